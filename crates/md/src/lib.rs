@@ -1,1 +1,29 @@
-//! Placeholder.
+//! What Linux md means: units, levels, layouts, and where every sector of an array lives.
+//!
+//! Owns the arithmetic of md and nothing else: no bytes of any member, no files, no clocks. Every
+//! formula is from `docs/format` (the on-disk reference); the tests compare them with arrays that
+//! the kernel wrote.
+//!
+//! Invariant: the mapping is a pure function of a [`GeometrySpec`]; two equal specs map equally.
+//!
+//! Called by `engine` (placement of every request), by the executors (sizes), and by the laboratory
+//! (nested arrays).
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod geometry;
+pub mod layout;
+pub mod level;
+
+pub mod units;
+
+pub use geometry::{
+    DataPos, Extent, Geometry, GeometryError, GeometrySpec, Kind, Mirrored, Parity, Row, RowRole,
+    Striped,
+};
+pub use layout::{
+    FarSets, Layout, LayoutError, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout,
+};
+pub use level::{Level, LevelError};
+pub use units::{MemberIdx, SECTOR_BYTES, Sector, StripeNo};

@@ -1,0 +1,197 @@
+//! Placement without redundancy: linear and RAID 0.
+//!
+//! Invariant: every array sector has exactly one place, and no place has two array sectors.
+//! Called by the engine for each request, and by the executors for sizes.
+//!
+//! RAID 0 over members of different sizes is cut into zones; the longest members live on alone:
+//!
+//! ```text
+//!   slot 0  |0 3 6|                 zone 0: all three, sectors [0, smallest)
+//!   slot 1  |1 4 7|9  11|           zone 1: slots 1 and 2, up to the next smallest
+//!   slot 2  |2 5 8|10 12|13 14|     zone 2: slot 2
+//! ```
+
+use super::chunk::Chunk;
+use super::spec::{GeometryError, GeometrySpec, checked_array_sectors};
+use crate::layout::{Layout, Raid0Layout};
+use crate::level::Level;
+use crate::units::{MemberIdx, Sector};
+
+/// One place, and how far it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The member.
+    pub member: MemberIdx,
+    /// The sector in the member's data area.
+    pub sector: Sector,
+    /// Sectors, from this one on, that follow each other on the member and in the array: up to the
+    /// end of the chunk (RAID 0), of the member (linear), of the array. At least 1.
+    pub sectors: u64,
+}
+
+/// A part of the array that is spread evenly over the same members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// First array sector.
+    pub start: Sector,
+    /// First array sector behind it.
+    pub end: Sector,
+    /// Where the zone begins on each of its members.
+    pub member_start: Sector,
+    /// Its members in slot order.
+    pub members: Vec<MemberIdx>,
+    /// Which of `members` takes the first chunk: 0, or rotated in RAID 0's original layout.
+    pub first: u64,
+}
+
+/// Linear or RAID 0.
+#[derive(Clone, Debug)]
+pub struct Striped {
+    array_sectors: u64,
+    /// Sectors used of each member.
+    used: Vec<u64>,
+    /// Chunks of RAID 0; `None` in linear, where each member is one zone without chunks.
+    chunk: Option<Chunk>,
+    zones: Vec<Zone>,
+    layout_matters: bool,
+}
+
+impl Striped {
+    pub(super) fn new(spec: &GeometrySpec) -> Result<Striped, GeometryError> {
+        match spec.level {
+            Level::Linear => Striped::linear(spec),
+            Level::Raid0 => Striped::raid0(spec),
+            level => unreachable!("{level} is not striped without redundancy"),
+        }
+    }
+
+    /// Format reference, 6.2.
+    fn linear(spec: &GeometrySpec) -> Result<Striped, GeometryError> {
+        let used = rounded_sizes(spec, spec.chunk_sectors.max(1))?;
+        let array_sectors = checked_array_sectors(used.iter().map(|&u| u128::from(u)).sum())?;
+        let mut zones = Vec::with_capacity(used.len());
+        let mut start = Sector::ZERO;
+        for (slot, &sectors) in used.iter().enumerate() {
+            let end = start + sectors;
+            let members = vec![MemberIdx(slot as u16)];
+            zones.push(Zone { start, end, member_start: Sector::ZERO, members, first: 0 });
+            start = end;
+        }
+        Ok(Striped { array_sectors, used, chunk: None, zones, layout_matters: false })
+    }
+
+    /// Format reference, 6.3.
+    fn raid0(spec: &GeometrySpec) -> Result<Striped, GeometryError> {
+        let chunk = Chunk::new(spec.chunk_sectors);
+        let used = rounded_sizes(spec, chunk.sectors)?;
+        // md masks instead of dividing, so with chunks that are no power of two the array is a
+        // little shorter than its zones. The mapping itself does not change.
+        let mask = !(chunk.sectors - 1);
+        let masked = used.iter().map(|&sectors| u128::from(sectors & mask)).sum();
+        let array_sectors = checked_array_sectors(masked)?;
+        if array_sectors == 0 {
+            let (member, sectors) = spec.smallest_member();
+            let least = chunk.sectors.next_power_of_two();
+            return Err(GeometryError::MemberTooSmall { member, sectors, least });
+        }
+        let mut zones = zones_of(&used);
+        let layout_matters = zones
+            .iter()
+            .any(|zone| !(zone.start.0 / chunk.sectors).is_multiple_of(zone.members.len() as u64));
+        match spec.layout {
+            Layout::Raid0(Raid0Layout::Unrecorded) if layout_matters => {
+                return Err(GeometryError::Raid0LayoutUnrecorded);
+            }
+            Layout::Raid0(Raid0Layout::Original) => {
+                for zone in &mut zones {
+                    zone.first = zone.start.0 / chunk.sectors % zone.members.len() as u64;
+                }
+            }
+            _ => {}
+        }
+        Ok(Striped { array_sectors, used, chunk: Some(chunk), zones, layout_matters })
+    }
+
+    /// Where array sector `at` lives, and how far it goes on there.
+    ///
+    /// # Panics
+    /// If `at` is not below the array's size.
+    #[inline]
+    pub fn locate(&self, at: Sector) -> Extent {
+        assert!(at.0 < self.array_sectors, "sector {at} is outside of the array");
+        let zone = match self.zones.as_slice() {
+            [only] => only,
+            zones => &zones[zones.partition_point(|zone| zone.end <= at)],
+        };
+        let in_zone = at - zone.start;
+        let Some(chunk) = self.chunk else {
+            let sectors = zone.end - at;
+            return Extent { member: zone.members[0], sector: Sector(in_zone), sectors };
+        };
+        let (number, offset) = chunk.split(in_zone);
+        let width = zone.members.len() as u64;
+        let row = number / width;
+        let mut turn = number - row * width + zone.first;
+        if turn >= width {
+            turn -= width;
+        }
+        Extent {
+            member: zone.members[turn as usize],
+            sector: zone.member_start + row * chunk.sectors + offset,
+            sectors: (chunk.sectors - offset).min(self.array_sectors - at.0),
+        }
+    }
+
+    /// The zones, in array order. Linear: one per member.
+    pub fn zones(&self) -> &[Zone] {
+        &self.zones
+    }
+
+    /// Whether RAID 0's original and alternate layouts differ for these members. If not, the
+    /// layout need not be recorded.
+    pub fn layout_matters(&self) -> bool {
+        self.layout_matters
+    }
+
+    pub(super) fn array_sectors(&self) -> u64 {
+        self.array_sectors
+    }
+
+    pub(super) fn used(&self, member: MemberIdx) -> u64 {
+        self.used[member.index()]
+    }
+}
+
+/// Each member's sectors, rounded down to whole units.
+fn rounded_sizes(spec: &GeometrySpec, unit: u64) -> Result<Vec<u64>, GeometryError> {
+    let round = |(slot, &sectors): (usize, &u64)| {
+        let whole = sectors / unit * unit;
+        if whole > 0 {
+            return Ok(whole);
+        }
+        let member = MemberIdx(slot as u16);
+        Err(GeometryError::MemberTooSmall { member, sectors, least: unit })
+    };
+    spec.member_sectors.iter().enumerate().map(round).collect()
+}
+
+/// Zone z has the members that are longer than zone z-1 reaches, up to the shortest of them.
+fn zones_of(used: &[u64]) -> Vec<Zone> {
+    let mut zones = Vec::new();
+    let (mut start, mut limit) = (Sector::ZERO, 0);
+    loop {
+        let longer = |&(_, &sectors): &(usize, &u64)| sectors > limit;
+        let members: Vec<MemberIdx> = used
+            .iter()
+            .enumerate()
+            .filter(longer)
+            .map(|(slot, _)| MemberIdx(slot as u16))
+            .collect();
+        let Some(next) = members.iter().map(|member| used[member.index()]).min() else {
+            return zones;
+        };
+        let end = start + (next - limit) * members.len() as u64;
+        zones.push(Zone { start, end, member_start: Sector(limit), members, first: 0 });
+        (start, limit) = (end, next);
+    }
+}
