@@ -1,0 +1,481 @@
+//! One runner for every instruction set: each operation, each combination of lost members, each
+//! kind of exponent set, lengths and offsets around vector edges.
+//!
+//! Invariant: what is expected never comes from the kernels under test. P and Q come from the
+//! reference kernels, which `the_reference_agrees_with_sums_done_by_hand` pins down; recovered
+//! blocks are compared with the blocks that were lost. Sources are allocated without a spare byte
+//! and destinations lie between guards, so that a step past either end shows (the former under
+//! valgrind). Blocks to be written start as garbage.
+
+use parity::{Block, Kernels, Unavailable, Verdict, gf};
+
+/// Exponent sets: one to several blocks, with and without holes, from 0 and not.
+const EXPONENT_SETS: [&[u8]; 9] = [
+    &[0],
+    &[0, 1],
+    &[0, 1, 2, 3, 4],
+    &[0, 1, 2, 3, 4, 5, 6, 7, 8],
+    &[1, 2],
+    &[0, 3, 4, 5],
+    &[2, 3, 5],
+    &[254],
+    &[0, 7, 100, 101, 254],
+];
+
+/// Around the ends of vectors (16, 32, 64 bytes), of groups of four, and of both in a row.
+const LENGTHS: [usize; 26] = [
+    0, 1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 95, 96, 97, 127, 128, 129, 191, 255, 256, 257,
+    300, 512, 1029,
+];
+
+const OFFSETS: [usize; 6] = [0, 1, 8, 16, 31, 33];
+
+#[test]
+fn xor_is_the_sum_of_its_sources() {
+    for_each_row(|kernels, row| {
+        let sources = row.slices();
+        row.writes(&row.p, |dst| kernels.xor_gen(dst, &sources));
+        let mut dst = row.guarded(&row.p);
+        kernels.xor_into(dst.bytes(), &sources);
+        dst.expect(&vec![0; row.len()], "xor_into");
+        kernels.xor_into(dst.bytes(), &[]);
+        dst.expect(&vec![0; row.len()], "xor_into without a source");
+    });
+}
+
+#[test]
+fn p_and_q_are_those_of_the_reference() {
+    for_each_row(|kernels, row| {
+        let blocks = row.blocks();
+        row.writes_two(&row.p, &row.q, |p, q| kernels.pq_gen(p, q, &blocks));
+        row.writes(&row.q, |q| kernels.q_gen(q, &blocks));
+    });
+}
+
+#[test]
+fn an_update_leaves_the_parity_of_the_new_data() {
+    for_each_row(|kernels, row| {
+        for index in 0..row.data.len() {
+            let exponent = row.exponents[index];
+            let old = row.data[index].bytes();
+            let mut changed = row.clone();
+            changed.data[index] = Source::random(row.len(), row.offset, &mut Random(77));
+            changed.set_parity();
+            let new = changed.data[index].bytes();
+
+            let (mut p, mut q) = (row.guarded(&row.p), row.guarded(&row.q));
+            kernels.pq_update(p.bytes(), q.bytes(), exponent, old, new);
+            p.expect(&changed.p, "pq_update: P");
+            q.expect(&changed.q, "pq_update: Q");
+
+            let (mut p, mut q) = (row.guarded(&row.p), row.guarded(&row.q));
+            kernels.p_update(p.bytes(), old, new);
+            kernels.q_update(q.bytes(), exponent, old, new);
+            p.expect(&changed.p, "p_update");
+            q.expect(&changed.q, "q_update");
+        }
+    });
+}
+
+#[test]
+fn every_factor_multiplies() {
+    for_each_isa(|kernels| {
+        let source: Vec<u8> = (0..=255).chain(0..39).collect();
+        for factor in 0..=255 {
+            let expected: Vec<u8> = source.iter().map(|&a| 0x5a ^ gf::mul(factor, a)).collect();
+            let mut dst = Guarded::new(&vec![0x5a; source.len()], 3);
+            kernels.mul_into(dst.bytes(), factor, &source);
+            dst.expect(&expected, "mul_into");
+        }
+    });
+}
+
+#[test]
+fn every_combination_of_lost_members_comes_back() {
+    for_each_row(|kernels, row| {
+        let members: Vec<Member> = row.members().collect();
+        for (i, &first) in members.iter().enumerate() {
+            recover(kernels, row, first, first);
+            for &second in &members[i + 1..] {
+                recover(kernels, row, first, second);
+                recover(kernels, row, second, first);
+            }
+        }
+    });
+}
+
+#[test]
+fn rows_of_255_blocks_work() {
+    let exponents: Vec<u8> = (0..=254).collect();
+    let row = Row::new(&exponents, 4096 + 131, 5);
+    for_each_isa(|kernels| {
+        let blocks = row.blocks();
+        row.writes_two(&row.p, &row.q, |p, q| kernels.pq_gen(p, q, &blocks));
+        recover(kernels, &row, Member::Data(0), Member::Data(254));
+        recover(kernels, &row, Member::Data(100), Member::Data(7));
+        recover(kernels, &row, Member::Data(253), Member::P);
+        recover(kernels, &row, Member::Data(1), Member::Q);
+        assert_eq!(kernels.check(&blocks, &row.p, &row.q), Verdict::Agree);
+    });
+}
+
+#[test]
+fn check_names_the_one_block_that_is_wrong() {
+    for_each_row(|kernels, row| {
+        assert_eq!(verdict(kernels, row), Verdict::Agree);
+        for member in row.members() {
+            let expected = match member {
+                Member::P => Verdict::PDiffers,
+                Member::Q => Verdict::QDiffers,
+                Member::Data(index) => Verdict::Data { index },
+            };
+            for places in row.places() {
+                let mut wrong = row.clone();
+                places.iter().for_each(|&at| wrong.bytes_of(member)[at] ^= (at as u8) | 1);
+                assert_eq!(verdict(kernels, &wrong), expected, "{member:?} wrong at {places:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn check_blames_nobody_for_what_two_did() {
+    for_each_row(|kernels, row| {
+        if row.len() < 2 {
+            return;
+        }
+        // Two members, each wrong at its own byte: near to each other, and far.
+        for first in row.members() {
+            for second in row.members().filter(|&second| second != first) {
+                for at in [1, row.len() - 1] {
+                    let mut wrong = row.clone();
+                    wrong.bytes_of(first)[0] ^= 0x40;
+                    wrong.bytes_of(second)[at] ^= 0x40;
+                    assert_eq!(verdict(kernels, &wrong), Verdict::Unexplained);
+                }
+            }
+        }
+        // P and Q wrong so that they accuse a data block that does not exist.
+        let unused = (0..=254).find(|e| !row.exponents.contains(e)).expect("a hole");
+        let mut wrong = row.clone();
+        wrong.p[0] ^= 0x91;
+        wrong.q[0] ^= gf::mul(gf::pow2(unused), 0x91);
+        assert_eq!(verdict(kernels, &wrong), Verdict::Unexplained);
+    });
+}
+
+#[test]
+fn check_p_sees_each_wrong_byte() {
+    for_each_row(|kernels, row| {
+        assert!(kernels.check_p(&row.slices(), &row.p));
+        for at in 0..row.len() {
+            let mut p = row.p.clone();
+            p[at] ^= 0x80;
+            assert!(!kernels.check_p(&row.slices(), &p), "P wrong at {at}");
+        }
+    });
+}
+
+#[test]
+fn equal_and_is_zero_see_each_byte() {
+    for_each_isa(|kernels| {
+        for len in LENGTHS {
+            for offset in OFFSETS {
+                let mut bytes = vec![0xff; offset];
+                bytes.resize(offset + len, 0);
+                assert!(kernels.is_zero(&bytes[offset..]));
+                for at in offset..offset + len {
+                    let mut other = bytes.clone();
+                    other[at] = 1;
+                    assert!(!kernels.is_zero(&other[offset..]), "byte {at} of {len}");
+                    assert!(!kernels.equal(&bytes[offset..], &other[offset..]));
+                }
+                assert!(kernels.equal(&bytes[offset..], &vec![0; len]));
+                assert!(!kernels.equal(&bytes[offset..], &vec![0; len + 1]));
+            }
+        }
+    });
+}
+
+#[test]
+fn no_data_gives_zero_parity() {
+    for_each_isa(|kernels| {
+        let (mut p, mut q) = ([1; 77], [2; 77]);
+        kernels.pq_gen(&mut p, &mut q, &[]);
+        assert_eq!((p, q), ([0; 77], [0; 77]));
+    });
+}
+
+/// Bytes of one bit each, so that the sums can be read off: in Q, a block of 0x80 with exponent e
+/// is g^(e+7), and g^7..g^10 are 0x80, 0x1d, 0x3a, 0x74 (x^8 = x^4 + x^3 + x^2 + 1).
+#[test]
+fn the_reference_agrees_with_sums_done_by_hand() {
+    let data = [[0x80, 0x01, 0x00], [0x80, 0x01, 0xff], [0x80, 0x01, 0x00], [0x80, 0x01, 0x00]];
+    let blocks = |exponents: [u8; 4]| -> [Block; 4] {
+        std::array::from_fn(|i| Block { exponent: exponents[i], bytes: &data[i] })
+    };
+    let (mut p, mut q) = ([0; 3], [0; 3]);
+    Kernels::reference().pq_gen(&mut p, &mut q, &blocks([0, 1, 2, 3]));
+    assert_eq!(p, [0x00, 0x00, 0xff]);
+    assert_eq!(q, [0x80 ^ 0x1d ^ 0x3a ^ 0x74, 0x0f, 0xfe ^ 0x1d]);
+    // Exponents with holes: g^0 + g^2 + g^3 + g^8, and g^2 * 0xff = 2 * (0xfe ^ 0x1d) = 2 * 0xe3.
+    Kernels::reference().pq_gen(&mut p, &mut q, &blocks([0, 2, 3, 8]));
+    assert_eq!(q[1..], [1 ^ 4 ^ 8 ^ 0x1d, 0xc6 ^ 0x1d]);
+}
+
+// What a caller must not do.
+
+#[test]
+#[should_panic(expected = "one length")]
+fn sources_of_another_length_panic() {
+    Kernels::best().xor_gen(&mut [0; 4], &[&[0; 4], &[0; 3]]);
+}
+
+#[test]
+#[should_panic(expected = "one length")]
+fn p_and_q_of_different_lengths_panic() {
+    Kernels::best().pq_gen(&mut [0; 4], &mut [0; 5], &[]);
+}
+
+#[test]
+#[should_panic(expected = "two lost blocks")]
+fn losing_one_block_twice_panics() {
+    Kernels::best().recover_dd(&mut [0], 3, &mut [0], 3, &[], &[0], &[0]);
+}
+
+/// Recovers two members (or one, if they are the same) the way a caller would.
+fn recover(kernels: Kernels, row: &Row, first: Member, second: Member) {
+    use Member::{Data, P, Q};
+    let others = row.blocks_without(first, second);
+    let slices: Vec<&[u8]> = others.iter().map(|block| block.bytes).collect();
+    let truth = |index: usize| row.data[index].bytes();
+    let exponent = |index: usize| row.exponents[index];
+    match (first, second) {
+        (P, P) => row.writes(&row.p, |p| kernels.xor_gen(p, &slices)),
+        (Q, Q) => row.writes(&row.q, |q| kernels.q_gen(q, &others)),
+        (P, Q) | (Q, P) => {
+            row.writes_two(&row.p, &row.q, |p, q| kernels.pq_gen(p, q, &others));
+        }
+        (Data(x), Data(y)) if x == y => {
+            row.writes(truth(x), |d| kernels.recover_d_p(d, &slices, &row.p));
+            row.writes(truth(x), |d| kernels.recover_d_q(d, exponent(x), &others, &row.q));
+        }
+        (Data(x), Data(y)) => row.writes_two(truth(x), truth(y), |dx, dy| {
+            kernels.recover_dd(dx, exponent(x), dy, exponent(y), &others, &row.p, &row.q);
+        }),
+        (Data(x), P) | (P, Data(x)) => row.writes_two(truth(x), &row.p, |d, p| {
+            kernels.recover_d_and_p(d, exponent(x), p, &others, &row.q);
+        }),
+        (Data(x), Q) | (Q, Data(x)) => row.writes_two(truth(x), &row.q, |d, q| {
+            kernels.recover_d_and_q(d, exponent(x), q, &others, &row.p);
+        }),
+    }
+}
+
+fn verdict(kernels: Kernels, row: &Row) -> Verdict {
+    kernels.check(&row.blocks(), &row.p, &row.q)
+}
+
+fn for_each_isa(test: impl Fn(Kernels)) {
+    for name in Kernels::NAMES {
+        match Kernels::by_name(name) {
+            Ok(kernels) => test(kernels),
+            Err(problem @ Unavailable::Needs(_)) => println!("{name} skipped: {problem}"),
+            Err(problem @ Unavailable::UnknownName) => panic!("{name}: {problem}"),
+        }
+    }
+}
+
+fn for_each_row(test: impl Fn(Kernels, &Row)) {
+    for exponents in EXPONENT_SETS {
+        for len in LENGTHS {
+            // One offset per length in turn, and all of them where vectors end.
+            let turn = OFFSETS[len % OFFSETS.len()];
+            let all = matches!(len, 31 | 32 | 33 | 128 | 129);
+            for offset in OFFSETS.into_iter().filter(|&offset| all || offset == turn) {
+                let row = Row::new(exponents, len, offset);
+                for_each_isa(|kernels| {
+                    let on_panic = Replay(format!(
+                        "{kernels:?}, exponents {exponents:?}, length {len}, offset {offset}"
+                    ));
+                    test(kernels, &row);
+                    drop(on_panic);
+                });
+            }
+        }
+    }
+}
+
+/// Says which case failed, whatever it was that panicked.
+struct Replay(String);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with {}", self.0);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Member {
+    Data(usize),
+    P,
+    Q,
+}
+
+/// A row of which everything is known.
+#[derive(Clone)]
+struct Row {
+    exponents: Vec<u8>,
+    data: Vec<Source>,
+    p: Vec<u8>,
+    q: Vec<u8>,
+    offset: usize,
+}
+
+impl Row {
+    fn new(exponents: &[u8], len: usize, offset: usize) -> Row {
+        let mut random = Random(len as u64 * 1000 + offset as u64);
+        let sources = (0..exponents.len()).map(|i| {
+            // Each source at another offset, so that no two share an alignment by chance.
+            Source::random(len, offset + i % 3 * 5, &mut random)
+        });
+        let data = sources.collect();
+        let exponents = exponents.to_vec();
+        let mut row = Row { exponents, data, p: vec![0; len], q: vec![0; len], offset };
+        row.set_parity();
+        row
+    }
+
+    fn set_parity(&mut self) {
+        let (mut p, mut q) = (vec![0; self.len()], vec![0; self.len()]);
+        Kernels::reference().pq_gen(&mut p, &mut q, &self.blocks());
+        (self.p, self.q) = (p, q);
+    }
+
+    fn len(&self) -> usize {
+        self.p.len()
+    }
+
+    fn members(&self) -> impl Iterator<Item = Member> + use<> {
+        (0..self.data.len()).map(Member::Data).chain([Member::P, Member::Q])
+    }
+
+    fn slices(&self) -> Vec<&[u8]> {
+        self.data.iter().map(Source::bytes).collect()
+    }
+
+    fn blocks(&self) -> Vec<Block<'_>> {
+        self.blocks_without(Member::P, Member::Q)
+    }
+
+    fn blocks_without(&self, first: Member, second: Member) -> Vec<Block<'_>> {
+        let lost = |index| [first, second].contains(&Member::Data(index));
+        let present = (0..self.data.len()).filter(|&index| !lost(index));
+        let block = |i: usize| Block { exponent: self.exponents[i], bytes: self.data[i].bytes() };
+        present.map(block).collect()
+    }
+
+    fn bytes_of(&mut self, member: Member) -> &mut [u8] {
+        match member {
+            Member::Data(index) => self.data[index].bytes_mut(),
+            Member::P => &mut self.p,
+            Member::Q => &mut self.q,
+        }
+    }
+
+    /// Sets of bytes to damage: each end, the middle, all; none in an empty row.
+    fn places(&self) -> Vec<Vec<usize>> {
+        match self.len() {
+            0 => vec![],
+            len => vec![vec![0], vec![len / 2], vec![len - 1], (0..len).collect()],
+        }
+    }
+
+    fn guarded(&self, bytes: &[u8]) -> Guarded {
+        Guarded::new(bytes, self.offset)
+    }
+
+    fn garbage(&self) -> Guarded {
+        self.guarded(&vec![0xc3; self.len()])
+    }
+
+    /// The operation must turn garbage into these bytes.
+    #[track_caller]
+    fn writes(&self, expected: &[u8], operation: impl FnOnce(&mut [u8])) {
+        let mut dst = self.garbage();
+        operation(dst.bytes());
+        dst.expect(expected, "the only result");
+    }
+
+    #[track_caller]
+    fn writes_two(&self, a: &[u8], b: &[u8], operation: impl FnOnce(&mut [u8], &mut [u8])) {
+        let (mut dst_a, mut dst_b) = (self.garbage(), self.garbage());
+        operation(dst_a.bytes(), dst_b.bytes());
+        dst_a.expect(a, "the first result");
+        dst_b.expect(b, "the second result");
+    }
+}
+
+/// Bytes to read, with nothing allocated after them.
+#[derive(Clone)]
+struct Source {
+    allocation: Box<[u8]>,
+    offset: usize,
+}
+
+impl Source {
+    fn random(len: usize, offset: usize, random: &mut Random) -> Source {
+        Source { allocation: (0..offset + len).map(|_| random.byte()).collect(), offset }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.allocation[self.offset..]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.allocation[self.offset..]
+    }
+}
+
+/// Bytes to write, between guards.
+struct Guarded {
+    allocation: Vec<u8>,
+    offset: usize,
+    len: usize,
+}
+
+impl Guarded {
+    const GUARD: u8 = 0x6b;
+    const AFTER: usize = 256;
+
+    fn new(bytes: &[u8], offset: usize) -> Guarded {
+        let mut allocation = vec![Guarded::GUARD; offset + bytes.len() + Guarded::AFTER];
+        allocation[offset..offset + bytes.len()].copy_from_slice(bytes);
+        Guarded { allocation, offset, len: bytes.len() }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.allocation[self.offset..self.offset + self.len]
+    }
+
+    #[track_caller]
+    fn expect(&self, expected: &[u8], what: &str) {
+        let (before, rest) = self.allocation.split_at(self.offset);
+        let (bytes, after) = rest.split_at(self.len);
+        assert!(bytes == expected, "{what}: {bytes:x?}, expected {expected:x?}");
+        let guards = before.iter().chain(after);
+        assert!(guards.into_iter().all(|&byte| byte == Guarded::GUARD), "{what} left its bounds");
+    }
+}
+
+/// A linear congruential generator (Knuth's MMIX); the seed is the row's own shape.
+struct Random(u64);
+
+impl Random {
+    fn byte(&mut self) -> u8 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 56) as u8
+    }
+}
