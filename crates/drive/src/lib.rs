@@ -1,1 +1,35 @@
-//! Placeholder.
+//! What a drive or a bus would take: pure, deterministic, event-driven timing models.
+//!
+//! ```text
+//!   submit(now, drive, tag, op)                                   advance(now) -> Done
+//!        |                                                                ^
+//!        v                 +----------------- one drive -----------------+|
+//!   host FIFO --(depth)--> | decode -> cache / head / dies -> port ------++--> bus (shared)
+//!                          +---------------------------------------------+
+//! ```
+//!
+//! A [`Rig`] holds the drives and buses of one machine. The caller owns the clock: virtual time
+//! (jump to [`Rig::next_event`]) and real time (call [`Rig::advance`] whenever convenient) give
+//! the same model; a completion carries its exact model time even when it is fetched late.
+//!
+//! Invariants: an operation completes exactly once; times never run backwards; the same calls give
+//! the same times (no hash order, no random numbers: the angle of a platter follows from time and
+//! address). The crate knows nothing of RAID, holds no data, and asks no clock.
+//!
+//! Callers: the paced members of `array`, `sim`, and `lab` for its bounds.
+
+#![forbid(unsafe_code)]
+
+mod bus;
+mod op;
+mod placement;
+mod port;
+mod profile;
+mod rig;
+mod rotating;
+mod solid;
+
+pub use op::{Done, Nanos, Op, OpKind};
+pub use placement::Placement;
+pub use profile::{Confidence, Kind, Number, Profile, ProfileError};
+pub use rig::{BusId, DriveId, Rig};

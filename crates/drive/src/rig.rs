@@ -1,0 +1,217 @@
+//! Owns the drives and buses of one machine, the host's queue before each drive, and the order
+//! of events among them.
+//!
+//! ```text
+//!   submit -> waiting (FIFO) -> inside (<= queue depth) -> the drive's model -> ready -> advance
+//! ```
+//!
+//! Invariant: events of all drives are performed in time order (the lower drive first where times
+//! are equal), because they meet on shared buses. Called by the crate's users; calls the models.
+
+use std::collections::VecDeque;
+
+use crate::bus::Bus;
+use crate::op::{Command, Done, Finished, NEVER, Nanos, Op, OpKind};
+use crate::placement::Placement;
+use crate::profile::{Mechanics, Profile};
+use crate::rotating::Rotating;
+use crate::solid::Solid;
+
+/// A drive of a [`Rig`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DriveId(u32);
+
+impl DriveId {
+    /// Its number: drives count from 0 in the order of `add_drive`.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A bus of a [`Rig`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BusId(u32);
+
+#[derive(Debug)]
+enum Model {
+    Rotating(Box<Rotating>),
+    Solid(Box<Solid>),
+}
+
+#[derive(Debug)]
+struct Slot {
+    model: Model,
+    bus: Option<usize>,
+    member_bytes: u64,
+    queue_depth: u32,
+    /// The protocol has no queued flush (SATA): the queue drains before one and waits after it.
+    flush_drains: bool,
+    flushing: bool,
+    inside: u32,
+    waiting: VecDeque<Command>,
+    next: Nanos,
+}
+
+/// A set of drives and buses on one clock.
+#[derive(Debug, Default)]
+pub struct Rig {
+    now: Nanos,
+    slots: Vec<Slot>,
+    buses: Vec<Bus>,
+    ready: VecDeque<Done>,
+    finished: Vec<Finished>,
+}
+
+impl Rig {
+    /// An empty rig at time 0.
+    pub fn new() -> Rig {
+        Rig::default()
+    }
+
+    /// Adds a bus that carries `bytes_per_second` in all, shared by the drives added behind it.
+    pub fn add_bus(&mut self, bytes_per_second: u64) -> BusId {
+        self.buses.push(Bus::new(bytes_per_second));
+        BusId(self.buses.len() as u32 - 1)
+    }
+
+    /// Adds a drive whose member has `member_bytes` bytes, directly attached or behind `bus`.
+    ///
+    /// Platters of different drives turn at different angles: drive n is n golden sections of a
+    /// turn ahead of drive 0.
+    pub fn add_drive(
+        &mut self,
+        profile: &Profile,
+        placement: Placement,
+        member_bytes: u64,
+        bus: Option<BusId>,
+    ) -> DriveId {
+        let id = DriveId(self.slots.len() as u32);
+        let model = match profile.mechanics() {
+            Mechanics::Rotating(numbers) => Model::Rotating(Box::new(Rotating::new(
+                profile,
+                numbers,
+                placement,
+                member_bytes,
+                id.0,
+            ))),
+            Mechanics::Solid(numbers) => Model::Solid(Box::new(Solid::new(profile, numbers))),
+        };
+        self.slots.push(Slot {
+            model,
+            bus: bus.map(|bus| bus.0 as usize),
+            member_bytes,
+            queue_depth: profile.queue_depth(),
+            flush_drains: profile.flush_drains_queue(),
+            flushing: false,
+            inside: 0,
+            waiting: VecDeque::new(),
+            next: NEVER,
+        });
+        id
+    }
+
+    /// The number of drives.
+    pub fn drives(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Operations submitted to `drive` that have not completed by the time last told.
+    pub fn in_flight(&self, drive: DriveId) -> usize {
+        let slot = &self.slots[drive.index()];
+        slot.waiting.len() + slot.inside as usize
+    }
+
+    /// Gives `op` to `drive` at `now`, under a tag of the caller's choice (tags may repeat).
+    ///
+    /// Never refuses: beyond the drive's queue depth, operations wait in the host in order. Time
+    /// that a caller reports late is clamped: `now` is at least every earlier `now`.
+    ///
+    /// # Panics
+    /// When the operation leaves the member, or the drive is not of this rig.
+    pub fn submit(&mut self, now: Nanos, drive: DriveId, tag: u64, op: Op) {
+        self.run(now);
+        let now = self.now;
+        let slot = &mut self.slots[drive.index()];
+        let end = op.at_bytes.checked_add(op.bytes);
+        assert!(
+            op.kind == OpKind::Flush || end.is_some_and(|end| end <= slot.member_bytes),
+            "{op:?} leaves a member of {} bytes",
+            slot.member_bytes
+        );
+        slot.waiting.push_back(Command { tag, submitted: now, op });
+        slot.issue(now, &mut self.buses);
+    }
+
+    /// The earliest time at which [`Rig::advance`] may have something to complete; it may be an
+    /// internal step that completes nothing. `None` when nothing is in flight.
+    pub fn next_event(&self) -> Option<Nanos> {
+        if let Some(done) = self.ready.front() {
+            return Some(done.at);
+        }
+        let busy = self.slots.iter().filter(|slot| slot.inside > 0 || !slot.waiting.is_empty());
+        busy.map(|slot| slot.next).filter(|&next| next != NEVER).min()
+    }
+
+    /// Lets time pass to `now` and appends everything that completed, in order of time.
+    pub fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        self.run(now);
+        done.extend(self.ready.drain(..));
+    }
+
+    fn run(&mut self, now: Nanos) {
+        while let Some(index) = self.due(now) {
+            let slot = &mut self.slots[index];
+            let at = slot.next;
+            slot.step(&mut self.buses, &mut self.finished);
+            for finished in self.finished.drain(..) {
+                slot.inside -= 1;
+                slot.flushing &= finished.command.op.kind != OpKind::Flush;
+                self.ready.push_back(Done {
+                    drive: DriveId(index as u32),
+                    tag: finished.command.tag,
+                    at: finished.at,
+                    service: finished.at - finished.command.submitted,
+                });
+            }
+            slot.issue(at, &mut self.buses);
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn due(&self, now: Nanos) -> Option<usize> {
+        let (index, slot) = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.next)?;
+        (slot.next <= now).then_some(index)
+    }
+}
+
+impl Slot {
+    /// Moves what may go from the host's FIFO into the drive.
+    fn issue(&mut self, now: Nanos, buses: &mut [Bus]) {
+        while let Some(command) = self.waiting.front() {
+            let flush = command.op.kind == OpKind::Flush && self.flush_drains;
+            if self.flushing || self.inside >= self.queue_depth || (flush && self.inside > 0) {
+                break;
+            }
+            self.flushing = flush;
+            self.inside += 1;
+            let command = self.waiting.pop_front().expect("just seen");
+            let bus = self.bus.map(|bus| &mut buses[bus]);
+            match &mut self.model {
+                Model::Rotating(model) => model.issue(now, command, bus),
+                Model::Solid(model) => model.issue(now, command, bus),
+            }
+        }
+        self.next = match &self.model {
+            Model::Rotating(model) => model.next(),
+            Model::Solid(model) => model.next(),
+        };
+    }
+
+    fn step(&mut self, buses: &mut [Bus], finished: &mut Vec<Finished>) {
+        let bus = self.bus.map(|bus| &mut buses[bus]);
+        match &mut self.model {
+            Model::Rotating(model) => model.step(bus, finished),
+            Model::Solid(model) => model.step(bus, finished),
+        }
+    }
+}
