@@ -7,7 +7,7 @@
 //! Invariant: the mapping is a pure function of a [`GeometrySpec`]; two equal specs map equally.
 //!
 //! Called by `engine` (placement of every request), by the executors (sizes), and by the laboratory
-//! (nested arrays).
+//! ([`nested`] arrays).
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -15,6 +15,7 @@
 pub mod geometry;
 pub mod layout;
 pub mod level;
+pub mod nested;
 
 pub mod units;
 
