@@ -1,1 +1,114 @@
-fn main() {}
+//! `cargo xtask`: what keeps the house in order, run by people and by CI alike.
+//!
+//! Owns the checks that neither rustc nor clippy can know (`tidy`) and the one list of steps that a
+//! change must pass (`ci`). It depends on no crate of the workspace, so it works when they do not
+//! build.
+
+#![forbid(unsafe_code)]
+
+mod ci;
+mod finding;
+mod text;
+mod tidy;
+mod tokens;
+mod tree;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  tidy [--json] [--bin PATH]   the house rules; PATH is the raidlab binary whose --help is compared
+                               with the documents (default: the newest one in the target directory)
+  ci [--only STEP]             every step a change must pass, in order; see `ci --list`
+  ci --list                    the steps
+
+exit status: 0 fine, 1 findings or a failed step, 2 xtask itself could not run";
+
+enum Command {
+    Help,
+    Tidy { json: bool, bin: Option<PathBuf> },
+    Ci { only: Option<String> },
+    CiList,
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match parse(&args).and_then(run) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<bool> {
+    match command {
+        Command::Help => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        Command::Tidy { json, bin } => {
+            let workspace = workspace::Workspace::load()?;
+            let report = tidy::run(&workspace, bin.as_deref())?;
+            print!("{}", if json { report.to_json() } else { report.to_text() });
+            Ok(report.findings.is_empty())
+        }
+        Command::Ci { only } => ci::run(only.as_deref()),
+        Command::CiList => {
+            print!("{}", ci::list());
+            Ok(true)
+        }
+    }
+}
+
+fn parse(args: &[String]) -> Result<Command> {
+    let mut args = args.iter().map(String::as_str);
+    match args.next() {
+        None | Some("help" | "--help" | "-h") => Ok(Command::Help),
+        Some("tidy") => {
+            let (mut json, mut bin) = (false, None);
+            while let Some(arg) = args.next() {
+                match arg {
+                    "--json" => json = true,
+                    "--bin" => bin = Some(args.next().context("--bin needs a path")?.into()),
+                    other => bail!("tidy does not know {other:?}\n{USAGE}"),
+                }
+            }
+            Ok(Command::Tidy { json, bin })
+        }
+        Some("ci") => match (args.next(), args.next(), args.next()) {
+            (None, None, None) => Ok(Command::Ci { only: None }),
+            (Some("--list"), None, None) => Ok(Command::CiList),
+            (Some("--only"), Some(step), None) => Ok(Command::Ci { only: Some(step.into()) }),
+            _ => bail!("ci takes --list or --only STEP\n{USAGE}"),
+        },
+        Some(other) => bail!("no command {other:?}\n{USAGE}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<Command> {
+        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_understood_or_refused() {
+        assert!(matches!(parse_line("tidy --json"), Ok(Command::Tidy { json: true, bin: None })));
+        assert!(matches!(parse_line("tidy --bin a/b"), Ok(Command::Tidy { bin: Some(_), .. })));
+        assert!(matches!(parse_line("ci"), Ok(Command::Ci { only: None })));
+        assert!(matches!(parse_line("ci --only fmt"), Ok(Command::Ci { only: Some(_) })));
+        for bad in ["tidy --bin", "tidy --jsn", "ci fmt", "ci --only", "ci --only a b", "build"] {
+            assert!(parse_line(bad).is_err(), "{bad} must be refused");
+        }
+    }
+}
