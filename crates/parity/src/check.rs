@@ -146,6 +146,7 @@ fn judge<I: Isa, const N: usize>(
     p: Group<I, N>,
     q: Group<I, N>,
 ) -> Suspect {
+    const { assert!(N * I::BYTES <= GROUP_BYTES_MAX) };
     let (mut p_bytes, mut q_bytes) = ([0; GROUP_BYTES_MAX], [0; GROUP_BYTES_MAX]);
     store(isa, &mut p_bytes, 0, p);
     store(isa, &mut q_bytes, 0, q);

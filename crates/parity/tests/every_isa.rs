@@ -287,23 +287,25 @@ fn for_each_isa(test: impl Fn(Kernels)) {
 }
 
 fn for_each_row(test: impl Fn(Kernels, &Row)) {
-    for exponents in EXPONENT_SETS {
-        for len in LENGTHS {
-            // One offset per length in turn, and all of them where vectors end.
-            let turn = OFFSETS[len % OFFSETS.len()];
-            let all = matches!(len, 31 | 32 | 33 | 128 | 129);
-            for offset in OFFSETS.into_iter().filter(|&offset| all || offset == turn) {
-                let row = Row::new(exponents, len, offset);
-                for_each_isa(|kernels| {
-                    let on_panic = Replay(format!(
-                        "{kernels:?}, exponents {exponents:?}, length {len}, offset {offset}"
-                    ));
-                    test(kernels, &row);
-                    drop(on_panic);
-                });
-            }
+    for_each_isa(|kernels| {
+        for (exponents, len, offset) in shapes() {
+            let shape = format!("exponents {exponents:?}, length {len}, offset {offset}");
+            let on_panic = Replay(format!("failed with {kernels:?}, {shape}"));
+            test(kernels, &Row::new(exponents, len, offset));
+            drop(on_panic);
         }
-    }
+    });
+}
+
+/// Every exponent set with every length; one offset in turn, and all of them where vectors end.
+fn shapes() -> impl Iterator<Item = (&'static [u8], usize, usize)> {
+    let offsets = |len: usize| {
+        let all = matches!(len, 31 | 32 | 33 | 63 | 64 | 65 | 128 | 129);
+        let turn = OFFSETS[len % OFFSETS.len()];
+        OFFSETS.into_iter().filter(move |&offset| all || offset == turn)
+    };
+    let places = LENGTHS.into_iter().flat_map(move |len| offsets(len).map(move |at| (len, at)));
+    EXPONENT_SETS.into_iter().flat_map(move |set| places.clone().map(move |(l, o)| (set, l, o)))
 }
 
 /// Says which case failed, whatever it was that panicked.
@@ -312,7 +314,7 @@ struct Replay(String);
 impl Drop for Replay {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("failed with {}", self.0);
+            eprintln!("{}", self.0);
         }
     }
 }

@@ -24,6 +24,10 @@
 /// The vectors of a step; independent of each other.
 pub(crate) type Group<I, const N: usize> = [<I as Isa>::Vector; N];
 
+/// The vectors of a group on the wide part of the walk: enough to hide latencies, few enough that P,
+/// Q and what a doubling needs fit into 16 registers.
+pub(crate) const WIDE: usize = 4;
+
 /// Bound of `WIDE * BYTES` over all instruction sets, for buffers on the stack.
 pub(crate) const GROUP_BYTES_MAX: usize = 256;
 
@@ -68,7 +72,7 @@ pub(crate) trait Op {
     fn vector<I: Isa>(self, isa: I) -> Self::Output;
 }
 
-/// `walk!(I, len, |at, N| { body })`: the body for groups of N = 4 vectors of `I` at positions
+/// `walk!(I, len, |at, N| { body })`: the body for groups of N = [`WIDE`] vectors of `I` at positions
 /// `at` while they fit, then for N = 1 up to the end, where [`load`] and [`store`] see the tail.
 ///
 /// A macro and not a function that takes a closure: see the head of this file. `return` in the
@@ -78,7 +82,7 @@ macro_rules! walk {
         let len: usize = $len;
         let mut $at = 0;
         {
-            const $n: usize = 4;
+            const $n: usize = $crate::arch::WIDE;
             let step = $n * <$isa>::BYTES;
             while len - $at >= step {
                 $body
@@ -139,6 +143,15 @@ pub(crate) fn xor<I: Isa, const N: usize>(isa: I, a: Group<I, N>, b: Group<I, N>
         sum[i] = isa.xor(a[i], b[i]);
     }
     sum
+}
+
+/// 2 * a.
+#[inline(always)]
+pub(crate) fn double<I: Isa, const N: usize>(isa: I, mut a: Group<I, N>) -> Group<I, N> {
+    for i in 0..N {
+        a[i] = isa.double(a[i]);
+    }
+    a
 }
 
 /// constant * a.

@@ -11,5 +11,7 @@ mod avx2;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
-pub(crate) use isa::{GROUP_BYTES_MAX, Group, Isa, Op, any, load, mul, store, walk, xor};
+pub(crate) use isa::{
+    GROUP_BYTES_MAX, Group, Isa, Op, WIDE, any, double, load, mul, store, walk, xor,
+};
 pub(crate) use portable::Portable;
