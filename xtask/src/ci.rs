@@ -1,7 +1,7 @@
 //! The steps that a change must pass, run in order on this machine exactly as CI runs them.
 //!
-//! Invariant: a failed step never hides a later one, and a step that did not run is never counted as
-//! one that passed. Tests come last, so that a log ends with what they said and with the totals.
+//! Invariant: a failed step never hides a later one, and a step that did not run is never counted
+//! as one that passed. Tests come last, so that a log ends with what they said and the totals.
 
 mod steps;
 mod totals;

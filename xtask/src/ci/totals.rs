@@ -2,8 +2,9 @@
 //!
 //! libtest hides what passing tests print, so a test that says "skipped: why" would look like one
 //! that passed. The tests run with `--show-output`; here their output is dropped again, except for
-//! such lines. A test that begins a line with `skipped: ` counts as skipped, not as passed; one that
-//! did the rest of its work names the part (`avx512 skipped: why`), which is printed, not counted.
+//! such lines. A test that begins a line with `skipped: ` counts as skipped, not as passed; one
+//! that did the rest of its work names the part (`avx512 skipped: why`), which is printed, not
+//! counted.
 
 use std::fmt;
 

@@ -187,7 +187,7 @@ mod tests {
         for good in [
             "`raidlab bench --level 5 --json` and `raidlab --json`",
             "```\n$ sudo ./target/release/raidlab bench \\\n   --html=a.html | less --wild\n```",
-            "```sh\nmake bench ARGS=\"--level 5\"\ncargo run --release -p raidlab -- bench --json\n```",
+            "```sh\nmake bench ARGS=\"--level 5\"\ncargo run -p raidlab -- bench --json\n```",
             "`raidlab VERB --help` `raidlab bench [--json]` `raidlab`",
             "`raidlab predict --wild` is planned",
             "raidlab bench --wild in prose is not code; `mdadm --wild` is not ours",

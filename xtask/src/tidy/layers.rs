@@ -1,6 +1,6 @@
 //! Dependencies between the workspace's crates point one way.
 //!
-//! The table below is the rule; ARCHITECTURE.md prints it for people, and `map` keeps the two equal.
+//! The table below is the rule; ARCHITECTURE.md prints it for people, `map` keeps the two equal.
 //! Tests may additionally use `parity` and `md` as references: both stand at the bottom, so no edge
 //! to them can point upwards. Anything higher belongs into the tests of a crate that sees both.
 

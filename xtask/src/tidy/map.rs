@@ -113,9 +113,11 @@ mod tests {
 
     #[test]
     fn a_true_map_passes() {
-        let page = "# A\n\n| crate | owns | may use |\n|---|---|---|\n| [`md`](crates/md) | x | - |\n\
-                    | `engine` | y | `md` |\n| `sim` (planned) | z | engine, md, drive, parity |\n\
-                    \n| file | owns |\n|---|---|\n| `ghost` | - |\n";
+        let page = "# A\n\n| crate | owns | may use |\n|---|---|---|\n\
+                    | [`md`](crates/md) | x | - |\n\
+                    | `engine` | y | `md` |\n\
+                    | `sim` (planned) | z | engine, md, drive, parity |\n\n\
+                    | file | owns |\n|---|---|\n| `ghost` | - |\n";
         assert_eq!(whats(page), []);
     }
 

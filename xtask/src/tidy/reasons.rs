@@ -134,7 +134,7 @@ mod tests {
         for good in [
             "[dependencies]\nmd.workspace = true\nparity = { path = \"../parity\" }\n",
             "[dependencies]\nserde = \"1\" # records are JSON\n",
-            "[dependencies]\n# records are JSON\nserde = { version = \"1\", features = [\n \"x\",\n] }\n",
+            "[dependencies]\n# records are JSON\nserde = { features = [\n \"x\",\n] }\n",
             "[package]\nname = \"x\"\n[features]\na = []\n",
             "# the clock of the runner\n[dependencies.a]\nversion = \"1\"\n",
         ] {
