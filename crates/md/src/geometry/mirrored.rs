@@ -49,6 +49,8 @@ struct Striping {
     chunk: Chunk,
     near: u64,
     far: u64,
+    /// Far copies in the next rows, not in sections of the member.
+    offset: bool,
     /// Member rows from one array row to the next: `far` with offset copies, else 1.
     row_step: u64,
     /// Member sectors from one far copy to the next.
@@ -111,6 +113,7 @@ impl Mirrored {
             chunk,
             near,
             far,
+            offset: layout.offset,
             row_step: if layout.offset { far } else { 1 },
             stride: if layout.offset { chunk.sectors } else { rows / far * chunk.sectors },
             far_slot,
@@ -238,7 +241,7 @@ impl Striping {
     /// near copies, is the chunk. A far copy first goes back to the slot and row it was made from.
     fn array_sector_of(&self, member: MemberIdx, sector: Sector, members: u64) -> Option<Sector> {
         let (member_row, offset) = self.chunk.split(sector.0);
-        let (copy, row) = if self.row_step > 1 {
+        let (copy, row) = if self.offset {
             (member_row % self.far, member_row / self.far)
         } else {
             let (section, within) = (sector.0 / self.stride, sector.0 % self.stride);

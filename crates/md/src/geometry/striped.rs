@@ -85,15 +85,11 @@ impl Striped {
         let chunk = Chunk::new(spec.chunk_sectors);
         let used = rounded_sizes(spec, chunk.sectors)?;
         // md masks instead of dividing, so with chunks that are no power of two the array is a
-        // little shorter than its zones. The mapping itself does not change.
+        // little shorter than its zones. The mapping itself does not change. Never 0: a size that is
+        // not below the chunk has a bit that chunk - 1 has not.
         let mask = !(chunk.sectors - 1);
         let masked = used.iter().map(|&sectors| u128::from(sectors & mask)).sum();
         let array_sectors = checked_array_sectors(masked)?;
-        if array_sectors == 0 {
-            let (member, sectors) = spec.smallest_member();
-            let least = chunk.sectors.next_power_of_two();
-            return Err(GeometryError::MemberTooSmall { member, sectors, least });
-        }
         let mut zones = zones_of(&used);
         let layout_matters = zones
             .iter()

@@ -167,7 +167,9 @@ impl NestedGeometry {
         }
     }
 
-    /// Whether all data can be served with only the leaves that `present` says are there.
+    /// Whether all data can be served with only the leaves that `present` says are there. An inner
+    /// array that has not enough of its own fails as a whole, as a real one would: RAID 0+1 that
+    /// loses a leaf of each side is lost, though every sector may still have a copy.
     pub fn enough(&self, present: &dyn Fn(usize) -> bool) -> bool {
         self.geometry.enough(|member| match self.inner.get(member.index()) {
             Some(inner) => inner.enough(present),
