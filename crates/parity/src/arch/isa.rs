@@ -24,8 +24,8 @@
 /// The vectors of a step; independent of each other.
 pub(crate) type Group<I, const N: usize> = [<I as Isa>::Vector; N];
 
-/// The vectors of a group on the wide part of the walk: enough to hide latencies, few enough that P,
-/// Q and what a doubling needs fit into 16 registers.
+/// The vectors of a group on the wide part of the walk: enough to hide latencies, few enough that
+/// P, Q and what a doubling needs fit into 16 registers.
 pub(crate) const WIDE: usize = 4;
 
 /// Bound of `WIDE * BYTES` over all instruction sets, for buffers on the stack.
@@ -72,8 +72,9 @@ pub(crate) trait Op {
     fn vector<I: Isa>(self, isa: I) -> Self::Output;
 }
 
-/// `walk!(I, len, |at, N| { body })`: the body for groups of N = [`WIDE`] vectors of `I` at positions
-/// `at` while they fit, then for N = 1 up to the end, where [`load`] and [`store`] see the tail.
+/// `walk!(I, len, |at, N| { body })`: the body for groups of N = [`WIDE`] vectors of `I` at
+/// positions `at` while they fit, then for N = 1 up to the end, where [`load`] and [`store`] see
+/// the tail.
 ///
 /// A macro and not a function that takes a closure: see the head of this file. `return` in the
 /// body leaves the function that surrounds the walk.
