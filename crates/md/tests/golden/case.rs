@@ -1,0 +1,84 @@
+//! One golden array: what `case.json` says, and the members' data areas.
+//!
+//! Invariant: a slot is filled only by the member whose state is active; spares, journals, stale
+//! members and unfinished replacements are not data.
+
+use md::{GeometrySpec, Layout, Level};
+use serde_json::Value;
+use std::io::Read;
+use std::path::Path;
+
+pub struct Case {
+    pub name: String,
+    pub spec: GeometrySpec,
+    pub array_bytes: u64,
+    pub sha256_of_contents: String,
+    /// The data area of each slot's active member, if there is one.
+    pub slots: Vec<Option<Vec<u8>>>,
+}
+
+impl Case {
+    pub fn load(directory: &Path) -> Case {
+        let text = std::fs::read_to_string(directory.join("case.json")).unwrap();
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let name = text_of(&json, "case");
+        let level: Level = text_of(&json, "level").parse().unwrap();
+        let members = number_of(&json, "raid_disks") as usize;
+        let mut slots = vec![None; members];
+        let mut sizes = vec![0; members];
+        for member in json["members"].as_array().unwrap() {
+            if member["state"] != "active" {
+                continue;
+            }
+            let slot = number_of(member, "slot") as usize;
+            let image = decompress(&directory.join(text_of(member, "file")));
+            assert_eq!(image.len() as u64, number_of(member, "size"), "{name} slot {slot}");
+            let start = number_of(member, "data_offset_sectors") as usize * 512;
+            sizes[slot] = number_of(member, "data_size_sectors");
+            assert!(slots[slot].is_none(), "{name}: two members for slot {slot}");
+            slots[slot] = Some(image[start..start + sizes[slot] as usize * 512].to_vec());
+        }
+        let member_sectors = match level {
+            Level::Linear | Level::Raid0 => sizes,
+            _ => vec![used_sectors(&json); members],
+        };
+        let layout = Layout::from_number(level, number_of(&json, "layout") as i32).unwrap();
+        // Journals hide some of the contents; the members alone have these.
+        let sha256 = ["sha256_without_journal_replay", "sha256_of_array_contents"]
+            .into_iter()
+            .find_map(|key| json[key].as_str())
+            .unwrap();
+        let chunk_sectors = number_of(&json, "chunk_kib") * 2;
+        Case {
+            spec: GeometrySpec { level, layout, chunk_sectors, member_sectors },
+            array_bytes: number_of(&json, "array_size_bytes"),
+            sha256_of_contents: sha256.to_string(),
+            slots,
+            name,
+        }
+    }
+}
+
+/// What mdadm calls "Used Dev Size", the superblock's `size`; RAID 1 arrays are that long.
+fn used_sectors(json: &Value) -> u64 {
+    let detail = text_of(json, "mdadm_detail");
+    let line = detail.lines().find(|line| line.trim_start().starts_with("Used Dev Size"));
+    let kib = line.unwrap().split_whitespace().nth(4).unwrap();
+    kib.parse::<u64>().unwrap() * 2
+}
+
+fn text_of(json: &Value, key: &str) -> String {
+    json[key].as_str().unwrap_or_else(|| panic!("{key} is no text")).to_string()
+}
+
+fn number_of(json: &Value, key: &str) -> u64 {
+    json[key].as_u64().unwrap_or_else(|| panic!("{key} is no number"))
+}
+
+fn decompress(path: &Path) -> Vec<u8> {
+    let file = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(file.as_slice()).unwrap();
+    let mut image = Vec::new();
+    decoder.read_to_end(&mut image).unwrap();
+    image
+}
