@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The RAID engine: a sans-io control plane that decides and never acts.
+//!
+//! It sees sectors, members and buffer slices, never bytes, clocks, threads or files. One call,
+//! [`Shard::handle`], takes a batch of inputs and answers with a batch of [`Effects`]; an executor
+//! (real members, a simulator, a timing model) performs them and reports back as inputs.
+//!
+//! *Invariant*: the engine acknowledges a write only when every copy, or the data and the parity
+//! that make it recoverable, has been reported written. No acknowledged data lives in here.
+//!
+//! Where to start reading: `shard` takes a request in and gives it to one of two ways of working,
+//! `flat` (linear, RAID 0, 1, 10: locked array ranges) or `stripe` (RAID 4, 5, 6: locked ranges of
+//! chunk rows with a plan for the parity).
+#![forbid(unsafe_code)]
+
+mod balance;
+mod config;
+mod effect;
+mod flat;
+mod flush;
+mod guard;
+mod health;
+mod input;
+mod requests;
+mod scatter;
+mod set;
+mod shard;
+mod slab;
+mod stream;
+mod stripe;
+mod token;
+
+pub use config::{
+    ConfigError, DEFAULT_MAX_REQUESTS, DEFAULT_STRIPE_CACHE_BYTES, GRANULE_SECTORS,
+    MAX_MERGE_WAIT_NANOS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS, ShardConfig,
+};
+pub use effect::{Compute, ControlEvent, Delta, Effect, Effects, Source};
+pub use input::{
+    BufSlice, Control, HostOp, Input, MemberError, REGION_ZERO, Request, RequestError,
+};
+pub use set::{MAX_MEMBERS, MemberSet};
+pub use shard::{Shard, Status};
+pub use token::Token;

@@ -1,0 +1,339 @@
+//! The levels without parity: linear, RAID 0, RAID 1 and RAID 10.
+//!
+//! A write locks its array range, goes to every copy and ends when all have answered. A read takes no
+//! lock and goes to one copy. A read that a copy cannot serve becomes a *repair*: it locks its range
+//! like a write and walks it granule by granule, reading from the next copy, and writing back to the
+//! copies that failed, so that bad blocks at different places of two mirrors do not add up.
+//!
+//! Invariant: all copies of a block see the same writes in the same order, because overlapping
+//! writes and repairs hold the range lock one after the other. Called only from `shard`.
+
+use md::geometry::Copy;
+use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
+
+use crate::balance::Balance;
+use crate::guard::{Guard, HolderSlot};
+use crate::health::Health;
+use crate::requests::{Repair, Requests};
+use crate::scatter::{Run, Scatter};
+use crate::stream::Seen;
+use crate::token::Kind;
+use crate::{
+    BufSlice, ControlEvent, Effect, Effects, GRANULE_SECTORS, HostOp, MAX_SPAN_SECTORS,
+    MemberError, MemberSet, REGION_ZERO, RequestError, Token,
+};
+
+/// What `flat` works on besides its own state; lent by the shard for one call.
+pub(crate) struct Context<'a> {
+    pub(crate) geometry: &'a Geometry,
+    pub(crate) requests: &'a mut Requests,
+    pub(crate) health: &'a mut Health,
+    pub(crate) out: &'a mut Effects,
+}
+
+pub(crate) struct Flat {
+    guard: Guard,
+    balance: Balance,
+    scatter: Scatter,
+    copies: Vec<Copy>,
+    granted: Vec<(u32, HolderSlot)>,
+    discard_zeroes: bool,
+}
+
+impl Flat {
+    pub(crate) fn new(geometry: &Geometry, discard_zeroes: bool) -> Flat {
+        let copies = match geometry.kind() {
+            GeometryKind::Mirrored(mirrored) => mirrored.copies(),
+            _ => 1,
+        };
+        let prefer_first = matches!(
+            geometry.layout(),
+            md::Layout::Raid10(layout) if layout.far > 1 && !layout.offset
+        );
+        Flat {
+            guard: Guard::new(),
+            balance: Balance::new(geometry.members(), prefer_first),
+            scatter: Scatter::new(geometry.members()),
+            copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
+            granted: Vec::new(),
+            discard_zeroes,
+        }
+    }
+
+    /// Sends a read to one copy of each of its blocks. Returns the copy that the request's stream
+    /// should stay on.
+    pub(crate) fn read(&mut self, cx: &mut Context<'_>, request: u32, seen: Seen) -> Option<u8> {
+        let record = &cx.requests[request];
+        let (mut at, end) = (record.at.0, record.end());
+        let mut stay = if seen.is_stream() { seen.copy } else { None };
+        let mut unservable = false;
+        while at < end {
+            let sectors = self.locate(cx.geometry, at).min(end - at);
+            let choice = if seen.is_stream() && stay.is_none() {
+                self.balance.choose_for_stream(&self.copies, cx.health.failed())
+            } else {
+                self.balance.choose(&self.copies, cx.health.failed(), stay)
+            };
+            let Some(choice) = choice else {
+                unservable = true;
+                break;
+            };
+            if seen.is_stream() && stay.is_none() {
+                stay = Some(choice as u8);
+            }
+            let copy = self.copies[choice];
+            self.scatter.add(copy.member.0, copy.sector.0, record.slice(at, sectors));
+            at += sectors;
+        }
+        if unservable {
+            self.scatter.drain(&mut Effects::new(), |_, _| {});
+            cx.requests.fail(request, RequestError::Io);
+            cx.requests.end(request, cx.health, cx.out);
+            return None;
+        }
+        let key = cx.requests.key(request);
+        let (balance, requests) = (&mut self.balance, &mut *cx.requests);
+        self.scatter.drain(cx.out, |run, out| {
+            balance.issued(run.member, run.sector + run.sectors);
+            requests[request].open += 1;
+            out.list.push(Effect::Read {
+                token: Token::new(Kind::Read, run.member, key),
+                member: MemberIdx(run.member),
+                sector: Sector(run.sector),
+                slices: run.slices,
+            });
+        });
+        stay
+    }
+
+    /// A part of a direct read ended.
+    pub(crate) fn read_done(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: u32,
+        member: u16,
+        result: Result<(), MemberError>,
+    ) {
+        self.balance.done(member);
+        if let Err(error) = result {
+            cx.requests[request].unread.insert(member);
+            if error != MemberError::Medium && error != MemberError::NoSpace {
+                cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
+            }
+        }
+        if !cx.requests.part_done(request) {
+            return;
+        }
+        if cx.requests[request].unread.is_empty() {
+            cx.requests.end(request, cx.health, cx.out);
+        } else if self.copies.len() == 1 {
+            cx.requests.fail(request, RequestError::Io);
+            cx.requests.end(request, cx.health, cx.out);
+        } else {
+            let record = &mut cx.requests[request];
+            record.repair = Repair { cursor: record.at.0, ..Repair::default() };
+            self.lock(cx, request);
+        }
+    }
+
+    /// Locks a request's range and goes on with it, now or when its turn comes.
+    pub(crate) fn lock(&mut self, cx: &mut Context<'_>, request: u32) {
+        let record = &cx.requests[request];
+        if let Some(holder) = self.guard.acquire(record.at, record.sectors, request) {
+            self.locked(cx, request, holder);
+        }
+    }
+
+    fn locked(&mut self, cx: &mut Context<'_>, request: u32, holder: HolderSlot) {
+        cx.requests[request].holder = Some(holder);
+        match cx.requests[request].op {
+            Some(HostOp::Read) => self.repair_granule(cx, request),
+            _ => self.write(cx, request),
+        }
+    }
+
+    fn unlock_and_end(&mut self, cx: &mut Context<'_>, request: u32) {
+        let holder = cx.requests[request].holder.take().expect("a locked request holds its range");
+        cx.requests.end(request, cx.health, cx.out);
+        let mut granted = std::mem::take(&mut self.granted);
+        self.guard.release(holder, &mut granted);
+        for (next, holder) in granted.drain(..) {
+            self.locked(cx, next, holder);
+        }
+        self.granted = granted;
+    }
+
+    /// Sends a write, discard or write of zeroes to every copy that is in service.
+    fn write(&mut self, cx: &mut Context<'_>, request: u32) {
+        let record = &cx.requests[request];
+        let op = record.op.expect("a request in the table has its operation");
+        if op == HostOp::Discard && !self.discard_zeroes {
+            return self.unlock_and_end(cx, request);
+        }
+        let has_data = matches!(op, HostOp::Write { .. });
+        let (mut at, end) = (record.at.0, record.end());
+        while at < end {
+            let sectors = self.locate(cx.geometry, at).min(end - at);
+            let slice = if has_data {
+                record.slice(at, sectors)
+            } else {
+                // Only the length counts.
+                let len = (sectors * md::SECTOR_BYTES) as u32;
+                BufSlice { region: REGION_ZERO, len, offset: 0 }
+            };
+            let alive = self.copies.iter().filter(|copy| !cx.health.is_failed(copy.member.0));
+            for copy in alive {
+                self.scatter.add(copy.member.0, copy.sector.0, slice);
+            }
+            at += sectors;
+        }
+        let key = cx.requests.key(request);
+        let fua = record.fua();
+        let (balance, requests) = (&mut self.balance, &mut *cx.requests);
+        self.scatter.drain(cx.out, |run, out| {
+            balance.issued(run.member, run.sector + run.sectors);
+            requests[request].open += 1;
+            let token = Token::new(Kind::FlatWrite, run.member, key);
+            out.list.push(write_effect(op, token, run, fua));
+        });
+        if cx.requests[request].open == 0 {
+            cx.requests.fail(request, RequestError::Io);
+            self.unlock_and_end(cx, request);
+        }
+    }
+
+    /// A part of a write ended. With copies a failing member drops out; without, or when it is the
+    /// last that has the data, the request fails.
+    pub(crate) fn write_done(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: u32,
+        member: u16,
+        result: Result<(), MemberError>,
+    ) {
+        self.balance.done(member);
+        match result {
+            Ok(()) => {}
+            Err(MemberError::NoSpace) => cx.requests.fail(request, RequestError::NoSpace),
+            Err(error) => {
+                if !cx.health.drop_member(cx.geometry, member, Some(error), cx.out) {
+                    cx.requests.fail(request, RequestError::Io);
+                }
+            }
+        }
+        if cx.requests.part_done(request) {
+            self.unlock_and_end(cx, request);
+        }
+    }
+
+    /// Reads the granule at the repair's cursor from the next copy that has not failed it.
+    fn repair_granule(&mut self, cx: &mut Context<'_>, request: u32) {
+        let repair = cx.requests[request].repair;
+        let end = cx.requests[request].end();
+        if repair.cursor >= end {
+            return self.unlock_and_end(cx, request);
+        }
+        let sectors = self.granule_at(cx.geometry, repair.cursor, end);
+        let unusable = cx.health.failed().union(repair.tried);
+        let copy = self.copies.iter().find(|copy| !unusable.contains(copy.member.0));
+        let Some(copy) = copy.copied() else {
+            cx.requests.fail(request, RequestError::Io);
+            return self.unlock_and_end(cx, request);
+        };
+        let record = &mut cx.requests[request];
+        record.open += 1;
+        record.repair.writing = false;
+        let slices = cx.out.push_slices([record.slice(repair.cursor, sectors)]);
+        let token = Token::new(Kind::FlatRepair, copy.member.0, cx.requests.key(request));
+        let (member, sector) = (copy.member, copy.sector);
+        cx.out.list.push(Effect::Read { token, member, sector, slices });
+    }
+
+    /// A repair's read or write-back ended.
+    pub(crate) fn repair_done(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: u32,
+        member: u16,
+        result: Result<(), MemberError>,
+    ) {
+        let writing = cx.requests[request].repair.writing;
+        if let Err(error) = result {
+            let hopeless = writing || error != MemberError::Medium;
+            if hopeless && error != MemberError::NoSpace {
+                cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
+            }
+            if !writing {
+                cx.requests[request].repair.tried.insert(member);
+            }
+        }
+        if !cx.requests.part_done(request) {
+            return;
+        }
+        match result {
+            Err(_) if !writing => self.repair_granule(cx, request),
+            Ok(()) if !writing => self.write_back(cx, request),
+            _ => self.next_granule(cx, request),
+        }
+    }
+
+    /// Writes the granule that has just been read back to the copies that could not deliver it.
+    fn write_back(&mut self, cx: &mut Context<'_>, request: u32) {
+        let Repair { cursor, tried, .. } = cx.requests[request].repair;
+        let targets = tried.minus(cx.health.failed());
+        let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
+        for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
+            let (member, sector) = (copy.member, copy.sector);
+            let token = Token::new(Kind::FlatRepair, member.0, cx.requests.key(request));
+            let record = &mut cx.requests[request];
+            record.open += 1;
+            let slices = cx.out.push_slices([record.slice(cursor, sectors)]);
+            cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
+            let event = ControlEvent::Corrected { member, sector, sectors };
+            cx.out.list.push(Effect::Control(event));
+        }
+        cx.requests[request].repair.writing = true;
+        if cx.requests[request].open == 0 {
+            self.next_granule(cx, request);
+        }
+    }
+
+    fn next_granule(&mut self, cx: &mut Context<'_>, request: u32) {
+        let end = cx.requests[request].end();
+        let cursor = cx.requests[request].repair.cursor;
+        let sectors = self.granule_at(cx.geometry, cursor, end);
+        cx.requests[request].repair =
+            Repair { cursor: cursor + sectors, tried: MemberSet::EMPTY, writing: false };
+        self.repair_granule(cx, request);
+    }
+
+    /// Finds the copies of the granule at `at`; returns how much of it belongs to the range.
+    fn granule_at(&mut self, geometry: &Geometry, at: u64, end: u64) -> u64 {
+        let granule_end = (at / GRANULE_SECTORS + 1) * GRANULE_SECTORS;
+        self.locate(geometry, at).min(end.min(granule_end) - at)
+    }
+
+    /// Fills `copies` for array sector `at`; returns how far they are contiguous.
+    fn locate(&mut self, geometry: &Geometry, at: u64) -> u64 {
+        match geometry.kind() {
+            GeometryKind::Striped(striped) => {
+                let extent = striped.locate(Sector(at));
+                self.copies[0] = Copy { member: extent.member, sector: extent.sector };
+                extent.sectors
+            }
+            GeometryKind::Mirrored(mirrored) => mirrored.locate(Sector(at), &mut self.copies),
+            GeometryKind::Parity(_) => unreachable!("parity levels belong to `stripe`"),
+        }
+    }
+}
+
+fn write_effect(op: HostOp, token: Token, run: Run, fua: bool) -> Effect {
+    let (member, sector) = (MemberIdx(run.member), Sector(run.sector));
+    match op {
+        HostOp::Discard => Effect::Discard { token, member, sector, sectors: run.sectors },
+        HostOp::WriteZeroes => Effect::WriteZeroes { token, member, sector, sectors: run.sectors },
+        _ => Effect::Write { token, member, sector, slices: run.slices, fua },
+    }
+}
+
+const _: () = assert!(GRANULE_SECTORS <= MAX_SPAN_SECTORS);

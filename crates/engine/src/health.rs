@@ -1,0 +1,67 @@
+//! Which members serve, and since when.
+//!
+//! Invariant: a member that has failed gets no further I/O from this shard, and no member is dropped
+//! whose loss would leave data that nobody can serve (as md keeps the last working copy).
+//! Every loss begins a new epoch; `recorded` trails `epoch` until the control plane has made the
+//! loss durable, and writes are acknowledged only when the two are equal.
+
+use md::{Geometry, MemberIdx};
+
+use crate::{ControlEvent, Effect, Effects, MemberError, MemberSet};
+
+pub(crate) struct Health {
+    failed: MemberSet,
+    epoch: u64,
+    recorded: u64,
+}
+
+impl Health {
+    pub(crate) fn new(missing: MemberSet) -> Health {
+        Health { failed: missing, epoch: 0, recorded: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn failed(&self) -> MemberSet {
+        self.failed
+    }
+
+    #[inline]
+    pub(crate) fn is_failed(&self, member: u16) -> bool {
+        self.failed.contains(member)
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorded == self.epoch
+    }
+
+    pub(crate) fn record(&mut self, epoch: u64) {
+        self.recorded = self.recorded.max(epoch.min(self.epoch));
+    }
+
+    /// Drops a member if the array can live without it; says whether the member is out now.
+    pub(crate) fn drop_member(
+        &mut self,
+        geometry: &Geometry,
+        member: u16,
+        error: Option<MemberError>,
+        out: &mut Effects,
+    ) -> bool {
+        if self.failed.contains(member) {
+            return true;
+        }
+        let stays = |other: MemberIdx| other.0 != member && !self.failed.contains(other.0);
+        if !geometry.enough(stays) {
+            return false;
+        }
+        self.failed.insert(member);
+        self.epoch += 1;
+        let member = MemberIdx(member);
+        let event = ControlEvent::MemberFailed { member, error, epoch: self.epoch };
+        out.list.push(Effect::Control(event));
+        true
+    }
+}

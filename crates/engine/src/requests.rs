@@ -1,0 +1,154 @@
+//! The requests in the shard and what all of them share: counting parts, and ending.
+//!
+//! Invariant: a request ends exactly once, when nothing of it is open any more; one that changed
+//! data ends only when every member failure so far is recorded. Called from `shard`, `flat` and
+//! `stripe`.
+
+use md::Sector;
+
+use crate::guard::HolderSlot;
+use crate::health::Health;
+use crate::slab::{Key, Slab};
+use crate::{BufSlice, Effects, HostOp, MemberSet, Request, RequestError};
+
+/// A request's record. Reset when its slot is taken.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) tag: u64,
+    pub(crate) op: Option<HostOp>,
+    pub(crate) at: Sector,
+    pub(crate) sectors: u64,
+    pub(crate) buf: BufSlice,
+    /// Member I/Os or pieces of rows that have not ended.
+    pub(crate) open: u32,
+    pub(crate) error: Option<RequestError>,
+    /// Members from which a part could not be read.
+    pub(crate) unread: MemberSet,
+    /// The range lock, where the level has one and it is held.
+    pub(crate) holder: Option<HolderSlot>,
+    pub(crate) repair: Repair,
+}
+
+/// Where the granule-by-granule repair of a mirrored range stands; see `flat`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Repair {
+    pub(crate) cursor: u64,
+    pub(crate) tried: MemberSet,
+    pub(crate) writing: bool,
+}
+
+impl Record {
+    /// The end of the range, as an array sector.
+    pub(crate) fn end(&self) -> u64 {
+        self.at.0 + self.sectors
+    }
+
+    /// The part of the buffer that belongs to `sectors` sectors from array sector `at`.
+    pub(crate) fn slice(&self, at: u64, sectors: u64) -> BufSlice {
+        self.buf.part(at - self.at.0, sectors)
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        !matches!(self.op, Some(HostOp::Read))
+    }
+
+    pub(crate) fn fua(&self) -> bool {
+        matches!(self.op, Some(HostOp::Write { fua: true }))
+    }
+}
+
+pub(crate) struct Requests {
+    table: Slab<Record>,
+    /// Ended, but waiting until a member failure is recorded.
+    held_back: Vec<u32>,
+    writes_open: u32,
+}
+
+impl Requests {
+    pub(crate) fn with_capacity(capacity: usize) -> Requests {
+        Requests { table: Slab::with_capacity(capacity), held_back: Vec::new(), writes_open: 0 }
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.table.live()
+    }
+
+    /// Requests in the shard that change data.
+    pub(crate) fn writes_open(&self) -> u32 {
+        self.writes_open
+    }
+
+    pub(crate) fn admit(&mut self, request: &Request) -> Key {
+        let key = self.table.take();
+        let record = &mut self.table[key.index];
+        *record = Record {
+            tag: request.tag,
+            op: Some(request.op),
+            at: request.at,
+            sectors: request.sectors,
+            buf: request.buf,
+            ..Record::default()
+        };
+        self.writes_open += u32::from(record.is_write());
+        key
+    }
+
+    pub(crate) fn key(&self, index: u32) -> Key {
+        self.table.key(index)
+    }
+
+    pub(crate) fn is_live(&self, key: Key) -> bool {
+        self.table.is_live(key)
+    }
+
+    /// One part has ended; says whether it was the last.
+    pub(crate) fn part_done(&mut self, index: u32) -> bool {
+        let record = &mut self.table[index];
+        assert!(record.open > 0, "a request ends more parts than it has");
+        record.open -= 1;
+        record.open == 0
+    }
+
+    /// Notes the first error of a request; later ones add nothing.
+    pub(crate) fn fail(&mut self, index: u32, error: RequestError) {
+        self.table[index].error.get_or_insert(error);
+    }
+
+    /// Ends a request, or holds it back until the losses that it relies on are recorded.
+    pub(crate) fn end(&mut self, index: u32, health: &Health, out: &mut Effects) {
+        if self.table[index].is_write() && !health.is_recorded() {
+            self.held_back.push(index);
+            return;
+        }
+        self.complete(index, out);
+    }
+
+    /// Lets go of everything that was held back.
+    pub(crate) fn release_held_back(&mut self, out: &mut Effects) {
+        while let Some(index) = self.held_back.pop() {
+            self.complete(index, out);
+        }
+    }
+
+    fn complete(&mut self, index: u32, out: &mut Effects) {
+        let record = &self.table[index];
+        debug_assert!(record.open == 0 && record.holder.is_none());
+        out.complete(record.tag, record.error.map_or(Ok(()), Err));
+        self.writes_open -= u32::from(record.is_write());
+        self.table.release(index);
+    }
+}
+
+impl std::ops::Index<u32> for Requests {
+    type Output = Record;
+
+    fn index(&self, index: u32) -> &Record {
+        &self.table[index]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Requests {
+    fn index_mut(&mut self, index: u32) -> &mut Record {
+        &mut self.table[index]
+    }
+}

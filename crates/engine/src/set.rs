@@ -1,0 +1,115 @@
+//! A set of small numbers: members of an array, or data positions of a chunk row.
+//!
+//! Invariant: holds only numbers below [`MAX_MEMBERS`]. Copied freely; no allocation.
+
+/// The most members that one array can have here: the Q syndrome has 255 distinct coefficients, and
+/// a completion token has 8 bits for the member.
+pub const MAX_MEMBERS: usize = 255;
+
+const WORDS: usize = 4;
+
+/// A set of member slots (or of data positions in a row), 256 bits wide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberSet([u64; WORDS]);
+
+impl MemberSet {
+    /// The set without members.
+    pub const EMPTY: MemberSet = MemberSet([0; WORDS]);
+
+    /// Adds `slot`.
+    pub fn insert(&mut self, slot: u16) {
+        self.0[usize::from(slot) / 64] |= 1 << (slot % 64);
+    }
+
+    /// Takes `slot` out.
+    pub fn remove(&mut self, slot: u16) {
+        self.0[usize::from(slot) / 64] &= !(1 << (slot % 64));
+    }
+
+    /// Whether `slot` is in the set.
+    #[inline]
+    pub fn contains(&self, slot: u16) -> bool {
+        self.0[usize::from(slot) / 64] & (1 << (slot % 64)) != 0
+    }
+
+    /// How many are in the set.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether nobody is in the set.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+
+    /// Everybody who is in either set.
+    #[must_use]
+    pub fn union(mut self, other: MemberSet) -> MemberSet {
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word |= more;
+        }
+        self
+    }
+
+    /// Everybody who is in both sets.
+    #[must_use]
+    pub fn intersection(mut self, other: MemberSet) -> MemberSet {
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word &= more;
+        }
+        self
+    }
+
+    /// Everybody who is in this set and not in the other.
+    #[must_use]
+    pub fn minus(mut self, other: MemberSet) -> MemberSet {
+        for (word, less) in self.0.iter_mut().zip(other.0) {
+            *word &= !less;
+        }
+        self
+    }
+
+    /// The slots in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
+        let words = self.0;
+        (0..WORDS).flat_map(move |at| {
+            let mut word = words[at];
+            std::iter::from_fn(move || {
+                if word == 0 {
+                    return None;
+                }
+                let bit = word.trailing_zeros();
+                word &= word - 1;
+                Some((at * 64) as u16 + bit as u16)
+            })
+        })
+    }
+}
+
+impl FromIterator<u16> for MemberSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(slots: I) -> MemberSet {
+        let mut set = MemberSet::EMPTY;
+        for slot in slots {
+            set.insert(slot);
+        }
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_what_it_was_given_in_order() {
+        let set: MemberSet = [200, 3, 64, 63].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [3, 63, 64, 200]);
+        assert_eq!(set.len(), 4);
+        let less = set.minus([64].into_iter().collect());
+        assert!(!less.contains(64) && less.contains(63));
+        assert_eq!(set.intersection(less), less);
+        assert_eq!(less.union([64].into_iter().collect()), set);
+    }
+}

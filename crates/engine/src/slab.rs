@@ -1,0 +1,123 @@
+//! A pool of reusable slots with generations.
+//!
+//! Invariant: a key resolves only while the value it was made for is in its slot; a late completion
+//! that carries an old generation finds nothing. Slots are reused most recently freed first, so a
+//! warm pool neither allocates nor strays through memory. Called by every table of the engine.
+
+/// A slot and the generation it was handed out with. 24 bits of generation go into tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Generations wrap at 24 bits, the width that a token has room for.
+pub(crate) const GENERATION_MASK: u32 = 0x00ff_ffff;
+
+struct Slot<T> {
+    value: T,
+    generation: u32,
+    live: bool,
+}
+
+/// Values stay in their slots when freed, so that the vectors inside them keep their capacity.
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+impl<T: Default> Slab<T> {
+    pub(crate) fn with_capacity(capacity: usize) -> Slab<T> {
+        Slab { slots: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity) }
+    }
+
+    /// Takes a slot. Its value is whatever its last user left: the caller resets what it needs.
+    pub(crate) fn take(&mut self) -> Key {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 slots");
+                self.slots.push(Slot { value: T::default(), generation: 0, live: false });
+                index
+            }
+        };
+        let slot = &mut self.slots[index as usize];
+        assert!(!slot.live, "slot {index} is taken twice");
+        slot.live = true;
+        Key { index, generation: slot.generation }
+    }
+
+    /// Gives a slot back; every key to it becomes stale.
+    pub(crate) fn release(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        assert!(slot.live, "slot {index} is released twice");
+        slot.live = false;
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
+        self.free.push(index);
+    }
+
+    pub(crate) fn key(&self, index: u32) -> Key {
+        Key { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// Whether a completion that carries this key still belongs to anybody.
+    pub(crate) fn is_live(&self, key: Key) -> bool {
+        self.slots
+            .get(key.index as usize)
+            .is_some_and(|slot| slot.live && slot.generation == key.generation)
+    }
+
+    /// The slots in use, in ascending order.
+    pub(crate) fn live_indices(&self) -> Vec<u32> {
+        (0u32..).zip(&self.slots).filter(|(_, slot)| slot.live).map(|(index, _)| index).collect()
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, index: u32) -> &T {
+        let slot = &self.slots[index as usize];
+        debug_assert!(slot.live, "slot {index} is used after its release");
+        &slot.value
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.live, "slot {index} is used after its release");
+        &mut slot.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_key_finds_nothing() {
+        let mut slab: Slab<u32> = Slab::with_capacity(2);
+        let first = slab.take();
+        assert!(slab.is_live(first));
+        slab.release(first.index);
+        assert!(!slab.is_live(first));
+        let second = slab.take();
+        assert_eq!(second.index, first.index);
+        assert!(slab.is_live(second) && !slab.is_live(first));
+        assert_eq!(slab.live(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "released twice")]
+    fn releasing_twice_is_a_broken_invariant() {
+        let mut slab: Slab<u32> = Slab::with_capacity(1);
+        let key = slab.take();
+        slab.release(key.index);
+        slab.release(key.index);
+    }
+}

@@ -1,0 +1,168 @@
+//! One operation on a range of a chunk row: what it covers and how far it has come.
+//!
+//! Invariant: every data position is either covered over the whole range or not at all, so that one
+//! plan fits all of it. Made by `rows`, driven by `ops`.
+//!
+//! ```text
+//! chunk row     idx 0      idx 1      idx 2       P
+//!             |........|  |........|  |........|  |........|
+//! range [a,b)   ^^^^        ^^^^                              covered = {0, 1}
+//! ```
+
+use md::StripeNo;
+
+use super::plan::ParityWork;
+use super::scratch::Block;
+use crate::{BufSlice, MemberSet, RequestError};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Planned anew as soon as there is stripe memory.
+    #[default]
+    Starting,
+    /// Member reads are out.
+    Reading,
+    /// Lost blocks are being recovered.
+    Recovering,
+    /// Parity is being computed.
+    Computing,
+    /// Data and parity are being written.
+    Writing,
+    /// What a member could not read is being written back to it.
+    WritingBack,
+}
+
+/// What a host wants done with a range of a data block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Intent {
+    #[default]
+    Read,
+    Write,
+    /// Only whole rows, and only where members guarantee zeroes afterwards.
+    Discard,
+}
+
+/// Which pieces may go together into one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub(crate) intent: Intent,
+    /// Work in single granules: a longer range ran into more bad blocks than it could bear.
+    pub(crate) granular: bool,
+}
+
+/// Where the block at one position of the row is while the operation lasts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cell {
+    /// Range in `Op::host`: the host's slices, in order, for a covered data position.
+    pub(crate) host_first: u32,
+    pub(crate) host_count: u32,
+    /// Offset in the stripe memory, for what the operation reads, recovers or computes.
+    pub(crate) scratch: Option<u64>,
+}
+
+#[derive(Default)]
+pub(crate) struct Op {
+    pub(crate) row: u32,
+    pub(crate) stripe: StripeNo,
+    /// The range inside the chunk, in sectors.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) class: Class,
+    pub(crate) covered: MemberSet,
+    pub(crate) fua: bool,
+    /// Nothing but zeroes is written, to every data block of the row.
+    pub(crate) zeroes: bool,
+    /// Part of a stream: what it has in memory is worth keeping.
+    pub(crate) stream: bool,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) host: Vec<BufSlice>,
+    pub(crate) pieces: Vec<u32>,
+    /// Blocks of stripe memory that the operation owns, by position.
+    pub(crate) blocks: Vec<(u16, Block)>,
+    /// Entries of the row's cache that it uses, by position and entry.
+    pub(crate) borrowed: Vec<(u16, u64)>,
+
+    pub(crate) phase: Phase,
+    pub(crate) open: u32,
+    /// Positions that could not be read.
+    pub(crate) unread: MemberSet,
+    /// `unread` when the present plan was made.
+    pub(crate) unread_planned: MemberSet,
+    pub(crate) parity: Option<ParityWork>,
+    pub(crate) recover: MemberSet,
+    pub(crate) error: Option<RequestError>,
+}
+
+impl Op {
+    /// Makes the slot ready for a new operation; keeps the vectors' memory.
+    pub(crate) fn reset(&mut self, row: u32, stripe: StripeNo, span: (u64, u64), class: Class) {
+        let mut cells = std::mem::take(&mut self.cells);
+        let mut host = std::mem::take(&mut self.host);
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let blocks = std::mem::take(&mut self.blocks);
+        let borrowed = std::mem::take(&mut self.borrowed);
+        cells.clear();
+        host.clear();
+        pieces.clear();
+        assert!(
+            blocks.is_empty() && borrowed.is_empty(),
+            "an operation ended without giving its memory back"
+        );
+        let (start, end) = span;
+        *self = Op {
+            row,
+            stripe,
+            start,
+            end,
+            class,
+            cells,
+            host,
+            pieces,
+            blocks,
+            borrowed,
+            ..Op::default()
+        };
+    }
+
+    pub(crate) fn sectors(&self) -> u64 {
+        self.end - self.start
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        self.class.intent != Intent::Read
+    }
+
+    pub(crate) fn host_slices(&self, position: u16) -> &[BufSlice] {
+        let cell = &self.cells[usize::from(position)];
+        &self.host[cell.host_first as usize..(cell.host_first + cell.host_count) as usize]
+    }
+
+    /// The slice of the stripe memory for `position`, from `from` for `sectors` (chunk sectors).
+    pub(crate) fn scratch_slice(
+        &self,
+        region: u16,
+        position: u16,
+        from: u64,
+        sectors: u64,
+    ) -> BufSlice {
+        let base = self.cells[usize::from(position)].scratch.expect("the plan gave it memory");
+        BufSlice {
+            region,
+            len: (sectors * md::SECTOR_BYTES) as u32,
+            offset: base + (from - self.start) * md::SECTOR_BYTES,
+        }
+    }
+
+    /// The host's slice that holds chunk sector `from` of a covered position, from there on.
+    pub(crate) fn host_from(&self, position: u16, from: u64) -> BufSlice {
+        let mut at = self.start;
+        for slice in self.host_slices(position) {
+            let end = at + slice.sectors();
+            if from < end {
+                return slice.part(from - at, end - from);
+            }
+            at = end;
+        }
+        unreachable!("position {position} is not covered at sector {from}")
+    }
+}

@@ -1,0 +1,402 @@
+//! The life of an operation on a row: plan, read, recover, compute, write, end.
+//!
+//! ```text
+//! begin --> Reading --> Recovering --> Computing --> Writing --> end       (a write)
+//!   ^          |                 \
+//!   |          | a read failed    +--> WritingBack --> end                 (a read)
+//!   +----------+ plan again without that member, or cut into granules
+//! ```
+//! Invariant: while an operation that writes is at work, its range of the row belongs to it alone
+//! (`rows`). Parity goes to the members together with the data, never before all of it is known.
+//! A crash during `Writing` leaves any subset of the writes done: the write hole, which only a
+//! resync, a bitmap or a log closes.
+
+use md::{MemberIdx, Row};
+
+use super::jobs::Jobs;
+use super::memory::Afterwards;
+use super::op::{Intent, Phase};
+use super::plan::{ParityWork, Situation, plan_read, plan_write};
+use super::rows::Piece;
+use super::stripes::{Context, Stripes};
+use crate::token::Kind;
+use crate::{ControlEvent, Effect, GRANULE_SECTORS, MemberError, MemberSet, RequestError, Token};
+
+/// The member at a position of a row.
+fn member_at(row: &Row, position: u16) -> MemberIdx {
+    match usize::from(position) {
+        at if at < row.data.len() => row.data[at],
+        at if at == row.data.len() => row.p,
+        _ => row.q.expect("only a row with Q has a position for it"),
+    }
+}
+
+/// The positions of a row whose members are in `members`.
+fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
+    let positions = row.data.len() as u16 + 1 + u16::from(row.q.is_some());
+    (0..positions).filter(|at| members.contains(member_at(row, *at).0)).collect()
+}
+
+impl Stripes {
+    /// Starts a new operation, or queues it for stripe memory.
+    pub(crate) fn begin(&mut self, cx: &mut Context<'_>, op: u32) {
+        if !self.starved.is_empty() || !self.start(cx, op) {
+            self.starved.push_back(op);
+        }
+    }
+
+    /// Gives memory that came free to those who wait for it.
+    pub(crate) fn feed_starved(&mut self, cx: &mut Context<'_>) {
+        while let Some(op) = self.starved.front().copied() {
+            if !self.start(cx, op) {
+                return;
+            }
+            self.starved.pop_front();
+        }
+    }
+
+    /// Plans an operation and sends its first I/O. `false`: there is no memory for it now.
+    fn start(&mut self, cx: &mut Context<'_>, at: u32) -> bool {
+        if self.ops[at].class.intent == Intent::Discard || self.ops[at].zeroes {
+            self.drop_cached(at, MemberSet::EMPTY);
+            self.write_without_data(cx, at);
+            return true;
+        }
+        let op = &self.ops[at];
+        let row = cx.parity().row(op.stripe);
+        let data = row.data.len() as u16;
+        let absent = match cx.health.failed() {
+            MemberSet::EMPTY => MemberSet::EMPTY,
+            failed => positions_of(row, failed),
+        };
+        let situation = Situation {
+            data,
+            has_q: row.q.is_some(),
+            covered: op.covered,
+            absent,
+            unread: op.unread,
+            cached: self.cached_positions(at),
+        };
+        let data_positions: MemberSet = (0..data).collect();
+        let parity_positions: MemberSet = (data..data + 1 + u16::from(row.q.is_some())).collect();
+        let planned = if op.is_write() {
+            plan_write(&situation).map(|plan| {
+                let parity = match plan.parity {
+                    ParityWork::None => MemberSet::EMPTY,
+                    _ => parity_positions.minus(absent),
+                };
+                (Some(plan.parity), plan.reads, plan.recover, parity)
+            })
+        } else {
+            plan_read(&situation).map(|plan| (None, plan.reads, plan.recover, MemberSet::EMPTY))
+        };
+        let Some((parity, reads, recover, parity_out)) = planned else {
+            self.give_up(cx, at);
+            return true;
+        };
+        // What the host's buffers do not hold: from the row's cache, or in memory of its own.
+        let in_host = if self.ops[at].is_write() { MemberSet::EMPTY } else { situation.covered };
+        let sources = match (parity, recover.is_empty()) {
+            (Some(ParityWork::Generate), true) => data_positions.minus(situation.covered),
+            (Some(ParityWork::Update), true) => situation.covered,
+            (_, true) => MemberSet::EMPTY,
+            (_, false) => data_positions.union(parity_positions),
+        };
+        let wanted = sources.union(parity_out).minus(in_host);
+        self.borrow_cached(at, wanted.intersection(situation.cached));
+        let own = reads.union(recover).union(parity_out).minus(in_host);
+        if !self.take_memory(at, own.minus(self.borrowed_positions(at))) {
+            return false;
+        }
+        if self.ops[at].is_write() {
+            self.drop_cached(at, data_positions.minus(situation.covered));
+        }
+        let op = &mut self.ops[at];
+        op.unread_planned = op.unread;
+        op.parity = parity;
+        op.recover = recover;
+        op.phase = Phase::Reading;
+        op.open = 0;
+        self.send_reads(cx, at, reads);
+        if self.ops[at].open == 0 {
+            self.reads_done(cx, at);
+        }
+        true
+    }
+
+    fn send_reads(&mut self, cx: &mut Context<'_>, at: u32, reads: MemberSet) {
+        let key = self.ops.key(at);
+        let op = &mut self.ops[at];
+        let row = cx.parity().row(op.stripe);
+        let sector = cx.parity().member_sector(op.stripe, op.start);
+        for position in reads.iter() {
+            let into_host = !op.is_write() && op.covered.contains(position);
+            let slices = if into_host {
+                cx.out.push_slices(op.host_slices(position).iter().copied())
+            } else {
+                let sectors = op.sectors();
+                cx.out.push_slices([op.scratch_slice(self.region, position, op.start, sectors)])
+            };
+            op.open += 1;
+            cx.out.list.push(Effect::Read {
+                token: Token::new(Kind::StripeIo, position, key),
+                member: member_at(row, position),
+                sector,
+                slices,
+            });
+        }
+    }
+
+    /// A member I/O of an operation ended.
+    pub(crate) fn io_done(
+        &mut self,
+        cx: &mut Context<'_>,
+        token: Token,
+        result: Result<(), MemberError>,
+    ) {
+        let (at, position) = (token.key().index, token.slot());
+        let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
+        let writing = self.ops[at].phase != Phase::Reading;
+        match result {
+            Ok(()) if writing => (cx.written)(member),
+            Ok(()) => {}
+            Err(error) if writing => self.write_failed(cx, at, member, error),
+            Err(error) => {
+                self.ops[at].unread.insert(position);
+                if error != MemberError::Medium && error != MemberError::NoSpace {
+                    cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
+                }
+            }
+        }
+        if self.part_done(at) {
+            match self.ops[at].phase {
+                Phase::Reading => self.reads_done(cx, at),
+                Phase::Writing | Phase::WritingBack => self.end(cx, at),
+                other => unreachable!("member I/O ends while the operation is {other:?}"),
+            }
+        }
+    }
+
+    /// A write that fails costs the member its place, unless the array cannot do without it: then the
+    /// host hears of it. A full backing store costs nobody anything but the request.
+    fn write_failed(&mut self, cx: &mut Context<'_>, at: u32, member: u16, error: MemberError) {
+        let back = self.ops[at].phase == Phase::WritingBack;
+        if error == MemberError::NoSpace {
+            if !back {
+                self.ops[at].error = Some(RequestError::NoSpace);
+            }
+            return;
+        }
+        let dropped = cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
+        if !dropped && !back {
+            self.ops[at].error.get_or_insert(RequestError::Io);
+        }
+    }
+
+    fn part_done(&mut self, at: u32) -> bool {
+        let op = &mut self.ops[at];
+        assert!(op.open > 0, "an operation ends more parts than it has");
+        op.open -= 1;
+        op.open == 0
+    }
+
+    fn reads_done(&mut self, cx: &mut Context<'_>, at: u32) {
+        if self.ops[at].unread != self.ops[at].unread_planned {
+            // Plan anew: without these members there may be another way.
+            self.return_memory(at, Afterwards::AsBefore);
+            self.ops[at].phase = Phase::Starting;
+            return self.begin(cx, at);
+        }
+        if self.ops[at].recover.is_empty() {
+            return self.recovered(cx, at);
+        }
+        let op = &self.ops[at];
+        let row = cx.parity().row(op.stripe);
+        let token = Token::new(Kind::StripeCompute, 0, self.ops.key(at));
+        let jobs = Jobs { op, row, region: self.region, token }.recover(cx.out);
+        let op = &mut self.ops[at];
+        op.phase = Phase::Recovering;
+        op.open = jobs;
+    }
+
+    /// A computation of an operation ended.
+    pub(crate) fn compute_done(&mut self, cx: &mut Context<'_>, token: Token) {
+        let at = token.key().index;
+        if !self.part_done(at) {
+            return;
+        }
+        match self.ops[at].phase {
+            Phase::Recovering => self.recovered(cx, at),
+            Phase::Computing => self.send_writes(cx, at),
+            other => unreachable!("a computation ends while the operation is {other:?}"),
+        }
+    }
+
+    /// All blocks that the operation needs are there.
+    fn recovered(&mut self, cx: &mut Context<'_>, at: u32) {
+        let op = &self.ops[at];
+        if !op.is_write() {
+            return self.write_back(cx, at);
+        }
+        let work = op.parity.expect("a write has a plan for its parity");
+        if work == ParityWork::None {
+            return self.send_writes(cx, at);
+        }
+        let row = cx.parity().row(op.stripe);
+        let token = Token::new(Kind::StripeCompute, 0, self.ops.key(at));
+        let jobs = Jobs { op, row, region: self.region, token }.parity(work, cx.out);
+        let op = &mut self.ops[at];
+        op.phase = Phase::Computing;
+        op.open = jobs;
+    }
+
+    /// Sends data and parity to every member in service.
+    fn send_writes(&mut self, cx: &mut Context<'_>, at: u32) {
+        let key = self.ops.key(at);
+        let op = &mut self.ops[at];
+        op.phase = Phase::Writing;
+        let row = cx.parity().row(op.stripe);
+        let sector = cx.parity().member_sector(op.stripe, op.start);
+        let data = row.data.len() as u16;
+        let parity = match op.parity {
+            Some(ParityWork::None) | None => 0..0,
+            _ => data..data + 1 + u16::from(row.q.is_some()),
+        };
+        for position in op.covered.iter().chain(parity) {
+            let member = member_at(row, position);
+            let computed = position >= data;
+            if cx.health.is_failed(member.0)
+                || computed && op.cells[usize::from(position)].scratch.is_none()
+            {
+                continue;
+            }
+            let slices = if computed {
+                let sectors = op.sectors();
+                cx.out.push_slices([op.scratch_slice(self.region, position, op.start, sectors)])
+            } else {
+                cx.out.push_slices(op.host_slices(position).iter().copied())
+            };
+            op.open += 1;
+            let token = Token::new(Kind::StripeIo, position, key);
+            let fua = op.fua;
+            cx.out.list.push(Effect::Write { token, member, sector, slices, fua });
+        }
+        if self.ops[at].open == 0 {
+            self.ops[at].error = Some(RequestError::Io);
+            self.end(cx, at);
+        }
+    }
+
+    /// Discards whole rows, or fills them with zeroes: the parity of zeroes is zero.
+    fn write_without_data(&mut self, cx: &mut Context<'_>, at: u32) {
+        let key = self.ops.key(at);
+        let op = &mut self.ops[at];
+        op.phase = Phase::Writing;
+        let row = cx.parity().row(op.stripe);
+        let sector = cx.parity().member_sector(op.stripe, op.start);
+        let sectors = op.sectors();
+        let positions = row.data.len() as u16 + 1 + u16::from(row.q.is_some());
+        for position in 0..positions {
+            let member = member_at(row, position);
+            if cx.health.is_failed(member.0) {
+                continue;
+            }
+            op.open += 1;
+            let token = Token::new(Kind::StripeIo, position, key);
+            cx.out.list.push(match op.class.intent {
+                Intent::Discard => Effect::Discard { token, member, sector, sectors },
+                _ => Effect::WriteZeroes { token, member, sector, sectors },
+            });
+        }
+        if self.ops[at].open == 0 {
+            self.ops[at].error = Some(RequestError::Io);
+            self.end(cx, at);
+        }
+    }
+
+    /// Writes what was reconstructed back to the members that could not read it.
+    fn write_back(&mut self, cx: &mut Context<'_>, at: u32) {
+        let key = self.ops.key(at);
+        let op = &mut self.ops[at];
+        op.phase = Phase::WritingBack;
+        let row = cx.parity().row(op.stripe);
+        let sector = cx.parity().member_sector(op.stripe, op.start);
+        let sectors = op.sectors();
+        for position in op.recover.intersection(op.unread).intersection(op.covered).iter() {
+            let member = member_at(row, position);
+            if cx.health.is_failed(member.0) {
+                continue;
+            }
+            op.open += 1;
+            let slices = cx.out.push_slices(op.host_slices(position).iter().copied());
+            let token = Token::new(Kind::StripeIo, position, key);
+            cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
+            let event = ControlEvent::Corrected { member, sector, sectors };
+            cx.out.list.push(Effect::Control(event));
+        }
+        if self.ops[at].open == 0 {
+            self.end(cx, at);
+        }
+    }
+
+    /// No plan is left: cuts a longer range into granules, where bad blocks of different members may
+    /// not meet, and fails a single granule.
+    fn give_up(&mut self, cx: &mut Context<'_>, at: u32) {
+        let op = &self.ops[at];
+        if op.sectors() > GRANULE_SECTORS && !op.unread.is_empty() {
+            let (start, end, row) = (op.start, op.end, op.row);
+            let clipped: Vec<Piece> =
+                op.pieces.iter().map(|piece| clip(&self.rows.pieces[*piece], start, end)).collect();
+            for piece in &clipped {
+                cx.requests[piece.request].open += 1;
+            }
+            self.rows.requeue_front(row, &clipped);
+        } else {
+            self.ops[at].error.get_or_insert(RequestError::Io);
+        }
+        self.end(cx, at);
+    }
+
+    /// Ends an operation: its pieces, its hold on the range, its memory.
+    fn end(&mut self, cx: &mut Context<'_>, at: u32) {
+        let known = self.ops[at].error.is_none();
+        self.return_memory(at, if known { Afterwards::OnMembers } else { Afterwards::Unknown });
+        let op = &mut self.ops[at];
+        let (row, error) = (op.row, op.error);
+        let pieces = std::mem::take(&mut op.pieces);
+        for at in &pieces {
+            let piece = &mut self.rows.pieces[*at];
+            piece.open -= 1;
+            let (request, open) = (piece.request, piece.open);
+            if let Some(error) = error {
+                cx.requests.fail(request, error);
+            }
+            if open == 0 {
+                self.rows.pieces.release(*at);
+                if cx.requests.part_done(request) {
+                    cx.requests.end(request, cx.health, cx.out);
+                }
+            }
+        }
+        self.ops[at].pieces = pieces;
+        self.ops.release(at);
+        let entry = &mut self.rows.table[row];
+        entry.active.retain(|active| *active != at);
+        if entry.active.is_empty() {
+            entry.deadline = None;
+        }
+        self.rows.touch(row);
+    }
+}
+
+/// The part of a piece that an operation worked on, to be worked on again in granules.
+fn clip(piece: &Piece, start: u64, end: u64) -> Piece {
+    let (from, to) = (piece.start.max(start), piece.end.min(end));
+    let mut clipped = *piece;
+    clipped.slice = piece.slice.part(from - piece.start, to - from);
+    clipped.start = from;
+    clipped.end = to;
+    clipped.class.granular = true;
+    clipped.open = 0;
+    clipped
+}

@@ -1,0 +1,269 @@
+//! Chooses how to bring parity up to date, or how to get lost data back, for one range of a chunk row.
+//!
+//! Invariant: a plan reads only what is readable, and of the ways that work it is the one with the
+//! fewest member reads. Pure; called only from `ops`.
+//!
+//! Positions number the blocks of a row: data blocks 0..d by data index, then P = d, then Q = d+1.
+
+use crate::MemberSet;
+
+/// What a plan is made for. A range in which every position is either wholly covered by the request
+/// or not at all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation {
+    /// Data blocks in a row.
+    pub(crate) data: u16,
+    pub(crate) has_q: bool,
+    /// Data positions that are to be written, or to be read.
+    pub(crate) covered: MemberSet,
+    /// Positions whose member is out of service: neither readable nor writable.
+    pub(crate) absent: MemberSet,
+    /// Positions whose member could not read this range: still writable.
+    pub(crate) unread: MemberSet,
+    /// Positions whose contents are in the stripe memory already.
+    pub(crate) cached: MemberSet,
+}
+
+/// How the parity comes about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ParityWork {
+    /// No parity is in service: the data is all there is.
+    None,
+    /// From all data blocks of the row: full stripe, or reconstruct-write with some reads.
+    Generate,
+    /// From old data and old parity: read-modify-write.
+    Update,
+}
+
+/// A way to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WritePlan {
+    pub(crate) parity: ParityWork,
+    /// Positions to read from members.
+    pub(crate) reads: MemberSet,
+    /// Data positions to recover, from everything else, before parity is generated.
+    pub(crate) recover: MemberSet,
+}
+
+/// A way to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadPlan {
+    pub(crate) reads: MemberSet,
+    pub(crate) recover: MemberSet,
+}
+
+impl Situation {
+    fn data_positions(&self) -> MemberSet {
+        (0..self.data).collect()
+    }
+
+    fn parity_positions(&self) -> MemberSet {
+        (self.data..self.data + 1 + u16::from(self.has_q)).collect()
+    }
+
+    /// Neither on a member nor in memory.
+    fn lost(&self) -> MemberSet {
+        self.absent.union(self.unread).minus(self.cached)
+    }
+
+    /// The least set of parity blocks that brings `lost` data blocks back, or `None`.
+    fn parity_for(&self, lost_data: usize) -> Option<MemberSet> {
+        let usable = self.parity_positions().minus(self.lost());
+        match lost_data {
+            0 => Some(MemberSet::EMPTY),
+            // P before Q: XOR is cheaper than a division in the field.
+            1 => usable.iter().next().map(|parity| [parity].into_iter().collect()),
+            2 if usable.len() == 2 => Some(usable),
+            _ => None,
+        }
+    }
+}
+
+/// Chooses among full-stripe, reconstruct-write, read-modify-write and recover-then-write.
+/// `None`: too much is lost.
+pub(crate) fn plan_write(s: &Situation) -> Option<WritePlan> {
+    let data = s.data_positions();
+    let lost = s.lost();
+    let parity = s.parity_positions().minus(s.absent);
+    if parity.is_empty() {
+        let stored = s.covered.intersection(s.absent).is_empty();
+        let plan = WritePlan {
+            parity: ParityWork::None,
+            reads: MemberSet::EMPTY,
+            recover: MemberSet::EMPTY,
+        };
+        return stored.then_some(plan);
+    }
+    let uncovered = data.minus(s.covered);
+    let generate = uncovered.intersection(lost).is_empty().then(|| WritePlan {
+        parity: ParityWork::Generate,
+        reads: uncovered.minus(s.cached),
+        recover: MemberSet::EMPTY,
+    });
+    let old = s.covered.union(parity);
+    let update = old.intersection(lost).is_empty().then(|| WritePlan {
+        parity: ParityWork::Update,
+        reads: old.minus(s.cached),
+        recover: MemberSet::EMPTY,
+    });
+    let best = match (generate, update) {
+        // At equal reads, reconstruct-write: what it read stays good for the next write to the row.
+        (Some(g), Some(u)) => Some(if u.reads.len() < g.reads.len() { u } else { g }),
+        (g, u) => g.or(u),
+    };
+    best.or_else(|| {
+        let recover = data.intersection(lost);
+        let helpers = s.parity_for(recover.len())?;
+        let reads = data.minus(recover).union(helpers).minus(s.cached);
+        Some(WritePlan { parity: ParityWork::Generate, reads, recover })
+    })
+}
+
+/// Chooses what to read so that all covered positions can be delivered. `None`: too much is lost.
+pub(crate) fn plan_read(s: &Situation) -> Option<ReadPlan> {
+    // A covered position is read into the host's buffer, so a copy in memory is of no use to it.
+    let s = Situation { cached: s.cached.minus(s.covered), ..*s };
+    let lost = s.lost();
+    if s.covered.intersection(lost).is_empty() {
+        return Some(ReadPlan { reads: s.covered, recover: MemberSet::EMPTY });
+    }
+    let data = s.data_positions();
+    let recover = data.intersection(lost);
+    let helpers = s.parity_for(recover.len())?;
+    Some(ReadPlan { reads: data.minus(recover).union(helpers).minus(s.cached), recover })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(positions: &[u16]) -> MemberSet {
+        positions.iter().copied().collect()
+    }
+
+    fn raid5(data: u16, covered: &[u16]) -> Situation {
+        Situation {
+            data,
+            has_q: false,
+            covered: set(covered),
+            absent: MemberSet::EMPTY,
+            unread: MemberSet::EMPTY,
+            cached: MemberSet::EMPTY,
+        }
+    }
+
+    fn raid6(data: u16, covered: &[u16]) -> Situation {
+        Situation { has_q: true, ..raid5(data, covered) }
+    }
+
+    #[test]
+    fn healthy_writes_take_the_fewest_reads() {
+        let full = plan_write(&raid5(5, &[0, 1, 2, 3, 4])).expect("healthy");
+        assert_eq!((full.parity, full.reads), (ParityWork::Generate, MemberSet::EMPTY));
+        let small = plan_write(&raid5(5, &[2])).expect("healthy");
+        assert_eq!((small.parity, small.reads), (ParityWork::Update, set(&[2, 5])));
+        let large = plan_write(&raid5(5, &[0, 1, 2, 3])).expect("healthy");
+        assert_eq!((large.parity, large.reads), (ParityWork::Generate, set(&[4])));
+        let six = plan_write(&raid6(8, &[0])).expect("healthy");
+        assert_eq!((six.parity, six.reads), (ParityWork::Update, set(&[0, 8, 9])));
+        // Two of four: read two others (generate) or two old and one parity (update).
+        let tie = plan_write(&raid5(4, &[0, 1])).expect("healthy");
+        assert_eq!((tie.parity, tie.reads), (ParityWork::Generate, set(&[2, 3])));
+    }
+
+    #[test]
+    fn what_is_cached_is_not_read() {
+        let warm = Situation { cached: set(&[5]), ..raid5(5, &[1]) };
+        assert_eq!(plan_write(&warm).expect("healthy").reads, set(&[1]));
+        let warm = Situation { cached: set(&[1, 2]), ..raid5(3, &[0]) };
+        assert_eq!(plan_write(&warm).expect("healthy").reads, MemberSet::EMPTY);
+    }
+
+    #[test]
+    fn degraded_writes_find_the_way_that_is_left() {
+        // The lost block is written: only generating works.
+        let lost = Situation { absent: set(&[1]), ..raid5(5, &[1]) };
+        let plan = plan_write(&lost).expect("one lost");
+        assert_eq!((plan.parity, plan.reads), (ParityWork::Generate, set(&[0, 2, 3, 4])));
+        // Another block is lost: only updating works, however many are written.
+        let lost = Situation { absent: set(&[4]), ..raid5(5, &[0, 1, 2, 3]) };
+        let plan = plan_write(&lost).expect("one lost");
+        assert_eq!((plan.parity, plan.reads), (ParityWork::Update, set(&[0, 1, 2, 3, 5])));
+        // Parity is lost: nothing to keep up to date.
+        let lost = Situation { absent: set(&[5]), ..raid5(5, &[0]) };
+        assert_eq!(plan_write(&lost).expect("one lost").parity, ParityWork::None);
+        // RAID 6, one lost block written and one not: recover both, then generate.
+        let lost = Situation { absent: set(&[0, 3]), ..raid6(4, &[0]) };
+        let plan = plan_write(&lost).expect("two lost");
+        assert_eq!(plan.recover, set(&[0, 3]));
+        assert_eq!((plan.parity, plan.reads), (ParityWork::Generate, set(&[1, 2, 4, 5])));
+        // Too much.
+        let lost = Situation { absent: set(&[0, 3]), ..raid5(4, &[0]) };
+        assert_eq!(plan_write(&lost), None);
+    }
+
+    #[test]
+    fn degraded_reads_prefer_p() {
+        let lost = Situation { absent: set(&[1]), ..raid6(4, &[1]) };
+        let plan = plan_read(&lost).expect("one lost");
+        assert_eq!((plan.reads, plan.recover), (set(&[0, 2, 3, 4]), set(&[1])));
+        let lost = Situation { absent: set(&[1, 4]), ..raid6(4, &[1]) };
+        assert_eq!(plan_read(&lost).expect("two lost").reads, set(&[0, 2, 3, 5]));
+        let lost = Situation { absent: set(&[1, 2]), ..raid6(4, &[1]) };
+        assert_eq!(plan_read(&lost).expect("two lost").recover, set(&[1, 2]));
+        let lost = Situation { absent: set(&[1]), unread: set(&[2]), ..raid5(4, &[1]) };
+        assert_eq!(plan_read(&lost), None);
+        let healthy = raid5(4, &[1, 2]);
+        assert_eq!(plan_read(&healthy).expect("healthy").reads, set(&[1, 2]));
+    }
+
+    /// Every combination of covered, absent, unread and cached positions of small rows: a plan
+    /// reads nothing that is lost, covers what it must, and there is one whenever two (one) losses
+    /// at most stand in the way.
+    #[test]
+    fn every_small_situation() {
+        for (data, has_q) in [(2u16, false), (3, false), (2, true), (3, true)] {
+            let positions = data + 1 + u16::from(has_q);
+            let subsets = |of: u16| {
+                (0..1u32 << of).map(move |bits| {
+                    (0..of).filter(|at| bits >> at & 1 == 1).collect::<MemberSet>()
+                })
+            };
+            for covered in subsets(data).skip(1) {
+                for absent in subsets(positions) {
+                    for unread in subsets(positions) {
+                        for cached in [MemberSet::EMPTY, set(&[0]), set(&[data])] {
+                            check(&Situation { data, has_q, covered, absent, unread, cached });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn check(s: &Situation) {
+        let lost = s.lost();
+        let tolerated = 1 + usize::from(s.has_q);
+        let write = plan_write(s);
+        assert!(write.is_some() || lost.union(s.absent).len() > tolerated, "{s:?}");
+        if let Some(plan) = write {
+            let uncovered = s.data_positions().minus(s.covered);
+            assert!(plan.reads.intersection(lost).is_empty(), "{s:?} {plan:?}");
+            let known = plan.reads.union(s.cached).union(plan.recover);
+            match plan.parity {
+                ParityWork::None => assert!(s.covered.intersection(s.absent).is_empty()),
+                ParityWork::Generate => assert!(uncovered.minus(known).is_empty()),
+                ParityWork::Update => {
+                    let writable = s.parity_positions().minus(s.absent);
+                    assert!(s.covered.union(writable).minus(known).is_empty());
+                }
+            }
+        }
+        let read = plan_read(s);
+        assert!(read.is_some() || lost.union(s.absent).union(s.unread).len() > tolerated, "{s:?}");
+        if let Some(plan) = read {
+            assert!(plan.reads.intersection(s.absent.union(s.unread)).is_empty());
+            assert!(s.covered.minus(plan.reads).minus(plan.recover).is_empty());
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! The chunk rows that are in use: who waits for them, who works on them, what is remembered of them.
+//!
+//! Invariant: of two overlapping ranges of a row, one of which is written, the one that came first is
+//! worked on first, alone. Ranges that do not overlap are worked on together, and pieces that wait
+//! for the same row are merged before they are planned. Called only from `stripes` and `ops`.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use md::StripeNo;
+
+use super::op::{Cell, Class, Intent, Op};
+use super::scratch::Block;
+use crate::slab::Slab;
+use crate::{BufSlice, GRANULE_SECTORS, MAX_SPAN_SECTORS, MemberSet, REGION_ZERO};
+
+/// Entries of one row's cache; the oldest goes first.
+const MAX_CACHED_PER_ROW: usize = 64;
+
+/// A request's part in one chunk.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Piece {
+    pub(crate) request: u32,
+    pub(crate) index: u16,
+    /// The range inside the chunk, in sectors.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) slice: BufSlice,
+    pub(crate) class: Class,
+    pub(crate) fua: bool,
+    pub(crate) stream: bool,
+    /// Operations that work on parts of it.
+    pub(crate) open: u32,
+}
+
+impl Piece {
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.start < end && start < self.end
+    }
+
+    fn is_write(&self) -> bool {
+        self.class.intent != Intent::Read
+    }
+}
+
+/// A block of the row that is known to be what the members hold.
+pub(crate) struct Cached {
+    /// Given by `Rows::remember`; never used twice.
+    pub(crate) id: u64,
+    pub(crate) position: u16,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) block: Block,
+    /// Operations that use it in place.
+    pub(crate) users: u32,
+    /// To be freed as soon as nobody uses it.
+    pub(crate) dead: bool,
+}
+
+impl Cached {
+    /// Whether it is good for the whole range.
+    pub(crate) fn holds(&self, start: u64, end: u64) -> bool {
+        !self.dead && self.start <= start && end <= self.end
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Row {
+    pub(crate) stripe: StripeNo,
+    /// In the order in which they came.
+    pub(crate) pending: Vec<u32>,
+    /// Operations at work.
+    pub(crate) active: Vec<u32>,
+    pub(crate) cached: Vec<Cached>,
+    /// Sectors that pending writes cover (counting overlaps twice).
+    pub(crate) pending_write_sectors: u64,
+    /// When the row's writes stop waiting for neighbours.
+    pub(crate) deadline: Option<u64>,
+    /// Is in `Rows::touched`.
+    pub(crate) listed: bool,
+    idle_since: u64,
+}
+
+/// Stripe numbers are dense and unknown to anybody who would attack us: one multiplication will do.
+#[derive(Default)]
+pub(crate) struct StripeHasher(u64);
+
+impl Hasher for StripeHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only stripe numbers are hashed")
+    }
+
+    fn write_u64(&mut self, stripe: u64) {
+        let mixed = stripe.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+#[derive(Default)]
+struct Skipped {
+    start: u64,
+    end: u64,
+    write: bool,
+}
+
+pub(crate) struct Rows {
+    pub(crate) table: Slab<Row>,
+    by_stripe: HashMap<u64, u32, BuildHasherDefault<StripeHasher>>,
+    pub(crate) pieces: Slab<Piece>,
+    /// Rows to be looked at before the batch ends.
+    pub(crate) touched: Vec<u32>,
+    /// Idle rows with a cache, as (row, `idle_since`), oldest first; entries may be out of date.
+    idle: std::collections::VecDeque<(u32, u64)>,
+    clock: u64,
+    chunk: u64,
+    data: u16,
+    taken: Vec<u32>,
+    skipped: Vec<Skipped>,
+    cuts: Vec<u64>,
+}
+
+impl Rows {
+    pub(crate) fn new(chunk: u64, data: u16) -> Rows {
+        Rows {
+            table: Slab::with_capacity(1024),
+            by_stripe: HashMap::default(),
+            pieces: Slab::with_capacity(1024),
+            touched: Vec::new(),
+            idle: std::collections::VecDeque::new(),
+            clock: 0,
+            chunk,
+            data,
+            taken: Vec::new(),
+            skipped: Vec::new(),
+            cuts: Vec::new(),
+        }
+    }
+
+    /// Queues a piece behind everything that waits for its row.
+    pub(crate) fn enqueue(&mut self, stripe: StripeNo, piece: Piece) {
+        let row = self.row_of(stripe);
+        let at = self.pieces.take().index;
+        self.pieces[at] = piece;
+        let entry = &mut self.table[row];
+        entry.pending.push(at);
+        if piece.is_write() {
+            entry.pending_write_sectors += piece.end - piece.start;
+        }
+        self.touch(row);
+    }
+
+    /// Puts pieces back in front of everything that waits; they were here before.
+    pub(crate) fn requeue_front(&mut self, row: u32, pieces: &[Piece]) {
+        for (order, piece) in pieces.iter().enumerate() {
+            let at = self.pieces.take().index;
+            self.pieces[at] = *piece;
+            self.table[row].pending.insert(order, at);
+            if piece.is_write() {
+                self.table[row].pending_write_sectors += piece.end - piece.start;
+            }
+        }
+        self.touch(row);
+    }
+
+    pub(crate) fn touch(&mut self, row: u32) {
+        let entry = &mut self.table[row];
+        if !entry.listed {
+            entry.listed = true;
+            self.touched.push(row);
+        }
+    }
+
+    fn row_of(&mut self, stripe: StripeNo) -> u32 {
+        if let Some(row) = self.by_stripe.get(&stripe.0) {
+            return *row;
+        }
+        let row = self.table.take().index;
+        let entry = &mut self.table[row];
+        debug_assert!(entry.pending.is_empty() && entry.active.is_empty());
+        debug_assert!(entry.cached.is_empty() && !entry.listed);
+        entry.stripe = stripe;
+        entry.pending_write_sectors = 0;
+        entry.deadline = None;
+        self.by_stripe.insert(stripe.0, row);
+        row
+    }
+
+    /// Whether pending writes of a stream should wait for their neighbours: there is something to
+    /// wait for, and nobody has waited long enough yet.
+    pub(crate) fn wants_neighbours(&self, row: u32) -> bool {
+        let entry = &self.table[row];
+        let full = self.chunk * u64::from(self.data);
+        entry.pending_write_sectors > 0
+            && entry.pending_write_sectors < full
+            && entry.pending.iter().all(|at| self.pieces[*at].stream)
+    }
+
+    /// Lets a row go that nobody needs, or notes since when it is only a cache.
+    pub(crate) fn retire(&mut self, row: u32) {
+        let entry = &self.table[row];
+        if entry.listed || !entry.pending.is_empty() || !entry.active.is_empty() {
+            return;
+        }
+        if entry.cached.is_empty() {
+            self.by_stripe.remove(&entry.stripe.0);
+            self.table.release(row);
+        } else {
+            self.clock += 1;
+            self.table[row].idle_since = self.clock;
+            self.idle.push_back((row, self.clock));
+            if self.idle.len() > 4 * self.table.live() + 64 {
+                let table = &self.table;
+                self.idle.retain(|(row, since)| {
+                    table.is_live(table.key(*row)) && table[*row].idle_since == *since
+                });
+            }
+        }
+    }
+
+    /// Takes the cache of the row that has been idle longest; gives its blocks to `free`. Says
+    /// whether there was one.
+    pub(crate) fn evict(&mut self, mut free: impl FnMut(Block)) -> bool {
+        while let Some((row, since)) = self.idle.pop_front() {
+            if !self.table.is_live(self.table.key(row)) {
+                continue;
+            }
+            let entry = &mut self.table[row];
+            let idle = entry.pending.is_empty() && entry.active.is_empty();
+            if entry.idle_since != since || !idle || entry.cached.is_empty() {
+                continue;
+            }
+            entry.cached.drain(..).for_each(|cached| free(cached.block));
+            if !entry.listed {
+                self.retire(row);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Takes everything that is cached and not in use, also of rows that are at work: the last
+    /// resort of operations that would otherwise wait for each other's rows. Says whether there was
+    /// anything.
+    pub(crate) fn evict_unused(&mut self, mut free: impl FnMut(Block)) -> bool {
+        let mut any = false;
+        for row in self.table.live_indices() {
+            self.table[row].cached.retain(|entry| {
+                if entry.users == 0 {
+                    free(entry.block);
+                    any = true;
+                }
+                entry.users > 0
+            });
+        }
+        any
+    }
+
+    /// Remembers a block of a row, unless it is known already; the oldest unused entry goes where
+    /// there are too many.
+    pub(crate) fn remember(&mut self, row: u32, mut cached: Cached, mut free: impl FnMut(Block)) {
+        self.clock += 1;
+        cached.id = self.clock;
+        let entries = &mut self.table[row].cached;
+        let known = entries.iter().any(|entry| {
+            entry.position == cached.position && entry.holds(cached.start, cached.end)
+        });
+        if known {
+            return free(cached.block);
+        }
+        if entries.len() >= MAX_CACHED_PER_ROW {
+            match entries.iter().position(|entry| entry.users == 0) {
+                Some(oldest) => free(entries.remove(oldest).block),
+                None => return free(cached.block),
+            }
+        }
+        entries.push(cached);
+    }
+
+    /// Moves pieces of one class that may go now from the row's queue to `taken`.
+    fn select(&mut self, row: u32, ops: &Slab<Op>) {
+        let Rows { table, pieces, taken, skipped, .. } = self;
+        let entry = &mut table[row];
+        taken.clear();
+        skipped.clear();
+        entry.pending.retain(|at| {
+            let piece = &pieces[*at];
+            let excludes =
+                |start, end, write| piece.overlaps(start, end) && (write || piece.is_write());
+            let blocked = entry.active.iter().any(|op| {
+                let op = &ops[*op];
+                excludes(op.start, op.end, op.is_write())
+            }) || skipped.iter().any(|s| excludes(s.start, s.end, s.write))
+                || taken.first().is_some_and(|first| pieces[*first].class != piece.class)
+                || taken.iter().any(|other| {
+                    let other = &pieces[*other];
+                    other.index == piece.index && piece.overlaps(other.start, other.end)
+                });
+            if blocked {
+                let (start, end) = (piece.start, piece.end);
+                skipped.push(Skipped { start, end, write: piece.is_write() });
+            } else {
+                taken.push(*at);
+            }
+            blocked
+        });
+        for at in taken.iter() {
+            let piece = &pieces[*at];
+            if piece.is_write() {
+                entry.pending_write_sectors -= piece.end - piece.start;
+            }
+        }
+    }
+
+    /// Makes operations of everything in the row's queue that may go now; adds them to `formed`.
+    pub(crate) fn form(&mut self, row: u32, ops: &mut Slab<Op>, formed: &mut Vec<u32>) {
+        loop {
+            self.select(row, ops);
+            if self.taken.is_empty() {
+                return;
+            }
+            self.cut();
+            let cuts = std::mem::take(&mut self.cuts);
+            for span in cuts.windows(2) {
+                self.form_span(row, (span[0], span[1]), ops, formed);
+            }
+            self.cuts = cuts;
+        }
+    }
+
+    /// Finds the points inside the chunk at which the taken pieces must be cut into operations.
+    fn cut(&mut self) {
+        let Rows { pieces, taken, cuts, .. } = self;
+        cuts.clear();
+        let first = pieces[taken[0]];
+        let alike =
+            taken.iter().all(|at| (pieces[*at].start, pieces[*at].end) == (first.start, first.end));
+        let whole_row = alike && taken.len() == usize::from(self.data);
+        let no_data = taken.iter().all(|at| pieces[*at].slice.region == REGION_ZERO);
+        let (mut low, mut high) = (u64::MAX, 0);
+        for at in taken.iter() {
+            let piece = &pieces[*at];
+            cuts.extend([piece.start, piece.end]);
+            low = low.min(piece.start);
+            high = high.max(piece.end);
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        if whole_row && no_data && !first.class.granular {
+            return;
+        }
+        // Inner boundaries stay only where the set of covered positions changes.
+        if cuts.len() > 2 {
+            let covered = |from: u64| -> MemberSet {
+                let here = taken.iter().filter(|at| pieces[**at].overlaps(from, from + 1));
+                here.map(|at| pieces[*at].index).collect()
+            };
+            let mut before = MemberSet::EMPTY;
+            cuts.retain(|cut| {
+                let after = if *cut < high { covered(*cut) } else { MemberSet::EMPTY };
+                let changes = after != before;
+                before = after;
+                changes
+            });
+        }
+        let step = if first.class.granular { GRANULE_SECTORS } else { MAX_SPAN_SECTORS };
+        if high - low > step || low / step != (high - 1) / step {
+            let mut at = (low / step + 1) * step;
+            while at < high {
+                cuts.push(at);
+                at += step;
+            }
+            cuts.sort_unstable();
+            cuts.dedup();
+        }
+    }
+
+    /// Makes the operation for one span of the taken pieces, unless it lies in a gap between them.
+    fn form_span(
+        &mut self,
+        row: u32,
+        (start, end): (u64, u64),
+        ops: &mut Slab<Op>,
+        formed: &mut Vec<u32>,
+    ) {
+        let Rows { table, pieces, taken, .. } = self;
+        if !taken.iter().any(|at| pieces[*at].overlaps(start, end)) {
+            return;
+        }
+        let class = pieces[taken[0]].class;
+        let at = ops.take().index;
+        let op = &mut ops[at];
+        op.reset(row, table[row].stripe, (start, end), class);
+        op.cells.resize(usize::from(self.data) + 2, Cell::default());
+        for at in taken.iter() {
+            let piece = &mut pieces[*at];
+            if piece.overlaps(start, end) {
+                piece.open += 1;
+                op.pieces.push(*at);
+                op.covered.insert(piece.index);
+                op.fua |= piece.fua;
+                op.stream |= piece.stream;
+            }
+        }
+        // By position, then by address: so the slices of a position are in order.
+        op.pieces.sort_unstable_by_key(|at| (pieces[*at].index, pieces[*at].start));
+        for at in &op.pieces {
+            let piece = &pieces[*at];
+            let (from, to) = (piece.start.max(start), piece.end.min(end));
+            let cell = &mut op.cells[usize::from(piece.index)];
+            if cell.host_count == 0 {
+                cell.host_first = op.host.len() as u32;
+            }
+            cell.host_count += 1;
+            op.host.push(piece.slice.part(from - piece.start, to - from));
+        }
+        op.zeroes = op.is_write()
+            && op.covered.len() == usize::from(self.data)
+            && op.host.iter().all(|slice| slice.region == REGION_ZERO);
+        table[row].active.push(at);
+        formed.push(at);
+    }
+}

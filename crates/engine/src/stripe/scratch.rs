@@ -1,0 +1,145 @@
+//! The stripe memory: a bounded region cut into blocks of 4 KiB times a power of two (a buddy system).
+//!
+//! Invariant: blocks that are out never overlap, and freeing everything gives one whole region
+//! again. It hands out offsets; the bytes are the executor's.
+//!
+//! ```text
+//! order 2  |               A               |      A (16 KiB) is split for a request of 4 KiB:
+//! order 1  |       B       |     free      |      B and a free half, then the block and a free
+//! order 0  | block | free  |                      quarter; freeing joins the halves again
+//! ```
+
+const PAGE_BYTES: u64 = 4096;
+const NIL: u32 = u32::MAX;
+/// In `order_of`: this page begins no free block.
+const NOT_FREE: u8 = u8::MAX;
+
+/// A block that is out: its offset in the region, and its order (size = 4 KiB << order).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) offset: u64,
+    order: u8,
+}
+
+pub(crate) struct Scratch {
+    /// First free block of each order.
+    heads: Vec<u32>,
+    next: Vec<u32>,
+    prev: Vec<u32>,
+    order_of: Vec<u8>,
+    free_pages: u64,
+}
+
+impl Scratch {
+    /// A region of `bytes`, rounded down to a power of two pages.
+    pub(crate) fn new(bytes: u64) -> Scratch {
+        let pages = (bytes / PAGE_BYTES).max(1);
+        let top = pages.ilog2();
+        let pages = 1usize << top;
+        let mut scratch = Scratch {
+            heads: vec![NIL; top as usize + 1],
+            next: vec![NIL; pages],
+            prev: vec![NIL; pages],
+            order_of: vec![NOT_FREE; pages],
+            free_pages: pages as u64,
+        };
+        scratch.push(0, top as u8);
+        scratch
+    }
+
+    pub(crate) fn take(&mut self, bytes: u64) -> Option<Block> {
+        let pages = bytes.div_ceil(PAGE_BYTES).max(1);
+        let order = pages.next_power_of_two().ilog2() as u8;
+        let found = (order..self.heads.len() as u8).find(|o| self.heads[usize::from(*o)] != NIL)?;
+        let page = self.heads[usize::from(found)];
+        self.unlink(page);
+        for half in (order..found).rev() {
+            self.push(page + (1 << half), half);
+        }
+        self.free_pages -= 1 << order;
+        Some(Block { offset: u64::from(page) * PAGE_BYTES, order })
+    }
+
+    pub(crate) fn give_back(&mut self, block: Block) {
+        self.free_pages += 1 << block.order;
+        let mut page = (block.offset / PAGE_BYTES) as u32;
+        let mut order = block.order;
+        while usize::from(order) + 1 < self.heads.len() {
+            let buddy = page ^ (1 << order);
+            if self.order_of[buddy as usize] != order {
+                break;
+            }
+            self.unlink(buddy);
+            page = page.min(buddy);
+            order += 1;
+        }
+        self.push(page, order);
+    }
+
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free_pages * PAGE_BYTES
+    }
+
+    fn push(&mut self, page: u32, order: u8) {
+        let head = self.heads[usize::from(order)];
+        self.next[page as usize] = head;
+        self.prev[page as usize] = NIL;
+        if head != NIL {
+            self.prev[head as usize] = page;
+        }
+        self.heads[usize::from(order)] = page;
+        assert!(self.order_of[page as usize] == NOT_FREE, "block at page {page} is freed twice");
+        self.order_of[page as usize] = order;
+    }
+
+    fn unlink(&mut self, page: u32) {
+        let order = self.order_of[page as usize];
+        let (prev, next) = (self.prev[page as usize], self.next[page as usize]);
+        if prev == NIL {
+            self.heads[usize::from(order)] = next;
+        } else {
+            self.next[prev as usize] = next;
+        }
+        if next != NIL {
+            self.prev[next as usize] = prev;
+        }
+        self.order_of[page as usize] = NOT_FREE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_never_overlap_and_everything_comes_back() {
+        let total = 1 << 20;
+        let mut scratch = Scratch::new(total);
+        let mut out: Vec<(Block, u64)> = Vec::new();
+        let mut state = 7u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let choice = state >> 40;
+            if choice % 3 == 0 && !out.is_empty() {
+                let (block, _) = out.swap_remove(choice as usize % out.len());
+                scratch.give_back(block);
+            } else {
+                let bytes = 1 + choice % 70_000;
+                let Some(block) = scratch.take(bytes) else { continue };
+                let size = bytes.div_ceil(4096).next_power_of_two() * 4096;
+                let end = block.offset + size;
+                assert!(end <= total && block.offset % size == 0);
+                for (other, size) in &out {
+                    assert!(end <= other.offset || other.offset + size <= block.offset);
+                }
+                out.push((block, size));
+            }
+        }
+        for (block, _) in out {
+            scratch.give_back(block);
+        }
+        assert_eq!(scratch.free_bytes(), total);
+        assert!(scratch.take(total).is_some(), "all halves joined again");
+        assert!(scratch.take(1).is_none());
+    }
+}

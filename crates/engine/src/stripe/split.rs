@@ -1,0 +1,192 @@
+//! Takes a request apart: direct member reads where the row is healthy, pieces of rows otherwise.
+//!
+//! Invariant: the direct reads and the pieces together cover the request exactly once. Called only
+//! from `shard`.
+
+use md::{MemberIdx, Sector, StripeNo};
+
+use super::op::{Class, Intent};
+use super::rows::Piece;
+use super::stripes::{Context, Stripes};
+use crate::token::Kind;
+use crate::{BufSlice, Effect, HostOp, MemberError, MemberSet, REGION_ZERO, Token};
+
+/// One chunk's part of a request.
+#[derive(Clone, Copy)]
+struct Part {
+    stripe: StripeNo,
+    index: u16,
+    offset: u64,
+    sectors: u64,
+    /// Array sector at which the part begins.
+    at: u64,
+}
+
+impl Stripes {
+    /// Sends a read to the members; rows that need recovery go through operations.
+    pub(crate) fn read(&mut self, cx: &mut Context<'_>, request: u32, stream: bool) {
+        if cx.health.failed().is_empty() {
+            self.each_part(cx, request, |stripes, cx, part| {
+                let row = cx.parity().row(part.stripe);
+                let member = row.data[usize::from(part.index)];
+                stripes.direct(cx, request, part, member);
+            });
+        } else {
+            self.each_part(cx, request, |stripes, cx, part| {
+                let row = cx.parity().row(part.stripe);
+                let member = row.data[usize::from(part.index)];
+                if !cx.health.is_failed(member.0) && !request_touches_lost(cx, request, part) {
+                    return stripes.direct(cx, request, part, member);
+                }
+                stripes.read_piece(cx, request, part, stream, false);
+            });
+        }
+        let key = cx.requests.key(request);
+        let requests = &mut *cx.requests;
+        self.scatter.drain(cx.out, |run, out| {
+            requests[request].open += 1;
+            out.list.push(Effect::Read {
+                token: Token::new(Kind::Read, run.member, key),
+                member: MemberIdx(run.member),
+                sector: Sector(run.sector),
+                slices: run.slices,
+            });
+        });
+    }
+
+    /// A direct read ended. What a member could not read is read again through operations, granule by
+    /// granule, so that only the granules that are really bad are reconstructed.
+    pub(crate) fn read_done(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: u32,
+        member: u16,
+        result: Result<(), MemberError>,
+    ) {
+        if let Err(error) = result {
+            cx.requests[request].unread.insert(member);
+            if error != MemberError::Medium && error != MemberError::NoSpace {
+                cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
+            }
+        }
+        if !cx.requests.part_done(request) {
+            return;
+        }
+        let unread = std::mem::replace(&mut cx.requests[request].unread, MemberSet::EMPTY);
+        if unread.is_empty() {
+            return cx.requests.end(request, cx.health, cx.out);
+        }
+        self.each_part(cx, request, |stripes, cx, part| {
+            let member = cx.parity().row(part.stripe).data[usize::from(part.index)];
+            if unread.contains(member.0) {
+                stripes.read_piece(cx, request, part, false, true);
+            }
+        });
+    }
+
+    /// Queues a write, a write of zeroes or a discard.
+    pub(crate) fn write(&mut self, cx: &mut Context<'_>, request: u32, stream: bool) {
+        let op = cx.requests[request].op.expect("a request in the table has its operation");
+        let discard = op == HostOp::Discard;
+        let width = cx.geometry.stripe_sectors();
+        let (first, end) = (cx.requests[request].at.0, cx.requests[request].end());
+        let whole = first.next_multiple_of(width)..end / width * width;
+        self.each_part(cx, request, |stripes, cx, part| {
+            if discard && !(stripes.discard_zeroes && whole.contains(&part.at)) {
+                return;
+            }
+            let record = &mut cx.requests[request];
+            let slice = match op {
+                HostOp::Write { .. } => record.slice(part.at, part.sectors),
+                _ => {
+                    let len = (part.sectors * md::SECTOR_BYTES) as u32;
+                    BufSlice { region: REGION_ZERO, len, offset: 0 }
+                }
+            };
+            record.open += 1;
+            let intent = if discard { Intent::Discard } else { Intent::Write };
+            let piece = Piece {
+                request,
+                index: part.index,
+                start: part.offset,
+                end: part.offset + part.sectors,
+                slice,
+                class: Class { intent, granular: false },
+                fua: record.fua(),
+                stream,
+                open: 0,
+            };
+            stripes.rows.enqueue(part.stripe, piece);
+        });
+        if cx.requests[request].open == 0 {
+            cx.requests.end(request, cx.health, cx.out);
+        }
+    }
+
+    fn direct(&mut self, cx: &mut Context<'_>, request: u32, part: Part, member: MemberIdx) {
+        let sector = cx.parity().member_sector(part.stripe, part.offset);
+        let slice = cx.requests[request].slice(part.at, part.sectors);
+        self.scatter.add(member.0, sector.0, slice);
+    }
+
+    fn read_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: u32,
+        part: Part,
+        stream: bool,
+        granular: bool,
+    ) {
+        let record = &mut cx.requests[request];
+        record.open += 1;
+        let piece = Piece {
+            request,
+            index: part.index,
+            start: part.offset,
+            end: part.offset + part.sectors,
+            slice: record.slice(part.at, part.sectors),
+            class: Class { intent: Intent::Read, granular },
+            fua: false,
+            stream,
+            open: 0,
+        };
+        self.rows.enqueue(part.stripe, piece);
+    }
+
+    fn each_part(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: u32,
+        mut act: impl FnMut(&mut Stripes, &mut Context<'_>, Part),
+    ) {
+        let chunk = cx.geometry.chunk_sectors();
+        let data = cx.parity().data_disks() as u16;
+        let (mut at, end) = (cx.requests[request].at.0, cx.requests[request].end());
+        let first = cx.parity().locate(Sector(at));
+        let (mut stripe, mut index, mut offset) = (first.stripe, first.index, first.offset);
+        while at < end {
+            let sectors = (chunk - offset).min(end - at);
+            act(self, cx, Part { stripe, index, offset, sectors, at });
+            at += sectors;
+            offset = 0;
+            index += 1;
+            if index == data {
+                index = 0;
+                stripe = StripeNo(stripe.0 + 1);
+            }
+        }
+    }
+}
+
+/// Whether the request also wants a block of the same row whose member has failed: then the whole row
+/// goes through one operation, so that no block is read twice.
+fn request_touches_lost(cx: &Context<'_>, request: u32, part: Part) -> bool {
+    let record = &cx.requests[request];
+    let chunk = cx.geometry.chunk_sectors();
+    let row = cx.parity().row(part.stripe);
+    let row_start = cx.parity().array_sector(part.stripe, 0, 0).0;
+    (0u16..).zip(&row.data).any(|(index, member)| {
+        let start = row_start + u64::from(index) * chunk;
+        cx.health.is_failed(member.0) && start < record.end() && record.at.0 < start + chunk
+    })
+}
