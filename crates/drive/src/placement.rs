@@ -67,10 +67,6 @@ impl Layout {
         self.member
     }
 
-    pub fn granule(&self) -> u64 {
-        self.granule
-    }
-
     /// The drive address of a member address (or of the member's end).
     pub fn on_drive(&self, at: u64) -> u64 {
         let granule = (at / self.granule).min((self.member - 1) / self.granule);
@@ -105,7 +101,6 @@ mod tests {
     fn stretch_spans_the_stroke_in_order_and_keeps_runs() {
         let member = 128 << 20;
         let layout = Layout::new(Placement::Stretch, member, TB);
-        assert_eq!(layout.granule(), 1 << 20);
         assert_eq!(layout.on_drive(0), 0);
         assert_eq!(layout.on_drive(member), TB);
         assert_eq!(layout.on_drive(4096) - layout.on_drive(0), 4096);

@@ -11,6 +11,7 @@
 //! - A read touches each page once; page n lies on die n mod dies (as in Agrawal et al., "Design
 //!   tradeoffs for SSD performance", USENIX 2008, with one queue per die); a die reads one page at
 //!   a time.
+//! - A write is acknowledged a fixed time after its data are in the cache.
 //! - Programs drain at a fixed rate, or at a fixed time per command for small ones. Garbage
 //!   collection and the interference of programs with reads are not modelled.
 //!
@@ -190,11 +191,9 @@ impl Solid {
         let work = work.max(self.numbers.program_op);
         self.programmed_at = self.programmed_at.max(now) + work;
         self.plan(self.programmed_at, Event::Programmed(op.bytes));
-        if fua {
-            self.plan(self.programmed_at + self.numbers.program, Event::Ends(key));
-        } else {
-            self.finish(now, key, finished);
-        }
+        let cached = now + self.numbers.write;
+        let durable = self.programmed_at + self.numbers.program;
+        self.plan(if fua { durable.max(cached) } else { cached }, Event::Ends(key));
     }
 
     fn finish(&mut self, now: Nanos, key: u32, finished: &mut Vec<Finished>) {

@@ -1,27 +1,106 @@
-//! Owns a first, serial model of a rotating drive: one command at a time, position then transfer.
+//! Owns the course of events in a rotating drive: what the head does next, and what follows.
 //!
-//! Invariant: commands complete in order. Called by `rig`.
+//! ```text
+//!   idle ---> reading (must: somebody waits) ---> reading ahead (free to leave) ---> idle
+//!     \-----> writing (a slice of the cache, or a FUA write) ------------------------/
+//! ```
+//!
+//! `decide` is called whenever the head is free and something has changed. In order: commands that
+//! wait for the medium; destaging when it is urgent (taking turns with commands), or when no read
+//! has come for a while; reading ahead. A stream that others wait for reads on a little first
+//! (`visit_prefetch`), so that a few concurrent streams do not pay a seek per request.
+//!
+//! Read data cross the link while they come off the medium: the transfer is begun so that its last
+//! slice leaves when the last byte has been read. A write is acknowledged when it is in the cache.
+//!
+//! Simplifications: a read partly in the write cache reads the medium as a whole; a discard costs
+//! its command; a flush on a profile that does not drain the queue waits for later writes as well.
+//!
+//! Invariant: a head that somebody waits for is not diverted, so a planned time stands. Called by
+//! `rig`.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use crate::bus::Bus;
-use crate::op::{Command, Finished, NEVER, Nanos, OpKind};
+use crate::op::{Command, Finished, NEVER, Nanos, OpKind, transfer_ns};
 use crate::placement::{Layout, Placement};
-use crate::port::Port;
+use crate::port::{Port, SLICE_BYTES};
 use crate::profile::{Profile, RotatingNumbers};
 use crate::rotating::Surface;
+use crate::rotating::head::{Head, Leg};
+use crate::rotating::queue::{Cost, Pending, Queue};
+use crate::rotating::read_cache::ReadCache;
+use crate::rotating::write_cache::WriteCache;
 
+/// Slices and commands that alternate when destaging is urgent while commands wait.
+const BATCH: u32 = 4;
+
+/// A read that begins no further ahead is taken to be of the stream under the head: a queue full of
+/// 1 MiB requests.
+const STREAM_AHEAD: u64 = 32 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The controller has read the command.
+    Decoded(u32),
+    /// Enough of a read's data is here to begin its transfer.
+    Ready(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    segment: usize,
+    leg: Leg,
+    /// Somebody waits for everything before this address.
+    must: u64,
+    /// `must` has been reached: the head may leave.
+    free: bool,
+    /// Where this visit to the stream began.
+    visit_from: u64,
+    /// The address to be reached at `wake`.
+    goal: u64,
+    wake: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Writing {
+    leg: Leg,
+    end: u64,
+    wake: Nanos,
+    /// The FUA write this is for, and where that ends; a slice of the cache otherwise.
+    fua: Option<Pending>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Activity {
+    Idle,
+    Reading(Reading),
+    Writing(Writing),
+}
+
+/// One rotating drive.
 #[derive(Debug)]
 pub(crate) struct Rotating {
-    surface: Surface,
-    layout: Layout,
+    numbers: RotatingNumbers,
     overhead: Nanos,
     link: u64,
-    head: u64,
-    head_free: Nanos,
-    queue: VecDeque<(Nanos, Command)>,
-    sending: VecDeque<Command>,
+    controller_free: Nanos,
     port: Port,
+    head: Head,
+    activity: Activity,
+    queue: Queue,
+    reads: ReadCache,
+    writes: WriteCache,
+    last_read: Option<Nanos>,
+    /// Reads whose end lies in a later run than the one under the head.
+    crossing: Vec<u32>,
+    batch_destages: bool,
+    batch_left: u32,
+    commands: Vec<Option<Command>>,
+    unused: Vec<u32>,
+    events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    sequence: u64,
 }
 
 impl Rotating {
@@ -33,50 +112,461 @@ impl Rotating {
         spindle: u32,
     ) -> Rotating {
         let capacity = profile.capacity_bytes().max(member_bytes);
+        let surface = Surface::new(numbers, capacity, spindle);
+        let layout = Layout::new(placement, member_bytes, capacity);
         Rotating {
-            surface: Surface::new(numbers, capacity, spindle),
-            layout: Layout::new(placement, member_bytes, capacity),
+            numbers: numbers.clone(),
             overhead: profile.command_overhead(),
             link: profile.link_bytes_per_s(),
-            head: 0,
-            head_free: 0,
-            queue: VecDeque::new(),
-            sending: VecDeque::new(),
+            controller_free: 0,
             port: Port::default(),
+            head: Head::new(surface, layout, numbers.write_settle),
+            activity: Activity::Idle,
+            queue: Queue::new(numbers.age_limit),
+            reads: ReadCache::new(numbers.read_segments, numbers.segment_bytes),
+            writes: WriteCache::new(numbers.write_cache_bytes, numbers.write_cache_extents),
+            last_read: None,
+            crossing: Vec::new(),
+            batch_destages: false,
+            batch_left: 0,
+            commands: Vec::new(),
+            unused: Vec::new(),
+            events: BinaryHeap::new(),
+            sequence: 0,
         }
     }
 
     pub fn issue(&mut self, now: Nanos, command: Command, _bus: Option<&mut Bus>) {
-        let op = command.op;
-        let mut at = now.max(self.head_free);
-        if matches!(op.kind, OpKind::Read | OpKind::Write { .. }) {
-            let (from, to) = (self.layout.on_drive(op.at_bytes), self.layout.on_drive(op.end()));
-            if from != self.head {
-                at += self.overhead + self.surface.seek(self.head, from);
-                at += self.surface.rotation_wait(at, self.surface.media_time(from));
-            }
-            at += self.surface.media_time(to) - self.surface.media_time(from);
-            self.head = to;
-        }
-        self.head_free = at;
-        self.queue.push_back((at, command));
+        let key = self.unused.pop().unwrap_or_else(|| {
+            self.commands.push(None);
+            self.commands.len() as u32 - 1
+        });
+        self.commands[key as usize] = Some(command);
+        self.controller_free = self.controller_free.max(now) + self.overhead;
+        self.plan(self.controller_free, Event::Decoded(key));
     }
 
     pub fn next(&self) -> Nanos {
-        self.queue.front().map_or(NEVER, |(at, _)| *at).min(self.port.next())
+        let event = self.events.peek().map_or(NEVER, |Reverse((at, ..))| *at);
+        event.min(self.port.next()).min(self.head_next())
     }
 
+    fn head_next(&self) -> Nanos {
+        match &self.activity {
+            Activity::Reading(reading) => reading.wake,
+            Activity::Writing(writing) => writing.wake,
+            Activity::Idle if self.writes.has_dirty() => self.destage_from(),
+            Activity::Idle => NEVER,
+        }
+    }
+
+    /// Performs one event, at `next()`.
     pub fn step(&mut self, mut bus: Option<&mut Bus>, finished: &mut Vec<Finished>) {
         let now = self.next();
         if self.port.next() == now {
-            if self.port.step(bus.as_deref_mut()).is_some() {
-                let command = self.sending.pop_front().expect("it was sent");
-                finished.push(Finished { command, at: now });
+            if let Some(key) = self.port.step(bus.as_deref_mut()) {
+                self.transferred(now, key, finished);
             }
+        } else if self.events.peek().is_some_and(|Reverse((at, ..))| *at == now) {
+            let Reverse((_, _, event)) = self.events.pop().expect("just seen");
+            match event {
+                Event::Decoded(key) => self.decoded(now, key, bus, finished),
+                Event::Ready(key) => {
+                    let bytes = self.command(key).op.bytes;
+                    self.port.push(now, key, bytes, self.link, bus);
+                }
+            }
+        } else {
+            match self.activity {
+                Activity::Reading(reading) => self.goal_reached(now, reading),
+                Activity::Writing(writing) => self.written(now, writing, bus, finished),
+                Activity::Idle => self.decide(now),
+            }
+        }
+    }
+
+    fn decoded(
+        &mut self,
+        now: Nanos,
+        key: u32,
+        bus: Option<&mut Bus>,
+        finished: &mut Vec<Finished>,
+    ) {
+        let op = self.command(key).op;
+        let (at, end) = (op.at_bytes, op.end());
+        match op.kind {
+            OpKind::Read => self.read_decoded(now, key, at, end),
+            OpKind::Write { fua: true } => self.port.push(now, key, op.bytes, self.link, bus),
+            OpKind::Write { fua: false } => {
+                self.writes.waiters.push_back((key, at, end));
+                self.admit(now, bus);
+                self.decide(now);
+            }
+            OpKind::Flush if !self.writes.is_clean() => {
+                self.writes.flushes.push(key);
+                self.decide(now);
+            }
+            OpKind::Flush => self.finish(now, key, finished),
+            OpKind::Discard => {
+                self.writes.forget(at, end);
+                self.finish(now, key, finished);
+                self.finish_flushes(now, finished);
+            }
+        }
+    }
+
+    fn read_decoded(&mut self, now: Nanos, key: u32, at: u64, end: u64) {
+        self.last_read = Some(now);
+        if at == end || self.writes.covers(at, end) {
+            self.plan(now, Event::Ready(key));
+        } else if let Some(complete) = self.cached(now, at, end) {
+            self.send_when(now, key, complete);
+        } else {
+            let place = self.head.place_of(at);
+            self.queue.push(Pending { key, at, end, write: false, place, arrived: now });
+        }
+        self.decide(now);
+    }
+
+    /// When a read is complete that needs no decision: it is in a segment, or about to be.
+    fn cached(&mut self, now: Nanos, at: u64, end: u64) -> Option<Nanos> {
+        if let Activity::Reading(reading) = self.activity {
+            let reached = self.reached(now, &reading);
+            let segment = self.reads.segment(reading.segment);
+            let held = at >= segment.start_at(reached, self.reads.segment_bytes);
+            let coming = !reading.free && end <= reading.must.min(reading.leg.end);
+            if held && (end <= reached || coming) {
+                self.reads.note(reading.segment, at, end);
+                let complete = (end > reached).then(|| self.head.passes(&reading.leg, end));
+                return Some(complete.unwrap_or(now).max(now));
+            }
+        }
+        let index = self.reads.holding(at, end)?;
+        self.reads.note(index, at, end);
+        Some(now)
+    }
+
+    /// Plans the transfer of a read whose last byte comes off the medium at `complete`.
+    fn send_when(&mut self, now: Nanos, key: u32, complete: Nanos) {
+        let early = self.command(key).op.bytes.saturating_sub(SLICE_BYTES);
+        let begin = complete.saturating_sub(transfer_ns(early, self.link));
+        self.plan(begin.max(now), Event::Ready(key));
+    }
+
+    /// Lets waiting writes into the cache, in order, while there is room.
+    fn admit(&mut self, now: Nanos, mut bus: Option<&mut Bus>) {
+        while let Some(&(key, at, end)) = self.writes.waiters.front() {
+            if !self.writes.reserve(at, end) {
+                break;
+            }
+            self.writes.waiters.pop_front();
+            self.port.push(now, key, end - at, self.link, bus.as_deref_mut());
+        }
+    }
+
+    fn transferred(&mut self, now: Nanos, key: u32, finished: &mut Vec<Finished>) {
+        let op = self.command(key).op;
+        let (at, end) = (op.at_bytes, op.end());
+        match op.kind {
+            OpKind::Write { fua: true } if at < end => {
+                let place = self.head.place_of(at);
+                self.queue.push(Pending { key, at, end, write: true, place, arrived: now });
+                self.decide(now);
+            }
+            OpKind::Write { fua: false } => {
+                self.writes.arrive(at, end);
+                self.finish(now, key, finished);
+                self.finish_flushes(now, finished);
+                self.decide(now);
+            }
+            _ => self.finish(now, key, finished),
+        }
+    }
+
+    /// The head has read up to its goal.
+    fn goal_reached(&mut self, now: Nanos, mut reading: Reading) {
+        self.reads.grow(reading.segment, reading.goal);
+        self.head.leave(now, &reading.leg, reading.goal);
+        if !reading.free && reading.must > reading.goal {
+            // The member's addresses go on, the drive's do not.
+            reading.leg = self.head.depart(now, reading.goal, false);
+            self.aim(reading, reading.must);
+            let mut crossing = std::mem::take(&mut self.crossing);
+            crossing.retain(|&key| !self.send_from_leg(now, key, &reading.leg));
+            self.crossing = crossing;
             return;
         }
-        let (_, command) = self.queue.pop_front().expect("due");
-        self.sending.push_back(command);
-        self.port.push(now, 0, command.op.bytes, self.link, bus);
+        reading.free = true;
+        self.activity = Activity::Reading(reading);
+        self.decide(now);
+    }
+
+    /// Plans a read's transfer if its end lies in `leg`.
+    fn send_from_leg(&mut self, now: Nanos, key: u32, leg: &Leg) -> bool {
+        let end = self.command(key).op.end();
+        if end > leg.end {
+            return false;
+        }
+        let complete = self.head.passes(leg, end.max(leg.from)).max(now);
+        self.send_when(now, key, complete);
+        true
+    }
+
+    /// Reads on until `goal`, or the end of the run if that comes first.
+    fn aim(&mut self, reading: Reading, goal: u64) {
+        let goal = goal.min(reading.leg.end);
+        let wake = self.head.passes(&reading.leg, goal);
+        self.activity = Activity::Reading(Reading { goal, wake, ..reading });
+    }
+
+    /// The head has written a slice, or a run of a FUA write.
+    fn written(
+        &mut self,
+        now: Nanos,
+        writing: Writing,
+        bus: Option<&mut Bus>,
+        finished: &mut Vec<Finished>,
+    ) {
+        self.head.leave(now, &writing.leg, writing.end);
+        self.activity = Activity::Idle;
+        match writing.fua {
+            Some(pending) if writing.end < pending.end => {
+                self.write(now, writing.end, pending.end, Some(pending));
+                return;
+            }
+            Some(pending) => {
+                self.writes.forget(pending.at, pending.end);
+                self.finish(now, pending.key, finished);
+            }
+            None => self.writes.slice_done(),
+        }
+        self.admit(now, bus);
+        self.finish_flushes(now, finished);
+        self.decide(now);
+    }
+
+    /// Gives a free head its next work.
+    fn decide(&mut self, now: Nanos) {
+        match self.activity {
+            Activity::Writing(_) => return,
+            Activity::Reading(reading) if !reading.free => return,
+            Activity::Reading(_) | Activity::Idle => {}
+        }
+        let dirty = self.writes.has_dirty();
+        let urgent = dirty && self.writes.pressed();
+        while !self.queue.is_empty() {
+            if urgent && self.turn_to_destage() {
+                break;
+            }
+            if self.serve(now) {
+                return;
+            }
+        }
+        let idle = matches!(self.activity, Activity::Idle);
+        if urgent || (dirty && idle && now >= self.destage_from()) {
+            self.leave_stream(now);
+            let head = &self.head;
+            let (at, end) = self.writes.take_slice(head.at(), |at| head.run_end(at));
+            self.write(now, at, end, None);
+        } else {
+            self.read_ahead(now);
+        }
+    }
+
+    fn destage_from(&self) -> Nanos {
+        self.last_read.map_or(0, |read| read + self.numbers.destage_idle)
+    }
+
+    /// Commands and slices take turns, a batch each, when both are urgent.
+    fn turn_to_destage(&mut self) -> bool {
+        if self.batch_left == 0 {
+            self.batch_destages = !self.batch_destages;
+            self.batch_left = BATCH;
+        }
+        self.batch_left -= 1;
+        self.batch_destages
+    }
+
+    /// Serves the best of the waiting commands; false if that took no head (it had become a hit).
+    fn serve(&mut self, now: Nanos) -> bool {
+        let stream = match self.activity {
+            Activity::Reading(reading) => Some((reading, self.reached(now, &reading))),
+            _ => None,
+        };
+        if let Some((reading, reached)) = stream {
+            self.reads.grow(reading.segment, reached);
+            self.head.leave(now, &reading.leg, reached);
+        }
+        let sated =
+            stream.is_some_and(|(reading, at)| at - reading.visit_from >= self.numbers.visit_bytes);
+        let chosen = self.queue.choose(now, sated, |pending| self.cost(now, stream, pending));
+        let (index, cost) = chosen.expect("the queue is not empty");
+        match stream {
+            Some((reading, reached)) if cost.continues => {
+                let pending = self.queue.remove(index);
+                self.follow(now, reading, reached, pending)
+            }
+            Some((reading, reached)) if self.stays(now, &reading, reached) => true,
+            _ => {
+                let pending = self.queue.remove(index);
+                self.activity = Activity::Idle;
+                if pending.write {
+                    self.write(now, pending.at, pending.end, Some(pending));
+                    return true;
+                }
+                self.read(now, pending)
+            }
+        }
+    }
+
+    /// What it takes to bring the head to a waiting command.
+    fn cost(&self, now: Nanos, stream: Option<(Reading, u64)>, pending: &Pending) -> Cost {
+        let mut same_stream = false;
+        if let Some((reading, reached)) = stream.filter(|_| !pending.write) {
+            let segment = self.reads.segment(reading.segment);
+            let start = segment.start_at(reached, self.reads.segment_bytes);
+            same_stream = (start..reached + STREAM_AHEAD).contains(&pending.at);
+            if same_stream && pending.at < reading.leg.end && reached < reading.leg.end {
+                let ahead = pending.at.max(reading.leg.from);
+                let wait = self.head.passes(&reading.leg, ahead).saturating_sub(now);
+                if wait <= self.numbers.revolution {
+                    return Cost { wait, continues: true, same_stream };
+                }
+            }
+        }
+        let wait = self.head.positioning(now, pending.place, pending.write);
+        Cost { wait, continues: false, same_stream }
+    }
+
+    /// Goes on reading in the same stream, now for `pending`; false if that has been read already.
+    fn follow(&mut self, now: Nanos, mut reading: Reading, reached: u64, pending: Pending) -> bool {
+        self.reads.note(reading.segment, pending.at, pending.end);
+        if pending.end <= reached {
+            self.plan(now, Event::Ready(pending.key));
+            return false;
+        }
+        if !self.send_from_leg(now, pending.key, &reading.leg) {
+            self.crossing.push(pending.key);
+        }
+        reading.must = pending.end;
+        reading.free = false;
+        self.aim(reading, pending.end);
+        true
+    }
+
+    /// How far the head has read; at its goal, exactly the goal.
+    fn reached(&self, now: Nanos, reading: &Reading) -> u64 {
+        if now >= reading.wake { reading.goal } else { self.head.reached(&reading.leg, now) }
+    }
+
+    /// A stream that others wait for reads on a little. True if it does so now.
+    fn stays(&mut self, now: Nanos, reading: &Reading, reached: u64) -> bool {
+        let segment = self.reads.segment(reading.segment);
+        if !segment.is_stream() || self.queue.is_overdue(now) {
+            return false;
+        }
+        let goal = (reading.must + self.numbers.visit_prefetch_bytes)
+            .min(reading.visit_from + self.numbers.visit_bytes)
+            .min(segment.host_end + self.reads.segment_bytes)
+            .min(reading.leg.end);
+        if reached >= goal {
+            return false;
+        }
+        self.aim(*reading, goal);
+        true
+    }
+
+    /// Sends an idle head to read for `pending`; false if a segment has it by now.
+    fn read(&mut self, now: Nanos, pending: Pending) -> bool {
+        let (segment, from) = self.reads.open(pending.at);
+        self.reads.note(segment, pending.at, pending.end);
+        if pending.end <= from {
+            self.plan(now, Event::Ready(pending.key));
+            return false;
+        }
+        let leg = self.head.depart(now, from, false);
+        if !self.send_from_leg(now, pending.key, &leg) {
+            self.crossing.push(pending.key);
+        }
+        self.start_reading(segment, leg, pending.end);
+        true
+    }
+
+    fn start_reading(&mut self, segment: usize, leg: Leg, must: u64) {
+        let reading = Reading {
+            segment,
+            leg,
+            must,
+            free: false,
+            visit_from: leg.from,
+            goal: leg.from,
+            wake: leg.from_at,
+        };
+        self.aim(reading, must);
+    }
+
+    /// Sends a free head to write; one contiguous run at a time.
+    fn write(&mut self, now: Nanos, at: u64, end: u64, fua: Option<Pending>) {
+        let leg = self.head.depart(now, at, true);
+        let end = end.min(leg.end);
+        let wake = self.head.passes(&leg, end);
+        self.activity = Activity::Writing(Writing { leg, end, wake, fua });
+    }
+
+    /// Nothing else to do: read ahead in the stream under the head, or go back to the last stream
+    /// when the host has used half of what was read ahead.
+    fn read_ahead(&mut self, now: Nanos) {
+        let segment_bytes = self.reads.segment_bytes;
+        if let Activity::Reading(reading) = self.activity {
+            let reached = self.reached(now, &reading);
+            let stop = self.reads.segment(reading.segment).host_end + segment_bytes;
+            if reached < stop.min(reading.leg.end) {
+                self.aim(reading, stop);
+                return;
+            }
+            self.leave_stream(now);
+            if self.writes.has_dirty() && now >= self.destage_from() {
+                self.decide(now);
+                return;
+            }
+        }
+        let Some(index) = self.reads.last_stream() else { return };
+        let (end, host_end) = (self.reads.segment(index).end, self.reads.segment(index).host_end);
+        if end < host_end + segment_bytes / 2 && end < self.head.member() {
+            let leg = self.head.depart(now, end, false);
+            self.start_reading(index, leg, end);
+        }
+    }
+
+    /// Parks the head of a stream that nobody waits for.
+    fn leave_stream(&mut self, now: Nanos) {
+        if let Activity::Reading(reading) = self.activity {
+            let reached = self.reached(now, &reading);
+            self.reads.grow(reading.segment, reached);
+            self.head.leave(now, &reading.leg, reached);
+            self.activity = Activity::Idle;
+        }
+    }
+
+    fn finish_flushes(&mut self, now: Nanos, finished: &mut Vec<Finished>) {
+        while self.writes.is_clean() {
+            let Some(key) = self.writes.flushes.pop() else { break };
+            self.finish(now, key, finished);
+        }
+    }
+
+    fn finish(&mut self, now: Nanos, key: u32, finished: &mut Vec<Finished>) {
+        let command = self.commands[key as usize].take().expect("a command ends once");
+        self.unused.push(key);
+        finished.push(Finished { command, at: now });
+    }
+
+    fn command(&self, key: u32) -> &Command {
+        self.commands[key as usize].as_ref().expect("keys are of commands inside")
+    }
+
+    fn plan(&mut self, at: Nanos, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse((at, self.sequence, event)));
     }
 }

@@ -1,8 +1,21 @@
-//! The rotating drive: see `drive`.
+//! The rotating drive. `drive` runs the events; it asks `queue` what to serve next, `head` how
+//! long that takes, `read_cache` and `write_cache` whether the medium is needed at all.
+//!
+//! ```text
+//!               +---------------------- drive -----------------------+
+//!   command --> | decode --> write_cache --destage--\                |
+//!               |       \--> read_cache  --miss------> queue -> head | --> port --> host
+//!               |                 ^------- read-ahead ----------/    |
+//!               +-----------------------------------------------------+
+//! ```
 
 mod drive;
+mod head;
+mod queue;
+mod read_cache;
 mod seek;
 mod surface;
+mod write_cache;
 
 pub(crate) use drive::Rotating;
 pub(crate) use surface::Surface;

@@ -1,0 +1,170 @@
+//! Owns where the head is, and how long it takes to be elsewhere.
+//!
+//! ```text
+//!   parked --seek, settle, turn--> leg.from ===== streaming at media rate =====> leg.end
+//! ```
+//!
+//! A *leg* is a contiguous run on the drive over which the head streams. A head at the end of a leg
+//! at time t is *on track* at t: going on costs nothing, and a small gap is passed over at media
+//! rate. From anywhere else it pays seek + rotation; the cheaper way is taken.
+//!
+//! Invariant: times of a leg are exact sums of media times, so legs that touch lose no nanosecond.
+//! Called by `drive` and `queue`.
+
+use crate::op::Nanos;
+use crate::placement::Layout;
+use crate::rotating::Surface;
+
+/// A spot on the surface: the arm's position and the media time, which gives the angle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    arm: f64,
+    media_time: Nanos,
+}
+
+/// A contiguous run that the head streams over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leg {
+    /// Member address where it begins.
+    pub from: u64,
+    /// Member address where the run ends on the drive; the head may leave earlier.
+    pub end: u64,
+    /// When the head is over `from`.
+    pub from_at: Nanos,
+    drive_from: u64,
+    place: Place,
+}
+
+/// The head of one drive.
+#[derive(Debug)]
+pub(crate) struct Head {
+    surface: Surface,
+    layout: Layout,
+    write_settle: Nanos,
+    place: Place,
+    /// The member address the head was last over: where the elevator stands.
+    at: u64,
+    on_track_at: Option<Nanos>,
+    wrote: bool,
+}
+
+impl Head {
+    pub fn new(surface: Surface, layout: Layout, write_settle: Nanos) -> Head {
+        let place = Head::spot(&surface, layout.on_drive(0));
+        Head { surface, layout, write_settle, place, at: 0, on_track_at: None, wrote: false }
+    }
+
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The member address where the run that holds `at` ends.
+    pub fn run_end(&self, at: u64) -> u64 {
+        self.layout.run_end(at)
+    }
+
+    pub fn member(&self) -> u64 {
+        self.layout.member()
+    }
+
+    pub fn place_of(&self, at: u64) -> Place {
+        Head::spot(&self.surface, self.layout.on_drive(at))
+    }
+
+    fn spot(surface: &Surface, drive_at: u64) -> Place {
+        Place { arm: surface.arm(drive_at), media_time: surface.media_time(drive_at) }
+    }
+
+    /// The time from `now` until the head is over `target`.
+    pub fn positioning(&self, now: Nanos, target: Place, write: bool) -> Nanos {
+        let on_track = self.on_track_at == Some(now) && self.wrote == write;
+        let mut seek =
+            self.surface.seek_between(self.place_pair(self.place), self.place_pair(target));
+        if write {
+            seek += self.write_settle;
+        }
+        let around = seek + self.surface.rotation_wait(now + seek, target.media_time);
+        match target.media_time.checked_sub(self.place.media_time) {
+            Some(pass) if on_track => pass.min(around),
+            _ => around,
+        }
+    }
+
+    fn place_pair(&self, place: Place) -> (f64, Nanos) {
+        (place.arm, place.media_time)
+    }
+
+    /// Sends the head to `from` at `now`.
+    pub fn depart(&mut self, now: Nanos, from: u64, write: bool) -> Leg {
+        let drive_from = self.layout.on_drive(from);
+        let place = Head::spot(&self.surface, drive_from);
+        let from_at = now + self.positioning(now, place, write);
+        self.wrote = write;
+        Leg { from, end: self.layout.run_end(from), from_at, drive_from, place }
+    }
+
+    /// When the head of `leg` has passed everything before `at` (within the leg).
+    pub fn passes(&self, leg: &Leg, at: u64) -> Nanos {
+        let media_time = self.surface.media_time(leg.drive_from + (at - leg.from));
+        leg.from_at + (media_time - leg.place.media_time)
+    }
+
+    /// The address that the head of `leg` has reached at `now`, rounded down.
+    pub fn reached(&self, leg: &Leg, now: Nanos) -> u64 {
+        let Some(streamed) = now.checked_sub(leg.from_at) else { return leg.from };
+        let drive_at = self.surface.address_at(leg.place.media_time + streamed);
+        (leg.from + drive_at.saturating_sub(leg.drive_from)).min(leg.end)
+    }
+
+    /// Leaves `leg` at `now`; `at` is the address reached.
+    pub fn leave(&mut self, now: Nanos, leg: &Leg, at: u64) {
+        self.place = leg.place;
+        self.place.media_time += now.saturating_sub(leg.from_at);
+        self.place.arm = self.surface.arm(leg.drive_from + (at - leg.from));
+        self.at = at;
+        self.on_track_at = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Placement;
+    use crate::profile::{Mechanics, Profile};
+
+    fn head(placement: Placement) -> Head {
+        let profile = Profile::named("hdd-2007").unwrap();
+        let Mechanics::Rotating(numbers) = profile.mechanics() else { panic!("it rotates") };
+        let capacity = profile.capacity_bytes();
+        let layout = Layout::new(placement, 128 << 20, capacity);
+        Head::new(Surface::new(numbers, capacity, 1), layout, numbers.write_settle)
+    }
+
+    #[test]
+    fn legs_that_touch_cost_nothing_and_small_gaps_are_passed_over() {
+        let mut head = head(Placement::Window { at: 0.3 });
+        let first = head.depart(1_000, 5 << 20, false);
+        let end = 6 << 20;
+        let now = head.passes(&first, end);
+        head.leave(now, &first, end);
+        assert_eq!(head.positioning(now, head.place_of(end), false), 0);
+        let gap = 64 << 10;
+        let passed = head.positioning(now, head.place_of(end + gap), false);
+        assert!((passed as f64 - gap as f64 / 73e-3).abs() < 20_000.0, "{passed}");
+        assert!(head.positioning(now, head.place_of(end), true) > 500_000, "settles to write");
+        let late = head.positioning(now + 50_000, head.place_of(end), false);
+        assert!(late > 8_000_000, "a parked head waits almost a turn: {late}");
+    }
+
+    #[test]
+    fn reached_and_passes_agree() {
+        let mut head = head(Placement::Stretch);
+        let leg = head.depart(77, (7 << 20) + 512, false);
+        assert_eq!(leg.end, 8 << 20);
+        for at in (leg.from..=leg.end).step_by(4096) {
+            let back = head.reached(&leg, head.passes(&leg, at));
+            assert!(back <= at && at - back < 512);
+        }
+        assert_eq!(head.reached(&leg, leg.from_at + 1_000_000_000), leg.end);
+    }
+}
