@@ -66,8 +66,8 @@ fn losses_are_survived_as_the_nesting_says() {
         for present in 0_u32..1 << leaves {
             let here = |leaf: usize| present >> leaf & 1 == 1;
             let enough = nested.enough(&here);
-            // Each sector must have a copy on a leaf that is there. It is not enough when the copy is
-            // in an inner array that has failed for lack of another leaf: RAID 0+1's weakness.
+            // Each sector must have a copy on a leaf that is there. In RAID 0+1 that is not enough:
+            // the copy may be in an inner array that has failed for lack of another leaf.
             if parities == 0 && !text.starts_with("linear") {
                 let served = (0..array_sectors)
                     .all(|at| nested.locate(Sector(at)).iter().any(|place| here(place.leaf)));
@@ -104,6 +104,18 @@ fn zero_one_fails_where_one_zero_goes_on() {
     let crossed = |leaf: usize| ![1, 2].contains(&leaf);
     assert!(make("raid0(raid1(2),raid1(2))", &[48; 4]).enough(&crossed));
     assert!(!make("raid1(raid0(2),raid0(2))", &[48; 4]).enough(&crossed));
+}
+
+/// What carries an outer parity is parity on every leaf below, and the outermost one counts.
+#[test]
+fn the_outermost_parity_names_the_place() {
+    let nested = make("raid6(raid5(3),raid5(3),raid5(3),raid5(3))", &[48; 12]);
+    for at in (0..nested.array_sectors()).map(Sector) {
+        let roles: Vec<PlaceRole> = nested.locate(at).iter().map(|place| place.role).collect();
+        let (data, p, q) = (PlaceRole::Data, PlaceRole::P, PlaceRole::Q);
+        // The data and its inner P; the outer P and the inner P over it; the same for Q.
+        assert_eq!(roles, [data, p, p, p, q, q]);
+    }
 }
 
 /// RAID 60 loses two leaves of one side, and two more of the other, but not three of one.

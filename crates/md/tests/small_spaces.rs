@@ -2,8 +2,8 @@
 //!
 //! What must hold: array sectors and places correspond one to one (or one to `copies`), every used
 //! place that holds nothing is slack that the formulas leave over, copies and parity are on
-//! different members, and placement agrees with the reference's formulas, written here a second time
-//! as they stand there.
+//! different members, and placement agrees with the reference's formulas, written here a second
+//! time as they stand there.
 
 use md::geometry::{Copy, Geometry, GeometryError, GeometrySpec, Kind, Mirrored, Parity};
 use md::{
@@ -25,7 +25,7 @@ fn slots(geometry: &Geometry) -> impl Iterator<Item = MemberIdx> + use<> {
     (0..geometry.members() as u16).map(MemberIdx)
 }
 
-// --- parity ---------------------------------------------------------------------------------------
+// --- parity --------------------------------------------------------------------------------------
 
 fn parity_layouts() -> Vec<(Level, Layout)> {
     let mut layouts = vec![(Level::Raid4, Layout::None)];
@@ -164,7 +164,7 @@ fn parity_arrays_serve_with_as_many_losses_as_they_tolerate() {
     }
 }
 
-// --- mirrors --------------------------------------------------------------------------------------
+// --- mirrors -------------------------------------------------------------------------------------
 
 fn raid10_layouts(members: usize) -> Vec<Raid10Layout> {
     let mut layouts = Vec::new();
@@ -392,7 +392,7 @@ fn raid1_is_the_identity_on_every_member() {
     }
 }
 
-// --- stripes --------------------------------------------------------------------------------------
+// --- stripes -------------------------------------------------------------------------------------
 
 /// Deals chunks out one by one, zone by zone: what RAID 0 is, without its formulas.
 fn raid0_chunks(layout: Raid0Layout, chunk: u64, sizes: &[u64]) -> Vec<(usize, u64)> {

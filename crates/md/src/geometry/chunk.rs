@@ -1,7 +1,7 @@
 //! Division by the chunk size: shift and mask where it is a power of two.
 //!
-//! Invariant: `split(s) == (s / sectors, s % sectors)` for every chunk size. Called by the placement
-//! of every level, once per request.
+//! Invariant: `split(s) == (s / sectors, s % sectors)` for every chunk size. Called by the
+//! placement of every level, once per request.
 
 /// A chunk size in sectors, never 0.
 #[derive(Clone, Copy, Debug)]

@@ -101,6 +101,7 @@ impl Mirrored {
         // Array chunks, then the rows that hold all their copies, as md rounds them.
         let chunks = u128::from(sectors / chunk.sectors / far) * slots / u128::from(near);
         let rows = (chunks * copies as u128).div_ceil(slots) as u64;
+        assert!(rows.is_multiple_of(far), "rounding loses less than one row of each far copy");
         let array_chunks = u128::from(rows / far) * slots / u128::from(near);
         if array_chunks == 0 {
             let least = chunk.sectors * far;
@@ -158,7 +159,7 @@ impl Mirrored {
         }
         let at = match &self.striping {
             None => sector,
-            Some(striping) => striping.array_sector_of(member, sector, self.members as u64)?,
+            Some(striping) => striping.array_sector_of(member, sector, self.members as u64),
         };
         (at.0 < self.array_sectors).then_some(at)
     }
@@ -239,7 +240,10 @@ impl Striping {
 
     /// Near copies fill rows one after the other; so row x members + slot, divided by the number of
     /// near copies, is the chunk. A far copy first goes back to the slot and row it was made from.
-    fn array_sector_of(&self, member: MemberIdx, sector: Sector, members: u64) -> Option<Sector> {
+    ///
+    /// `sector` is below the used size, which is a whole number of rows for each far copy; the
+    /// result may lie behind the array's end.
+    fn array_sector_of(&self, member: MemberIdx, sector: Sector, members: u64) -> Sector {
         let (member_row, offset) = self.chunk.split(sector.0);
         let (copy, row) = if self.offset {
             (member_row % self.far, member_row / self.far)
@@ -247,12 +251,9 @@ impl Striping {
             let (section, within) = (sector.0 / self.stride, sector.0 % self.stride);
             (section, self.chunk.split(within).0)
         };
-        if copy >= self.far {
-            return None;
-        }
         let slot = self.near_slot[copy as usize * members as usize + member.index()];
         let number = (row * members + u64::from(slot)) / self.near;
-        Some(Sector(number * self.chunk.sectors + offset))
+        Sector(number * self.chunk.sectors + offset)
     }
 
     /// The slots of the copies of a chunk whose first near copy is on slot `first`.
@@ -300,8 +301,9 @@ fn far_set(layout: Raid10Layout, members: usize) -> usize {
     }
 }
 
-/// `[far copy][slot of the near copy] -> slot`: each far copy moves on by the number of near copies,
-/// around its far set (format reference, 6.7, including what it does at the edge of the last set).
+/// `[far copy][slot of the near copy] -> slot`: each far copy moves on by the number of near
+/// copies, around its far set (format reference, 6.7, with what it does at the edge of the last
+/// set).
 fn far_slots(layout: Raid10Layout, members: usize) -> Vec<u16> {
     let near = usize::from(layout.near);
     let set = far_set(layout, members);

@@ -85,8 +85,8 @@ impl Striped {
         let chunk = Chunk::new(spec.chunk_sectors);
         let used = rounded_sizes(spec, chunk.sectors)?;
         // md masks instead of dividing, so with chunks that are no power of two the array is a
-        // little shorter than its zones. The mapping itself does not change. Never 0: a size that is
-        // not below the chunk has a bit that chunk - 1 has not.
+        // little shorter than its zones. The mapping itself does not change. Never 0: a size not
+        // below the chunk has a bit that chunk - 1 has not.
         let mask = !(chunk.sectors - 1);
         let masked = used.iter().map(|&sectors| u128::from(sectors & mask)).sum();
         let array_sectors = checked_array_sectors(masked)?;

@@ -86,7 +86,8 @@ impl std::error::Error for NestedError {
 
 impl NestedGeometry {
     /// The mapping of `expr` over leaves of the given sizes, in the order of the text. Arrays that
-    /// name no layout get [`Layout::default_for`]; those that name no chunk, `default_chunk_sectors`.
+    /// name no layout get [`Layout::default_for`]; those that name no chunk,
+    /// `default_chunk_sectors`.
     ///
     /// # Errors
     /// The wrong number of leaves, or an array that [`Geometry::new`] refuses.
