@@ -65,7 +65,8 @@ fn skipping_a_chunk_costs_its_passage_or_less() {
         // Four of five: what a member of a five-disk RAID 5 sees of a sequential read.
         let skip = |n: u64| Op::read((n / 4 * 5 + n % 4) * chunk, chunk);
         let skipping = Loop { ops: 1500, ..window(0.0) }.run(skip).mb_per_s;
-        within(skipping, 0.78 * 83.0..=0.9 * 83.0);
+        // A gap longer than a turn is jumped: 1 MiB is 1.5 turns, and costs half a turn.
+        within(skipping, 0.78 * 83.0..=0.94 * 83.0);
     }
 }
 
