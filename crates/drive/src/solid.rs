@@ -137,8 +137,8 @@ impl Solid {
                 }
             }
             // What completed before is in the program queue by now: acknowledged means queued.
-            OpKind::Flush if self.programmed_at > now => {
-                self.plan(self.programmed_at + self.numbers.program, Event::Ends(key));
+            OpKind::Flush if self.durable_at() > now => {
+                self.plan(self.durable_at(), Event::Ends(key));
             }
             OpKind::Flush | OpKind::Discard => self.finish(now, key, finished),
         }
@@ -192,8 +192,12 @@ impl Solid {
         self.programmed_at = self.programmed_at.max(now) + work;
         self.plan(self.programmed_at, Event::Programmed(op.bytes));
         let cached = now + self.numbers.write;
-        let durable = self.programmed_at + self.numbers.program;
-        self.plan(if fua { durable.max(cached) } else { cached }, Event::Ends(key));
+        self.plan(if fua { self.durable_at().max(cached) } else { cached }, Event::Ends(key));
+    }
+
+    /// When everything that was written so far is on the medium.
+    fn durable_at(&self) -> Nanos {
+        if self.programmed_at == 0 { 0 } else { self.programmed_at + self.numbers.program }
     }
 
     fn finish(&mut self, now: Nanos, key: u32, finished: &mut Vec<Finished>) {

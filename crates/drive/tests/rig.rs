@@ -149,6 +149,19 @@ fn a_flush_waits_for_the_medium_and_a_clean_cache_does_not() {
 }
 
 #[test]
+fn a_solid_drive_flushes_what_it_has_just_acknowledged() {
+    for (name, least) in [("sata-ssd", 900_000), ("nvme-ssd", 700_000)] {
+        let mut rig = Rig::new();
+        let drive = add(&mut rig, name, EDGE, None);
+        assert!(alone(&mut rig, 0, drive, Op::flush()) < 20_000, "clean");
+        let write = alone(&mut rig, 1_000_000, drive, Op::write(0, 4096));
+        let flush = alone(&mut rig, 1_000_000 + write, drive, Op::flush());
+        assert!(flush > least, "{name}: {flush}");
+        assert!(alone(&mut rig, 50_000_000, drive, Op::flush()) < 20_000, "clean again");
+    }
+}
+
+#[test]
 fn forced_writes_pay_for_the_medium_and_leave_the_cache_clean() {
     let mut rig = Rig::new();
     let drive = add(&mut rig, "hdd-2007", EDGE, None);
