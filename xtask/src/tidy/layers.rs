@@ -18,7 +18,7 @@ pub const TABLE: [(&str, &[&str]); 11] = [
     ("sim", &["engine", "md", "drive", "parity"]),
     ("array", &["engine", "md", "drive", "nbd", "parity"]),
     ("export", &["array", "nbd"]),
-    ("lab", &["array", "export", "sim"]),
+    ("lab", &["md", "drive", "array", "export", "sim"]),
     ("raidlab", &["parity", "md", "drive", "nbd", "engine", "sim", "array", "export", "lab"]),
     ("xtask", &[]),
 ];

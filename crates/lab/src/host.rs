@@ -1,0 +1,224 @@
+//! Provenance: the machine that a record was made on.
+//!
+//! Invariant: what cannot be found out is `None`; nothing is guessed, and nothing that is missing
+//! fails a run. No paths of the user are recorded. Sources: `/proc` and `/sys` (proc(5), sysfs(5)).
+//!
+//! Called once per run, before the first cell.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The machine, the system on it, and the ground the member files stand on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// Its name.
+    pub hostname: Option<String>,
+    /// The kernel's name and release: `Linux 6.12.9`.
+    pub kernel: Option<String>,
+    /// The distribution: `Debian GNU/Linux 13 (trixie)`.
+    pub system: Option<String>,
+    /// Instruction set: `x86_64`.
+    pub architecture: Option<String>,
+    /// The CPU's model name.
+    pub cpu: Option<String>,
+    /// Logical CPUs that this process may use.
+    pub cores: Option<u32>,
+    /// The hypervisor's CPU flag is set: a virtual machine.
+    pub virtual_machine: Option<bool>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Frequency governor of the first CPU, where there is one.
+    pub governor: Option<String>,
+    /// Load average over 1, 5 and 15 minutes when the run began.
+    pub load_average: Option<[f64; 3]>,
+    /// The parity kernel in use: `avx2`.
+    pub parity_kernel: Option<String>,
+    /// Where member files lie; `None` when there are none.
+    pub backing: Option<Backing>,
+}
+
+/// The file system under the member files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Backing {
+    /// Type, as mounted: `ext4`, `tmpfs`, `overlay`.
+    pub file_system: Option<String>,
+    /// What is mounted: a device, or a name that the file system chose.
+    pub device: Option<String>,
+    /// Mount options of the file system.
+    pub options: Option<String>,
+    /// Space that this user could fill when the run began, bytes.
+    pub free_bytes: Option<u64>,
+    /// The device is a rotating disk, as its driver says.
+    pub rotational: Option<bool>,
+    /// The device's I/O scheduler.
+    pub scheduler: Option<String>,
+}
+
+impl Host {
+    /// Looks around. `parity_kernel` is the name of the kernel in use; `backing` the directory with
+    /// the member files, if there is one.
+    pub fn probe(parity_kernel: Option<&str>, backing: Option<&Path>) -> Host {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let name = rustix::system::uname();
+        let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        let cores = std::thread::available_parallelism().ok();
+        Host {
+            hostname: Some(text(name.nodename())).filter(|name| !name.is_empty()),
+            kernel: Some(format!("{} {}", text(name.sysname()), text(name.release()))),
+            system: os_release(&system),
+            architecture: Some(text(name.machine())),
+            cpu: cpu_model(&cpuinfo),
+            cores: cores.and_then(|cores| u32::try_from(cores.get()).ok()),
+            virtual_machine: field(&cpuinfo, "flags")
+                .map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            memory_bytes: memory_total(&memory),
+            governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            load_average: line("/proc/loadavg").and_then(|text| load_average(&text)),
+            parity_kernel: parity_kernel.map(str::to_string),
+            backing: backing.map(Backing::probe),
+        }
+    }
+}
+
+impl Backing {
+    /// The file system that `directory` is on.
+    pub fn probe(directory: &Path) -> Backing {
+        let device = fs::metadata(directory).ok().map(|found| found.dev());
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mut backing = device.and_then(|dev| mount_of(&mounts, dev)).unwrap_or_default();
+        if let Ok(space) = rustix::fs::statvfs(directory) {
+            backing.free_bytes = Some(space.f_bavail.saturating_mul(space.f_frsize));
+        }
+        if let Some(dev) = device {
+            backing.look_at_queue(dev);
+        }
+        backing
+    }
+
+    /// Fills what the block device's driver says, where there is a block device.
+    fn look_at_queue(&mut self, dev: u64) {
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let device = format!("/sys/dev/block/{major}:{minor}");
+        // A partition has no queue of its own: its disk is the directory above.
+        let queue = [format!("{device}/queue"), format!("{device}/../queue")]
+            .into_iter()
+            .find(|queue| Path::new(queue).is_dir());
+        let Some(queue) = queue else { return };
+        self.rotational = line(&format!("{queue}/rotational")).map(|text| text == "1");
+        self.scheduler = line(&format!("{queue}/scheduler")).map(|text| chosen(&text));
+    }
+}
+
+/// The file's text without the newline; `None` if it is missing or empty.
+fn line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_string()).filter(|text| !text.is_empty())
+}
+
+/// `mq-deadline` of `none [mq-deadline] kyber`.
+fn chosen(text: &str) -> String {
+    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inside.map_or(text, |(chosen, _)| chosen).to_string()
+}
+
+/// The value of the first line `key : value`.
+fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    // x86 says `model name`; others, if anything, one of the following.
+    let keys = ["model name", "Model", "cpu model", "cpu"];
+    let model = keys.iter().find_map(|key| field(cpuinfo, key))?;
+    Some(model.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn os_release(text: &str) -> Option<String> {
+    let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(value.trim_matches('"').to_string())
+}
+
+fn memory_total(meminfo: &str) -> Option<u64> {
+    let kib = field(meminfo, "MemTotal")?.strip_suffix(" kB")?;
+    kib.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn load_average(text: &str) -> Option<[f64; 3]> {
+    let mut numbers = text.split(' ').map_while(|word| word.parse().ok());
+    Some([numbers.next()?, numbers.next()?, numbers.next()?])
+}
+
+/// The mount of device number `dev` in the text of mountinfo (proc_pid_mountinfo(5)):
+/// `36 35 98:0 / /mnt rw,noatime master:1 - ext4 /dev/sda1 rw,errors=continue`.
+fn mount_of(mountinfo: &str, dev: u64) -> Option<Backing> {
+    let number = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    // The last one counts: later mounts cover earlier ones.
+    mountinfo.lines().rev().find_map(|line| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ');
+        let mut file_system = file_system.split(' ');
+        if mount.nth(2)? != number {
+            return None;
+        }
+        Some(Backing {
+            options: mount.nth(2).map(str::to_string),
+            file_system: file_system.next().map(str::to_string),
+            device: file_system.next().map(str::to_string),
+            ..Backing::default()
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_proc_are_understood() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: Example  CPU @ 3.00GHz\nflags\t\t: fpu avx2\n";
+        assert_eq!(cpu_model(cpuinfo).as_deref(), Some("Example CPU @ 3.00GHz"));
+        assert_eq!(field(cpuinfo, "flags"), Some("fpu avx2"));
+        assert_eq!(memory_total("MemTotal:       16384 kB\n"), Some(16 << 20));
+        assert_eq!(load_average("0.50 1.25 2.00 1/234 5678"), Some([0.5, 1.25, 2.0]));
+        assert_eq!(load_average("0.50 x"), None);
+        let release = "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n";
+        assert_eq!(os_release(release).as_deref(), Some("Debian GNU/Linux 13 (trixie)"));
+        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
+        assert_eq!(chosen("none"), "none");
+    }
+
+    #[test]
+    fn the_mount_of_a_device_is_found() {
+        let text = "22 1 0:21 / /proc rw - proc proc rw\n\
+                    36 35 98:0 /sub /mnt rw,noatime master:1 - ext3 /dev/a rw,errors=continue\n\
+                    37 35 98:0 / /data rw,relatime - ext4 /dev/b rw\n";
+        let mount = mount_of(text, rustix::fs::makedev(98, 0)).unwrap();
+        assert_eq!(mount.file_system.as_deref(), Some("ext4"));
+        assert_eq!(mount.device.as_deref(), Some("/dev/b"));
+        assert_eq!(mount.options.as_deref(), Some("rw,relatime"));
+        assert_eq!(mount_of(text, rustix::fs::makedev(98, 1)), None);
+    }
+
+    #[test]
+    fn this_machine_can_be_looked_at_and_written_down() {
+        let host = Host::probe(Some("portable"), Some(&std::env::temp_dir()));
+        assert!(host.kernel.is_some() && host.cores.is_some_and(|cores| cores > 0));
+        assert!(host.backing.as_ref().is_some_and(|backing| backing.free_bytes.is_some()));
+        let text = serde_json::to_string(&host).unwrap();
+        assert_eq!(serde_json::from_str::<Host>(&text).unwrap(), host);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_no_failure() {
+        assert_eq!(Backing::probe(Path::new("no-such-directory")), Backing::default());
+    }
+}

@@ -1,0 +1,462 @@
+//! The record: what `bench --json` writes, and what reports, comparisons and other tools read.
+//!
+//! Invariant: the names and meanings here are stable. Fields are only ever added; a field that is
+//! missing in an older record reads as unknown, a field that is not known here is passed over.
+//! Unknown values are `null`, never a made-up number. Bytes and seconds are stored; rates are
+//! 10^6 bytes per second.
+//!
+//! Written by the runner; read by `grid`, `table` and `html`.
+
+use serde::{Deserialize, Serialize, Serializer};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::host::Host;
+use crate::stats;
+
+/// A run of `bench`: where, when, and every cell that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Version of raidlab that wrote the record.
+    pub raidlab: String,
+    /// The machine.
+    pub host: Host,
+    /// When the run began, RFC 3339 in UTC ([`rfc3339`]).
+    pub started: String,
+    /// The cells, in the order measured.
+    pub cells: Vec<Cell>,
+}
+
+/// One array under one workload.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// What was measured: `engine`, later `md` and `path`.
+    pub target: String,
+    /// `single`, `linear`, `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid10`; of a nested array
+    /// the outermost level.
+    pub level: String,
+    /// md's name of the layout (RAID 10: `n2`, `f2`, `o2`); `None` for levels without layouts.
+    pub layout: Option<String>,
+    /// Members of the array (nested: leaves).
+    pub disks: u32,
+    /// The member set, as on the command line: `paced:hdd-2007`, `mem`.
+    pub members: String,
+    /// Chunk size in KiB; `None` for levels without chunks.
+    pub chunk_kib: Option<u64>,
+    /// Members that were missing.
+    pub degraded: u32,
+    /// `seq-read`, `seq-write`, `rand-read`, `rand-write`.
+    pub workload: String,
+    /// Bytes of one request, in KiB.
+    #[serde(serialize_with = "short_number")]
+    pub block_kib: f64,
+    /// Requests that each job keeps in flight.
+    pub depth: u32,
+    /// Jobs.
+    pub jobs: u32,
+    /// Every sample, in the order taken.
+    pub samples: Vec<Sample>,
+    /// Median of the samples' rates, MB/s.
+    pub mb_per_s: f64,
+    /// Median of the samples' requests per second.
+    pub iops: f64,
+    /// Latency of the requests, over all samples.
+    pub latency_us: Option<Latency>,
+    /// CPU time of this process over the samples, user and system, seconds.
+    pub cpu_process_s: Option<f64>,
+    /// CPU time of the whole machine over the samples, less its idle baseline, seconds.
+    pub cpu_system_s: Option<f64>,
+    /// `cpu_process_s` per GiB (2^30 bytes) that the samples moved.
+    pub cpu_s_per_gib: Option<f64>,
+    /// SNIA's steady state ([`stats::steady`]); `None` with too few samples to say.
+    pub steady: Option<bool>,
+    /// Whether every byte that was read was the byte that was written.
+    pub verified: bool,
+    /// Traffic at each member, below the engine, in slot order (nested: leaf order).
+    pub per_member: Vec<MemberTraffic>,
+    /// What a reader must know before believing the figure, and what to do about it.
+    pub warnings: Vec<String>,
+
+    // What follows is additive: absent in a record of another tool, it reads as `None`.
+    /// The expression of a nested array: `raid1(raid0(2),raid0(2))`.
+    #[serde(default)]
+    pub array: Option<String>,
+    /// Read-ahead above the array, KiB.
+    #[serde(default)]
+    pub read_ahead_kib: Option<u64>,
+    /// Stripe cache, KiB.
+    #[serde(default)]
+    pub stripe_cache_kib: Option<u64>,
+    /// Operations that a member may hold.
+    #[serde(default)]
+    pub queue_depth: Option<u32>,
+    /// CPU cores that the run was held to.
+    #[serde(default)]
+    pub cores: Option<u32>,
+    /// Rate of the bus that the members share, MB/s.
+    #[serde(default)]
+    pub bus_mb_per_s: Option<f64>,
+    /// Size of a member, bytes (the smallest, if they differ).
+    #[serde(default)]
+    pub member_bytes: Option<u64>,
+    /// Where the members lie on their drives: `window@0`, `window@0.5`, `stretch`.
+    #[serde(default)]
+    pub placement: Option<String>,
+    /// What the members could deliver together for this access pattern, MB/s ([`crate::bound`]).
+    #[serde(default)]
+    pub bound_mb_per_s: Option<f64>,
+    /// `mb_per_s / bound_mb_per_s`.
+    #[serde(default)]
+    pub bound_share: Option<f64>,
+    /// What limits at the bound.
+    #[serde(default)]
+    pub bound_note: Option<String>,
+    /// `mb_per_s` over that of the ordinary disk under the same workload.
+    #[serde(default)]
+    pub ratio_to_single: Option<f64>,
+    /// Operations that the backing store could not serve at the modelled time.
+    #[serde(default)]
+    pub late_ops: Option<u64>,
+    /// The generator's own cost against a null target, ns per request.
+    #[serde(default)]
+    pub generator_ns_per_op: Option<f64>,
+    /// Smallest and largest of the samples' rates.
+    #[serde(default)]
+    pub spread: Option<Spread>,
+}
+
+/// One timed stretch of a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// How long it took.
+    pub seconds: f64,
+    /// Bytes that the requests moved.
+    pub bytes: u64,
+    /// Requests.
+    pub ops: u64,
+}
+
+/// Latency of requests in microseconds, from submission to completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Half of the requests took no longer.
+    pub p50: f64,
+    /// 99 % took no longer.
+    pub p99: f64,
+    /// 99.9 % took no longer.
+    pub p999: f64,
+    /// The slowest.
+    pub max: f64,
+}
+
+/// What one member moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberTraffic {
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Read operations.
+    pub reads: u64,
+    /// Write operations.
+    pub writes: u64,
+}
+
+/// The range of the samples' rates, MB/s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The slowest sample.
+    pub min: f64,
+    /// The fastest sample.
+    pub max: f64,
+}
+
+impl Record {
+    /// An empty record of this build, begun at `started`.
+    pub fn new(host: Host, started: SystemTime) -> Record {
+        let raidlab = env!("CARGO_PKG_VERSION").to_string();
+        Record { raidlab, host, started: rfc3339(started), cells: Vec::new() }
+    }
+
+    /// The document: indented JSON with a newline at its end.
+    pub fn to_json(&self) -> String {
+        // Strings, numbers and lists only: there is nothing in it that could fail.
+        let mut text = serde_json::to_string_pretty(self).expect("a record is plain data");
+        text.push('\n');
+        text
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// The first field that is missing or of another type, with line and column.
+    pub fn from_json(text: &str) -> Result<Record, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Fills `ratio_to_single` of every cell for which the ordinary disk (level `single`) was
+    /// measured in the same way: same workload, block, depth, jobs, knobs and kind of member. In a
+    /// mixed set the first member counts.
+    pub fn set_ratios(&mut self) {
+        let singles: Vec<Cell> =
+            self.cells.iter().filter(|cell| cell.level == "single").cloned().collect();
+        for cell in &mut self.cells {
+            let single = singles.iter().find(|single| {
+                single.measured_like(cell)
+                    && first_member(&single.members) == first_member(&cell.members)
+            });
+            cell.ratio_to_single = single
+                .filter(|single| single.mb_per_s > 0.0)
+                .map(|single| cell.mb_per_s / single.mb_per_s);
+        }
+    }
+
+    /// Whether every cell verified what it read.
+    pub fn verified(&self) -> bool {
+        self.cells.iter().all(|cell| cell.verified)
+    }
+}
+
+/// `paced:hdd-2007` of `paced:hdd-2007*3+hdd-2009*2`.
+fn first_member(set: &str) -> &str {
+    set.split(['+', '*']).next().unwrap_or(set)
+}
+
+impl Cell {
+    /// Computes what follows from samples, CPU time and bound: medians, spread, steady state,
+    /// CPU per GiB, share of the bound.
+    pub fn summarise(&mut self) {
+        let rates: Vec<f64> = self.samples.iter().map(Sample::mb_per_s).collect();
+        let iops: Vec<f64> = self.samples.iter().map(Sample::iops).collect();
+        self.mb_per_s = stats::median(&rates).unwrap_or(0.0);
+        self.iops = stats::median(&iops).unwrap_or(0.0);
+        self.spread = stats::range(&rates).map(|(min, max)| Spread { min, max });
+        self.steady = stats::steady(&rates);
+        let gib = self.user_bytes() as f64 / f64::from(1 << 30);
+        self.cpu_s_per_gib = self.cpu_process_s.filter(|_| gib > 0.0).map(|cpu| cpu / gib);
+        self.bound_share =
+            self.bound_mb_per_s.filter(|bound| *bound > 0.0).map(|bound| self.mb_per_s / bound);
+    }
+
+    /// Bytes that the samples moved for the workload.
+    pub fn user_bytes(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.bytes).sum()
+    }
+
+    /// Whether the workload writes.
+    pub fn writes(&self) -> bool {
+        self.workload.ends_with("write")
+    }
+
+    /// Bytes that the members moved per byte of the workload: 1 for a healthy read, 2 for a
+    /// mirrored write, 4 for a RAID 5 read-modify-write.
+    pub fn amplification(&self) -> Option<f64> {
+        let moved: u64 = self.per_member.iter().map(MemberTraffic::bytes).sum();
+        let user = self.user_bytes();
+        (user > 0 && !self.per_member.is_empty()).then(|| moved as f64 / user as f64)
+    }
+
+    /// Traffic of the busiest member over that of the idlest one that moved anything: 1 is even.
+    pub fn imbalance(&self) -> Option<f64> {
+        let busy = || self.per_member.iter().map(MemberTraffic::bytes).filter(|bytes| *bytes > 0);
+        Some(busy().max()? as f64 / busy().min()? as f64)
+    }
+
+    /// Members that moved nothing though they were there.
+    pub fn idle_members(&self) -> usize {
+        let idle = self.per_member.iter().filter(|member| member.bytes() == 0).count();
+        idle.saturating_sub(self.degraded as usize)
+    }
+
+    fn measured_like(&self, other: &Cell) -> bool {
+        self.target == other.target
+            && self.workload == other.workload
+            && self.block_kib == other.block_kib
+            && (self.depth, self.jobs) == (other.depth, other.jobs)
+            && self.read_ahead_kib == other.read_ahead_kib
+            && self.queue_depth == other.queue_depth
+            && self.cores == other.cores
+            && self.bus_mb_per_s == other.bus_mb_per_s
+    }
+}
+
+impl Sample {
+    /// Its rate in MB/s (10^6 bytes); 0 for a sample without duration.
+    pub fn mb_per_s(&self) -> f64 {
+        per_second(self.bytes as f64 / 1e6, self.seconds)
+    }
+
+    /// Its requests per second; 0 for a sample without duration.
+    pub fn iops(&self) -> f64 {
+        per_second(self.ops as f64, self.seconds)
+    }
+}
+
+fn per_second(amount: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { amount / seconds } else { 0.0 }
+}
+
+impl MemberTraffic {
+    /// Bytes in both directions.
+    pub fn bytes(&self) -> u64 {
+        self.read_bytes + self.written_bytes
+    }
+}
+
+/// A moment as RFC 3339 in UTC, to the second: `2009-02-13T23:31:30Z`. Moments before 1970 are
+/// written as 1970.
+///
+/// Date from days: Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
+pub fn rfc3339(at: SystemTime) -> String {
+    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March, so that the leap day is their last; eras are 400 years.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Whole numbers without a fraction: `1024`, `0.5`.
+fn short_number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if *value >= 0.0 && value.fract() == 0.0 && *value < 9e15 {
+        serializer.serialize_u64(*value as u64)
+    } else {
+        serializer.serialize_f64(*value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LITERAL: &str = r#"{"raidlab": "0.1.0", "host": {}, "started": "2009-02-13T23:31:30Z",
+        "cells": [{"target": "engine", "level": "raid5", "layout": "left-symmetric", "disks": 4,
+        "members": "paced:hdd-2007", "chunk_kib": 64, "degraded": 0, "workload": "seq-read",
+        "block_kib": 1024, "depth": 4, "jobs": 1,
+        "samples": [{"seconds": 2.0, "bytes": 480000000, "ops": 458}],
+        "mb_per_s": 240.0, "iops": 229.0,
+        "latency_us": {"p50": 1.0, "p99": 2.0, "p999": 3.0, "max": 4.0},
+        "cpu_process_s": 0.5, "cpu_system_s": null, "cpu_s_per_gib": 1.1, "steady": null,
+        "verified": true,
+        "per_member": [{"read_bytes": 1, "written_bytes": 2, "reads": 3, "writes": 4}],
+        "warnings": ["page cache"], "of_a_later_version": 1}]}"#;
+
+    #[test]
+    fn a_literal_record_is_read_field_by_field() {
+        let record = Record::from_json(LITERAL).unwrap();
+        assert_eq!(record.host, Host::default());
+        let cell = &record.cells[0];
+        assert_eq!(cell.layout.as_deref(), Some("left-symmetric"));
+        assert_eq!((cell.disks, cell.chunk_kib, cell.block_kib), (4, Some(64), 1024.0));
+        assert_eq!(cell.samples, [Sample { seconds: 2.0, bytes: 480_000_000, ops: 458 }]);
+        assert_eq!(cell.latency_us, Some(Latency { p50: 1.0, p99: 2.0, p999: 3.0, max: 4.0 }));
+        assert_eq!((cell.cpu_process_s, cell.cpu_system_s, cell.steady), (Some(0.5), None, None));
+        let traffic = MemberTraffic { read_bytes: 1, written_bytes: 2, reads: 3, writes: 4 };
+        assert_eq!(cell.per_member, [traffic]);
+        assert_eq!((cell.bound_mb_per_s, cell.array.as_deref()), (None, None));
+    }
+
+    #[test]
+    fn what_is_written_reads_back_and_unknown_is_null() {
+        let mut record = Record::from_json(LITERAL).unwrap();
+        record.cells[0].steady = Some(false);
+        record.cells[0].spread = Some(Spread { min: 1.5, max: 2.5 });
+        let text = record.to_json();
+        assert_eq!(Record::from_json(&text).unwrap(), record);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let cell = &value["cells"][0];
+        assert_eq!(cell["block_kib"], serde_json::json!(1024));
+        assert_eq!(cell["steady"], serde_json::json!(false));
+        for unknown in ["cpu_system_s", "array", "bound_mb_per_s", "late_ops"] {
+            assert!(cell.as_object().unwrap().contains_key(unknown), "{unknown}");
+            assert!(cell[unknown].is_null(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        let error = Record::from_json(r#"{"raidlab": "0", "host": {}, "cells": []}"#).unwrap_err();
+        assert!(error.to_string().contains("started"), "{error}");
+    }
+
+    #[test]
+    fn summaries_follow_from_the_samples() {
+        let sample = |bytes| Sample { seconds: 2.0, bytes, ops: 10 };
+        let mut cell = Cell {
+            samples: vec![sample(200_000_000), sample(100_000_000), sample(600_000_000)],
+            cpu_process_s: Some(1.0),
+            bound_mb_per_s: Some(200.0),
+            ..Cell::default()
+        };
+        cell.summarise();
+        assert_eq!((cell.mb_per_s, cell.iops), (100.0, 5.0));
+        assert_eq!(cell.spread, Some(Spread { min: 50.0, max: 300.0 }));
+        assert_eq!(cell.bound_share, Some(0.5));
+        assert_eq!(cell.steady, None);
+        assert_eq!(cell.cpu_s_per_gib, Some(f64::from(1 << 30) / 9e8));
+    }
+
+    #[test]
+    fn the_ratio_is_to_the_single_disk_of_the_same_kind_and_workload() {
+        let cell = |level: &str, members: &str, workload: &str, mb_per_s| Cell {
+            level: level.into(),
+            members: members.into(),
+            workload: workload.into(),
+            mb_per_s,
+            ..Cell::default()
+        };
+        let mut record = Record::new(Host::default(), UNIX_EPOCH);
+        record.cells = vec![
+            cell("raid0", "paced:a", "seq-read", 150.0),
+            cell("single", "paced:b", "seq-read", 10.0),
+            cell("single", "paced:a", "seq-write", 50.0),
+            cell("single", "paced:a", "seq-read", 100.0),
+            cell("raid5", "paced:a*3+b", "seq-read", 200.0),
+            cell("raid0", "mem", "seq-read", 9000.0),
+        ];
+        record.set_ratios();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        assert_eq!(ratios, [Some(1.5), Some(1.0), Some(1.0), Some(1.0), Some(2.0), None]);
+    }
+
+    #[test]
+    fn members_that_move_nothing_are_idle_not_imbalance() {
+        let moved = |read_bytes, written_bytes| MemberTraffic {
+            read_bytes,
+            written_bytes,
+            reads: 0,
+            writes: 0,
+        };
+        let cell = Cell {
+            samples: vec![Sample { seconds: 1.0, bytes: 100, ops: 1 }],
+            per_member: vec![moved(100, 0), moved(100, 100), moved(0, 0), moved(0, 0)],
+            degraded: 1,
+            ..Cell::default()
+        };
+        assert_eq!(cell.amplification(), Some(3.0));
+        assert_eq!(cell.imbalance(), Some(2.0));
+        assert_eq!(cell.idle_members(), 1);
+    }
+
+    #[test]
+    fn moments_are_written_in_utc() {
+        let table = [
+            (0, "1970-01-01T00:00:00Z"),
+            (1_234_567_890, "2009-02-13T23:31:30Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ];
+        for (seconds, text) in table {
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+}

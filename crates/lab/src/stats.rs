@@ -1,0 +1,264 @@
+//! Statistics of samples and latencies.
+//!
+//! Invariant: pure and deterministic; nothing here is ever NaN for finite input. Called by the
+//! runner and by `record::Cell::summarise`.
+
+use hdrhistogram::Histogram;
+
+use crate::record::Latency;
+
+/// Samples in SNIA's measurement window.
+pub const STEADY_ROUNDS: usize = 5;
+
+/// The median; of an even number, the mean of the two in the middle. `None` without values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    percentile(values, 50.0)
+}
+
+/// The smallest and the largest value. `None` without values.
+pub fn range(values: &[f64]) -> Option<(f64, f64)> {
+    let min = values.iter().copied().reduce(f64::min)?;
+    let max = values.iter().copied().reduce(f64::max)?;
+    Some((min, max))
+}
+
+/// (max - min) / median: how far samples lie apart. `None` without values or with median 0.
+pub fn relative_spread(values: &[f64]) -> Option<f64> {
+    let (min, max) = range(values)?;
+    let middle = median(values)?;
+    (middle != 0.0).then(|| (max - min) / middle)
+}
+
+/// The value below which `percent` of the values lie (0 to 100), interpolated between neighbours
+/// (Hyndman and Fan's type 7, the default of R and NumPy). `None` without values.
+///
+/// # Panics
+/// When `percent` is not between 0 and 100.
+pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
+    assert!((0.0..=100.0).contains(&percent), "percentile {percent}");
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    let place = percent / 100.0 * last as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    Some(sorted[below] + (sorted[above] - sorted[below]) * (place - place.floor()))
+}
+
+/// Whether the last [`STEADY_ROUNDS`] samples are in steady state: their range is at most 20 % of
+/// their mean, and their least-squares line rises or falls at most 10 % of the mean over the
+/// window. `None` with fewer samples.
+///
+/// SNIA, Solid State Storage Performance Test Specification, "Steady State".
+pub fn steady(values: &[f64]) -> Option<bool> {
+    let window = &values[values.len().checked_sub(STEADY_ROUNDS)?..];
+    let (min, max) = range(window)?;
+    let mean = window.iter().sum::<f64>() / STEADY_ROUNDS as f64;
+    let excursion = slope(window).abs() * (STEADY_ROUNDS - 1) as f64;
+    Some(max - min <= 0.2 * mean && excursion <= 0.1 * mean)
+}
+
+/// Least-squares slope of values at 0, 1, 2, ...
+fn slope(values: &[f64]) -> f64 {
+    let centre = (values.len() - 1) as f64 / 2.0;
+    let (mut products, mut squares) = (0.0, 0.0);
+    for (index, value) in values.iter().enumerate() {
+        let x = index as f64 - centre;
+        products += x * value;
+        squares += x * x;
+    }
+    products / squares
+}
+
+/// The 95 % bootstrap interval of the median (percentile method, 2000 resamples), from a generator
+/// seeded with `seed`: the same values and seed give the same interval. `None` with fewer than
+/// three values, where an interval would say nothing.
+pub fn median_interval(values: &[f64], seed: u64) -> Option<(f64, f64)> {
+    const RESAMPLES: usize = 2000;
+    if values.len() < 3 {
+        return None;
+    }
+    let mut random = SplitMix64(seed);
+    let mut resample = vec![0.0; values.len()];
+    let mut medians = Vec::with_capacity(RESAMPLES);
+    for _ in 0..RESAMPLES {
+        for slot in &mut resample {
+            *slot = values[random.below(values.len() as u64) as usize];
+        }
+        medians.push(median(&resample)?);
+    }
+    Some((percentile(&medians, 2.5)?, percentile(&medians, 97.5)?))
+}
+
+/// A small seeded generator: Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators" (2014). Good enough to choose blocks and samples; no secrets.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(pub u64);
+
+impl SplitMix64 {
+    /// The next 64 bits.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end` (by multiplication; the bias is below 2^-32 for ends below 2^32).
+    ///
+    /// # Panics
+    /// When `end` is 0.
+    pub fn below(&mut self, end: u64) -> u64 {
+        assert!(end > 0, "nothing is below 0");
+        ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
+    }
+}
+
+/// Collects latencies in nanoseconds and tells percentiles in microseconds, to three digits, in
+/// bounded memory. Latencies above [`LatencyRecorder::LONGEST_NS`] count as that.
+#[derive(Clone, Debug)]
+pub struct LatencyRecorder {
+    histogram: Histogram<u64>,
+    max_ns: u64,
+}
+
+impl Default for LatencyRecorder {
+    fn default() -> LatencyRecorder {
+        LatencyRecorder::new()
+    }
+}
+
+impl LatencyRecorder {
+    /// The longest latency that is told apart: 10 minutes.
+    pub const LONGEST_NS: u64 = 600_000_000_000;
+
+    /// A recorder with nothing in it. Allocates all it will ever need.
+    pub fn new() -> LatencyRecorder {
+        let histogram = Histogram::new_with_bounds(1, LatencyRecorder::LONGEST_NS, 3);
+        LatencyRecorder { histogram: histogram.expect("bounds and digits are in range"), max_ns: 0 }
+    }
+
+    /// Notes one latency.
+    pub fn record(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns.max(1));
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds what another recorder (of another job) holds.
+    pub fn merge(&mut self, other: &LatencyRecorder) {
+        self.histogram.add(&other.histogram).expect("all recorders have the same bounds");
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.histogram.reset();
+        self.max_ns = 0;
+    }
+
+    /// How many latencies it holds.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The latency that `percent` of the requests did not exceed, microseconds.
+    pub fn percentile_us(&self, percent: f64) -> f64 {
+        // The histogram answers with the upper end of a bucket, which may lie above the largest.
+        self.histogram.value_at_percentile(percent).min(self.max_ns) as f64 / 1e3
+    }
+
+    /// The record's percentiles; `None` without latencies. The largest is exact.
+    pub fn latency(&self) -> Option<Latency> {
+        (self.count() > 0).then(|| Latency {
+            p50: self.percentile_us(50.0),
+            p99: self.percentile_us(99.0),
+            p999: self.percentile_us(99.9),
+            max: self.max_ns as f64 / 1e3,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_percentiles() {
+        let table: [(&[f64], f64, Option<f64>); 8] = [
+            (&[], 50.0, None),
+            (&[7.0], 50.0, Some(7.0)),
+            (&[7.0], 100.0, Some(7.0)),
+            (&[3.0, 1.0, 2.0], 50.0, Some(2.0)),
+            (&[4.0, 1.0, 2.0, 3.0], 50.0, Some(2.5)),
+            (&[0.0, 10.0], 25.0, Some(2.5)),
+            (&[5.0, 1.0, 3.0], 0.0, Some(1.0)),
+            (&[5.0, 1.0, 3.0], 100.0, Some(5.0)),
+        ];
+        for (values, percent, expected) in table {
+            assert_eq!(percentile(values, percent), expected, "{values:?} {percent}");
+        }
+        assert_eq!(range(&[2.0, -1.0, 5.0]), Some((-1.0, 5.0)));
+        assert_eq!(relative_spread(&[9.0, 10.0, 12.0]), Some(0.3));
+        assert_eq!(relative_spread(&[0.0, 0.0]), None);
+    }
+
+    #[test]
+    fn steady_state_is_snias() {
+        let table: [(&[f64], Option<bool>); 9] = [
+            (&[], None),
+            (&[1.0, 1.0, 1.0, 1.0], None),
+            (&[1.0, 1.0, 1.0, 1.0, 1.0], Some(true)),
+            // Range exactly 20 % of the mean, no slope.
+            (&[110.0, 90.0, 100.0, 90.0, 110.0], Some(true)),
+            (&[111.0, 89.0, 100.0, 89.0, 111.0], Some(false)),
+            // A slope of 2.5 % a round is the most, up or down.
+            (&[95.0, 97.5, 100.0, 102.5, 105.0], Some(true)),
+            (&[106.0, 103.0, 100.0, 97.0, 94.0], Some(false)),
+            // Only the last five count.
+            (&[900.0, 100.0, 100.0, 100.0, 100.0, 100.0], Some(true)),
+            (&[100.0, 100.0, 100.0, 100.0, 100.0, 900.0], Some(false)),
+        ];
+        for (values, expected) in table {
+            assert_eq!(steady(values), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn the_interval_holds_the_median_and_repeats() {
+        let values: Vec<f64> = (0..41).map(f64::from).collect();
+        let (low, high) = median_interval(&values, 1).unwrap();
+        assert!(low < 20.0 && 20.0 < high && low > 5.0 && high < 35.0, "{low} {high}");
+        assert_eq!(median_interval(&values, 1), Some((low, high)));
+        assert_eq!(median_interval(&[3.0; 9], 1), Some((3.0, 3.0)));
+        assert_eq!(median_interval(&[1.0, 2.0], 1), None);
+    }
+
+    #[test]
+    fn the_generator_is_the_published_one() {
+        // The reference implementation's first outputs from seed 1234567.
+        let mut random = SplitMix64(1_234_567);
+        assert_eq!(random.draw(), 6_457_827_717_110_365_317);
+        assert_eq!(random.draw(), 3_203_168_211_198_807_973);
+        assert!((0..1000).all(|_| random.below(3) < 3));
+    }
+
+    #[test]
+    fn latencies_come_back_to_three_digits_and_merge() {
+        let (mut one, mut two) = (LatencyRecorder::new(), LatencyRecorder::new());
+        assert_eq!(one.latency(), None);
+        (1..=500).for_each(|us| one.record(us * 1000));
+        (501..=1000).for_each(|us| two.record(us * 1000));
+        one.merge(&two);
+        assert_eq!(one.count(), 1000);
+        let latency = one.latency().unwrap();
+        for (got, expected) in [(latency.p50, 500.0), (latency.p99, 990.0), (latency.p999, 999.0)] {
+            assert!((got - expected).abs() <= expected / 900.0, "{got} for {expected}");
+        }
+        assert_eq!(latency.max, 1000.0);
+        one.clear();
+        assert_eq!(one.latency(), None);
+        one.record(0);
+        one.record(u64::MAX);
+        assert_eq!(one.count(), 2);
+    }
+}
