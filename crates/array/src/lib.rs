@@ -1,1 +1,59 @@
-//! Placeholder.
+//! The data plane: real members, real buffers, and the loop that carries out what the engine decides.
+//!
+//! *Invariant*: no decision about the array is made here. Unsafe code lives in `buf`, `member/mem`
+//! and `member/uring` only.
+//!
+//! An array in a thread of its own, for programs that read and write:
+//!
+//! ```
+//! use array::{Array, ArraySpec, DriverOptions, MemMember, MemberSpec};
+//! use md::{Layout, Level};
+//!
+//! let members = (0..4).map(|_| MemMember::new(8192).map(MemberSpec::ready));
+//! let spec = ArraySpec {
+//!     level: Level::Raid5,
+//!     layout: Layout::default_for(Level::Raid5),
+//!     chunk_sectors: 128,
+//!     members: members.collect::<Result<_, _>>()?,
+//!     stripe_cache_bytes: 8 << 20,
+//!     queue_depth: usize::MAX,
+//! };
+//! let array = Array::start(spec, &DriverOptions::default())?;
+//! array.write_at(&[7; 4096], 64 * 1024)?;
+//! array.fail_member(md::MemberIdx(1));
+//!
+//! // Blocking, and degraded by now: the lost blocks come from parity.
+//! let mut back = [0; 4096];
+//! array.read_at(&mut back, 64 * 1024)?;
+//! assert_eq!(back, [7; 4096]);
+//!
+//! // The same as a future, for any executor.
+//! let lease = array.lease(4096);
+//! let pending = array.read(lease, 64 * 1024);
+//! let lease = pending.wait()?;
+//! assert_eq!(lease.bytes(), [7; 4096]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The same array without a thread is a [`Driver`]: submit, poll, wait.
+#![deny(unsafe_code)]
+
+mod api;
+#[allow(unsafe_code)]
+mod buf;
+mod build;
+mod core;
+mod driver;
+#[allow(unsafe_code)]
+mod member;
+
+pub use api::{Array, ArrayError, Pending};
+pub use buf::{Lease, LeasePool};
+pub use build::{ArraySpec, BuildError, MemberSpec};
+pub use core::Event;
+pub use driver::{Completion, Driver, DriverOptions, Full, clock_nanos};
+pub use engine::{HostOp, RequestError};
+pub use member::{
+    Counters, Done, Facts, Fault, FaultMember, FileMember, FileOptions, Io, KernelDone, MemMember,
+    Member, NullMember, Op, OpKind, OpenError, PaceControl, PacedMember,
+};

@@ -1,0 +1,207 @@
+//! Performs the engine's computations with the parity kernels.
+
+use arrayvec::ArrayVec;
+use engine::{BufSlice, Compute, Delta, Effects, MAX_MEMBERS, Source};
+use parity::{Block, Kernels};
+
+use super::region::{Regions, Span};
+
+type Blocks<'a> = ArrayVec<Block<'a>, MAX_MEMBERS>;
+type Bytes<'a> = ArrayVec<&'a [u8], { 2 * MAX_MEMBERS }>;
+
+/// Runs one job. Its results are where the job says when this returns.
+///
+/// # Panics
+/// When a result would overlap an input or another result: a bug of the engine.
+pub(crate) fn compute(job: &Compute, effects: &Effects, regions: &Regions, kernels: Kernels) {
+    let work = Work { regions, kernels };
+    match job {
+        Compute::Generate { p, q, sources } => work.generate(*p, *q, effects.sources(sources)),
+        Compute::Update { p, q, deltas } => work.update(*p, *q, effects.deltas(deltas)),
+        Compute::RecoverFromP { dst, p, sources } => {
+            work.recover_from_p(*dst, *p, effects.sources(sources));
+        }
+        Compute::RecoverFromQ { dst, q, sources } => {
+            work.recover_from_q(*dst, *q, effects.sources(sources));
+        }
+        Compute::RecoverTwo { x, y, p, q, sources } => {
+            work.recover_two((*x, *y), (*p, *q), effects.sources(sources));
+        }
+    }
+}
+
+struct Work<'r> {
+    regions: &'r Regions,
+    kernels: Kernels,
+}
+
+impl<'r> Work<'r> {
+    fn generate(&self, p: Option<BufSlice>, q: Option<BufSlice>, sources: &[Source]) {
+        let inputs: ArrayVec<Span, MAX_MEMBERS> = self.spans(sources);
+        match (p, q) {
+            (Some(p), Some(q)) => {
+                let [p, q] = self.outputs([p, q], &inputs);
+                self.kernels.pq_gen(p, q, &self.blocks(sources));
+            }
+            (Some(p), None) => {
+                let [p] = self.outputs([p], &inputs);
+                self.kernels.xor_gen(p, &self.bytes(sources));
+            }
+            (None, Some(q)) => {
+                let [q] = self.outputs([q], &inputs);
+                self.kernels.q_gen(q, &self.blocks(sources));
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn update(&self, p: Option<BufSlice>, q: Option<BufSlice>, deltas: &[Delta]) {
+        let changes = deltas.iter().flat_map(|delta| [delta.old, delta.new]);
+        let inputs: ArrayVec<Span, { 2 * MAX_MEMBERS }> =
+            changes.map(|slice| self.regions.span(slice)).collect();
+        let bytes: Bytes<'_> = inputs.iter().map(|span| self.input(*span)).collect();
+        match (p, q) {
+            (Some(p), Some(q)) => {
+                let [p, q] = self.outputs([p, q], &inputs);
+                for (delta, pair) in deltas.iter().zip(bytes.chunks_exact(2)) {
+                    self.kernels.pq_update(p, q, delta.exponent, pair[0], pair[1]);
+                }
+            }
+            (Some(p), None) => {
+                let [p] = self.outputs([p], &inputs);
+                self.kernels.xor_into(p, &bytes);
+            }
+            (None, Some(q)) => {
+                let [q] = self.outputs([q], &inputs);
+                for (delta, pair) in deltas.iter().zip(bytes.chunks_exact(2)) {
+                    self.kernels.q_update(q, delta.exponent, pair[0], pair[1]);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn recover_from_p(&self, dst: BufSlice, p: BufSlice, sources: &[Source]) {
+        let p = self.regions.span(p);
+        let mut inputs: ArrayVec<Span, { MAX_MEMBERS + 1 }> = self.spans(sources);
+        inputs.push(p);
+        let [dst] = self.outputs([dst], &inputs);
+        self.kernels.recover_d_p(dst, &self.bytes(sources), self.input(p));
+    }
+
+    fn recover_from_q(&self, dst: Source, q: BufSlice, sources: &[Source]) {
+        let q = self.regions.span(q);
+        let mut inputs: ArrayVec<Span, { MAX_MEMBERS + 1 }> = self.spans(sources);
+        inputs.push(q);
+        let [out] = self.outputs([dst.slice], &inputs);
+        self.kernels.recover_d_q(out, dst.exponent, &self.blocks(sources), self.input(q));
+    }
+
+    fn recover_two(
+        &self,
+        (x, y): (Source, Source),
+        (p, q): (BufSlice, BufSlice),
+        sources: &[Source],
+    ) {
+        let (p, q) = (self.regions.span(p), self.regions.span(q));
+        let mut inputs: ArrayVec<Span, { MAX_MEMBERS + 2 }> = self.spans(sources);
+        inputs.extend([p, q]);
+        let [out_x, out_y] = self.outputs([x.slice, y.slice], &inputs);
+        let (p, q) = (self.input(p), self.input(q));
+        let others = self.blocks(sources);
+        self.kernels.recover_dd(out_x, x.exponent, out_y, y.exponent, &others, p, q);
+    }
+
+    fn spans<const N: usize>(&self, sources: &[Source]) -> ArrayVec<Span, N> {
+        sources.iter().map(|source| self.regions.span(source.slice)).collect()
+    }
+
+    fn blocks(&self, sources: &[Source]) -> Blocks<'r> {
+        let block = |source: &Source| Block {
+            exponent: source.exponent,
+            bytes: self.input(self.regions.span(source.slice)),
+        };
+        sources.iter().map(block).collect()
+    }
+
+    fn bytes(&self, sources: &[Source]) -> Bytes<'r> {
+        sources.iter().map(|source| self.input(self.regions.span(source.slice))).collect()
+    }
+
+    fn input(&self, span: Span) -> &'r [u8] {
+        // SAFETY: the regions outlive `'r`; the engine issues nothing that writes an input of a
+        // computation before the computation is reported done, and `outputs` has checked that the
+        // results of this one do not overlap it.
+        unsafe { span.bytes() }
+    }
+
+    /// The memory of the results.
+    fn outputs<const N: usize>(&self, slices: [BufSlice; N], inputs: &[Span]) -> [&'r mut [u8]; N] {
+        let spans = slices.map(|slice| self.regions.span(slice));
+        for (at, span) in spans.iter().enumerate() {
+            let clear = inputs.iter().chain(&spans[..at]).all(|other| !span.overlaps(*other));
+            assert!(clear, "a computation's result overlaps its input");
+        }
+        // SAFETY: the regions outlive `'r`; the results are disjoint from each other and from all
+        // inputs (checked), and the engine gives them to no other effect meanwhile.
+        spans.map(|span| unsafe { span.bytes_mut() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::buf::Region;
+
+    fn slice(block: u64) -> BufSlice {
+        BufSlice { region: 0, len: 512, offset: block * 512 }
+    }
+
+    #[test]
+    fn what_is_generated_can_be_recovered() {
+        let mut regions = Regions::new().expect("memory");
+        regions.add(Arc::new(Region::new(8 * 512).expect("memory")));
+        for block in 0..3 {
+            for byte in 0..512 {
+                if (byte * 7 + block * 13) % 3 == 0 {
+                    regions.span(slice(block)).flip_bit(byte as usize);
+                }
+            }
+        }
+        let mut effects = Effects::new();
+        for (exponent, block) in [(0, 0), (1, 1), (2, 2)] {
+            effects.sources.push(Source { exponent, slice: slice(block) });
+        }
+        effects.sources.push(Source { exponent: 1, slice: slice(1) });
+        let kernels = Kernels::best();
+        let generate = Compute::Generate { p: Some(slice(3)), q: Some(slice(4)), sources: 0..3 };
+        compute(&generate, &effects, &regions, kernels);
+        let recover = Compute::RecoverTwo {
+            x: Source { exponent: 0, slice: slice(5) },
+            y: Source { exponent: 2, slice: slice(6) },
+            p: slice(3),
+            q: slice(4),
+            sources: 3..4,
+        };
+        compute(&recover, &effects, &regions, kernels);
+        for (lost, found) in [(0, 5), (2, 6)] {
+            // SAFETY: nothing else is running.
+            let same =
+                unsafe { regions.span(slice(lost)).bytes() == regions.span(slice(found)).bytes() };
+            assert!(same, "block {lost}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "overlaps its input")]
+    fn a_result_over_an_input_is_refused() {
+        let mut regions = Regions::new().expect("memory");
+        regions.add(Arc::new(Region::new(4096).expect("memory")));
+        let mut effects = Effects::new();
+        effects.sources.push(Source { exponent: 0, slice: slice(0) });
+        let job = Compute::Generate { p: Some(slice(0)), q: None, sources: 0..1 };
+        compute(&job, &effects, &regions, Kernels::best());
+    }
+}

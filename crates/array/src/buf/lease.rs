@@ -1,0 +1,108 @@
+//! Buffers that travel between a host and the driver.
+
+use std::sync::{Arc, Mutex};
+
+use engine::BufSlice;
+
+use super::region::Region;
+
+struct Pool {
+    region: Arc<Region>,
+    number: u16,
+    lease_bytes: usize,
+    free: Mutex<Vec<u32>>,
+}
+
+/// A fixed number of equal buffers.
+#[derive(Clone)]
+pub struct LeasePool(Arc<Pool>);
+
+/// One of them. Whoever has the lease has its bytes: handing it to the driver with a request gives
+/// them away, and the completion gives them back. Dropping it returns it to the pool.
+pub struct Lease {
+    pool: LeasePool,
+    slot: u32,
+    len: usize,
+}
+
+impl LeasePool {
+    pub(crate) fn new(region: Arc<Region>, number: u16, lease_bytes: usize) -> LeasePool {
+        let count = (region.len() / lease_bytes) as u32;
+        let free = Mutex::new((0..count).rev().collect());
+        LeasePool(Arc::new(Pool { region, number, lease_bytes, free }))
+    }
+
+    /// A lease of `len` bytes, or `None` while all are out.
+    ///
+    /// # Panics
+    /// When `len` is more than the pool's buffers hold.
+    pub fn take(&self, len: usize) -> Option<Lease> {
+        assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
+        let slot = self.0.free.lock().expect("nobody panics with the list").pop()?;
+        Some(Lease { pool: self.clone(), slot, len })
+    }
+
+    /// How long a lease can be, in bytes.
+    pub fn lease_bytes(&self) -> usize {
+        self.0.lease_bytes
+    }
+}
+
+impl Lease {
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Changes the length, up to what the pool's buffers hold.
+    ///
+    /// # Panics
+    /// When `len` is more than that.
+    pub fn set_len(&mut self, len: usize) {
+        assert!(len <= self.pool.0.lease_bytes);
+        self.len = len;
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        let span = self.pool.0.region.span(self.offset(), self.len);
+        // SAFETY: the pool hands a slot out once, and a request takes the lease along, so that only
+        // the holder of `self` reaches these bytes.
+        unsafe { span.bytes() }
+    }
+
+    /// Its bytes, to fill.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let span = self.pool.0.region.span(self.offset(), self.len);
+        // SAFETY: as in `bytes`, and `self` is borrowed alone.
+        unsafe { span.bytes_mut() }
+    }
+
+    pub(crate) fn slice(&self) -> BufSlice {
+        let len = u32::try_from(self.len).expect("a lease is shorter than 4 GiB");
+        BufSlice { region: self.pool.0.number, len, offset: self.offset() }
+    }
+
+    fn offset(&self) -> u64 {
+        u64::from(self.slot) * self.pool.0.lease_bytes as u64
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Ok(mut free) = self.pool.0.free.lock() {
+            free.push(self.slot);
+        }
+    }
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lease({}, {} bytes)", self.slot, self.len)
+    }
+}

@@ -1,0 +1,17 @@
+//! Memory that the kernel, members and parity code read and write.
+//!
+//! Invariant: a byte has one owner at a time. The driver alone turns slices into memory, for an
+//! effect that the engine has issued; the engine issues no two effects at once that would write the
+//! same bytes, and a [`Lease`] is with its host or with the driver, never with both. Regions
+//! outlive every operation on them: the driver drains its ring before it lets them go.
+//!
+//! This folder is one of the few addresses of `unsafe`.
+
+mod compute;
+mod lease;
+mod region;
+
+pub use lease::{Lease, LeasePool};
+pub use region::{Region, Regions, Span};
+
+pub(crate) use compute::compute;

@@ -1,0 +1,218 @@
+//! Page-aligned memory regions, and spans of them.
+
+use std::sync::Arc;
+
+use engine::{BufSlice, MAX_SPAN_SECTORS, REGION_ZERO};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// From this size on, ask the kernel for huge pages.
+const HUGE_FROM_BYTES: usize = 4 << 20;
+
+/// An anonymous memory map, zeroed and page-aligned.
+pub struct Region {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: a region is plain memory; who may touch which bytes when is the module's invariant.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps `len` bytes, rounded up to a page.
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    pub fn new(len: u64) -> std::io::Result<Region> {
+        let page = rustix::param::page_size();
+        let len =
+            usize::try_from(len).map_err(std::io::Error::other)?.max(1).next_multiple_of(page);
+        // SAFETY: a new anonymous mapping overlaps nothing.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        if len >= HUGE_FROM_BYTES {
+            // SAFETY: the range was mapped just now. Advice only: an error changes nothing.
+            let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxHugepage) };
+        }
+        Ok(Region { start: start.cast(), len })
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All of its bytes, while nobody shares it.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: mapped with this length; borrowed alone, and not shared with any driver.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+
+    /// A span of it.
+    ///
+    /// # Panics
+    /// When the span is not inside the region.
+    pub(crate) fn span(&self, offset: u64, len: usize) -> Span {
+        let offset = usize::try_from(offset).expect("offset fits the address space");
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(
+            inside,
+            "span of {len} bytes at {offset} is outside a region of {} bytes",
+            self.len
+        );
+        // SAFETY: inside the mapping, checked above.
+        Span { start: unsafe { self.start.add(offset) }, len }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length, and nobody holds a span any more (the module's
+        // invariant).
+        let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// Some bytes of a region, for the time of one operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: see `Region`.
+unsafe impl Send for Span {}
+
+impl Span {
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where it begins, for the kernel.
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Copies the bytes of `source` here.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub(crate) fn copy_from(self, source: Span) {
+        assert_eq!(self.len, source.len);
+        // SAFETY: both are inside live regions and of this length; the operation that the copy
+        // belongs to owns the destination alone. `copy` allows the same memory on both sides.
+        unsafe { std::ptr::copy(source.start, self.start, self.len) }
+    }
+
+    pub(crate) fn fill_zero(self) {
+        // SAFETY: inside a live region; the operation owns it alone.
+        unsafe { std::ptr::write_bytes(self.start, 0, self.len) }
+    }
+
+    /// Flips the lowest bit of the byte at `offset`: what a failing drive may do in silence.
+    pub(crate) fn flip_bit(self, offset: usize) {
+        assert!(offset < self.len);
+        // SAFETY: inside the span, which the operation owns alone.
+        unsafe { *self.start.add(offset) ^= 1 }
+    }
+
+    /// The part from `offset`, `len` bytes long.
+    pub(crate) fn part(self, offset: usize, len: usize) -> Span {
+        assert!(offset + len <= self.len);
+        // SAFETY: inside the span, checked above.
+        Span { start: unsafe { self.start.add(offset) }, len }
+    }
+
+    /// Its bytes, to read.
+    ///
+    /// # Safety
+    /// Nobody writes them while the slice lives, and the region outlives it.
+    pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: inside a live region; the rest is the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    /// Its bytes, to write.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them while the slice lives, and the region outlives it.
+    pub(super) unsafe fn bytes_mut<'a>(self) -> &'a mut [u8] {
+        // SAFETY: inside a live region; the rest is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+
+    pub(super) fn overlaps(self, other: Span) -> bool {
+        let (a, b) = (self.start as usize, other.start as usize);
+        a < b + other.len && b < a + self.len
+    }
+}
+
+/// All regions of one driver, by number, and the region of zeroes.
+#[derive(Clone)]
+pub struct Regions {
+    list: Vec<Arc<Region>>,
+    zero: Arc<Region>,
+}
+
+impl Regions {
+    /// Only the zeroes.
+    ///
+    /// # Errors
+    /// When the system has no memory.
+    pub fn new() -> std::io::Result<Regions> {
+        let zero = Arc::new(Region::new(MAX_SPAN_SECTORS * md::SECTOR_BYTES)?);
+        Ok(Regions { list: Vec::new(), zero })
+    }
+
+    /// Adds a region and returns its number.
+    pub(crate) fn add(&mut self, region: Arc<Region>) -> u16 {
+        let number = u16::try_from(self.list.len()).expect("fewer than 65535 regions");
+        assert!(number != REGION_ZERO);
+        self.list.push(region);
+        number
+    }
+
+    /// The memory of a slice.
+    pub(crate) fn span(&self, slice: BufSlice) -> Span {
+        let region = match slice.region {
+            REGION_ZERO => &self.zero,
+            number => &self.list[usize::from(number)],
+        };
+        region.span(slice.offset, slice.len as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_zeroed_and_page_aligned() {
+        let region = Region::new(10_000).expect("memory");
+        assert_eq!(region.len() % 4096, 0);
+        let span = region.span(4096, 512);
+        assert_eq!(span.as_ptr() as usize % 512, 0);
+        let copy = region.span(0, 512);
+        span.flip_bit(7);
+        copy.copy_from(span);
+        // SAFETY: nobody else uses this region.
+        assert_eq!(unsafe { copy.bytes() }[..9], [0, 0, 0, 0, 0, 0, 0, 1, 0]);
+        assert!(!span.overlaps(copy) && span.overlaps(region.span(4000, 200)));
+    }
+
+    #[test]
+    #[should_panic(expected = "outside a region")]
+    fn a_span_outside_is_a_bug() {
+        let region = Region::new(4096).expect("memory");
+        region.span(4000, 4096);
+    }
+}

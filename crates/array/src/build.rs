@@ -1,0 +1,149 @@
+//! Puts arrays together: geometry, members, memory, and what they must agree on.
+//!
+//! Invariant: nothing of a member is written here; what cannot work is refused with one clear line.
+
+use std::sync::Arc;
+
+use engine::{ConfigError, MemberSet, Shard, ShardConfig};
+use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
+
+use crate::buf::{Region, Regions};
+use crate::core::Core;
+use crate::member::{Facts, Member, NestedMember};
+
+/// What an array is to be.
+pub struct ArraySpec {
+    /// Its level.
+    pub level: Level,
+    /// Its layout; `Layout::default_for(level)` is md's default.
+    pub layout: Layout,
+    /// Its chunk in sectors; 0 where the level has none.
+    pub chunk_sectors: u64,
+    /// In slot order.
+    pub members: Vec<MemberSpec>,
+    /// Memory for stripe work and its cache, in bytes; more is taken where one stripe needs it.
+    pub stripe_cache_bytes: u64,
+    /// Operations that each member gets at once; the rest waits in order.
+    pub queue_depth: usize,
+}
+
+/// One member of an array to be.
+pub enum MemberSpec {
+    /// A member.
+    Ready(Box<dyn Member>),
+    /// Not there; it would have had this many sectors.
+    Missing {
+        /// Its size.
+        sectors: u64,
+    },
+    /// An array.
+    Array(ArraySpec),
+}
+
+impl MemberSpec {
+    /// Boxes a member.
+    pub fn ready(member: impl Member + 'static) -> MemberSpec {
+        MemberSpec::Ready(Box::new(member))
+    }
+}
+
+/// Why an array cannot be put together.
+#[derive(Debug)]
+pub enum BuildError {
+    /// Its shape is impossible.
+    Geometry(GeometryError),
+    /// The engine cannot run it.
+    Engine(ConfigError),
+    /// There is no memory for it, or no io_uring.
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BuildError::Geometry(error) => error.fmt(f),
+            BuildError::Engine(error) => error.fmt(f),
+            BuildError::System { doing, source } => write!(f, "cannot {doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Geometry(error) => Some(error),
+            BuildError::Engine(error) => Some(error),
+            BuildError::System { source, .. } => Some(source),
+        }
+    }
+}
+
+/// Makes the array and everything inside it; adds its stripe memory to `regions`.
+pub(crate) fn build(
+    spec: ArraySpec,
+    max_requests: usize,
+    regions: &mut Regions,
+) -> Result<Core, BuildError> {
+    let mut members: Vec<Option<Box<dyn Member>>> = Vec::new();
+    let mut sizes = Vec::new();
+    let mut missing = MemberSet::EMPTY;
+    for (slot, member) in spec.members.into_iter().enumerate() {
+        let member = match member {
+            MemberSpec::Ready(member) => Some(member),
+            MemberSpec::Array(inner) => {
+                let core = build(inner, max_requests, regions)?;
+                Some(Box::new(NestedMember::new(core)) as Box<dyn Member>)
+            }
+            MemberSpec::Missing { sectors } => {
+                missing.insert(u16::try_from(slot).unwrap_or(u16::MAX).min(254));
+                sizes.push(sectors);
+                None
+            }
+        };
+        if let Some(member) = &member {
+            sizes.push(member.facts().sectors);
+        }
+        members.push(member);
+    }
+    let geometry = Geometry::new(&GeometrySpec {
+        level: spec.level,
+        layout: spec.layout,
+        chunk_sectors: spec.chunk_sectors,
+        member_sectors: sizes,
+    })
+    .map_err(BuildError::Geometry)?;
+    let facts = agree(&members, geometry.array_sectors());
+    let mut config = ShardConfig::new(geometry);
+    config.missing = missing;
+    config.logical_block = facts.logical_block;
+    config.discard_zeroes = facts.discard_zeroes;
+    config.max_requests = max_requests;
+    if spec.level.has_parity() {
+        let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
+        config.stripe_cache_bytes = spec.stripe_cache_bytes.max(least);
+        let memory = Region::new(config.stripe_cache_bytes)
+            .map_err(|source| BuildError::System { doing: "map the stripe memory", source })?;
+        config.scratch_region = regions.add(Arc::new(memory));
+    }
+    let shard = Shard::new(config).map_err(BuildError::Engine)?;
+    Ok(Core::new(shard, members, spec.queue_depth.max(1), facts))
+}
+
+/// What holds for the array because it holds for all members.
+fn agree(members: &[Option<Box<dyn Member>>], array_sectors: u64) -> Facts {
+    let present = || members.iter().flatten().map(|member| member.facts());
+    let logical_block = present().map(|facts| facts.logical_block).max().unwrap_or(512);
+    let block_sectors = u64::from(logical_block) / md::SECTOR_BYTES;
+    Facts {
+        sectors: array_sectors / block_sectors * block_sectors,
+        logical_block,
+        discard_zeroes: present().all(|facts| facts.discard_zeroes),
+        keeps_data: present().all(|facts| facts.keeps_data),
+        uses_ring: present().any(|facts| facts.uses_ring),
+    }
+}

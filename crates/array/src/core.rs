@@ -1,0 +1,348 @@
+//! One array at work: its shard, its members, and what goes between them.
+//!
+//! ```text
+//!   submit --> inputs --> shard.handle --> effects --> members, parity kernels
+//!                ^                                        |
+//!                +------------- done ---------------------+
+//! ```
+//! Invariant: `turn` returns only when nothing is left that could be done without waiting for the
+//! kernel or the clock. Used by `driver` for the array that hosts see, and by `member::nested` for
+//! arrays inside it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use engine::{
+    BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, MemberError, MemberSet,
+    Request, RequestError, Shard, Token,
+};
+use md::{Geometry, MemberIdx, Sector};
+
+use crate::buf;
+use crate::member::{Counters, Done, Facts, Io, KernelDone, Member, Op, OpKind};
+
+/// An operation that waits because its member has as much as its queue depth allows.
+struct Queued {
+    token: Token,
+    kind: OpKind,
+    sector: Sector,
+    sectors: u64,
+    slices: Vec<BufSlice>,
+}
+
+struct Slot {
+    /// `None`: missing from the start.
+    member: Option<Box<dyn Member>>,
+    leaves: Range<u32>,
+    in_flight: usize,
+    queued: VecDeque<Queued>,
+}
+
+/// Something that happened to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It was taken out of service.
+    MemberFailed {
+        /// Who.
+        member: MemberIdx,
+        /// What it did, or `None` when it was told to go.
+        error: Option<MemberError>,
+    },
+    /// It could not read a range, which was reconstructed and written back.
+    Corrected {
+        /// Who.
+        member: MemberIdx,
+        /// First member sector.
+        sector: Sector,
+        /// Length in sectors.
+        sectors: u64,
+    },
+}
+
+/// Kept at most; the oldest are forgotten first.
+const MAX_EVENTS: usize = 4096;
+
+pub(crate) struct Core {
+    shard: Shard,
+    slots: Vec<Slot>,
+    queue_depth: usize,
+    inputs: Vec<Input>,
+    effects: Effects,
+    done: Vec<Done>,
+    /// When the engine wants to hear of the time.
+    timer: Option<u64>,
+    /// The timer was due at the end of the last turn: hosts have had their chance.
+    timer_overdue: bool,
+    facts: Facts,
+    events: VecDeque<Event>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        shard: Shard,
+        members: Vec<Option<Box<dyn Member>>>,
+        queue_depth: usize,
+        facts: Facts,
+    ) -> Core {
+        let slots = members.into_iter().map(|member| Slot {
+            member,
+            leaves: 0..0,
+            in_flight: 0,
+            queued: VecDeque::new(),
+        });
+        Core {
+            shard,
+            slots: slots.collect(),
+            queue_depth,
+            inputs: Vec::new(),
+            effects: Effects::new(),
+            done: Vec::new(),
+            timer: None,
+            timer_overdue: false,
+            facts,
+            events: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        self.shard.geometry()
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    pub(crate) fn failed(&self) -> MemberSet {
+        self.shard.status().failed
+    }
+
+    pub(crate) fn take_events(&mut self) -> impl Iterator<Item = Event> + '_ {
+        self.events.drain(..)
+    }
+
+    /// How many requests it can take now.
+    pub(crate) fn room(&self) -> usize {
+        let coming = self.inputs.iter().filter(|input| matches!(input, Input::Request(_))).count();
+        self.shard.room() - coming
+    }
+
+    pub(crate) fn submit(&mut self, op: HostOp, at: Sector, sectors: u64, buf: BufSlice, tag: u64) {
+        self.inputs.push(Input::Request(Request { tag, op, at, sectors, buf }));
+    }
+
+    pub(crate) fn control(&mut self, control: Control) {
+        self.inputs.push(Input::Control(control));
+    }
+
+    /// Goes round until nothing is left to do now; adds what has completed.
+    pub(crate) fn turn(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
+        let before = ended.len();
+        loop {
+            self.take_done(io);
+            if self.inputs.is_empty() && !self.timer_fires(io.now, ended.len() > before) {
+                return;
+            }
+            let mut effects = std::mem::take(&mut self.effects);
+            self.shard.handle(io.now, &mut self.inputs, &mut effects);
+            for effect in &effects.list {
+                self.perform(effect, &effects, io, ended);
+            }
+            effects.clear();
+            self.effects = effects;
+        }
+    }
+
+    /// Whether the engine's timer goes off now. Where requests have just completed, hosts get one
+    /// chance to send the neighbours that the engine may be waiting for; not a second one.
+    fn timer_fires(&mut self, now: u64, completed: bool) -> bool {
+        let due = self.timer.is_some_and(|at| at <= now);
+        if !due {
+            self.timer_overdue = false;
+            return false;
+        }
+        if completed && !self.timer_overdue {
+            self.timer_overdue = true;
+            return false;
+        }
+        self.timer = None;
+        self.timer_overdue = false;
+        self.inputs.push(Input::Timer);
+        true
+    }
+
+    /// Turns finished member operations into inputs, and starts those that waited for them.
+    fn take_done(&mut self, io: &mut Io) {
+        let mut done = std::mem::take(&mut self.done);
+        while !done.is_empty() {
+            for end in done.drain(..) {
+                self.inputs.push(Input::IoDone { token: end.token, result: end.result });
+            }
+            if self.queue_depth < usize::MAX {
+                self.start_queued(io, &mut done);
+            }
+        }
+        self.done = done;
+    }
+
+    fn start_queued(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+        for slot in &mut self.slots {
+            while slot.in_flight < self.queue_depth {
+                let Some(queued) = slot.queued.pop_front() else { break };
+                let Queued { token, kind, sector, sectors, slices } = queued;
+                let op = Op { token, kind, sector, sectors, slices: &slices };
+                let member = slot.member.as_mut().expect("only members have queues");
+                let first = done.len();
+                member.submit(&op, io, done);
+                slot.in_flight += 1;
+                slot.in_flight -= done.len() - first;
+            }
+        }
+    }
+
+    fn perform(
+        &mut self,
+        effect: &Effect,
+        effects: &Effects,
+        io: &mut Io,
+        ended: &mut Vec<(u64, Result<(), RequestError>)>,
+    ) {
+        match effect {
+            Effect::Read { token, member, sector, slices } => {
+                self.give(*token, *member, OpKind::Read, *sector, effects.slices(slices), io);
+            }
+            Effect::Write { token, member, sector, slices, fua } => {
+                let kind = OpKind::Write { fua: *fua };
+                self.give(*token, *member, kind, *sector, effects.slices(slices), io);
+            }
+            Effect::Flush { token, member } => {
+                self.give_plain(*token, *member, OpKind::Flush, Sector(0), 0, io);
+            }
+            Effect::Discard { token, member, sector, sectors } => {
+                self.give_plain(*token, *member, OpKind::Discard, *sector, *sectors, io);
+            }
+            Effect::WriteZeroes { token, member, sector, sectors } => {
+                self.give_plain(*token, *member, OpKind::WriteZeroes, *sector, *sectors, io);
+            }
+            Effect::Compute { token, job } => {
+                buf::compute(job, effects, &io.regions, io.kernels);
+                self.inputs.push(Input::ComputeDone { token: *token });
+            }
+            Effect::SetTimer { at } => self.timer = Some(*at),
+            Effect::Complete { tag, result } => ended.push((*tag, *result)),
+            Effect::Control(event) => self.note(*event),
+        }
+    }
+
+    fn note(&mut self, event: ControlEvent) {
+        if self.events.len() == MAX_EVENTS {
+            self.events.pop_front();
+        }
+        match event {
+            ControlEvent::MemberFailed { member, error, epoch } => {
+                self.events.push_back(Event::MemberFailed { member, error });
+                // No metadata yet that could record it: the members of these arrays have none.
+                self.inputs.push(Input::Control(Control::Recorded { epoch }));
+            }
+            ControlEvent::Corrected { member, sector, sectors } => {
+                self.events.push_back(Event::Corrected { member, sector, sectors });
+            }
+        }
+    }
+
+    fn give_plain(
+        &mut self,
+        token: Token,
+        member: MemberIdx,
+        kind: OpKind,
+        sector: Sector,
+        sectors: u64,
+        io: &mut Io,
+    ) {
+        self.give_op(member, &Op { token, kind, sector, sectors, slices: &[] }, io);
+    }
+
+    fn give(
+        &mut self,
+        token: Token,
+        member: MemberIdx,
+        kind: OpKind,
+        sector: Sector,
+        slices: &[BufSlice],
+        io: &mut Io,
+    ) {
+        let bytes: u64 = slices.iter().map(|slice| u64::from(slice.len)).sum();
+        let sectors = bytes / md::SECTOR_BYTES;
+        self.give_op(member, &Op { token, kind, sector, sectors, slices }, io);
+    }
+
+    fn give_op(&mut self, member: MemberIdx, op: &Op<'_>, io: &mut Io) {
+        let slot = &mut self.slots[usize::from(member.0)];
+        let Some(device) = slot.member.as_mut() else {
+            self.done.push(Done { token: op.token, result: Err(MemberError::Gone) });
+            return;
+        };
+        if slot.in_flight >= self.queue_depth {
+            slot.queued.push_back(Queued {
+                token: op.token,
+                kind: op.kind,
+                sector: op.sector,
+                sectors: op.sectors,
+                slices: op.slices.to_vec(),
+            });
+            return;
+        }
+        let first = self.done.len();
+        device.submit(op, io, &mut self.done);
+        slot.in_flight += 1;
+        slot.in_flight -= self.done.len() - first;
+    }
+
+    /// Asks the members that the clock may have finished something for.
+    pub(crate) fn reap_members(&mut self, io: &mut Io) {
+        for slot in &mut self.slots {
+            if let Some(member) = slot.member.as_mut() {
+                if member.deadline().is_some() {
+                    let first = self.done.len();
+                    member.reap(io, &mut self.done);
+                    slot.in_flight -= self.done.len() - first;
+                }
+            }
+        }
+    }
+
+    /// Passes an event of the kernel on to the member whose leaf it belongs to.
+    pub(crate) fn kernel_done(&mut self, event: KernelDone, io: &mut Io) {
+        let slot = self.slots.iter_mut().find(|slot| slot.leaves.contains(&event.leaf));
+        let slot = slot.expect("every leaf has a member");
+        let member = slot.member.as_mut().expect("only members have leaves");
+        let first = self.done.len();
+        member.kernel_done(event, io, &mut self.done);
+        slot.in_flight -= self.done.len() - first;
+    }
+
+    /// When the clock alone will bring something about.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let members = self.slots.iter().filter_map(|slot| slot.member.as_ref()?.deadline());
+        members.chain(self.timer).min()
+    }
+
+    pub(crate) fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
+        let first = *next;
+        for slot in &mut self.slots {
+            if let Some(member) = slot.member.as_mut() {
+                slot.leaves = member.number_leaves(next);
+            }
+        }
+        first..*next
+    }
+
+    /// What every leaf has moved; a missing member counts as one leaf that moved nothing.
+    pub(crate) fn leaf_counters(&self, out: &mut Vec<Counters>) {
+        for slot in &self.slots {
+            match &slot.member {
+                Some(member) => member.leaf_counters(out),
+                None => out.push(Counters::default()),
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The loop that makes an array run, on whatever thread calls it.
+//!
+//! Invariant: the driver owns the memory of every request between `submit` and its completion. It
+//! does nothing by itself: the caller submits, polls, and waits where nothing is to be had. Tests and
+//! benchmarks call it directly; [`crate::Array`] gives it a thread of its own.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use engine::{BufSlice, Control, HostOp, MAX_REQUEST_SECTORS, RequestError};
+use md::{Geometry, MemberIdx, Sector};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::buf::{Lease, LeasePool, Region, Regions};
+use crate::build::{ArraySpec, BuildError, build};
+use crate::core::{Core, Event};
+use crate::member::{Counters, Facts, Io, KernelDone, Ring};
+
+/// How an array is run.
+#[derive(Clone, Debug)]
+pub struct DriverOptions {
+    /// Requests in the array at once; more are handed back.
+    pub max_requests: usize,
+    /// Host buffers.
+    pub leases: usize,
+    /// How long each of them is, in bytes; rounded up to 4 KiB.
+    pub lease_bytes: usize,
+    /// The parity code.
+    pub kernels: parity::Kernels,
+}
+
+impl Default for DriverOptions {
+    fn default() -> DriverOptions {
+        DriverOptions {
+            max_requests: engine::DEFAULT_MAX_REQUESTS,
+            leases: 256,
+            lease_bytes: 1 << 20,
+            kernels: parity::Kernels::best(),
+        }
+    }
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub struct Completion {
+    /// The host's name for it.
+    pub tag: u64,
+    /// How it ended.
+    pub result: Result<(), RequestError>,
+    /// Its buffer, back.
+    pub lease: Option<Lease>,
+}
+
+/// What `submit` hands back when the array has no room: the lease, if there was one.
+#[derive(Debug)]
+pub struct Full(pub Option<Lease>);
+
+#[derive(Default)]
+struct Host {
+    tag: u64,
+    lease: Option<Lease>,
+}
+
+/// See the module.
+pub struct Driver {
+    // Fields drop in this order: members and the ring let go of the memory before it goes.
+    core: Core,
+    io: Io,
+    hosts: Vec<Host>,
+    free: Vec<u32>,
+    ended: Vec<(u64, Result<(), RequestError>)>,
+    kernel: Vec<KernelDone>,
+    leases: LeasePool,
+}
+
+/// Nanoseconds since the first driver of the process was made. All drivers share the clock, so that
+/// they can share paced drives.
+pub fn clock_nanos() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+impl Driver {
+    /// Puts an array together and makes it ready to run.
+    ///
+    /// # Errors
+    /// When the specification cannot work, or the system lacks what it needs.
+    pub fn new(spec: ArraySpec, options: &DriverOptions) -> Result<Driver, BuildError> {
+        let system = |doing| move |source| BuildError::System { doing, source };
+        let mut regions = Regions::new().map_err(system("map the region of zeroes"))?;
+        let mut core = build(spec, options.max_requests, &mut regions)?;
+        core.number_leaves(&mut 0);
+        let lease_bytes = options.lease_bytes.max(1).next_multiple_of(4096);
+        let memory = Region::new((lease_bytes * options.leases.max(1)) as u64)
+            .map_err(system("map the host buffers"))?;
+        let memory = Arc::new(memory);
+        let number = regions.add(memory.clone());
+        let leases = LeasePool::new(memory, number, lease_bytes);
+        let ring = match Ring::new() {
+            Ok(ring) => Some(ring),
+            Err(source) if core.facts().uses_ring => {
+                return Err(BuildError::System { doing: "set up io_uring", source });
+            }
+            Err(_) => None,
+        };
+        let io = Io { regions, ring, kernels: options.kernels, now: clock_nanos() };
+        Ok(Driver {
+            core,
+            io,
+            hosts: Vec::new(),
+            free: Vec::new(),
+            ended: Vec::new(),
+            kernel: Vec::new(),
+            leases,
+        })
+    }
+
+    /// The array's shape.
+    pub fn geometry(&self) -> &Geometry {
+        self.core.geometry()
+    }
+
+    /// The array's size and what holds for all of its members.
+    pub fn facts(&self) -> Facts {
+        self.core.facts()
+    }
+
+    /// The pool that request buffers come from.
+    pub fn leases(&self) -> &LeasePool {
+        &self.leases
+    }
+
+    /// How many more requests can be submitted now.
+    pub fn room(&self) -> usize {
+        self.core.room()
+    }
+
+    /// Submits a request. Reads and writes bring a lease of exactly their length.
+    ///
+    /// # Errors
+    /// Hands the lease back when there is no room; poll, and try again.
+    ///
+    /// # Panics
+    /// When the length is more than [`MAX_REQUEST_SECTORS`], or is not the lease's.
+    pub fn submit(
+        &mut self,
+        op: HostOp,
+        at: Sector,
+        sectors: u64,
+        lease: Option<Lease>,
+        tag: u64,
+    ) -> Result<(), Full> {
+        assert!(
+            sectors <= MAX_REQUEST_SECTORS,
+            "requests have at most {MAX_REQUEST_SECTORS} sectors"
+        );
+        if self.core.room() == 0 {
+            return Err(Full(lease));
+        }
+        let buf = match &lease {
+            Some(lease) => {
+                assert_eq!(
+                    lease.len() as u64,
+                    sectors * md::SECTOR_BYTES,
+                    "lease and length differ"
+                );
+                lease.slice()
+            }
+            None => BufSlice::default(),
+        };
+        let host = self.free.pop().unwrap_or_else(|| {
+            self.hosts.push(Host::default());
+            self.hosts.len() as u32 - 1
+        });
+        self.hosts[host as usize] = Host { tag, lease };
+        self.core.submit(op, at, sectors, buf, u64::from(host));
+        Ok(())
+    }
+
+    /// Does everything that can be done now and adds what has completed. Never waits.
+    pub fn poll(&mut self, out: &mut Vec<Completion>) {
+        self.io.now = clock_nanos();
+        self.reap();
+        self.core.turn(&mut self.io, &mut self.ended);
+        if let Some(ring) = &mut self.io.ring {
+            ring.submit();
+        }
+        for (host, result) in self.ended.drain(..) {
+            let Host { tag, lease } = std::mem::take(&mut self.hosts[host as usize]);
+            self.free.push(host as u32);
+            out.push(Completion { tag, result, lease });
+        }
+    }
+
+    fn reap(&mut self) {
+        let Some(ring) = &mut self.io.ring else {
+            return self.core.reap_members(&mut self.io);
+        };
+        if ring.in_flight() > 0 {
+            ring.reap(&mut self.kernel);
+        }
+        for event in self.kernel.drain(..) {
+            self.core.kernel_done(event, &mut self.io);
+        }
+        self.core.reap_members(&mut self.io);
+    }
+
+    /// Waits until a `poll` may have something to do, `limit` at most, or `wake` becomes readable.
+    pub fn wait(&mut self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
+        let now = clock_nanos();
+        let until = now.saturating_add(limit.as_nanos() as u64);
+        let until = self.core.deadline().map_or(until, |at| at.min(until));
+        let left = Duration::from_nanos(until.saturating_sub(now));
+        if left.is_zero() {
+            return;
+        }
+        let ring = self.io.ring.as_ref().filter(|ring| ring.in_flight() > 0);
+        let fds = ring.map(Ring::fd).into_iter().chain(wake);
+        let mut fds: arrayvec::ArrayVec<PollFd<'_>, 2> =
+            fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout =
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        // An interrupted or failed wait is a short one: the caller polls either way.
+        let _ = rustix::event::poll(&mut fds, Some(&timeout));
+    }
+
+    /// Takes a member out of service, as `mdadm --fail` does. Refused silently by the engine when
+    /// the array cannot do without it; see [`Driver::take_events`].
+    pub fn fail_member(&mut self, member: MemberIdx) {
+        self.core.control(Control::FailMember(member));
+    }
+
+    /// Members out of service.
+    pub fn failed(&self) -> engine::MemberSet {
+        self.core.failed()
+    }
+
+    /// What has happened to members since the last call.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.core.take_events().collect()
+    }
+
+    /// What every leaf of the array has moved, in slot order.
+    pub fn leaf_counters(&self) -> Vec<Counters> {
+        let mut counters = Vec::new();
+        self.core.leaf_counters(&mut counters);
+        counters
+    }
+}

@@ -1,0 +1,25 @@
+//! What an array is made of: things that read and write sectors.
+//!
+//! ```text
+//! leaves:    mem   null   file          wrappers:  paced(m)  fault(m)        arrays: nested
+//! ```
+//! Leaves count what they are asked to move, so that the figures are taken below everything.
+
+mod fault;
+mod file;
+mod mem;
+mod nested;
+mod null;
+mod paced;
+mod traits;
+mod uring;
+
+pub use fault::{Fault, FaultMember};
+pub use file::{FileMember, FileOptions, OpenError};
+pub use mem::MemMember;
+pub use nested::NestedMember;
+pub use null::NullMember;
+pub use paced::{PaceControl, PacedMember};
+pub use traits::{Counters, Done, Facts, Io, KernelDone, Member, Op, OpKind};
+
+pub(crate) use uring::Ring;

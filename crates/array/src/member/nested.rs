@@ -1,0 +1,156 @@
+//! An array as a member of another array.
+//!
+//! Invariant: an operation of the outer array ends when the requests that it became in the inner one
+//! have all ended, and fails if one of them fails. What the inner array has no room for waits here
+//! in order.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use engine::{BufSlice, HostOp, MAX_REQUEST_SECTORS, MemberError, RequestError, Token};
+use md::Sector;
+
+use super::{Counters, Done, Facts, Io, KernelDone, Member, Op, OpKind};
+use crate::core::Core;
+
+struct Outer {
+    token: Token,
+    open: u32,
+    error: Option<MemberError>,
+}
+
+struct Part {
+    op: HostOp,
+    at: Sector,
+    sectors: u64,
+    buf: BufSlice,
+    outer: u32,
+}
+
+/// See the module.
+pub struct NestedMember {
+    core: Core,
+    outer: Vec<Option<Outer>>,
+    free: Vec<u32>,
+    waiting: VecDeque<Part>,
+    ended: Vec<(u64, Result<(), RequestError>)>,
+}
+
+impl NestedMember {
+    pub(crate) fn new(core: Core) -> NestedMember {
+        NestedMember {
+            core,
+            outer: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Gives the inner array what it has room for, and passes on what has ended.
+    fn turn(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+        loop {
+            while self.core.room() > 0 {
+                let Some(part) = self.waiting.pop_front() else { break };
+                let Part { op, at, sectors, buf, outer } = part;
+                self.core.submit(op, at, sectors, buf, u64::from(outer));
+            }
+            self.core.turn(io, &mut self.ended);
+            if self.ended.is_empty() {
+                return;
+            }
+            for (outer, result) in self.ended.drain(..) {
+                let at = outer as usize;
+                let entry =
+                    self.outer[at].as_mut().expect("the inner array ends what it was given");
+                entry.open -= 1;
+                if let Err(error) = result {
+                    entry.error.get_or_insert(outer_error(error));
+                }
+                if entry.open == 0 {
+                    let Outer { token, error, .. } = self.outer[at].take().expect("seen just now");
+                    self.free.push(at as u32);
+                    done.push(Done { token, result: error.map_or(Ok(()), Err) });
+                }
+            }
+        }
+    }
+}
+
+fn outer_error(error: RequestError) -> MemberError {
+    match error {
+        RequestError::Io => MemberError::Medium,
+        RequestError::NoSpace => MemberError::NoSpace,
+        RequestError::Invalid => MemberError::Invalid,
+    }
+}
+
+impl Member for NestedMember {
+    fn facts(&self) -> Facts {
+        self.core.facts()
+    }
+
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+        let outer = self.free.pop().unwrap_or_else(|| {
+            self.outer.push(None);
+            self.outer.len() as u32 - 1
+        });
+        let mut open = 0;
+        let mut part = |op, at, sectors, buf| {
+            open += 1;
+            self.waiting.push_back(Part { op, at, sectors, buf, outer });
+        };
+        match op.kind {
+            OpKind::Flush => part(HostOp::Flush, Sector(0), 0, BufSlice::default()),
+            OpKind::Discard | OpKind::WriteZeroes => {
+                let kind = match op.kind {
+                    OpKind::Discard => HostOp::Discard,
+                    _ => HostOp::WriteZeroes,
+                };
+                let mut at = op.sector.0;
+                let end = at + op.sectors;
+                while at < end {
+                    let sectors = (end - at).min(MAX_REQUEST_SECTORS);
+                    part(kind, Sector(at), sectors, BufSlice::default());
+                    at += sectors;
+                }
+            }
+            OpKind::Read | OpKind::Write { .. } => {
+                let kind = match op.kind {
+                    OpKind::Write { fua } => HostOp::Write { fua },
+                    _ => HostOp::Read,
+                };
+                let mut at = op.sector.0;
+                for slice in op.slices {
+                    let sectors = u64::from(slice.len) / md::SECTOR_BYTES;
+                    part(kind, Sector(at), sectors, *slice);
+                    at += sectors;
+                }
+            }
+        }
+        self.outer[outer as usize] = Some(Outer { token: op.token, open, error: None });
+        self.turn(io, done);
+    }
+
+    fn reap(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+        self.core.reap_members(io);
+        self.turn(io, done);
+    }
+
+    fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
+        self.core.kernel_done(event, io);
+        self.turn(io, done);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.core.deadline()
+    }
+
+    fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
+        self.core.number_leaves(next)
+    }
+
+    fn leaf_counters(&self, out: &mut Vec<Counters>) {
+        self.core.leaf_counters(out);
+    }
+}

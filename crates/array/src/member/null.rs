@@ -1,0 +1,37 @@
+//! A member that completes at once and stores nothing: the overhead of everything above it.
+
+use super::{Counters, Done, Facts, Io, Member, Op};
+
+/// Reads leave the buffer as it is; writes are forgotten.
+pub struct NullMember {
+    sectors: u64,
+    counters: Counters,
+}
+
+impl NullMember {
+    /// A member that claims `sectors` sectors.
+    pub fn new(sectors: u64) -> NullMember {
+        NullMember { sectors, counters: Counters::default() }
+    }
+}
+
+impl Member for NullMember {
+    fn facts(&self) -> Facts {
+        Facts {
+            sectors: self.sectors,
+            logical_block: 512,
+            discard_zeroes: false,
+            keeps_data: false,
+            uses_ring: false,
+        }
+    }
+
+    fn submit(&mut self, op: &Op<'_>, _io: &mut Io, done: &mut Vec<Done>) {
+        self.counters.count(op);
+        done.push(Done { token: op.token, result: Ok(()) });
+    }
+
+    fn leaf_counters(&self, out: &mut Vec<Counters>) {
+        out.push(self.counters);
+    }
+}

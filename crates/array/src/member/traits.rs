@@ -1,0 +1,175 @@
+//! The contract between the driver and its members.
+
+use std::ops::Range;
+
+use engine::{BufSlice, MemberError, Token};
+use md::Sector;
+
+use super::Ring;
+use crate::buf::Regions;
+
+/// What is true of a member as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Its size.
+    pub sectors: u64,
+    /// Reads and writes must be multiples of this, in bytes: a power of two from 512 to 4096.
+    pub logical_block: u32,
+    /// Whether a discarded range is sure to read as zeroes.
+    pub discard_zeroes: bool,
+    /// Whether what is written can be read again. `null` members forget it.
+    pub keeps_data: bool,
+    /// Whether it works through the driver's io_uring.
+    pub uses_ring: bool,
+}
+
+/// What a leaf was asked to move since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Read operations.
+    pub reads: u64,
+    /// Bytes of them.
+    pub read_bytes: u64,
+    /// Write operations, writes of zeroes among them.
+    pub writes: u64,
+    /// Bytes of them.
+    pub written_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Operations that a paced member could not finish at the modelled time, because its backing
+    /// store was slower than the drive it plays.
+    pub late: u64,
+}
+
+impl Counters {
+    /// Adds what an operation moves.
+    pub(crate) fn count(&mut self, op: &Op<'_>) {
+        match op.kind {
+            OpKind::Read => {
+                self.reads += 1;
+                self.read_bytes += op.bytes();
+            }
+            OpKind::Write { .. } | OpKind::WriteZeroes => {
+                self.writes += 1;
+                self.written_bytes += op.bytes();
+            }
+            OpKind::Flush => self.flushes += 1,
+            OpKind::Discard => self.discards += 1,
+        }
+    }
+
+    /// What was counted since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Counters) -> Counters {
+        Counters {
+            reads: self.reads - before.reads,
+            read_bytes: self.read_bytes - before.read_bytes,
+            writes: self.writes - before.writes,
+            written_bytes: self.written_bytes - before.written_bytes,
+            flushes: self.flushes - before.flushes,
+            discards: self.discards - before.discards,
+            late: self.late - before.late,
+        }
+    }
+}
+
+/// What a member can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpKind {
+    /// Fill the slices.
+    Read,
+    /// Store the slices; with `fua`, durably.
+    Write {
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Make what has completed durable.
+    Flush,
+    /// The range is not needed any more.
+    Discard,
+    /// The range reads as zeroes from now on.
+    WriteZeroes,
+}
+
+/// One operation. The slices belong to it until its [`Done`].
+#[derive(Clone, Copy, Debug)]
+pub struct Op<'a> {
+    /// Comes back in [`Done`].
+    pub token: Token,
+    /// What to do.
+    pub kind: OpKind,
+    /// First sector.
+    pub sector: Sector,
+    /// Length; 0 for a flush.
+    pub sectors: u64,
+    /// The data of reads and writes, in order; together as long as the operation.
+    pub slices: &'a [BufSlice],
+}
+
+impl Op<'_> {
+    /// Length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.sectors * md::SECTOR_BYTES
+    }
+}
+
+/// An operation has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// From the operation.
+    pub token: Token,
+    /// How it ended.
+    pub result: Result<(), MemberError>,
+}
+
+/// Something that the kernel finished for a leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelDone {
+    /// Which leaf of the whole tree.
+    pub leaf: u32,
+    /// The leaf's own name for it.
+    pub id: u32,
+    /// Bytes moved, or a negated errno.
+    pub result: i32,
+}
+
+/// What members share while the driver calls them: memory, the ring, the time.
+pub struct Io {
+    pub(crate) regions: Regions,
+    pub(crate) ring: Option<Ring>,
+    pub(crate) kernels: parity::Kernels,
+    /// Nanoseconds of the driver's clock, as of this round.
+    pub(crate) now: u64,
+}
+
+/// A member. All calls come from the driver's thread.
+pub trait Member: Send {
+    /// What is always true of it.
+    fn facts(&self) -> Facts;
+
+    /// Takes an operation. What ends at once is added to `done` before this returns.
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>);
+
+    /// Adds what has ended since, by the clock. Called once a round where `deadline` is not `None`.
+    fn reap(&mut self, _io: &mut Io, _done: &mut Vec<Done>) {}
+
+    /// Something that the kernel finished for one of this member's leaves.
+    fn kernel_done(&mut self, _event: KernelDone, _io: &mut Io, _done: &mut Vec<Done>) {}
+
+    /// When `reap` should be called next, if the clock alone can finish something.
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
+
+    /// Gives the leaves their numbers, counting up in `next`; returns the range of its own.
+    fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
+        let leaf = *next;
+        *next += 1;
+        leaf..leaf + 1
+    }
+
+    /// What each of its leaves has moved.
+    fn leaf_counters(&self, out: &mut Vec<Counters>);
+}
