@@ -1,0 +1,82 @@
+//! One member of the tests' executor: bytes, and the faults that it has been given.
+//!
+//! Invariant: `bytes` is what was last written, also where a sector is unreadable, so that a check
+//! may look behind the faults.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use engine::MemberError;
+
+pub const SECTOR: usize = md::SECTOR_BYTES as usize;
+
+#[derive(Default)]
+pub struct Member {
+    pub bytes: Vec<u8>,
+    /// Sectors that cannot be read until they are written again.
+    pub bad: BTreeSet<u64>,
+    /// Sectors that fail one read and are fine afterwards.
+    pub flaky: BTreeSet<u64>,
+    /// Answers nothing any more from this time on.
+    pub gone_at: Option<u64>,
+    /// Writes fail with this from then on.
+    pub write_error: Option<(u64, MemberError)>,
+    /// Writes that touch these sectors find no space.
+    pub full: Range<u64>,
+    /// Writes completed (by number) that no flush has covered; see `World`.
+    pub unflushed: Vec<u64>,
+    pub counts: Counts,
+}
+
+/// What a member was asked to do, as iostat would show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub reads: u64,
+    pub read_sectors: u64,
+    pub writes: u64,
+    pub write_sectors: u64,
+    pub flushes: u64,
+    pub discards: u64,
+    pub zeroes: u64,
+}
+
+impl Member {
+    pub fn read_fault(&mut self, now: u64, sectors: Range<u64>) -> Option<MemberError> {
+        if self.is_gone(now) {
+            return Some(MemberError::Gone);
+        }
+        let flaky: Vec<u64> = self.flaky.range(sectors.clone()).copied().collect();
+        for sector in &flaky {
+            self.flaky.remove(sector);
+        }
+        let bad = !flaky.is_empty() || self.bad.range(sectors).next().is_some();
+        bad.then_some(MemberError::Medium)
+    }
+
+    pub fn write_fault(&mut self, now: u64, sectors: &Range<u64>) -> Option<MemberError> {
+        if self.is_gone(now) {
+            return Some(MemberError::Gone);
+        }
+        if sectors.start < self.full.end && self.full.start < sectors.end {
+            return Some(MemberError::NoSpace);
+        }
+        self.write_error.filter(|(from, _)| now >= *from).map(|(_, error)| error)
+    }
+
+    pub fn is_gone(&self, now: u64) -> bool {
+        self.gone_at.is_some_and(|at| now >= at)
+    }
+
+    /// The bytes of a range that is being written; the range can be read from now on.
+    pub fn rewrite(&mut self, sectors: Range<u64>) -> &mut [u8] {
+        let again: Vec<u64> = self.bad.range(sectors.clone()).copied().collect();
+        for sector in again {
+            self.bad.remove(&sector);
+        }
+        &mut self.bytes[sectors.start as usize * SECTOR..sectors.end as usize * SECTOR]
+    }
+
+    pub fn view(&self, sectors: Range<u64>) -> &[u8] {
+        &self.bytes[sectors.start as usize * SECTOR..sectors.end as usize * SECTOR]
+    }
+}

@@ -1,0 +1,617 @@
+//! A deterministic executor for the engine: members and buffers in memory, a virtual clock, seeded
+//! delays and faults, and a model of what every sector may hold.
+//!
+//! Invariant: an effect is performed only when its time has come, so that the order in which
+//! concurrent effects take place is the executor's choice. Whatever the engine may not do panics.
+
+#![allow(dead_code, reason = "every test file uses its own part of this module")]
+
+pub mod job;
+pub mod member;
+pub mod model;
+pub mod rng;
+
+use std::ops::Range;
+
+use engine::{
+    BufSlice, Compute, Control, ControlEvent, Effect, Effects, HostOp, Input, MemberError,
+    REGION_ZERO, Request, RequestError, Shard, ShardConfig,
+};
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
+use parity::{Block, Kernels};
+
+use job::{Job, Work};
+use member::{Member, SECTOR};
+use model::Model;
+use rng::Rng;
+
+/// Scratch memory is region 0; every request's buffer has a region of its own.
+const FIRST_HOST_REGION: u16 = 1;
+
+/// Steps without an end are a deadlock or a livelock.
+const MAX_STEPS: u64 = 2_000_000;
+
+pub fn geometry(level: Level, layout: Layout, chunk_sectors: u64, sizes: &[u64]) -> Geometry {
+    let member_sectors = sizes.to_vec();
+    Geometry::new(&GeometrySpec { level, layout, chunk_sectors, member_sectors })
+        .expect("a test's geometry is sound")
+}
+
+/// A request between submission and completion.
+pub struct Live {
+    pub tag: u64,
+    pub op: HostOp,
+    pub at: u64,
+    pub sectors: u64,
+    pub submitted: u64,
+    base: u64,
+    bytes: Vec<u8>,
+    /// Member writes completed when it was submitted.
+    writes_before: u64,
+}
+
+/// How long effects take, in nanoseconds: low and high.
+#[derive(Clone, Copy)]
+pub struct Delays {
+    pub io: (u64, u64),
+    pub compute: (u64, u64),
+    pub record: (u64, u64),
+}
+
+impl Delays {
+    pub const SPREAD: Delays =
+        Delays { io: (1_000, 200_000), compute: (500, 30_000), record: (10_000, 500_000) };
+    pub const EVEN: Delays =
+        Delays { io: (50_000, 60_000), compute: (1_000, 2_000), record: (90_000, 100_000) };
+}
+
+pub struct World {
+    pub shard: Shard,
+    pub members: Vec<Member>,
+    pub model: Model,
+    pub now: u64,
+    pub delays: Delays,
+    pub rng: Rng,
+    /// Regions from [`FIRST_HOST_REGION`] on.
+    live: Vec<Option<Live>>,
+    scratch: Vec<u8>,
+    jobs: Vec<Job>,
+    controls: Vec<(u64, Control)>,
+    timer: Option<u64>,
+    inputs: Vec<Input>,
+    effects: Effects,
+    /// Member writes completed so far.
+    writes_done: u64,
+    unrecorded: Vec<u64>,
+    next_tag: u64,
+    steps: u64,
+    pub ended: Vec<(u64, Result<(), RequestError>)>,
+    pub events: Vec<ControlEvent>,
+    pub log: Vec<Logged>,
+    pub keep_log: bool,
+    kernels: Kernels,
+}
+
+/// A member I/O as it was issued.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    pub issued: u64,
+    pub member: u16,
+    pub sectors: Range<u64>,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Read,
+    Write { fua: bool },
+    Flush,
+    Discard,
+    WriteZeroes,
+}
+
+impl World {
+    pub fn new(config: ShardConfig, seed: u64) -> World {
+        let mut rng = Rng::new(seed);
+        let geometry = config.geometry.clone();
+        let scratch = (0..config.stripe_cache_bytes).map(|at| 0xa5 ^ at as u8).collect();
+        let discard_zeroes = config.discard_zeroes;
+        let missing = config.missing;
+        let shard = Shard::new(config).expect("a test's configuration is sound");
+        let members = (0..geometry.members()).map(|at| {
+            let sectors = geometry.member_used_sectors(MemberIdx(at as u16));
+            let gone_at = missing.contains(at as u16).then_some(0);
+            let bytes = vec![0; sectors as usize * SECTOR];
+            Member { bytes, gone_at, ..Member::default() }
+        });
+        World {
+            members: members.collect(),
+            model: Model::new(geometry.array_sectors(), discard_zeroes),
+            shard,
+            now: 1 + rng.below(1 << 40),
+            delays: Delays::SPREAD,
+            rng,
+            live: Vec::new(),
+            scratch,
+            jobs: Vec::new(),
+            controls: Vec::new(),
+            timer: None,
+            inputs: Vec::new(),
+            effects: Effects::new(),
+            writes_done: 0,
+            unrecorded: Vec::new(),
+            next_tag: 1,
+            steps: 0,
+            ended: Vec::new(),
+            events: Vec::new(),
+            log: Vec::new(),
+            keep_log: false,
+            kernels: Kernels::best(),
+        }
+    }
+
+    pub fn geometry(&self) -> &Geometry {
+        self.shard.geometry()
+    }
+
+    pub fn outstanding(&self) -> usize {
+        self.live.iter().flatten().count()
+    }
+
+    pub fn is_failed(&self, member: u16) -> bool {
+        self.shard.status().failed.contains(member)
+    }
+
+    /// Hands a request to the engine; its completion will be checked against the model.
+    pub fn submit(&mut self, op: HostOp, at: u64, sectors: u64) -> u64 {
+        let tag = self.queue(op, at, sectors);
+        self.hand_over();
+        tag
+    }
+
+    /// Adds a request to the next batch.
+    pub fn queue(&mut self, op: HostOp, at: u64, sectors: u64) -> u64 {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        let slot = self.live.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.live.push(None);
+            self.live.len() - 1
+        });
+        let has_data = matches!(op, HostOp::Read | HostOp::Write { .. });
+        let mut bytes = vec![0xee; if has_data { sectors as usize * SECTOR } else { 0 }];
+        if matches!(op, HostOp::Write { .. }) {
+            model::fill(tag, at, &mut bytes);
+        }
+        let (base, writes_before) = (self.rng.below(64) * 4096, self.writes_done);
+        let buf = BufSlice {
+            region: FIRST_HOST_REGION + slot as u16,
+            len: bytes.len() as u32,
+            offset: base,
+        };
+        let submitted = self.now;
+        self.model.submit(tag, op, at, sectors);
+        self.live[slot] =
+            Some(Live { tag, op, at, sectors, submitted, base, bytes, writes_before });
+        self.inputs.push(Input::Request(Request { tag, op, at: Sector(at), sectors, buf }));
+        tag
+    }
+
+    /// Gives the engine all inputs that have gathered, as one batch.
+    pub fn hand_over(&mut self) {
+        let mut inputs = std::mem::take(&mut self.inputs);
+        let mut effects = std::mem::take(&mut self.effects);
+        self.shard.handle(self.now, &mut inputs, &mut effects);
+        for effect in &effects.list {
+            self.take_effect(effect, &effects);
+        }
+        effects.clear();
+        self.effects = effects;
+        self.inputs = inputs;
+    }
+
+    pub fn control(&mut self, control: Control) {
+        self.inputs.push(Input::Control(control));
+        self.hand_over();
+    }
+
+    fn take_effect(&mut self, effect: &Effect, out: &Effects) {
+        match effect {
+            Effect::SetTimer { at } => self.timer = Some(*at),
+            Effect::Complete { tag, result } => self.complete(*tag, *result),
+            Effect::Control(event) => {
+                if let ControlEvent::MemberFailed { epoch, .. } = event {
+                    self.unrecorded.push(*epoch);
+                    let at = self.now + self.delay(self.delays.record);
+                    self.controls.push((at, Control::Recorded { epoch: *epoch }));
+                }
+                self.events.push(*event);
+            }
+            other => self.start(self.job_of(other, out)),
+        }
+    }
+
+    fn job_of(&self, effect: &Effect, out: &Effects) -> Job {
+        let place = |member: &MemberIdx, sector: &Sector, sectors: u64| {
+            Some((member.0, sector.0..sector.0 + sectors))
+        };
+        let length =
+            |slices: &[BufSlice]| slices.iter().map(|s| u64::from(s.len) / SECTOR as u64).sum();
+        let (token, place, work) = match effect {
+            Effect::Read { token, member, sector, slices } => {
+                let slices = out.slices(slices).to_vec();
+                (token, place(member, sector, length(&slices)), Work::Read { slices })
+            }
+            Effect::Write { token, member, sector, slices, fua } => {
+                let slices = out.slices(slices).to_vec();
+                let place = place(member, sector, length(&slices));
+                (token, place, Work::Write { slices, fua: *fua })
+            }
+            Effect::Flush { token, member } => {
+                let covers = self.writes_done;
+                (token, place(member, &Sector(0), 0), Work::Flush { covers })
+            }
+            Effect::Discard { token, member, sector, sectors } => {
+                (token, place(member, sector, *sectors), Work::Discard)
+            }
+            Effect::WriteZeroes { token, member, sector, sectors } => {
+                (token, place(member, sector, *sectors), Work::WriteZeroes)
+            }
+            Effect::Compute { token, job } => (token, None, work_of(job, out)),
+            other => unreachable!("{other:?} is no job"),
+        };
+        Job { ready_at: 0, token: *token, place, work }
+    }
+
+    /// Puts a job in flight, after every check that can be made now.
+    fn start(&mut self, mut job: Job) {
+        if let Some((member, sectors)) = &job.place {
+            assert!(!self.is_failed_before(&job), "a failed member is used: {job:?}");
+            let size = (self.members[usize::from(*member)].bytes.len() / SECTOR) as u64;
+            assert!(sectors.end <= size, "outside of the member: {job:?}");
+            if self.keep_log {
+                self.log.push(Logged {
+                    issued: self.now,
+                    member: *member,
+                    sectors: sectors.clone(),
+                    what: what_of(&job.work),
+                });
+            }
+        }
+        job.assert_sound();
+        self.assert_owned(&job);
+        for other in &self.jobs {
+            job.assert_compatible(other);
+        }
+        let span = if job.place.is_some() { self.delays.io } else { self.delays.compute };
+        job.ready_at = self.now + self.delay(span);
+        self.jobs.push(job);
+    }
+
+    /// Whether the job goes to a member that was out of service before this batch began.
+    fn is_failed_before(&self, job: &Job) -> bool {
+        let Some((member, _)) = &job.place else { return false };
+        let announced = self.events.iter().any(
+            |event| matches!(event, ControlEvent::MemberFailed { member: m, .. } if m.0 == *member),
+        );
+        announced || self.members[usize::from(*member)].gone_at == Some(0)
+    }
+
+    /// Host buffers belong to requests in flight, and those of writes are never written to.
+    fn assert_owned(&self, job: &Job) {
+        let (reads, writes) = job.slices();
+        let outs = writes.iter().map(|slice| (slice, true));
+        for (slice, written) in reads.iter().map(|slice| (slice, false)).chain(outs) {
+            match slice.region {
+                REGION_ZERO => {}
+                0 => {
+                    let end = slice.offset + u64::from(slice.len);
+                    assert!(end <= self.scratch.len() as u64, "outside of the scratch: {job:?}");
+                }
+                region => {
+                    let slot = usize::from(region - FIRST_HOST_REGION);
+                    let live = self.live[slot].as_ref();
+                    let live = live.unwrap_or_else(|| panic!("buffer of nobody: {job:?}"));
+                    let end = slice.offset + u64::from(slice.len);
+                    let inside =
+                        slice.offset >= live.base && end <= live.base + live.bytes.len() as u64;
+                    assert!(inside, "outside of the request's buffer: {job:?}");
+                    assert!(!written || live.op == HostOp::Read, "a host's data changed: {job:?}");
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, tag: u64, result: Result<(), RequestError>) {
+        let slot = self.live.iter().position(|live| live.as_ref().is_some_and(|l| l.tag == tag));
+        let slot = slot.unwrap_or_else(|| panic!("request {tag} completes twice"));
+        let region = FIRST_HOST_REGION + slot as u16;
+        for job in &self.jobs {
+            let (reads, writes) = job.slices();
+            let late = reads.iter().chain(&writes).any(|slice| slice.region == region);
+            assert!(!late, "request {tag} completes while its buffer is in use: {job:?}");
+        }
+        let live = self.live[slot].take().expect("found above");
+        if live.op != HostOp::Read && result.is_ok() {
+            assert!(self.unrecorded.is_empty(), "acknowledged before a failure was recorded");
+        }
+        if live.op == HostOp::Flush && result.is_ok() {
+            self.assert_durable(live.writes_before);
+        }
+        self.model.complete(&live, &live.bytes, result);
+        self.ended.push((tag, result));
+    }
+
+    /// Every member write that had completed before the flush was submitted is durable.
+    fn assert_durable(&self, before: u64) {
+        let failed = self.shard.status().failed;
+        for (at, member) in self.members.iter().enumerate() {
+            let volatile = member.unflushed.iter().find(|number| **number <= before);
+            let ok = volatile.is_none() || failed.contains(at as u16);
+            assert!(ok, "a flush ended, but member {at} holds an older volatile write");
+        }
+    }
+
+    fn delay(&mut self, (low, high): (u64, u64)) -> u64 {
+        self.rng.within(low, high)
+    }
+
+    /// When something happens next, if anything is under way.
+    pub fn next_event(&self) -> Option<u64> {
+        let jobs = self.jobs.iter().map(|job| job.ready_at);
+        let controls = self.controls.iter().map(|(at, _)| *at);
+        jobs.chain(controls).chain(self.timer).min()
+    }
+
+    /// Lets the next thing happen. `false`: there is nothing.
+    pub fn step(&mut self) -> bool {
+        let Some(next) = self.next_event() else { return false };
+        self.steps += 1;
+        assert!(self.steps < MAX_STEPS, "no end after {MAX_STEPS} steps: a livelock?");
+        self.now = self.now.max(next);
+        // Now and then several completions come in one batch.
+        let until = self.now + if self.rng.one_in(4) { 5_000 } else { 0 };
+        let mut due: Vec<Job> = Vec::new();
+        self.jobs.retain(|job| {
+            if job.ready_at <= until {
+                due.push(job.clone());
+            }
+            job.ready_at > until
+        });
+        self.now = due.iter().map(|job| job.ready_at).max().unwrap_or(next).max(self.now);
+        self.rng.shuffle(&mut due);
+        for job in due {
+            let input = self.perform(&job);
+            self.inputs.push(input);
+        }
+        let now = self.now;
+        let Self { controls, inputs, unrecorded, .. } = self;
+        controls.retain(|(at, control)| {
+            if *at <= now {
+                inputs.push(Input::Control(*control));
+                if let Control::Recorded { epoch } = control {
+                    unrecorded.retain(|open| open > epoch);
+                }
+            }
+            *at > now
+        });
+        if self.timer.is_some_and(|at| at <= now) {
+            self.timer = None;
+            self.inputs.push(Input::Timer);
+        }
+        self.hand_over();
+        true
+    }
+
+    /// Runs until nothing is under way; everything must have completed by then.
+    pub fn quiesce(&mut self) {
+        while self.step() {}
+        let stuck: Vec<u64> = self.live.iter().flatten().map(|live| live.tag).collect();
+        assert!(stuck.is_empty(), "requests {stuck:?} never complete: {:?}", self.shard.status());
+        let status = self.shard.status();
+        assert_eq!((status.requests, status.stripe_operations), (0, 0));
+    }
+
+    /// Submits one request, waits for it, and says how it ended.
+    pub fn run(&mut self, op: HostOp, at: u64, sectors: u64) -> Result<(), RequestError> {
+        let tag = self.submit(op, at, sectors);
+        loop {
+            if let Some(result) = self.result(tag) {
+                return result;
+            }
+            assert!(self.step(), "request {tag} never completes");
+        }
+    }
+
+    pub fn result(&self, tag: u64) -> Option<Result<(), RequestError>> {
+        self.ended.iter().rev().find(|(ended, _)| *ended == tag).map(|(_, result)| *result)
+    }
+
+    fn perform(&mut self, job: &Job) -> Input {
+        let Some((member, sectors)) = job.place.clone() else {
+            self.compute(&job.work);
+            return Input::ComputeDone { token: job.token };
+        };
+        let result = self.perform_io(usize::from(member), sectors, &job.work);
+        Input::IoDone { token: job.token, result }
+    }
+
+    fn perform_io(
+        &mut self,
+        member: usize,
+        sectors: Range<u64>,
+        work: &Work,
+    ) -> Result<(), MemberError> {
+        let now = self.now;
+        let length = sectors.end - sectors.start;
+        if let Work::Read { slices } = work {
+            self.members[member].counts.reads += 1;
+            self.members[member].counts.read_sectors += length;
+            let fault = self.members[member].read_fault(now, sectors.clone());
+            let bytes = match fault {
+                None => self.members[member].view(sectors).to_vec(),
+                Some(_) => vec![0xbd; length as usize * SECTOR],
+            };
+            let mut from = 0;
+            for slice in slices {
+                let len = slice.len as usize;
+                self.bytes_mut(slice).copy_from_slice(&bytes[from..from + len]);
+                from += len;
+            }
+            return fault.map_or(Ok(()), Err);
+        }
+        if let Work::Flush { covers } = work {
+            let member = &mut self.members[member];
+            member.counts.flushes += 1;
+            if member.is_gone(now) {
+                return Err(MemberError::Gone);
+            }
+            member.unflushed.retain(|number| number > covers);
+            return Ok(());
+        }
+        let bytes = match work {
+            Work::Write { slices, .. } => {
+                slices.iter().flat_map(|slice| self.bytes(slice).to_vec()).collect()
+            }
+            _ => vec![0; length as usize * SECTOR],
+        };
+        let target = &mut self.members[member];
+        match work {
+            Work::Discard => target.counts.discards += 1,
+            Work::WriteZeroes => target.counts.zeroes += 1,
+            _ => target.counts.writes += 1,
+        }
+        target.counts.write_sectors += length;
+        if let Some(error) = target.write_fault(now, &sectors) {
+            return Err(error);
+        }
+        target.rewrite(sectors).copy_from_slice(&bytes);
+        self.writes_done += 1;
+        if !matches!(work, Work::Write { fua: true, .. }) {
+            target.unflushed.push(self.writes_done);
+        }
+        Ok(())
+    }
+
+    fn compute(&mut self, work: &Work) {
+        let kernels = self.kernels;
+        match work {
+            Work::Generate { p, q, sources } => {
+                let held = self.held(sources);
+                let (blocks, plain) = (blocks(&held), plain(&held));
+                if let Some(p) = p {
+                    kernels.xor_gen(self.bytes_mut(p), &plain);
+                }
+                if let Some(q) = q {
+                    kernels.q_gen(self.bytes_mut(q), &blocks);
+                }
+            }
+            Work::Update { p, q, deltas } => {
+                for delta in deltas {
+                    let (old, new) =
+                        (self.bytes(&delta.old).to_vec(), self.bytes(&delta.new).to_vec());
+                    if let Some(p) = p {
+                        kernels.p_update(self.bytes_mut(p), &old, &new);
+                    }
+                    if let Some(q) = q {
+                        kernels.q_update(self.bytes_mut(q), delta.exponent, &old, &new);
+                    }
+                }
+            }
+            Work::FromP { dst, p, sources } => {
+                let held = self.held(sources);
+                let p = self.bytes(p).to_vec();
+                kernels.recover_d_p(self.bytes_mut(dst), &plain(&held), &p);
+            }
+            Work::FromQ { dst, q, sources } => {
+                let held = self.held(sources);
+                let q = self.bytes(q).to_vec();
+                let target = self.bytes_mut(&dst.slice);
+                kernels.recover_d_q(target, dst.exponent, &blocks(&held), &q);
+            }
+            Work::Two { x, y, p, q, sources } => {
+                let held = self.held(sources);
+                let (p, q) = (self.bytes(p).to_vec(), self.bytes(q).to_vec());
+                let mut dst_x = vec![0; p.len()];
+                let mut dst_y = vec![0; p.len()];
+                let (ex, ey) = (x.exponent, y.exponent);
+                kernels.recover_dd(&mut dst_x, ex, &mut dst_y, ey, &blocks(&held), &p, &q);
+                self.bytes_mut(&x.slice).copy_from_slice(&dst_x);
+                self.bytes_mut(&y.slice).copy_from_slice(&dst_y);
+            }
+            other => unreachable!("{other:?} is no computation"),
+        }
+    }
+
+    fn held(&self, sources: &[engine::Source]) -> Vec<(u8, Vec<u8>)> {
+        sources.iter().map(|s| (s.exponent, self.bytes(&s.slice).to_vec())).collect()
+    }
+
+    fn bytes(&self, slice: &BufSlice) -> &[u8] {
+        static ZEROES: [u8; engine::MAX_SPAN_SECTORS as usize * SECTOR] =
+            [0; engine::MAX_SPAN_SECTORS as usize * SECTOR];
+        let len = slice.len as usize;
+        match slice.region {
+            REGION_ZERO => &ZEROES[..len],
+            0 => &self.scratch[slice.offset as usize..slice.offset as usize + len],
+            region => {
+                let slot = usize::from(region - FIRST_HOST_REGION);
+                let live = self.live[slot].as_ref().expect("checked when the job began");
+                let from = (slice.offset - live.base) as usize;
+                &live.bytes[from..from + len]
+            }
+        }
+    }
+
+    fn bytes_mut(&mut self, slice: &BufSlice) -> &mut [u8] {
+        let len = slice.len as usize;
+        match slice.region {
+            0 => &mut self.scratch[slice.offset as usize..slice.offset as usize + len],
+            region => {
+                let slot = usize::from(region - FIRST_HOST_REGION);
+                let live = self.live[slot].as_mut().expect("checked when the job began");
+                let from = (slice.offset - live.base) as usize;
+                &mut live.bytes[from..from + len]
+            }
+        }
+    }
+}
+
+fn blocks(held: &[(u8, Vec<u8>)]) -> Vec<Block<'_>> {
+    held.iter().map(|(exponent, bytes)| Block { exponent: *exponent, bytes }).collect()
+}
+
+fn plain(held: &[(u8, Vec<u8>)]) -> Vec<&[u8]> {
+    held.iter().map(|(_, bytes)| bytes.as_slice()).collect()
+}
+
+fn what_of(work: &Work) -> What {
+    match work {
+        Work::Read { .. } => What::Read,
+        Work::Write { fua, .. } => What::Write { fua: *fua },
+        Work::Flush { .. } => What::Flush,
+        Work::Discard => What::Discard,
+        Work::WriteZeroes => What::WriteZeroes,
+        other => unreachable!("{other:?} goes to no member"),
+    }
+}
+
+fn work_of(job: &Compute, out: &Effects) -> Work {
+    match job {
+        Compute::Generate { p, q, sources } => {
+            Work::Generate { p: *p, q: *q, sources: out.sources(sources).to_vec() }
+        }
+        Compute::Update { p, q, deltas } => {
+            Work::Update { p: *p, q: *q, deltas: out.deltas(deltas).to_vec() }
+        }
+        Compute::RecoverFromP { dst, p, sources } => {
+            Work::FromP { dst: *dst, p: *p, sources: out.sources(sources).to_vec() }
+        }
+        Compute::RecoverFromQ { dst, q, sources } => {
+            Work::FromQ { dst: *dst, q: *q, sources: out.sources(sources).to_vec() }
+        }
+        Compute::RecoverTwo { x, y, p, q, sources } => {
+            let sources = out.sources(sources).to_vec();
+            Work::Two { x: *x, y: *y, p: *p, q: *q, sources }
+        }
+    }
+}
