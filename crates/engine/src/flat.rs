@@ -257,7 +257,14 @@ impl Flat {
         member: u16,
         result: Result<(), MemberError>,
     ) {
-        let writing = cx.requests[request].repair.writing;
+        let Repair { cursor, writing, .. } = cx.requests[request].repair;
+        if writing && result.is_ok() {
+            let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
+            let mut copies = self.copies.iter();
+            let copy = copies.find(|copy| copy.member.0 == member).expect("it was written to");
+            let (member, sector) = (copy.member, copy.sector);
+            cx.out.list.push(Effect::Control(ControlEvent::Corrected { member, sector, sectors }));
+        }
         if let Err(error) = result {
             let hopeless = writing || error != MemberError::Medium;
             if hopeless && error != MemberError::NoSpace {
@@ -289,8 +296,6 @@ impl Flat {
             record.open += 1;
             let slices = cx.out.push_slices([record.slice(cursor, sectors)]);
             cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
-            let event = ControlEvent::Corrected { member, sector, sectors };
-            cx.out.list.push(Effect::Control(event));
         }
         cx.requests[request].repair.writing = true;
         if cx.requests[request].open == 0 {

@@ -16,6 +16,24 @@ impl MemberSet {
     /// The set without members.
     pub const EMPTY: MemberSet = MemberSet([0; WORDS]);
 
+    /// Every slot from `start` up to, not including, `end`.
+    pub fn range(start: u16, end: u16) -> MemberSet {
+        // All slots of one word below a limit.
+        let below = |word: usize, limit: u16| match usize::from(limit).saturating_sub(word * 64) {
+            0 => 0,
+            bits @ 1..64 => (1 << bits) - 1,
+            _ => u64::MAX,
+        };
+        MemberSet(std::array::from_fn(|word| below(word, end) & !below(word, start)))
+    }
+
+    /// The set of `slot` alone.
+    pub fn one(slot: u16) -> MemberSet {
+        let mut set = MemberSet::EMPTY;
+        set.insert(slot);
+        set
+    }
+
     /// Adds `slot`.
     pub fn insert(&mut self, slot: u16) {
         self.0[usize::from(slot) / 64] |= 1 << (slot % 64);
@@ -111,5 +129,16 @@ mod tests {
         assert!(!less.contains(64) && less.contains(63));
         assert_eq!(set.intersection(less), less);
         assert_eq!(less.union([64].into_iter().collect()), set);
+    }
+
+    #[test]
+    fn a_range_is_what_it_would_be_one_by_one() {
+        for start in [0, 1, 63, 64, 65, 128, 200, 254] {
+            for end in [0, 1, 63, 64, 65, 128, 200, 254] {
+                let plain: MemberSet = (start..end).collect();
+                assert_eq!(MemberSet::range(start, end), plain, "{start}..{end}");
+            }
+        }
+        assert_eq!(MemberSet::one(77), [77].into_iter().collect());
     }
 }

@@ -16,8 +16,8 @@ use crate::stream::Streams;
 use crate::stripe::Stripes;
 use crate::token::Kind;
 use crate::{
-    BufSlice, ConfigError, Control, Effects, HostOp, Input, MAX_MEMBERS, MAX_REQUEST_SECTORS,
-    MemberError, MemberSet, Request, RequestError, ShardConfig, Token,
+    ConfigError, Control, Effects, HostOp, Input, MAX_MEMBERS, MAX_REQUEST_SECTORS, MemberError,
+    MemberSet, Request, RequestError, ShardConfig, Token,
 };
 
 /// What a shard is doing, for people and tests.
@@ -190,8 +190,8 @@ impl Shard {
         let inside = request.at.0.checked_add(request.sectors).is_some_and(|end| end <= size);
         let aligned = request.at.0 % block == 0 && request.sectors % block == 0;
         let has_data = matches!(request.op, HostOp::Read | HostOp::Write { .. });
-        let buffer = BufSlice { len: (request.sectors * md::SECTOR_BYTES) as u32, ..request.buf };
-        let fits = request.sectors <= MAX_REQUEST_SECTORS && (!has_data || buffer == request.buf);
+        let filled = || u64::from(request.buf.len) == request.sectors * md::SECTOR_BYTES;
+        let fits = request.sectors <= MAX_REQUEST_SECTORS && (!has_data || filled());
         if inside && aligned && fits { Ok(()) } else { Err(RequestError::Invalid) }
     }
 

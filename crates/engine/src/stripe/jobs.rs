@@ -33,12 +33,12 @@ impl Jobs<'_> {
             let sources = jobs.sources(When::Before, from, sectors, out);
             let p = || jobs.scratch(jobs.p(), from, sectors);
             let q = || jobs.scratch(jobs.q(), from, sectors);
-            match (lost.second, jobs.op.cells[usize::from(jobs.p())].scratch) {
-                (None, Some(_)) => {
+            match (lost.second, jobs.op.p_known) {
+                (None, true) => {
                     let dst = jobs.block(lost.first, When::Before, from, sectors);
                     Compute::RecoverFromP { dst, p: p(), sources }
                 }
-                (None, None) => {
+                (None, false) => {
                     let dst = jobs.source(lost.first, When::Before, from, sectors);
                     Compute::RecoverFromQ { dst, q: q(), sources }
                 }

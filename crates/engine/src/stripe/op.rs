@@ -13,7 +13,7 @@ use md::StripeNo;
 
 use super::plan::ParityWork;
 use super::scratch::Block;
-use crate::{BufSlice, MemberSet, RequestError};
+use crate::{BufSlice, GRANULE_SECTORS, MemberSet, RequestError};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -46,8 +46,15 @@ pub(crate) enum Intent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class {
     pub(crate) intent: Intent,
-    /// Work in single granules: a longer range ran into more bad blocks than it could bear.
+    /// Work in single granules: a longer range ran into a bad block.
     pub(crate) granular: bool,
+}
+
+impl Class {
+    /// Whether the range must not be shared.
+    pub(crate) fn is_exclusive(self) -> bool {
+        self.intent != Intent::Read || self.granular
+    }
 }
 
 /// Where the block at one position of the row is while the operation lasts.
@@ -90,6 +97,10 @@ pub(crate) struct Op {
     pub(crate) unread_planned: MemberSet,
     pub(crate) parity: Option<ParityWork>,
     pub(crate) recover: MemberSet,
+    /// P is read or cached before the recovery. (It has memory also where it is only computed.)
+    pub(crate) p_known: bool,
+    /// Positions that a read asks for and that nobody can deliver.
+    pub(crate) hopeless: MemberSet,
     pub(crate) error: Option<RequestError>,
 }
 
@@ -130,6 +141,17 @@ impl Op {
 
     pub(crate) fn is_write(&self) -> bool {
         self.class.intent != Intent::Read
+    }
+
+    /// Whether nobody else may use the range meanwhile: reads in granules write back.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.class.is_exclusive()
+    }
+
+    /// Whether smaller operations could do the same work.
+    pub(crate) fn can_be_cut(&self) -> bool {
+        let last = (self.end - 1) / GRANULE_SECTORS;
+        !self.class.granular && self.start / GRANULE_SECTORS != last
     }
 
     pub(crate) fn host_slices(&self, position: u16) -> &[BufSlice] {

@@ -16,11 +16,11 @@ use md::{MemberIdx, Row};
 use super::jobs::Jobs;
 use super::memory::Afterwards;
 use super::op::{Intent, Phase};
-use super::plan::{ParityWork, Situation, plan_read, plan_write};
+use super::plan::{ParityWork, ReadPlan, Situation, WritePlan, plan_read, plan_write};
 use super::rows::Piece;
 use super::stripes::{Context, Stripes};
 use crate::token::Kind;
-use crate::{ControlEvent, Effect, GRANULE_SECTORS, MemberError, MemberSet, RequestError, Token};
+use crate::{ControlEvent, Effect, MemberError, MemberSet, RequestError, Token};
 
 /// The member at a position of a row.
 fn member_at(row: &Row, position: u16) -> MemberIdx {
@@ -35,6 +35,19 @@ fn member_at(row: &Row, position: u16) -> MemberIdx {
 fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
     let positions = row.data.len() as u16 + 1 + u16::from(row.q.is_some());
     (0..positions).filter(|at| members.contains(member_at(row, *at).0)).collect()
+}
+
+/// What an operation is about to do, by position.
+#[derive(Default)]
+struct Course {
+    /// `None` for reads.
+    parity: Option<ParityWork>,
+    reads: MemberSet,
+    recover: MemberSet,
+    /// Parity to be computed and written.
+    parity_out: MemberSet,
+    /// What is asked for and cannot be had.
+    hopeless: MemberSet,
 }
 
 impl Stripes {
@@ -77,23 +90,13 @@ impl Stripes {
             unread: op.unread,
             cached: self.cached_positions(at),
         };
-        let data_positions: MemberSet = (0..data).collect();
-        let parity_positions: MemberSet = (data..data + 1 + u16::from(row.q.is_some())).collect();
-        let planned = if op.is_write() {
-            plan_write(&situation).map(|plan| {
-                let parity = match plan.parity {
-                    ParityWork::None => MemberSet::EMPTY,
-                    _ => parity_positions.minus(absent),
-                };
-                (Some(plan.parity), plan.reads, plan.recover, parity)
-            })
-        } else {
-            plan_read(&situation).map(|plan| (None, plan.reads, plan.recover, MemberSet::EMPTY))
-        };
-        let Some((parity, reads, recover, parity_out)) = planned else {
+        let data_positions = MemberSet::range(0, data);
+        let parity_positions = situation.parity_positions();
+        let Some(course) = self.choose(at, &situation) else {
             self.give_up(cx, at);
             return true;
         };
+        let Course { parity, reads, recover, parity_out, hopeless } = course;
         // What the host's buffers do not hold: from the row's cache, or in memory of its own.
         let in_host = if self.ops[at].is_write() { MemberSet::EMPTY } else { situation.covered };
         let sources = match (parity, recover.is_empty()) {
@@ -115,6 +118,8 @@ impl Stripes {
         op.unread_planned = op.unread;
         op.parity = parity;
         op.recover = recover;
+        op.hopeless = hopeless;
+        op.p_known = reads.union(situation.cached).contains(data);
         op.phase = Phase::Reading;
         op.open = 0;
         self.send_reads(cx, at, reads);
@@ -122,6 +127,28 @@ impl Stripes {
             self.reads_done(cx, at);
         }
         true
+    }
+
+    /// Chooses what an operation does. `None`: there is no way, at least not for the whole range.
+    fn choose(&self, at: u32, situation: &Situation) -> Option<Course> {
+        let op = &self.ops[at];
+        if op.is_write() {
+            let WritePlan { parity, reads, recover } = plan_write(situation)?;
+            let parity_out = match parity {
+                ParityWork::None => MemberSet::EMPTY,
+                _ => situation.parity_positions().minus(situation.absent),
+            };
+            let parity = Some(parity);
+            return Some(Course { parity, reads, recover, parity_out, ..Course::default() });
+        }
+        if let Some(ReadPlan { reads, recover }) = plan_read(situation) {
+            return Some(Course { reads, recover, ..Course::default() });
+        }
+        // Requests share the operation: what can be read is served, whatever happens to the rest.
+        let hopeless = op.covered.intersection(situation.absent.union(op.unread));
+        let reads = op.covered.minus(hopeless);
+        let serves = !op.can_be_cut() && !reads.is_empty();
+        serves.then(|| Course { reads, hopeless, ..Course::default() })
     }
 
     fn send_reads(&mut self, cx: &mut Context<'_>, at: u32, reads: MemberSet) {
@@ -158,7 +185,12 @@ impl Stripes {
         let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
         let writing = self.ops[at].phase != Phase::Reading;
         match result {
-            Ok(()) if writing => (cx.written)(member),
+            Ok(()) if writing => {
+                (cx.written)(member);
+                if self.ops[at].phase == Phase::WritingBack {
+                    self.corrected(cx, at, member);
+                }
+            }
             Ok(()) => {}
             Err(error) if writing => self.write_failed(cx, at, member, error),
             Err(error) => {
@@ -193,6 +225,13 @@ impl Stripes {
         }
     }
 
+    fn corrected(&self, cx: &mut Context<'_>, at: u32, member: u16) {
+        let op = &self.ops[at];
+        let sector = cx.parity().member_sector(op.stripe, op.start);
+        let (member, sectors) = (MemberIdx(member), op.sectors());
+        cx.out.list.push(Effect::Control(ControlEvent::Corrected { member, sector, sectors }));
+    }
+
     fn part_done(&mut self, at: u32) -> bool {
         let op = &mut self.ops[at];
         assert!(op.open > 0, "an operation ends more parts than it has");
@@ -201,7 +240,15 @@ impl Stripes {
     }
 
     fn reads_done(&mut self, cx: &mut Context<'_>, at: u32) {
-        if self.ops[at].unread != self.ops[at].unread_planned {
+        let op = &self.ops[at];
+        if op.unread != op.unread_planned {
+            let row = cx.parity().row(op.stripe);
+            let new = op.unread.minus(op.unread_planned);
+            let bad_block = new.minus(positions_of(row, cx.health.failed()));
+            if !op.is_write() && op.can_be_cut() && !bad_block.is_empty() {
+                // So that only the granules that are really bad are reconstructed and written back.
+                return self.cut_into_granules(cx, at);
+            }
             // Plan anew: without these members there may be another way.
             self.return_memory(at, Afterwards::AsBefore);
             self.ops[at].phase = Phase::Starting;
@@ -321,7 +368,6 @@ impl Stripes {
         op.phase = Phase::WritingBack;
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
-        let sectors = op.sectors();
         for position in op.recover.intersection(op.unread).intersection(op.covered).iter() {
             let member = member_at(row, position);
             if cx.health.is_failed(member.0) {
@@ -331,8 +377,6 @@ impl Stripes {
             let slices = cx.out.push_slices(op.host_slices(position).iter().copied());
             let token = Token::new(Kind::StripeIo, position, key);
             cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
-            let event = ControlEvent::Corrected { member, sector, sectors };
-            cx.out.list.push(Effect::Control(event));
         }
         if self.ops[at].open == 0 {
             self.end(cx, at);
@@ -342,18 +386,25 @@ impl Stripes {
     /// No plan is left: cuts a longer range into granules, where bad blocks of different members may
     /// not meet, and fails a single granule.
     fn give_up(&mut self, cx: &mut Context<'_>, at: u32) {
-        let op = &self.ops[at];
-        if op.sectors() > GRANULE_SECTORS && !op.unread.is_empty() {
-            let (start, end, row) = (op.start, op.end, op.row);
-            let clipped: Vec<Piece> =
-                op.pieces.iter().map(|piece| clip(&self.rows.pieces[*piece], start, end)).collect();
-            for piece in &clipped {
-                cx.requests[piece.request].open += 1;
-            }
-            self.rows.requeue_front(row, &clipped);
-        } else {
-            self.ops[at].error.get_or_insert(RequestError::Io);
+        let op = &mut self.ops[at];
+        if op.can_be_cut() && !op.unread.is_empty() {
+            return self.cut_into_granules(cx, at);
         }
+        op.error.get_or_insert(RequestError::Io);
+        self.end(cx, at);
+    }
+
+    /// Ends an operation and puts what it was to do back into its row, as granules. (Rare, so it
+    /// may allocate.)
+    fn cut_into_granules(&mut self, cx: &mut Context<'_>, at: u32) {
+        let op = &self.ops[at];
+        let (start, end, row) = (op.start, op.end, op.row);
+        let clipped: Vec<Piece> =
+            op.pieces.iter().map(|piece| clip(&self.rows.pieces[*piece], start, end)).collect();
+        for piece in &clipped {
+            cx.requests[piece.request].open += 1;
+        }
+        self.rows.requeue_front(row, &clipped);
         self.end(cx, at);
     }
 
@@ -362,29 +413,25 @@ impl Stripes {
         let known = self.ops[at].error.is_none();
         self.return_memory(at, if known { Afterwards::OnMembers } else { Afterwards::Unknown });
         let op = &mut self.ops[at];
-        let (row, error) = (op.row, op.error);
+        let (row, error, hopeless) = (op.row, op.error, op.hopeless);
         let pieces = std::mem::take(&mut op.pieces);
         for at in &pieces {
             let piece = &mut self.rows.pieces[*at];
             piece.open -= 1;
             let (request, open) = (piece.request, piece.open);
-            if let Some(error) = error {
+            let lost = hopeless.contains(piece.index).then_some(RequestError::Io);
+            if let Some(error) = error.or(lost) {
                 cx.requests.fail(request, error);
             }
             if open == 0 {
                 self.rows.pieces.release(*at);
-                if cx.requests.part_done(request) {
-                    cx.requests.end(request, cx.health, cx.out);
-                }
+                self.request_part_done(cx, request);
             }
         }
         self.ops[at].pieces = pieces;
         self.ops.release(at);
         let entry = &mut self.rows.table[row];
         entry.active.retain(|active| *active != at);
-        if entry.active.is_empty() {
-            entry.deadline = None;
-        }
         self.rows.touch(row);
     }
 }

@@ -54,11 +54,11 @@ pub(crate) struct ReadPlan {
 
 impl Situation {
     fn data_positions(&self) -> MemberSet {
-        (0..self.data).collect()
+        MemberSet::range(0, self.data)
     }
 
-    fn parity_positions(&self) -> MemberSet {
-        (self.data..self.data + 1 + u16::from(self.has_q)).collect()
+    pub(crate) fn parity_positions(&self) -> MemberSet {
+        MemberSet::range(self.data, self.data + 1 + u16::from(self.has_q))
     }
 
     /// Neither on a member nor in memory.
@@ -72,7 +72,7 @@ impl Situation {
         match lost_data {
             0 => Some(MemberSet::EMPTY),
             // P before Q: XOR is cheaper than a division in the field.
-            1 => usable.iter().next().map(|parity| [parity].into_iter().collect()),
+            1 => usable.iter().next().map(MemberSet::one),
             2 if usable.len() == 2 => Some(usable),
             _ => None,
         }

@@ -1,10 +1,10 @@
 //! The chunk rows that are in use: who waits for them, who works on them, what is remembered of them.
 //!
-//! Invariant: of two overlapping ranges of a row, one of which is written, the one that came first is
-//! worked on first, alone. Ranges that do not overlap are worked on together, and pieces that wait
+//! Invariant: of two overlapping ranges of a row, one of which is written (or repaired), the one that
+//! came first is worked on first, alone. Ranges that do not overlap are worked on together, and pieces that wait
 //! for the same row are merged before they are planned. Called only from `stripes` and `ops`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use md::StripeNo;
@@ -15,7 +15,7 @@ use crate::slab::Slab;
 use crate::{BufSlice, GRANULE_SECTORS, MAX_SPAN_SECTORS, MemberSet, REGION_ZERO};
 
 /// Entries of one row's cache; the oldest goes first.
-const MAX_CACHED_PER_ROW: usize = 64;
+const MAX_CACHED_PER_ROW: usize = 256;
 
 /// A request's part in one chunk.
 #[derive(Clone, Copy, Default)]
@@ -104,7 +104,7 @@ impl Hasher for StripeHasher {
 struct Skipped {
     start: u64,
     end: u64,
-    write: bool,
+    exclusive: bool,
 }
 
 pub(crate) struct Rows {
@@ -112,9 +112,9 @@ pub(crate) struct Rows {
     by_stripe: HashMap<u64, u32, BuildHasherDefault<StripeHasher>>,
     pub(crate) pieces: Slab<Piece>,
     /// Rows to be looked at before the batch ends.
-    pub(crate) touched: Vec<u32>,
+    pub(crate) touched: VecDeque<u32>,
     /// Idle rows with a cache, as (row, `idle_since`), oldest first; entries may be out of date.
-    idle: std::collections::VecDeque<(u32, u64)>,
+    idle: VecDeque<(u32, u64)>,
     clock: u64,
     chunk: u64,
     data: u16,
@@ -129,8 +129,8 @@ impl Rows {
             table: Slab::with_capacity(1024),
             by_stripe: HashMap::default(),
             pieces: Slab::with_capacity(1024),
-            touched: Vec::new(),
-            idle: std::collections::VecDeque::new(),
+            touched: VecDeque::new(),
+            idle: VecDeque::new(),
             clock: 0,
             chunk,
             data,
@@ -170,7 +170,7 @@ impl Rows {
         let entry = &mut self.table[row];
         if !entry.listed {
             entry.listed = true;
-            self.touched.push(row);
+            self.touched.push_back(row);
         }
     }
 
@@ -288,12 +288,13 @@ impl Rows {
         skipped.clear();
         entry.pending.retain(|at| {
             let piece = &pieces[*at];
-            let excludes =
-                |start, end, write| piece.overlaps(start, end) && (write || piece.is_write());
+            let excludes = |start, end, exclusive| {
+                piece.overlaps(start, end) && (exclusive || piece.class.is_exclusive())
+            };
             let blocked = entry.active.iter().any(|op| {
                 let op = &ops[*op];
-                excludes(op.start, op.end, op.is_write())
-            }) || skipped.iter().any(|s| excludes(s.start, s.end, s.write))
+                excludes(op.start, op.end, op.is_exclusive())
+            }) || skipped.iter().any(|s| excludes(s.start, s.end, s.exclusive))
                 || taken.first().is_some_and(|first| pieces[*first].class != piece.class)
                 || taken.iter().any(|other| {
                     let other = &pieces[*other];
@@ -301,7 +302,7 @@ impl Rows {
                 });
             if blocked {
                 let (start, end) = (piece.start, piece.end);
-                skipped.push(Skipped { start, end, write: piece.is_write() });
+                skipped.push(Skipped { start, end, exclusive: piece.class.is_exclusive() });
             } else {
                 taken.push(*at);
             }

@@ -54,8 +54,9 @@ impl Stripes {
         });
     }
 
-    /// A direct read ended. What a member could not read is read again through operations, granule by
-    /// granule, so that only the granules that are really bad are reconstructed.
+    /// A direct read ended. What a member could not read is read again through operations; where the
+    /// member is still in service granule by granule, so that only what is really bad is
+    /// reconstructed.
     pub(crate) fn read_done(
         &mut self,
         cx: &mut Context<'_>,
@@ -69,17 +70,24 @@ impl Stripes {
                 cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
         }
+        self.request_part_done(cx, request);
+    }
+
+    /// A part of a request ended: a direct read, or a piece of a row. With the last part the request
+    /// ends, or what its direct reads did not get is read again.
+    pub(crate) fn request_part_done(&mut self, cx: &mut Context<'_>, request: u32) {
         if !cx.requests.part_done(request) {
             return;
         }
         let unread = std::mem::replace(&mut cx.requests[request].unread, MemberSet::EMPTY);
-        if unread.is_empty() {
+        if unread.is_empty() || cx.requests[request].error.is_some() {
             return cx.requests.end(request, cx.health, cx.out);
         }
         self.each_part(cx, request, |stripes, cx, part| {
             let member = cx.parity().row(part.stripe).data[usize::from(part.index)];
             if unread.contains(member.0) {
-                stripes.read_piece(cx, request, part, false, true);
+                let granular = !cx.health.is_failed(member.0);
+                stripes.read_piece(cx, request, part, false, granular);
             }
         });
     }

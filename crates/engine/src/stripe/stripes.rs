@@ -92,7 +92,8 @@ impl Stripes {
         }
         let alone = cx.requests.writes_open() <= 1;
         loop {
-            while let Some(row) = self.rows.touched.pop() {
+            // In the order in which they were touched, so that a stream goes out in its own order.
+            while let Some(row) = self.rows.touched.pop_front() {
                 self.rows.table[row].listed = false;
                 if !self.waits_for_neighbours(row, cx.now, alone) {
                     self.form_and_start(cx, row);
@@ -114,6 +115,11 @@ impl Stripes {
             self.begin(cx, op);
         }
         self.formed = formed;
+        let entry = &mut self.rows.table[row];
+        if entry.pending.is_empty() {
+            // Who comes now may wait again; its row is not in `waits` any more.
+            entry.deadline = None;
+        }
     }
 
     fn waits_for_neighbours(&mut self, row: u32, now: u64, alone: bool) -> bool {
