@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bound;
 pub mod host;
 pub mod meter;
 pub mod record;
