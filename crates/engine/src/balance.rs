@@ -50,10 +50,9 @@ impl Balance {
         stay: Option<u8>,
     ) -> Option<usize> {
         let alive = |at: &usize| !failed.contains(copies[*at].member.0);
-        if let Some(stay) = stay.map(usize::from).filter(|at| *at < copies.len()) {
-            if alive(&stay) {
-                return Some(stay);
-            }
+        let stay = stay.map(usize::from).filter(|at| *at < copies.len());
+        if let Some(stay) = stay.filter(alive) {
+            return Some(stay);
         }
         (0..copies.len()).filter(alive).min_by_key(|at| {
             let copy = copies[*at];

@@ -53,7 +53,7 @@ impl Flat {
         Flat {
             guard: Guard::new(),
             balance: Balance::new(geometry.members(), prefer_first),
-            scatter: Scatter::new(geometry.members()),
+            scatter: Scatter::default(),
             copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
             granted: Vec::new(),
             discard_zeroes,
@@ -86,7 +86,7 @@ impl Flat {
             at += sectors;
         }
         if unservable {
-            self.scatter.drain(&mut Effects::new(), |_, _| {});
+            self.scatter.clear();
             cx.requests.fail(request, RequestError::Io);
             cx.requests.end(request, cx.health, cx.out);
             return None;

@@ -89,6 +89,11 @@ impl Guard {
         let mut at = 0;
         while at < self.waiting.len() {
             let (wanted, owner) = self.waiting[at];
+            if !wanted.overlaps(span) {
+                // Whatever it waits for, it was not this.
+                at += 1;
+                continue;
+            }
             let behind = self.waiting.iter().take(at).any(|(earlier, _)| earlier.overlaps(wanted));
             if behind || self.held.iter().flatten().any(|held| held.overlaps(wanted)) {
                 at += 1;

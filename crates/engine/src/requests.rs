@@ -1,8 +1,10 @@
 //! The requests in the shard and what all of them share: counting parts, and ending.
 //!
-//! Invariant: a request ends exactly once, when nothing of it is open any more; one that changed
-//! data ends only when every member failure so far is recorded. Called from `shard`, `flat` and
+//! Invariant: a request ends exactly once, when nothing of it is open any more; a write or a flush
+//! ends only when every member failure so far is recorded. Called from `shard`, `flat` and
 //! `stripe`.
+
+use std::collections::VecDeque;
 
 use md::Sector;
 
@@ -48,8 +50,13 @@ impl Record {
         self.buf.part(at - self.at.0, sectors)
     }
 
-    pub(crate) fn is_write(&self) -> bool {
+    /// Promises something about data on members, so that a lost member matters to its end.
+    fn is_write(&self) -> bool {
         !matches!(self.op, Some(HostOp::Read))
+    }
+
+    fn changes_data(&self) -> bool {
+        self.is_write() && !matches!(self.op, Some(HostOp::Flush))
     }
 
     pub(crate) fn fua(&self) -> bool {
@@ -59,14 +66,18 @@ impl Record {
 
 pub(crate) struct Requests {
     table: Slab<Record>,
-    /// Ended, but waiting until a member failure is recorded.
-    held_back: Vec<u32>,
+    /// Ended, but waiting until a member failure is recorded; in the order of their ends.
+    held_back: VecDeque<u32>,
     writes_open: u32,
 }
 
 impl Requests {
     pub(crate) fn with_capacity(capacity: usize) -> Requests {
-        Requests { table: Slab::with_capacity(capacity), held_back: Vec::new(), writes_open: 0 }
+        Requests {
+            table: Slab::with_capacity(capacity),
+            held_back: VecDeque::new(),
+            writes_open: 0,
+        }
     }
 
     pub(crate) fn live(&self) -> usize {
@@ -89,7 +100,7 @@ impl Requests {
             buf: request.buf,
             ..Record::default()
         };
-        self.writes_open += u32::from(record.is_write());
+        self.writes_open += u32::from(record.changes_data());
         key
     }
 
@@ -117,7 +128,7 @@ impl Requests {
     /// Ends a request, or holds it back until the losses that it relies on are recorded.
     pub(crate) fn end(&mut self, index: u32, health: &Health, out: &mut Effects) {
         if self.table[index].is_write() && !health.is_recorded() {
-            self.held_back.push(index);
+            self.held_back.push_back(index);
             return;
         }
         self.complete(index, out);
@@ -125,7 +136,7 @@ impl Requests {
 
     /// Lets go of everything that was held back.
     pub(crate) fn release_held_back(&mut self, out: &mut Effects) {
-        while let Some(index) = self.held_back.pop() {
+        while let Some(index) = self.held_back.pop_front() {
             self.complete(index, out);
         }
     }
@@ -134,7 +145,7 @@ impl Requests {
         let record = &self.table[index];
         debug_assert!(record.open == 0 && record.holder.is_none());
         out.complete(record.tag, record.error.map_or(Ok(()), Err));
-        self.writes_open -= u32::from(record.is_write());
+        self.writes_open -= u32::from(record.changes_data());
         self.table.release(index);
     }
 }

@@ -11,18 +11,10 @@ use std::ops::Range;
 
 use crate::{BufSlice, Effects};
 
-const NONE: u32 = u32::MAX;
-
 struct Piece {
+    member: u16,
     sector: u64,
     slice: BufSlice,
-    next: u32,
-}
-
-#[derive(Clone, Copy)]
-struct List {
-    first: u32,
-    last: u32,
 }
 
 /// A contiguous member range and the slices that it fills or is filled from.
@@ -33,56 +25,38 @@ pub(crate) struct Run {
     pub(crate) slices: Range<u32>,
 }
 
-/// Collects pieces per member; empty between requests.
+/// Collects pieces; empty between requests.
+#[derive(Default)]
 pub(crate) struct Scatter {
     pieces: Vec<Piece>,
-    lists: Vec<List>,
-    touched: Vec<u16>,
 }
 
 impl Scatter {
-    pub(crate) fn new(members: usize) -> Scatter {
-        Scatter {
-            pieces: Vec::new(),
-            lists: vec![List { first: NONE, last: NONE }; members],
-            touched: Vec::new(),
-        }
-    }
-
-    /// Adds a piece; the pieces of one member must come in the order of its addresses for them to be
-    /// joined.
+    /// Adds a piece, in any order.
     pub(crate) fn add(&mut self, member: u16, sector: u64, slice: BufSlice) {
-        let at = self.pieces.len() as u32;
-        self.pieces.push(Piece { sector, slice, next: NONE });
-        let list = &mut self.lists[usize::from(member)];
-        if list.first == NONE {
-            list.first = at;
-            self.touched.push(member);
-        } else {
-            self.pieces[list.last as usize].next = at;
-        }
-        list.last = at;
+        self.pieces.push(Piece { member, sector, slice });
     }
 
-    /// Gives each run to `emit` and forgets everything.
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.pieces.clear();
+    }
+
+    /// Gives each run to `emit`, by member and address, and forgets everything.
     pub(crate) fn drain(&mut self, out: &mut Effects, mut emit: impl FnMut(Run, &mut Effects)) {
-        for member in self.touched.drain(..) {
-            let list = &mut self.lists[usize::from(member)];
-            let mut at = list.first;
-            *list = List { first: NONE, last: NONE };
-            while at != NONE {
-                let start = &self.pieces[at as usize];
-                let (sector, first_slice) = (start.sector, out.slices.len() as u32);
-                let mut end = sector;
-                while at != NONE && self.pieces[at as usize].sector == end {
-                    let piece = &self.pieces[at as usize];
-                    push_joined(&mut out.slices, first_slice, piece.slice);
-                    end += piece.slice.sectors();
-                    at = piece.next;
-                }
-                let slices = first_slice..out.slices.len() as u32;
-                emit(Run { member, sector, sectors: end - sector, slices }, out);
+        // Copies of one request do not come in the order of the members' addresses.
+        self.pieces.sort_unstable_by_key(|piece| (piece.member, piece.sector));
+        let mut rest = self.pieces.as_slice();
+        while let Some(Piece { member, sector, .. }) = rest.first() {
+            let (first_slice, mut end) = (out.slices.len() as u32, *sector);
+            while let Some(piece) = rest.first().filter(|p| (p.member, p.sector) == (*member, end))
+            {
+                push_joined(&mut out.slices, first_slice, piece.slice);
+                end += piece.slice.sectors();
+                rest = &rest[1..];
             }
+            let slices = first_slice..out.slices.len() as u32;
+            emit(Run { member: *member, sector: *sector, sectors: end - sector, slices }, out);
         }
         self.pieces.clear();
     }
@@ -113,10 +87,10 @@ mod tests {
 
     #[test]
     fn joins_what_is_contiguous_on_the_member() {
-        let (mut scatter, mut out) = (Scatter::new(2), Effects::new());
-        scatter.add(0, 0, slice(0));
-        scatter.add(1, 0, slice(4096));
+        let (mut scatter, mut out) = (Scatter::default(), Effects::new());
         scatter.add(0, 8, slice(8192));
+        scatter.add(1, 0, slice(4096));
+        scatter.add(0, 0, slice(0));
         scatter.add(1, 16, slice(12288));
         scatter.add(0, 16, slice(12288));
         let mut runs = Vec::new();

@@ -9,7 +9,7 @@
 use md::{Geometry, Kind as GeometryKind};
 
 use crate::flat::{self, Flat};
-use crate::flush::Flushes;
+use crate::flush::{Ended, Flushes};
 use crate::health::Health;
 use crate::requests::Requests;
 use crate::stream::Streams;
@@ -35,6 +35,7 @@ pub struct Status {
     pub stripe_memory_free: u64,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one per shard")]
 enum Way {
     Flat(Flat),
     Stripe(Stripes),
@@ -47,7 +48,7 @@ pub struct Shard {
     health: Health,
     streams: Streams,
     flushes: Flushes,
-    flushed: Vec<(u32, bool)>,
+    flushed: Vec<Ended>,
     way: Way,
 }
 
@@ -188,7 +189,7 @@ impl Shard {
         let block = u64::from(self.config.logical_block) / md::SECTOR_BYTES;
         let size = self.config.geometry.array_sectors();
         let inside = request.at.0.checked_add(request.sectors).is_some_and(|end| end <= size);
-        let aligned = request.at.0 % block == 0 && request.sectors % block == 0;
+        let aligned = request.at.0.is_multiple_of(block) && request.sectors.is_multiple_of(block);
         let has_data = matches!(request.op, HostOp::Read | HostOp::Write { .. });
         let filled = || u64::from(request.buf.len) == request.sectors * md::SECTOR_BYTES;
         let fits = request.sectors <= MAX_REQUEST_SECTORS && (!has_data || filled());
@@ -255,10 +256,13 @@ impl Shard {
 
     fn flush_done(&mut self, token: Token, result: Result<(), MemberError>, out: &mut Effects) {
         let kept_error = match result {
-            Ok(()) => false,
+            Ok(()) => None,
+            // A full backing store costs nobody his place.
+            Err(MemberError::NoSpace) => Some(RequestError::NoSpace),
             Err(error) => {
-                let member = token.slot();
-                !self.health.drop_member(&self.config.geometry, member, Some(error), out)
+                let (geometry, member) = (&self.config.geometry, token.slot());
+                let dropped = self.health.drop_member(geometry, member, Some(error), out);
+                (!dropped).then_some(RequestError::Io)
             }
         };
         let failed = self.health.failed();
@@ -267,9 +271,9 @@ impl Shard {
     }
 
     fn end_flushes(&mut self, out: &mut Effects) {
-        for (request, good) in self.flushed.drain(..) {
-            if !good {
-                self.requests.fail(request, RequestError::Io);
+        for (request, error) in self.flushed.drain(..) {
+            if let Some(error) = error {
+                self.requests.fail(request, error);
             }
             self.requests.end(request, &self.health, out);
         }

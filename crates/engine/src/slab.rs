@@ -67,9 +67,9 @@ impl<T: Default> Slab<T> {
             .is_some_and(|slot| slot.live && slot.generation == key.generation)
     }
 
-    /// The slots in use, in ascending order.
-    pub(crate) fn live_indices(&self) -> Vec<u32> {
-        (0u32..).zip(&self.slots).filter(|(_, slot)| slot.live).map(|(index, _)| index).collect()
+    /// The values in use, by ascending slot.
+    pub(crate) fn live_values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter(|slot| slot.live).map(|slot| &mut slot.value)
     }
 
     pub(crate) fn live(&self) -> usize {

@@ -76,7 +76,7 @@ mod tests {
         let mut streams = Streams::default();
         for step in 0..10 {
             let low = streams.observe(Sector(step * 8), 8);
-            let high = streams.observe(Sector(1 << 20 | step * 8), 8);
+            let high = streams.observe(Sector((1 << 20) | (step * 8)), 8);
             assert_eq!((low.length, high.length), (step as u32, step as u32));
             if step == 0 {
                 streams.stay_on(low, 1);

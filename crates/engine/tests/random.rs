@@ -350,20 +350,20 @@ fn run_family(name: &str, shapes: &[Shape], count: u64) {
 
 #[test]
 fn striped_arrays_hold_what_was_written() {
-    run_family("striped_arrays_hold_what_was_written", &striped_shapes(), 100);
+    run_family("striped_arrays_hold_what_was_written", &striped_shapes(), 40);
 }
 
 #[test]
 fn mirrored_arrays_hold_what_was_written() {
-    run_family("mirrored_arrays_hold_what_was_written", &mirrored_shapes(), 220);
+    run_family("mirrored_arrays_hold_what_was_written", &mirrored_shapes(), 77);
 }
 
 #[test]
 fn arrays_with_one_parity_hold_what_was_written() {
-    run_family("arrays_with_one_parity_hold_what_was_written", &one_parity_shapes(), 300);
+    run_family("arrays_with_one_parity_hold_what_was_written", &one_parity_shapes(), 90);
 }
 
 #[test]
 fn arrays_with_two_parities_hold_what_was_written() {
-    run_family("arrays_with_two_parities_hold_what_was_written", &two_parity_shapes(), 350);
+    run_family("arrays_with_two_parities_hold_what_was_written", &two_parity_shapes(), 112);
 }

@@ -114,7 +114,10 @@ impl Stripes {
             });
             op.borrowed.clear();
         }
-        let keep = op.stream && afterwards == Afterwards::OnMembers && op.unread.is_empty();
+        // Of a full stripe nothing will be needed again soon.
+        let full = op.is_write() && op.covered.len() + 2 == op.cells.len();
+        let keep =
+            op.stream && !full && afterwards == Afterwards::OnMembers && op.unread.is_empty();
         let stale = if op.is_write() { op.covered } else { MemberSet::EMPTY };
         let (start, end, row) = (op.start, op.end, op.row);
         while let Some((position, block)) = op.blocks.pop() {

@@ -13,7 +13,7 @@ use md::StripeNo;
 
 use super::plan::ParityWork;
 use super::scratch::Block;
-use crate::{BufSlice, GRANULE_SECTORS, MemberSet, RequestError};
+use crate::{BufSlice, MemberSet, RequestError};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -148,10 +148,9 @@ impl Op {
         self.class.is_exclusive()
     }
 
-    /// Whether smaller operations could do the same work.
+    /// Whether the work could be done in granules instead, each of them alone on its range.
     pub(crate) fn can_be_cut(&self) -> bool {
-        let last = (self.end - 1) / GRANULE_SECTORS;
-        !self.class.granular && self.start / GRANULE_SECTORS != last
+        !self.class.granular
     }
 
     pub(crate) fn host_slices(&self, position: u16) -> &[BufSlice] {

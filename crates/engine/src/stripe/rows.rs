@@ -247,8 +247,8 @@ impl Rows {
     /// anything.
     pub(crate) fn evict_unused(&mut self, mut free: impl FnMut(Block)) -> bool {
         let mut any = false;
-        for row in self.table.live_indices() {
-            self.table[row].cached.retain(|entry| {
+        for row in self.table.live_values_mut() {
+            row.cached.retain(|entry| {
                 if entry.users == 0 {
                     free(entry.block);
                     any = true;

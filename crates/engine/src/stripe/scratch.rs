@@ -120,7 +120,7 @@ mod tests {
         for _ in 0..20_000 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let choice = state >> 40;
-            if choice % 3 == 0 && !out.is_empty() {
+            if choice.is_multiple_of(3) && !out.is_empty() {
                 let (block, _) = out.swap_remove(choice as usize % out.len());
                 scratch.give_back(block);
             } else {

@@ -65,7 +65,7 @@ impl Stripes {
             region: config.scratch_region,
             starved: VecDeque::new(),
             formed: Vec::new(),
-            scatter: Scatter::new(config.geometry.members()),
+            scatter: Scatter::default(),
             discard_zeroes: config.discard_zeroes,
             merge_wait_nanos: config.merge_wait_nanos.min(crate::MAX_MERGE_WAIT_NANOS),
             waits: VecDeque::new(),
@@ -163,11 +163,10 @@ impl Stripes {
             }
             self.waits.pop_front();
         }
-        if let Some((deadline, _)) = self.waits.front().copied() {
-            if self.timer != Some(deadline) {
-                self.timer = Some(deadline);
-                out.list.push(Effect::SetTimer { at: deadline });
-            }
+        let Some((deadline, _)) = self.waits.front().copied() else { return };
+        if self.timer != Some(deadline) {
+            self.timer = Some(deadline);
+            out.list.push(Effect::SetTimer { at: deadline });
         }
     }
 }
