@@ -1,0 +1,502 @@
+//! From options to arrays and cells: the product of everything that was given, in a sensible order.
+//!
+//! Invariant: a plan holds only what can be built. Combinations that make no sense (RAID 0 without a
+//! member, a layout of another level) are left out and named; when nothing is left, that is an error.
+//! Pure. Called by the command line before anything is made.
+
+use md::nested::{ArrayExpr, Members, NestedGeometry};
+use md::{Layout, Level};
+
+use crate::members::{MemberExpr, MemberSet};
+use crate::workload::{Kind, Spec};
+
+/// Size of a member unless told otherwise: small enough for any machine, several times a disk's cache.
+pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
+/// The chunk of the wiki's table.
+pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
+/// Stripe memory unless told otherwise.
+pub const DEFAULT_STRIPE_CACHE_BYTES: u64 = engine_default();
+const SEQUENTIAL_BLOCK_BYTES: u64 = 1 << 20;
+const RANDOM_BLOCK_BYTES: u64 = 4 << 10;
+
+const fn engine_default() -> u64 {
+    32 << 20
+}
+
+/// A level as `bench` knows it: md's, or an ordinary disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BenchLevel {
+    /// One member, no array.
+    Single,
+    /// An array.
+    Md(Level),
+}
+
+impl std::str::FromStr for BenchLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BenchLevel, String> {
+        if text == "single" {
+            return Ok(BenchLevel::Single);
+        }
+        let level = text.parse::<Level>();
+        level.map(BenchLevel::Md).map_err(|e| format!("{e}; or 'single' for an ordinary disk"))
+    }
+}
+
+/// Everything that can be said on the command line. An empty list means the default.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--level`.
+    pub levels: Vec<BenchLevel>,
+    /// `--layout`, by md's names.
+    pub layouts: Vec<String>,
+    /// `--disks`.
+    pub disks: Vec<u32>,
+    /// `--chunk`, bytes.
+    pub chunks: Vec<u64>,
+    /// `--array`.
+    pub arrays: Vec<ArrayExpr>,
+    /// `--members`.
+    pub members: Vec<MemberSet>,
+    /// `--degraded`.
+    pub degraded: Vec<u32>,
+    /// `--bus`, bytes per second.
+    pub buses: Vec<u64>,
+    /// `--read-ahead`, bytes.
+    pub read_aheads: Vec<u64>,
+    /// `--stripe-cache`, bytes.
+    pub stripe_caches: Vec<u64>,
+    /// `--queue-depth`.
+    pub queue_depths: Vec<u32>,
+    /// `--workload`.
+    pub workloads: Vec<Kind>,
+    /// `--block`, bytes.
+    pub blocks: Vec<u64>,
+    /// `--depth`.
+    pub depths: Vec<u32>,
+    /// `--jobs`.
+    pub jobs: Vec<u32>,
+    /// `--size`, bytes of the array.
+    pub sizes: Vec<u64>,
+}
+
+/// One array to be made, and what is run on it.
+#[derive(Clone, Debug)]
+pub struct ArrayCase {
+    /// What it is called in the record.
+    pub level: BenchLevel,
+    /// The array.
+    pub expr: ArrayExpr,
+    /// Whether it is nested: then its expression goes into the record.
+    pub nested: bool,
+    /// Chunk of arrays that name none.
+    pub chunk_bytes: u64,
+    /// Its members, in words.
+    pub set: MemberSet,
+    /// The same, one per leaf.
+    pub members: Vec<MemberExpr>,
+    /// Size of each member.
+    pub member_bytes: u64,
+    /// How much of the array is used; `None` is all.
+    pub area_bytes: Option<u64>,
+    /// Members to be taken out.
+    pub degraded: u32,
+    /// A bus that all share.
+    pub bus_bytes_per_s: Option<u64>,
+    /// Stripe memory.
+    pub stripe_cache_bytes: u64,
+    /// Operations that each member gets at once; `None` is no bound.
+    pub queue_depth: Option<u32>,
+    /// What is run on it, in order.
+    pub cells: Vec<Spec>,
+}
+
+/// What will be run, and what will not.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// In order.
+    pub arrays: Vec<ArrayCase>,
+    /// Combinations that make no sense, each with the reason.
+    pub left_out: Vec<String>,
+}
+
+impl Plan {
+    /// Number of cells.
+    pub fn cells(&self) -> usize {
+        self.arrays.iter().map(|array| array.cells.len()).sum()
+    }
+}
+
+/// The table of the Linux RAID wiki, and what it leaves open: ordinary disk, two disks, four disks,
+/// degraded.
+const DEFAULT_TABLE: [(&str, u32, u32); 13] = [
+    ("single", 1, 0),
+    ("raid0", 2, 0),
+    ("raid1", 2, 0),
+    ("raid10,n2", 2, 0),
+    ("raid10,f2", 2, 0),
+    ("raid10,o2", 2, 0),
+    ("raid0", 4, 0),
+    ("raid4", 4, 0),
+    ("raid5", 4, 0),
+    ("raid6", 4, 0),
+    ("raid10,n2", 4, 0),
+    ("raid5", 4, 1),
+    ("raid6", 4, 2),
+];
+
+/// What an array is before members and knobs are multiplied in.
+struct Shape {
+    level: BenchLevel,
+    expr: ArrayExpr,
+    nested: bool,
+    degraded: Vec<u32>,
+    chunks: Vec<u64>,
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// One line that names the option and what is wrong with it, when nothing can be run.
+pub fn plan(options: &Options) -> Result<Plan, String> {
+    let mut plan = Plan::default();
+    let sets = match options.members.is_empty() {
+        true => vec!["paced:hdd-2007".parse().expect("a set that is tested")],
+        false => options.members.clone(),
+    };
+    for set in &sets {
+        for shape in shapes(options, set, &mut plan)? {
+            for &chunk in &shape.chunks {
+                for &degraded in &shape.degraded {
+                    cases(options, set, &shape, chunk, degraded, &mut plan);
+                }
+            }
+        }
+    }
+    if plan.arrays.is_empty() {
+        let why = plan.left_out.first().cloned();
+        return Err(why.unwrap_or_else(|| "nothing to run".into()));
+    }
+    Ok(plan)
+}
+
+fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
+    if given.is_empty() { vec![default] } else { given.to_vec() }
+}
+
+fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Result<Vec<Shape>, String> {
+    let chunks = or(&options.chunks, DEFAULT_CHUNK_BYTES);
+    if options.levels.is_empty() && options.arrays.is_empty() {
+        let table = DEFAULT_TABLE.iter().filter(|(name, disks, degraded)| {
+            let disks_fit = options.disks.is_empty() || options.disks.contains(disks);
+            let layout = name.split_once(',').map(|(_, layout)| layout);
+            let layout_fits = options.layouts.is_empty()
+                || layout.is_some_and(|l| options.layouts.iter().any(|given| given == l));
+            let degraded_fits = options.degraded.is_empty() || options.degraded.contains(degraded);
+            let counted = set.counted().is_none_or(|count| count == *disks as usize);
+            disks_fit && layout_fits && degraded_fits && counted
+        });
+        let mut shapes: Vec<Shape> = Vec::new();
+        for (name, disks, degraded) in table {
+            let (level, layout) = name.split_once(',').map_or((*name, None), |(l, y)| (l, Some(y)));
+            let level: BenchLevel = level.parse()?;
+            let mut shape = shape(level, layout, *disks, &chunks)?;
+            shape.degraded = vec![*degraded];
+            shapes.push(shape);
+        }
+        if !shapes.is_empty() {
+            return Ok(shapes);
+        }
+    }
+    let mut shapes = Vec::new();
+    for expr in &options.arrays {
+        shapes.push(Shape {
+            level: BenchLevel::Md(expr.level),
+            nested: matches!(expr.members, Members::Arrays(_)),
+            expr: expr.clone(),
+            degraded: or(&options.degraded, 0),
+            chunks: chunks.clone(),
+        });
+    }
+    let all = [Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10];
+    let levels = match (options.levels.is_empty(), options.arrays.is_empty()) {
+        (true, true) => all.map(BenchLevel::Md).to_vec(),
+        _ => options.levels.clone(),
+    };
+    for level in levels {
+        let single = level == BenchLevel::Single;
+        let default = set.counted().map_or(if single { 1 } else { 4 }, |count| count as u32);
+        let disks = if single { vec![1] } else { or(&options.disks, default) };
+        for disks in disks {
+            let layouts: Vec<Option<&str>> = match options.layouts.is_empty() {
+                true => vec![None],
+                false => options.layouts.iter().map(|layout| Some(layout.as_str())).collect(),
+            };
+            for layout in layouts {
+                match shape(level, layout, disks, &chunks) {
+                    Ok(mut shape) => {
+                        shape.degraded = or(&options.degraded, 0);
+                        shapes.push(shape);
+                    }
+                    Err(why) => plan.left_out.push(why),
+                }
+            }
+        }
+    }
+    Ok(shapes)
+}
+
+fn shape(
+    level: BenchLevel,
+    layout: Option<&str>,
+    disks: u32,
+    chunks: &[u64],
+) -> Result<Shape, String> {
+    let md_level = match level {
+        BenchLevel::Single => Level::Linear,
+        BenchLevel::Md(level) => level,
+    };
+    let layout = match layout {
+        Some(name) => Some(Layout::parse(md_level, name).map_err(|e| e.to_string())?),
+        None => None,
+    };
+    let expr = ArrayExpr {
+        level: md_level,
+        layout,
+        chunk: None,
+        members: Members::Leaves(disks as usize),
+    };
+    // Levels without chunks do not multiply with chunk sizes.
+    let chunks = if md_level.has_chunks() { chunks.to_vec() } else { chunks[..1].to_vec() };
+    Ok(Shape { level, expr, nested: false, degraded: vec![0], chunks })
+}
+
+/// Multiplies one shape by members' sizes and knobs.
+fn cases(
+    options: &Options,
+    set: &MemberSet,
+    shape: &Shape,
+    chunk_bytes: u64,
+    degraded: u32,
+    plan: &mut Plan,
+) {
+    let name = match shape.level {
+        BenchLevel::Single => "single".to_string(),
+        BenchLevel::Md(_) => shape.expr.to_string(),
+    };
+    let members = if shape.level == BenchLevel::Single {
+        Ok(vec![set.first().clone()])
+    } else {
+        set.expand(shape.expr.leaves()).map_err(|e| e.to_string())
+    };
+    let checked = members.and_then(|members| {
+        check_chunk(chunk_bytes)?;
+        let (ratio, stripe) = check_shape(&shape.expr, chunk_bytes, degraded)?;
+        Ok((members, ratio, stripe))
+    });
+    let (members, ratio, stripe) = match checked {
+        Ok(good) => good,
+        Err(why) => return plan.left_out.push(format!("{name}: {why}")),
+    };
+    let sizes: Vec<Option<u64>> = match options.sizes.is_empty() {
+        true => vec![None],
+        false => options.sizes.iter().copied().map(Some).collect(),
+    };
+    for area_bytes in sizes {
+        let unit = chunk_bytes.max(1 << 20);
+        let member_bytes = area_bytes.map_or(DEFAULT_MEMBER_BYTES.max(4 * chunk_bytes), |area| {
+            ((area as f64 / ratio).ceil() as u64).next_multiple_of(unit).max(unit)
+        });
+        let buses: Vec<Option<u64>> = match options.buses.is_empty() {
+            true => vec![None],
+            false => options.buses.iter().copied().map(Some).collect(),
+        };
+        for bus_bytes_per_s in buses {
+            for stripe_cache_bytes in or(&options.stripe_caches, DEFAULT_STRIPE_CACHE_BYTES) {
+                for queue_depth in depths(&options.queue_depths) {
+                    plan.arrays.push(ArrayCase {
+                        level: shape.level,
+                        expr: shape.expr.clone(),
+                        nested: shape.nested,
+                        chunk_bytes,
+                        set: set.clone(),
+                        members: members.clone(),
+                        member_bytes,
+                        area_bytes,
+                        degraded,
+                        bus_bytes_per_s,
+                        stripe_cache_bytes,
+                        queue_depth,
+                        cells: cells(options, &members, stripe),
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn depths(given: &[u32]) -> Vec<Option<u32>> {
+    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+}
+
+fn check_chunk(bytes: u64) -> Result<(), String> {
+    if bytes == 0 || bytes % 4096 != 0 {
+        return Err(format!("--chunk {bytes}: a chunk is a multiple of 4 KiB"));
+    }
+    Ok(())
+}
+
+/// Tries the shape on members of a round size: what each byte of a member gives the array, and the
+/// full stripe of the outermost level in bytes (0 where there is none).
+fn check_shape(expr: &ArrayExpr, chunk_bytes: u64, degraded: u32) -> Result<(f64, u64), String> {
+    let leaf = (chunk_bytes * 64).max(1 << 30) / md::SECTOR_BYTES;
+    let chunk = chunk_bytes / md::SECTOR_BYTES;
+    let leaves = vec![leaf; expr.leaves()];
+    let geometry = NestedGeometry::new(expr, chunk, &leaves).map_err(|e| e.to_string())?;
+    let outer = geometry.geometry();
+    if outer.members() > 255 {
+        return Err(format!("{} members: the engine takes at most 255", outer.members()));
+    }
+    let mut gone: Vec<u16> = Vec::new();
+    for member in 0..outer.members() as u16 {
+        let stays = |other: md::MemberIdx| other.0 != member && !gone.contains(&other.0);
+        if gone.len() < degraded as usize && outer.enough(stays) {
+            gone.push(member);
+        }
+    }
+    if gone.len() < degraded as usize {
+        return Err(format!("--degraded {degraded}: the array cannot serve without that many"));
+    }
+    let ratio = geometry.array_sectors() as f64 / leaf as f64;
+    let parity = outer.level().has_parity();
+    Ok((ratio, if parity { outer.stripe_sectors() * md::SECTOR_BYTES } else { 0 }))
+}
+
+fn cells(options: &Options, members: &[MemberExpr], stripe: u64) -> Vec<Spec> {
+    let memory = members.iter().all(MemberExpr::is_memory);
+    let mut cells = Vec::new();
+    let kinds = match options.workloads.is_empty() {
+        true => Kind::ALL.to_vec(),
+        false => options.workloads.clone(),
+    };
+    for kind in kinds {
+        let (block, depth) = defaults(kind, memory, stripe);
+        for block_bytes in or(&options.blocks, block) {
+            for depth in or(&options.depths, depth) {
+                for jobs in or(&options.jobs, 1) {
+                    // Read-ahead changes sequential reads only: others run once.
+                    let ahead = or(&options.read_aheads, 0);
+                    let ahead = if kind == Kind::SeqRead { &ahead[..] } else { &[0][..] };
+                    for &read_ahead_bytes in ahead {
+                        cells.push(Spec { kind, block_bytes, depth, jobs, read_ahead_bytes });
+                    }
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// Block and depth. Sequential writes come in whole stripes, as a file system that knows the stripe
+/// width sends them.
+fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
+    let whole_stripes = match stripe {
+        0 => SEQUENTIAL_BLOCK_BYTES,
+        1..=SEQUENTIAL_BLOCK_BYTES => SEQUENTIAL_BLOCK_BYTES / stripe * stripe,
+        _ => stripe.min(16 << 20),
+    };
+    match kind {
+        Kind::SeqRead => (SEQUENTIAL_BLOCK_BYTES, if memory { 16 } else { 4 }),
+        Kind::SeqWrite => (whole_stripes, if memory { 16 } else { 4 }),
+        Kind::RandRead | Kind::RandWrite => (RANDOM_BLOCK_BYTES, if memory { 32 } else { 16 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(text: &str) -> Vec<MemberSet> {
+        vec![text.parse().expect("a set")]
+    }
+
+    #[test]
+    fn the_default_is_the_wikis_table_and_more() {
+        let plan = plan(&Options::default()).expect("a plan");
+        assert_eq!(plan.arrays.len(), DEFAULT_TABLE.len());
+        assert_eq!(plan.cells(), 4 * DEFAULT_TABLE.len());
+        assert!(plan.left_out.is_empty());
+        let raid5 = plan.arrays.iter().find(|a| a.expr.level == Level::Raid5).expect("raid5");
+        let write = raid5.cells.iter().find(|c| c.kind == Kind::SeqWrite).expect("seq-write");
+        assert_eq!(write.block_bytes, 768 << 10, "whole stripes of 3 x 256 KiB");
+    }
+
+    #[test]
+    fn lists_multiply_and_nonsense_is_named() {
+        let options = Options {
+            levels: vec![BenchLevel::Md(Level::Raid0), BenchLevel::Md(Level::Raid5)],
+            degraded: vec![0, 1],
+            chunks: vec![65536, 131_072],
+            members: set("mem"),
+            workloads: vec![Kind::RandRead],
+            depths: vec![1, 32],
+            ..Options::default()
+        };
+        let plan = plan(&options).expect("a plan");
+        // raid0 x 2 chunks healthy, raid5 x 2 chunks x (healthy, degraded).
+        assert_eq!(plan.arrays.len(), 6);
+        assert_eq!(plan.cells(), 12);
+        assert_eq!(plan.left_out.len(), 2);
+        assert!(plan.left_out[0].contains("--degraded 1"), "{:?}", plan.left_out);
+    }
+
+    #[test]
+    fn nothing_left_is_an_error_that_says_why() {
+        for (options, named) in [
+            (
+                Options {
+                    disks: vec![3],
+                    levels: vec![BenchLevel::Md(Level::Raid6)],
+                    ..Options::default()
+                },
+                "raid6",
+            ),
+            (Options { chunks: vec![5000], ..Options::default() }, "multiple of 4 KiB"),
+            (
+                Options {
+                    levels: vec![BenchLevel::Md(Level::Raid5)],
+                    chunks: vec![12288],
+                    ..Options::default()
+                },
+                "power of two",
+            ),
+            (
+                Options {
+                    levels: vec![BenchLevel::Md(Level::Raid1)],
+                    members: set("mem*3"),
+                    disks: vec![2],
+                    ..Options::default()
+                },
+                "names 3 member(s)",
+            ),
+        ] {
+            let error = plan(&options).expect_err(named);
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn size_is_the_arrays_and_members_are_made_to_fit() {
+        let options = Options {
+            levels: vec![BenchLevel::Md(Level::Raid5)],
+            disks: vec![6],
+            sizes: vec![5 << 30],
+            members: set("mem"),
+            ..Options::default()
+        };
+        let plan = plan(&options).expect("a plan");
+        assert_eq!(plan.arrays[0].member_bytes, 1 << 30);
+        assert_eq!(plan.arrays[0].area_bytes, Some(5 << 30));
+    }
+}

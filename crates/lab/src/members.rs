@@ -1,0 +1,381 @@
+//! What arrays are made of, in words: `mem`, `file:DIR`, `paced:hdd-2007*3+hdd-2009`, `fault:...`.
+//!
+//! ```text
+//! SET    = PART [+ PART]...            one kind for all members, or counted kinds
+//! PART   = MEMBER [* COUNT]
+//! MEMBER = mem | null | file | file:DIR
+//!        | paced:PROFILE[@AT][:MEMBER]       AT: 0.0 (outer edge) .. 1.0, or stretch
+//!        | fault:RULE[/RULE]...:MEMBER
+//! RULE   = flip@BYTE | read-error@FROM..TO | write-error@FROM..TO | gone@COUNT | torn@BYTE | delay=TIME
+//! ```
+//! After the first part of a set, the prefix `paced:` may be left out where a profile is named.
+//!
+//! Invariant: parsing names the first thing that is wrong; nothing is created here but the member
+//! that `Maker` is asked for. Called from `matrix` and `target`.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use array::{
+    Fault, FaultMember, FileMember, FileOptions, MemMember, Member, NullMember, PaceControl,
+    PacedMember,
+};
+use drive::{BusId, Placement, Profile};
+
+use crate::quantity::{parse_seconds, parse_size};
+
+/// One member, in words.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MemberExpr {
+    /// Memory.
+    Mem,
+    /// Nothing.
+    Null,
+    /// A file in this directory, or in the bench's own.
+    File(Option<PathBuf>),
+    /// Something slowed down to a drive.
+    Paced {
+        /// The drive's name.
+        profile: String,
+        /// How the member lies on it.
+        placement: Placement,
+        /// What holds the bytes.
+        inner: Box<MemberExpr>,
+    },
+    /// Something that fails by a script.
+    Fault {
+        /// The script.
+        rules: Vec<Fault>,
+        /// What it is put over.
+        inner: Box<MemberExpr>,
+    },
+}
+
+/// The members of an array, in words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberSet {
+    text: String,
+    parts: Vec<(MemberExpr, Option<usize>)>,
+}
+
+/// Why a text is not a member set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MembersError {
+    /// The part that is wrong.
+    pub part: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl std::fmt::Display for MembersError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "member '{}': {}", self.part, self.problem)
+    }
+}
+
+impl std::error::Error for MembersError {}
+
+fn error(part: &str, problem: impl Into<String>) -> MembersError {
+    MembersError { part: part.into(), problem: problem.into() }
+}
+
+impl FromStr for MemberSet {
+    type Err = MembersError;
+
+    fn from_str(text: &str) -> Result<MemberSet, MembersError> {
+        let mut parts = Vec::new();
+        let mut paced = false;
+        for part in text.split('+') {
+            let (member, count) = match part.rsplit_once('*') {
+                Some((member, count)) => {
+                    let counted = count.parse::<usize>().ok().filter(|count| *count > 0);
+                    let problem = format!("'{count}' is not a number of members");
+                    (member, Some(counted.ok_or_else(|| error(part, problem))?))
+                }
+                None => (part, None),
+            };
+            let bare_profile =
+                paced && Profile::named(member.split('@').next().unwrap_or("")).is_some();
+            let expr = if bare_profile { paced_expr(member)? } else { member_expr(member)? };
+            paced = matches!(expr, MemberExpr::Paced { .. });
+            parts.push((expr, count));
+        }
+        Ok(MemberSet { text: text.into(), parts })
+    }
+}
+
+impl std::fmt::Display for MemberSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl MemberSet {
+    /// One expression per member of an array of `count`.
+    ///
+    /// # Errors
+    /// When the set names another number of members.
+    pub fn expand(&self, count: usize) -> Result<Vec<MemberExpr>, MembersError> {
+        if let [(expr, None)] = self.parts.as_slice() {
+            return Ok(vec![expr.clone(); count]);
+        }
+        let all: Vec<MemberExpr> = self
+            .parts
+            .iter()
+            .flat_map(|(expr, times)| std::iter::repeat_n(expr.clone(), times.unwrap_or(1)))
+            .collect();
+        if all.len() == count {
+            return Ok(all);
+        }
+        let problem = format!("names {} member(s), the array has {count}", all.len());
+        Err(error(&self.text, problem))
+    }
+
+    /// The first member: what an ordinary disk is.
+    pub fn first(&self) -> &MemberExpr {
+        &self.parts[0].0
+    }
+
+    /// All kinds that occur.
+    pub fn kinds(&self) -> impl Iterator<Item = &MemberExpr> {
+        self.parts.iter().map(|(expr, _)| expr)
+    }
+
+    /// How many members the set names, where it counts them.
+    pub fn counted(&self) -> Option<usize> {
+        match self.parts.as_slice() {
+            [(_, None)] => None,
+            parts => Some(parts.iter().map(|(_, count)| count.unwrap_or(1)).sum()),
+        }
+    }
+}
+
+fn member_expr(text: &str) -> Result<MemberExpr, MembersError> {
+    let (kind, rest) = match text.split_once(':') {
+        Some((kind, rest)) => (kind, Some(rest)),
+        None => (text, None),
+    };
+    match (kind, rest) {
+        ("mem", None) => Ok(MemberExpr::Mem),
+        ("null", None) => Ok(MemberExpr::Null),
+        ("file", None) => Ok(MemberExpr::File(None)),
+        ("file", Some(dir)) if !dir.is_empty() => Ok(MemberExpr::File(Some(dir.into()))),
+        ("paced", Some(rest)) => paced_expr(rest),
+        ("fault", Some(rest)) => {
+            let Some((rules, inner)) = rest.split_once(':') else {
+                return Err(error(text, "fault:RULE:MEMBER is wanted, as in fault:flip@1M:mem"));
+            };
+            let rules = rules.split('/').map(fault_rule).collect::<Result<_, _>>()?;
+            Ok(MemberExpr::Fault { rules, inner: Box::new(member_expr(inner)?) })
+        }
+        _ => Err(error(
+            text,
+            "unknown kind; there are mem, null, file:DIR, paced:PROFILE and fault:RULE:MEMBER",
+        )),
+    }
+}
+
+fn paced_expr(text: &str) -> Result<MemberExpr, MembersError> {
+    let (drive, inner) = match text.split_once(':') {
+        Some((drive, inner)) => (drive, member_expr(inner)?),
+        None => (text, MemberExpr::File(None)),
+    };
+    let (profile, placement) = match drive.split_once('@') {
+        None => (drive, Placement::Window { at: 0.0 }),
+        Some((profile, "stretch")) => (profile, Placement::Stretch),
+        Some((profile, at)) => {
+            let fraction = at.parse::<f64>().ok().filter(|at| (0.0..=1.0).contains(at));
+            let problem = format!("'@{at}': a place is a number from 0 to 1, or stretch");
+            (profile, Placement::Window { at: fraction.ok_or_else(|| error(text, problem))? })
+        }
+    };
+    if Profile::named(profile).is_none() {
+        let known: Vec<&str> = Profile::names().collect();
+        let problem = format!("no drive profile '{profile}'; there are {}", known.join(", "));
+        return Err(error(text, problem));
+    }
+    Ok(MemberExpr::Paced { profile: profile.into(), placement, inner: Box::new(inner) })
+}
+
+fn fault_rule(text: &str) -> Result<Fault, MembersError> {
+    let size = |value: &str| parse_size(value).map_err(|e| error(text, e.to_string()));
+    let range = |value: &str| {
+        let (from, to) = value
+            .split_once("..")
+            .ok_or_else(|| error(text, "a range is FROM..TO, as in 1M..1088K"))?;
+        let (from, to) = (size(from)?, size(to)?);
+        if from < to { Ok(from..to) } else { Err(error(text, "the range is empty")) }
+    };
+    if let Some(time) = text.strip_prefix("delay=") {
+        let seconds = parse_seconds(time).map_err(|e| error(text, e.to_string()))?;
+        return Ok(Fault::Delay { nanos: (seconds * 1e9) as u64 });
+    }
+    match text.split_once('@') {
+        Some(("flip", at)) => Ok(Fault::FlipRead { at: size(at)? }),
+        Some(("torn", at)) => Ok(Fault::TornWrite { at: size(at)? }),
+        Some(("gone", after)) => {
+            let after = after.parse().map_err(|_| error(text, "gone@COUNT wants a number"))?;
+            Ok(Fault::Gone { after })
+        }
+        Some(("read-error", bytes)) => Ok(Fault::ReadError { range: range(bytes)? }),
+        Some(("write-error", bytes)) => Ok(Fault::WriteError { range: range(bytes)? }),
+        _ => Err(error(
+            text,
+            "unknown fault; there are flip@BYTE, read-error@FROM..TO, write-error@FROM..TO, \
+             gone@COUNT, torn@BYTE and delay=TIME",
+        )),
+    }
+}
+
+impl MemberExpr {
+    /// The drive that paces it, if any.
+    pub fn drive(&self) -> Option<(&'static Profile, Placement)> {
+        match self {
+            MemberExpr::Paced { profile, placement, .. } => {
+                Some((Profile::named(profile)?, *placement))
+            }
+            MemberExpr::Fault { inner, .. } => inner.drive(),
+            _ => None,
+        }
+    }
+
+    /// Whether it needs room in a directory, and in which.
+    pub fn directory(&self) -> Option<Option<&Path>> {
+        match self {
+            MemberExpr::File(dir) => Some(dir.as_deref()),
+            MemberExpr::Paced { inner, .. } | MemberExpr::Fault { inner, .. } => inner.directory(),
+            MemberExpr::Mem | MemberExpr::Null => None,
+        }
+    }
+
+    /// Whether the engine's own speed is what is measured: nothing below it takes time.
+    pub fn is_memory(&self) -> bool {
+        match self {
+            MemberExpr::Mem | MemberExpr::Null => true,
+            MemberExpr::Fault { inner, .. } => inner.is_memory(),
+            _ => false,
+        }
+    }
+
+    /// Whether what is written can be read again.
+    pub fn keeps_data(&self) -> bool {
+        match self {
+            MemberExpr::Null => false,
+            MemberExpr::Paced { inner, .. } | MemberExpr::Fault { inner, .. } => inner.keeps_data(),
+            _ => true,
+        }
+    }
+}
+
+/// Makes members: knows the directory, the drives' clockwork and the bus.
+pub struct Maker<'a> {
+    /// Where files go that name no directory.
+    pub directory: &'a Path,
+    /// The drives of this array.
+    pub pace: &'a PaceControl,
+    /// The bus that all drives of this array share.
+    pub bus: Option<BusId>,
+    /// Size of each member.
+    pub sectors: u64,
+}
+
+impl Maker<'_> {
+    /// Makes one member. Files have no name any more when this returns, so that nothing is left
+    /// behind however the process ends.
+    ///
+    /// # Errors
+    /// One line that names the directory or the size.
+    pub fn make(&self, expr: &MemberExpr) -> Result<Box<dyn Member>, String> {
+        self.make_over(expr, true)
+    }
+
+    fn make_over(&self, expr: &MemberExpr, direct: bool) -> Result<Box<dyn Member>, String> {
+        Ok(match expr {
+            MemberExpr::Mem => {
+                let member = MemMember::new(self.sectors);
+                let bytes = crate::quantity::show_size(self.sectors * md::SECTOR_BYTES);
+                Box::new(member.map_err(|e| format!("cannot map {bytes} for a mem member: {e}"))?)
+            }
+            MemberExpr::Null => Box::new(NullMember::new(self.sectors)),
+            MemberExpr::File(dir) => {
+                Box::new(self.file(dir.as_deref().unwrap_or(self.directory), direct)?)
+            }
+            MemberExpr::Paced { profile, placement, inner } => {
+                // Through the page cache: the drive is modelled, its store need only keep up.
+                let inner = self.make_over(inner, false)?;
+                let profile = Profile::named(profile).ok_or("the profile was known before")?;
+                Box::new(PacedMember::new(inner, self.pace, profile, *placement, self.bus))
+            }
+            MemberExpr::Fault { rules, inner } => {
+                Box::new(FaultMember::new(self.make_over(inner, direct)?, rules.clone()))
+            }
+        })
+    }
+
+    fn file(&self, dir: &Path, direct: bool) -> Result<FileMember, String> {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = dir.join(format!("raidlab-member-{}-{next}", std::process::id()));
+        let options = FileOptions { sectors: self.sectors, direct };
+        let member = FileMember::open(&path, options).map_err(|e| e.to_string());
+        let removed = std::fs::remove_file(&path);
+        let member = member?;
+        removed.map_err(|e| format!("{}: cannot unlink the member file: {e}", path.display()))?;
+        Ok(member)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mixed_set_is_one_set() {
+        let set: MemberSet = "paced:hdd-2007*3+hdd-2009*2".parse().expect("a set");
+        let all = set.expand(5).expect("five members");
+        let names: Vec<_> = all.iter().map(|m| m.drive().expect("paced").0.name()).collect();
+        assert_eq!(names, ["hdd-2007", "hdd-2007", "hdd-2007", "hdd-2009", "hdd-2009"]);
+        assert!(set.expand(4).expect_err("five").to_string().contains("names 5 member(s)"));
+        assert_eq!(set.counted(), Some(5));
+    }
+
+    #[test]
+    fn one_kind_serves_any_number() {
+        let set: MemberSet = "paced:hdd-2007@stretch:mem".parse().expect("a set");
+        assert_eq!(set.expand(7).expect("any").len(), 7);
+        let (_, placement) = set.first().drive().expect("paced");
+        assert_eq!(placement, Placement::Stretch);
+        assert!(set.first().directory().is_none());
+        let file: MemberSet = "file:/tmp/x".parse().expect("a set");
+        assert_eq!(file.first().directory(), Some(Some(Path::new("/tmp/x"))));
+    }
+
+    #[test]
+    fn faults_are_spelt_out() {
+        let set: MemberSet =
+            "mem*3+fault:flip@1M/read-error@4K..8K/delay=5ms:mem".parse().expect("a set");
+        let all = set.expand(4).expect("four");
+        let MemberExpr::Fault { rules, .. } = &all[3] else { panic!("{all:?}") };
+        assert_eq!(rules[0], Fault::FlipRead { at: 1 << 20 });
+        assert_eq!(rules[1], Fault::ReadError { range: 4096..8192 });
+        assert_eq!(rules[2], Fault::Delay { nanos: 5_000_000 });
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, named) in [
+            ("disk", "unknown kind"),
+            ("paced:hdd-1999", "hdd-2007"),
+            ("paced:hdd-2007@2", "0 to 1"),
+            ("mem*x", "number of members"),
+            ("mem*0", "number of members"),
+            ("fault:mem", "fault:RULE:MEMBER"),
+            ("fault:bend@1:mem", "unknown fault"),
+            ("fault:read-error@8K..4K:mem", "empty"),
+            ("", "unknown kind"),
+        ] {
+            let error = text.parse::<MemberSet>().expect_err(text).to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+}

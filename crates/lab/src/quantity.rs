@@ -1,0 +1,151 @@
+//! Sizes, rates and durations as people write them on a command line.
+//!
+//! Invariant: what is ambiguous is refused, and the message shows what would do. Sizes count in
+//! powers of 1024 (`4K` is 4096 bytes), rates of buses in powers of 1000 unless they say `MiB`.
+
+/// Why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuantityError {
+    /// What was given.
+    pub text: String,
+    /// What would do.
+    pub wanted: &'static str,
+}
+
+impl std::fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "'{}': {}", self.text, self.wanted)
+    }
+}
+
+impl std::error::Error for QuantityError {}
+
+const SIZE: &str = "a size is a number with a suffix B, K, M, G or T (powers of 1024), as in 64K";
+const RATE: &str = "a rate is a number of MB/s, MiB/s, GB/s or GiB/s, as in 133MB/s";
+const SECONDS: &str = "a time is a number of seconds above 0, as in 0.7 or 2s or 500ms";
+
+fn split(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    (&text[..end], text[end..].trim())
+}
+
+/// Bytes: `4096`, `4K`, `64KiB`, `1M`, `2G`. Fractions work where they come to whole bytes.
+///
+/// # Errors
+/// Says what a size looks like.
+pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
+    let fail = || QuantityError { text: text.into(), wanted: SIZE };
+    let (number, suffix) = split(text.trim());
+    let shift = match suffix.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" | "kb" => 10,
+        "m" | "mib" | "mb" => 20,
+        "g" | "gib" | "gb" => 30,
+        "t" | "tib" | "tb" => 40,
+        _ => return Err(fail()),
+    };
+    let unit = 1u64 << shift;
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit).ok_or_else(fail);
+    }
+    let bytes = number.parse::<f64>().map_err(|_| fail())? * unit as f64;
+    if bytes.fract() == 0.0 && bytes < 9e15 { Ok(bytes as u64) } else { Err(fail()) }
+}
+
+/// Bytes per second: `133MB/s`, `2GB/s`, `250MiB/s`; without a unit, MB/s.
+///
+/// # Errors
+/// Says what a rate looks like.
+pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
+    let fail = || QuantityError { text: text.into(), wanted: RATE };
+    let (number, unit) = split(text.trim());
+    let factor = match unit.trim_end_matches("/s").to_ascii_lowercase().as_str() {
+        "" | "mb" | "m" => 1e6,
+        "mib" => f64::from(1 << 20),
+        "gb" | "g" => 1e9,
+        "gib" => f64::from(1 << 30),
+        _ => return Err(fail()),
+    };
+    let rate = number.parse::<f64>().map_err(|_| fail())? * factor;
+    if rate >= 1.0 && rate < 1e15 { Ok(rate as u64) } else { Err(fail()) }
+}
+
+/// Seconds: `3`, `0.5`, `2s`, `500ms`.
+///
+/// # Errors
+/// Says what a time looks like.
+pub fn parse_seconds(text: &str) -> Result<f64, QuantityError> {
+    let fail = || QuantityError { text: text.into(), wanted: SECONDS };
+    let (number, unit) = split(text.trim());
+    let factor = match unit {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "m" | "min" => 60.0,
+        _ => return Err(fail()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| fail())? * factor;
+    if seconds > 0.0 && seconds < 1e7 { Ok(seconds) } else { Err(fail()) }
+}
+
+/// `64 KiB`, `1 MiB`, `1.5 GiB`: the largest unit that shows the value in at most one decimal.
+pub fn show_size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() == 0.0 {
+        format!("{value:.0} {}", units[unit])
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
+/// `4m10s`, `12s`: for progress.
+pub fn show_seconds(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m{s:02}s"),
+        (h, m, _) => format!("{h}h{m:02}m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        for (text, bytes) in [
+            ("512", 512),
+            ("4K", 4096),
+            ("64k", 65536),
+            ("1MiB", 1 << 20),
+            ("1.5M", 3 << 19),
+            ("2G", 2 << 30),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "K", "4X", "-1", "1.0001K", "4 K K", "99999999999999999999", "1e3"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert_eq!(show_size(960 << 10), "960 KiB");
+        assert_eq!(show_size(3 << 29), "1.5 GiB");
+    }
+
+    #[test]
+    fn rates_and_times_as_people_write_them() {
+        assert_eq!(parse_rate("133MB/s"), Ok(133_000_000));
+        assert_eq!(parse_rate("1GiB/s"), Ok(1 << 30));
+        assert_eq!(parse_rate("66.7"), Ok(66_700_000));
+        assert!(parse_rate("0").is_err() && parse_rate("10Mbit").is_err());
+        assert_eq!(parse_seconds("500ms"), Ok(0.5));
+        assert_eq!(parse_seconds("2"), Ok(2.0));
+        assert!(parse_seconds("0").is_err() && parse_seconds("soon").is_err());
+        assert_eq!(show_seconds(250.4), "4m10s");
+    }
+}

@@ -1,0 +1,298 @@
+//! Runs one workload on one target for a while and says what happened.
+//!
+//! ```text
+//! | warm-up | sample 1 | sample 2 | ... | sample n | drain | check everything |
+//!             ^ counters, latencies and CPU meters ^
+//! ```
+//! The samples follow each other without a pause, so that no sample has a slow start or a tail.
+//!
+//! Invariant: what is counted in a sample completed in that sample, and was checked as the plan says
+//! before the cell is reported. Called from `bench`.
+
+use std::time::Duration;
+
+use array::{Completion, Counters, HostOp, Lease, clock_nanos};
+use md::Sector;
+
+use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
+use crate::record::{Latency, Sample};
+use crate::stats::LatencyRecorder;
+use crate::target::{Findings, Target};
+use crate::workload::{Spec, Step, Workload};
+
+/// How long, how often, how strictly.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Before the first sample.
+    pub warm_up: Duration,
+    /// Length of a sample.
+    pub sample: Duration,
+    /// Number of samples.
+    pub runs: u32,
+    /// Every how many-th read is checked while the clock runs; 1 is all of them.
+    pub check_every: u32,
+}
+
+impl Timing {
+    /// Warm-up and samples together.
+    pub fn total(&self) -> Duration {
+        self.warm_up + self.sample * self.runs
+    }
+}
+
+/// What a run brought.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// In order.
+    pub samples: Vec<Sample>,
+    /// Of the requests that completed in samples.
+    pub latency: Option<Latency>,
+    /// CPU over all samples.
+    pub cpu: CpuUsed,
+    /// What the leaves moved during the samples.
+    pub leaves: Vec<Counters>,
+    /// What was wrong, during and after.
+    pub findings: Findings,
+    /// What happened to members.
+    pub events: Vec<array::Event>,
+    /// Whether somebody stopped it early.
+    pub stopped: bool,
+}
+
+struct Flight {
+    step: Step,
+    started: u64,
+}
+
+struct Run<'a> {
+    target: &'a mut Target,
+    workload: Workload,
+    spec: Spec,
+    timing: Timing,
+    flights: Vec<Option<Flight>>,
+    idle: Vec<(usize, Lease)>,
+    reads: u32,
+    findings: Findings,
+    latency: LatencyRecorder,
+    bytes: u64,
+    ops: u64,
+}
+
+/// Runs a workload. `stop` is asked now and then; `progress` hears the seconds that have passed.
+///
+/// # Errors
+/// When the area is too small for the workload.
+pub fn run(
+    target: &mut Target,
+    spec: Spec,
+    timing: Timing,
+    baseline: Option<IdleBaseline>,
+    stop: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Outcome, String> {
+    let blocks = target.area_bytes() / spec.block_bytes;
+    if blocks < u64::from(spec.jobs) {
+        return Err(format!(
+            "area of {} bytes is too small for {} job(s) with blocks of {} bytes",
+            target.area_bytes(),
+            spec.jobs,
+            spec.block_bytes
+        ));
+    }
+    let mut run = Run {
+        workload: Workload::new(spec, blocks, 0x5eed),
+        flights: Vec::new(),
+        idle: Vec::new(),
+        reads: 0,
+        findings: Findings::default(),
+        latency: LatencyRecorder::new(),
+        bytes: 0,
+        ops: 0,
+        target,
+        spec,
+        timing,
+    };
+    for slot in 0..spec.in_flight() {
+        let lease = run.target.driver.leases().take(spec.block_bytes as usize);
+        run.idle.push((slot, lease.ok_or("the target has too few buffers")?));
+        run.flights.push(None);
+    }
+    Ok(run.measure(baseline, stop, progress))
+}
+
+impl Run<'_> {
+    fn measure(
+        mut self,
+        baseline: Option<IdleBaseline>,
+        stop: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(f64),
+    ) -> Outcome {
+        let begin = clock_nanos();
+        let warm = begin + self.timing.warm_up.as_nanos() as u64;
+        self.until(warm, false, stop, &mut |now| progress(seconds(now - begin)));
+        let before = self.target.driver.leaf_counters();
+        let meter = CpuMeter::start(baseline);
+        let mut samples = Vec::new();
+        let mut start = clock_nanos();
+        let first = start;
+        for run in 1..=self.timing.runs {
+            let end = first + self.timing.sample.as_nanos() as u64 * u64::from(run);
+            (self.bytes, self.ops) = (0, 0);
+            let now = self.until(end, true, stop, &mut |now| progress(seconds(now - begin)));
+            if now < end {
+                break;
+            }
+            samples.push(Sample {
+                seconds: seconds(now - start),
+                bytes: self.bytes,
+                ops: self.ops,
+            });
+            start = now;
+        }
+        let cpu = meter.stop();
+        let after = self.target.driver.leaf_counters();
+        let leaves = after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
+        self.drain();
+        drop(std::mem::take(&mut self.idle));
+        let stopped = stop();
+        let partly_checked = self.spec.kind.is_write() || self.timing.check_every > 1;
+        if partly_checked && !stopped {
+            let found = self.target.check_all(stop);
+            self.findings.add(&found);
+        }
+        Outcome {
+            samples,
+            latency: self.latency.latency(),
+            cpu,
+            leaves,
+            findings: self.findings,
+            events: self.target.driver.take_events(),
+            stopped,
+        }
+    }
+
+    /// Keeps the workload going until `end`; returns the time. Earlier than `end`: stopped.
+    fn until(
+        &mut self,
+        end: u64,
+        measured: bool,
+        stop: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> u64 {
+        let mut done = Vec::new();
+        let mut told = 0;
+        loop {
+            let now = clock_nanos();
+            if now >= end {
+                return now;
+            }
+            if now - told > 100_000_000 {
+                if stop() {
+                    return now.min(end - 1);
+                }
+                progress(now);
+                told = now;
+            }
+            self.submit(now);
+            self.target.driver.poll(&mut done);
+            if done.is_empty() {
+                let limit = Duration::from_nanos(end - now).min(Duration::from_millis(100));
+                self.target.driver.wait(limit, None);
+            } else {
+                let now = clock_nanos();
+                done.drain(..).for_each(|completion| self.complete(completion, now, measured));
+            }
+        }
+    }
+
+    fn submit(&mut self, now: u64) {
+        while !self.idle.is_empty() {
+            let Some(step) = self.workload.next() else { return };
+            let (slot, mut lease) = self.idle.pop().expect("not empty");
+            let sectors = self.spec.block_bytes / md::SECTOR_BYTES;
+            let op = if self.spec.kind.is_write() {
+                self.target.fill_block(step.block, lease.bytes_mut());
+                HostOp::Write { fua: false }
+            } else {
+                HostOp::Read
+            };
+            self.flights[slot] = Some(Flight { step, started: now });
+            let at = Sector(step.block * sectors);
+            let submitted = self.target.driver.submit(op, at, sectors, Some(lease), slot as u64);
+            assert!(submitted.is_ok(), "the target has room for all that is in flight");
+        }
+    }
+
+    fn complete(&mut self, completion: Completion, now: u64, measured: bool) {
+        let slot = completion.tag as usize;
+        let flight = self.flights[slot].take().expect("a flight lands once");
+        let lease = completion.lease.expect("reads and writes have a lease");
+        self.workload.done(flight.step);
+        if measured {
+            self.latency.record(now - flight.started);
+            self.bytes += lease.len() as u64;
+            self.ops += 1;
+        }
+        if let Err(error) = completion.result {
+            self.findings.failed_requests += 1;
+            self.findings.first_error.get_or_insert_with(|| error.to_string());
+        } else if !self.spec.kind.is_write() && self.target.keeps_data() {
+            self.reads = self.reads.wrapping_add(1);
+            if self.reads % self.timing.check_every == 0 {
+                if let Err(wrong) = self.target.check_block(flight.step.block, lease.bytes()) {
+                    self.findings.wrong_units += 1;
+                    self.findings.first_wrong.get_or_insert(wrong);
+                }
+            }
+        }
+        self.idle.push((slot, lease));
+    }
+
+    /// Waits for what is still under way; it counts for nothing but the checks.
+    fn drain(&mut self) {
+        let mut done = Vec::new();
+        while self.idle.len() < self.flights.len() {
+            self.target.driver.poll(&mut done);
+            if done.is_empty() {
+                self.target.driver.wait(Duration::from_millis(100), None);
+            }
+            let now = clock_nanos();
+            done.drain(..).for_each(|completion| self.complete(completion, now, false));
+        }
+    }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// What the generator itself costs per request, in nanoseconds: choosing the block, filling or
+/// checking it, and the book-keeping, against a target that does nothing.
+pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
+    const TIME: Duration = Duration::from_millis(20);
+    let pattern = crate::pattern::Pattern::new(1, unit_bytes);
+    let blocks = (256 << 20) / spec.block_bytes.max(1);
+    let mut workload = Workload::new(spec, blocks.max(u64::from(spec.jobs)), 1);
+    let mut latency = LatencyRecorder::new();
+    let mut bytes = vec![0; spec.block_bytes as usize];
+    let units = bytes.len() as u64 / unit_bytes as u64;
+    pattern.fill(&mut bytes, 0, |_| 1);
+    let (begin, mut ops) = (clock_nanos(), 0u64);
+    loop {
+        let started = clock_nanos();
+        if started - begin > TIME.as_nanos() as u64 {
+            return (started - begin) as f64 / ops.max(1) as f64;
+        }
+        for _ in 0..spec.in_flight().max(1) {
+            let Some(step) = workload.next() else { break };
+            if spec.kind.is_write() {
+                pattern.fill(&mut bytes, step.block * units, |_| ops as u32);
+            } else if ops % u64::from(check_every) == 0 {
+                std::hint::black_box(pattern.check(&bytes, 0, |_| 1).is_ok());
+            }
+            workload.done(step);
+            latency.record(started - begin);
+            ops += 1;
+        }
+    }
+}

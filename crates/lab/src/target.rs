@@ -1,0 +1,330 @@
+//! A target: an array with known contents that a workload can be run against.
+//!
+//! Invariant: after `fill`, the target knows what every unit of its area must contain; a unit that
+//! differs when read is a finding, never ignored. Called from `runner`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use array::{ArraySpec, Completion, Driver, DriverOptions, HostOp, Lease, MemberSpec, PaceControl};
+use md::nested::{ArrayExpr, Members};
+use md::{Layout, MemberIdx, Sector};
+
+use crate::members::{Maker, MemberExpr};
+use crate::pattern::{Mismatch, Pattern};
+
+/// How data is filled in and read back: large requests, several at once.
+const BULK_BYTES: u64 = 1 << 20;
+const BULK_DEPTH: usize = 8;
+
+/// What an array target is made from.
+pub struct TargetSpec<'a> {
+    /// The array.
+    pub expr: &'a ArrayExpr,
+    /// Chunk of arrays that name none, in sectors.
+    pub chunk_sectors: u64,
+    /// One per leaf.
+    pub members: &'a [MemberExpr],
+    /// Where files go.
+    pub directory: &'a Path,
+    /// Shared by all drives, in bytes per second.
+    pub bus_bytes_per_s: Option<u64>,
+    /// Size of each member, in bytes.
+    pub member_bytes: u64,
+    /// Stripe memory, in bytes.
+    pub stripe_cache_bytes: u64,
+    /// Operations that each member gets at once.
+    pub queue_depth: usize,
+    /// Longest request that will come, in bytes.
+    pub block_bytes: u64,
+    /// Requests that will be under way at once.
+    pub in_flight: usize,
+    /// How much of the array is used, in bytes, at most.
+    pub area_bytes: Option<u64>,
+    /// Smallest unit that will be read or written, in bytes.
+    pub unit_bytes: usize,
+    /// Makes the run's data its own.
+    pub seed: u64,
+}
+
+/// What went wrong with the data or the requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Units that did not hold what they must.
+    pub wrong_units: u64,
+    /// The first of them.
+    pub first_wrong: Option<Mismatch>,
+    /// Requests that ended with an error.
+    pub failed_requests: u64,
+    /// The first error.
+    pub first_error: Option<String>,
+}
+
+impl Findings {
+    /// Whether nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.wrong_units == 0 && self.failed_requests == 0
+    }
+
+    /// Adds what another part of the run found.
+    pub fn add(&mut self, other: &Findings) {
+        self.wrong_units += other.wrong_units;
+        self.failed_requests += other.failed_requests;
+        self.first_wrong = self.first_wrong.or(other.first_wrong);
+        if self.first_error.is_none() {
+            self.first_error.clone_from(&other.first_error);
+        }
+    }
+}
+
+/// See the module.
+pub struct Target {
+    /// The array.
+    pub driver: Driver,
+    pace: PaceControl,
+    pattern: Pattern,
+    versions: Vec<u32>,
+    area_bytes: u64,
+    keeps_data: bool,
+}
+
+impl Target {
+    /// Makes the members and the array over them. Nothing is written yet.
+    ///
+    /// # Errors
+    /// One clear line: which member, directory, size or shape does not work.
+    pub fn new(spec: &TargetSpec<'_>) -> Result<Target, String> {
+        let pace = PaceControl::default();
+        let maker = Maker {
+            directory: spec.directory,
+            pace: &pace,
+            bus: spec.bus_bytes_per_s.map(|rate| pace.add_bus(rate)),
+            sectors: spec.member_bytes / md::SECTOR_BYTES,
+        };
+        let mut leaves = spec.members.iter();
+        let array = array_spec(spec, spec.expr, &maker, &mut leaves)?;
+        let lease_bytes = spec.block_bytes.max(BULK_BYTES) as usize;
+        let options = DriverOptions {
+            max_requests: spec.in_flight.max(BULK_DEPTH).max(64),
+            leases: spec.in_flight.max(BULK_DEPTH),
+            lease_bytes,
+            ..DriverOptions::default()
+        };
+        let driver = Driver::new(array, &options).map_err(|e| format!("{}: {e}", spec.expr))?;
+        let facts = driver.facts();
+        if spec.unit_bytes < facts.logical_block as usize {
+            return Err(format!(
+                "block of {} bytes: these members work in blocks of {} bytes",
+                spec.unit_bytes, facts.logical_block
+            ));
+        }
+        let whole = facts.sectors * md::SECTOR_BYTES;
+        let area = spec.area_bytes.map_or(whole, |bytes| bytes.min(whole));
+        let unit = spec.unit_bytes as u64;
+        Ok(Target {
+            driver,
+            pace,
+            pattern: Pattern::new(spec.seed, spec.unit_bytes),
+            versions: vec![0; (area / unit) as usize],
+            area_bytes: area / unit * unit,
+            keeps_data: facts.keeps_data,
+        })
+    }
+
+    /// How much of the array is used, in bytes.
+    pub fn area_bytes(&self) -> u64 {
+        self.area_bytes
+    }
+
+    /// Whether data can be checked at all: `null` members forget it.
+    pub fn keeps_data(&self) -> bool {
+        self.keeps_data
+    }
+
+    /// Switches the pace of all paced members.
+    pub fn set_paced(&self, on: bool) {
+        self.pace.set_on(on);
+    }
+
+    /// Writes the first version of everything, unpaced. `stop` is asked now and then, and ends it
+    /// early; `progress` hears the share that is done.
+    ///
+    /// # Errors
+    /// When a request fails: an array that cannot be filled cannot be measured.
+    pub fn fill(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(), String> {
+        self.set_paced(false);
+        self.versions.fill(1);
+        let found = self.bulk(true, stop, progress);
+        self.set_paced(true);
+        match found.first_error {
+            Some(error) => Err(format!("filling the array failed: {error}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads everything back, unpaced, and checks every byte.
+    pub fn check_all(&mut self, stop: &dyn Fn() -> bool) -> Findings {
+        if !self.keeps_data {
+            return Findings::default();
+        }
+        self.set_paced(false);
+        let found = self.bulk(false, stop, &mut |_| {});
+        self.set_paced(true);
+        found
+    }
+
+    /// Takes the first members out that the array can do without.
+    ///
+    /// # Errors
+    /// When it cannot do without that many.
+    pub fn degrade(&mut self, count: u32) -> Result<(), String> {
+        let geometry = self.driver.geometry().clone();
+        let mut gone: Vec<u16> = Vec::new();
+        for member in 0..geometry.members() as u16 {
+            if gone.len() == count as usize {
+                break;
+            }
+            let stays = |other: MemberIdx| other.0 != member && !gone.contains(&other.0);
+            if geometry.enough(stays) {
+                gone.push(member);
+            }
+        }
+        if gone.len() < count as usize {
+            let (level, members) = (geometry.level(), geometry.members());
+            return Err(format!(
+                "{level} of {members} cannot serve with {count} member(s) missing"
+            ));
+        }
+        let mut none = Vec::new();
+        for member in gone {
+            self.driver.fail_member(MemberIdx(member));
+            self.driver.poll(&mut none);
+        }
+        self.driver.take_events();
+        Ok(())
+    }
+
+    /// Fills a buffer with the next version of a block, which becomes what it must contain.
+    pub fn fill_block(&mut self, block: u64, bytes: &mut [u8]) {
+        let first = self.first_unit(block, bytes.len());
+        let units = bytes.len() / self.pattern.unit_bytes();
+        let versions = &mut self.versions[first as usize..first as usize + units];
+        versions.iter_mut().for_each(|version| *version = version.wrapping_add(1));
+        let versions = &self.versions;
+        self.pattern.fill(bytes, first, |unit| versions[unit as usize]);
+    }
+
+    /// Checks a block that was read.
+    ///
+    /// # Errors
+    /// The first byte that differs.
+    pub fn check_block(&self, block: u64, bytes: &[u8]) -> Result<(), Mismatch> {
+        let first = self.first_unit(block, bytes.len());
+        self.pattern.check(bytes, first, |unit| self.versions[unit as usize])
+    }
+
+    fn first_unit(&self, block: u64, block_bytes: usize) -> u64 {
+        block * block_bytes as u64 / self.pattern.unit_bytes() as u64
+    }
+
+    fn bulk(
+        &mut self,
+        write: bool,
+        stop: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(f64),
+    ) -> Findings {
+        let mut found = Findings::default();
+        let stripe = self.driver.geometry().stripe_sectors() * md::SECTOR_BYTES;
+        let unit = self.pattern.unit_bytes() as u64;
+        // Whole stripes where they fit, so that filling an array with parity reads nothing.
+        let size = match stripe {
+            1..=BULK_BYTES => BULK_BYTES / stripe * stripe,
+            _ => BULK_BYTES / unit * unit,
+        };
+        let (mut next, mut under_way) = (0, 0);
+        let mut done: Vec<Completion> = Vec::new();
+        while under_way > 0 || (next < self.area_bytes && !stop() && found.first_error.is_none()) {
+            while under_way < BULK_DEPTH && next < self.area_bytes && !stop() {
+                let len = size.min(self.area_bytes - next);
+                let Some(mut lease) = self.driver.leases().take(len as usize) else { break };
+                let op = if write { HostOp::Write { fua: false } } else { HostOp::Read };
+                if write {
+                    let versions = &self.versions;
+                    let first = next / unit;
+                    self.pattern.fill(lease.bytes_mut(), first, |unit| versions[unit as usize]);
+                }
+                let sector = Sector(next / md::SECTOR_BYTES);
+                let tag = next;
+                let sectors = len / md::SECTOR_BYTES;
+                if self.driver.submit(op, sector, sectors, Some(lease), tag).is_err() {
+                    break;
+                }
+                next += len;
+                under_way += 1;
+            }
+            self.driver.poll(&mut done);
+            if done.is_empty() {
+                self.driver.wait(Duration::from_millis(100), None);
+            }
+            for end in done.drain(..) {
+                under_way -= 1;
+                self.judge(&end, end.tag / unit, write, &mut found);
+            }
+            progress(next as f64 / self.area_bytes.max(1) as f64);
+        }
+        found
+    }
+
+    fn judge(&self, end: &Completion, first: u64, write: bool, found: &mut Findings) {
+        if let Err(error) = end.result {
+            found.failed_requests += 1;
+            found.first_error.get_or_insert_with(|| error.to_string());
+        } else if !write {
+            let bytes = end.lease.as_ref().map_or(&[][..], Lease::bytes);
+            let checked = self.pattern.check(bytes, first, |unit| self.versions[unit as usize]);
+            if let Err(mismatch) = checked {
+                found.wrong_units += 1;
+                found.first_wrong.get_or_insert(mismatch);
+            }
+        }
+    }
+}
+
+/// The array of an expression, its leaves made in order.
+fn array_spec<'m>(
+    spec: &TargetSpec<'_>,
+    expr: &ArrayExpr,
+    maker: &Maker<'_>,
+    leaves: &mut impl Iterator<Item = &'m MemberExpr>,
+) -> Result<ArraySpec, String> {
+    let mut members = Vec::new();
+    match &expr.members {
+        Members::Leaves(count) => {
+            for _ in 0..*count {
+                let leaf = leaves.next().ok_or("the member set is too short for the array")?;
+                members.push(MemberSpec::Ready(maker.make(leaf)?));
+            }
+        }
+        Members::Arrays(arrays) => {
+            for inner in arrays {
+                members.push(MemberSpec::Array(array_spec(spec, inner, maker, leaves)?));
+            }
+        }
+    }
+    Ok(ArraySpec {
+        level: expr.level,
+        layout: expr.layout.unwrap_or(Layout::default_for(expr.level)),
+        chunk_sectors: if expr.level.has_chunks() {
+            expr.chunk.unwrap_or(spec.chunk_sectors)
+        } else {
+            0
+        },
+        members,
+        stripe_cache_bytes: spec.stripe_cache_bytes,
+        queue_depth: spec.queue_depth,
+    })
+}
