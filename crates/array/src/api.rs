@@ -1,12 +1,15 @@
 //! An array in a thread of its own, for programs: blocking calls, and futures for any executor.
 //!
 //! Invariant: a request that was handed over ends with a result, also when the array is stopped: what
-//! is under way then is finished first. Callers and the thread share an inbox; nothing else.
+//! is under way then is finished first. Callers and the thread share an inbox; nothing else. Nobody
+//! sleeps on what is in the inbox: the thread says under its lock that it goes to sleep, and whoever
+//! hands something over then rings the bell.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -18,8 +21,9 @@ use rustix::fd::OwnedFd;
 use crate::buf::{Lease, LeasePool};
 use crate::build::{ArraySpec, BuildError};
 use crate::core::Event;
-use crate::driver::{Completion, Driver, DriverOptions, Full};
+use crate::driver::{Completion, Driver, DriverOptions};
 use crate::member::{Counters, Facts};
+use crate::table::Table;
 
 /// How long the thread sleeps at most without anything to do.
 const IDLE: Duration = Duration::from_secs(1);
@@ -135,10 +139,15 @@ struct Job {
     ticket: Arc<Ticket>,
 }
 
+/// Something that the thread does between two polls.
+type Call = Box<dyn FnOnce(&mut Driver) + Send>;
+
 #[derive(Default)]
 struct Inbox {
     jobs: Vec<Job>,
-    fail: Vec<MemberIdx>,
+    calls: Vec<Call>,
+    /// The thread waits, or is about to: it wants the bell.
+    asleep: bool,
     stopping: bool,
     stopped: bool,
 }
@@ -146,7 +155,6 @@ struct Inbox {
 struct Shared {
     inbox: Mutex<Inbox>,
     wake: OwnedFd,
-    counters: Mutex<(Vec<Counters>, engine::MemberSet, Vec<Event>)>,
 }
 
 impl Shared {
@@ -154,9 +162,20 @@ impl Shared {
         self.inbox.lock().expect("nobody panics with the inbox")
     }
 
-    fn ring_the_bell(&self) {
-        // A full counter is a bell that rings already.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    /// Changes the inbox and wakes the thread if it sleeps. Gives `None` when it has ended.
+    fn put<T>(&self, change: impl FnOnce(&mut Inbox) -> T) -> Option<T> {
+        let mut inbox = self.inbox();
+        if inbox.stopped {
+            return None;
+        }
+        let result = change(&mut inbox);
+        let ring = std::mem::take(&mut inbox.asleep);
+        drop(inbox);
+        if ring {
+            // A full counter is a bell that rings already.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+        Some(result)
     }
 }
 
@@ -167,6 +186,7 @@ pub struct Array {
     leases: LeasePool,
     geometry: Geometry,
     facts: Facts,
+    leaves: usize,
 }
 
 impl Array {
@@ -179,20 +199,15 @@ impl Array {
         let system = |doing| move |source| BuildError::System { doing, source };
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| system("make an eventfd")(error.into()))?;
-        let counters = (driver.leaf_counters(), driver.failed(), Vec::new());
-        let shared = Arc::new(Shared {
-            inbox: Mutex::new(Inbox::default()),
-            wake,
-            counters: Mutex::new(counters),
-        });
+        let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), wake });
         let (leases, geometry) = (driver.leases().clone(), driver.geometry().clone());
-        let facts = driver.facts();
+        let (facts, leaves) = (driver.facts(), driver.leaf_counters().len());
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("raidlab-shard-0".into())
             .spawn(move || Worker::new(driver, for_thread).run())
             .map_err(system("start the array's thread"))?;
-        Ok(Array { shared, thread: Some(thread), leases, geometry, facts })
+        Ok(Array { shared, thread: Some(thread), leases, geometry, facts, leaves })
     }
 
     /// The array's shape.
@@ -210,30 +225,43 @@ impl Array {
         self.facts.logical_block
     }
 
-    /// A buffer of `len` bytes; waits while all of the array's buffers are out.
+    /// A buffer of `len` bytes; blocks while all of the array's buffers are out. A task of an
+    /// executor that holds some of them itself should use [`Array::try_lease`].
     ///
     /// # Panics
     /// When `len` is more than the buffers hold (`DriverOptions::lease_bytes`).
     pub fn lease(&self, len: usize) -> Lease {
-        loop {
-            if let Some(lease) = self.leases.take(len) {
-                return lease;
-            }
-            std::thread::sleep(Duration::from_micros(50));
-        }
+        self.leases.wait(len)
+    }
+
+    /// A buffer of `len` bytes, or `None` while all of the array's buffers are out.
+    ///
+    /// # Panics
+    /// When `len` is more than the buffers hold (`DriverOptions::lease_bytes`).
+    pub fn try_lease(&self, len: usize) -> Option<Lease> {
+        self.leases.take(len)
     }
 
     /// Reads `lease.len()` bytes at byte `offset` into the lease.
+    ///
+    /// # Panics
+    /// When the lease is of another array.
     pub fn read(&self, lease: Lease, offset: u64) -> Pending {
         self.hand_over(HostOp::Read, offset, Some(lease), 0)
     }
 
     /// Writes the lease's bytes at byte `offset`.
+    ///
+    /// # Panics
+    /// When the lease is of another array.
     pub fn write(&self, lease: Lease, offset: u64) -> Pending {
         self.hand_over(HostOp::Write { fua: false }, offset, Some(lease), 0)
     }
 
     /// Like [`Array::write`], and durable when it ends.
+    ///
+    /// # Panics
+    /// When the lease is of another array.
     pub fn write_fua(&self, lease: Lease, offset: u64) -> Pending {
         self.hand_over(HostOp::Write { fua: true }, offset, Some(lease), 0)
     }
@@ -295,27 +323,38 @@ impl Array {
     }
 
     /// Takes a member out of service, as `mdadm --fail` does. An array that cannot do without it
-    /// keeps it.
+    /// keeps it. Whatever is asked afterwards finds it gone.
     pub fn fail_member(&self, member: MemberIdx) {
-        self.shared.inbox().fail.push(member);
-        self.shared.ring_the_bell();
-        // A request that waits for nothing: when it has ended, the order has been carried out.
-        let _ = self.flush();
+        self.ask(move |driver| driver.fail_member(member));
     }
 
-    /// Members out of service, as of the last completed request.
+    /// Members out of service.
     pub fn failed(&self) -> engine::MemberSet {
-        self.shared.counters.lock().expect("nobody panics with the counters").1
+        self.ask(|driver| driver.failed()).unwrap_or_default()
     }
 
-    /// What every leaf has moved, as of the last completed request.
+    /// What every leaf has moved.
     pub fn leaf_counters(&self) -> Vec<Counters> {
-        self.shared.counters.lock().expect("nobody panics with the counters").0.clone()
+        let counters = self.ask(|driver| driver.leaf_counters());
+        counters.unwrap_or_else(|| vec![Counters::default(); self.leaves])
     }
 
     /// What has happened to members since the last call.
     pub fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.shared.counters.lock().expect("nobody panics with these").2)
+        self.ask(Driver::take_events).unwrap_or_default()
+    }
+
+    /// Has the thread do something between two polls, and waits for the answer; `None` when the
+    /// thread has ended.
+    fn ask<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Driver) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = mpsc::channel();
+        // Nobody waits for the answer only when the caller is gone.
+        let call: Call = Box::new(move |driver| drop(answer.send(call(driver))));
+        self.shared.put(|inbox| inbox.calls.push(call))?;
+        answered.recv().ok()
     }
 
     /// Finishes what is under way, flushes, and ends the thread.
@@ -330,8 +369,7 @@ impl Array {
 
     fn end_thread(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.shared.inbox().stopping = true;
-            self.shared.ring_the_bell();
+            self.shared.put(|inbox| inbox.stopping = true);
             // A thread that panicked has printed why; its callers find the array stopped.
             let _ = thread.join();
         }
@@ -344,7 +382,7 @@ impl Array {
     fn check(&self, offset: u64, len: usize) -> Result<(), ArrayError> {
         let block = u64::from(self.facts.logical_block);
         let inside = offset.checked_add(len as u64).is_some_and(|end| end <= self.len_bytes());
-        if inside && offset % block == 0 && len as u64 % block == 0 {
+        if inside && offset.is_multiple_of(block) && (len as u64).is_multiple_of(block) {
             return Ok(());
         }
         let (array_bytes, block) = (self.len_bytes(), self.facts.logical_block);
@@ -366,21 +404,21 @@ impl Array {
         let ticket = Arc::new(Ticket::default());
         let pending = Pending(ticket.clone());
         if let Some(lease) = &lease {
+            assert!(lease.is_of(&self.leases), "the lease is of another array");
             if let Err(error) = self.check(offset, lease.len()) {
                 ticket.end(Err(error));
                 return pending;
             }
         }
         let sectors = lease.as_ref().map_or(sectors, |lease| lease.len() as u64 / SECTOR_BYTES);
-        let job = Job { op, at: Sector(offset / SECTOR_BYTES), sectors, lease, ticket };
-        let mut inbox = self.shared.inbox();
-        if inbox.stopped {
-            job.ticket.end(Err(ArrayError::Stopped));
+        if sectors > MAX_REQUEST_SECTORS {
+            ticket.end(Err(ArrayError::Request(RequestError::Invalid)));
             return pending;
         }
-        inbox.jobs.push(job);
-        drop(inbox);
-        self.shared.ring_the_bell();
+        let job = Job { op, at: Sector(offset / SECTOR_BYTES), sectors, lease, ticket };
+        if self.shared.put(|inbox| inbox.jobs.push(job)).is_none() {
+            pending.0.end(Err(ArrayError::Stopped));
+        }
         pending
     }
 }
@@ -395,10 +433,9 @@ impl Drop for Array {
 struct Worker {
     driver: Driver,
     shared: Arc<Shared>,
-    waiting: std::collections::VecDeque<Job>,
-    tickets: Vec<Option<Arc<Ticket>>>,
-    free: Vec<u32>,
-    under_way: usize,
+    waiting: VecDeque<Job>,
+    calls: Vec<Call>,
+    tickets: Table<Arc<Ticket>>,
     completed: Vec<Completion>,
 }
 
@@ -407,10 +444,9 @@ impl Worker {
         Worker {
             driver,
             shared,
-            waiting: std::collections::VecDeque::new(),
-            tickets: Vec::new(),
-            free: Vec::new(),
-            under_way: 0,
+            waiting: VecDeque::new(),
+            calls: Vec::new(),
+            tickets: Table::new(),
             completed: Vec::new(),
         }
     }
@@ -418,63 +454,58 @@ impl Worker {
     fn run(mut self) {
         loop {
             let stopping = self.fetch();
+            for call in self.calls.drain(..) {
+                call(&mut self.driver);
+            }
             self.feed();
             self.driver.poll(&mut self.completed);
             if !self.completed.is_empty() {
                 self.report();
                 continue;
             }
-            if stopping && self.waiting.is_empty() && self.under_way == 0 {
+            if stopping && self.waiting.is_empty() && self.tickets.is_empty() {
                 return;
             }
-            self.driver.wait(IDLE, Some(self.shared.wake.as_fd()));
+            self.sleep();
         }
     }
 
     /// Takes what callers have handed over; says whether they want to stop.
     fn fetch(&mut self) -> bool {
-        let mut counter = [0; 8];
-        // Nothing to read means that the bell has not rung.
-        let _ = rustix::io::read(&self.shared.wake, &mut counter);
         let mut inbox = self.shared.inbox();
         self.waiting.extend(inbox.jobs.drain(..));
-        for member in inbox.fail.drain(..) {
-            self.driver.fail_member(member);
-        }
+        self.calls.append(&mut inbox.calls);
         inbox.stopping
     }
 
+    /// Waits for members, the clock or callers; not at all when a caller was here meanwhile.
+    fn sleep(&mut self) {
+        let mut inbox = self.shared.inbox();
+        let woken = inbox.stopping && self.waiting.is_empty() && self.tickets.is_empty();
+        if woken || !inbox.jobs.is_empty() || !inbox.calls.is_empty() {
+            return;
+        }
+        inbox.asleep = true;
+        drop(inbox);
+        self.driver.wait(IDLE, Some(self.shared.wake.as_fd()));
+        self.shared.inbox().asleep = false;
+        // Silences the bell. One that rings only now wakes the next sleep once: no harm.
+        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+    }
+
     fn feed(&mut self) {
-        while let Some(job) = self.waiting.pop_front() {
+        while self.driver.room() > 0 {
+            let Some(job) = self.waiting.pop_front() else { return };
             let Job { op, at, sectors, lease, ticket } = job;
-            let slot = self.free.pop().unwrap_or_else(|| {
-                self.tickets.push(None);
-                self.tickets.len() as u32 - 1
-            });
-            match self.driver.submit(op, at, sectors, lease, u64::from(slot)) {
-                Ok(()) => {
-                    self.tickets[slot as usize] = Some(ticket);
-                    self.under_way += 1;
-                }
-                Err(Full(lease)) => {
-                    self.free.push(slot);
-                    self.waiting.push_front(Job { op, at, sectors, lease, ticket });
-                    return;
-                }
-            }
+            let tag = u64::from(self.tickets.insert(ticket));
+            let submitted = self.driver.submit(op, at, sectors, lease, tag);
+            assert!(submitted.is_ok(), "there is room");
         }
     }
 
     fn report(&mut self) {
-        let mut counters = self.shared.counters.lock().expect("nobody panics with the counters");
-        counters.0 = self.driver.leaf_counters();
-        counters.1 = self.driver.failed();
-        counters.2.extend(self.driver.take_events());
-        drop(counters);
         for Completion { tag, result, lease } in self.completed.drain(..) {
-            let ticket = self.tickets[tag as usize].take().expect("a ticket ends once");
-            self.free.push(tag as u32);
-            self.under_way -= 1;
+            let ticket = self.tickets.remove(tag as u32);
             ticket.end(result.map(|()| lease).map_err(ArrayError::Request));
         }
     }
@@ -484,8 +515,10 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let mut inbox = self.shared.inbox();
         inbox.stopped = true;
+        inbox.calls.clear();
         let left = inbox.jobs.drain(..).chain(self.waiting.drain(..));
-        let tickets = left.map(|job| job.ticket).chain(self.tickets.drain(..).flatten());
-        tickets.for_each(|ticket| ticket.end(Err(ArrayError::Stopped)));
+        let tickets: Vec<_> = left.map(|job| job.ticket).chain(self.tickets.drain()).collect();
+        drop(inbox);
+        tickets.into_iter().for_each(|ticket| ticket.end(Err(ArrayError::Stopped)));
     }
 }

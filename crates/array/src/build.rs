@@ -2,9 +2,10 @@
 //!
 //! Invariant: nothing of a member is written here; what cannot work is refused with one clear line.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::{ConfigError, MemberSet, Shard, ShardConfig};
+use engine::{ConfigError, MAX_MEMBERS, MemberSet, Shard, ShardConfig};
 use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
 
 use crate::buf::{Region, Regions};
@@ -54,6 +55,13 @@ pub enum BuildError {
     Geometry(GeometryError),
     /// The engine cannot run it.
     Engine(ConfigError),
+    /// Two members keep their data in one file.
+    SameFile {
+        /// The file, as one of them names it.
+        path: PathBuf,
+        /// As the other names it.
+        also: PathBuf,
+    },
     /// There is no memory for it, or no io_uring.
     System {
         /// What was tried.
@@ -68,6 +76,13 @@ impl std::fmt::Display for BuildError {
         match self {
             BuildError::Geometry(error) => error.fmt(f),
             BuildError::Engine(error) => error.fmt(f),
+            BuildError::SameFile { path, also } if path == also => {
+                write!(f, "{}: given twice as a member", path.display())
+            }
+            BuildError::SameFile { path, also } => {
+                let (path, also) = (path.display(), also.display());
+                write!(f, "{path} and {also} are one file, given twice as a member")
+            }
             BuildError::System { doing, source } => write!(f, "cannot {doing}: {source}"),
         }
     }
@@ -78,6 +93,7 @@ impl std::error::Error for BuildError {
         match self {
             BuildError::Geometry(error) => Some(error),
             BuildError::Engine(error) => Some(error),
+            BuildError::SameFile { .. } => None,
             BuildError::System { source, .. } => Some(source),
         }
     }
@@ -89,6 +105,10 @@ pub(crate) fn build(
     max_requests: usize,
     regions: &mut Regions,
 ) -> Result<Core, BuildError> {
+    if spec.members.len() > MAX_MEMBERS {
+        let given = spec.members.len();
+        return Err(BuildError::Engine(ConfigError::TooManyMembers { given }));
+    }
     let mut members: Vec<Option<Box<dyn Member>>> = Vec::new();
     let mut sizes = Vec::new();
     let mut missing = MemberSet::EMPTY;
@@ -100,7 +120,7 @@ pub(crate) fn build(
                 Some(Box::new(NestedMember::new(core)) as Box<dyn Member>)
             }
             MemberSpec::Missing { sectors } => {
-                missing.insert(u16::try_from(slot).unwrap_or(u16::MAX).min(254));
+                missing.insert(u16::try_from(slot).expect("at most MAX_MEMBERS"));
                 sizes.push(sectors);
                 None
             }
@@ -110,6 +130,10 @@ pub(crate) fn build(
         }
         members.push(member);
     }
+    let logical_block = largest_block(&members);
+    let block_sectors = u64::from(logical_block) / md::SECTOR_BYTES;
+    // A linear array goes on at the next member where one ends: at a block, for all of them.
+    sizes.iter_mut().for_each(|sectors| *sectors -= *sectors % block_sectors);
     let geometry = Geometry::new(&GeometrySpec {
         level: spec.level,
         layout: spec.layout,
@@ -117,12 +141,14 @@ pub(crate) fn build(
         member_sectors: sizes,
     })
     .map_err(BuildError::Geometry)?;
-    let facts = agree(&members, geometry.array_sectors());
+    let mut facts = agree(&members, geometry.array_sectors());
     let mut config = ShardConfig::new(geometry);
     config.missing = missing;
     config.logical_block = facts.logical_block;
     config.discard_zeroes = facts.discard_zeroes;
     config.max_requests = max_requests;
+    // The engine discards whole rows of parity levels only: the edges keep what they had.
+    facts.discard_zeroes &= !spec.level.has_parity();
     if spec.level.has_parity() {
         let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
         config.stripe_cache_bytes = spec.stripe_cache_bytes.max(least);
@@ -134,10 +160,28 @@ pub(crate) fn build(
     Ok(Core::new(shard, members, spec.queue_depth.max(1), facts))
 }
 
+fn largest_block(members: &[Option<Box<dyn Member>>]) -> u32 {
+    let blocks = members.iter().flatten().map(|member| member.facts().logical_block);
+    blocks.max().unwrap_or(512)
+}
+
+/// Refuses a file that two members would write to.
+pub(crate) fn refuse_shared_files(core: &Core) -> Result<(), BuildError> {
+    let mut files = Vec::new();
+    core.files(&mut files);
+    files.sort_by_key(|file| file.identity);
+    match files.windows(2).find(|pair| pair[0].identity == pair[1].identity) {
+        Some([one, other]) => {
+            Err(BuildError::SameFile { path: one.path.clone(), also: other.path.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What holds for the array because it holds for all members.
 fn agree(members: &[Option<Box<dyn Member>>], array_sectors: u64) -> Facts {
     let present = || members.iter().flatten().map(|member| member.facts());
-    let logical_block = present().map(|facts| facts.logical_block).max().unwrap_or(512);
+    let logical_block = largest_block(members);
     let block_sectors = u64::from(logical_block) / md::SECTOR_BYTES;
     Facts {
         sectors: array_sectors / block_sectors * block_sectors,

@@ -19,7 +19,7 @@ use engine::{
 use md::{Geometry, MemberIdx, Sector};
 
 use crate::buf;
-use crate::member::{Counters, Done, Facts, Io, KernelDone, Member, Op, OpKind};
+use crate::member::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind};
 
 /// An operation that waits because its member has as much as its queue depth allows.
 struct Queued {
@@ -34,8 +34,30 @@ struct Slot {
     /// `None`: missing from the start.
     member: Option<Box<dyn Member>>,
     leaves: Range<u32>,
+    /// Whether it wants to be settled after submissions.
+    gathers: bool,
     in_flight: usize,
     queued: VecDeque<Queued>,
+}
+
+impl Slot {
+    /// Calls the member; what it ends meanwhile is not in flight any more.
+    fn call<T>(
+        &mut self,
+        done: &mut Vec<Done>,
+        call: impl FnOnce(&mut dyn Member, &mut Vec<Done>) -> T,
+    ) -> T {
+        let member = self.member.as_mut().expect("only members are called");
+        let first = done.len();
+        let result = call(member.as_mut(), done);
+        self.in_flight -= done.len() - first;
+        result
+    }
+
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+        self.in_flight += 1;
+        self.call(done, |member, done| member.submit(op, io, done));
+    }
 }
 
 /// Something that happened to a member.
@@ -67,6 +89,10 @@ pub(crate) struct Core {
     slots: Vec<Slot>,
     queue_depth: usize,
     inputs: Vec<Input>,
+    /// Requests among the inputs.
+    coming: usize,
+    /// Slice lists of queued operations, to be filled again.
+    spare: Vec<Vec<BufSlice>>,
     effects: Effects,
     done: Vec<Done>,
     /// When the engine wants to hear of the time.
@@ -85,6 +111,7 @@ impl Core {
         facts: Facts,
     ) -> Core {
         let slots = members.into_iter().map(|member| Slot {
+            gathers: member.as_ref().is_some_and(|member| member.gathers()),
             member,
             leaves: 0..0,
             in_flight: 0,
@@ -95,6 +122,8 @@ impl Core {
             slots: slots.collect(),
             queue_depth,
             inputs: Vec::new(),
+            coming: 0,
+            spare: Vec::new(),
             effects: Effects::new(),
             done: Vec::new(),
             timer: None,
@@ -122,12 +151,17 @@ impl Core {
 
     /// How many requests it can take now.
     pub(crate) fn room(&self) -> usize {
-        let coming = self.inputs.iter().filter(|input| matches!(input, Input::Request(_))).count();
-        self.shard.room() - coming
+        self.shard.room() - self.coming
+    }
+
+    /// Whether a turn has something to do now.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.inputs.is_empty() || !self.done.is_empty()
     }
 
     pub(crate) fn submit(&mut self, op: HostOp, at: Sector, sectors: u64, buf: BufSlice, tag: u64) {
         self.inputs.push(Input::Request(Request { tag, op, at, sectors, buf }));
+        self.coming += 1;
     }
 
     pub(crate) fn control(&mut self, control: Control) {
@@ -144,9 +178,11 @@ impl Core {
             }
             let mut effects = std::mem::take(&mut self.effects);
             self.shard.handle(io.now, &mut self.inputs, &mut effects);
+            self.coming = 0;
             for effect in &effects.list {
                 self.perform(effect, &effects, io, ended);
             }
+            settle(&mut self.slots, io, &mut self.done);
             effects.clear();
             self.effects = effects;
         }
@@ -179,22 +215,29 @@ impl Core {
             }
             if self.queue_depth < usize::MAX {
                 self.start_queued(io, &mut done);
+                settle(&mut self.slots, io, &mut done);
             }
         }
         self.done = done;
     }
 
     fn start_queued(&mut self, io: &mut Io, done: &mut Vec<Done>) {
-        for slot in &mut self.slots {
+        if self.slots.iter().all(|slot| slot.queued.is_empty()) {
+            return;
+        }
+        let failed = self.shard.status().failed;
+        for (index, slot) in (0u16..).zip(&mut self.slots) {
             while slot.in_flight < self.queue_depth {
                 let Some(queued) = slot.queued.pop_front() else { break };
-                let Queued { token, kind, sector, sectors, slices } = queued;
-                let op = Op { token, kind, sector, sectors, slices: &slices };
-                let member = slot.member.as_mut().expect("only members have queues");
-                let first = done.len();
-                member.submit(&op, io, done);
-                slot.in_flight += 1;
-                slot.in_flight -= done.len() - first;
+                let Queued { token, kind, sector, sectors, mut slices } = queued;
+                if failed.contains(index) {
+                    // It was taken out of service meanwhile: it gets nothing any more.
+                    done.push(Done { token, result: Err(MemberError::Gone) });
+                } else {
+                    slot.submit(&Op { token, kind, sector, sectors, slices: &slices }, io, done);
+                }
+                slices.clear();
+                self.spare.push(slices);
             }
         }
     }
@@ -277,35 +320,24 @@ impl Core {
 
     fn give_op(&mut self, member: MemberIdx, op: &Op<'_>, io: &mut Io) {
         let slot = &mut self.slots[usize::from(member.0)];
-        let Some(device) = slot.member.as_mut() else {
+        if slot.member.is_none() {
             self.done.push(Done { token: op.token, result: Err(MemberError::Gone) });
-            return;
-        };
-        if slot.in_flight >= self.queue_depth {
-            slot.queued.push_back(Queued {
-                token: op.token,
-                kind: op.kind,
-                sector: op.sector,
-                sectors: op.sectors,
-                slices: op.slices.to_vec(),
-            });
-            return;
+        } else if slot.in_flight < self.queue_depth && slot.queued.is_empty() {
+            slot.submit(op, io, &mut self.done);
+        } else {
+            let Op { token, kind, sector, sectors, .. } = *op;
+            let mut slices = self.spare.pop().unwrap_or_default();
+            slices.extend_from_slice(op.slices);
+            slot.queued.push_back(Queued { token, kind, sector, sectors, slices });
         }
-        let first = self.done.len();
-        device.submit(op, io, &mut self.done);
-        slot.in_flight += 1;
-        slot.in_flight -= self.done.len() - first;
     }
 
-    /// Asks the members that the clock may have finished something for.
+    /// Asks the members that the clock has finished something for.
     pub(crate) fn reap_members(&mut self, io: &mut Io) {
         for slot in &mut self.slots {
-            if let Some(member) = slot.member.as_mut() {
-                if member.deadline().is_some() {
-                    let first = self.done.len();
-                    member.reap(io, &mut self.done);
-                    slot.in_flight -= self.done.len() - first;
-                }
+            let deadline = slot.member.as_ref().and_then(|member| member.deadline());
+            if deadline.is_some_and(|at| at <= io.now) {
+                slot.call(&mut self.done, |member, done| member.reap(io, done));
             }
         }
     }
@@ -314,10 +346,7 @@ impl Core {
     pub(crate) fn kernel_done(&mut self, event: KernelDone, io: &mut Io) {
         let slot = self.slots.iter_mut().find(|slot| slot.leaves.contains(&event.leaf));
         let slot = slot.expect("every leaf has a member");
-        let member = slot.member.as_mut().expect("only members have leaves");
-        let first = self.done.len();
-        member.kernel_done(event, io, &mut self.done);
-        slot.in_flight -= self.done.len() - first;
+        slot.call(&mut self.done, |member, done| member.kernel_done(event, io, done));
     }
 
     /// When the clock alone will bring something about.
@@ -336,6 +365,10 @@ impl Core {
         first..*next
     }
 
+    pub(crate) fn files(&self, out: &mut Vec<FileId>) {
+        self.slots.iter().flat_map(|slot| &slot.member).for_each(|member| member.files(out));
+    }
+
     /// What every leaf has moved; a missing member counts as one leaf that moved nothing.
     pub(crate) fn leaf_counters(&self, out: &mut Vec<Counters>) {
         for slot in &self.slots {
@@ -344,5 +377,12 @@ impl Core {
                 None => out.push(Counters::default()),
             }
         }
+    }
+}
+
+/// Lets the members that gather submissions start them.
+fn settle(slots: &mut [Slot], io: &mut Io, done: &mut Vec<Done>) {
+    for slot in slots.iter_mut().filter(|slot| slot.gathers) {
+        slot.call(done, |member, done| member.settle(io, done));
     }
 }

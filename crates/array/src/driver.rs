@@ -13,9 +13,13 @@ use md::{Geometry, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::buf::{Lease, LeasePool, Region, Regions};
-use crate::build::{ArraySpec, BuildError, build};
+use crate::build::{ArraySpec, BuildError, build, refuse_shared_files};
 use crate::core::{Core, Event};
 use crate::member::{Counters, Facts, Io, KernelDone, Ring};
+use crate::table::Table;
+
+/// How soon to try again when the kernel had no room for an operation.
+const PUSHED_BACK: Duration = Duration::from_millis(1);
 
 /// How an array is run.
 #[derive(Clone, Debug)]
@@ -56,7 +60,6 @@ pub struct Completion {
 #[derive(Debug)]
 pub struct Full(pub Option<Lease>);
 
-#[derive(Default)]
 struct Host {
     tag: u64,
     lease: Option<Lease>,
@@ -64,11 +67,11 @@ struct Host {
 
 /// See the module.
 pub struct Driver {
-    // Fields drop in this order: members and the ring let go of the memory before it goes.
+    // Fields drop in this order: the ring waits for the kernel before the files and the memory go
+    // (`Drop`), and host buffers return to their pool last.
     core: Core,
     io: Io,
-    hosts: Vec<Host>,
-    free: Vec<u32>,
+    hosts: Table<Host>,
     ended: Vec<(u64, Result<(), RequestError>)>,
     kernel: Vec<KernelDone>,
     leases: LeasePool,
@@ -89,7 +92,8 @@ impl Driver {
     pub fn new(spec: ArraySpec, options: &DriverOptions) -> Result<Driver, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
         let mut regions = Regions::new().map_err(system("map the region of zeroes"))?;
-        let mut core = build(spec, options.max_requests, &mut regions)?;
+        let mut core = build(spec, options.max_requests.max(1), &mut regions)?;
+        refuse_shared_files(&core)?;
         core.number_leaves(&mut 0);
         let lease_bytes = options.lease_bytes.max(1).next_multiple_of(4096);
         let memory = Region::new((lease_bytes * options.leases.max(1)) as u64)
@@ -97,23 +101,10 @@ impl Driver {
         let memory = Arc::new(memory);
         let number = regions.add(memory.clone());
         let leases = LeasePool::new(memory, number, lease_bytes);
-        let ring = match Ring::new() {
-            Ok(ring) => Some(ring),
-            Err(source) if core.facts().uses_ring => {
-                return Err(BuildError::System { doing: "set up io_uring", source });
-            }
-            Err(_) => None,
-        };
-        let io = Io { regions, ring, kernels: options.kernels, now: clock_nanos() };
-        Ok(Driver {
-            core,
-            io,
-            hosts: Vec::new(),
-            free: Vec::new(),
-            ended: Vec::new(),
-            kernel: Vec::new(),
-            leases,
-        })
+        let ring = core.facts().uses_ring.then(Ring::new).transpose();
+        let ring = ring.map_err(system("set up io_uring"))?;
+        let io = Io { ring, regions, kernels: options.kernels, now: clock_nanos() };
+        Ok(Driver { core, io, hosts: Table::new(), ended: Vec::new(), kernel: Vec::new(), leases })
     }
 
     /// The array's shape.
@@ -142,7 +133,8 @@ impl Driver {
     /// Hands the lease back when there is no room; poll, and try again.
     ///
     /// # Panics
-    /// When the length is more than [`MAX_REQUEST_SECTORS`], or is not the lease's.
+    /// When the length is more than [`MAX_REQUEST_SECTORS`], or is not the lease's, or the lease is
+    /// of another array.
     pub fn submit(
         &mut self,
         op: HostOp,
@@ -165,15 +157,12 @@ impl Driver {
                     sectors * md::SECTOR_BYTES,
                     "lease and length differ"
                 );
+                assert!(lease.is_of(&self.leases), "the lease is of another array");
                 lease.slice()
             }
             None => BufSlice::default(),
         };
-        let host = self.free.pop().unwrap_or_else(|| {
-            self.hosts.push(Host::default());
-            self.hosts.len() as u32 - 1
-        });
-        self.hosts[host as usize] = Host { tag, lease };
+        let host = self.hosts.insert(Host { tag, lease });
         self.core.submit(op, at, sectors, buf, u64::from(host));
         Ok(())
     }
@@ -187,8 +176,7 @@ impl Driver {
             ring.submit();
         }
         for (host, result) in self.ended.drain(..) {
-            let Host { tag, lease } = std::mem::take(&mut self.hosts[host as usize]);
-            self.free.push(host as u32);
+            let Host { tag, lease } = self.hosts.remove(host as u32);
             out.push(Completion { tag, result, lease });
         }
     }
@@ -208,6 +196,18 @@ impl Driver {
 
     /// Waits until a `poll` may have something to do, `limit` at most, or `wake` becomes readable.
     pub fn wait(&mut self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
+        if self.core.has_work() {
+            return;
+        }
+        let mut limit = limit;
+        if let Some(ring) = &mut self.io.ring {
+            if ring.has_ended() {
+                return;
+            }
+            if ring.is_pushed_back() {
+                limit = limit.min(PUSHED_BACK);
+            }
+        }
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
         let until = self.core.deadline().map_or(until, |at| at.min(until));
@@ -246,5 +246,12 @@ impl Driver {
         let mut counters = Vec::new();
         self.core.leaf_counters(&mut counters);
         counters
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Waits for what the kernel still works on, while its files are open and its memory is there.
+        self.io.ring = None;
     }
 }

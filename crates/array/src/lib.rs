@@ -1,7 +1,7 @@
 //! The data plane: real members, real buffers, and the loop that carries out what the engine decides.
 //!
-//! *Invariant*: no decision about the array is made here. Unsafe code lives in `buf`, `member/mem`
-//! and `member/uring` only.
+//! *Invariant*: no decision about the array is made here. Unsafe code lives in `buf` and
+//! `member/uring` only.
 //!
 //! An array in a thread of its own, for programs that read and write:
 //!
@@ -44,8 +44,8 @@ mod buf;
 mod build;
 mod core;
 mod driver;
-#[allow(unsafe_code)]
 mod member;
+mod table;
 
 pub use api::{Array, ArrayError, Pending};
 pub use buf::{Lease, LeasePool};

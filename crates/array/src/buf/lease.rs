@@ -1,6 +1,6 @@
 //! Buffers that travel between a host and the driver.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use engine::BufSlice;
 
@@ -10,7 +10,14 @@ struct Pool {
     region: Arc<Region>,
     number: u16,
     lease_bytes: usize,
-    free: Mutex<Vec<u32>>,
+    free: Mutex<Free>,
+    returned: Condvar,
+}
+
+struct Free {
+    slots: Vec<u32>,
+    /// Threads that wait for one.
+    waiting: usize,
 }
 
 /// A fixed number of equal buffers.
@@ -28,8 +35,8 @@ pub struct Lease {
 impl LeasePool {
     pub(crate) fn new(region: Arc<Region>, number: u16, lease_bytes: usize) -> LeasePool {
         let count = (region.len() / lease_bytes) as u32;
-        let free = Mutex::new((0..count).rev().collect());
-        LeasePool(Arc::new(Pool { region, number, lease_bytes, free }))
+        let free = Mutex::new(Free { slots: (0..count).rev().collect(), waiting: 0 });
+        LeasePool(Arc::new(Pool { region, number, lease_bytes, free, returned: Condvar::new() }))
     }
 
     /// A lease of `len` bytes, or `None` while all are out.
@@ -38,8 +45,25 @@ impl LeasePool {
     /// When `len` is more than the pool's buffers hold.
     pub fn take(&self, len: usize) -> Option<Lease> {
         assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
-        let slot = self.0.free.lock().expect("nobody panics with the list").pop()?;
+        let slot = self.0.free.lock().expect("nobody panics with the list").slots.pop()?;
         Some(Lease { pool: self.clone(), slot, len })
+    }
+
+    /// A lease of `len` bytes; blocks while all are out.
+    ///
+    /// # Panics
+    /// When `len` is more than the pool's buffers hold.
+    pub fn wait(&self, len: usize) -> Lease {
+        assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
+        let mut free = self.0.free.lock().expect("nobody panics with the list");
+        loop {
+            if let Some(slot) = free.slots.pop() {
+                return Lease { pool: self.clone(), slot, len };
+            }
+            free.waiting += 1;
+            free = self.0.returned.wait(free).expect("nobody panics with the list");
+            free.waiting -= 1;
+        }
     }
 
     /// How long a lease can be, in bytes.
@@ -88,6 +112,10 @@ impl Lease {
         BufSlice { region: self.pool.0.number, len, offset: self.offset() }
     }
 
+    pub(crate) fn is_of(&self, pool: &LeasePool) -> bool {
+        Arc::ptr_eq(&self.pool.0, &pool.0)
+    }
+
     fn offset(&self) -> u64 {
         u64::from(self.slot) * self.pool.0.lease_bytes as u64
     }
@@ -96,7 +124,11 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Ok(mut free) = self.pool.0.free.lock() {
-            free.push(self.slot);
+            free.slots.push(self.slot);
+            // Waking costs a system call, also where nobody waits.
+            if free.waiting > 0 {
+                self.pool.0.returned.notify_one();
+            }
         }
     }
 }

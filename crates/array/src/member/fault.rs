@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use engine::{MemberError, Token};
 
-use super::{Counters, Done, Facts, Io, KernelDone, Member, Op, OpKind};
+use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
+use crate::table::Table;
 
 /// One line of the script. Byte addresses are the member's; ranges are half open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +44,21 @@ pub enum Fault {
     },
 }
 
+/// An operation that the member inside has.
+struct AtWork {
+    token: Token,
+    /// Where its buffers are to be damaged: slice, and byte of it.
+    flips: Vec<(engine::BufSlice, usize)>,
+}
+
 /// See the module.
 pub struct FaultMember {
     inner: Box<dyn Member>,
     faults: Vec<Fault>,
     ops: u64,
-    /// Reads at work whose buffers are to be damaged: the token and the spans' places.
-    flips: Vec<(Token, Vec<(engine::BufSlice, usize)>)>,
+    /// By number, which is the inner member's token: an array may use a token for several
+    /// operations of one member at once.
+    at_work: Table<AtWork>,
     delayed: std::collections::VecDeque<(u64, Done)>,
     finished: Vec<Done>,
 }
@@ -66,7 +75,7 @@ impl FaultMember {
             inner,
             faults,
             ops: 0,
-            flips: Vec::new(),
+            at_work: Table::new(),
             delayed: std::collections::VecDeque::new(),
             finished: Vec::new(),
         }
@@ -112,7 +121,8 @@ impl FaultMember {
         self.faults.append(&mut rest);
     }
 
-    fn note_flips(&mut self, op: &Op<'_>) {
+    /// The places of a read that are to be damaged.
+    fn flips(&self, op: &Op<'_>) -> Vec<(engine::BufSlice, usize)> {
         let mut places = Vec::new();
         for fault in &self.faults {
             let Fault::FlipRead { at } = fault else { continue };
@@ -124,9 +134,7 @@ impl FaultMember {
                 start += u64::from(slice.len);
             }
         }
-        if !places.is_empty() {
-            self.flips.push((op.token, places));
-        }
+        places
     }
 
     /// The byte at which a write is to be torn, relative to its start.
@@ -148,24 +156,58 @@ impl FaultMember {
         delays.sum()
     }
 
-    /// Passes on what the member inside has finished: damaged, delayed or as it is.
-    fn pass_on(&mut self, io: &mut Io, done: &mut Vec<Done>) {
-        let delay = self.delay();
-        for end in self.finished.drain(..) {
-            if let Some(at) = self.flips.iter().position(|(token, _)| *token == end.token) {
-                let (_, places) = self.flips.swap_remove(at);
-                for (slice, offset) in places {
-                    io.regions.span(slice).flip_bit(offset);
-                }
-            }
-            if delay == 0 {
-                done.push(end);
-            } else {
-                self.delayed.push_back((io.now + delay, end));
-            }
+    fn give_to_inner(&mut self, op: &Op<'_>, io: &mut Io) {
+        let flips = if op.kind == OpKind::Read { self.flips(op) } else { Vec::new() };
+        let number = self.at_work.insert(AtWork { token: op.token, flips });
+        let inner = Op { token: Token::from_bits(u64::from(number)), ..*op };
+        self.inner.submit(&inner, io, &mut self.finished);
+    }
+
+    /// Stores what comes before the tear; the rest stays as it was.
+    fn give_torn(&mut self, op: &Op<'_>, kept: u64, io: &mut Io, done: &mut Vec<Done>) {
+        let mut left = kept;
+        let slices = op.slices.iter().map_while(|slice| {
+            let len = left.min(u64::from(slice.len));
+            left -= len;
+            (len > 0).then_some(engine::BufSlice { len: len as u32, ..*slice })
+        });
+        let slices: Vec<_> = slices.collect();
+        if slices.is_empty() {
+            return self.end(op.token, Ok(()), io, done);
+        }
+        let torn = Op { slices: &slices, sectors: kept / md::SECTOR_BYTES, ..*op };
+        self.give_to_inner(&torn, io);
+    }
+
+    /// Ends an operation, now or after the delay.
+    fn end(
+        &mut self,
+        token: Token,
+        result: Result<(), MemberError>,
+        io: &Io,
+        done: &mut Vec<Done>,
+    ) {
+        match self.delay() {
+            0 => done.push(Done { token, result }),
+            delay => self.delayed.push_back((io.now + delay, Done { token, result })),
         }
     }
+
+    /// Passes on what the member inside has finished: damaged, delayed or as it is.
+    fn pass_on(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+        let mut finished = std::mem::take(&mut self.finished);
+        for Done { token, result } in finished.drain(..) {
+            let AtWork { token, flips } = self.at_work.remove(token.to_bits() as u32);
+            for (slice, offset) in flips {
+                io.regions.span(slice).flip_bit(offset);
+            }
+            self.end(token, result, io, done);
+        }
+        self.finished = finished;
+    }
 }
+
+impl Sealed for FaultMember {}
 
 impl Member for FaultMember {
     fn facts(&self) -> Facts {
@@ -175,33 +217,26 @@ impl Member for FaultMember {
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
         let is_write = matches!(op.kind, OpKind::Write { .. });
         if let Some(error) = self.scripted_error(op) {
-            self.finished.push(Done { token: op.token, result: Err(error) });
+            self.end(op.token, Err(error), io, done);
         } else if let Some(kept) = self.tear(op).filter(|_| is_write) {
-            // Stores the head of the data; the rest stays as it was.
-            let mut left = kept;
-            let slices = op.slices.iter().map_while(|slice| {
-                let len = left.min(u64::from(slice.len));
-                left -= len;
-                (len > 0).then_some(engine::BufSlice { len: len as u32, ..*slice })
-            });
-            let slices: Vec<_> = slices.collect();
-            if slices.is_empty() {
-                self.finished.push(Done { token: op.token, result: Ok(()) });
-            } else {
-                let torn = Op { slices: &slices, sectors: kept / md::SECTOR_BYTES, ..*op };
-                self.inner.submit(&torn, io, &mut self.finished);
-            }
+            self.give_torn(op, kept, io, done);
         } else {
-            if op.kind == OpKind::Read {
-                self.note_flips(op);
-            }
-            self.inner.submit(op, io, &mut self.finished);
+            self.give_to_inner(op, io);
         }
         self.pass_on(io, done);
     }
 
+    fn settle(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+        self.inner.settle(io, &mut self.finished);
+        self.pass_on(io, done);
+    }
+
+    fn gathers(&self) -> bool {
+        self.inner.gathers()
+    }
+
     fn reap(&mut self, io: &mut Io, done: &mut Vec<Done>) {
-        if self.inner.deadline().is_some() {
+        if self.inner.deadline().is_some_and(|at| at <= io.now) {
             self.inner.reap(io, &mut self.finished);
             self.pass_on(io, done);
         }
@@ -222,6 +257,10 @@ impl Member for FaultMember {
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
         self.inner.number_leaves(next)
+    }
+
+    fn files(&self, out: &mut Vec<FileId>) {
+        self.inner.files(out);
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use engine::{MemberError, Token};
@@ -13,8 +14,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::uring::FileOp;
-use super::{Counters, Done, Facts, Io, KernelDone, Member, Op, OpKind};
+use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
 use crate::buf::Span;
+use crate::table::Table;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,9 @@ impl std::error::Error for OpenError {
     }
 }
 
+/// The largest offset that the kernel's calls can name.
+const MAX_BYTES: u64 = i64::MAX as u64;
+
 /// The unit in which zeroes are written by hand.
 const ZEROES_BYTES: u64 = 1 << 20;
 
@@ -65,22 +70,43 @@ pub struct FileMember {
     file: File,
     facts: Facts,
     direct: bool,
+    id: FileId,
     leaf: u32,
-    pending: Vec<Option<Pending>>,
-    free: Vec<u32>,
+    pending: Table<Pending>,
+    /// Lists of finished operations, to be filled again.
+    spare: Vec<Vec<Span>>,
     counters: Counters,
 }
 
 impl FileMember {
-    /// Opens or creates a file and makes sure that it has its full size on the store.
+    /// Opens or creates a file and makes sure that it has its full size on the store. What an
+    /// existing file holds stays; a longer one keeps its length. A file that was made here and
+    /// cannot be used is taken away again.
     ///
     /// # Errors
     /// Names the file and what could not be done with it: opening, preallocating (disk full).
     pub fn open(path: &Path, options: FileOptions) -> Result<FileMember, OpenError> {
-        let (file, direct) = open_file(path, options.direct)?;
-        let len = options.sectors * md::SECTOR_BYTES;
+        let made = create(path)?;
+        let opened = FileMember::open_existing(path, options);
+        if opened.is_err() && made {
+            // The error that is on its way says more than a second one would.
+            let _ = std::fs::remove_file(path);
+        }
+        opened
+    }
+
+    fn open_existing(path: &Path, options: FileOptions) -> Result<FileMember, OpenError> {
         let fail = |doing, source| OpenError { path: path.to_owned(), doing, source };
-        preallocate(&file, len).map_err(|source| fail("preallocate the file", source))?;
+        let (file, direct) = open_file(path, options.direct)?;
+        let metadata = file.metadata().map_err(|source| fail("ask for its size", source))?;
+        if !metadata.is_file() {
+            return Err(fail("use it", std::io::Error::other("it is not a regular file")));
+        }
+        let id = FileId { path: path.to_owned(), identity: (metadata.dev(), metadata.ino()) };
+        let len = options.sectors.checked_mul(md::SECTOR_BYTES).filter(|len| *len <= MAX_BYTES);
+        let len = len.ok_or_else(|| fail("preallocate the file", Errno::FBIG.into()))?;
+        preallocate(&file, metadata.len(), len)
+            .map_err(|source| fail("preallocate the file", source))?;
         let logical_block = if direct { direct_block(&file) } else { 512 };
         let facts = Facts {
             sectors: options.sectors,
@@ -93,9 +119,10 @@ impl FileMember {
             file,
             facts,
             direct,
+            id,
             leaf: 0,
-            pending: Vec::new(),
-            free: Vec::new(),
+            pending: Table::new(),
+            spare: Vec::new(),
             counters: Counters::default(),
         })
     }
@@ -106,7 +133,7 @@ impl FileMember {
     }
 
     fn push(&mut self, id: u32, io: &mut Io) {
-        let pending = self.pending[id as usize].as_ref().expect("just stored");
+        let pending = self.pending.get(id);
         let (at, len) = (pending.at, pending.left);
         let op = match pending.kind {
             OpKind::Read => FileOp::Read { at, spans: &pending.spans },
@@ -134,35 +161,55 @@ impl FileMember {
     }
 }
 
+/// Makes an empty file where there is nothing; says whether it did.
+fn create(path: &Path) -> Result<bool, OpenError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(_) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(error) => {
+            Err(OpenError { path: path.to_owned(), doing: "create it", source: error.into() })
+        }
+    }
+}
+
 fn open_file(path: &Path, direct: bool) -> Result<(File, bool), OpenError> {
     let fail = |source: Errno| OpenError {
         path: path.to_owned(),
         doing: "open it for reading and writing",
         source: source.into(),
     };
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
+    // What is no file (a pipe) must not make us wait; regular files do not know the flag.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     if direct {
-        match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
+        match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
             Ok(file) => return Ok((File::from(file), true)),
             // The file system has no direct I/O.
             Err(Errno::INVAL) => {}
             Err(error) => return Err(fail(error)),
         }
     }
-    rustix::fs::open(path, flags, mode).map(|file| (File::from(file), false)).map_err(fail)
+    rustix::fs::open(path, flags, Mode::empty()).map(|file| (File::from(file), false)).map_err(fail)
 }
 
-/// Reserves the space, so that a full disk shows now and not under a running array.
-fn preallocate(file: &File, len: u64) -> std::io::Result<()> {
-    if file.metadata()?.len() >= len {
+/// Reserves the space, so that a full disk shows now and not under a running array. When it fails,
+/// the file has its old length.
+fn preallocate(file: &File, has: u64, len: u64) -> std::io::Result<()> {
+    if has >= len {
         return Ok(());
     }
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len.max(1)) {
-        Ok(()) => Ok(()),
-        // No such call here: the file is sparse, and a full disk will show as an error of a write.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(len),
-        Err(error) => Err(error.into()),
+    loop {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            // No such call here: the file is sparse, and a full disk shows as an error of a write.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return file.set_len(len),
+            Err(error) => {
+                // Gives back what was reserved before the disk was full.
+                let _ = file.set_len(has);
+                return Err(error.into());
+            }
+        }
     }
 }
 
@@ -176,8 +223,8 @@ fn direct_block(file: &File) -> u32 {
     }
 }
 
-fn error_of(errno: i32, kind: OpKind) -> MemberError {
-    match Errno::from_raw_os_error(errno) {
+fn error_of(errno: Errno, kind: OpKind) -> MemberError {
+    match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => MemberError::NoSpace,
         Errno::NODEV | Errno::NXIO | Errno::BADF | Errno::STALE => MemberError::Gone,
         Errno::TIMEDOUT => MemberError::Timeout,
@@ -185,6 +232,8 @@ fn error_of(errno: i32, kind: OpKind) -> MemberError {
         _ => MemberError::Medium,
     }
 }
+
+impl Sealed for FileMember {}
 
 impl Member for FileMember {
     fn facts(&self) -> Facts {
@@ -197,56 +246,55 @@ impl Member for FileMember {
             done.push(Done { token: op.token, result: Err(MemberError::Invalid) });
             return;
         }
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.pending.push(None);
-            self.pending.len() as u32 - 1
-        });
-        self.pending[id as usize] = Some(Pending {
+        let mut spans = self.spare.pop().unwrap_or_default();
+        spans.extend(op.slices.iter().map(|slice| io.regions.span(*slice)));
+        let id = self.pending.insert(Pending {
             token: op.token,
             kind: op.kind,
             at: op.sector.0 * md::SECTOR_BYTES,
             left: op.bytes(),
-            spans: op.slices.iter().map(|slice| io.regions.span(*slice)).collect(),
+            spans,
         });
         self.push(id, io);
     }
 
     fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
-        let entry = &mut self.pending[event.id as usize];
-        let pending = entry.as_mut().expect("the kernel ends what it was given");
-        let (kind, token) = (pending.kind, pending.token);
-        let moved = event.result;
+        let pending = self.pending.get(event.id);
+        let kind = pending.kind;
         let is_transfer = matches!(kind, OpKind::Read | OpKind::Write { .. });
-        let result = if moved < 0 {
-            let errno = -moved;
-            let unsupported = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL]
-                .contains(&Errno::from_raw_os_error(errno));
-            match kind {
-                _ if [Errno::INTR, Errno::AGAIN].contains(&Errno::from_raw_os_error(errno)) => {
+        let result = match u64::try_from(event.result) {
+            Ok(moved) if is_transfer && moved < pending.left => {
+                if moved > 0 {
+                    pending.at += moved;
+                    pending.left -= moved;
+                    skip(&mut pending.spans, moved as usize);
                     return self.push(event.id, io);
                 }
-                OpKind::Discard | OpKind::WriteZeroes if unsupported => {
-                    let (at, left) = (pending.at, pending.left);
-                    self.zero_by_hand(at, left)
-                        .map_err(|error| error_of(error.raw_os_error().unwrap_or(0), kind))
-                }
-                _ => Err(error_of(errno, kind)),
-            }
-        } else if is_transfer && (moved as u64) < pending.left {
-            if moved == 0 {
                 // The file was cut short under us.
                 Err(MemberError::Medium)
-            } else {
-                pending.at += moved as u64;
-                pending.left -= moved as u64;
-                skip(&mut pending.spans, moved as usize);
-                return self.push(event.id, io);
             }
-        } else {
-            Ok(())
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let errno = Errno::from_raw_os_error(-event.result);
+                let unsupported = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL].contains(&errno);
+                match kind {
+                    _ if [Errno::INTR, Errno::AGAIN].contains(&errno) => {
+                        return self.push(event.id, io);
+                    }
+                    OpKind::Discard | OpKind::WriteZeroes if unsupported => {
+                        let (at, left) = (pending.at, pending.left);
+                        self.zero_by_hand(at, left).map_err(|error| {
+                            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                            error_of(errno, kind)
+                        })
+                    }
+                    _ => Err(error_of(errno, kind)),
+                }
+            }
         };
-        self.pending[event.id as usize] = None;
-        self.free.push(event.id);
+        let Pending { token, mut spans, .. } = self.pending.remove(event.id);
+        spans.clear();
+        self.spare.push(spans);
         done.push(Done { token, result });
     }
 
@@ -254,6 +302,10 @@ impl Member for FileMember {
         self.leaf = *next;
         *next += 1;
         self.leaf..self.leaf + 1
+    }
+
+    fn files(&self, out: &mut Vec<FileId>) {
+        out.push(self.id.clone());
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {

@@ -2,7 +2,7 @@
 
 use engine::{BufSlice, MemberError};
 
-use super::{Counters, Done, Facts, Io, Member, Op, OpKind};
+use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
 use crate::buf::Region;
 
 /// Memory that really copies. Nothing survives the process.
@@ -18,7 +18,8 @@ impl MemMember {
     /// # Errors
     /// When the system has no address space for it.
     pub fn new(sectors: u64) -> std::io::Result<MemMember> {
-        let region = Region::new(sectors * md::SECTOR_BYTES)?;
+        let bytes = sectors.checked_mul(md::SECTOR_BYTES).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        let region = Region::new(bytes)?;
         Ok(MemMember { region, sectors, counters: Counters::default() })
     }
 
@@ -32,6 +33,8 @@ impl MemMember {
         }
     }
 }
+
+impl Sealed for MemMember {}
 
 impl Member for MemMember {
     fn facts(&self) -> Facts {

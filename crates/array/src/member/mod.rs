@@ -12,6 +12,7 @@ mod nested;
 mod null;
 mod paced;
 mod traits;
+#[allow(unsafe_code)]
 mod uring;
 
 pub use fault::{Fault, FaultMember};
@@ -20,6 +21,7 @@ pub use mem::MemMember;
 pub use nested::NestedMember;
 pub use null::NullMember;
 pub use paced::{PaceControl, PacedMember};
-pub use traits::{Counters, Done, Facts, Io, KernelDone, Member, Op, OpKind};
+pub use traits::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind};
 
+pub(crate) use traits::Sealed;
 pub(crate) use uring::Ring;

@@ -10,8 +10,9 @@ use std::ops::Range;
 use engine::{BufSlice, HostOp, MAX_REQUEST_SECTORS, MemberError, RequestError, Token};
 use md::Sector;
 
-use super::{Counters, Done, Facts, Io, KernelDone, Member, Op, OpKind};
+use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
 use crate::core::Core;
+use crate::table::Table;
 
 struct Outer {
     token: Token,
@@ -30,21 +31,14 @@ struct Part {
 /// See the module.
 pub struct NestedMember {
     core: Core,
-    outer: Vec<Option<Outer>>,
-    free: Vec<u32>,
+    outer: Table<Outer>,
     waiting: VecDeque<Part>,
     ended: Vec<(u64, Result<(), RequestError>)>,
 }
 
 impl NestedMember {
     pub(crate) fn new(core: Core) -> NestedMember {
-        NestedMember {
-            core,
-            outer: Vec::new(),
-            free: Vec::new(),
-            waiting: VecDeque::new(),
-            ended: Vec::new(),
-        }
+        NestedMember { core, outer: Table::new(), waiting: VecDeque::new(), ended: Vec::new() }
     }
 
     /// Gives the inner array what it has room for, and passes on what has ended.
@@ -60,16 +54,13 @@ impl NestedMember {
                 return;
             }
             for (outer, result) in self.ended.drain(..) {
-                let at = outer as usize;
-                let entry =
-                    self.outer[at].as_mut().expect("the inner array ends what it was given");
+                let entry = self.outer.get(outer as u32);
                 entry.open -= 1;
                 if let Err(error) = result {
                     entry.error.get_or_insert(outer_error(error));
                 }
                 if entry.open == 0 {
-                    let Outer { token, error, .. } = self.outer[at].take().expect("seen just now");
-                    self.free.push(at as u32);
+                    let Outer { token, error, .. } = self.outer.remove(outer as u32);
                     done.push(Done { token, result: error.map_or(Ok(()), Err) });
                 }
             }
@@ -85,16 +76,15 @@ fn outer_error(error: RequestError) -> MemberError {
     }
 }
 
+impl Sealed for NestedMember {}
+
 impl Member for NestedMember {
     fn facts(&self) -> Facts {
         self.core.facts()
     }
 
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
-        let outer = self.free.pop().unwrap_or_else(|| {
-            self.outer.push(None);
-            self.outer.len() as u32 - 1
-        });
+    fn submit(&mut self, op: &Op<'_>, _io: &mut Io, _done: &mut Vec<Done>) {
+        let outer = self.outer.insert(Outer { token: op.token, open: 0, error: None });
         let mut open = 0;
         let mut part = |op, at, sectors, buf| {
             open += 1;
@@ -128,8 +118,17 @@ impl Member for NestedMember {
                 }
             }
         }
-        self.outer[outer as usize] = Some(Outer { token: op.token, open, error: None });
-        self.turn(io, done);
+        self.outer.get(outer).open = open;
+    }
+
+    fn settle(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+        if !self.waiting.is_empty() {
+            self.turn(io, done);
+        }
+    }
+
+    fn gathers(&self) -> bool {
+        true
     }
 
     fn reap(&mut self, io: &mut Io, done: &mut Vec<Done>) {
@@ -148,6 +147,10 @@ impl Member for NestedMember {
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
         self.core.number_leaves(next)
+    }
+
+    fn files(&self, out: &mut Vec<FileId>) {
+        self.core.files(out);
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {

@@ -1,6 +1,6 @@
 //! A member that completes at once and stores nothing: the overhead of everything above it.
 
-use super::{Counters, Done, Facts, Io, Member, Op};
+use super::{Counters, Done, Facts, Io, Member, Op, Sealed};
 
 /// Reads leave the buffer as it is; writes are forgotten.
 pub struct NullMember {
@@ -14,6 +14,8 @@ impl NullMember {
         NullMember { sectors, counters: Counters::default() }
     }
 }
+
+impl Sealed for NullMember {}
 
 impl Member for NullMember {
     fn facts(&self) -> Facts {

@@ -6,15 +6,15 @@
 //!
 //! Invariant: with the pace on, no operation completes before its model time.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use drive::{BusId, DriveId, Placement, Profile, Rig};
 use engine::{MemberError, Token};
 
-use super::{Counters, Done, Facts, Io, KernelDone, Member, Op, OpKind};
+use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
+use crate::table::Table;
 
 /// How much later than the model an operation may end without being counted: a scheduling delay,
 /// not a slow store.
@@ -23,8 +23,26 @@ const LATE_NANOS: u64 = 1_000_000;
 struct Shared {
     rig: Rig,
     /// Finished operations that their member has not fetched, by drive.
-    inbox: Vec<Vec<drive::Done>>,
+    inbox: Vec<Mail>,
     scratch: Vec<drive::Done>,
+}
+
+struct Mail {
+    ended: Vec<drive::Done>,
+    /// Whether there is any, to be seen without the lock.
+    there: Arc<AtomicBool>,
+}
+
+impl Shared {
+    /// Lets the drives' time pass and puts what has ended into their members' boxes.
+    fn advance(&mut self, now: u64) {
+        self.rig.advance(now, &mut self.scratch);
+        for ended in self.scratch.drain(..) {
+            let mail = &mut self.inbox[ended.drive.index()];
+            mail.ended.push(ended);
+            mail.there.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// The drives and buses that the paced members of an array share, and their switch.
@@ -32,12 +50,20 @@ struct Shared {
 pub struct PaceControl {
     shared: Arc<Mutex<Shared>>,
     on: Arc<AtomicBool>,
+    /// The rig's next event, to be seen without the lock; `NEVER` where there is none.
+    next: Arc<AtomicU64>,
 }
+
+const NEVER: u64 = u64::MAX;
 
 impl Default for PaceControl {
     fn default() -> PaceControl {
         let shared = Shared { rig: Rig::new(), inbox: Vec::new(), scratch: Vec::new() };
-        PaceControl { shared: Arc::new(Mutex::new(shared)), on: Arc::new(AtomicBool::new(true)) }
+        PaceControl {
+            shared: Arc::new(Mutex::new(shared)),
+            on: Arc::new(AtomicBool::new(true)),
+            next: Arc::new(AtomicU64::new(NEVER)),
+        }
     }
 }
 
@@ -59,11 +85,18 @@ impl PaceControl {
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().expect("nobody panics with the drives")
     }
+
+    /// Notes when the rig wants to be called next; to be called before the lock is let go.
+    fn note_next(&self, shared: &Shared) {
+        self.next.store(shared.rig.next_event().unwrap_or(NEVER), Ordering::Release);
+    }
 }
 
 /// What an operation still waits for.
-#[derive(Clone, Copy, Default)]
 struct Waiting {
+    token: Token,
+    /// Whether the model has it; otherwise the pace was off when it was submitted.
+    paced: bool,
     model_done: Option<u64>,
     inner_done: Option<Result<(), MemberError>>,
 }
@@ -73,7 +106,10 @@ pub struct PacedMember {
     inner: Box<dyn Member>,
     control: PaceControl,
     drive: DriveId,
-    waiting: HashMap<u64, Waiting>,
+    /// By number. The numbers are the model's tags and the inner member's tokens: an array may use
+    /// a token for several operations of one member at once.
+    waiting: Table<Waiting>,
+    mail: Arc<AtomicBool>,
     finished: Vec<Done>,
     late: u64,
 }
@@ -90,13 +126,15 @@ impl PacedMember {
         let bytes = inner.facts().sectors * md::SECTOR_BYTES;
         let mut shared = control.lock();
         let drive = shared.rig.add_drive(profile, placement, bytes, bus);
-        shared.inbox.resize_with(drive.index() + 1, Vec::new);
+        let mail = Arc::new(AtomicBool::new(false));
+        shared.inbox.push(Mail { ended: Vec::new(), there: mail.clone() });
         drop(shared);
         PacedMember {
             inner,
             control: control.clone(),
             drive,
-            waiting: HashMap::new(),
+            waiting: Table::new(),
+            mail,
             finished: Vec::new(),
             late: 0,
         }
@@ -104,32 +142,55 @@ impl PacedMember {
 
     /// Takes over what the member inside has finished.
     fn inner_finished(&mut self, io: &Io, done: &mut Vec<Done>) {
-        let mut finished = std::mem::take(&mut self.finished);
-        for end in finished.drain(..) {
-            let Some(waiting) = self.waiting.get_mut(&end.token.to_bits()) else {
-                // The pace was off when it was submitted.
-                done.push(end);
+        for end in self.finished.drain(..) {
+            let number = end.token.to_bits() as u32;
+            let waiting = self.waiting.get(number);
+            if waiting.paced && waiting.model_done.is_none() {
+                waiting.inner_done = Some(end.result);
                 continue;
-            };
-            waiting.inner_done = Some(end.result);
-            if let Some(at) = waiting.model_done {
-                self.late += u64::from(io.now > at + LATE_NANOS);
-                self.waiting.remove(&end.token.to_bits());
-                done.push(end);
             }
+            let Waiting { token, model_done, .. } = self.waiting.remove(number);
+            self.late += u64::from(model_done.is_some_and(|at| io.now > at + LATE_NANOS));
+            done.push(Done { token, result: end.result });
         }
-        self.finished = finished;
     }
 
-    fn model_finished(&mut self, ended: drive::Done, done: &mut Vec<Done>) {
-        let waiting = self.waiting.get_mut(&ended.tag).expect("the model ends what it was given");
-        waiting.model_done = Some(ended.at);
-        if let Some(result) = waiting.inner_done {
-            self.waiting.remove(&ended.tag);
-            done.push(Done { token: Token::from_bits(ended.tag), result });
+    /// Takes over what the model has finished.
+    fn model_finished(&mut self, now: u64, done: &mut Vec<Done>) {
+        let mut shared = self.control.lock();
+        shared.advance(now);
+        self.control.note_next(&shared);
+        let Shared { inbox, .. } = &mut *shared;
+        let mail = &mut inbox[self.drive.index()];
+        self.mail.store(false, Ordering::Release);
+        for ended in mail.ended.drain(..) {
+            let number = ended.tag as u32;
+            let waiting = self.waiting.get(number);
+            waiting.model_done = Some(ended.at);
+            if let Some(result) = waiting.inner_done {
+                let Waiting { token, .. } = self.waiting.remove(number);
+                done.push(Done { token, result });
+            }
         }
     }
+
+    fn give_to_model(&self, op: &Op<'_>, number: u32, now: u64) {
+        let kind = match op.kind {
+            OpKind::Read => drive::OpKind::Read,
+            OpKind::Write { fua } => drive::OpKind::Write { fua },
+            OpKind::WriteZeroes => drive::OpKind::Write { fua: false },
+            OpKind::Flush => drive::OpKind::Flush,
+            OpKind::Discard => drive::OpKind::Discard,
+        };
+        let at_bytes = op.sector.0 * md::SECTOR_BYTES;
+        let modelled = drive::Op { kind, at_bytes, bytes: op.bytes() };
+        let mut shared = self.control.lock();
+        shared.rig.submit(now, self.drive, u64::from(number), modelled);
+        self.control.note_next(&shared);
+    }
 }
+
+impl Sealed for PacedMember {}
 
 impl Member for PacedMember {
     fn facts(&self) -> Facts {
@@ -137,41 +198,34 @@ impl Member for PacedMember {
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
-        if self.control.is_on() {
-            let tag = op.token.to_bits();
-            self.waiting.insert(tag, Waiting::default());
-            let kind = match op.kind {
-                OpKind::Read => drive::OpKind::Read,
-                OpKind::Write { fua } => drive::OpKind::Write { fua },
-                OpKind::WriteZeroes => drive::OpKind::Write { fua: false },
-                OpKind::Flush => drive::OpKind::Flush,
-                OpKind::Discard => drive::OpKind::Discard,
-            };
-            let at_bytes = op.sector.0 * md::SECTOR_BYTES;
-            let modelled = drive::Op { kind, at_bytes, bytes: op.bytes() };
-            self.control.lock().rig.submit(io.now, self.drive, tag, modelled);
+        let paced = self.control.is_on();
+        let waiting = Waiting { token: op.token, paced, model_done: None, inner_done: None };
+        let number = self.waiting.insert(waiting);
+        if paced {
+            self.give_to_model(op, number, io.now);
         }
-        self.inner.submit(op, io, &mut self.finished);
+        let inner = Op { token: Token::from_bits(u64::from(number)), ..*op };
+        self.inner.submit(&inner, io, &mut self.finished);
         self.inner_finished(io, done);
     }
 
+    fn settle(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+        self.inner.settle(io, &mut self.finished);
+        self.inner_finished(io, done);
+    }
+
+    fn gathers(&self) -> bool {
+        self.inner.gathers()
+    }
+
     fn reap(&mut self, io: &mut Io, done: &mut Vec<Done>) {
-        if self.inner.deadline().is_some() {
+        if self.inner.deadline().is_some_and(|at| at <= io.now) {
             self.inner.reap(io, &mut self.finished);
             self.inner_finished(io, done);
         }
-        let mut shared = self.control.lock();
-        let Shared { rig, inbox, scratch } = &mut *shared;
-        rig.advance(io.now, scratch);
-        for ended in scratch.drain(..) {
-            inbox[ended.drive.index()].push(ended);
+        if !self.waiting.is_empty() {
+            self.model_finished(io.now, done);
         }
-        let mut mine = std::mem::take(&mut inbox[self.drive.index()]);
-        drop(shared);
-        for ended in mine.drain(..) {
-            self.model_finished(ended, done);
-        }
-        self.control.lock().inbox[self.drive.index()] = mine;
     }
 
     fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
@@ -180,11 +234,18 @@ impl Member for PacedMember {
     }
 
     fn deadline(&self) -> Option<u64> {
-        let shared = self.control.lock();
-        let mail = !shared.inbox[self.drive.index()].is_empty();
-        let model = if mail { Some(0) } else { shared.rig.next_event() };
-        drop(shared);
-        [model, self.inner.deadline()].into_iter().flatten().min()
+        let model = if self.waiting.is_empty() {
+            NEVER
+        } else if self.mail.load(Ordering::Acquire) {
+            0
+        } else {
+            self.control.next.load(Ordering::Acquire)
+        };
+        [(model != NEVER).then_some(model), self.inner.deadline()].into_iter().flatten().min()
+    }
+
+    fn files(&self, out: &mut Vec<FileId>) {
+        self.inner.files(out);
     }
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {

@@ -1,6 +1,7 @@
 //! The contract between the driver and its members.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use engine::{BufSlice, MemberError, Token};
 use md::Sector;
@@ -135,24 +136,49 @@ pub struct KernelDone {
     pub result: i32,
 }
 
+/// Which file a member keeps its data in.
+#[derive(Clone, Debug)]
+pub struct FileId {
+    /// As it was opened.
+    pub path: PathBuf,
+    /// Device and inode: the same for two paths that lead to one file.
+    pub identity: (u64, u64),
+}
+
 /// What members share while the driver calls them: memory, the ring, the time.
 pub struct Io {
-    pub(crate) regions: Regions,
+    // The ring drops first: it waits for the kernel to let go of the memory.
     pub(crate) ring: Option<Ring>,
+    pub(crate) regions: Regions,
     pub(crate) kernels: parity::Kernels,
     /// Nanoseconds of the driver's clock, as of this round.
     pub(crate) now: u64,
 }
 
+/// Keeps [`Member`] to this crate.
+pub trait Sealed {}
+
 /// A member. All calls come from the driver's thread.
-pub trait Member: Send {
+///
+/// Only this crate implements it: a member that names other memory than it was given, or ends an
+/// operation while the kernel still works on it, would be unsound.
+pub trait Member: Send + Sealed {
     /// What is always true of it.
     fn facts(&self) -> Facts;
 
     /// Takes an operation. What ends at once is added to `done` before this returns.
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>);
 
-    /// Adds what has ended since, by the clock. Called once a round where `deadline` is not `None`.
+    /// Starts what `submit` has gathered, and adds what ends at once. Called after every batch of
+    /// submissions where [`Member::gathers`].
+    fn settle(&mut self, _io: &mut Io, _done: &mut Vec<Done>) {}
+
+    /// Whether `submit` leaves work to `settle`.
+    fn gathers(&self) -> bool {
+        false
+    }
+
+    /// Adds what has ended since, by the clock. Called once a round where `deadline` has come.
     fn reap(&mut self, _io: &mut Io, _done: &mut Vec<Done>) {}
 
     /// Something that the kernel finished for one of this member's leaves.
@@ -169,6 +195,9 @@ pub trait Member: Send {
         *next += 1;
         leaf..leaf + 1
     }
+
+    /// The files that its leaves keep their data in.
+    fn files(&self, _out: &mut Vec<FileId>) {}
 
     /// What each of its leaves has moved.
     fn leaf_counters(&self, out: &mut Vec<Counters>);
