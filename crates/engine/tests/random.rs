@@ -355,15 +355,15 @@ fn striped_arrays_hold_what_was_written() {
 
 #[test]
 fn mirrored_arrays_hold_what_was_written() {
-    run_family("mirrored_arrays_hold_what_was_written", &mirrored_shapes(), 77);
+    run_family("mirrored_arrays_hold_what_was_written", &mirrored_shapes(), 66);
 }
 
 #[test]
 fn arrays_with_one_parity_hold_what_was_written() {
-    run_family("arrays_with_one_parity_hold_what_was_written", &one_parity_shapes(), 90);
+    run_family("arrays_with_one_parity_hold_what_was_written", &one_parity_shapes(), 60);
 }
 
 #[test]
 fn arrays_with_two_parities_hold_what_was_written() {
-    run_family("arrays_with_two_parities_hold_what_was_written", &two_parity_shapes(), 112);
+    run_family("arrays_with_two_parities_hold_what_was_written", &two_parity_shapes(), 84);
 }

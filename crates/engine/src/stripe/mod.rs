@@ -9,6 +9,7 @@
 
 mod jobs;
 mod memory;
+mod neighbours;
 mod op;
 mod ops;
 mod plan;

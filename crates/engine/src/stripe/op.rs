@@ -89,6 +89,7 @@ pub(crate) struct Op {
     /// Entries of the row's cache that it uses, by position and entry.
     pub(crate) borrowed: Vec<(u16, u64)>,
 
+    pub(crate) begun_at: u64,
     pub(crate) phase: Phase,
     pub(crate) open: u32,
     /// Positions that could not be read.

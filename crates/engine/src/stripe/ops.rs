@@ -428,6 +428,9 @@ impl Stripes {
                 self.request_part_done(cx, request);
             }
         }
+        if self.ops[at].is_write() {
+            self.neighbours.write_ended(cx.now.saturating_sub(self.ops[at].begun_at));
+        }
         self.ops[at].pieces = pieces;
         self.ops.release(at);
         let entry = &mut self.rows.table[row];

@@ -9,6 +9,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use md::StripeNo;
 
+use super::neighbours::Wait;
 use super::op::{Cell, Class, Intent, Op};
 use super::scratch::Block;
 use crate::slab::Slab;
@@ -74,8 +75,8 @@ pub(crate) struct Row {
     pub(crate) cached: Vec<Cached>,
     /// Sectors that pending writes cover (counting overlaps twice).
     pub(crate) pending_write_sectors: u64,
-    /// When the row's writes stop waiting for neighbours.
-    pub(crate) deadline: Option<u64>,
+    /// What the row's writes wait for while their neighbours may still come.
+    pub(crate) wait: Option<Wait>,
     /// Is in `Rows::touched`.
     pub(crate) listed: bool,
     idle_since: u64,
@@ -184,19 +185,23 @@ impl Rows {
         debug_assert!(entry.cached.is_empty() && !entry.listed);
         entry.stripe = stripe;
         entry.pending_write_sectors = 0;
-        entry.deadline = None;
+        entry.wait = None;
         self.by_stripe.insert(stripe.0, row);
         row
     }
 
-    /// Whether pending writes of a stream should wait for their neighbours: there is something to
-    /// wait for, and nobody has waited long enough yet.
+    /// Whether more of a stream's writes may come to the row's pending ones: the row is not complete,
+    /// and its end, where an ascending stream leaves it, has not come yet.
     pub(crate) fn wants_neighbours(&self, row: u32) -> bool {
         let entry = &self.table[row];
         let full = self.chunk * u64::from(self.data);
+        let may_grow = |at: &u32| {
+            let piece = &self.pieces[*at];
+            piece.stream && !(piece.index + 1 == self.data && piece.end == self.chunk)
+        };
         entry.pending_write_sectors > 0
             && entry.pending_write_sectors < full
-            && entry.pending.iter().all(|at| self.pieces[*at].stream)
+            && entry.pending.iter().all(may_grow)
     }
 
     /// Lets a row go that nobody needs, or notes since when it is only a cache.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use md::{Geometry, Kind as GeometryKind, Parity};
 
+use super::neighbours::Neighbours;
 use super::op::Op;
 use super::rows::Rows;
 use super::scratch::Scratch;
@@ -14,7 +15,7 @@ use crate::health::Health;
 use crate::requests::Requests;
 use crate::scatter::Scatter;
 use crate::slab::Slab;
-use crate::{Effect, Effects, ShardConfig};
+use crate::{Effects, ShardConfig};
 
 /// What the stripe side works on besides its own state; lent by the shard for one call.
 pub(crate) struct Context<'a> {
@@ -46,10 +47,7 @@ pub(crate) struct Stripes {
     pub(crate) formed: Vec<u32>,
     pub(crate) scatter: Scatter,
     pub(crate) discard_zeroes: bool,
-    merge_wait_nanos: u64,
-    /// Rows whose writes wait for neighbours, as (deadline, row), earliest first.
-    waits: VecDeque<(u64, u32)>,
-    timer: Option<u64>,
+    pub(crate) neighbours: Neighbours,
 }
 
 impl Stripes {
@@ -67,9 +65,7 @@ impl Stripes {
             formed: Vec::new(),
             scatter: Scatter::default(),
             discard_zeroes: config.discard_zeroes,
-            merge_wait_nanos: config.merge_wait_nanos.min(crate::MAX_MERGE_WAIT_NANOS),
-            waits: VecDeque::new(),
-            timer: None,
+            neighbours: Neighbours::new(config.merge_wait_nanos.min(crate::MAX_MERGE_WAIT_NANOS)),
         }
     }
 
@@ -83,19 +79,17 @@ impl Stripes {
         self.ops.live()
     }
 
-    /// Plans what has gathered during the batch. `alone`: no other write is in the shard, so that no
-    /// neighbour can come.
+    /// Plans what has gathered during the batch.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>, timer: bool) {
         if timer {
-            self.timer = None;
-            self.expire(cx.now);
+            self.neighbours.timer_due(&mut self.rows, cx.now);
         }
         let alone = cx.requests.writes_open() <= 1;
         loop {
             // In the order in which they were touched, so that a stream goes out in its own order.
             while let Some(row) = self.rows.touched.pop_front() {
                 self.rows.table[row].listed = false;
-                if !self.waits_for_neighbours(row, cx.now, alone) {
+                if !self.neighbours.waits(&mut self.rows, row, cx.now, alone) {
                     self.form_and_start(cx, row);
                 }
                 self.rows.retire(row);
@@ -105,68 +99,24 @@ impl Stripes {
                 break;
             }
         }
-        self.set_timer(cx.out);
+        self.neighbours.settle(&mut self.rows, cx.now, cx.out);
     }
 
     fn form_and_start(&mut self, cx: &mut Context<'_>, row: u32) {
         let mut formed = std::mem::take(&mut self.formed);
         self.rows.form(row, &mut self.ops, &mut formed);
         for op in formed.drain(..) {
+            self.ops[op].begun_at = cx.now;
+            if self.ops[op].is_write() {
+                self.neighbours.write_begun();
+            }
             self.begin(cx, op);
         }
         self.formed = formed;
         let entry = &mut self.rows.table[row];
         if entry.pending.is_empty() {
-            // Who comes now may wait again; its row is not in `waits` any more.
-            entry.deadline = None;
-        }
-    }
-
-    fn waits_for_neighbours(&mut self, row: u32, now: u64, alone: bool) -> bool {
-        if alone || self.merge_wait_nanos == 0 || !self.rows.wants_neighbours(row) {
-            return false;
-        }
-        let deadline = self.rows.table[row].deadline;
-        match deadline {
-            Some(deadline) => now < deadline,
-            None => {
-                let deadline = now + self.merge_wait_nanos;
-                self.rows.table[row].deadline = Some(deadline);
-                self.waits.push_back((deadline, row));
-                true
-            }
-        }
-    }
-
-    /// Looks again at the rows whose waiting time is over.
-    fn expire(&mut self, now: u64) {
-        while let Some((deadline, row)) = self.waits.front().copied() {
-            if deadline > now {
-                break;
-            }
-            self.waits.pop_front();
-            if self.is_waiting(row, deadline) {
-                self.rows.touch(row);
-            }
-        }
-    }
-
-    fn is_waiting(&self, row: u32, deadline: u64) -> bool {
-        let table = &self.rows.table;
-        table.is_live(table.key(row)) && table[row].deadline == Some(deadline)
-    }
-
-    fn set_timer(&mut self, out: &mut Effects) {
-        while let Some((deadline, row)) = self.waits.front().copied() {
-            if self.is_waiting(row, deadline) && !self.rows.table[row].pending.is_empty() {
-                break;
-            }
-            self.waits.pop_front();
-        }
-        let Some((deadline, _)) = self.waits.front().copied() else { return };
-        if self.timer != Some(deadline) {
-            self.timer = Some(deadline);
-            out.list.push(Effect::SetTimer { at: deadline });
+            // Who comes now may wait again.
+            entry.wait = None;
         }
     }
 }

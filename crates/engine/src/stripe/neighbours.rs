@@ -1,0 +1,131 @@
+//! When the writes of a stream wait for their neighbours, so that they become full stripes.
+//!
+//! ```text
+//! piece comes --> hoping: writes that were at work then are still at work; when they end,
+//!    |               |    the host sends what comes next
+//!    |               v
+//!    |            clock: at most `merge_wait_nanos`, and about as long as a write takes
+//!    v               v
+//!   row complete, or the stream has passed its end, or nobody else writes --> planned
+//! ```
+//! Without the first stage a member slower than the clock would break every stream: a host with a
+//! bounded queue cannot send the rest of a row before something that it waits for ends.
+//!
+//! Invariant: a row that waits is in `hoping` or in `clocks`, and whatever is in front there ends:
+//! operations end, and the timer is set. Called only from `stripes` and `ops`.
+
+use std::collections::VecDeque;
+
+use super::rows::Rows;
+use crate::{Effect, Effects};
+
+/// What a row with pending writes waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// As many writing operations to end as had begun when the wait began.
+    Ends(u64),
+    /// This time.
+    Until(u64),
+}
+
+pub(crate) struct Neighbours {
+    merge_wait_nanos: u64,
+    /// Writing operations so far.
+    begun: u64,
+    ended: u64,
+    /// How long a writing operation takes, as a moving average.
+    typical_nanos: u64,
+    /// (operations that must have ended, row), in ascending order.
+    hoping: VecDeque<(u64, u32)>,
+    /// (deadline, row), in ascending order.
+    clocks: VecDeque<(u64, u32)>,
+    timer: Option<u64>,
+}
+
+impl Neighbours {
+    pub(crate) fn new(merge_wait_nanos: u64) -> Neighbours {
+        Neighbours {
+            merge_wait_nanos,
+            begun: 0,
+            ended: 0,
+            typical_nanos: merge_wait_nanos,
+            hoping: VecDeque::new(),
+            clocks: VecDeque::new(),
+            timer: None,
+        }
+    }
+
+    pub(crate) fn write_begun(&mut self) {
+        self.begun += 1;
+    }
+
+    pub(crate) fn write_ended(&mut self, took_nanos: u64) {
+        self.ended += 1;
+        self.typical_nanos = self.typical_nanos - self.typical_nanos / 8 + took_nanos / 8;
+    }
+
+    /// Whether the row's writes go on waiting. `alone`: no other write is in the shard, so that no
+    /// neighbour can come.
+    pub(crate) fn waits(&mut self, rows: &mut Rows, row: u32, now: u64, alone: bool) -> bool {
+        if alone || self.merge_wait_nanos == 0 || !rows.wants_neighbours(row) {
+            return false;
+        }
+        match rows.table[row].wait {
+            Some(Wait::Until(deadline)) => now < deadline,
+            Some(Wait::Ends(_)) => true,
+            None => {
+                rows.table[row].wait = Some(Wait::Ends(self.begun));
+                self.hoping.push_back((self.begun, row));
+                true
+            }
+        }
+    }
+
+    /// Wakes the rows whose time is over, because of a timer.
+    pub(crate) fn timer_due(&mut self, rows: &mut Rows, now: u64) {
+        self.timer = None;
+        while let Some((deadline, row)) = self.clocks.front().copied() {
+            if deadline > now {
+                break;
+            }
+            self.clocks.pop_front();
+            if is_waiting(rows, row, Wait::Until(deadline)) {
+                rows.touch(row);
+            }
+        }
+    }
+
+    /// Starts the clocks of rows that have nobody to hope for any more, and sees to the timer.
+    pub(crate) fn settle(&mut self, rows: &mut Rows, now: u64, out: &mut Effects) {
+        while let Some((ends, row)) = self.hoping.front().copied() {
+            let waiting = is_waiting(rows, row, Wait::Ends(ends));
+            if waiting && ends > self.ended {
+                break;
+            }
+            self.hoping.pop_front();
+            if waiting {
+                let span = self.merge_wait_nanos.min(2 * self.typical_nanos);
+                let last = self.clocks.back().map_or(0, |(deadline, _)| *deadline);
+                let deadline = last.max(now + span);
+                rows.table[row].wait = Some(Wait::Until(deadline));
+                self.clocks.push_back((deadline, row));
+            }
+        }
+        while let Some((deadline, row)) = self.clocks.front().copied() {
+            if is_waiting(rows, row, Wait::Until(deadline)) {
+                break;
+            }
+            self.clocks.pop_front();
+        }
+        let Some((deadline, _)) = self.clocks.front().copied() else { return };
+        if self.timer != Some(deadline) {
+            self.timer = Some(deadline);
+            out.list.push(Effect::SetTimer { at: deadline });
+        }
+    }
+}
+
+/// Whether this is still what the row waits for.
+fn is_waiting(rows: &Rows, row: u32, wait: Wait) -> bool {
+    rows.table.is_live(rows.table.key(row)) && rows.table[row].wait == Some(wait)
+}
