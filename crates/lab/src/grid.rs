@@ -1,0 +1,368 @@
+//! Arranges a record for people: sections by number of disks, rows by array, columns by workload.
+//!
+//! ```text
+//!   columns          sequential read | random read | sequential write | random write
+//!   4 disks  RAID 0        cell      |     cell    |       cell       |     cell
+//!            RAID 5        cell      |      -      |       cell       |     cell
+//! ```
+//!
+//! A column is a workload with its block, depth and jobs; everything else that differs between cells
+//! tells rows apart and appears in their labels. A record with more than four columns is a list.
+//!
+//! Invariant: every cell of the record stands in exactly one place. Called by `table` and `html`.
+
+use crate::record::{Cell, Record};
+
+/// Most columns that are shown side by side.
+pub const COLUMNS_MAX: usize = 4;
+
+/// A record's cells in their places.
+#[derive(Debug)]
+pub struct Grid<'a> {
+    /// The workloads.
+    pub columns: Vec<Column>,
+    /// One section for each number of disks, the fewest first.
+    pub sections: Vec<Section<'a>>,
+}
+
+/// A workload and how it was run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// `seq-read` and so on.
+    pub workload: String,
+    /// Block in KiB.
+    pub block_kib: f64,
+    /// Requests in flight per job.
+    pub depth: u32,
+    /// Jobs.
+    pub jobs: u32,
+}
+
+/// Arrays of as many disks.
+#[derive(Debug)]
+pub struct Section<'a> {
+    /// How many.
+    pub disks: u32,
+    /// The arrays, in the order of the record.
+    pub rows: Vec<Row<'a>>,
+}
+
+/// One array.
+#[derive(Debug)]
+pub struct Row<'a> {
+    /// `RAID 10,f2`, and what sets it apart from other rows.
+    pub label: String,
+    /// Its cell in each column.
+    pub cells: Vec<Option<&'a Cell>>,
+}
+
+impl Column {
+    fn of(cell: &Cell) -> Column {
+        Column {
+            workload: cell.workload.clone(),
+            block_kib: cell.block_kib,
+            depth: cell.depth,
+            jobs: cell.jobs,
+        }
+    }
+
+    /// `sequential read`.
+    pub fn title(&self) -> &str {
+        match self.workload.as_str() {
+            "seq-read" => "sequential read",
+            "rand-read" => "random read",
+            "seq-write" => "sequential write",
+            "rand-write" => "random write",
+            other => other,
+        }
+    }
+
+    /// `1 MiB x 4`: block, requests in flight per job, and jobs if there are several.
+    pub fn detail(&self) -> String {
+        let jobs = if self.jobs == 1 { String::new() } else { format!(" x {} jobs", self.jobs) };
+        format!("{} x {}{jobs}", kib(self.block_kib), self.depth)
+    }
+
+    /// Whether requests per second say more than MB/s.
+    pub fn random(&self) -> bool {
+        self.workload.starts_with("rand")
+    }
+
+    /// The order of the Linux RAID wiki's table.
+    fn rank(&self) -> usize {
+        let known = ["seq-read", "rand-read", "seq-write", "rand-write"];
+        known.iter().position(|name| *name == self.workload).unwrap_or(known.len())
+    }
+}
+
+impl<'a> Grid<'a> {
+    /// The places of a record's cells.
+    pub fn new(record: &'a Record) -> Grid<'a> {
+        let mut columns: Vec<Column> = Vec::new();
+        for column in record.cells.iter().map(Column::of) {
+            if !columns.contains(&column) {
+                columns.push(column);
+            }
+        }
+        columns.sort_by_key(Column::rank);
+        let knobs = varying(&record.cells);
+        let mut sections: Vec<Section<'a>> = Vec::new();
+        for cell in &record.cells {
+            let place = sections.iter().position(|section| section.disks == cell.disks);
+            let place = place.unwrap_or_else(|| {
+                sections.push(Section { disks: cell.disks, rows: Vec::new() });
+                sections.len() - 1
+            });
+            let at = columns.iter().position(|column| *column == Column::of(cell));
+            let at = at.expect("every cell has given its column");
+            sections[place].put(row_label(cell, &knobs), at, columns.len(), cell);
+        }
+        sections.sort_by_key(|section| section.disks);
+        Grid { columns, sections }
+    }
+
+    /// Whether there are few enough columns to stand side by side.
+    pub fn side_by_side(&self) -> bool {
+        self.columns.len() <= COLUMNS_MAX
+    }
+
+    /// Every cell with its row's label and its column, row by row.
+    pub fn cells(&self) -> impl Iterator<Item = (&Row<'a>, &Column, &'a Cell)> {
+        self.sections.iter().flat_map(|section| &section.rows).flat_map(|row| {
+            let columns = row.cells.iter().zip(&self.columns);
+            columns.filter_map(move |(cell, column)| cell.map(|cell| (row, column, cell)))
+        })
+    }
+
+    /// Warnings, each once, with the cells that have it; first the cells whose data was wrong.
+    pub fn warnings(&self) -> Vec<(String, Vec<String>)> {
+        let mut found: Vec<(String, Vec<String>)> = Vec::new();
+        let wrong = self.cells().filter(|(_, _, cell)| !cell.verified).map(|(row, column, _)| {
+            let text = "DATA DIFFERED from what was written: do not trust these members; \
+                        test their memory, cables and firmware";
+            (text.to_string(), row, column)
+        });
+        let told = self.cells().flat_map(|(row, column, cell)| {
+            cell.warnings.iter().map(move |text| (text.clone(), row, column))
+        });
+        for (text, row, column) in wrong.chain(told) {
+            let place = format!("{}, {}", row.label, column.title());
+            match found.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, places)) => places.push(place),
+                None => found.push((text, vec![place])),
+            }
+        }
+        found
+    }
+}
+
+impl<'a> Section<'a> {
+    fn put(&mut self, label: String, column: usize, columns: usize, cell: &'a Cell) {
+        // A cell that was measured twice gets a row of its own.
+        let free = |row: &&mut Row<'_>| row.label == label && row.cells[column].is_none();
+        if let Some(row) = self.rows.iter_mut().find(free) {
+            row.cells[column] = Some(cell);
+            return;
+        }
+        let mut cells = vec![None; columns];
+        cells[column] = Some(cell);
+        self.rows.push(Row { label, cells });
+    }
+
+    /// `1 disk`, `4 disks`.
+    pub fn title(&self) -> String {
+        format!("{} disk{}", self.disks, if self.disks == 1 { "" } else { "s" })
+    }
+}
+
+/// What an array is called: `ordinary disk`, `RAID 10,f2`, `RAID 5, 1 lost`, `raid1(raid0(2),..)`.
+pub fn array_label(cell: &Cell) -> String {
+    let usual = ["original", "unrecorded", "left-symmetric", "none"];
+    let layout = cell.layout.as_deref().filter(|layout| !usual.contains(layout));
+    let name = match (cell.array.as_deref(), cell.level.as_str()) {
+        (Some(array), _) => array.to_string(),
+        (None, "single") => "ordinary disk".to_string(),
+        (None, level) => {
+            let level = level.strip_prefix("raid").map_or(level.into(), |n| format!("RAID {n}"));
+            layout.map_or(level.clone(), |layout| format!("{level},{layout}"))
+        }
+    };
+    match cell.degraded {
+        0 => name,
+        lost => format!("{name}, {lost} lost"),
+    }
+}
+
+fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
+    let knobs = knobs.iter().filter_map(|knob| knob(cell));
+    std::iter::once(array_label(cell)).chain(knobs).collect::<Vec<_>>().join(" ")
+}
+
+/// A setting that may tell rows apart, in words; `None` where the cell does not have it.
+type Knob = fn(&Cell) -> Option<String>;
+
+const KNOBS: [Knob; 9] = [
+    |cell| Some(cell.target.clone()),
+    |cell| (cell.level != "single").then(|| cell.members.clone()),
+    |cell| cell.chunk_kib.map(|chunk| kib(chunk as f64).replace(' ', "")),
+    |cell| cell.placement.clone(),
+    |cell| cell.read_ahead_kib.map(|size| format!("ra={}", kib(size as f64).replace(' ', ""))),
+    |cell| cell.stripe_cache_kib.map(|size| format!("sc={}", kib(size as f64).replace(' ', ""))),
+    |cell| cell.queue_depth.map(|depth| format!("qd={depth}")),
+    |cell| cell.cores.map(|cores| format!("cores={cores}")),
+    |cell| cell.bus_mb_per_s.map(|bus| format!("bus={bus:.0}MB/s")),
+];
+
+/// The settings that differ between cells.
+fn varying(cells: &[Cell]) -> Vec<Knob> {
+    let differs = |knob: &Knob| {
+        let mut values = cells.iter().filter_map(knob);
+        values.next().is_some_and(|first| values.any(|value| value != first))
+    };
+    KNOBS.into_iter().filter(differs).collect()
+}
+
+/// A number of KiB in words: `4 KiB`, `1 MiB`.
+pub fn kib(kib: f64) -> String {
+    match kib {
+        _ if kib >= 1048576.0 && kib % 1048576.0 == 0.0 => format!("{} GiB", kib / 1048576.0),
+        _ if kib >= 1024.0 && kib % 1024.0 == 0.0 => format!("{} MiB", kib / 1024.0),
+        _ => format!("{kib} KiB"),
+    }
+}
+
+/// Bytes in words, to three digits: `128 MiB`.
+pub fn bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < units.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    let text = if value.fract() == 0.0 { format!("{value}") } else { digits(value) };
+    format!("{text} {}", units[unit])
+}
+
+/// About three digits without an exponent: `0.63`, `15.2`, `155`, `12345`.
+pub fn digits(value: f64) -> String {
+    match value {
+        0.0 => "0".to_string(),
+        _ if value >= 99.95 => format!("{value:.0}"),
+        _ if value >= 9.995 => format!("{value:.1}"),
+        _ if value >= 0.00995 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// A latency in words: `85.0 us`, `1.25 ms`, `2.1 s`.
+pub fn latency(us: f64) -> String {
+    match us {
+        _ if us >= 999_500.0 => format!("{} s", digits(us / 1e6)),
+        _ if us >= 999.5 => format!("{} ms", digits(us / 1e3)),
+        _ => format!("{} us", digits(us)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_default_matrix_stands_side_by_side() {
+        let record = fixture::record();
+        let grid = Grid::new(&record);
+        assert!(grid.side_by_side());
+        let titles: Vec<&str> = grid.columns.iter().map(Column::title).collect();
+        assert_eq!(titles, ["sequential read", "random read", "sequential write", "random write"]);
+        let disks: Vec<u32> = grid.sections.iter().map(|section| section.disks).collect();
+        assert_eq!(disks, [1, 2, 4]);
+        let labels: Vec<&str> =
+            grid.sections[1].rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["RAID 0", "RAID 1", "RAID 10,n2", "RAID 10,f2", "RAID 10,o2"]);
+        assert!(grid.sections[2].rows.iter().any(|row| row.label == "RAID 6, 1 lost"));
+        assert_eq!(grid.cells().count(), record.cells.len());
+    }
+
+    #[test]
+    fn what_varies_is_named_and_nothing_gets_lost() {
+        let mut record = fixture::record();
+        let mut again = record.cells.clone();
+        for cell in &mut again {
+            cell.chunk_kib = cell.chunk_kib.map(|_| 512);
+            cell.depth = if cell.workload == "rand-read" { 32 } else { cell.depth };
+        }
+        let single = record.cells[0].clone();
+        record.cells.extend(again);
+        record.cells.push(single);
+        let grid = Grid::new(&record);
+        assert_eq!(grid.columns.len(), 5);
+        assert!(!grid.side_by_side());
+        let labels: Vec<&str> =
+            grid.sections.iter().flat_map(|s| &s.rows).map(|row| row.label.as_str()).collect();
+        assert!(labels.contains(&"RAID 5 64KiB") && labels.contains(&"RAID 5 512KiB"));
+        assert!(labels.contains(&"RAID 1"), "no chunk, no label: {labels:?}");
+        assert_eq!(grid.cells().count(), record.cells.len());
+    }
+
+    #[test]
+    fn labels_say_what_the_array_is() {
+        let cell = |level: &str, layout: Option<&str>, array: Option<&str>, degraded| Cell {
+            level: level.into(),
+            layout: layout.map(str::to_string),
+            array: array.map(str::to_string),
+            degraded,
+            ..Cell::default()
+        };
+        let table = [
+            (cell("single", None, None, 0), "ordinary disk"),
+            (cell("linear", None, None, 0), "linear"),
+            (cell("raid5", Some("left-symmetric"), None, 1), "RAID 5, 1 lost"),
+            (cell("raid5", Some("parity-last"), None, 0), "RAID 5,parity-last"),
+            (cell("raid10", Some("o2"), None, 0), "RAID 10,o2"),
+            (cell("raid1", None, Some("raid1(raid0(2),raid0(2))"), 0), "raid1(raid0(2),raid0(2))"),
+        ];
+        for (cell, label) in table {
+            assert_eq!(array_label(&cell), label);
+        }
+    }
+
+    #[test]
+    fn warnings_come_once_and_wrong_data_first() {
+        let mut record = fixture::record();
+        record.cells[3].warnings = vec!["page cache".into()];
+        record.cells[4].warnings = vec!["page cache".into()];
+        record.cells[5].verified = false;
+        let grid = Grid::new(&record);
+        let warnings = grid.warnings();
+        assert!(warnings[0].0.starts_with("DATA DIFFERED"));
+        let shared = warnings.iter().find(|(text, _)| text == "page cache").unwrap();
+        assert_eq!(shared.1.len(), 2);
+    }
+
+    #[test]
+    fn numbers_are_short_and_say_their_unit() {
+        let table = [
+            (0.0, "0"),
+            (0.004, "0.0040"),
+            (0.63, "0.63"),
+            (9.99, "9.99"),
+            (9.996, "10.0"),
+            (82.44, "82.4"),
+            (155.2, "155"),
+            (4.0, "4.00"),
+            (161_234.4, "161234"),
+        ];
+        for (value, text) in table {
+            assert_eq!(digits(value), text);
+        }
+        assert_eq!(latency(85.0), "85.0 us");
+        assert_eq!(latency(999.6), "1.00 ms");
+        assert_eq!(latency(12_500.0), "12.5 ms");
+        assert_eq!(latency(2_100_000.0), "2.10 s");
+        assert_eq!(
+            (kib(4.0).as_str(), kib(1024.0).as_str(), kib(1536.0).as_str()),
+            ("4 KiB", "1 MiB", "1536 KiB")
+        );
+        assert_eq!(bytes(128 << 20), "128 MiB");
+    }
+}

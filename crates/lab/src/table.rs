@@ -1,0 +1,311 @@
+//! The table for people in a terminal, in the order of the Linux RAID wiki's.
+//!
+//! Invariant: at most [`WIDTH`] columns wherever labels allow; every figure under a heading with its
+//! unit; colour only adds, it never carries meaning alone. Called by `bench` and `report`.
+
+use crate::grid::{self, Column, Grid, Row};
+use crate::record::{Cell, Record};
+
+/// Columns of the terminal that the table is made for.
+pub const WIDTH: usize = 120;
+
+/// Whether to colour: the output is a terminal and `NO_COLOR` (no-color.org) is not set.
+pub fn colour_wanted(terminal: bool) -> bool {
+    terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// The record as text, ending with a newline.
+pub fn render(record: &Record, colour: bool) -> String {
+    let grid = Grid::new(record);
+    let style = Style { colour };
+    let mut out = String::new();
+    if grid.side_by_side() {
+        for view in VIEWS {
+            side_by_side(&grid, view, style, &mut out);
+        }
+    } else {
+        list(&grid, style, &mut out);
+    }
+    legend(&grid, &mut out);
+    warnings(&grid, style, &mut out);
+    out
+}
+
+#[derive(Clone, Copy)]
+struct Style {
+    colour: bool,
+}
+
+impl Style {
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    fn heading(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+}
+
+/// One table with three figures of every cell.
+struct View {
+    title: &'static str,
+    heads: fn(&Column) -> [&'static str; 3],
+    figures: fn(&Column, &Cell) -> [String; 3],
+}
+
+const VIEWS: [View; 3] = [
+    View {
+        title: "Speed: MB/s or requests per second, ratio to the ordinary disk, share of the bound",
+        heads: |column| [if column.random() { "IOPS" } else { "MB/s" }, "ratio", "bound"],
+        figures: |column, cell| {
+            let rate = if column.random() { cell.iops } else { cell.mb_per_s };
+            [format!("{}{}", mark(cell), grid::digits(rate)), ratio(cell), share(cell)]
+        },
+    },
+    View {
+        title: "Cost: CPU seconds of this process per GiB, latency of half and of 99 % of the requests",
+        heads: |_| ["CPU-s/GiB", "p50", "p99"],
+        figures: |_, cell| {
+            let latency = |pick: fn(&crate::record::Latency) -> f64| {
+                let us = cell.latency_us.as_ref().map(pick);
+                us.map_or(dash(), |us| grid::latency(us).replace(' ', ""))
+            };
+            [cpu(cell), latency(|latency| latency.p50), latency(|latency| latency.p99)]
+        },
+    },
+    View {
+        title: "Members: bytes they moved per byte of the workload, busiest over idlest member",
+        heads: |_| ["", "moved", "uneven"],
+        figures: |_, cell| [String::new(), times(cell.amplification()), times(cell.imbalance())],
+    },
+];
+
+fn dash() -> String {
+    "-".to_string()
+}
+
+fn mark(cell: &Cell) -> &'static str {
+    match cell {
+        _ if !cell.verified => "X ",
+        _ if !cell.warnings.is_empty() => "! ",
+        _ if cell.steady == Some(false) => "~ ",
+        _ => "",
+    }
+}
+
+fn ratio(cell: &Cell) -> String {
+    times(cell.ratio_to_single)
+}
+
+fn times(factor: Option<f64>) -> String {
+    factor.map_or(dash(), |factor| format!("{factor:.2}x"))
+}
+
+fn share(cell: &Cell) -> String {
+    cell.bound_share.map_or(dash(), |share| format!("{:.0}%", share * 100.0))
+}
+
+fn cpu(cell: &Cell) -> String {
+    cell.cpu_s_per_gib.map_or(dash(), grid::digits)
+}
+
+/// Three figures: the first stands a little apart from the group before it.
+const FIGURE_WIDTHS: [usize; 3] = [11, 7, 7];
+
+fn side_by_side(grid: &Grid<'_>, view: View, style: Style, out: &mut String) {
+    let rows = || grid.sections.iter().flat_map(|section| &section.rows);
+    let label_width = rows().map(|row| row.label.chars().count()).max().unwrap_or(0).max(12);
+    let group: usize = FIGURE_WIDTHS.iter().sum();
+    line(out, &style.heading(view.title));
+    let pad = " ".repeat(label_width);
+    let titles = grid.columns.iter().map(|column| right(column.title(), group));
+    line(out, &style.heading(&format!("{pad}{}", titles.collect::<String>())));
+    let details = grid.columns.iter().map(|column| right(&column.detail(), group));
+    line(out, &format!("{pad}{}", details.collect::<String>()));
+    let heads = grid.columns.iter().map(|column| figures((view.heads)(column).map(String::from)));
+    line(out, &format!("{pad}{}", heads.collect::<String>()));
+    for section in &grid.sections {
+        line(out, &style.heading(&section.title()));
+        for row in &section.rows {
+            let cells = row.cells.iter().zip(&grid.columns).map(|(cell, column)| match cell {
+                Some(cell) => figures((view.figures)(column, cell)),
+                None => figures([dash(), String::new(), String::new()]),
+            });
+            let text = format!("{}{}", left(&row.label, label_width), cells.collect::<String>());
+            line(out, &if is_wrong(row) { style.paint("31", &text) } else { text });
+        }
+    }
+    out.push('\n');
+}
+
+fn is_wrong(row: &Row<'_>) -> bool {
+    row.cells.iter().flatten().any(|cell| !cell.verified)
+}
+
+fn figures(texts: [String; 3]) -> String {
+    texts.iter().zip(FIGURE_WIDTHS).map(|(text, width)| right(text, width)).collect()
+}
+
+/// One row for each cell, for matrices that do not fit side by side.
+fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
+    let heads = [
+        "array",
+        "disks",
+        "workload",
+        "block x depth",
+        "MB/s",
+        "IOPS",
+        "ratio",
+        "bound",
+        "CPU-s/GiB",
+        "p50",
+        "p99",
+        "moved",
+        "uneven",
+    ];
+    let mut rows = vec![heads.map(str::to_string)];
+    for (row, column, cell) in grid.cells() {
+        let latency = |us: Option<f64>| us.map_or(dash(), |us| grid::latency(us).replace(' ', ""));
+        rows.push([
+            row.label.clone(),
+            cell.disks.to_string(),
+            cell.workload.clone(),
+            column.detail().replace(" KiB", "K").replace(" MiB", "M"),
+            format!("{}{}", mark(cell), grid::digits(cell.mb_per_s)),
+            grid::digits(cell.iops),
+            ratio(cell),
+            share(cell),
+            cpu(cell),
+            latency(cell.latency_us.map(|latency| latency.p50)),
+            latency(cell.latency_us.map(|latency| latency.p99)),
+            times(cell.amplification()),
+            times(cell.imbalance()),
+        ]);
+    }
+    let widths: Vec<usize> = (0..heads.len())
+        .map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0))
+        .collect();
+    for (index, row) in rows.iter().enumerate() {
+        let texts = row.iter().zip(&widths).enumerate().map(|(at, (text, width))| match at {
+            0 | 2 | 3 => left(text, *width),
+            _ => right(text, *width),
+        });
+        let text = texts.collect::<Vec<_>>().join(" ");
+        line(out, &if index == 0 { style.heading(&text) } else { text });
+    }
+    out.push('\n');
+}
+
+fn legend(grid: &Grid<'_>, out: &mut String) {
+    let has = |wanted: &str| grid.cells().any(|(_, _, cell)| mark(cell).starts_with(wanted));
+    let legend = [
+        ("X", "X  the data that came back was not the data written"),
+        ("!", "!  see the warnings below"),
+        ("~", "~  not in steady state: measure longer (--seconds, --runs)"),
+    ];
+    for (_, text) in legend.iter().filter(|(wanted, _)| has(wanted)) {
+        line(out, text);
+    }
+    let over = |(_, _, cell): (&Row<'_>, &Column, &Cell)| cell.bound_share.is_some_and(|s| s > 1.1);
+    if grid.cells().any(over) {
+        line(out, "bound over 100%: the sample profits from a cache that the bound does not lend");
+    }
+}
+
+fn warnings(grid: &Grid<'_>, style: Style, out: &mut String) {
+    const PLACES_MAX: usize = 3;
+    for (text, places) in grid.warnings() {
+        let more = places.len().saturating_sub(PLACES_MAX);
+        let mut shown = places[..places.len() - more].join("; ");
+        if more > 0 {
+            shown.push_str(&format!("; and {more} more"));
+        }
+        let wrapped = wrap(&format!("{text} ({shown})"), WIDTH - "warning: ".len());
+        for (index, part) in wrapped.iter().enumerate() {
+            let lead = if index == 0 { style.paint("33", "warning:") } else { " ".repeat(8) };
+            line(out, &format!("{lead} {part}"));
+        }
+    }
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("there is a first line");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.chars().count() + 1 + word.chars().count() <= width {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            lines.push(word.to_string());
+        }
+    }
+    lines
+}
+
+fn left(text: &str, width: usize) -> String {
+    format!("{text:<width$}")
+}
+
+fn right(text: &str, width: usize) -> String {
+    format!("{text:>width$}")
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_default_matrix_fits_and_lines_up() {
+        let record = fixture::record();
+        let text = render(&record, false);
+        println!("{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(!text.contains('\x1b'));
+        let row = text.lines().find(|line| line.starts_with("RAID 10,f2")).unwrap();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words[..5], ["RAID", "10,f2", "154", "1.88x", "96%"], "{row}");
+        let heads: Vec<&str> = text.lines().filter(|line| line.contains("MB/s  ratio")).collect();
+        // Figures end where their headings end.
+        let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
+        assert_eq!(end(heads[0], "ratio"), end(row, "1.88x"), "{text}");
+    }
+
+    #[test]
+    fn a_warning_is_told_once_with_its_places_and_wrong_data_stands_out() {
+        let mut record = fixture::record();
+        record.cells[5].verified = false;
+        let text = render(&record, true);
+        assert!(text.contains("! 160"), "{text}");
+        assert_eq!(text.matches("12 operations were late").count(), 1);
+        assert!(text.contains("(RAID 6, sequential read)"));
+        assert!(text.contains("DATA DIFFERED") && text.contains("\x1b[31m"));
+    }
+
+    #[test]
+    fn a_matrix_with_more_columns_becomes_a_list() {
+        let mut record = fixture::record();
+        let mut deeper = record.cells[..4].to_vec();
+        deeper.iter_mut().for_each(|cell| cell.depth *= 2);
+        record.cells.extend(deeper);
+        let text = render(&record, false);
+        println!("{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        let rows = text.lines().filter(|line| line.contains("seq-read") || line.contains("rand-"));
+        assert_eq!(rows.count() + 13 + 1, record.cells.len());
+    }
+
+    #[test]
+    fn an_empty_record_is_no_accident() {
+        let mut record = fixture::record();
+        record.cells.clear();
+        assert!(render(&record, false).len() < 1000);
+    }
+}
