@@ -1,7 +1,7 @@
 //! Chooses the copy that a mirrored read is served from.
 //!
-//! Invariant: only an opinion; any in-sync copy would do. Called only from `flat`, which reports what
-//! each member has in flight.
+//! Invariant: only an opinion; any in-sync copy would do. Called only from `flat`, which reports
+//! what each member has in flight.
 
 use md::geometry::Copy;
 
@@ -40,9 +40,10 @@ impl Balance {
 
     /// The index of the best of `copies`, or `None` when all of their members have failed.
     ///
-    /// A stream stays on the copy it began with: a head that passes over blocks it does not need takes
-    /// as long as one that reads them, so that spreading a stream over two mirrors gains nothing.
-    /// Otherwise the least busy member wins, and among equals the one whose head is nearest.
+    /// A stream stays on the copy it began with: a head that passes over blocks it does not need
+    /// takes as long as one that reads them, so that spreading a stream over two mirrors gains
+    /// nothing. Otherwise the least busy member wins, and among equals the one whose head is
+    /// nearest.
     pub(crate) fn choose(
         &self,
         copies: &[Copy],

@@ -13,7 +13,8 @@ pub const MAX_REQUEST_SECTORS: u64 = 32_768;
 /// The longest range inside a chunk row that one stripe operation works on: 128 KiB.
 pub const MAX_SPAN_SECTORS: u64 = 256;
 
-/// The longest time that a write of a detected stream waits for its neighbours: 50 us.
+/// The longest time that a write of a detected stream waits for its neighbours, once the writes
+/// that were at work when it came have ended: 50 us.
 pub const MAX_MERGE_WAIT_NANOS: u64 = 50_000;
 
 /// Requests that a shard admits at once unless told otherwise.
@@ -41,8 +42,8 @@ pub struct ShardConfig {
     /// Whether every member guarantees zeroes after a discard. Without it, discards succeed and do
     /// nothing.
     pub discard_zeroes: bool,
-    /// How long a write of a detected stream may wait for its neighbours, at most
-    /// [`MAX_MERGE_WAIT_NANOS`]; 0 turns it off.
+    /// How long a write of a detected stream may wait for its neighbours, once the writes that were
+    /// at work when it came have ended; at most [`MAX_MERGE_WAIT_NANOS`]. 0 turns all waiting off.
     pub merge_wait_nanos: u64,
 }
 

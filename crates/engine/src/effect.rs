@@ -1,8 +1,8 @@
 //! What the engine wants done: the only way it touches the world.
 //!
-//! Effects of one batch are in the order in which they were decided, but an executor may perform them
-//! in any order: the engine never issues an effect before the ones that it depends on are reported
-//! done. Every effect carries its size, so that a model can price it.
+//! Effects of one batch are in the order in which they were decided, but an executor may perform
+//! them in any order: the engine never issues an effect before the ones that it depends on are
+//! reported done. Every effect carries its size, so that a model can price it.
 
 use md::{MemberIdx, Sector};
 use std::ops::Range;

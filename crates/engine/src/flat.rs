@@ -1,9 +1,9 @@
 //! The levels without parity: linear, RAID 0, RAID 1 and RAID 10.
 //!
-//! A write locks its array range, goes to every copy and ends when all have answered. A read takes no
-//! lock and goes to one copy. A read that a copy cannot serve becomes a *repair*: it locks its range
-//! like a write and walks it granule by granule, reading from the next copy, and writing back to the
-//! copies that failed, so that bad blocks at different places of two mirrors do not add up.
+//! A write locks its array range, goes to every copy and ends when all have answered. A read takes
+//! no lock and goes to one copy. A read that a copy cannot serve becomes a *repair*: it locks its
+//! range like a write and walks it granule by granule, reading from the next copy, and writing back
+//! to the copies that failed, so that bad blocks at different places of two mirrors do not add up.
 //!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.

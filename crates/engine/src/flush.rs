@@ -1,8 +1,8 @@
 //! Flushes: one coalesced round over the members that were written.
 //!
-//! Invariant: a flush request completes after a member flush that was issued after every write which
-//! had completed when the request came. A request that comes during a round waits for the next one,
-//! because the running round may have started before writes that it must cover.
+//! Invariant: a flush request completes after a member flush that was issued after every write
+//! which had completed when the request came. A request that comes during a round waits for the
+//! next one, because the running round may have started before writes that it must cover.
 
 use md::MemberIdx;
 

@@ -1,7 +1,7 @@
 //! Which members serve, and since when.
 //!
-//! Invariant: a member that has failed gets no further I/O from this shard, and no member is dropped
-//! whose loss would leave data that nobody can serve (as md keeps the last working copy).
+//! Invariant: a member that has failed gets no further I/O from this shard, and no member is
+//! dropped whose loss would leave data that nobody can serve (as md keeps the last working copy).
 //! Every loss begins a new epoch; `recorded` trails `epoch` until the control plane has made the
 //! loss durable, and writes are acknowledged only when the two are equal.
 

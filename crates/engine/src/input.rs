@@ -4,8 +4,8 @@ use md::{MemberIdx, Sector};
 
 use crate::Token;
 
-/// A piece of one of the executor's buffer regions. The engine does arithmetic on it and never looks
-/// inside.
+/// A piece of one of the executor's buffer regions. The engine does arithmetic on it and never
+/// looks inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufSlice {
     /// Which region: the executor's own numbering, except [`REGION_ZERO`].

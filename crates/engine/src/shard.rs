@@ -1,7 +1,7 @@
 //! One shard of an array: takes a batch of inputs, answers with a batch of effects.
 //!
-//! Invariant: everything that is admitted completes exactly once, in bounded memory. The caller keeps
-//! within [`Shard::room`]; what it cannot admit it keeps, so that the front is pushed back.
+//! Invariant: everything that is admitted completes exactly once, in bounded memory. The caller
+//! keeps within [`Shard::room`]; what it cannot admit it keeps, so that the front is pushed back.
 //!
 //! A shard owns a part of the array's address space alone and shares nothing; today there is one,
 //! which owns all of it.
@@ -115,8 +115,8 @@ impl Shard {
         }
     }
 
-    /// Takes a batch of inputs at time `now` (nanoseconds of any steady clock) and adds what is to be
-    /// done to `out`. `inputs` is left empty.
+    /// Takes a batch of inputs at time `now` (nanoseconds of any steady clock) and adds what is to
+    /// be done to `out`. `inputs` is left empty.
     ///
     /// # Panics
     /// When more requests come in than there is [`room`](Shard::room) for, or a completion that
@@ -216,7 +216,9 @@ impl Shard {
                 match token.kind() {
                     Kind::Read => flat.read_done(&mut cx, index, member, result),
                     Kind::FlatRepair => {
-                        flushes.note_written(member);
+                        if cx.requests[index].repair.writing {
+                            flushes.note_written(member);
+                        }
                         flat.repair_done(&mut cx, index, member, result);
                     }
                     _ => {

@@ -11,7 +11,8 @@ use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 
-/// RAID 5 over `members`, left-symmetric: row 0 has its data on members 0, 1, 2... and P on the last.
+/// RAID 5 over `members`, left-symmetric: row 0 has its data on members 0, 1, 2... and P on the
+/// last.
 fn raid5(members: usize, chunk: u64, rows: u64) -> ShardConfig {
     let layout = Layout::Raid5(Raid5Layout::LeftSymmetric);
     let sizes = vec![rows * chunk; members];

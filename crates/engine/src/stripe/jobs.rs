@@ -1,8 +1,8 @@
 //! Turns an operation's parity work into computations over slices of equal length.
 //!
 //! Invariant: the jobs of one step cover the operation's range once. A covered block may be
-//! scattered over several host buffers; the range is cut wherever one of them ends. Called only from
-//! `ops`.
+//! scattered over several host buffers; the range is cut wherever one of them ends. Called only
+//! from `ops`.
 
 use md::Row;
 

@@ -23,8 +23,8 @@ pub(crate) enum Afterwards {
 }
 
 impl Stripes {
-    /// Takes a block for each position, at the cost of what is cached and not in use. `false`: there
-    /// is not enough; everything is given back, borrowed entries too.
+    /// Takes a block for each position, at the cost of what is cached and not in use. `false`:
+    /// there is not enough; everything is given back, borrowed entries too.
     pub(crate) fn take_memory(&mut self, at: u32, positions: MemberSet) -> bool {
         let bytes = self.ops[at].sectors() * SECTOR_BYTES;
         for position in positions.iter() {

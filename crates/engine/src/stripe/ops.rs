@@ -11,7 +11,7 @@
 //! A crash during `Writing` leaves any subset of the writes done: the write hole, which only a
 //! resync, a bitmap or a log closes.
 
-use md::{MemberIdx, Row};
+use md::{MemberIdx, Row, RowRole};
 
 use super::jobs::Jobs;
 use super::memory::Afterwards;
@@ -33,8 +33,12 @@ fn member_at(row: &Row, position: u16) -> MemberIdx {
 
 /// The positions of a row whose members are in `members`.
 fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
-    let positions = row.data.len() as u16 + 1 + u16::from(row.q.is_some());
-    (0..positions).filter(|at| members.contains(member_at(row, *at).0)).collect()
+    let position = |member: u16| match row.role[usize::from(member)] {
+        RowRole::Data(index) => index,
+        RowRole::P => row.data.len() as u16,
+        RowRole::Q => row.data.len() as u16 + 1,
+    };
+    members.iter().map(position).collect()
 }
 
 /// What an operation is about to do, by position.
@@ -78,10 +82,7 @@ impl Stripes {
         let op = &self.ops[at];
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
-        let absent = match cx.health.failed() {
-            MemberSet::EMPTY => MemberSet::EMPTY,
-            failed => positions_of(row, failed),
-        };
+        let absent = positions_of(row, cx.health.failed());
         let situation = Situation {
             data,
             has_q: row.q.is_some(),
@@ -209,8 +210,8 @@ impl Stripes {
         }
     }
 
-    /// A write that fails costs the member its place, unless the array cannot do without it: then the
-    /// host hears of it. A full backing store costs nobody anything but the request.
+    /// A write that fails costs the member its place, unless the array cannot do without it: then
+    /// the host hears of it. A full backing store costs nobody anything but the request.
     fn write_failed(&mut self, cx: &mut Context<'_>, at: u32, member: u16, error: MemberError) {
         let back = self.ops[at].phase == Phase::WritingBack;
         if error == MemberError::NoSpace {
@@ -383,8 +384,8 @@ impl Stripes {
         }
     }
 
-    /// No plan is left: cuts a longer range into granules, where bad blocks of different members may
-    /// not meet, and fails a single granule.
+    /// No plan is left: cuts a longer range into granules, where bad blocks of different members
+    /// may not meet, and fails a single granule.
     fn give_up(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &mut self.ops[at];
         if op.can_be_cut() && !op.unread.is_empty() {

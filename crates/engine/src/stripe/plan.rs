@@ -1,4 +1,5 @@
-//! Chooses how to bring parity up to date, or how to get lost data back, for one range of a chunk row.
+//! Chooses how to bring parity up to date, or how to get lost data back, for one range of a chunk
+//! row.
 //!
 //! Invariant: a plan reads only what is readable, and of the ways that work it is the one with the
 //! fewest member reads. Pure; called only from `ops`.

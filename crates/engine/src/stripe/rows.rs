@@ -1,8 +1,10 @@
-//! The chunk rows that are in use: who waits for them, who works on them, what is remembered of them.
+//! The chunk rows that are in use: who waits for them, who works on them, what is remembered of
+//! them.
 //!
-//! Invariant: of two overlapping ranges of a row, one of which is written (or repaired), the one that
-//! came first is worked on first, alone. Ranges that do not overlap are worked on together, and pieces that wait
-//! for the same row are merged before they are planned. Called only from `stripes` and `ops`.
+//! Invariant: of two overlapping ranges of a row, one of which is written (or repaired), the one
+//! that came first is worked on first, alone. Ranges that do not overlap are worked on together,
+//! and pieces that wait for the same row are merged before they are planned. Called only from
+//! `stripes` and `ops`.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -190,8 +192,8 @@ impl Rows {
         row
     }
 
-    /// Whether more of a stream's writes may come to the row's pending ones: the row is not complete,
-    /// and its end, where an ascending stream leaves it, has not come yet.
+    /// Whether more of a stream's writes may come to the row's pending ones: the row is not
+    /// complete, and its end, where an ascending stream leaves it, has not come yet.
     pub(crate) fn wants_neighbours(&self, row: u32) -> bool {
         let entry = &self.table[row];
         let full = self.chunk * u64::from(self.data);

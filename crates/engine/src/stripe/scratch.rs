@@ -1,4 +1,5 @@
-//! The stripe memory: a bounded region cut into blocks of 4 KiB times a power of two (a buddy system).
+//! The stripe memory: a bounded region cut into blocks of 4 KiB times a power of two (a buddy
+//! system).
 //!
 //! Invariant: blocks that are out never overlap, and freeing everything gives one whole region
 //! again. It hands out offsets; the bytes are the executor's.

@@ -3,7 +3,7 @@
 //! Invariant: the direct reads and the pieces together cover the request exactly once. Called only
 //! from `shard`.
 
-use md::{MemberIdx, Sector, StripeNo};
+use md::{MemberIdx, RowRole, Sector, StripeNo};
 
 use super::op::{Class, Intent};
 use super::rows::Piece;
@@ -54,8 +54,8 @@ impl Stripes {
         });
     }
 
-    /// A direct read ended. What a member could not read is read again through operations; where the
-    /// member is still in service granule by granule, so that only what is really bad is
+    /// A direct read ended. What a member could not read is read again through operations; where
+    /// the member is still in service granule by granule, so that only what is really bad is
     /// reconstructed.
     pub(crate) fn read_done(
         &mut self,
@@ -73,8 +73,8 @@ impl Stripes {
         self.request_part_done(cx, request);
     }
 
-    /// A part of a request ended: a direct read, or a piece of a row. With the last part the request
-    /// ends, or what its direct reads did not get is read again.
+    /// A part of a request ended: a direct read, or a piece of a row. With the last part the
+    /// request ends, or what its direct reads did not get is read again.
     pub(crate) fn request_part_done(&mut self, cx: &mut Context<'_>, request: u32) {
         if !cx.requests.part_done(request) {
             return;
@@ -186,15 +186,18 @@ impl Stripes {
     }
 }
 
-/// Whether the request also wants a block of the same row whose member has failed: then the whole row
-/// goes through one operation, so that no block is read twice.
+/// Whether the request also wants a block of the same row whose member has failed: then the whole
+/// row goes through one operation, so that no block is read twice.
 fn request_touches_lost(cx: &Context<'_>, request: u32, part: Part) -> bool {
     let record = &cx.requests[request];
     let chunk = cx.geometry.chunk_sectors();
     let row = cx.parity().row(part.stripe);
     let row_start = cx.parity().array_sector(part.stripe, 0, 0).0;
-    (0u16..).zip(&row.data).any(|(index, member)| {
-        let start = row_start + u64::from(index) * chunk;
-        cx.health.is_failed(member.0) && start < record.end() && record.at.0 < start + chunk
+    cx.health.failed().iter().any(|member| match row.role[usize::from(member)] {
+        RowRole::Data(index) => {
+            let start = row_start + u64::from(index) * chunk;
+            start < record.end() && record.at.0 < start + chunk
+        }
+        RowRole::P | RowRole::Q => false,
     })
 }

@@ -1,7 +1,7 @@
 //! The stripe side of a shard: its state, and the doors through which `shard` comes in.
 //!
-//! Invariant: between two batches, every piece is waiting for its neighbours, for an operation at work
-//! on its range, or for stripe memory; nothing is forgotten. Called only from `shard`.
+//! Invariant: between two batches, every piece is waiting for its neighbours, for an operation at
+//! work on its range, or for stripe memory; nothing is forgotten. Called only from `shard`.
 
 use std::collections::VecDeque;
 

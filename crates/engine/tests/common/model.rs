@@ -1,8 +1,8 @@
 //! What every sector of the array may hold, told from outside.
 //!
-//! A write fills its sectors with a pattern that names it, so any sector read back says who wrote it.
-//! Per sector the model keeps the writers that may still be there, in order of submission: a write
-//! that is acknowledged rules out all before it; one in flight may or may not be there yet.
+//! A write fills its sectors with a pattern that names it, so any sector read back says who wrote
+//! it. Per sector the model keeps the writers that may still be there, in order of submission: a
+//! write that is acknowledged rules out all before it; one in flight may or may not be there yet.
 
 use engine::{HostOp, RequestError};
 use md::{Geometry, Kind, MemberIdx, Sector};
@@ -146,8 +146,8 @@ impl Model {
         }
     }
 
-    /// Compares the members with the model: copies alike, data as written, parity true. To be called
-    /// when nothing is in flight.
+    /// Compares the members with the model: copies alike, data as written, parity true. To be
+    /// called when nothing is in flight.
     pub fn check_members(
         &self,
         geometry: &Geometry,
