@@ -336,7 +336,7 @@ fn run_family(name: &str, shapes: &[Shape], count: u64) {
             let seed: u64 = seed.parse().expect("RAIDLAB_SEED is a number");
             seed..seed + 1
         }
-        None => 0..if many { count * 50 } else { count },
+        None => 0..if many { count * 20 } else { count },
     };
     for seed in seeds {
         let outcome = std::panic::catch_unwind(|| run_case(shapes, seed));

@@ -95,8 +95,8 @@ impl Stripes {
         });
     }
 
-    /// Gives an operation's memory back. A stream keeps what the members are known to hold, for the
-    /// next operation on the row.
+    /// Gives an operation's memory back. A stream of writes keeps what the members are known to
+    /// hold, for the next operation on the row.
     pub(crate) fn return_memory(&mut self, at: u32, afterwards: Afterwards) {
         let Stripes { ops, rows, scratch, .. } = self;
         let op = &mut ops[at];
@@ -114,10 +114,10 @@ impl Stripes {
             });
             op.borrowed.clear();
         }
-        // Of a full stripe nothing will be needed again soon.
-        let full = op.is_write() && op.covered.len() + 2 == op.cells.len();
+        // Of a full stripe nothing will be needed again soon, nor of a stream that reads.
+        let returns = op.is_write() && op.covered.len() + 2 < op.cells.len();
         let keep =
-            op.stream && !full && afterwards == Afterwards::OnMembers && op.unread.is_empty();
+            op.stream && returns && afterwards == Afterwards::OnMembers && op.unread.is_empty();
         let stale = if op.is_write() { op.covered } else { MemberSet::EMPTY };
         let (start, end, row) = (op.start, op.end, op.row);
         while let Some((position, block)) = op.blocks.pop() {
