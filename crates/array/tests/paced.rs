@@ -1,0 +1,260 @@
+//! Members at the pace of modelled drives. Real time, so: bounds from above hold always, bounds from
+//! below get several attempts, because a busy machine can only make things slower.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use array::{Completion, Driver, Fault, FaultMember, HostOp, MemberSpec, PaceControl, PacedMember};
+use common::host::{self, Host};
+use common::rng::{Rng, say_replay, seeds};
+use common::{SECTOR, boxed_mem, driver, spec};
+use drive::{BusId, Op, OpKind, Placement, Profile, Rig};
+use md::{Layout, Level, Raid10Layout, Sector};
+
+const OUTER: Placement = Placement::Window { at: 0.0 };
+
+fn profile(name: &str) -> &'static Profile {
+    Profile::named(name).expect("a built-in profile")
+}
+
+fn hdd(control: &PaceControl, sectors: u64, placement: Placement) -> MemberSpec {
+    behind(control, sectors, placement, None)
+}
+
+fn behind(
+    control: &PaceControl,
+    sectors: u64,
+    placement: Placement,
+    bus: Option<BusId>,
+) -> MemberSpec {
+    let inner = boxed_mem(sectors);
+    MemberSpec::ready(PacedMember::new(inner, control, profile("hdd-2007"), placement, bus))
+}
+
+/// Bytes per second of sequential reads of 256 KiB, two at a time.
+fn read_rate(driver: &mut Driver, time: Duration) -> f64 {
+    const SECTORS: u64 = 512;
+    let mut leases: Vec<_> = (0..2).map(|_| driver.leases().take(256 << 10)).collect();
+    let (mut at, mut bytes) = (0, 0);
+    let mut done: Vec<Completion> = Vec::new();
+    let start = Instant::now();
+    while start.elapsed() < time {
+        while let Some(lease) = leases.pop() {
+            driver.submit(HostOp::Read, Sector(at), SECTORS, lease, 0).expect("room");
+            at = (at + SECTORS) % (driver.facts().sectors / SECTORS * SECTORS);
+        }
+        driver.poll(&mut done);
+        for end in done.drain(..) {
+            bytes += 256 << 10;
+            leases.push(end.lease);
+        }
+        driver.wait(Duration::from_millis(100), None);
+    }
+    let rate = f64::from(bytes) / start.elapsed().as_secs_f64();
+    host::drain_until(driver, &mut done, |done| done.len() + leases.len() == 2);
+    rate
+}
+
+/// The best of several attempts; every one must keep to the drive's bound.
+fn rate_of(make: impl Fn(&PaceControl) -> Driver, expected: f64) {
+    let mut best = 0f64;
+    for _ in 0..5 {
+        let rate = read_rate(&mut make(&PaceControl::default()), Duration::from_millis(400));
+        assert!(rate < expected * 1.1, "{rate:.0} is faster than the drive, {expected:.0}");
+        best = best.max(rate);
+        if best > expected * 0.9 {
+            return;
+        }
+    }
+    panic!("{best:.0} bytes/s at best, {expected:.0} expected");
+}
+
+const SECTORS: u64 = (128 << 20) / 512;
+
+fn one(control: &PaceControl, placement: Placement) -> Driver {
+    driver(spec(Level::Linear, 0, vec![hdd(control, SECTORS, placement)]))
+}
+
+#[test]
+fn a_drive_of_2007_reads_as_fast_as_its_outer_and_inner_tracks() {
+    rate_of(|control| one(control, OUTER), 82e6);
+    rate_of(|control| one(control, Placement::Window { at: 0.95 }), 41e6);
+}
+
+#[test]
+fn a_shared_bus_bounds_two_drives() {
+    let two = |control: &PaceControl, bus| {
+        let members = (0..2).map(|_| behind(control, SECTORS, OUTER, bus)).collect();
+        driver(spec(Level::Raid0, 128, members))
+    };
+    rate_of(|control| two(control, Some(control.add_bus(60_000_000))), 60e6);
+}
+
+#[test]
+fn with_the_pace_off_data_is_filled_in_at_full_speed() {
+    let control = PaceControl::default();
+    control.set_on(false);
+    let mut driver = one(&control, OUTER);
+    let start = Instant::now();
+    let data = vec![1; 1 << 20];
+    for at in 0..64 {
+        host::write(&mut driver, at * 2048, &data);
+    }
+    assert!(start.elapsed() < Duration::from_millis(500), "at the drive's pace it takes 800 ms");
+    control.set_on(true);
+    let start = Instant::now();
+    for at in 0..8 {
+        assert_eq!(host::read(&mut driver, at * 2048, 2048), data);
+    }
+    assert!(start.elapsed() > Duration::from_millis(90), "8 MiB at 82 MB/s");
+}
+
+#[test]
+fn nothing_completes_before_its_model_time() {
+    for name in ["nvme-ssd", "sata-ssd"] {
+        let size = 1 << 20;
+        for (kind, sectors) in [(OpKind::Read, 8), (OpKind::Write { fua: true }, 8)] {
+            let mut rig = Rig::new();
+            let drive = rig.add_drive(profile(name), OUTER, size * 512, None);
+            let (mut modelled, mut done) = (0, Vec::new());
+            let control = PaceControl::default();
+            let paced = PacedMember::new(boxed_mem(size), &control, profile(name), OUTER, None);
+            let mut driver = driver(spec(Level::Linear, 0, vec![MemberSpec::ready(paced)]));
+            for at in 0..20 {
+                let op = Op { kind, at_bytes: at * 65536, bytes: sectors * 512 };
+                rig.submit(modelled, drive, 0, op);
+                while done.is_empty() {
+                    modelled = rig.next_event().expect("an operation is under way");
+                    rig.advance(modelled, &mut done);
+                }
+                let service = Duration::from_nanos(done.remove(0).service);
+                let start = Instant::now();
+                let data = vec![0; sectors as usize * SECTOR];
+                match kind {
+                    OpKind::Read => drop(host::read(&mut driver, at * 128, sectors)),
+                    _ => {
+                        let op = HostOp::Write { fua: true };
+                        let (result, _) =
+                            host::call(&mut driver, op, at * 128, sectors, Some(&data));
+                        assert_eq!(result, Ok(()));
+                    }
+                }
+                let took = start.elapsed();
+                assert!(took >= service, "{name} {kind:?}: {took:?}, modelled {service:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_pace_can_change_while_operations_are_under_way() {
+    for seed in seeds(6) {
+        say_replay("paced", "the_pace_can_change_while_operations_are_under_way", seed);
+        let mut rng = Rng::new(seed);
+        let control = PaceControl::default();
+        let name = rng.pick(&["nvme-ssd", "sata-ssd"]);
+        let members = (0..4).map(|_| {
+            let inner = boxed_mem(512);
+            MemberSpec::ready(PacedMember::new(inner, &control, profile(name), OUTER, None))
+        });
+        // Far copies: a request may have two operations of one member with one token.
+        let level = rng.pick(&[Level::Raid10, Level::Raid5]);
+        let mut spec = spec(level, 8, members.collect());
+        if level == Level::Raid10 {
+            spec.layout = Layout::Raid10(Raid10Layout::far(2));
+        }
+        spec.queue_depth = rng.pick(&[2, usize::MAX]);
+        let mut driver = driver(spec);
+        let mut host = Host::new(&mut driver, 16);
+        for round in 0..12 {
+            control.set_on(round % 2 == 0);
+            host.run(&mut rng, 10);
+        }
+        host.check_all();
+    }
+}
+
+#[test]
+fn the_switch_is_safe_from_another_thread() {
+    let control = PaceControl::default();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut on = false;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                control.set_on(on);
+                on = !on;
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let inner = boxed_mem(2048);
+        let paced = PacedMember::new(inner, &control, profile("nvme-ssd"), OUTER, None);
+        let mut driver = driver(spec(Level::Linear, 0, vec![MemberSpec::ready(paced)]));
+        let mut host = Host::new(&mut driver, 16);
+        host.run(&mut Rng::new(1), 400);
+        host.check_all();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_request_may_have_two_operations_of_one_member() {
+    let control = PaceControl::default();
+    let mut far = spec(
+        Level::Raid10,
+        8,
+        (0..2)
+            .map(|_| {
+                let inner = boxed_mem(1024);
+                MemberSpec::ready(PacedMember::new(
+                    inner,
+                    &control,
+                    profile("nvme-ssd"),
+                    OUTER,
+                    None,
+                ))
+            })
+            .collect(),
+    );
+    far.layout = Layout::Raid10(Raid10Layout::far(2));
+    let mut driver = driver(far);
+    let sectors = driver.facts().sectors;
+    let mut data = vec![0; sectors as usize * SECTOR];
+    Rng::new(2).fill(&mut data);
+    host::write(&mut driver, 0, &data);
+    assert!(host::read(&mut driver, 0, sectors) == data);
+}
+
+#[test]
+fn what_the_backing_store_delays_is_counted() {
+    for (delay, late) in [(0, 0), (20_000_000, 8)] {
+        let faults = if delay > 0 { vec![Fault::Delay { nanos: delay }] } else { Vec::new() };
+        let inner = Box::new(FaultMember::new(boxed_mem(1024), faults));
+        let control = PaceControl::default();
+        let paced = PacedMember::new(inner, &control, profile("nvme-ssd"), OUTER, None);
+        let mut driver = driver(spec(Level::Linear, 0, vec![MemberSpec::ready(paced)]));
+        for at in 0..8 {
+            host::read(&mut driver, at * 8, 8);
+        }
+        let counters = driver.leaf_counters();
+        assert_eq!((counters[0].reads, counters[0].late), (8, late));
+    }
+}
+
+#[test]
+fn two_drivers_share_a_bus() {
+    let control = PaceControl::default();
+    let bus = control.add_bus(40_000_000);
+    let rates: Vec<f64> = std::thread::scope(|scope| {
+        let run = || {
+            let member = behind(&control, SECTORS, OUTER, Some(bus));
+            let mut driver = driver(spec(Level::Linear, 0, vec![member]));
+            scope.spawn(move || read_rate(&mut driver, Duration::from_millis(500)))
+        };
+        let both = [run(), run()];
+        both.map(|thread| thread.join().expect("a rate")).to_vec()
+    });
+    assert!(rates.iter().sum::<f64>() < 44e6, "{rates:?}");
+    assert!(rates.iter().all(|rate| *rate > 1e6), "nobody is forgotten: {rates:?}");
+}
