@@ -106,8 +106,10 @@ fn cell(index: usize, at: usize, array: &Array) -> Cell {
         ..Cell::default()
     };
     cell.summarise();
-    let factor = if random && written != 2.0 { 2.0 * written } else { written };
-    cell.per_member = traffic(&cell, write, if write { factor } else { 1.0 });
+    let parity = ["raid4", "raid5", "raid6"].contains(&level);
+    let before = if write && random && parity { 2.0 } else { 0.0 };
+    let (read, written) = if write { (before, written.max(before)) } else { (1.0, 0.0) };
+    cell.per_member = traffic(&cell, read, written);
     if index == 9 && at == 0 {
         cell.warnings.push("12 operations were late: use a faster directory".into());
         cell.steady = Some(false);
@@ -115,21 +117,21 @@ fn cell(index: usize, at: usize, array: &Array) -> Cell {
     cell
 }
 
-fn traffic(cell: &Cell, write: bool, factor: f64) -> Vec<MemberTraffic> {
-    let there = cell.disks - cell.degraded;
-    let each = (cell.user_bytes() as f64 * factor / f64::from(there)) as u64;
+/// Traffic of so many bytes per byte of the workload, growing a little from slot to slot.
+fn traffic(cell: &Cell, read: f64, written: f64) -> Vec<MemberTraffic> {
+    let each = cell.user_bytes() as f64 / f64::from(cell.disks - cell.degraded);
     let member = |slot: u32| {
         if slot < cell.degraded {
             return MemberTraffic::default();
         }
-        let bytes = each + u64::from(slot) * each / 50;
-        let read = if !write { bytes } else { 0 };
-        let ops = bytes >> 16;
+        let more = 1.0 + f64::from(slot) / 50.0;
+        let read_bytes = (each * read * more) as u64;
+        let written_bytes = (each * written * more) as u64;
         MemberTraffic {
-            read_bytes: read,
-            written_bytes: bytes - read,
-            reads: if write { 0 } else { ops },
-            writes: if write { ops } else { 0 },
+            read_bytes,
+            written_bytes,
+            reads: read_bytes >> 16,
+            writes: written_bytes >> 16,
         }
     };
     (0..cell.disks).map(member).collect()

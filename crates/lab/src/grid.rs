@@ -6,8 +6,9 @@
 //!            RAID 5        cell      |      -      |       cell       |     cell
 //! ```
 //!
-//! A column is a workload with its block, depth and jobs; everything else that differs between cells
-//! tells rows apart and appears in their labels. A record with more than four columns is a list.
+//! A column is a workload with its block, depth and jobs; everything else that differs between
+//! cells tells rows apart and appears in their labels. A record with more than four columns is a
+//! list.
 //!
 //! Invariant: every cell of the record stands in exactly one place. Called by `table` and `html`.
 
@@ -248,7 +249,8 @@ pub fn digits(value: f64) -> String {
         0.0 => "0".to_string(),
         _ if value >= 99.95 => format!("{value:.0}"),
         _ if value >= 9.995 => format!("{value:.1}"),
-        _ if value >= 0.00995 => format!("{value:.2}"),
+        _ if value >= 0.0995 => format!("{value:.2}"),
+        _ if value >= 0.00995 => format!("{value:.3}"),
         _ => format!("{value:.4}"),
     }
 }
@@ -344,6 +346,7 @@ mod tests {
         let table = [
             (0.0, "0"),
             (0.004, "0.0040"),
+            (0.0136, "0.014"),
             (0.63, "0.63"),
             (9.99, "9.99"),
             (9.996, "10.0"),

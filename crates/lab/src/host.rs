@@ -148,8 +148,17 @@ fn os_release(text: &str) -> Option<String> {
 }
 
 fn memory_total(meminfo: &str) -> Option<u64> {
-    let kib = field(meminfo, "MemTotal")?.strip_suffix(" kB")?;
+    memory_field(meminfo, "MemTotal")
+}
+
+fn memory_field(meminfo: &str, name: &str) -> Option<u64> {
+    let kib = field(meminfo, name)?.strip_suffix(" kB")?;
     kib.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Memory that could be used now without swapping, in bytes, as the kernel estimates it.
+pub fn available_memory_bytes() -> Option<u64> {
+    memory_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
 }
 
 fn load_average(text: &str) -> Option<[f64; 3]> {

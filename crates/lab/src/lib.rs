@@ -10,8 +10,21 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod bound;
+#[cfg(test)]
+mod fixture;
+pub mod grid;
 pub mod host;
+pub mod html;
+pub mod matrix;
+pub mod members;
 pub mod meter;
+pub mod pattern;
+pub mod quantity;
 pub mod record;
+pub mod runner;
 pub mod stats;
+pub mod table;
+pub mod target;
+pub mod workload;

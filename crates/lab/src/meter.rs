@@ -1,7 +1,7 @@
 //! CPU meters: of the process, of the whole machine, of each thread.
 //!
 //! ```text
-//!   process   user + system time of all our threads      what bonnie prints; io_uring's workers too
+//!   process   user + system time of all our threads      what bonnie prints; with io_uring's
 //!   system    busy time of all CPUs - idle baseline      also the work that others do for us
 //!   threads   user + system time, one by one             who it was
 //! ```

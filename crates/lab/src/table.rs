@@ -1,7 +1,7 @@
 //! The table for people in a terminal, in the order of the Linux RAID wiki's.
 //!
-//! Invariant: at most [`WIDTH`] columns wherever labels allow; every figure under a heading with its
-//! unit; colour only adds, it never carries meaning alone. Called by `bench` and `report`.
+//! Invariant: at most [`WIDTH`] columns wherever labels allow; every figure under a heading with
+//! its unit; colour only adds, it never carries meaning alone. Called by `bench` and `report`.
 
 use crate::grid::{self, Column, Grid, Row};
 use crate::record::{Cell, Record};
@@ -63,7 +63,7 @@ const VIEWS: [View; 3] = [
         },
     },
     View {
-        title: "Cost: CPU seconds of this process per GiB, latency of half and of 99 % of the requests",
+        title: "Cost: CPU seconds of this process per GiB; latency of half and of 99% of requests",
         heads: |_| ["CPU-s/GiB", "p50", "p99"],
         figures: |_, cell| {
             let latency = |pick: fn(&crate::record::Latency) -> f64| {
