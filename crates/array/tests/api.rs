@@ -79,6 +79,20 @@ fn futures_of_any_executor() {
 }
 
 #[test]
+fn a_sleeping_array_wakes_for_a_request() {
+    let array = raid5();
+    let start = Instant::now();
+    for at in 0..20 {
+        std::thread::sleep(Duration::from_millis(2));
+        array.write_at(&[1; 512], at * 512).expect("written");
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(array.failed().is_empty());
+    }
+    // Unheard, each of them would wait for the thread's second to be over.
+    assert!(start.elapsed() < Duration::from_secs(8));
+}
+
+#[test]
 fn what_is_not_aligned_or_outside_is_refused() {
     let array = raid5();
     let end = array.len_bytes();

@@ -22,8 +22,10 @@ pub fn call(
     let has_data = matches!(op, HostOp::Read | HostOp::Write { .. });
     let lease = has_data.then(|| {
         let mut lease = driver.leases().take(sectors as usize * SECTOR).expect("a lease");
-        if let Some(data) = data {
-            lease.bytes_mut().copy_from_slice(data);
+        match data {
+            Some(data) => lease.bytes_mut().copy_from_slice(data),
+            // What a read does not fill must not look right by chance.
+            None => lease.bytes_mut().fill(0xa5),
         }
         lease
     });
