@@ -97,7 +97,7 @@ fn cell(index: usize, at: usize, array: &Array) -> Cell {
         }),
         cpu_process_s: Some(0.004 * (index + 2) as f64 * if random { 0.1 } else { 1.0 }),
         steady: None,
-        verified: true,
+        verified: Some(true),
         bound_mb_per_s: Some(rate * 1.04),
         bound_note: Some("streaming: members move 1.00 bytes per byte".into()),
         member_bytes: Some(128 << 20),

@@ -31,8 +31,8 @@ pub struct Grid<'a> {
 pub struct Column {
     /// `seq-read` and so on.
     pub workload: String,
-    /// Block in KiB.
-    pub block_kib: f64,
+    /// Block in KiB; `None` where each array has its own, as writes of whole stripes have.
+    pub block_kib: Option<f64>,
     /// Requests in flight per job.
     pub depth: u32,
     /// Jobs.
@@ -61,7 +61,7 @@ impl Column {
     fn of(cell: &Cell) -> Column {
         Column {
             workload: cell.workload.clone(),
-            block_kib: cell.block_kib,
+            block_kib: Some(cell.block_kib),
             depth: cell.depth,
             jobs: cell.jobs,
         }
@@ -81,7 +81,13 @@ impl Column {
     /// `1 MiB x 4`: block, requests in flight per job, and jobs if there are several.
     pub fn detail(&self) -> String {
         let jobs = if self.jobs == 1 { String::new() } else { format!(" x {} jobs", self.jobs) };
-        format!("{} x {}{jobs}", kib(self.block_kib), self.depth)
+        let block = self.block_kib.map_or("whole stripes".to_string(), kib);
+        format!("{block} x {}{jobs}", self.depth)
+    }
+
+    /// The same column for every block.
+    fn of_any_block(&self) -> Column {
+        Column { block_kib: None, ..self.clone() }
     }
 
     /// Whether requests per second say more than MB/s.
@@ -99,14 +105,15 @@ impl Column {
 impl<'a> Grid<'a> {
     /// The places of a record's cells.
     pub fn new(record: &'a Record) -> Grid<'a> {
+        let knobs = varying(&record.cells);
         let mut columns: Vec<Column> = Vec::new();
-        for column in record.cells.iter().map(Column::of) {
+        for cell in &record.cells {
+            let column = column_of(cell, &record.cells, &knobs);
             if !columns.contains(&column) {
                 columns.push(column);
             }
         }
         columns.sort_by_key(Column::rank);
-        let knobs = varying(&record.cells);
         let mut sections: Vec<Section<'a>> = Vec::new();
         for cell in &record.cells {
             let place = sections.iter().position(|section| section.disks == cell.disks);
@@ -114,7 +121,8 @@ impl<'a> Grid<'a> {
                 sections.push(Section { disks: cell.disks, rows: Vec::new() });
                 sections.len() - 1
             });
-            let at = columns.iter().position(|column| *column == Column::of(cell));
+            let own = column_of(cell, &record.cells, &knobs);
+            let at = columns.iter().position(|column| *column == own);
             let at = at.expect("every cell has given its column");
             sections[place].put(row_label(cell, &knobs), at, columns.len(), cell);
         }
@@ -138,11 +146,13 @@ impl<'a> Grid<'a> {
     /// Warnings, each once, with the cells that have it; first the cells whose data was wrong.
     pub fn warnings(&self) -> Vec<(String, Vec<String>)> {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
-        let wrong = self.cells().filter(|(_, _, cell)| !cell.verified).map(|(row, column, _)| {
-            let text = "DATA DIFFERED from what was written: do not trust these members; \
+        let wrong = self.cells().filter(|(_, _, cell)| cell.verified == Some(false)).map(
+            |(row, column, _)| {
+                let text = "DATA DIFFERED from what was written: do not trust these members; \
                         test their memory, cables and firmware";
-            (text.to_string(), row, column)
-        });
+                (text.to_string(), row, column)
+            },
+        );
         let told = self.cells().flat_map(|(row, column, cell)| {
             cell.warnings.iter().map(move |text| (text.clone(), row, column))
         });
@@ -192,6 +202,27 @@ pub fn array_label(cell: &Cell) -> String {
         0 => name,
         lost => format!("{name}, {lost} lost"),
     }
+}
+
+/// The column of a cell. Blocks that differ from array to array but not within one (sequential
+/// writes of whole stripes) are one column.
+fn column_of(cell: &Cell, cells: &[Cell], knobs: &[Knob]) -> Column {
+    let own = Column::of(cell);
+    let any = own.of_any_block();
+    let alike = cells.iter().filter(|other| Column::of(other).of_any_block() == any);
+    let mut by_row: Vec<(u32, String, f64)> = Vec::new();
+    let mut differ = false;
+    for other in alike {
+        let place = (other.disks, row_label(other, knobs));
+        differ |= other.block_kib != cell.block_kib;
+        let known = by_row.iter().find(|(disks, label, _)| (*disks, label) == (place.0, &place.1));
+        match known {
+            Some((_, _, block)) if *block != other.block_kib => return own,
+            Some(_) => {}
+            None => by_row.push((place.0, place.1, other.block_kib)),
+        }
+    }
+    if differ && cell.workload == "seq-write" { any } else { own }
 }
 
 fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
@@ -333,7 +364,7 @@ mod tests {
         let mut record = fixture::record();
         record.cells[3].warnings = vec!["page cache".into()];
         record.cells[4].warnings = vec!["page cache".into()];
-        record.cells[5].verified = false;
+        record.cells[5].verified = Some(false);
         let grid = Grid::new(&record);
         let warnings = grid.warnings();
         assert!(warnings[0].0.starts_with("DATA DIFFERED"));

@@ -41,6 +41,7 @@ struct Page {
     started: String,
     subtitle: String,
     verified: bool,
+    all_checked: bool,
     cells: usize,
     warnings: Vec<Warning>,
     workloads: Vec<Workload>,
@@ -121,6 +122,7 @@ struct SampleRow {
     cpu_per_gib: String,
     steady: &'static str,
     verified: bool,
+    checked: &'static str,
 }
 
 #[derive(Serialize)]
@@ -143,6 +145,7 @@ impl Page {
             started: record.started.clone(),
             subtitle: subtitle(record),
             verified: record.verified(),
+            all_checked: record.cells.iter().all(|cell| cell.verified.is_some()),
             cells: record.cells.len(),
             warnings: warnings
                 .map(|(text, places)| Warning { text, places: places.join("; ") })
@@ -218,7 +221,7 @@ fn figures(column: &Column, cell: &Cell) -> Figures {
         cpu: or_dash(cell.cpu_s_per_gib.map(grid::digits)),
         p50: or_dash(cell.latency_us.map(|latency| grid::latency(latency.p50))),
         p99: or_dash(cell.latency_us.map(|latency| grid::latency(latency.p99))),
-        verified: cell.verified,
+        verified: cell.verified != Some(false),
         warned: !cell.warnings.is_empty(),
         unsteady: cell.steady == Some(false),
     }
@@ -257,7 +260,12 @@ fn sample_row(row: &Row<'_>, column: &Column, cell: &Cell) -> SampleRow {
             Some(false) => "no",
             None => "–",
         },
-        verified: cell.verified,
+        verified: cell.verified != Some(false),
+        checked: match cell.verified {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "cannot be",
+        },
     }
 }
 

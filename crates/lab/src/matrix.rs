@@ -341,7 +341,7 @@ fn depths(given: &[u32]) -> Vec<Option<u32>> {
 }
 
 fn check_chunk(bytes: u64) -> Result<(), String> {
-    if bytes == 0 || bytes % 4096 != 0 {
+    if bytes == 0 || !bytes.is_multiple_of(4096) {
         return Err(format!("--chunk {bytes}: a chunk is a multiple of 4 KiB"));
     }
     Ok(())

@@ -40,7 +40,7 @@ impl Pattern {
     /// # Panics
     /// When a unit has no room for its stamp.
     pub fn new(seed: u64, unit_bytes: usize) -> Pattern {
-        assert!(unit_bytes > STAMP_BYTES && unit_bytes % 8 == 0);
+        assert!(unit_bytes > STAMP_BYTES && unit_bytes.is_multiple_of(8));
         let mut random = SplitMix64(seed);
         let words = WINDOWS as usize + unit_bytes / 8;
         let pool = (0..words).flat_map(|_| random.draw().to_le_bytes()).collect();

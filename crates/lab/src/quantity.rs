@@ -67,7 +67,7 @@ pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
         _ => return Err(fail()),
     };
     let rate = number.parse::<f64>().map_err(|_| fail())? * factor;
-    if rate >= 1.0 && rate < 1e15 { Ok(rate as u64) } else { Err(fail()) }
+    if (1.0..1e15).contains(&rate) { Ok(rate as u64) } else { Err(fail()) }
 }
 
 /// Seconds: `3`, `0.5`, `2s`, `500ms`.

@@ -69,8 +69,9 @@ pub struct Cell {
     pub cpu_s_per_gib: Option<f64>,
     /// SNIA's steady state ([`stats::steady`]); `None` with too few samples to say.
     pub steady: Option<bool>,
-    /// Whether every byte that was read was the byte that was written.
-    pub verified: bool,
+    /// Whether every byte that was read was the byte that was written; `None` where nothing can be
+    /// verified, because the members store nothing.
+    pub verified: Option<bool>,
     /// Traffic at each member, below the engine, in slot order (nested: leaf order).
     pub per_member: Vec<MemberTraffic>,
     /// What a reader must know before believing the figure, and what to do about it.
@@ -195,24 +196,28 @@ impl Record {
 
     /// Fills `ratio_to_single` of every cell for which the ordinary disk (level `single`) was
     /// measured in the same way: same workload, block, depth, jobs, knobs and kind of member. In a
-    /// mixed set the first member counts.
+    /// mixed set the first member counts. Where an array is written in whole stripes, a single disk
+    /// that was written sequentially in another block will do: its rate does not depend on it.
     pub fn set_ratios(&mut self) {
         let singles: Vec<Cell> =
             self.cells.iter().filter(|cell| cell.level == "single").cloned().collect();
         for cell in &mut self.cells {
-            let single = singles.iter().find(|single| {
-                single.measured_like(cell)
-                    && first_member(&single.members) == first_member(&cell.members)
+            let kind = first_member(&cell.members);
+            let mut alike = singles.iter().filter(|single| {
+                single.measured_like(cell) && first_member(&single.members) == kind
             });
+            let same_block = alike.clone().find(|single| single.block_kib == cell.block_kib);
+            let any_block = alike.next().filter(|_| cell.workload == "seq-write");
+            let single = same_block.or(any_block);
             cell.ratio_to_single = single
                 .filter(|single| single.mb_per_s > 0.0)
                 .map(|single| cell.mb_per_s / single.mb_per_s);
         }
     }
 
-    /// Whether every cell verified what it read.
+    /// Whether no cell read anything that was not what had been written.
     pub fn verified(&self) -> bool {
-        self.cells.iter().all(|cell| cell.verified)
+        self.cells.iter().all(|cell| cell.verified != Some(false))
     }
 }
 
@@ -270,7 +275,6 @@ impl Cell {
     fn measured_like(&self, other: &Cell) -> bool {
         self.target == other.target
             && self.workload == other.workload
-            && self.block_kib == other.block_kib
             && (self.depth, self.jobs) == (other.depth, other.jobs)
             && self.read_ahead_kib == other.read_ahead_kib
             && self.queue_depth == other.queue_depth

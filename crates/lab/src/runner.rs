@@ -207,7 +207,7 @@ impl Run<'_> {
 
     fn submit(&mut self, now: u64) {
         while !self.idle.is_empty() {
-            let Some(step) = self.workload.next() else { return };
+            let Some(step) = self.workload.begin() else { return };
             let (slot, mut lease) = self.idle.pop().expect("not empty");
             let sectors = self.spec.block_bytes / md::SECTOR_BYTES;
             let op = if self.spec.kind.is_write() {
@@ -238,11 +238,11 @@ impl Run<'_> {
             self.findings.first_error.get_or_insert_with(|| error.to_string());
         } else if !self.spec.kind.is_write() && self.target.keeps_data() {
             self.reads = self.reads.wrapping_add(1);
-            if self.reads % self.timing.check_every == 0 {
-                if let Err(wrong) = self.target.check_block(flight.step.block, lease.bytes()) {
-                    self.findings.wrong_units += 1;
-                    self.findings.first_wrong.get_or_insert(wrong);
-                }
+            if self.reads.is_multiple_of(self.timing.check_every)
+                && let Err(wrong) = self.target.check_block(flight.step.block, lease.bytes())
+            {
+                self.findings.wrong_units += 1;
+                self.findings.first_wrong.get_or_insert(wrong);
             }
         }
         self.idle.push((slot, lease));
@@ -284,7 +284,7 @@ pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
             return (started - begin) as f64 / ops.max(1) as f64;
         }
         for _ in 0..spec.in_flight().max(1) {
-            let Some(step) = workload.next() else { break };
+            let Some(step) = workload.begin() else { break };
             if spec.kind.is_write() {
                 pattern.fill(&mut bytes, step.block * units, |_| ops as u32);
             } else if ops % u64::from(check_every) == 0 {

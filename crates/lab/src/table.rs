@@ -86,7 +86,7 @@ fn dash() -> String {
 
 fn mark(cell: &Cell) -> &'static str {
     match cell {
-        _ if !cell.verified => "X ",
+        _ if cell.verified == Some(false) => "X ",
         _ if !cell.warnings.is_empty() => "! ",
         _ if cell.steady == Some(false) => "~ ",
         _ => "",
@@ -139,7 +139,7 @@ fn side_by_side(grid: &Grid<'_>, view: View, style: Style, out: &mut String) {
 }
 
 fn is_wrong(row: &Row<'_>) -> bool {
-    row.cells.iter().flatten().any(|cell| !cell.verified)
+    row.cells.iter().flatten().any(|cell| cell.verified == Some(false))
 }
 
 fn figures(texts: [String; 3]) -> String {
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_warning_is_told_once_with_its_places_and_wrong_data_stands_out() {
         let mut record = fixture::record();
-        record.cells[5].verified = false;
+        record.cells[5].verified = Some(false);
         let text = render(&record, true);
         assert!(text.contains("! 160"), "{text}");
         assert_eq!(text.matches("12 operations were late").count(), 1);

@@ -146,22 +146,22 @@ impl Workload {
     }
 
     /// The next block, or `None` while every job has enough under way.
-    pub fn next(&mut self) -> Option<Step> {
+    pub fn begin(&mut self) -> Option<Step> {
         for _ in 0..self.jobs.len() {
             let at = self.turn;
             self.turn = (self.turn + 1) % self.jobs.len();
-            if self.jobs[at].under_way < self.spec.window() {
-                if let Some(block) = self.choose(at) {
-                    self.jobs[at].under_way += 1;
-                    self.set_busy(block, true);
-                    return Some(Step { job: at as u32, block });
-                }
+            if self.jobs[at].under_way < self.spec.window()
+                && let Some(block) = self.choose(at)
+            {
+                self.jobs[at].under_way += 1;
+                self.set_busy(block, true);
+                return Some(Step { job: at as u32, block });
             }
         }
         None
     }
 
-    /// A block that `next` gave out has been read or written.
+    /// A block that `begin` gave out has been read or written.
     pub fn done(&mut self, step: Step) {
         let job = &mut self.jobs[step.job as usize];
         assert!(job.under_way > 0, "job {} ends more than it began", step.job);
@@ -212,7 +212,7 @@ mod tests {
         let mut workload = Workload::new(spec(Kind::SeqRead, 1, 2), 8, 1);
         let mut seen = [Vec::new(), Vec::new()];
         for _ in 0..12 {
-            let step = workload.next().expect("one under way at most");
+            let step = workload.begin().expect("one under way at most");
             seen[step.job as usize].push(step.block);
             workload.done(step);
         }
@@ -225,7 +225,7 @@ mod tests {
         for kind in [Kind::SeqWrite, Kind::RandWrite] {
             let mut workload = Workload::new(spec(kind, 64, 1), 16, 1);
             let mut out = std::collections::HashSet::new();
-            while let Some(step) = workload.next() {
+            while let Some(step) = workload.begin() {
                 assert!(out.insert(step.block), "{kind:?}: block {} is out twice", step.block);
             }
             assert!(out.len() > 8, "{kind:?}");
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(ahead(Kind::SeqRead).window(), 12);
         assert_eq!(ahead(Kind::RandRead).window(), 2);
         let mut workload = Workload::new(ahead(Kind::SeqRead), 100, 1);
-        assert_eq!(std::iter::from_fn(|| workload.next()).count(), 12);
+        assert_eq!(std::iter::from_fn(|| workload.begin()).count(), 12);
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         let mut workload = Workload::new(spec(Kind::RandRead, 1, 1), 100, 3);
         let mut seen = [false; 100];
         for _ in 0..2000 {
-            let step = workload.next().expect("one under way at most");
+            let step = workload.begin().expect("one under way at most");
             seen[step.block as usize] = true;
             workload.done(step);
         }

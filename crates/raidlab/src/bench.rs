@@ -2,7 +2,7 @@
 //!
 //! Invariant: with `--json -` stdout holds the record and nothing else; otherwise the table.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -278,14 +278,18 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, String> {
 
 fn write_outputs(arguments: &BenchArguments, record: &Record) -> Result<(), String> {
     let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    let table = lab::table::render(record, &lab::table::Style::detect(to_stdout));
+    let terminal = match to_stdout {
+        true => std::io::stderr().is_terminal(),
+        false => std::io::stdout().is_terminal(),
+    };
+    let table = lab::table::render(record, lab::table::colour_wanted(terminal));
     if to_stdout {
         eprint!("{table}");
     } else {
         print_all(&table)?;
     }
     if let Some(path) = &arguments.html {
-        write_file(path, &lab::html::render(record).map_err(|e| format!("the report: {e}"))?)?;
+        write_file(path, &lab::html::render(record))?;
         eprintln!("report: {}", path.display());
     }
     if let Some(path) = &arguments.json {

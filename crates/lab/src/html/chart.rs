@@ -57,7 +57,7 @@ pub(super) fn speed(grid: &Grid<'_>, column: usize) -> String {
     Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
         let scale = scale_of(cell);
         let value = if random { cell.iops } else { cell.mb_per_s };
-        let class = if !cell.verified { "bar wrong" } else { bar_class(cell) };
+        let class = if cell.verified == Some(false) { "bar wrong" } else { bar_class(cell) };
         chart.bar(y, axis.length(value), class);
         if let Some(bound) = cell.bound_mb_per_s {
             let x = LABEL + axis.length(bound * scale);
