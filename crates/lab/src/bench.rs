@@ -122,6 +122,9 @@ pub fn run(
             record.cells.push(cell);
             before += 1;
         }
+        if let Some(last) = record.cells.last_mut().filter(|_| !stop()) {
+            prove_redundancy(&mut target, last, stop);
+        }
     }
     record.set_ratios();
     Ok(record)
@@ -244,6 +247,24 @@ fn make_cell(
     set_bound(&mut cell, case, spec, target);
     warn(&mut cell, target, outcome, late);
     cell
+}
+
+/// After the last cell of an array: a copy or a parity block that is wrong counts as wrong data,
+/// though no read of the workloads has met it.
+fn prove_redundancy(target: &mut Target, last: &mut Cell, stop: &dyn Fn() -> bool) {
+    let Some((gone, found)) = target.check_redundancy(stop) else { return };
+    if found.is_clean() {
+        return;
+    }
+    let gone: Vec<String> = gone.iter().map(u16::to_string).collect();
+    last.verified = Some(false);
+    last.warnings.push(format!(
+        "with member(s) {} taken out after the run, {} unit(s) were not what was written and {} \
+         request(s) failed: copies or parity are wrong, and a failing member would cost data",
+        gone.join(", "),
+        found.wrong_units,
+        found.failed_requests
+    ));
 }
 
 fn placement_name(placement: drive::Placement) -> String {

@@ -297,6 +297,7 @@ fn cases(
     });
     let (members, ratio, stripe) = match checked {
         Ok(good) => good,
+        Err(why) if why.starts_with(&name) => return plan.left_out.push(why),
         Err(why) => return plan.left_out.push(format!("{name}: {why}")),
     };
     let sizes: Vec<Option<u64>> = match options.sizes.is_empty() {
@@ -407,8 +408,8 @@ fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
         _ => stripe.min(16 << 20),
     };
     match kind {
-        Kind::SeqRead => (SEQUENTIAL_BLOCK_BYTES, if memory { 16 } else { 4 }),
-        Kind::SeqWrite => (whole_stripes, if memory { 16 } else { 4 }),
+        Kind::SeqRead => (SEQUENTIAL_BLOCK_BYTES, 4),
+        Kind::SeqWrite => (whole_stripes, 4),
         Kind::RandRead | Kind::RandWrite => (RANDOM_BLOCK_BYTES, if memory { 32 } else { 16 }),
     }
 }

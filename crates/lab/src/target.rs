@@ -182,30 +182,51 @@ impl Target {
     /// # Errors
     /// When it cannot do without that many.
     pub fn degrade(&mut self, count: u32) -> Result<(), String> {
-        let geometry = self.driver.geometry().clone();
-        let mut gone: Vec<u16> = Vec::new();
-        for member in 0..geometry.members() as u16 {
-            if gone.len() == count as usize {
-                break;
-            }
-            let stays = |other: MemberIdx| other.0 != member && !gone.contains(&other.0);
-            if geometry.enough(stays) {
-                gone.push(member);
-            }
-        }
+        let gone = self.take_out(count as usize);
         if gone.len() < count as usize {
+            let geometry = self.driver.geometry();
             let (level, members) = (geometry.level(), geometry.members());
             return Err(format!(
                 "{level} of {members} cannot serve with {count} member(s) missing"
             ));
         }
+        Ok(())
+    }
+
+    /// Proves the redundancy: takes out every member that the array can do without, and reads
+    /// everything once more, now from parity and the other copies. Returns who was taken out and
+    /// what was found; the target is good for nothing else afterwards. `None` where nobody can be
+    /// spared.
+    pub fn check_redundancy(&mut self, stop: &dyn Fn() -> bool) -> Option<(Vec<u16>, Findings)> {
+        if !self.keeps_data {
+            return None;
+        }
+        let gone = self.take_out(usize::MAX);
+        if gone.is_empty() {
+            return None;
+        }
+        let found = self.check_all(stop);
+        Some((gone, found))
+    }
+
+    fn take_out(&mut self, count: usize) -> Vec<u16> {
+        let geometry = self.driver.geometry().clone();
+        let failed = self.driver.failed();
+        let mut gone: Vec<u16> = Vec::new();
+        for member in 0..geometry.members() as u16 {
+            let out = |slot: u16| failed.contains(slot) || gone.contains(&slot);
+            let enough = geometry.enough(|other| other.0 != member && !out(other.0));
+            if gone.len() < count && !failed.contains(member) && enough {
+                gone.push(member);
+            }
+        }
         let mut none = Vec::new();
-        for member in gone {
-            self.driver.fail_member(MemberIdx(member));
+        for member in &gone {
+            self.driver.fail_member(MemberIdx(*member));
             self.driver.poll(&mut none);
         }
         self.driver.take_events();
-        Ok(())
+        gone
     }
 
     /// Fills a buffer with the next version of a block, which becomes what it must contain.
