@@ -5,18 +5,23 @@ use std::time::Instant;
 use array::{ArraySpec, Completion, Driver, DriverOptions, HostOp, Lease, MemMember, MemberSpec};
 use md::{Layout, Level, Sector};
 
-fn driver(level: Level, members: usize, lease_bytes: usize) -> Driver {
-    let sectors = (256 << 20) / 512;
-    let spec = ArraySpec {
+fn spec(level: Level, members: Vec<MemberSpec>) -> ArraySpec {
+    ArraySpec {
         level,
         layout: Layout::default_for(level),
         chunk_sectors: 128,
-        members: (0..members)
-            .map(|_| MemberSpec::ready(MemMember::new(sectors).expect("memory")))
-            .collect(),
+        members,
         stripe_cache_bytes: 32 << 20,
         queue_depth: usize::MAX,
-    };
+    }
+}
+
+fn memory(members: usize) -> Vec<MemberSpec> {
+    let member = |_| MemMember::new((256 << 20) / 512).expect("memory");
+    (0..members).map(|at| MemberSpec::ready(member(at))).collect()
+}
+
+fn driver(spec: ArraySpec, lease_bytes: usize) -> Driver {
     let options = DriverOptions { leases: 64, lease_bytes, ..DriverOptions::default() };
     Driver::new(spec, &options).expect("a valid array")
 }
@@ -65,7 +70,7 @@ fn main() {
         } else {
             1 << 20
         };
-        let mut d = driver(level, members, 1 << 20);
+        let mut d = driver(spec(level, memory(members)), 1 << 20);
         run("  (first touch)", &mut d, true, false, stripe, 16);
         run(&format!("{level} seq write {}K x16", stripe / 1024), &mut d, true, false, stripe, 16);
         run(&format!("{level} seq write 64K x32"), &mut d, true, false, 65536, 32);
@@ -79,4 +84,11 @@ fn main() {
             run("  degraded rand write 4K x32", &mut d, true, true, 4096, 32);
         }
     }
+    let inner = || MemberSpec::Array(spec(Level::Raid5, memory(3)));
+    let mut d = driver(spec(Level::Raid0, vec![inner(), inner()]), 1 << 20);
+    run("  (first touch)", &mut d, true, false, 1 << 20, 16);
+    run("raid50 seq write 1M x16", &mut d, true, false, 1 << 20, 16);
+    run("raid50 seq write 64K x32", &mut d, true, false, 65536, 32);
+    run("raid50 rand write 4K x32", &mut d, true, true, 4096, 32);
+    run("raid50 rand read 4K x32", &mut d, false, true, 4096, 32);
 }

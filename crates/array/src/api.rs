@@ -1,9 +1,9 @@
 //! An array in a thread of its own, for programs: blocking calls, and futures for any executor.
 //!
-//! Invariant: a request that was handed over ends with a result, also when the array is stopped: what
-//! is under way then is finished first. Callers and the thread share an inbox; nothing else. Nobody
-//! sleeps on what is in the inbox: the thread says under its lock that it goes to sleep, and whoever
-//! hands something over then rings the bell.
+//! Invariant: a request that was handed over ends with a result, also when the array is stopped:
+//! what is under way then is finished first. Callers and the thread share an inbox; nothing else.
+//! Nobody sleeps on what is in the inbox: the thread says under its lock that it goes to sleep, and
+//! whoever hands something over then rings the bell.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -1,8 +1,8 @@
 //! The loop that makes an array run, on whatever thread calls it.
 //!
 //! Invariant: the driver owns the memory of every request between `submit` and its completion. It
-//! does nothing by itself: the caller submits, polls, and waits where nothing is to be had. Tests and
-//! benchmarks call it directly; [`crate::Array`] gives it a thread of its own.
+//! does nothing by itself: the caller submits, polls, and waits where nothing is to be had. Tests
+//! and benchmarks call it directly; [`crate::Array`] gives it a thread of its own.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -251,7 +251,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Waits for what the kernel still works on, while its files are open and its memory is there.
+        // Waits for what the kernel still works on, while its files are open and its memory lives.
         self.io.ring = None;
     }
 }

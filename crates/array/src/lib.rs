@@ -1,4 +1,5 @@
-//! The data plane: real members, real buffers, and the loop that carries out what the engine decides.
+//! The data plane: real members, real buffers, and the loop that carries out what the engine
+//! decides.
 //!
 //! *Invariant*: no decision about the array is made here. Unsafe code lives in `buf` and
 //! `member/uring` only.

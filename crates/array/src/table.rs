@@ -1,7 +1,8 @@
-//! Values under small numbers that are used again: what is under way, under the name that comes back.
+//! Values under small numbers that are used again: what is under way, under the name that comes
+//! back.
 //!
-//! Invariant: a number belongs to one value from `insert` to `remove`. Freed numbers are used first,
-//! so that a warm table does not allocate. Used by the driver and by members.
+//! Invariant: a number belongs to one value from `insert` to `remove`. Freed numbers are used
+//! first, so that a warm table does not allocate. Used by the driver and by members.
 
 pub(crate) struct Table<T> {
     slots: Vec<Option<T>>,

@@ -1,4 +1,5 @@
-//! Members in files: what opening refuses and keeps, and what the kernel does to operations on them.
+//! Members in files: what opening refuses and keeps, and what the kernel does to operations on
+//! them.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Members at the pace of modelled drives. Real time, so: bounds from above hold always, bounds from
-//! below get several attempts, because a busy machine can only make things slower.
+//! Members at the pace of modelled drives. Real time, so: bounds from above hold always, bounds
+//! from below get several attempts, because a busy machine can only make things slower.
 
 mod common;
 

@@ -1,8 +1,8 @@
-//! A member in a regular file: the embedded default, through io_uring, past the page cache where the
-//! file system allows.
+//! A member in a regular file: the embedded default, through io_uring, past the page cache where
+//! the file system allows.
 //!
-//! Invariant: an operation is reported done when all of its bytes have moved; what the kernel does in
-//! parts is continued here.
+//! Invariant: an operation is reported done when all of its bytes have moved; what the kernel does
+//! in parts is continued here.
 
 use std::fs::File;
 use std::ops::Range;

@@ -1,8 +1,9 @@
 //! An array as a member of another array.
 //!
-//! Invariant: an operation of the outer array ends when the requests that it became in the inner one
-//! have all ended, and fails if one of them fails. What the inner array has no room for waits here
-//! in order.
+//! Invariant: an operation of the outer array ends when the requests that it became in the inner
+//! one have all ended, and fails if one of them fails. What the inner array has no room for waits
+//! here in order. Submissions are gathered until `settle`, so that the inner engine sees neighbours
+//! together, as the outer one does.
 
 use std::collections::VecDeque;
 use std::ops::Range;

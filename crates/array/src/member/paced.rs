@@ -1,7 +1,7 @@
 //! A member slowed down to the pace of a modelled drive: real bytes, somebody else's seconds.
 //!
-//! The member inside does the work at once; the drive model says when the work would have been done,
-//! and the completion waits until then. Where the member inside is slower than the model, the
+//! The member inside does the work at once; the drive model says when the work would have been
+//! done, and the completion waits until then. Where the member inside is slower than the model, the
 //! operation is counted as late, because the figure is then the backing store's.
 //!
 //! Invariant: with the pace on, no operation completes before its model time.

@@ -1,8 +1,8 @@
 //! The kernel's asynchronous I/O, one ring for all file members of a driver.
 //!
 //! Invariant: memory that the kernel was given stays mapped and is not handed to anybody else until
-//! its completion has been reaped; `Drop` waits for what is still out, so a ring is dropped before the
-//! files and the memory that it works on. One of the few addresses of `unsafe`.
+//! its completion has been reaped; `Drop` waits for what is still out, so a ring is dropped before
+//! the files and the memory that it works on. One of the few addresses of `unsafe`.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

@@ -150,7 +150,8 @@ impl<'d> Host<'d> {
         }
     }
 
-    /// Waits until a slot is free and nothing is open that would make the outcome a matter of order.
+    /// Waits until a slot is free and nothing is open that would make the outcome a matter of
+    /// order.
     fn make_room(&mut self, sectors: &Range<u64>, op: HostOp) {
         let reads = |op| op == HostOp::Read;
         loop {
