@@ -337,7 +337,7 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
     if let Some(wrong) = findings.first_wrong {
         warnings.push(format!(
             "{} unit(s) of data were not what was written, the first at unit {} byte {}: a member \
-             corrupts data silently; scrub, and look at the members one by one",
+             corrupts data silently; test the members one by one, each as --level single",
             findings.wrong_units, wrong.unit, wrong.byte
         ));
     }
