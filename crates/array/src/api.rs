@@ -452,6 +452,7 @@ impl Worker {
     }
 
     fn run(mut self) {
+        crate::driver::wait_precisely();
         loop {
             let stopping = self.fetch();
             for call in self.calls.drain(..) {

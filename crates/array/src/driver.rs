@@ -84,6 +84,17 @@ pub fn clock_nanos() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
+/// How long before a deadline a wait ends.
+const WAKE_NANOS: u64 = 20_000;
+
+/// Lets the waits of the calling thread end when they should, instead of up to 50 us later (the
+/// kernel's default timer slack). [`crate::Array`] does this for its own thread; whoever calls
+/// [`Driver::wait`] for paced members of solid drives wants it too.
+pub fn wait_precisely() {
+    // Where the kernel refuses, waits are a little longer: no reason to fail.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
 impl Driver {
     /// Puts an array together and makes it ready to run.
     ///
@@ -210,7 +221,9 @@ impl Driver {
         }
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
-        let until = self.core.deadline().map_or(until, |at| at.min(until));
+        // Waking up takes a while: the last stretch before a deadline is spent polling.
+        let deadline = self.core.deadline().map(|at| at.saturating_sub(WAKE_NANOS));
+        let until = deadline.map_or(until, |at| at.min(until));
         let left = Duration::from_nanos(until.saturating_sub(now));
         if left.is_zero() {
             return;

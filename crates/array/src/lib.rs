@@ -52,7 +52,7 @@ pub use api::{Array, ArrayError, Pending};
 pub use buf::{Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, MemberSpec};
 pub use core::Event;
-pub use driver::{Completion, Driver, DriverOptions, Full, clock_nanos};
+pub use driver::{Completion, Driver, DriverOptions, Full, clock_nanos, wait_precisely};
 pub use engine::{HostOp, RequestError};
 pub use member::{
     Counters, Done, Facts, Fault, FaultMember, FileMember, FileOptions, Io, KernelDone, MemMember,

@@ -127,6 +127,7 @@ impl Run<'_> {
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(f64),
     ) -> Outcome {
+        array::wait_precisely();
         let begin = clock_nanos();
         let warm = begin + self.timing.warm_up.as_nanos() as u64;
         self.until(warm, false, stop, &mut |now| progress(seconds(now - begin)));
