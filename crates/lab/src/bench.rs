@@ -1,11 +1,12 @@
 //! Carries a plan out: makes each array, fills it, runs its cells, and writes the record.
 //!
 //! Invariant: every cell of the plan ends up in the record, or the reason why not in its warnings or
-//! in the error; a run that is stopped keeps what it has.
+//! in the error; a run that is stopped, or ends with an error, keeps what it has.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use array::Event;
 use md::nested::{ArrayExpr, Members, NestedGeometry};
 
 use crate::bound::{self, CellShape, MemberDrive, Pattern, Shape};
@@ -16,7 +17,7 @@ use crate::meter::IdleBaseline;
 use crate::quantity::show_size;
 use crate::record::{Cell, MemberTraffic, Record};
 use crate::runner::{self, Outcome, Timing};
-use crate::target::{Target, TargetSpec};
+use crate::target::{Findings, Target, TargetSpec};
 use crate::workload::{Kind, Spec};
 
 /// How a bench is run.
@@ -65,69 +66,108 @@ const MEMORY_CHECK_EVERY: u32 = 16;
 /// More operations than this share being late makes the figure the backing store's.
 const LATE_SHARE: f64 = 0.01;
 
-/// Seconds that a plan will take, fills and checks aside.
-pub fn measuring_seconds(plan: &Plan, settings: &Settings<'_>) -> f64 {
-    plan.cells() as f64 * timing(settings, 1).total().as_secs_f64()
+/// How fast arrays are filled and read back, bytes per second of members: only for the ETA.
+const BULK_RATE: f64 = 1e9;
+/// What making an array takes besides.
+const PER_ARRAY_SECONDS: f64 = 0.3;
+
+/// Seconds that a plan will take, more or less: warm-ups and samples, fills and checks.
+pub fn estimate_seconds(plan: &Plan, settings: &Settings<'_>) -> f64 {
+    let cells = plan.cells() as f64 * timing(settings, 1).total().as_secs_f64();
+    let arrays = plan.arrays.iter().map(|case| {
+        let read_back = |cell: &&Spec| cell.kind.is_write() || check_every(case) > 1;
+        // Filled once, read once more without the members that can be spared.
+        let passes = 2 + case.cells.iter().filter(read_back).count();
+        let bytes = case.member_bytes as f64 * case.members.len() as f64;
+        PER_ARRAY_SECONDS + passes as f64 * bytes / BULK_RATE
+    });
+    cells + arrays.sum::<f64>()
+}
+
+fn check_every(case: &ArrayCase) -> u32 {
+    let memory = case.members.iter().all(MemberExpr::is_memory);
+    if memory { MEMORY_CHECK_EVERY } else { 1 }
 }
 
 fn timing(settings: &Settings<'_>, check_every: u32) -> Timing {
     Timing { warm_up: settings.warm_up, sample: settings.sample, runs: settings.runs, check_every }
 }
 
-/// Runs a plan.
+/// Runs a plan. What was measured before an error is in the record too.
 ///
 /// # Errors
-/// One clear line when an array cannot be made or filled.
+/// Beside the record: one clear line when an array cannot be made, filled or measured.
 pub fn run(
     plan: &Plan,
     settings: &Settings<'_>,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Record, String> {
-    let baseline = IdleBaseline::measure(Duration::from_millis(300));
-    let uses_files = plan.arrays.iter().flat_map(|a| &a.members).any(|m| m.directory().is_some());
-    let backing = uses_files.then_some(settings.directory);
+) -> (Record, Result<(), String>) {
+    let mut bench = Bench {
+        settings,
+        stop,
+        progress,
+        baseline: IdleBaseline::measure(Duration::from_millis(300)),
+        record: Record::new(probe_host(plan, settings), SystemTime::now()),
+    };
+    let mut cases = plan.arrays.iter();
+    let ended = cases.try_for_each(|case| match stop() {
+        true => Ok(()),
+        false => bench.array(case).map_err(|e| format!("{}: {e}", case_name(case))),
+    });
+    bench.record.set_ratios();
+    (bench.record, ended)
+}
+
+fn probe_host(plan: &Plan, settings: &Settings<'_>) -> Host {
+    let members = plan.arrays.iter().flat_map(|array| &array.members);
+    let backing = members.filter_map(|member| member.directory()).next();
     let kernels = array::DriverOptions::default().kernels;
-    let host = Host::probe(Some(kernels.name()), backing);
-    let mut record = Record::new(host, SystemTime::now());
-    let mut before = 0;
-    for case in &plan.arrays {
+    Host::probe(Some(kernels.name()), backing.map(|dir| dir.unwrap_or(settings.directory)))
+}
+
+struct Bench<'a, 'p> {
+    settings: &'a Settings<'a>,
+    stop: &'a dyn Fn() -> bool,
+    progress: &'a mut (dyn FnMut(Progress<'_>) + 'p),
+    baseline: Option<IdleBaseline>,
+    record: Record,
+}
+
+impl Bench<'_, '_> {
+    /// Makes an array, fills it and runs its cells.
+    fn array(&mut self, case: &ArrayCase) -> Result<(), String> {
+        let (name, stop) = (case_name(case), self.stop);
+        let mut target = make_target(case, self.settings)?;
+        let progress = &mut *self.progress;
+        target.fill(stop, &mut |done| progress(Progress::Filling { array: &name, done }))?;
         if stop() {
-            break;
-        }
-        let name = case_name(case);
-        let mut target = make_target(case, settings)?;
-        target
-            .fill(stop, &mut |done| progress(Progress::Filling { array: &name, done }))
-            .map_err(|e| format!("{name}: {e}"))?;
-        if stop() {
-            break;
+            return Ok(());
         }
         target.degrade(case.degraded)?;
+        let mut measured = 0;
         for spec in &case.cells {
+            let (cell, progress) = (self.record.cells.len(), &mut *self.progress);
             let mut tell = |seconds| {
                 let workload = spec.kind.name();
-                progress(Progress::Running { array: &name, workload, cell: before, seconds });
+                progress(Progress::Running { array: &name, workload, cell, seconds });
             };
-            let memory = case.members.iter().all(MemberExpr::is_memory);
-            let every = if memory { MEMORY_CHECK_EVERY } else { 1 };
-            let timing = timing(settings, every);
-            let outcome = runner::run(&mut target, *spec, timing, baseline, stop, &mut tell)
-                .map_err(|e| format!("{name}: {e}"))?;
+            let every = check_every(case);
+            let timing = timing(self.settings, every);
+            let outcome = runner::run(&mut target, *spec, timing, self.baseline, stop, &mut tell)?;
             if outcome.stopped && outcome.samples.is_empty() {
                 break;
             }
-            let cell = make_cell(case, spec, settings, &target, &outcome, every);
-            progress(Progress::Measured(&cell));
-            record.cells.push(cell);
-            before += 1;
+            let cell = make_cell(case, spec, self.settings, &target, &outcome, every);
+            (self.progress)(Progress::Measured(&cell));
+            self.record.cells.push(cell);
+            measured += 1;
         }
-        if let Some(last) = record.cells.last_mut().filter(|_| !stop()) {
+        if let Some(last) = self.record.cells.last_mut().filter(|_| measured > 0 && !stop()) {
             prove_redundancy(&mut target, last, stop);
         }
+        Ok(())
     }
-    record.set_ratios();
-    Ok(record)
 }
 
 /// `raid5 x4, 1 missing`: for progress and messages.
@@ -143,10 +183,7 @@ pub fn case_name(case: &ArrayCase) -> String {
 }
 
 fn make_target(case: &ArrayCase, settings: &Settings<'_>) -> Result<Target, String> {
-    check_memory(case)?;
-    let block_bytes = case.cells.iter().map(|cell| cell.block_bytes).max().unwrap_or(4096);
-    let in_flight = case.cells.iter().map(Spec::in_flight).max().unwrap_or(1);
-    let whole_pages = case.cells.iter().all(|cell| cell.block_bytes % 4096 == 0);
+    let (block_bytes, in_flight) = largest(case);
     Target::new(&TargetSpec {
         expr: &case.expr,
         chunk_sectors: case.chunk_bytes / md::SECTOR_BYTES,
@@ -159,25 +196,62 @@ fn make_target(case: &ArrayCase, settings: &Settings<'_>) -> Result<Target, Stri
         block_bytes,
         in_flight,
         area_bytes: case.area_bytes,
-        unit_bytes: if whole_pages { 4096 } else { 512 },
+        unit_bytes: unit_bytes(case) as usize,
         seed: settings.seed,
     })
-    .map_err(|e| format!("{}: {e}", case_name(case)))
 }
 
-/// Members in memory must fit, before the machine begins to swap or to kill.
-fn check_memory(case: &ArrayCase) -> Result<(), String> {
-    let in_memory = case.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
-    let needed = in_memory.count() as u64 * case.member_bytes;
-    match crate::host::available_memory_bytes() {
-        Some(available) if needed > available => Err(format!(
-            "{}: members in memory need {}, and {} are available; use --size",
-            case_name(case),
-            show_size(needed),
-            show_size(available)
-        )),
-        _ => Ok(()),
+/// The longest block of any cell, and the most that is under way.
+fn largest(case: &ArrayCase) -> (u64, usize) {
+    let block_bytes = case.cells.iter().map(|cell| cell.block_bytes).max();
+    let in_flight = case.cells.iter().map(Spec::in_flight).max();
+    (block_bytes.unwrap_or(4096), in_flight.unwrap_or(1))
+}
+
+fn unit_bytes(case: &ArrayCase) -> u64 {
+    let whole_pages = case.cells.iter().all(|cell| cell.block_bytes % 4096 == 0);
+    if whole_pages { 4096 } else { 512 }
+}
+
+/// Whether every array of the plan fits into memory with its buffers, before the machine begins to
+/// swap or to kill. `available` is what there is, in bytes.
+///
+/// # Errors
+/// One line that names the array, what needs the most, and the option that makes it less.
+pub fn check_memory(plan: &Plan, available: u64) -> Result<(), String> {
+    for case in &plan.arrays {
+        let in_memory = case.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
+        let members = u128::from(case.member_bytes) * in_memory.count() as u128;
+        let (block_bytes, in_flight) = largest(case);
+        let (leases, lease_bytes) = crate::target::buffers(block_bytes, in_flight);
+        let buffers = leases as u128 * u128::from(lease_bytes);
+        let cache = u128::from(case.stripe_cache_bytes);
+        let cache = if case.has_parity() { cache } else { 0 };
+        // Four bytes for the version of each unit.
+        let all = u128::from(case.member_bytes) * case.members.len() as u128;
+        let versions = case.area_bytes.map_or(all, u128::from) / u128::from(unit_bytes(case)) * 4;
+        let parts = [
+            (members, "members in memory", "--size"),
+            (buffers, "buffers of requests under way", "--depth, --jobs, --block or --read-ahead"),
+            (cache, "the stripe cache", "--stripe-cache"),
+            (versions, "notes of what each block must hold", "--size"),
+        ];
+        let needed: u128 = parts.iter().map(|(bytes, ..)| bytes).sum();
+        let most = parts.iter().max_by_key(|(bytes, ..)| *bytes).expect("four parts");
+        if needed > u128::from(available) {
+            let show = |bytes: u128| show_size(u64::try_from(bytes).unwrap_or(u64::MAX));
+            return Err(format!(
+                "{}: needs {} of memory, {} of it for {}, and {} are available; use less {}",
+                case_name(case),
+                show(needed),
+                show(most.0),
+                most.1,
+                show_size(available),
+                most.2
+            ));
+        }
     }
+    Ok(())
 }
 
 fn make_cell(
@@ -189,12 +263,10 @@ fn make_cell(
     check_every: u32,
 ) -> Cell {
     let geometry = target.driver.geometry();
-    let bytes: u64 = outcome.samples.iter().map(|sample| sample.bytes).sum();
-    let gib = bytes as f64 / f64::from(1 << 30);
     let has_chunks = case.expr.level.has_chunks() && case.level != BenchLevel::Single;
     let layout = geometry.layout();
     let late: u64 = outcome.leaves.iter().map(|leaf| leaf.late).sum();
-    let drive = case.members.first().and_then(MemberExpr::drive);
+    let drive = case.members.iter().find_map(MemberExpr::drive);
     let mut cell = Cell {
         target: "engine".into(),
         level: match case.level {
@@ -214,9 +286,10 @@ fn make_cell(
         latency_us: outcome.latency,
         cpu_process_s: Some(outcome.cpu.process_s),
         cpu_system_s: outcome.cpu.system_s,
-        cpu_s_per_gib: (gib > 0.0).then(|| outcome.cpu.process_s / gib),
-        verified: (target.keeps_data() || !outcome.findings.is_clean())
-            .then_some(outcome.findings.is_clean()),
+        verified: match outcome.findings.is_clean() {
+            false => Some(false),
+            true => (target.keeps_data() && outcome.checked).then_some(true),
+        },
         per_member: outcome
             .leaves
             .iter()
@@ -229,22 +302,19 @@ fn make_cell(
             .collect(),
         array: case.nested.then(|| case.expr.to_string()),
         read_ahead_kib: (spec.read_ahead_bytes > 0).then_some(spec.read_ahead_bytes / 1024),
-        stripe_cache_kib: case.expr.level.has_parity().then_some(case.stripe_cache_bytes / 1024),
+        stripe_cache_kib: case.has_parity().then_some(case.stripe_cache_bytes / 1024),
         queue_depth: case.queue_depth,
         cores: settings.cores,
         bus_mb_per_s: case.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
         member_bytes: Some(case.member_bytes),
         placement: drive.map(|(_, placement)| placement_name(placement)),
         late_ops: drive.is_some().then_some(late),
-        generator_ns_per_op: Some(runner::calibrate(
-            *spec,
-            4096.min(spec.block_bytes as usize),
-            check_every,
-        )),
+        checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
+        generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
         ..Cell::default()
     };
-    cell.summarise();
     set_bound(&mut cell, case, spec, target);
+    cell.summarise();
     warn(&mut cell, target, outcome, late);
     cell
 }
@@ -259,10 +329,10 @@ fn prove_redundancy(target: &mut Target, last: &mut Cell, stop: &dyn Fn() -> boo
     let gone: Vec<String> = gone.iter().map(u16::to_string).collect();
     last.verified = Some(false);
     last.warnings.push(format!(
-        "with member(s) {} taken out after the run, {} unit(s) were not what was written and {} \
-         request(s) failed: copies or parity are wrong, and a failing member would cost data",
+        "with member(s) {} taken out after the run, {} read(s) brought wrong data and {} request(s) \
+         failed: copies or parity are wrong, and a failing member would cost data",
         gone.join(", "),
-        found.wrong_units,
+        found.wrong_reads,
         found.failed_requests
     ));
 }
@@ -325,47 +395,20 @@ fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
     });
     if let Some(bound) = bound {
         cell.bound_mb_per_s = Some(bound.mb_per_s);
-        cell.bound_share = Some(cell.mb_per_s / bound.mb_per_s);
         cell.bound_note = Some(bound.note);
     }
 }
 
 /// Says what a reader must know, each with what to do about it.
 fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
-    let findings = &outcome.findings;
     let mut warnings = Vec::new();
-    if let Some(wrong) = findings.first_wrong {
-        warnings.push(format!(
-            "{} unit(s) of data were not what was written, the first at unit {} byte {}: a member \
-             corrupts data silently; test the members one by one, each as --level single",
-            findings.wrong_units, wrong.unit, wrong.byte
-        ));
-    }
-    if let Some(error) = &findings.first_error {
-        warnings.push(format!(
-            "{} request(s) failed ({error}): the figure counts them as if they had not",
-            findings.failed_requests
-        ));
-    }
+    warn_of_findings(&mut warnings, cell, &outcome.findings, target.unit_bytes() as u64);
     if !target.keeps_data() {
         warnings.push("null members forget what is written: nothing could be verified".into());
+    } else if !outcome.checked {
+        warnings.push("stopped before all was read back: what was written is not verified".into());
     }
-    let failed = outcome.events.iter().filter_map(|event| match event {
-        array::Event::MemberFailed { member, error } => Some((member.0, *error)),
-        array::Event::Corrected { .. } => None,
-    });
-    for (member, error) in failed {
-        let why = error.map_or("it was told to go".to_string(), |error| error.to_string());
-        warnings.push(format!("member {member} dropped out during the run ({why})"));
-    }
-    let corrected = outcome.events.iter().filter(|e| matches!(e, array::Event::Corrected { .. }));
-    let corrected = corrected.count();
-    if corrected > 0 {
-        warnings.push(format!(
-            "{corrected} range(s) could not be read, were reconstructed and written back: look at \
-             the members' health"
-        ));
-    }
+    warn_of_events(&mut warnings, &outcome.events);
     let ops: u64 = cell.per_member.iter().map(|member| member.reads + member.writes).sum();
     if late as f64 > ops as f64 * LATE_SHARE {
         warnings.push(format!(
@@ -374,10 +417,57 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
         ));
     }
     if outcome.stopped {
-        warnings.push("stopped early: fewer samples than asked for".into());
+        warnings.push("stopped early: fewer or shorter samples than asked for".into());
     }
-    if cell.steady == Some(false) {
+    if cell.samples.iter().all(|sample| sample.ops == 0) {
+        warnings.push("no request was completed in any sample: use longer --seconds".into());
+    } else if cell.steady == Some(false) {
         warnings.push("not steady by the SNIA rule: use a longer --seconds or more --runs".into());
     }
     cell.warnings = warnings;
+}
+
+fn warn_of_findings(warnings: &mut Vec<String>, cell: &Cell, findings: &Findings, unit_bytes: u64) {
+    if let Some(error) = &findings.first_error {
+        warnings.push(format!(
+            "{} request(s) failed ({error}): the figure leaves them out",
+            findings.failed_requests
+        ));
+    }
+    let Some(wrong) = findings.first_wrong else { return };
+    let why = match findings.failed_requests > 0 && cell.writes() {
+        true => "what a failed write leaves behind is not defined",
+        false => {
+            "a member corrupts data silently; test the members one by one, each as --level single"
+        }
+    };
+    warnings.push(format!(
+        "{} read(s) brought data that was not what was written, the first at byte {} of the array: \
+         {why}",
+        findings.wrong_reads,
+        wrong.unit * unit_bytes + wrong.byte as u64
+    ));
+}
+
+fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
+    let mut corrected = 0;
+    for event in events {
+        match event {
+            Event::Corrected { .. } => corrected += 1,
+            Event::MemberFailed { member, error } => {
+                let why = error.map_or("it was told to go".to_string(), |error| error.to_string());
+                let member = member.0;
+                warnings.push(format!(
+                    "member {member} dropped out ({why}): this figure and those that follow on \
+                     the array are of a degraded one; replace the member and measure again"
+                ));
+            }
+        }
+    }
+    if corrected > 0 {
+        warnings.push(format!(
+            "{corrected} range(s) could not be read, were reconstructed and written back: look at \
+             the members' health"
+        ));
+    }
 }

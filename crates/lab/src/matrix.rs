@@ -8,6 +8,7 @@ use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Layout, Level};
 
 use crate::members::{MemberExpr, MemberSet};
+use crate::quantity::show_size;
 use crate::workload::{Kind, Spec};
 
 /// Size of a member unless told otherwise: small enough for any machine, several times a disk's cache.
@@ -15,13 +16,15 @@ pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
 /// The chunk of the wiki's table.
 pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
 /// Stripe memory unless told otherwise.
-pub const DEFAULT_STRIPE_CACHE_BYTES: u64 = engine_default();
+pub const DEFAULT_STRIPE_CACHE_BYTES: u64 = 32 << 20;
 const SEQUENTIAL_BLOCK_BYTES: u64 = 1 << 20;
 const RANDOM_BLOCK_BYTES: u64 = 4 << 10;
-
-const fn engine_default() -> u64 {
-    32 << 20
-}
+/// No machine has more; and below it, sums of members' sizes stay far from 2^64.
+const MAX_AREA_BYTES: u64 = 1 << 50;
+/// md's geometry refuses larger ones.
+const MAX_CHUNK_BYTES: u64 = 64 << 20;
+/// The engine's bound.
+const MAX_MEMBERS: u32 = 255;
 
 /// A level as `bench` knows it: md's, or an ordinary disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +115,13 @@ pub struct ArrayCase {
     pub cells: Vec<Spec>,
 }
 
+impl ArrayCase {
+    /// Whether it or an array inside it has parity.
+    pub fn has_parity(&self) -> bool {
+        any_level(&self.expr, &|expr| expr.level.has_parity())
+    }
+}
+
 /// What will be run, and what will not.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -161,6 +171,16 @@ struct Shape {
 /// One line that names the option and what is wrong with it, when nothing can be run.
 pub fn plan(options: &Options) -> Result<Plan, String> {
     let mut plan = Plan::default();
+    if let Some(size) = options.sizes.iter().find(|size| !(1..=MAX_AREA_BYTES).contains(*size)) {
+        return Err(format!("--size {size}: an array has 1 byte to 1024T"));
+    }
+    if options.levels.is_empty() && !options.arrays.is_empty() {
+        let given =
+            [("--disks", options.disks.is_empty()), ("--layout", options.layouts.is_empty())];
+        if let Some((option, _)) = given.iter().find(|(_, empty)| !empty) {
+            return Err(format!("{option} is for --level: an --array expression says it itself"));
+        }
+    }
     let sets = match options.members.is_empty() {
         true => vec!["paced:hdd-2007".parse().expect("a set that is tested")],
         false => options.members.clone(),
@@ -187,54 +207,38 @@ fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
 
 fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Result<Vec<Shape>, String> {
     let chunks = or(&options.chunks, DEFAULT_CHUNK_BYTES);
-    if options.levels.is_empty() && options.arrays.is_empty() {
-        let table = DEFAULT_TABLE.iter().filter(|(name, disks, degraded)| {
-            let disks_fit = options.disks.is_empty() || options.disks.contains(disks);
-            let layout = name.split_once(',').map(|(_, layout)| layout);
-            let layout_fits = options.layouts.is_empty()
-                || layout.is_some_and(|l| options.layouts.iter().any(|given| given == l));
-            let degraded_fits = options.degraded.is_empty() || options.degraded.contains(degraded);
-            let counted = set.counted().is_none_or(|count| count == *disks as usize);
-            disks_fit && layout_fits && degraded_fits && counted
-        });
-        let mut shapes: Vec<Shape> = Vec::new();
-        for (name, disks, degraded) in table {
-            let (level, layout) = name.split_once(',').map_or((*name, None), |(l, y)| (l, Some(y)));
-            let level: BenchLevel = level.parse()?;
-            let mut shape = shape(level, layout, *disks, &chunks)?;
-            shape.degraded = vec![*degraded];
-            shapes.push(shape);
-        }
+    let any_array = options.levels.is_empty() && options.arrays.is_empty();
+    // Whoever names numbers, layouts or lost members wants their product, not a part of the table.
+    let product =
+        !(options.disks.is_empty() && options.layouts.is_empty() && options.degraded.is_empty());
+    if any_array && !product {
+        let shapes = default_table(set, &chunks)?;
         if !shapes.is_empty() {
             return Ok(shapes);
         }
     }
     let mut shapes = Vec::new();
     for expr in &options.arrays {
+        let takes_chunk = any_level(expr, &|e| e.level.has_chunks() && e.chunk.is_none());
         shapes.push(Shape {
             level: BenchLevel::Md(expr.level),
             nested: matches!(expr.members, Members::Arrays(_)),
             expr: expr.clone(),
             degraded: or(&options.degraded, 0),
-            chunks: chunks.clone(),
+            chunks: if takes_chunk { chunks.clone() } else { chunks[..1].to_vec() },
         });
     }
     let all = [Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10];
-    let levels = match (options.levels.is_empty(), options.arrays.is_empty()) {
-        (true, true) => all.map(BenchLevel::Md).to_vec(),
-        _ => options.levels.clone(),
-    };
+    let levels = if any_array { all.map(BenchLevel::Md).to_vec() } else { options.levels.clone() };
     for level in levels {
         let single = level == BenchLevel::Single;
         let default = set.counted().map_or(if single { 1 } else { 4 }, |count| count as u32);
         let disks = if single { vec![1] } else { or(&options.disks, default) };
         for disks in disks {
-            let layouts: Vec<Option<&str>> = match options.layouts.is_empty() {
-                true => vec![None],
-                false => options.layouts.iter().map(|layout| Some(layout.as_str())).collect(),
-            };
+            // An ordinary disk has no layout; it is there once, to be compared with.
+            let layouts = if single { vec![None] } else { optional(&options.layouts) };
             for layout in layouts {
-                match shape(level, layout, disks, &chunks) {
+                match shape(level, layout.as_deref(), disks, &chunks) {
                     Ok(mut shape) => {
                         shape.degraded = or(&options.degraded, 0);
                         shapes.push(shape);
@@ -243,6 +247,22 @@ fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Result<Vec<Sha
                 }
             }
         }
+    }
+    Ok(shapes)
+}
+
+/// The rows of the default table that have as many members as the set counts.
+fn default_table(set: &MemberSet, chunks: &[u64]) -> Result<Vec<Shape>, String> {
+    let mut shapes = Vec::new();
+    for (name, disks, degraded) in DEFAULT_TABLE {
+        if set.counted().is_some_and(|count| count != disks as usize) {
+            continue;
+        }
+        let (level, layout) = name.split_once(',').map_or((name, None), |(l, y)| (l, Some(y)));
+        let level: BenchLevel = level.parse()?;
+        let mut shape = shape(level, layout, disks, chunks)?;
+        shape.degraded = vec![degraded];
+        shapes.push(shape);
     }
     Ok(shapes)
 }
@@ -257,8 +277,11 @@ fn shape(
         BenchLevel::Single => Level::Linear,
         BenchLevel::Md(level) => level,
     };
+    if !(1..=MAX_MEMBERS).contains(&disks) {
+        return Err(format!("--disks {disks}: an array has 1 to {MAX_MEMBERS} members"));
+    }
     let layout = match layout {
-        Some(name) => Some(Layout::parse(md_level, name).map_err(|e| e.to_string())?),
+        Some(name) => Some(Layout::parse(md_level, name).map_err(|e| format!("--{e}"))?),
         None => None,
     };
     let expr = ArrayExpr {
@@ -285,37 +308,37 @@ fn cases(
         BenchLevel::Single => "single".to_string(),
         BenchLevel::Md(_) => shape.expr.to_string(),
     };
-    let members = if shape.level == BenchLevel::Single {
-        Ok(vec![set.first().clone()])
-    } else {
-        set.expand(shape.expr.leaves()).map_err(|e| e.to_string())
-    };
-    let checked = members.and_then(|members| {
-        check_chunk(chunk_bytes)?;
-        let (ratio, stripe) = check_shape(&shape.expr, chunk_bytes, degraded)?;
-        Ok((members, ratio, stripe))
-    });
-    let (members, ratio, stripe) = match checked {
+    let checked = check_chunk(chunk_bytes)
+        .and_then(|()| check_shape(&shape.expr, chunk_bytes, degraded))
+        .and_then(|checked| Ok((checked, members(set, shape)?)));
+    let ((ratio, stripe), members) = match checked {
         Ok(good) => good,
         Err(why) if why.starts_with(&name) => return plan.left_out.push(why),
         Err(why) => return plan.left_out.push(format!("{name}: {why}")),
     };
-    let sizes: Vec<Option<u64>> = match options.sizes.is_empty() {
-        true => vec![None],
-        false => options.sizes.iter().copied().map(Some).collect(),
-    };
-    for area_bytes in sizes {
-        let unit = chunk_bytes.max(1 << 20);
-        let member_bytes = area_bytes.map_or(DEFAULT_MEMBER_BYTES.max(4 * chunk_bytes), |area| {
-            ((area as f64 / ratio).ceil() as u64).next_multiple_of(unit).max(unit)
-        });
-        let buses: Vec<Option<u64>> = match options.buses.is_empty() {
-            true => vec![None],
-            false => options.buses.iter().copied().map(Some).collect(),
-        };
-        for bus_bytes_per_s in buses {
-            for stripe_cache_bytes in or(&options.stripe_caches, DEFAULT_STRIPE_CACHE_BYTES) {
-                for queue_depth in depths(&options.queue_depths) {
+    // Knobs that mean nothing here do not multiply.
+    let mut buses = optional(&options.buses);
+    if !options.buses.is_empty() && members.iter().all(|member| member.drive().is_none()) {
+        plan.left_out.push(format!("{name}: --bus: no member of '{set}' is paced; run without"));
+        buses = vec![None];
+    }
+    let mut caches = or(&options.stripe_caches, DEFAULT_STRIPE_CACHE_BYTES);
+    if !any_level(&shape.expr, &|expr| expr.level.has_parity()) {
+        caches.truncate(1);
+    }
+    for area_bytes in optional(&options.sizes) {
+        let (member_bytes, usable) = fit(&shape.expr, chunk_bytes, ratio, area_bytes);
+        if let Some(why) = members.iter().find_map(|m| m.check_faults(member_bytes).err()) {
+            plan.left_out.push(format!("{name}: {why}"));
+            continue;
+        }
+        let cells = cells(options, &members, stripe, usable, &name, &mut plan.left_out);
+        if cells.is_empty() {
+            continue;
+        }
+        for &bus_bytes_per_s in &buses {
+            for &stripe_cache_bytes in &caches {
+                for queue_depth in optional(&options.queue_depths) {
                     plan.arrays.push(ArrayCase {
                         level: shape.level,
                         expr: shape.expr.clone(),
@@ -329,7 +352,7 @@ fn cases(
                         bus_bytes_per_s,
                         stripe_cache_bytes,
                         queue_depth,
-                        cells: cells(options, &members, stripe),
+                        cells: cells.clone(),
                     });
                 }
             }
@@ -337,13 +360,67 @@ fn cases(
     }
 }
 
-fn depths(given: &[u32]) -> Vec<Option<u32>> {
-    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+fn members(set: &MemberSet, shape: &Shape) -> Result<Vec<MemberExpr>, String> {
+    match shape.level {
+        BenchLevel::Single => Ok(vec![set.first().clone()]),
+        BenchLevel::Md(_) => set.expand(shape.expr.leaves()).map_err(|e| e.to_string()),
+    }
+}
+
+/// One `None` where nothing is given.
+fn optional<T: Clone>(given: &[T]) -> Vec<Option<T>> {
+    if given.is_empty() { vec![None] } else { given.iter().cloned().map(Some).collect() }
+}
+
+/// Whether the test holds for the array or one inside it.
+fn any_level(expr: &ArrayExpr, test: &dyn Fn(&ArrayExpr) -> bool) -> bool {
+    let inner = match &expr.members {
+        Members::Leaves(_) => &[][..],
+        Members::Arrays(arrays) => arrays,
+    };
+    test(expr) || inner.iter().any(|expr| any_level(expr, test))
+}
+
+fn largest_chunk(expr: &ArrayExpr, default_bytes: u64) -> u64 {
+    let own = expr.chunk.map_or(default_bytes, |sectors| sectors * md::SECTOR_BYTES);
+    match &expr.members {
+        Members::Leaves(_) => own,
+        Members::Arrays(arrays) => {
+            arrays.iter().map(|expr| largest_chunk(expr, default_bytes)).fold(own, u64::max)
+        }
+    }
+}
+
+/// Bytes of a member, so that the array has the area that is asked for, and what can be used then.
+/// `ratio`: what each byte of a member gives the array.
+fn fit(expr: &ArrayExpr, chunk_bytes: u64, ratio: f64, area_bytes: Option<u64>) -> (u64, u64) {
+    let whole = |member_bytes: u64| {
+        let leaves = vec![member_bytes / md::SECTOR_BYTES; expr.leaves()];
+        let geometry = NestedGeometry::new(expr, chunk_bytes / md::SECTOR_BYTES, &leaves);
+        geometry.map_or(0, |geometry| geometry.array_sectors() * md::SECTOR_BYTES)
+    };
+    let unit = largest_chunk(expr, chunk_bytes).next_multiple_of(1 << 20);
+    let Some(area) = area_bytes else {
+        let member_bytes = DEFAULT_MEMBER_BYTES.max(4 * unit);
+        return (member_bytes, whole(member_bytes));
+    };
+    let mut member_bytes = ((area as f64 / ratio).ceil() as u64).next_multiple_of(unit);
+    // The ratio is that of a large array: a small one may lose part of a stripe more.
+    for _ in 0..8 {
+        if whole(member_bytes) >= area {
+            break;
+        }
+        member_bytes += unit;
+    }
+    (member_bytes, whole(member_bytes).min(area))
 }
 
 fn check_chunk(bytes: u64) -> Result<(), String> {
     if bytes == 0 || !bytes.is_multiple_of(4096) {
         return Err(format!("--chunk {bytes}: a chunk is a multiple of 4 KiB"));
+    }
+    if bytes > MAX_CHUNK_BYTES {
+        return Err(format!("--chunk {bytes}: a chunk has at most 64 MiB"));
     }
     Ok(())
 }
@@ -351,14 +428,11 @@ fn check_chunk(bytes: u64) -> Result<(), String> {
 /// Tries the shape on members of a round size: what each byte of a member gives the array, and the
 /// full stripe of the outermost level in bytes (0 where there is none).
 fn check_shape(expr: &ArrayExpr, chunk_bytes: u64, degraded: u32) -> Result<(f64, u64), String> {
-    let leaf = (chunk_bytes * 64).max(1 << 30) / md::SECTOR_BYTES;
+    let leaf = (largest_chunk(expr, chunk_bytes) * 64).max(1 << 30) / md::SECTOR_BYTES;
     let chunk = chunk_bytes / md::SECTOR_BYTES;
     let leaves = vec![leaf; expr.leaves()];
     let geometry = NestedGeometry::new(expr, chunk, &leaves).map_err(|e| e.to_string())?;
     let outer = geometry.geometry();
-    if outer.members() > 255 {
-        return Err(format!("{} members: the engine takes at most 255", outer.members()));
-    }
     let mut gone: Vec<u16> = Vec::new();
     for member in 0..outer.members() as u16 {
         let stays = |other: md::MemberIdx| other.0 != member && !gone.contains(&other.0);
@@ -374,7 +448,15 @@ fn check_shape(expr: &ArrayExpr, chunk_bytes: u64, degraded: u32) -> Result<(f64
     Ok((ratio, if parity { outer.stripe_sectors() * md::SECTOR_BYTES } else { 0 }))
 }
 
-fn cells(options: &Options, members: &[MemberExpr], stripe: u64) -> Vec<Spec> {
+/// What is run on an array of `area` usable bytes; what is too large for it is left out.
+fn cells(
+    options: &Options,
+    members: &[MemberExpr],
+    stripe: u64,
+    area: u64,
+    name: &str,
+    left_out: &mut Vec<String>,
+) -> Vec<Spec> {
     let memory = members.iter().all(MemberExpr::is_memory);
     let mut cells = Vec::new();
     let kinds = match options.workloads.is_empty() {
@@ -389,6 +471,16 @@ fn cells(options: &Options, members: &[MemberExpr], stripe: u64) -> Vec<Spec> {
                     // Read-ahead changes sequential reads only: others run once.
                     let ahead = or(&options.read_aheads, 0);
                     let ahead = if kind == Kind::SeqRead { &ahead[..] } else { &[0][..] };
+                    if area / block_bytes < u64::from(jobs) {
+                        left_out.push(format!(
+                            "{name}: {}: {jobs} job(s) with blocks of {} do not fit into {}; use a \
+                             larger --size",
+                            kind.name(),
+                            show_size(block_bytes),
+                            show_size(area)
+                        ));
+                        continue;
+                    }
                     for &read_ahead_bytes in ahead {
                         cells.push(Spec { kind, block_bytes, depth, jobs, read_ahead_bytes });
                     }

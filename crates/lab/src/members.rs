@@ -13,6 +13,9 @@
 //! Invariant: parsing names the first thing that is wrong; nothing is created here but the member
 //! that `Maker` is asked for. Called from `matrix` and `target`.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -22,7 +25,12 @@ use array::{
 };
 use drive::{BusId, Placement, Profile};
 
-use crate::quantity::{parse_seconds, parse_size};
+use crate::quantity::{parse_seconds, parse_size, show_size};
+
+/// No array takes more members than md's 1920 for RAID 0; a set has room for some arrays of arrays.
+const MAX_SET: usize = 4096;
+/// `fault:` and `paced:` can be put over each other; nobody goes deeper.
+const MAX_DEPTH: usize = 8;
 
 /// One member, in words.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,15 +96,18 @@ impl FromStr for MemberSet {
         for part in text.split('+') {
             let (member, count) = match part.rsplit_once('*') {
                 Some((member, count)) => {
-                    let counted = count.parse::<usize>().ok().filter(|count| *count > 0);
-                    let problem = format!("'{count}' is not a number of members");
+                    let counted = count.parse().ok().filter(|count| (1..=MAX_SET).contains(count));
+                    let problem = format!("'{count}': a number of members is 1 to {MAX_SET}");
                     (member, Some(counted.ok_or_else(|| error(part, problem))?))
                 }
                 None => (part, None),
             };
             let bare_profile =
                 paced && Profile::named(member.split('@').next().unwrap_or("")).is_some();
-            let expr = if bare_profile { paced_expr(member)? } else { member_expr(member)? };
+            let expr = match bare_profile {
+                true => paced_expr(member, 1)?,
+                false => member_expr(member, 1)?,
+            };
             paced = matches!(expr, MemberExpr::Paced { .. });
             parts.push((expr, count));
         }
@@ -150,23 +161,28 @@ impl MemberSet {
     }
 }
 
-fn member_expr(text: &str) -> Result<MemberExpr, MembersError> {
+fn member_expr(text: &str, depth: usize) -> Result<MemberExpr, MembersError> {
     let (kind, rest) = match text.split_once(':') {
         Some((kind, rest)) => (kind, Some(rest)),
         None => (text, None),
     };
+    if depth > MAX_DEPTH {
+        return Err(error(text, format!("nested deeper than {MAX_DEPTH}")));
+    }
     match (kind, rest) {
         ("mem", None) => Ok(MemberExpr::Mem),
         ("null", None) => Ok(MemberExpr::Null),
         ("file", None) => Ok(MemberExpr::File(None)),
         ("file", Some(dir)) if !dir.is_empty() => Ok(MemberExpr::File(Some(dir.into()))),
-        ("paced", Some(rest)) => paced_expr(rest),
+        ("file", Some(_)) => Err(error(text, "file: wants a directory, as in file:/mnt/disk")),
+        ("paced", Some(rest)) => paced_expr(rest, depth),
+        ("paced", None) => Err(error(text, "paced:PROFILE is wanted, as in paced:hdd-2007")),
         ("fault", Some(rest)) => {
             let Some((rules, inner)) = rest.split_once(':') else {
                 return Err(error(text, "fault:RULE:MEMBER is wanted, as in fault:flip@1M:mem"));
             };
             let rules = rules.split('/').map(fault_rule).collect::<Result<_, _>>()?;
-            Ok(MemberExpr::Fault { rules, inner: Box::new(member_expr(inner)?) })
+            Ok(MemberExpr::Fault { rules, inner: Box::new(member_expr(inner, depth + 1)?) })
         }
         _ => Err(error(
             text,
@@ -175,9 +191,9 @@ fn member_expr(text: &str) -> Result<MemberExpr, MembersError> {
     }
 }
 
-fn paced_expr(text: &str) -> Result<MemberExpr, MembersError> {
+fn paced_expr(text: &str, depth: usize) -> Result<MemberExpr, MembersError> {
     let (drive, inner) = match text.split_once(':') {
-        Some((drive, inner)) => (drive, member_expr(inner)?),
+        Some((drive, inner)) => (drive, member_expr(inner, depth + 1)?),
         None => (text, MemberExpr::File(None)),
     };
     let (profile, placement) = match drive.split_once('@') {
@@ -267,6 +283,35 @@ impl MemberExpr {
     }
 }
 
+impl MemberExpr {
+    /// Refuses faults that no operation on a member of `bytes` can ever meet: a test that cannot
+    /// fail is none.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub fn check_faults(&self, bytes: u64) -> Result<(), MembersError> {
+        let (rules, inner) = match self {
+            MemberExpr::Fault { rules, inner } => (rules.as_slice(), inner),
+            MemberExpr::Paced { inner, .. } => (&[][..], inner),
+            _ => return Ok(()),
+        };
+        let mut places = rules.iter().filter_map(|rule| match rule {
+            Fault::FlipRead { at } => Some(("flip", *at)),
+            Fault::TornWrite { at } => Some(("torn", *at)),
+            Fault::ReadError { range } => Some(("read-error", range.start)),
+            Fault::WriteError { range } => Some(("write-error", range.start)),
+            Fault::Gone { .. } | Fault::Delay { .. } => None,
+        });
+        match places.find(|(_, at)| *at >= bytes) {
+            Some((rule, at)) => {
+                let problem = format!("lies beyond the member's end ({})", show_size(bytes));
+                Err(error(&format!("fault:{rule}@{at}"), problem))
+            }
+            None => inner.check_faults(bytes),
+        }
+    }
+}
+
 /// Makes members: knows the directory, the drives' clockwork and the bus.
 pub struct Maker<'a> {
     /// Where files go that name no directory.
@@ -293,7 +338,7 @@ impl Maker<'_> {
         Ok(match expr {
             MemberExpr::Mem => {
                 let member = MemMember::new(self.sectors);
-                let bytes = crate::quantity::show_size(self.sectors * md::SECTOR_BYTES);
+                let bytes = show_size(self.sectors * md::SECTOR_BYTES);
                 Box::new(member.map_err(|e| format!("cannot map {bytes} for a mem member: {e}"))?)
             }
             MemberExpr::Null => Box::new(NullMember::new(self.sectors)),
@@ -312,16 +357,32 @@ impl Maker<'_> {
         })
     }
 
+    /// A file that loses its name before it gets its size: reserving the space can take long, and
+    /// whoever ends the process meanwhile leaves nothing behind.
     fn file(&self, dir: &Path, direct: bool) -> Result<FileMember, String> {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = dir.join(format!("raidlab-member-{}-{next}", std::process::id()));
+        let fail = |doing: &str, error: &dyn std::fmt::Display| {
+            let size = show_size(self.sectors * md::SECTOR_BYTES);
+            format!("{}: cannot {doing} (a member of {size}): {error}", dir.display())
+        };
+        let mut how = File::options();
+        let named = how.read(true).write(true).create_new(true).mode(0o600).open(&path);
+        let named = named.map_err(|e| fail("make a member file", &e))?;
         let options = FileOptions { sectors: self.sectors, direct };
-        let member = FileMember::open(&path, options).map_err(|e| e.to_string());
-        let removed = std::fs::remove_file(&path);
-        let member = member?;
-        removed.map_err(|e| format!("{}: cannot unlink the member file: {e}", path.display()))?;
-        Ok(member)
+        let unlink = || std::fs::remove_file(&path).map_err(|e| fail("unlink a member file", &e));
+        let unnamed = PathBuf::from(format!("/proc/self/fd/{}", named.as_raw_fd()));
+        let member = if unnamed.exists() {
+            unlink()?;
+            FileMember::open(&unnamed, options)
+        } else {
+            // No /proc here.
+            let member = FileMember::open(&path, options);
+            unlink()?;
+            member
+        };
+        member.map_err(|e| fail(e.doing, &e.source))
     }
 }
 

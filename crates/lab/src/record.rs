@@ -117,6 +117,10 @@ pub struct Cell {
     /// Operations that the backing store could not serve at the modelled time.
     #[serde(default)]
     pub late_ops: Option<u64>,
+    /// Every how many-th read was checked while the clock ran (1: all). More than 1, and after
+    /// writes: everything was read back and checked afterwards.
+    #[serde(default)]
+    pub checked_every: Option<u32>,
     /// The generator's own cost against a null target, ns per request.
     #[serde(default)]
     pub generator_ns_per_op: Option<f64>,

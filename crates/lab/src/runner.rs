@@ -4,10 +4,12 @@
 //! | warm-up | sample 1 | sample 2 | ... | sample n | drain | check everything |
 //!             ^ counters, latencies and CPU meters ^
 //! ```
-//! The samples follow each other without a pause, so that no sample has a slow start or a tail.
+//! The samples follow each other without a pause, so that no sample has a slow start or a tail. A run
+//! that is stopped adds what it has begun to its last sample, so that samples, members' counters and
+//! CPU meters always cover the same time.
 //!
-//! Invariant: what is counted in a sample completed in that sample, and was checked as the plan says
-//! before the cell is reported. Called from `bench`.
+//! Invariant: what is counted in a sample completed in that sample without an error; what was not
+//! checked as the plan says is not reported as checked. Called from `bench`.
 
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use array::{Completion, Counters, HostOp, Lease, clock_nanos};
 use md::Sector;
 
 use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
+use crate::quantity::show_size;
 use crate::record::{Latency, Sample};
 use crate::stats::LatencyRecorder;
 use crate::target::{Findings, Target};
@@ -53,6 +56,8 @@ pub struct Outcome {
     pub leaves: Vec<Counters>,
     /// What was wrong, during and after.
     pub findings: Findings,
+    /// Whether all was checked that the plan says: not where somebody stopped it.
+    pub checked: bool,
     /// What happened to members.
     pub events: Vec<array::Event>,
     /// Whether somebody stopped it early.
@@ -93,10 +98,11 @@ pub fn run(
     let blocks = target.area_bytes() / spec.block_bytes;
     if blocks < u64::from(spec.jobs) {
         return Err(format!(
-            "area of {} bytes is too small for {} job(s) with blocks of {} bytes",
-            target.area_bytes(),
+            "{}: {} job(s) with blocks of {} do not fit into {}; use a larger --size",
+            spec.kind.name(),
             spec.jobs,
-            spec.block_bytes
+            show_size(spec.block_bytes),
+            show_size(target.area_bytes())
         ));
     }
     let mut run = Run {
@@ -133,33 +139,18 @@ impl Run<'_> {
         self.until(warm, false, stop, &mut |now| progress(seconds(now - begin)));
         let before = self.target.driver.leaf_counters();
         let meter = CpuMeter::start(baseline);
-        let mut samples = Vec::new();
-        let mut start = clock_nanos();
-        let first = start;
-        for run in 1..=self.timing.runs {
-            let end = first + self.timing.sample.as_nanos() as u64 * u64::from(run);
-            (self.bytes, self.ops) = (0, 0);
-            let now = self.until(end, true, stop, &mut |now| progress(seconds(now - begin)));
-            if now < end {
-                break;
-            }
-            samples.push(Sample {
-                seconds: seconds(now - start),
-                bytes: self.bytes,
-                ops: self.ops,
-            });
-            start = now;
-        }
+        let samples = self.samples(begin, stop, progress);
         let cpu = meter.stop();
         let after = self.target.driver.leaf_counters();
         let leaves = after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
+        let stopped = samples.len() < self.timing.runs as usize || stop();
         self.drain();
         drop(std::mem::take(&mut self.idle));
-        let stopped = stop();
-        let partly_checked = self.spec.kind.is_write() || self.timing.check_every > 1;
-        if partly_checked && !stopped {
+        let mut checked = true;
+        if self.spec.kind.is_write() || self.timing.check_every > 1 {
             let found = self.target.check_all(stop);
             self.findings.add(&found);
+            checked = !stop();
         }
         Outcome {
             samples,
@@ -167,9 +158,43 @@ impl Run<'_> {
             cpu,
             leaves,
             findings: self.findings,
-            events: self.target.driver.take_events(),
+            checked,
+            events: self.target.take_events(),
             stopped,
         }
+    }
+
+    fn samples(
+        &mut self,
+        begin: u64,
+        stop: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(f64),
+    ) -> Vec<Sample> {
+        let mut samples: Vec<Sample> = Vec::new();
+        let mut start = clock_nanos();
+        let first = start;
+        for run in 1..=self.timing.runs {
+            let end = first + self.timing.sample.as_nanos() as u64 * u64::from(run);
+            (self.bytes, self.ops) = (0, 0);
+            let now = self.until(end, true, stop, &mut |now| progress(seconds(now - begin)));
+            let part = Sample { seconds: seconds(now - start), bytes: self.bytes, ops: self.ops };
+            start = now;
+            if now >= end {
+                samples.push(part);
+                continue;
+            }
+            match samples.last_mut() {
+                Some(last) => {
+                    last.seconds += part.seconds;
+                    last.bytes += part.bytes;
+                    last.ops += part.ops;
+                }
+                None if part.ops > 0 => samples.push(part),
+                None => {}
+            }
+            break;
+        }
+        samples
     }
 
     /// Keeps the workload going until `end`; returns the time. Earlier than `end`: stopped.
@@ -229,7 +254,7 @@ impl Run<'_> {
         let flight = self.flights[slot].take().expect("a flight lands once");
         let lease = completion.lease.expect("reads and writes have a lease");
         self.workload.done(flight.step);
-        if measured {
+        if measured && completion.result.is_ok() {
             self.latency.record(now - flight.started);
             self.bytes += lease.len() as u64;
             self.ops += 1;
@@ -242,7 +267,7 @@ impl Run<'_> {
             if self.reads.is_multiple_of(self.timing.check_every)
                 && let Err(wrong) = self.target.check_block(flight.step.block, lease.bytes())
             {
-                self.findings.wrong_units += 1;
+                self.findings.wrong_reads += 1;
                 self.findings.first_wrong.get_or_insert(wrong);
             }
         }

@@ -46,13 +46,16 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
 
 /// Whether the last [`STEADY_ROUNDS`] samples are in steady state: their range is at most 20 % of
 /// their mean, and their least-squares line rises or falls at most 10 % of the mean over the
-/// window. `None` with fewer samples.
+/// window. `None` with fewer samples, and where nothing moved.
 ///
 /// SNIA, Solid State Storage Performance Test Specification, "Steady State".
 pub fn steady(values: &[f64]) -> Option<bool> {
     let window = &values[values.len().checked_sub(STEADY_ROUNDS)?..];
     let (min, max) = range(window)?;
     let mean = window.iter().sum::<f64>() / STEADY_ROUNDS as f64;
+    if mean <= 0.0 {
+        return None; // Nothing moved: that is no state at all.
+    }
     let excursion = slope(window).abs() * (STEADY_ROUNDS - 1) as f64;
     Some(max - min <= 0.2 * mean && excursion <= 0.1 * mean)
 }

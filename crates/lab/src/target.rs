@@ -6,7 +6,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use array::{ArraySpec, Completion, Driver, DriverOptions, HostOp, Lease, MemberSpec, PaceControl};
+use array::{
+    ArraySpec, Completion, Driver, DriverOptions, Event, HostOp, Lease, MemberSpec, PaceControl,
+};
 use md::nested::{ArrayExpr, Members};
 use md::{Layout, MemberIdx, Sector};
 
@@ -16,6 +18,18 @@ use crate::pattern::{Mismatch, Pattern};
 /// How data is filled in and read back: large requests, several at once.
 const BULK_BYTES: u64 = 1 << 20;
 const BULK_DEPTH: usize = 8;
+/// Where very many requests are under way at once, buffers are no longer than they must be, and
+/// filling takes smaller steps.
+const MANY_BUFFERS_BYTES: u64 = 256 << 20;
+const LEAST_BULK_BYTES: u64 = 64 << 10;
+
+/// Number and length of the buffers for requests of `block_bytes`, `in_flight` at once.
+pub fn buffers(block_bytes: u64, in_flight: usize) -> (usize, u64) {
+    let count = in_flight.max(BULK_DEPTH);
+    let bulk = MANY_BUFFERS_BYTES / (count as u64).next_power_of_two();
+    let bytes = block_bytes.max(bulk.clamp(LEAST_BULK_BYTES, BULK_BYTES));
+    (count, bytes.next_multiple_of(4096))
+}
 
 /// What an array target is made from.
 pub struct TargetSpec<'a> {
@@ -50,8 +64,8 @@ pub struct TargetSpec<'a> {
 /// What went wrong with the data or the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Units that did not hold what they must.
-    pub wrong_units: u64,
+    /// Reads, of a block or of a stretch of the area, that did not bring what they must.
+    pub wrong_reads: u64,
     /// The first of them.
     pub first_wrong: Option<Mismatch>,
     /// Requests that ended with an error.
@@ -63,12 +77,12 @@ pub struct Findings {
 impl Findings {
     /// Whether nothing was found.
     pub fn is_clean(&self) -> bool {
-        self.wrong_units == 0 && self.failed_requests == 0
+        self.wrong_reads == 0 && self.failed_requests == 0
     }
 
     /// Adds what another part of the run found.
     pub fn add(&mut self, other: &Findings) {
-        self.wrong_units += other.wrong_units;
+        self.wrong_reads += other.wrong_reads;
         self.failed_requests += other.failed_requests;
         self.first_wrong = self.first_wrong.or(other.first_wrong);
         if self.first_error.is_none() {
@@ -85,7 +99,10 @@ pub struct Target {
     pattern: Pattern,
     versions: Vec<u32>,
     area_bytes: u64,
+    bulk_bytes: u64,
     keeps_data: bool,
+    /// What happened to members and nobody has asked for yet.
+    events: Vec<Event>,
 }
 
 impl Target {
@@ -103,19 +120,19 @@ impl Target {
         };
         let mut leaves = spec.members.iter();
         let array = array_spec(spec, spec.expr, &maker, &mut leaves)?;
-        let lease_bytes = spec.block_bytes.max(BULK_BYTES) as usize;
+        let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
         let options = DriverOptions {
-            max_requests: spec.in_flight.max(BULK_DEPTH).max(64),
-            leases: spec.in_flight.max(BULK_DEPTH),
-            lease_bytes,
+            max_requests: leases.max(64),
+            leases,
+            lease_bytes: lease_bytes as usize,
             ..DriverOptions::default()
         };
         let driver = Driver::new(array, &options).map_err(|e| format!("{}: {e}", spec.expr))?;
         let facts = driver.facts();
         if spec.unit_bytes < facts.logical_block as usize {
             return Err(format!(
-                "block of {} bytes: these members work in blocks of {} bytes",
-                spec.unit_bytes, facts.logical_block
+                "--block: these members work in units of {} bytes; blocks must be multiples of that",
+                facts.logical_block
             ));
         }
         let whole = facts.sectors * md::SECTOR_BYTES;
@@ -127,7 +144,9 @@ impl Target {
             pattern: Pattern::new(spec.seed, spec.unit_bytes),
             versions: vec![0; (area / unit) as usize],
             area_bytes: area / unit * unit,
+            bulk_bytes: lease_bytes.min(BULK_BYTES),
             keeps_data: facts.keeps_data,
+            events: Vec::new(),
         })
     }
 
@@ -220,6 +239,8 @@ impl Target {
                 gone.push(member);
             }
         }
+        // What happened to members before is not of our doing.
+        self.events.extend(self.driver.take_events());
         let mut none = Vec::new();
         for member in &gone {
             self.driver.fail_member(MemberIdx(*member));
@@ -227,6 +248,17 @@ impl Target {
         }
         self.driver.take_events();
         gone
+    }
+
+    /// What has happened to members since the last call, but for those taken out on purpose.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.events.extend(self.driver.take_events());
+        std::mem::take(&mut self.events)
+    }
+
+    /// Smallest unit that is read or written, in bytes.
+    pub fn unit_bytes(&self) -> usize {
+        self.pattern.unit_bytes()
     }
 
     /// Fills a buffer with the next version of a block, which becomes what it must contain.
@@ -260,11 +292,12 @@ impl Target {
     ) -> Findings {
         let mut found = Findings::default();
         let stripe = self.driver.geometry().stripe_sectors() * md::SECTOR_BYTES;
-        let unit = self.pattern.unit_bytes() as u64;
+        let (unit, bulk) = (self.pattern.unit_bytes() as u64, self.bulk_bytes);
         // Whole stripes where they fit, so that filling an array with parity reads nothing.
         let size = match stripe {
-            1..=BULK_BYTES => BULK_BYTES / stripe * stripe,
-            _ => BULK_BYTES / unit * unit,
+            0 => bulk / unit * unit,
+            _ if stripe <= bulk => bulk / stripe * stripe,
+            _ => bulk / unit * unit,
         };
         let (mut next, mut under_way) = (0, 0);
         let mut done: Vec<Completion> = Vec::new();
@@ -308,7 +341,7 @@ impl Target {
             let bytes = end.lease.as_ref().map_or(&[][..], Lease::bytes);
             let checked = self.pattern.check(bytes, first, |unit| self.versions[unit as usize]);
             if let Err(mismatch) = checked {
-                found.wrong_units += 1;
+                found.wrong_reads += 1;
                 found.first_wrong.get_or_insert(mismatch);
             }
         }

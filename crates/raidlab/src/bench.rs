@@ -2,7 +2,6 @@
 //!
 //! Invariant: with `--json -` stdout holds the record and nothing else; otherwise the table.
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use lab::bench::Settings;
+use lab::bench::{Progress, Settings};
 use lab::matrix::{self, BenchLevel, Options, Plan};
 use lab::members::MemberSet;
 use lab::quantity::{parse_rate, parse_seconds, parse_size, show_seconds};
-use lab::record::Record;
 use lab::workload::Kind;
 use md::nested::ArrayExpr;
 
 use crate::Ending;
+use crate::output::{Outputs, say};
 use crate::progress::Reporter;
 
 /// Without options: the table of the Linux RAID wiki on modelled disks of 2007, in about four
@@ -42,7 +41,7 @@ pub struct BenchArguments {
     /// Arrays as expressions, nested ones too: raid1(raid0(2),raid0(2)), raid10,f2,64K(4)
     #[arg(long, value_name = "EXPR", help_heading = "Arrays")]
     array: Vec<ArrayList>,
-    /// Members taken out after the array is filled
+    /// Members taken out after the array is filled; of nested arrays, outermost ones
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Arrays")]
     degraded: Vec<u32>,
     /// Stripe memory of RAID 4, 5 and 6 [default: 32M]
@@ -91,7 +90,7 @@ pub struct BenchArguments {
     size: Vec<u64>,
 
     /// Length of a sample
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "0.7",
+    #[arg(long, value_name = "TIME", value_parser = parse_sample, default_value = "0.7",
           help_heading = "Measuring")]
     seconds: f64,
     /// Samples of each cell
@@ -103,8 +102,7 @@ pub struct BenchArguments {
           help_heading = "Measuring")]
     warm_up: f64,
     /// CPUs that the bench is held to. The engine has one shard, so 1 is all there is to choose
-    #[arg(long, value_name = "N", help_heading = "Measuring",
-          value_parser = clap::value_parser!(u32).range(1..=1))]
+    #[arg(long, value_name = "N", value_parser = parse_cores, help_heading = "Measuring")]
     cores: Option<u32>,
     /// Makes the data that is written the run's own
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Measuring")]
@@ -153,6 +151,24 @@ fn parse_block(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+fn parse_cores(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(1) => Ok(1),
+        Ok(0) | Err(_) => Err("a number of CPUs is wanted, and 1 is all there is to choose".into()),
+        Ok(_) => Err("the engine has one shard, which runs on one CPU: 1 is all there is to \
+                      choose (or leave it out, and the bench is not held to any CPU)"
+            .into()),
+    }
+}
+
+fn parse_sample(text: &str) -> Result<f64, String> {
+    let seconds = parse_seconds(text).map_err(|e| e.to_string())?;
+    if (1e-3..=86_400.0).contains(&seconds) {
+        return Ok(seconds);
+    }
+    Err("a sample takes 1ms to 86400s (a day)".into())
+}
+
 fn parse_warm_up(text: &str) -> Result<f64, String> {
     if matches!(text, "0" | "0s") {
         return Ok(0.0);
@@ -186,9 +202,11 @@ impl BenchArguments {
 /// Runs the command.
 pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
     let plan = matrix::plan(&arguments.options())?;
-    check_outputs(arguments)?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     check_directory(&plan, &directory)?;
+    if let Some(available) = lab::host::available_memory_bytes() {
+        lab::bench::check_memory(&plan, available)?;
+    }
     if let Some(cores) = arguments.cores {
         hold_to(cores)?;
     }
@@ -201,42 +219,39 @@ pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
         seed: arguments.seed,
     };
     let stop = stop_on_signal()?;
-    let per_cell = lab::bench::measuring_seconds(&plan, &settings) / plan.cells() as f64;
-    let mut reporter = Reporter::new(plan.arrays.len(), plan.cells(), per_cell);
-    announce(&plan, &reporter);
+    let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
+    let estimate = lab::bench::estimate_seconds(&plan, &settings);
+    announce(&plan, estimate);
+    let mut reporter = Reporter::new(plan.cells(), estimate);
     let stopped = || stop.load(Ordering::Relaxed);
-    let ran = lab::bench::run(&plan, &settings, &stopped, &mut |progress| reporter.show(&progress));
+    let mut show = |progress: Progress<'_>| reporter.show(&progress);
+    let (record, ended) = lab::bench::run(&plan, &settings, &stopped, &mut show);
     reporter.finish();
-    let record = ran?;
-    write_outputs(arguments, &record)?;
+    // What was measured is worth something, whatever came then.
+    let (measured, cells) = (record.cells.len(), plan.cells());
+    if ended.is_ok() || measured > 0 {
+        outputs.write(&record)?;
+    }
+    if let Err(problem) = ended {
+        return Err(match measured {
+            0 => problem,
+            _ => format!("{problem}; the {measured} of {cells} cells before were measured"),
+        });
+    }
     if stopped() {
-        eprintln!("raidlab: stopped; {} of {} cells measured", record.cells.len(), plan.cells());
+        say(format_args!("raidlab: stopped; {measured} of {cells} cells measured"));
         return Ok(Ending::Stopped);
     }
     Ok(if record.verified() { Ending::Fine } else { Ending::Finding })
 }
 
-fn announce(plan: &Plan, reporter: &Reporter) {
+fn announce(plan: &Plan, estimate_seconds: f64) {
     for left_out in &plan.left_out {
-        eprintln!("left out: {left_out}");
+        say(format_args!("left out: {left_out}"));
     }
-    eprintln!(
-        "{} array(s), {} cell(s), about {}",
-        plan.arrays.len(),
-        plan.cells(),
-        show_seconds(reporter.estimate_seconds())
-    );
-}
-
-/// Output files are made before anything is measured: a typing error must not cost the results.
-fn check_outputs(arguments: &BenchArguments) -> Result<(), String> {
-    for path in [&arguments.json, &arguments.html].into_iter().flatten() {
-        if path.as_os_str() != "-" {
-            let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|e| format!("{}: cannot write: {e}", path.display()))?;
-        }
-    }
-    Ok(())
+    let (arrays, cells) = (plan.arrays.len(), plan.cells());
+    let time = show_seconds(estimate_seconds);
+    say(format_args!("{arrays} array(s), {cells} cell(s), about {time}"));
 }
 
 /// Every directory that files go to must be there and writable.
@@ -274,45 +289,4 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, String> {
     })
     .map_err(|e| format!("cannot watch for Ctrl-C: {e}"))?;
     Ok(stop)
-}
-
-fn write_outputs(arguments: &BenchArguments, record: &Record) -> Result<(), String> {
-    let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    let terminal = match to_stdout {
-        true => std::io::stderr().is_terminal(),
-        false => std::io::stdout().is_terminal(),
-    };
-    let table = lab::table::render(record, lab::table::colour_wanted(terminal));
-    if to_stdout {
-        eprint!("{table}");
-    } else {
-        print_all(&table)?;
-    }
-    if let Some(path) = &arguments.html {
-        write_file(path, &lab::html::render(record))?;
-        eprintln!("report: {}", path.display());
-    }
-    if let Some(path) = &arguments.json {
-        if to_stdout {
-            print_all(&(record.to_json() + "\n"))?;
-        } else {
-            write_file(path, &(record.to_json() + "\n"))?;
-            eprintln!("record: {}", path.display());
-        }
-    }
-    Ok(())
-}
-
-/// A reader that goes away (`| head`) is no error of ours.
-fn print_all(text: &str) -> Result<(), String> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("stdout: {error}"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn write_file(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|e| format!("{}: cannot write: {e}", path.display()))
 }

@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod output;
 mod progress;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 /// Runs, measures, predicts and rescues Linux software RAID, from user space.
@@ -36,7 +38,10 @@ enum Ending {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error),
+    };
     let ended = match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments),
     };
@@ -45,8 +50,29 @@ fn main() -> ExitCode {
         Ok(Ending::Finding) => ExitCode::from(1),
         Ok(Ending::Stopped) => ExitCode::from(130),
         Err(problem) => {
-            eprintln!("raidlab: {problem}");
+            output::say(format_args!("raidlab: {problem}"));
             ExitCode::from(2)
         }
     }
+}
+
+/// Help and version as they are; whatever is wrong with the arguments in one line.
+fn misused(error: &clap::Error) -> ExitCode {
+    let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !error.use_stderr() || error.kind() == help {
+        let _ = error.print();
+        return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+    }
+    output::say(format_args!("raidlab: {}", one_line(&error.to_string())));
+    ExitCode::from(2)
+}
+
+/// clap's message without its usage and its pointer to the help.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = lines.take_while(|line| {
+        !line.starts_with("Usage:") && !line.starts_with("For more information")
+    });
+    let text = lines.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
+    text.strip_prefix("error: ").unwrap_or(&text).to_string()
 }

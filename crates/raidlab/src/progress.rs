@@ -10,35 +10,27 @@ use lab::bench::Progress;
 use lab::quantity::show_seconds;
 use lab::record::Cell;
 
-/// What a fill and a full check of an array are reckoned to take: only for the ETA.
-const PER_ARRAY_SECONDS: f64 = 1.5;
+use crate::output::say;
 
 /// See the module.
 pub struct Reporter {
     bar: Option<ProgressBar>,
     cells: usize,
-    per_cell_seconds: f64,
+    estimate_seconds: f64,
     started: Instant,
     done: usize,
 }
 
 impl Reporter {
-    /// For a plan of `cells` cells on `arrays` arrays, `per_cell_seconds` each.
-    pub fn new(arrays: usize, cells: usize, per_cell_seconds: f64) -> Reporter {
-        let fills = arrays as f64 * PER_ARRAY_SECONDS / cells.max(1) as f64;
-        let per_cell_seconds = per_cell_seconds + fills;
+    /// For a plan of `cells` cells that is reckoned to take `estimate_seconds`.
+    pub fn new(cells: usize, estimate_seconds: f64) -> Reporter {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(1000);
             let style = ProgressStyle::with_template("{bar:30} {percent:>3} % {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Reporter { bar, cells, per_cell_seconds, started: Instant::now(), done: 0 }
-    }
-
-    /// Seconds that the whole is reckoned to take.
-    pub fn estimate_seconds(&self) -> f64 {
-        self.cells as f64 * self.per_cell_seconds
+        Reporter { bar, cells, estimate_seconds, started: Instant::now(), done: 0 }
     }
 
     /// Shows what is happening.
@@ -68,8 +60,9 @@ impl Reporter {
 
     fn draw(&self, seconds: f64, what: &str) {
         let Some(bar) = &self.bar else { return };
-        let share = (self.done as f64 + (seconds / self.per_cell_seconds).min(1.0))
-            / self.cells.max(1) as f64;
+        let cells = self.cells.max(1) as f64;
+        let per_cell_seconds = self.estimate_seconds / cells;
+        let share = (self.done as f64 + (seconds / per_cell_seconds).min(1.0)) / cells;
         bar.set_position((share * 1000.0) as u64);
         let left = self.left_seconds(share);
         bar.set_message(format!("{} left  {what}", show_seconds(left)));
@@ -78,7 +71,7 @@ impl Reporter {
     /// By the plan at first, by what has passed later.
     fn left_seconds(&self, share: f64) -> f64 {
         let passed = self.started.elapsed().as_secs_f64();
-        let planned = self.estimate_seconds() * (1.0 - share);
+        let planned = self.estimate_seconds * (1.0 - share);
         if share < 0.02 { planned } else { passed / share * (1.0 - share) }
     }
 
@@ -93,7 +86,7 @@ impl Reporter {
             None => format!("{}{layout} x{}{degraded}", cell.level, cell.disks),
         };
         let left = self.left_seconds(self.done as f64 / self.cells.max(1) as f64);
-        eprintln!(
+        say(format_args!(
             "[{}/{}, {} left] {name} {}: {:.1} MB/s, {:.0} ops/s",
             self.done,
             self.cells,
@@ -101,6 +94,6 @@ impl Reporter {
             cell.workload,
             cell.mb_per_s,
             cell.iops,
-        );
+        ));
     }
 }

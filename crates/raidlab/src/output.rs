@@ -1,0 +1,107 @@
+//! Where results go: table, record and report.
+//!
+//! Invariant: with `--json -` stdout holds the record and nothing else; otherwise the table. A run
+//! that writes nothing leaves no file that was not there before. Called from `bench`.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use lab::record::Record;
+
+/// A line on stderr. A reader that has gone away (`2>&1 | head`) does not end the run.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// See the module.
+pub struct Outputs {
+    json: Option<PathBuf>,
+    html: Option<PathBuf>,
+    /// Files that were made here and hold nothing yet.
+    made: Vec<PathBuf>,
+}
+
+impl Outputs {
+    /// Opens the files before anything is measured: a typing error must not cost the results.
+    pub fn open(json: Option<&Path>, html: Option<&Path>) -> Result<Outputs, String> {
+        let owned = |path: Option<&Path>| path.map(Path::to_owned);
+        let mut outputs = Outputs { json: owned(json), html: owned(html), made: Vec::new() };
+        if html.is_some_and(is_stdout) {
+            return Err("--html -: the report goes to a file; name one".into());
+        }
+        if html.is_some() && html == json {
+            return Err("--json and --html name the same file".into());
+        }
+        let files = [("--json", json), ("--html", html)];
+        for (option, path) in files.into_iter().filter_map(|(option, path)| Some((option, path?))) {
+            if is_stdout(path) {
+                continue;
+            }
+            let is_new = !path.exists();
+            let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|e| format!("{option} {}: cannot write: {e}", path.display()))?;
+            if is_new {
+                outputs.made.push(path.to_owned());
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Writes all of them.
+    pub fn write(mut self, record: &Record) -> Result<(), String> {
+        let to_stdout = self.json.as_deref().is_some_and(is_stdout);
+        let terminal = match to_stdout {
+            true => std::io::stderr().is_terminal(),
+            false => std::io::stdout().is_terminal(),
+        };
+        let table = lab::table::render(record, lab::table::colour_wanted(terminal));
+        if to_stdout {
+            say(format_args!("{}", table.trim_end_matches('\n')));
+        } else {
+            print_all(&table)?;
+        }
+        if let Some(path) = self.html.clone() {
+            self.write_file(&path, &lab::html::render(record))?;
+            say(format_args!("report: {}", path.display()));
+        }
+        match self.json.clone() {
+            Some(_) if to_stdout => print_all(&record.to_json()),
+            Some(path) => {
+                self.write_file(&path, &record.to_json())?;
+                say(format_args!("record: {}", path.display()));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn write_file(&mut self, path: &Path, text: &str) -> Result<(), String> {
+        let written = std::fs::write(path, text);
+        written.map_err(|e| format!("{}: cannot write: {e}", path.display()))?;
+        self.made.retain(|made| made != path);
+        Ok(())
+    }
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        for path in &self.made {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// A reader that goes away (`| head`) is no error of ours.
+fn print_all(text: &str) -> Result<(), String> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("stdout: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
