@@ -1,0 +1,106 @@
+//! What is wrong is found, and what is only worth knowing is said.
+
+use serde_json::Value;
+
+use crate::support::{bench, warnings};
+
+const SMALL: &str = "--size 16M --chunk 64K --workload seq-read";
+
+/// Places in the first stripe rows: data, parity, P and Q in their turns.
+const PLACES: [&str; 5] = ["0", "100K", "129K", "255K", "1M"];
+
+#[test]
+fn a_flipped_bit_is_found_wherever_it_is() {
+    for level in ["raid1", "raid5", "raid6", "raid10"] {
+        for at in PLACES {
+            let ran =
+                bench(&format!("{SMALL} --level {level} --members mem*3+fault:flip@{at}:mem"));
+            let cell = ran.code(1).cell();
+            assert_eq!(cell["verified"], Value::Bool(false), "{level}, {at}");
+            let warnings = warnings(&cell);
+            let said = warnings.contains("corrupts data silently")
+                || warnings.contains("copies or parity are wrong");
+            assert!(said, "{level}, {at}: {warnings}");
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_of_a_lonely_disk_is_found_under_every_workload() {
+    let words = "--level single,raid0 --disks 2 --members fault:flip@1M:mem --size 4M --runs 1";
+    let ran = bench_all(words);
+    assert_eq!(ran.len(), 8);
+    for cell in ran {
+        assert_eq!(cell["verified"], Value::Bool(false), "{cell}");
+        assert!(
+            warnings(&cell).contains("the first at byte 1048576 of the array")
+                || cell["level"] == "raid0"
+        );
+    }
+}
+
+fn bench_all(words: &str) -> Vec<Value> {
+    let words = format!("bench --seconds 0.02 --warm-up 0 --json - {words}");
+    crate::support::raidlab(&words).code(1).cells()
+}
+
+#[test]
+fn a_torn_write_is_found() {
+    for level in ["single", "raid0", "raid1", "raid5"] {
+        let members =
+            if level == "single" { "fault:torn@1M:mem" } else { "mem*3+fault:torn@1M:mem" };
+        let words = format!("{SMALL} --level {level} --members {members}");
+        let cell = bench(&words.replace("seq-read", "rand-write")).code(1).cell();
+        assert_eq!(cell["verified"], Value::Bool(false), "{level}");
+    }
+}
+
+#[test]
+fn redundant_levels_live_on_without_a_member_and_say_so() {
+    for level in ["raid1", "raid4", "raid5", "raid6", "raid10"] {
+        // During the measurement, and during the fill already.
+        for after in ["1000", "5"] {
+            let members = format!("mem*3+fault:gone@{after}:mem");
+            let words = format!("--size 16M --level {level} --members {members}");
+            let ran = bench(&format!("{words} --workload rand-write --seed 7")).code(0);
+            let cell = ran.cell();
+            assert_eq!(cell["verified"], Value::Bool(true), "{level}, {after}");
+            let warnings = warnings(&cell);
+            assert!(warnings.contains("member 3 dropped out"), "{level}, {after}: {warnings}");
+            assert!(ran.stderr.contains("member 3 dropped out"), "the table tells it too");
+        }
+    }
+}
+
+#[test]
+fn failed_requests_are_a_finding_and_no_throughput() {
+    let words = "--size 16M --level raid0 --members mem*3+fault:gone@200:mem";
+    let ran = bench(&format!("{words} --workload rand-read")).code(1);
+    let cell = ran.cell();
+    assert_eq!(cell["verified"], Value::Bool(false));
+    let warnings = warnings(&cell);
+    assert!(warnings.contains("request(s) failed"), "{warnings}");
+    // An array that cannot even be filled is not measured.
+    let ran = bench("--size 16M --level raid0 --members mem*3+fault:gone@2:mem").code(2);
+    assert!(ran.stderr.contains("filling the array failed") && ran.stdout.is_empty(), "{ran:?}");
+}
+
+#[test]
+fn a_write_error_costs_the_member_not_the_data() {
+    let words = "--size 16M --level raid5 --members mem*3+fault:write-error@1M..2M:mem";
+    let cell = bench(&format!("{words} --workload seq-write")).code(0).cell();
+    assert_eq!(cell["verified"], Value::Bool(true));
+    assert!(warnings(&cell).contains("member 3 dropped out"), "{cell}");
+}
+
+#[test]
+fn nothing_is_claimed_of_members_that_store_nothing() {
+    let ran = bench("--size 16M --members null --level raid5,single").code(0);
+    assert_eq!(ran.cells().len(), 8);
+    for cell in ran.cells() {
+        assert_eq!(cell["verified"], Value::Null);
+        assert_eq!(cell["checked_every"], Value::Null);
+        assert!(warnings(&cell).contains("nothing could be verified"), "{cell}");
+        assert!(cell["mb_per_s"].as_f64().expect("a number") > 0.0);
+    }
+}

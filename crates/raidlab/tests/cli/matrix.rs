@@ -1,0 +1,188 @@
+//! Options: their product, what makes no sense, and what each of them does.
+
+use serde_json::{Value, json};
+
+use crate::support::{Dir, bench, raidlab, total};
+
+fn fields(cells: &[Value], name: &str) -> Vec<Value> {
+    cells.iter().map(|cell| cell[name].clone()).collect()
+}
+
+#[test]
+fn lists_multiply() {
+    let ran = raidlab(
+        "bench --seconds 0.01 --runs 1 --warm-up 0 --json - --members mem,null --size 8M \
+         --level raid0 --level raid5,raid6 --disks 4,5 --chunk 64K,128K \
+         --workload rand-read,rand-write --depth 1,4 --jobs 1,2",
+    )
+    .code(0);
+    assert_eq!(ran.cells().len(), 2 * 3 * 2 * 2 * 2 * 2 * 2);
+    assert!(ran.stderr.contains("24 array(s), 192 cell(s)"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("left out"));
+}
+
+#[test]
+fn what_makes_no_sense_is_left_out_and_named() {
+    let ran = bench(
+        "--members mem --size 8M --level raid0,raid1,raid6 --disks 2,4 --degraded 0,2 \
+         --workload seq-read",
+    )
+    .code(0);
+    let left_out: Vec<&str> =
+        ran.stderr.lines().filter(|line| line.starts_with("left out: ")).collect();
+    // RAID 0 without members, twice; a mirror of two without two; RAID 6 of two, twice.
+    assert_eq!(left_out.len(), 5, "{left_out:#?}");
+    assert!(left_out.iter().any(|line| line.contains("raid0(2): --degraded 2")), "{left_out:#?}");
+    assert!(left_out.iter().any(|line| line.contains("raid6(2): members")), "{left_out:#?}");
+    assert_eq!(ran.cells().len(), 12 - 5);
+}
+
+#[test]
+fn knobs_multiply_only_where_they_mean_something() {
+    let ran = bench(
+        "--members mem --size 8M --level single,raid0,raid5 --stripe-cache 1M,8M --bus 50MB/s \
+         --read-ahead 0,1M --workload seq-read,rand-read",
+    )
+    .code(0);
+    let cells = ran.cells();
+    // One single, one RAID 0, two RAID 5: each with two sequential cells and a random one.
+    assert_eq!(cells.len(), 4 * 3, "{}", ran.stderr);
+    assert!(fields(&cells, "bus_mb_per_s").iter().all(Value::is_null), "no member is paced");
+    assert!(ran.stderr.contains("raid0(4): --bus: no member of 'mem' is paced"), "{}", ran.stderr);
+    let caches = fields(&cells[6..], "stripe_cache_kib");
+    assert_eq!(caches, [1024, 1024, 1024, 8192, 8192, 8192].map(Value::from));
+    assert_eq!(cells[1]["read_ahead_kib"], json!(1024));
+    assert_eq!(cells[2]["read_ahead_kib"], Value::Null);
+}
+
+#[test]
+fn naming_disks_means_every_level_with_them() {
+    let ran = bench("--members mem --size 8M --disks 3,4 --workload seq-read").code(0);
+    // linear is not among the defaults; RAID 6 needs four.
+    let named: Vec<_> =
+        ran.cells().iter().map(|c| (c["level"].clone(), c["disks"].clone())).collect();
+    let levels = ["raid0", "raid1", "raid4", "raid5", "raid6", "raid10"];
+    for level in levels {
+        for disks in [3, 4] {
+            let there = named.contains(&(level.into(), disks.into()));
+            assert_eq!(there, (level, disks) != ("raid6", 3), "{level} of {disks}");
+        }
+    }
+    assert!(ran.stderr.contains("left out: raid6(3)"));
+}
+
+#[test]
+fn arrays_are_nested() {
+    let ran = bench(
+        "--members mem --size 16M --workload seq-read,rand-write \
+         --array raid1(raid0(2),raid0(2)),raid0(raid1(2),raid1(2)) \
+         --array raid0(raid5,64K(3),raid5,64K(3))",
+    )
+    .code(0);
+    let cells = ran.cells();
+    let arrays = ["raid1(raid0(2),raid0(2))", "raid0(raid1(2),raid1(2))"];
+    assert_eq!(cells[0]["array"], arrays[0]);
+    assert_eq!(cells[2]["array"], arrays[1]);
+    assert_eq!(cells[4]["array"], "raid0(raid5,64K(3),raid5,64K(3))");
+    assert_eq!(fields(&cells, "level"), ["raid1", "raid1", "raid0", "raid0", "raid0", "raid0"]);
+    assert_eq!(fields(&cells, "disks"), [4, 4, 4, 4, 6, 6]);
+    assert!(cells.iter().all(|cell| cell["verified"] == true));
+    assert_eq!(cells[4]["per_member"].as_array().expect("a list").len(), 6);
+    // An outermost member that is taken out is a whole array.
+    let cell = bench(
+        "--members mem --size 16M --workload rand-write --degraded 1 --array raid1(raid0(2),raid0(2))",
+    )
+    .code(0)
+    .cell();
+    let written: Vec<bool> = (0..4).map(|slot| cell["per_member"][slot]["writes"] == 0).collect();
+    assert_eq!(written, [true, true, false, false]);
+}
+
+#[test]
+fn sets_may_be_mixed_and_files_leave_no_trace() {
+    let dir = Dir::new();
+    let set = format!("mem+file:{}+paced:nvme-ssd+paced:sata-ssd@0.5:mem", dir.path());
+    let words = format!("--level raid5 --size 16M --members {set} --dir {}", dir.path());
+    let ran = bench(&words).code(0);
+    let cells = ran.cells();
+    assert_eq!(cells.len(), 4);
+    for cell in &cells {
+        assert_eq!((&cell["members"], &cell["verified"]), (&set.clone().into(), &true.into()));
+        assert_eq!(cell["checked_every"].as_u64().unwrap_or(1), 1, "not all of it is memory");
+        assert!(cell["late_ops"].is_u64() && cell["bound_mb_per_s"].is_null());
+    }
+    assert!(ran.record()["host"]["backing"].is_object());
+    assert_eq!(dir.names(), [""; 0], "member files are left behind");
+}
+
+#[test]
+fn files_are_verified_and_leave_no_trace() {
+    let dir = Dir::new();
+    let words = format!("--level single,raid10 --size 16M --members file --dir {}", dir.path());
+    let cells = bench(&words).code(0).cells();
+    assert_eq!(cells.len(), 8);
+    assert!(cells.iter().all(|cell| cell["verified"] == true));
+    assert_eq!(dir.names(), [""; 0], "member files are left behind");
+}
+
+#[test]
+fn a_bus_holds_paced_members_back() {
+    let ran = raidlab(
+        "bench --seconds 0.3 --runs 1 --warm-up 0.1 --json - --size 64M --level raid0 --disks 2 \
+         --members paced:hdd-2007:mem --bus 20MB/s,1GB/s --workload seq-read",
+    )
+    .code(0);
+    let cells = ran.cells();
+    let rate = |cell: &Value| cell["mb_per_s"].as_f64().expect("a number");
+    assert_eq!(cells[0]["bus_mb_per_s"].as_f64(), Some(20.0));
+    assert!(rate(&cells[0]) < 30.0, "{}", rate(&cells[0]));
+    assert!(rate(&cells[1]) > 2.0 * rate(&cells[0]), "{} without", rate(&cells[1]));
+}
+
+#[test]
+fn queue_depth_holds_operations_back_and_nothing_else() {
+    let words = "--members mem --size 16M --level raid5 --queue-depth 1,2";
+    let cells = bench(words).code(0).cells();
+    assert_eq!(cells.len(), 8);
+    assert!(cells.iter().all(|cell| cell["verified"] == true));
+    assert_eq!((&cells[0]["queue_depth"], &cells[4]["queue_depth"]), (&1.into(), &2.into()));
+}
+
+#[test]
+fn jobs_blocks_and_depths_of_every_size() {
+    let cells = bench("--members mem --size 16M --level raid5 --jobs 3 --depth 2").code(0).cells();
+    assert!(cells.iter().all(|cell| cell["verified"] == true && cell["jobs"] == 3));
+    // Sectors, blocks that are no power of two, and the largest there is.
+    for block in ["512", "6K", "1536K", "16M"] {
+        let words =
+            format!("--members mem --size 64M --level raid5,raid1 --block {block} --depth 3");
+        let cells = bench(&words).code(0).cells();
+        assert_eq!(cells.len(), 8, "{block}");
+        assert!(cells.iter().all(|cell| cell["verified"] == true), "{block}");
+    }
+    let cell = bench("--members mem --size 1M --level raid0 --block 512 --workload rand-write")
+        .code(0)
+        .cell();
+    assert_eq!(cell["block_kib"], json!(0.5));
+    // More under way than there are blocks: nobody waits for ever.
+    let words = "--members mem --size 64K --level single,raid5 --block 4K --depth 1024";
+    let cells = bench(words).code(0).cells();
+    assert_eq!(cells.len(), 8);
+    assert!(cells.iter().all(|cell| cell["verified"] == true));
+}
+
+#[test]
+fn read_ahead_asks_for_more_at_once() {
+    let words = "--members paced:hdd-2007:mem --size 32M --level raid0 --disks 2 --block 64K \
+                 --depth 1 --workload seq-read --read-ahead 0,2M";
+    let cells = bench(words).code(0).cells();
+    assert_eq!(fields(&cells, "read_ahead_kib"), [Value::Null, json!(2048)]);
+    assert!(total(&cells[1], "read_bytes") > 0);
+}
+
+#[test]
+fn the_data_is_the_seeds_and_one_cpu_is_enough() {
+    let words = "--members mem --size 8M --level raid6 --seed 18446744073709551615 --cores 1";
+    let cells = bench(words).code(0).cells();
+    assert!(cells.iter().all(|cell| cell["verified"] == true && cell["cores"] == 1));
+}

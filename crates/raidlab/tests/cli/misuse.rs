@@ -1,0 +1,147 @@
+//! Wrong use: one clear line, exit code 2, nothing left behind.
+
+use crate::support::{Dir, Ran, raidlab};
+
+/// One line on stderr that names what is wrong.
+fn refused(ran: Ran, named: &[&str]) {
+    let ran = ran.code(2);
+    assert_eq!(ran.stdout, "", "{}", ran.stderr);
+    let lines: Vec<&str> = ran.stderr.lines().filter(|line| !line.contains("array(s)")).collect();
+    assert_eq!(lines.len(), 1, "one line is wanted: {}", ran.stderr);
+    assert!(lines[0].starts_with("raidlab: "), "{}", ran.stderr);
+    for name in named {
+        assert!(lines[0].contains(name), "'{name}' is not named: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_line_names_what_is_wrong() {
+    for (words, named) in [
+        ("--level raid5 --disks 1", &["raid5(1)", "at least 2"][..]),
+        ("--level raid6 --disks 3", &["raid6(3)", "at least 4"]),
+        ("--level raid0 --disks 0", &["--disks 0", "1 to 255"]),
+        ("--level raid0 --disks 4294967295", &["--disks 4294967295", "1 to 255"]),
+        ("--chunk 5000", &["--chunk 5000", "multiple of 4 KiB"]),
+        ("--level raid5 --chunk 12K", &["raid5", "chunk", "power of two"]),
+        ("--level raid0 --chunk 128M", &["--chunk", "64 MiB"]),
+        ("--level raid0 --chunk 16777215T", &["--chunk", "64 MiB"]),
+        ("--chunk 4X", &["--chunk", "4X", "as in 64K"]),
+        ("--level raid7", &["--level", "raid7", "raid10", "single"]),
+        ("--level raid5 --layout n2", &["--layout", "n2", "raid5"]),
+        ("--level raid1 --layout f2", &["--layout", "f2", "raid1"]),
+        ("--members paced:hdd-1999", &["--members", "hdd-1999", "hdd-2007"]),
+        ("--members paced", &["--members", "paced:PROFILE"]),
+        ("--members disk", &["--members", "disk", "unknown kind"]),
+        ("--members fault:bend@1:mem", &["bend@1", "unknown fault", "flip@BYTE"]),
+        ("--level raid5 --members mem*3+fault:flip@1T:mem", &["flip", "beyond the member's end"]),
+        ("--level raid5 --disks 4 --members mem*3", &["mem*3", "3 member(s)", "has 4"]),
+        ("--members mem*99999999999", &["--members", "1 to 4096"]),
+        ("--array raid0(2", &["--array", "')' is expected"]),
+        ("--array raid0(2) --disks 3", &["--disks", "--array"]),
+        ("--level raid0 --degraded 1", &["raid0(4)", "--degraded 1"]),
+        ("--workload seq", &["--workload", "seq-read"]),
+        ("--block 1000", &["--block", "multiple of 512"]),
+        ("--block 17M", &["--block", "at most 16M"]),
+        ("--depth 0", &["--depth", "1..=1024"]),
+        ("--jobs 257", &["--jobs", "1..=256"]),
+        ("--seconds 0", &["--seconds", "above 0"]),
+        ("--seconds 0.0001", &["--seconds", "1ms"]),
+        ("--bus 10Mbit", &["--bus", "133MB/s"]),
+        ("--queue-depth 0", &["--queue-depth"]),
+        ("--cores 2", &["--cores", "one shard", "1 is all there is to choose"]),
+        ("--cores none", &["--cores", "a number of CPUs"]),
+        ("--size 0", &["--size 0"]),
+        ("--size 18446744073709551615", &["--size", "1024T"]),
+        ("--size 4K --jobs 64", &["64 job(s)", "do not fit into 4 KiB", "--size"]),
+        ("--level raid0 --size 900T", &["memory", "members in memory", "--size"]),
+        ("--level raid5 --stripe-cache 900T", &["memory", "stripe cache", "--stripe-cache"]),
+        ("--read-ahead 900T --workload seq-read", &["memory", "buffers", "--read-ahead"]),
+        ("--level raid0 --size 16G --block 16M --depth 1024 --jobs 256", &["memory", "--depth"]),
+        ("--html -", &["--html -", "file"]),
+        ("--json record --html record", &["--json", "--html", "same file"]),
+        ("--lvel raid0", &["--lvel", "--level"]),
+        ("--json /no/such/directory/record", &["--json /no/such/directory/record"]),
+        ("--json /", &["--json /", "cannot write"]),
+        ("--members file:/no/such/directory", &["/no/such/directory", "member files"]),
+        ("--members file --dir /no/such/directory", &["/no/such/directory", "member files"]),
+        ("--members file --dir /dev/null", &["/dev/null", "member files"]),
+    ] {
+        let members = if words.contains("--members") { "" } else { "--members mem" };
+        refused(raidlab(&format!("bench {members} {words}")), named);
+    }
+}
+
+#[test]
+fn outputs_that_were_never_written_are_not_left_behind() {
+    let dir = Dir::new();
+    let (json, html) = (dir.file("record.json"), dir.file("report.html"));
+    let outputs = format!("--json {json} --html {html}");
+    let words = format!("bench --members mem*3+fault:gone@2:mem --level raid0 {outputs}");
+    refused(raidlab(&words), &["filling the array failed"]);
+    refused(raidlab(&format!("bench --members disk {outputs}")), &["unknown kind"]);
+    assert_eq!(dir.names(), [""; 0]);
+    // One that was there stays as it is.
+    std::fs::write(&json, "mine").expect("a file");
+    refused(raidlab(&words), &["filling the array failed"]);
+    assert_eq!(std::fs::read_to_string(&json).expect("a file"), "mine");
+}
+
+#[test]
+fn what_was_measured_before_an_error_is_kept() {
+    let dir = Dir::new();
+    let json = dir.file("record.json");
+    let words =
+        "bench --seconds 0.02 --runs 1 --warm-up 0 --size 16M --disks 4 --workload rand-read";
+    let set = "--members mem*3+fault:gone@2:mem --level raid5,raid0";
+    let ran = raidlab(&format!("{words} {set} --json {json}")).code(2);
+    assert!(ran.stderr.contains("1 of 2 cells before were measured"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("RAID 5"), "{}", ran.stdout);
+    let text = std::fs::read_to_string(&json).expect("a record");
+    let record: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(record["cells"].as_array().expect("a list").len(), 1);
+}
+
+/// A small file system of its own, unmounted when dropped.
+struct Mount(Dir);
+
+impl Mount {
+    fn new(options: &str) -> Result<Mount, String> {
+        let dir = Dir::new();
+        let mut command = std::process::Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "raidlab-test", dir.path()]);
+        match command.output() {
+            Ok(output) if output.status.success() => Ok(Mount(dir)),
+            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).output();
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_with_what_to_do() {
+    let mount = match Mount::new("size=8M") {
+        Ok(mount) => mount,
+        Err(why) => return eprintln!("skipped: no small file system can be mounted: {why}"),
+    };
+    let dir = mount.0.path();
+    let words = format!("bench --members file --level raid0 --size 64M --dir {dir}");
+    refused(raidlab(&words), &[dir, "No space left", "16 MiB"]);
+    assert_eq!(mount.0.names(), [""; 0], "something is left behind");
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_to_is_named() {
+    let mount = match Mount::new("size=1M,ro") {
+        Ok(mount) => mount,
+        Err(why) => return eprintln!("skipped: no file system can be mounted read-only: {why}"),
+    };
+    let dir = mount.0.path();
+    let words = format!("bench --members paced:hdd-2007 --level raid0 --dir {dir}");
+    refused(raidlab(&words), &[dir, "member files", "Read-only"]);
+}

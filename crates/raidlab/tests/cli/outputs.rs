@@ -1,0 +1,238 @@
+//! Record, report, table, help.
+
+use serde_json::Value;
+
+use crate::support::{Dir, QUICK, bench, raidlab};
+
+#[derive(Clone, Copy, Debug)]
+enum Is {
+    Text,
+    TextOrNull,
+    Number,
+    NumberOrNull,
+    Count,
+    CountOrNull,
+    BoolOrNull,
+    List,
+    Object,
+}
+
+fn fits(value: &Value, is: Is) -> bool {
+    match is {
+        Is::Text => value.is_string(),
+        Is::TextOrNull => value.is_string() || value.is_null(),
+        Is::Number => value.is_number(),
+        Is::NumberOrNull => value.is_number() || value.is_null(),
+        Is::Count => value.is_u64(),
+        Is::CountOrNull => value.is_u64() || value.is_null(),
+        Is::BoolOrNull => value.is_boolean() || value.is_null(),
+        Is::List => value.is_array(),
+        Is::Object => value.is_object(),
+    }
+}
+
+fn check(value: &Value, fields: &[(&str, Is)]) {
+    let object = value.as_object().expect("an object");
+    for (name, is) in fields {
+        let field = object.get(*name).unwrap_or_else(|| panic!("'{name}' is missing"));
+        assert!(fits(field, *is), "'{name}' is {field}, {is:?} is wanted");
+    }
+}
+
+/// The record's promise to other tools, word by word.
+#[test]
+fn every_field_of_the_record_is_there() {
+    let ran =
+        bench("--level raid5 --members mem --size 16M --chunk 64K --workload seq-read").code(0);
+    let record = ran.record();
+    check(
+        &record,
+        &[("raidlab", Is::Text), ("host", Is::Object), ("started", Is::Text), ("cells", Is::List)],
+    );
+    assert_eq!(record["raidlab"], env!("CARGO_PKG_VERSION"));
+    let started = record["started"].as_str().expect("a text");
+    assert!(started.len() == 20 && started.ends_with('Z') && &started[10..11] == "T", "{started}");
+    let cell = ran.cell();
+    check(
+        &cell,
+        &[
+            ("target", Is::Text),
+            ("level", Is::Text),
+            ("layout", Is::TextOrNull),
+            ("disks", Is::Count),
+            ("members", Is::Text),
+            ("chunk_kib", Is::CountOrNull),
+            ("degraded", Is::Count),
+            ("workload", Is::Text),
+            ("block_kib", Is::Number),
+            ("depth", Is::Count),
+            ("jobs", Is::Count),
+            ("samples", Is::List),
+            ("mb_per_s", Is::Number),
+            ("iops", Is::Number),
+            ("latency_us", Is::Object),
+            ("cpu_process_s", Is::Number),
+            ("cpu_system_s", Is::NumberOrNull),
+            ("cpu_s_per_gib", Is::Number),
+            ("steady", Is::BoolOrNull),
+            ("verified", Is::BoolOrNull),
+            ("per_member", Is::List),
+            ("warnings", Is::List),
+        ],
+    );
+    let samples = cell["samples"].as_array().expect("a list");
+    assert_eq!(samples.len(), 2);
+    for sample in samples {
+        check(sample, &[("seconds", Is::Number), ("bytes", Is::Count), ("ops", Is::Count)]);
+        assert_eq!(
+            sample["bytes"].as_u64(),
+            sample["ops"].as_u64().map(|ops| ops << 20),
+            "blocks of 1 MiB"
+        );
+        // The second begins where the first ended, which may be a little late.
+        assert!(sample["seconds"].as_f64().expect("a number") > 0.04, "{sample}");
+    }
+    let number = Is::Number;
+    check(
+        &cell["latency_us"],
+        &[("p50", number), ("p99", number), ("p999", number), ("max", number)],
+    );
+    let members = cell["per_member"].as_array().expect("a list");
+    assert_eq!(members.len(), 4);
+    for member in members {
+        let count = Is::Count;
+        let counters =
+            [("read_bytes", count), ("written_bytes", count), ("reads", count), ("writes", count)];
+        check(member, &counters);
+    }
+    assert_eq!(
+        (&cell["target"], &cell["level"], &cell["layout"], &cell["verified"], &cell["steady"]),
+        (
+            &"engine".into(),
+            &"raid5".into(),
+            &"left-symmetric".into(),
+            &Value::Bool(true),
+            &Value::Null
+        )
+    );
+    assert_eq!((&cell["members"], &cell["chunk_kib"]), (&"mem".into(), &64.into()));
+    assert_eq!(cell["checked_every"], 16, "memory: a stated sample while the clock runs");
+}
+
+#[test]
+fn levels_and_layouts_have_their_stable_names() {
+    let common = "--members mem --size 16M --workload seq-read --seconds 0.01 --runs 1";
+    let ran = raidlab(&format!(
+        "bench --warm-up 0 --json - {common} \
+         --level single,linear,raid0,raid1,raid4,raid5,raid6,raid10"
+    ))
+    .code(0);
+    let names: Vec<_> = ran
+        .cells()
+        .iter()
+        .map(|cell| (cell["level"].clone(), cell["layout"].clone(), cell["chunk_kib"].clone()))
+        .collect();
+    let wanted = [
+        ("single", None, None),
+        ("linear", None, None),
+        ("raid0", Some("original"), Some(256)),
+        ("raid1", None, None),
+        ("raid4", None, Some(256)),
+        ("raid5", Some("left-symmetric"), Some(256)),
+        ("raid6", Some("left-symmetric"), Some(256)),
+        ("raid10", Some("n2"), Some(256)),
+    ];
+    let wanted =
+        wanted.map(|(level, layout, chunk)| (level.into(), layout.into(), Value::from(chunk)));
+    assert_eq!(names, wanted);
+    let ran = bench(
+        "--level raid10 --layout n2,f2,o2,n3 --disks 3 --members mem --size 8M --workload seq-read",
+    )
+    .code(0);
+    let layouts: Vec<_> = ran.cells().iter().map(|cell| cell["layout"].clone()).collect();
+    assert_eq!(layouts, ["n2", "f2", "o2", "n3"]);
+}
+
+#[test]
+fn stdout_is_the_record_or_the_table_and_progress_is_on_stderr() {
+    let words = "--level raid1 --disks 2 --members mem --size 8M --workload seq-read,rand-write";
+    let ran = bench(words).code(0);
+    assert_eq!(ran.cells().len(), 2);
+    assert!(ran.stdout.starts_with('{') && ran.stdout.ends_with("}\n"), "{:?}", ran.stdout);
+    assert!(!ran.stdout.ends_with("\n\n"));
+    for told in ["1 array(s), 2 cell(s), about", "[1/2, ", "[2/2, ", "RAID 1", "sequential read"] {
+        assert!(ran.stderr.contains(told), "'{told}' is missing: {}", ran.stderr);
+    }
+    let ran = raidlab(&format!("bench {QUICK} {words}")).code(0);
+    for told in ["RAID 1", "sequential read", "random write", "CPU", "latency", "2 disks"] {
+        assert!(ran.stdout.contains(told), "'{told}' is missing: {}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains("[1/2") && !ran.stdout.contains('\x1b'), "{}", ran.stdout);
+    assert!(ran.stderr.contains("[2/2, 0s left] raid1 x2 rand-write: "), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("RAID 1"), "{}", ran.stderr);
+}
+
+#[test]
+fn record_and_report_go_to_files() {
+    let dir = Dir::new();
+    let (json, html) = (dir.file("record.json"), dir.file("report.html"));
+    // What was there before is replaced, not appended to.
+    std::fs::write(&json, "old".repeat(100_000)).expect("a file");
+    let words = "--level single,raid0 --members paced:sata-ssd:mem --size 8M --workload seq-read";
+    let ran = raidlab(&format!("bench {QUICK} {words} --json {json} --html {html}")).code(0);
+    assert!(ran.stdout.contains("RAID 0"), "the table is on stdout: {}", ran.stdout);
+    let record: Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("a record")).expect("JSON");
+    let cells = record["cells"].as_array().expect("a list");
+    assert_eq!((&cells[0]["level"], &cells[1]["level"]), (&"single".into(), &"raid0".into()));
+    assert_eq!(cells[0]["ratio_to_single"], 1.0);
+    assert!(cells[1]["ratio_to_single"].is_number() && cells[1]["bound_mb_per_s"].is_number());
+    let page = std::fs::read_to_string(&html).expect("a report");
+    assert!(page.contains("<svg") && page.contains("RAID 0"));
+    // Offline: an address may name a namespace, but nothing is fetched.
+    for reference in ["src=\"http", "href=\"http", "url(http", "@import", "<script src", "<link"] {
+        assert!(!page.contains(reference), "the page fetches: {reference}");
+    }
+    let namespace = "http://www.w3.org/2000/svg";
+    let elsewhere = page.replace(namespace, "");
+    assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"));
+    assert_eq!(dir.names().len(), 2, "{:?}", dir.names());
+}
+
+#[test]
+fn help_and_version() {
+    let version = raidlab("--version").code(0);
+    assert_eq!(version.stdout, format!("raidlab {}\n", env!("CARGO_PKG_VERSION")));
+    let help = raidlab("--help").code(0);
+    assert!(help.stdout.contains("bench") && help.stderr.is_empty());
+    let help = raidlab("bench --help").code(0).stdout;
+    for option in [
+        "--members",
+        "--array",
+        "--read-ahead",
+        "--stripe-cache",
+        "--queue-depth",
+        "--level",
+        "--layout",
+        "--disks",
+        "--chunk",
+        "--workload",
+        "--block",
+        "--depth",
+        "--jobs",
+        "--seconds",
+        "--size",
+        "--degraded",
+        "--bus",
+        "--runs",
+        "--cores",
+        "--json",
+        "--html",
+    ] {
+        assert!(help.contains(&format!("{option} <")), "{option} is not in the help");
+    }
+    for workload in ["seq-read", "seq-write", "rand-read", "rand-write"] {
+        assert!(help.contains(workload), "{workload} is not in the help");
+    }
+    raidlab("").code(2);
+}

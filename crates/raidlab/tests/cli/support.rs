@@ -1,0 +1,117 @@
+//! Runs the program and takes what it says apart.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// Short samples: these tests ask what is measured, never how fast it is.
+pub const QUICK: &str = "--seconds 0.05 --runs 2 --warm-up 0";
+
+/// What a run left behind.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// The record on stdout, which holds nothing else.
+    pub fn record(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| {
+            panic!("stdout is no record: {e}\n{}\n{}", self.stdout, self.stderr)
+        })
+    }
+
+    pub fn cells(&self) -> Vec<Value> {
+        self.record()["cells"].as_array().expect("cells").clone()
+    }
+
+    /// The only cell.
+    pub fn cell(&self) -> Value {
+        let cells = self.cells();
+        assert_eq!(cells.len(), 1, "{}", self.stderr);
+        cells[0].clone()
+    }
+
+    pub fn code(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+}
+
+/// Arguments are words: none of them holds a blank.
+pub fn raidlab(words: &str) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    command.args(words.split_whitespace()).stdin(Stdio::null());
+    let output = command.output().expect("the program starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Ran {
+        code: output.status.code().expect("an exit code"),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
+}
+
+/// A quick bench with its record on stdout.
+pub fn bench(words: &str) -> Ran {
+    raidlab(&format!("bench {QUICK} --json - {words}"))
+}
+
+pub fn warnings(cell: &Value) -> String {
+    let warnings = cell["warnings"].as_array().expect("a list");
+    let texts = warnings.iter().map(|warning| warning.as_str().expect("a text"));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The sum of a counter over all members.
+pub fn total(cell: &Value, counter: &str) -> u64 {
+    let members = cell["per_member"].as_array().expect("a list");
+    members.iter().map(|member| member[counter].as_u64().expect("a number")).sum()
+}
+
+/// Bytes that all samples moved.
+pub fn moved(cell: &Value) -> u64 {
+    let samples = cell["samples"].as_array().expect("a list");
+    samples.iter().map(|sample| sample["bytes"].as_u64().expect("a number")).sum()
+}
+
+/// An empty directory, gone when dropped.
+pub struct Dir(pub PathBuf);
+
+impl Dir {
+    pub fn new() -> Dir {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("raidlab-cli-{}-{next}", std::process::id()));
+        std::fs::create_dir(&path).expect("a directory for the test");
+        Dir(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("UTF-8")
+    }
+
+    pub fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("UTF-8").to_string()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        names(&self.0)
+    }
+}
+
+pub fn names(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).expect("a directory");
+    entries
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
+        .collect()
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
