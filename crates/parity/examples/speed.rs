@@ -1,43 +1,75 @@
 //! Prints the speed of every operation with every kernel of this CPU.
 //!
-//!     cargo run --release -p parity --example speed [DATA_BLOCKS [KIB_PER_BLOCK]]
+//!     cargo run --release -p parity --example speed [DATA_BLOCKS [KIB_PER_BLOCK [OPERATION...]]]
 //!
 //! A figure is GB/s (10^9 bytes) of the *row's data*, also for operations that touch fewer blocks
-//! (an update counts the one block that changes). The median of several samples. Results are
-//! compared with the reference, so a fast wrong kernel shows.
+//! (an update counts the one block that changes). The median of samples that are taken in
+//! turn, blocks at page boundaries. Results are compared with the reference, so a fast wrong
+//! kernel shows.
 
 use std::hint::black_box;
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use parity::{Block, Kernels, Verdict};
 
-const SAMPLES: usize = 11;
-const SAMPLE_TIME: Duration = Duration::from_millis(20);
+const ROUNDS: usize = 15;
+const SAMPLE_TIME: Duration = Duration::from_millis(6);
+const PAGE: usize = 4096;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|text| text.parse().expect("a number"));
-    let blocks: usize = arguments.next().unwrap_or(8);
-    let len: usize = arguments.next().unwrap_or(64) * 1024;
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default| arguments.next().map_or(default, |n| n.parse().expect("a number"));
+    let (blocks, len) = (number(8), number(64) * 1024);
+    let wanted: Vec<String> = arguments.collect();
     let row = Row::new(blocks, len);
+    let kernels: Vec<Kernels> = Kernels::available().skip(1).collect();
     println!("{blocks} data blocks of {len} bytes, GB/s of data\n");
     print!("{:<16}", "");
-    Kernels::available().for_each(|kernels| print!("{:>11}", kernels.name()));
+    kernels.iter().for_each(|kernels| print!("{:>13}", kernels.name()));
     println!();
     for operation in OPERATIONS {
-        print!("{:<16}", operation.name);
-        for kernels in Kernels::available() {
-            let bytes = if operation.one_block { len } else { blocks * len };
-            print!("{:>11.2}", gigabytes_per_second(kernels, operation, &row, bytes));
+        if wanted.is_empty() || wanted.iter().any(|name| name == operation.name) {
+            print!("{:<16}", operation.name);
+            medians(&kernels, operation, &row).iter().for_each(|rate| print!("{rate:>13.2}"));
+            println!();
         }
-        println!();
     }
 }
 
 /// A row whose parity is right, with blocks at page boundaries as an array's buffers would be.
 struct Row {
-    data: Vec<Vec<u8>>,
-    p: Vec<u8>,
-    q: Vec<u8>,
+    data: Vec<Aligned>,
+    p: Aligned,
+    q: Aligned,
+}
+
+/// Bytes that start at a page.
+struct Aligned {
+    allocation: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    fn new(len: usize) -> Aligned {
+        let allocation = vec![0; len + PAGE];
+        let start = allocation.as_ptr().align_offset(PAGE);
+        Aligned { allocation, start, len }
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.allocation[self.start..self.start + self.len]
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.allocation[self.start..self.start + self.len]
+    }
 }
 
 impl Row {
@@ -47,9 +79,14 @@ impl Row {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 56) as u8
         };
-        let data = (0..blocks).map(|_| (0..len).map(|_| byte()).collect()).collect();
-        let mut row = Row { data, p: vec![0; len], q: vec![0; len] };
-        let (mut p, mut q) = (vec![0; len], vec![0; len]);
+        let mut block = || {
+            let mut block = Aligned::new(len);
+            block.fill_with(&mut byte);
+            block
+        };
+        let data = (0..blocks).map(|_| block()).collect();
+        let mut row = Row { data, p: Aligned::new(len), q: Aligned::new(len) };
+        let (mut p, mut q) = (Aligned::new(len), Aligned::new(len));
         Kernels::reference().pq_gen(&mut p, &mut q, &row.blocks());
         (row.p, row.q) = (p, q);
         row
@@ -66,8 +103,8 @@ struct Work<'a> {
     row: &'a Row,
     slices: &'a [&'a [u8]],
     blocks: &'a [Block<'a>],
-    a: Vec<u8>,
-    b: Vec<u8>,
+    a: Aligned,
+    b: Aligned,
 }
 
 #[derive(Clone, Copy)]
@@ -108,27 +145,43 @@ const OPERATIONS: [Operation; 14] = [
     row("check", |k, w| assert_eq!(k.check(w.blocks, &w.row.p, &w.row.q), Verdict::Agree)),
 ];
 
-fn gigabytes_per_second(kernels: Kernels, operation: Operation, row: &Row, bytes: usize) -> f64 {
+/// One figure for each of the kernels, whose samples are taken in turn.
+fn medians(kernels: &[Kernels], operation: Operation, row: &Row) -> Vec<f64> {
     let blocks = row.blocks();
-    let slices: Vec<&[u8]> = row.data.iter().map(Vec::as_slice).collect();
-    let new = || {
-        let (a, b) = (vec![0; row.p.len()], vec![0; row.p.len()]);
-        Work { row, slices: &slices, blocks: &blocks, a, b }
+    let slices: Vec<&[u8]> = row.data.iter().map(|block| &block[..]).collect();
+    let len = row.p.len();
+    let new = || Work {
+        row,
+        slices: &slices,
+        blocks: &blocks,
+        a: Aligned::new(len),
+        b: Aligned::new(len),
     };
     let (mut work, mut expected) = (new(), new());
-    (operation.run)(kernels, &mut work);
     (operation.run)(Kernels::reference(), &mut expected);
-    assert!(work.a == expected.a && work.b == expected.b, "{} is wrong", operation.name);
-
-    let mut samples = [0.0; SAMPLES];
-    for sample in &mut samples {
-        let (mut calls, start) = (0u64, Instant::now());
-        while start.elapsed() < SAMPLE_TIME {
-            (operation.run)(kernels, black_box(&mut work));
-            calls += 1;
-        }
-        *sample = calls as f64 * bytes as f64 / start.elapsed().as_secs_f64() / 1e9;
+    for &kernels in kernels {
+        work.a.fill(0);
+        work.b.fill(0);
+        (operation.run)(kernels, &mut work);
+        let right = work.a[..] == expected.a[..] && work.b[..] == expected.b[..];
+        assert!(right, "{} of {kernels:?} is wrong", operation.name);
     }
-    samples.sort_by(f64::total_cmp);
-    samples[SAMPLES / 2]
+
+    let bytes = if operation.one_block { len } else { slices.len() * len };
+    let mut samples = vec![Vec::new(); kernels.len()];
+    for _ in 0..ROUNDS {
+        for (samples, &kernels) in samples.iter_mut().zip(kernels) {
+            let (mut calls, start) = (0u64, Instant::now());
+            while start.elapsed() < SAMPLE_TIME {
+                (operation.run)(kernels, black_box(&mut work));
+                calls += 1;
+            }
+            samples.push(calls as f64 * bytes as f64 / start.elapsed().as_secs_f64() / 1e9);
+        }
+    }
+    let median = |mut samples: Vec<f64>| {
+        samples.sort_by(f64::total_cmp);
+        samples[samples.len() / 2]
+    };
+    samples.into_iter().map(median).collect()
 }

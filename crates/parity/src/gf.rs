@@ -26,6 +26,12 @@
 //!
 //! Each summand has 16 possible values: two look-ups in tables of 16 bytes, which is what a byte
 //! shuffle instruction does for a whole register at once ([`NIBBLES`]).
+//!
+//! # A product as a matrix
+//!
+//! For the same reason c * a is the sum of c * 2^j over the bits j that are set in a. Bit i of the
+//! product is therefore the parity of some bits of a, those j for which c * 2^j has bit i: row i
+//! of a matrix of 8 x 8 bits ([`MATRICES`]).
 
 /// x^8 + x^4 + x^3 + x^2 + 1, as md uses it (docs/format, "P and Q").
 pub const POLYNOMIAL: u16 = 0x11d;
@@ -45,6 +51,11 @@ pub static INV: [u8; 256] = inv_table();
 
 /// `NIBBLES[c]` holds c * n for n in 0..=15, then c * (n << 4) for n in 0..=15.
 pub static NIBBLES: [[[u8; 16]; 2]; 256] = nibble_table();
+
+/// `MATRICES[c]` multiplies by c: its byte 7 - i holds row i, whose bit j says whether bit j of a
+/// counts for bit i of c * a. Bytes are numbered from the lowest; this is the order that x86's
+/// `gf2p8affineqb` takes.
+pub static MATRICES: [u64; 256] = matrix_table();
 
 /// 2 * a.
 pub const fn double(a: u8) -> u8 {
@@ -132,9 +143,49 @@ const fn nibble_table() -> [[[u8; 16]; 2]; 256] {
     table
 }
 
+const fn matrix_table() -> [u64; 256] {
+    let mut table = [0; 256];
+    let mut c = 0;
+    while c < 256 {
+        let mut column = c as u8;
+        let mut j = 0;
+        while j < 8 {
+            // `column` is c * 2^j: its bit i goes to row i, bit j.
+            let mut i = 0;
+            while i < 8 {
+                table[c] |= ((column >> i & 1) as u64) << (8 * (7 - i) + j);
+                i += 1;
+            }
+            column = double(column);
+            j += 1;
+        }
+        c += 1;
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What `gf2p8affineqb` does to one byte, after the description of the instruction in Intel's
+    /// manual: bit i of the result is the parity of (byte 7 - i of the matrix AND a), plus bit i of
+    /// the immediate, which the kernels leave at zero.
+    fn affine(matrix: u64, a: u8) -> u8 {
+        let rows = matrix.to_le_bytes();
+        (0..8).fold(0, |sum, i| sum | ((rows[7 - i] & a).count_ones() as u8 & 1) << i)
+    }
+
+    #[test]
+    fn every_matrix_multiplies() {
+        for c in 0..=255 {
+            for a in 0..=255 {
+                assert_eq!(affine(MATRICES[c as usize], a), mul_by_hand(c, a), "{c} * {a}");
+            }
+        }
+        // The manual's identity: the diagonal, as the instruction counts rows from the top.
+        assert_eq!(MATRICES[1], 0x0102040810204080);
+    }
 
     /// Long multiplication of polynomials, then division by the polynomial; shares nothing with
     /// the tables.

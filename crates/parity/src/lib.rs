@@ -1,8 +1,9 @@
 //! The arithmetic of RAID parity: XOR, P+Q, their updates, every recovery, and the check.
 //!
-//! Invariant: this crate sees byte slices only. It allocates nothing, keeps no state, and knows
-//! neither chunks nor members; a [`Kernels`] value says which instructions may run, and holding
-//! one is the proof that this CPU has them. It is the only home of SIMD in the workspace.
+//! Invariant: this crate sees byte slices only. It allocates nothing, knows neither chunks nor
+//! members, and remembers nothing but which instructions have passed their self-check. A
+//! [`Kernels`] value says which instructions may run, and holding one is the proof that this CPU
+//! has them and computes the right sums with them. It is the only home of SIMD in the workspace.
 //!
 //! # The sums
 //!
@@ -57,11 +58,13 @@
 
 pub(crate) mod arch;
 mod block;
+mod calibrate;
 mod check;
 mod compare;
 pub mod gf;
 mod kernels;
 mod recover;
+mod self_check;
 mod syndrome;
 mod update;
 mod xor;

@@ -24,7 +24,7 @@
 //! Invariant: each block that is present is read once, and p and q never leave the registers, so
 //! that no scratch memory is needed.
 
-use crate::arch::{Isa, Op, load, mul, store, walk, xor};
+use crate::arch::{FAR_BYTES, Isa, Op, load, mul, store, walk, xor};
 use crate::block::{assert_absent, assert_len, assert_set};
 use crate::syndrome::{sums, sums_at};
 use crate::{Block, Kernels, gf};
@@ -114,6 +114,11 @@ impl Op for FromQ<'_> {
     }
 
     #[inline(always)]
+    fn far(&self) -> bool {
+        (self.others.len() + 2) * self.dst.len() >= FAR_BYTES
+    }
+
+    #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
         let divide = isa.factor(gf::pow2_inv(self.exponent));
         walk!(I, self.dst.len(), |at, N| {
@@ -142,6 +147,11 @@ impl Op for DataAndP<'_> {
             self.dst_d[at] = gf::mul(divide, self.q[at] ^ q_others);
             self.dst_p[at] = p_others ^ self.dst_d[at];
         }
+    }
+
+    #[inline(always)]
+    fn far(&self) -> bool {
+        (self.others.len() + 3) * self.dst_d.len() >= FAR_BYTES
     }
 
     #[inline(always)]
@@ -178,6 +188,11 @@ impl Op for DataAndQ<'_> {
     }
 
     #[inline(always)]
+    fn far(&self) -> bool {
+        (self.others.len() + 3) * self.dst_d.len() >= FAR_BYTES
+    }
+
+    #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
         let coefficient = isa.factor(gf::pow2(self.exponent));
         walk!(I, self.dst_d.len(), |at, N| {
@@ -211,6 +226,11 @@ impl Op for TwoData<'_> {
             self.dst_x[at] = gf::mul(divide, q ^ gf::mul(g_y, p));
             self.dst_y[at] = p ^ self.dst_x[at];
         }
+    }
+
+    #[inline(always)]
+    fn far(&self) -> bool {
+        (self.others.len() + 4) * self.dst_x.len() >= FAR_BYTES
     }
 
     #[inline(always)]

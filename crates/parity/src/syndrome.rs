@@ -15,11 +15,11 @@
 //!
 //! so one walks from the highest exponent down, and between two blocks doubles as often as their
 //! exponents differ: once if they are neighbours, once more for each hole (DDF layouts, a lost
-//! block). What is left at the end is doubled e0 times. A doubling is four instructions.
+//! block). What is left at the end is doubled e0 times.
 //!
 //! Invariant: every data byte is read once, for P and for Q.
 
-use crate::arch::{Group, Isa, Op, double, load, store, walk, xor};
+use crate::arch::{FAR_BYTES, Group, Isa, Op, horner, load, offset, store, walk, xor, xor3};
 use crate::block::{assert_len, assert_set};
 use crate::{Block, Kernels, gf};
 
@@ -58,26 +58,46 @@ pub(crate) fn sums<I: Isa, const N: usize>(
         return ([isa.zero(); N], [isa.zero(); N]);
     };
     let mut p = load::<I, N>(isa, highest.bytes, at);
-    let mut q = p;
+    let mut q = offset(isa, p);
     let mut exponent = highest.exponent;
-    for block in rest.iter().rev() {
+    // In pairs where P + D + D is one instruction; elsewhere a pair would only take registers.
+    let (singles, pairs) = rest.split_at(if I::ADDS_THREE { rest.len() % 2 } else { rest.len() });
+    for pair in pairs.rchunks_exact(2) {
+        let (low, high) = (&pair[0], &pair[1]);
+        let (low_bytes, high_bytes) = (load(isa, low.bytes, at), load(isa, high.bytes, at));
+        p = xor3(isa, p, high_bytes, low_bytes);
+        q = next(isa, q, exponent, high.exponent, high_bytes);
+        q = next(isa, q, high.exponent, low.exponent, low_bytes);
+        exponent = low.exponent;
+    }
+    for block in singles.iter().rev() {
         let bytes = load(isa, block.bytes, at);
         p = xor(isa, p, bytes);
-        // Ascending, so at least one doubling; the loop inside `raise` is for holes.
-        let holes = exponent - block.exponent - 1;
-        q = xor(isa, raise(isa, double(isa, q), holes), bytes);
+        q = next(isa, q, exponent, block.exponent, bytes);
         exponent = block.exponent;
     }
-    (p, raise(isa, q, exponent))
+    (p, offset(isa, raise(isa, q, exponent)))
 }
 
-/// g^exponent * a.
+/// g^(from - to) * q + d, where from > to: they ascend. q and the result are offset.
 #[inline(always)]
-fn raise<I: Isa, const N: usize>(isa: I, mut a: Group<I, N>, exponent: u8) -> Group<I, N> {
+fn next<I: Isa, const N: usize>(
+    isa: I,
+    q: Group<I, N>,
+    from: u8,
+    to: u8,
+    d: Group<I, N>,
+) -> Group<I, N> {
+    horner(isa, raise(isa, q, from - to - 1), d)
+}
+
+/// g^exponent * q; q and the result are offset.
+#[inline(always)]
+fn raise<I: Isa, const N: usize>(isa: I, mut q: Group<I, N>, exponent: u8) -> Group<I, N> {
     for _ in 0..exponent {
-        a = double(isa, a);
+        q = horner(isa, q, [isa.zero(); N]);
     }
-    a
+    q
 }
 
 struct PqGen<'a> {
@@ -93,6 +113,11 @@ impl Op for PqGen<'_> {
         for at in 0..self.p.len() {
             (self.p[at], self.q[at]) = sums_at(self.data, at);
         }
+    }
+
+    #[inline(always)]
+    fn far(&self) -> bool {
+        (self.data.len() + 2) * self.p.len() >= FAR_BYTES
     }
 
     #[inline(always)]
@@ -117,6 +142,11 @@ impl Op for QGen<'_> {
         for at in 0..self.q.len() {
             (_, self.q[at]) = sums_at(self.data, at);
         }
+    }
+
+    #[inline(always)]
+    fn far(&self) -> bool {
+        (self.data.len() + 1) * self.q.len() >= FAR_BYTES
     }
 
     #[inline(always)]

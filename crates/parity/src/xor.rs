@@ -9,7 +9,7 @@
 //! source byte is read once, whatever the number of sources.
 
 use crate::Kernels;
-use crate::arch::{Isa, Op, any, load, store, walk, xor};
+use crate::arch::{FAR_BYTES, Group, Isa, Op, any, load, store, walk, xor, xor3};
 use crate::block::assert_len;
 
 impl Kernels {
@@ -52,6 +52,25 @@ fn sum_at(sources: &[&[u8]], at: usize) -> u8 {
     sources.iter().fold(0, |sum, source| sum ^ source[at])
 }
 
+/// sum + the sources at one group; in pairs, for there may be an instruction of three operands.
+#[inline(always)]
+fn add_all<I: Isa, const N: usize>(
+    isa: I,
+    mut sum: Group<I, N>,
+    sources: &[&[u8]],
+    at: usize,
+) -> Group<I, N> {
+    let pairs = sources.chunks_exact(2);
+    let last = pairs.remainder().first();
+    for pair in pairs {
+        sum = xor3(isa, sum, load(isa, pair[0], at), load(isa, pair[1], at));
+    }
+    match last {
+        Some(source) => xor(isa, sum, load(isa, source, at)),
+        None => sum,
+    }
+}
+
 /// dst = first + sum of the rest.
 struct XorGen<'a> {
     dst: &'a mut [u8],
@@ -69,12 +88,15 @@ impl Op for XorGen<'_> {
     }
 
     #[inline(always)]
+    fn far(&self) -> bool {
+        (self.rest.len() + 2) * self.dst.len() >= FAR_BYTES
+    }
+
+    #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
         walk!(I, self.dst.len(), |at, N| {
             let mut sum = load::<I, N>(isa, self.first, at);
-            for source in self.rest {
-                sum = xor(isa, sum, load(isa, source, at));
-            }
+            sum = add_all(isa, sum, self.rest, at);
             store(isa, self.dst, at, sum);
         });
     }
@@ -99,9 +121,7 @@ impl Op for XorInto<'_> {
     fn vector<I: Isa>(self, isa: I) {
         walk!(I, self.dst.len(), |at, N| {
             let mut sum = load::<I, N>(isa, self.dst, at);
-            for source in self.sources {
-                sum = xor(isa, sum, load(isa, source, at));
-            }
+            sum = add_all(isa, sum, self.sources, at);
             store(isa, self.dst, at, sum);
         });
     }
@@ -124,9 +144,7 @@ impl Op for CheckP<'_> {
     fn vector<I: Isa>(self, isa: I) -> bool {
         walk!(I, self.p.len(), |at, N| {
             let mut sum = load::<I, N>(isa, self.p, at);
-            for source in self.sources {
-                sum = xor(isa, sum, load(isa, source, at));
-            }
+            sum = add_all(isa, sum, self.sources, at);
             if any(isa, sum) {
                 return false;
             }

@@ -5,13 +5,13 @@
 //! occur in `load` and `store` only.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_and_si256,
-    _mm256_broadcastsi128_si256, _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_or_si256,
+    __m128i, __m256i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm256_add_epi8,
+    _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_loadu_si256, _mm256_or_si256,
     _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi64,
-    _mm256_storeu_si256, _mm256_testz_si256, _mm256_xor_si256,
+    _mm256_storeu_si256, _mm256_stream_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
 
-use super::{Isa, Op};
+use super::{HORNER_OFFSET, Isa, Op};
 use crate::gf;
 
 /// The proof that this CPU, and its operating system, run AVX2.
@@ -45,13 +45,24 @@ fn store(bytes: &mut [u8; 32], vector: __m256i) {
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) }
 }
 
-/// 2a = (a + a) ^ (0x1d where a, taken as signed, is below zero: where bit 7 is set).
+/// Writes past the caches where the address allows it.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn double(a: __m256i) -> __m256i {
-    let carry = _mm256_cmpgt_epi8(_mm256_setzero_si256(), a);
-    let reduction = _mm256_and_si256(carry, _mm256_set1_epi8(gf::REDUCTION.cast_signed()));
-    _mm256_xor_si256(_mm256_add_epi8(a, a), reduction)
+fn stream(bytes: &mut [u8; 32], vector: __m256i) {
+    if !bytes.as_ptr().addr().is_multiple_of(32) {
+        return store(bytes, vector);
+    }
+    // SAFETY: the reference covers 32 writable bytes, and their alignment was just looked at. A
+    // fence follows before anybody else may read them (`Isa::fence`).
+    unsafe { _mm256_stream_si256(bytes.as_mut_ptr().cast(), vector) }
+}
+
+/// 2q + d of values that are kept offset: see [`HORNER_OFFSET`].
+#[inline]
+#[target_feature(enable = "avx2")]
+fn horner(q: __m256i, d: __m256i) -> __m256i {
+    let no_carry = _mm256_shuffle_epi8(_mm256_set1_epi8(gf::REDUCTION.cast_signed()), q);
+    _mm256_xor_si256(_mm256_xor_si256(_mm256_add_epi8(q, q), no_carry), d)
 }
 
 #[inline]
@@ -112,6 +123,25 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn stream(self, bytes: &mut [u8], vector: __m256i) {
+        let bytes = bytes.try_into().expect("one vector");
+        // SAFETY: `self` is the proof of AVX2.
+        unsafe { stream(bytes, vector) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8], ahead: usize) {
+        // SAFETY: a prefetch of any address is harmless, and x86-64 has the instruction.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(ahead).cast()) }
+    }
+
+    #[inline(always)]
+    fn fence(self) {
+        // SAFETY: x86-64 has the instruction, and it touches no memory of its own.
+        unsafe { _mm_sfence() }
+    }
+
+    #[inline(always)]
     fn xor(self, a: __m256i, b: __m256i) -> __m256i {
         // SAFETY: `self` is the proof of AVX2.
         unsafe { _mm256_xor_si256(a, b) }
@@ -130,9 +160,15 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn double(self, vector: __m256i) -> __m256i {
+    fn offset(self) -> __m256i {
         // SAFETY: `self` is the proof of AVX2.
-        unsafe { double(vector) }
+        unsafe { _mm256_set1_epi8(HORNER_OFFSET.cast_signed()) }
+    }
+
+    #[inline(always)]
+    fn horner(self, q: __m256i, d: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof of AVX2.
+        unsafe { horner(q, d) }
     }
 
     #[inline(always)]

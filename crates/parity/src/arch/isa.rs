@@ -21,6 +21,35 @@
 //! A tail is loaded into a vector padded with zeroes, and only its bytes are stored. This is sound
 //! because each operation treats each byte position alone and maps zeroes to zeroes.
 
+use crate::gf;
+
+/// The constant h = 0x1d / 3, for which 2h + 0x1d = h.
+///
+/// A doubling is a shift, then a reduction by 0x1d of the bytes that had bit 7. The byte shuffle
+/// gives zero for an index with bit 7 and else the byte looked up, so in a table of 0x1d only it
+/// gives, in one instruction, 0x1d where there is *no* bit 7:
+///
+/// ```text
+/// 2q = (q + q) ^ shuffle(q) ^ 0x1d           the sum q + q modulo 256 is the shift
+/// ```
+///
+/// To save adding that constant each time, a value q is kept as q' = q + h:
+///
+/// ```text
+/// (q' + q') ^ shuffle(q') ^ d  =  2q' + 0x1d + d  =  2q + d + (2h + 0x1d)  =  (2q + d) + h
+/// ```
+///
+/// which is the step of Horner's rule, again with h added.
+pub(crate) const HORNER_OFFSET: u8 = horner_offset();
+
+const fn horner_offset() -> u8 {
+    let mut h = 0;
+    while gf::double(h) ^ gf::REDUCTION != h {
+        h += 1;
+    }
+    h
+}
+
 /// The vectors of a step; independent of each other.
 pub(crate) type Group<I, const N: usize> = [<I as Isa>::Vector; N];
 
@@ -31,6 +60,11 @@ pub(crate) const WIDE: usize = 4;
 /// Bound of `WIDE * BYTES` over all instruction sets, for buffers on the stack.
 pub(crate) const GROUP_BYTES_MAX: usize = 256;
 
+/// An operation on at least so many bytes is `far` ([`Op::far`]): no second-level cache holds
+/// them, and the share of the last level that one core may count on hardly does. Below, streaming
+/// loses up to 15 % (docs/perf/NOTES.md).
+pub(crate) const FAR_BYTES: usize = 16 << 20;
+
 /// An instruction set: vectors of `BYTES` field elements and what can be done to them.
 pub(crate) trait Isa: Copy {
     /// A register full of bytes.
@@ -39,6 +73,8 @@ pub(crate) trait Isa: Copy {
     type Factor: Copy;
     /// The bytes in a vector.
     const BYTES: usize;
+    /// Whether `xor3` is one instruction.
+    const ADDS_THREE: bool = false;
 
     /// All bytes zero.
     fn zero(self) -> Self::Vector;
@@ -46,14 +82,32 @@ pub(crate) trait Isa: Copy {
     fn load(self, bytes: &[u8]) -> Self::Vector;
     /// Writes exactly `BYTES` bytes, of any alignment.
     fn store(self, bytes: &mut [u8], vector: Self::Vector);
+    /// As `store`, past the caches if the address allows it. `fence` must follow.
+    #[inline(always)]
+    fn stream(self, bytes: &mut [u8], vector: Self::Vector) {
+        self.store(bytes, vector);
+    }
+    /// Asks for the cache line `ahead` bytes after the start, which may lie outside the slice.
+    #[inline(always)]
+    fn prefetch(self, _bytes: &[u8], _ahead: usize) {}
+    /// Orders what was streamed before all that follows.
+    #[inline(always)]
+    fn fence(self) {}
     /// a + b in the field.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// a + b + c.
+    #[inline(always)]
+    fn xor3(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
+        self.xor(self.xor(a, b), c)
+    }
     /// Non-zero where a or b is.
     fn or(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Whether all bytes are zero.
     fn is_zero(self, vector: Self::Vector) -> bool;
-    /// 2 * each byte.
-    fn double(self, vector: Self::Vector) -> Self::Vector;
+    /// What `horner` keeps added to its values: zero, or [`HORNER_OFFSET`] in each byte.
+    fn offset(self) -> Self::Vector;
+    /// 2q + d, for a q that has the offset, with a result that has it.
+    fn horner(self, q: Self::Vector, d: Self::Vector) -> Self::Vector;
     /// Makes a constant ready for `mul`.
     fn factor(self, constant: u8) -> Self::Factor;
     /// constant * each byte.
@@ -68,6 +122,11 @@ pub(crate) trait Op {
     type Output;
     /// The formula, byte by byte.
     fn plain(self) -> Self::Output;
+    /// Whether it writes blocks that it does not read, among more bytes than the caches keep.
+    #[inline(always)]
+    fn far(&self) -> bool {
+        false
+    }
     /// The same in vectors. Must be `#[inline(always)]`.
     fn vector<I: Isa>(self, isa: I) -> Self::Output;
 }
@@ -146,13 +205,38 @@ pub(crate) fn xor<I: Isa, const N: usize>(isa: I, a: Group<I, N>, b: Group<I, N>
     sum
 }
 
-/// 2 * a.
+/// a + b + c.
 #[inline(always)]
-pub(crate) fn double<I: Isa, const N: usize>(isa: I, mut a: Group<I, N>) -> Group<I, N> {
+pub(crate) fn xor3<I: Isa, const N: usize>(
+    isa: I,
+    a: Group<I, N>,
+    b: Group<I, N>,
+    c: Group<I, N>,
+) -> Group<I, N> {
+    let mut sum = a;
     for i in 0..N {
-        a[i] = isa.double(a[i]);
+        sum[i] = isa.xor3(a[i], b[i], c[i]);
     }
-    a
+    sum
+}
+
+/// 2q + d; q and the result are offset ([`Isa::offset`]).
+#[inline(always)]
+pub(crate) fn horner<I: Isa, const N: usize>(
+    isa: I,
+    mut q: Group<I, N>,
+    d: Group<I, N>,
+) -> Group<I, N> {
+    for i in 0..N {
+        q[i] = isa.horner(q[i], d[i]);
+    }
+    q
+}
+
+/// a with the offset of `horner` added, or taken away again.
+#[inline(always)]
+pub(crate) fn offset<I: Isa, const N: usize>(isa: I, a: Group<I, N>) -> Group<I, N> {
+    xor(isa, a, [isa.offset(); N])
 }
 
 /// constant * a.

@@ -11,6 +11,16 @@ pub(crate) struct Portable;
 
 const BYTES: usize = 16;
 
+/// 2a. The arithmetic shift spreads bit 7 over the byte: the mask for the reduction.
+#[inline(always)]
+fn double(mut a: [u8; BYTES]) -> [u8; BYTES] {
+    for i in 0..BYTES {
+        let carry = (a[i].cast_signed() >> 7).cast_unsigned();
+        a[i] = (a[i] << 1) ^ (carry & gf::REDUCTION);
+    }
+    a
+}
+
 impl Isa for Portable {
     type Vector = [u8; BYTES];
     /// For each bit of the constant, 0xff if it is set.
@@ -47,14 +57,18 @@ impl Isa for Portable {
         u128::from_ne_bytes(vector) == 0
     }
 
-    /// The arithmetic shift spreads bit 7 over the byte: the mask for the reduction.
     #[inline(always)]
-    fn double(self, mut vector: Self::Vector) -> Self::Vector {
+    fn offset(self) -> Self::Vector {
+        [0; BYTES]
+    }
+
+    #[inline(always)]
+    fn horner(self, q: Self::Vector, d: Self::Vector) -> Self::Vector {
+        let mut sum = double(q);
         for i in 0..BYTES {
-            let carry = (vector[i].cast_signed() >> 7).cast_unsigned();
-            vector[i] = (vector[i] << 1) ^ (carry & gf::REDUCTION);
+            sum[i] ^= d[i];
         }
-        vector
+        sum
     }
 
     #[inline(always)]
@@ -72,7 +86,7 @@ impl Isa for Portable {
     fn mul(self, factor: Self::Factor, vector: Self::Vector) -> Self::Vector {
         let mut product = [0; BYTES];
         for bit in (0..8).rev() {
-            product = self.double(product);
+            product = double(product);
             for i in 0..BYTES {
                 product[i] ^= vector[i] & factor[bit];
             }
