@@ -1,7 +1,7 @@
 //! Carries a plan out: makes each array, fills it, runs its cells, and writes the record.
 //!
-//! Invariant: every cell of the plan ends up in the record, or the reason why not in its warnings or
-//! in the error; a run that is stopped, or ends with an error, keeps what it has.
+//! Invariant: every cell of the plan ends up in the record, or the reason why not in its warnings
+//! or in the error; a run that is stopped, or ends with an error, keeps what it has.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -60,8 +60,8 @@ pub enum Progress<'p> {
     Measured(&'p Cell),
 }
 
-/// How strictly reads are checked while the clock runs on members that are nothing but memory: there
-/// the engine's own speed is measured, and everything is checked afterwards.
+/// How strictly reads are checked while the clock runs on members that are nothing but memory:
+/// there the engine's own speed is measured, and everything is checked afterwards.
 const MEMORY_CHECK_EVERY: u32 = 16;
 /// More operations than this share being late makes the figure the backing store's.
 const LATE_SHARE: f64 = 0.01;
@@ -329,8 +329,8 @@ fn prove_redundancy(target: &mut Target, last: &mut Cell, stop: &dyn Fn() -> boo
     let gone: Vec<String> = gone.iter().map(u16::to_string).collect();
     last.verified = Some(false);
     last.warnings.push(format!(
-        "with member(s) {} taken out after the run, {} read(s) brought wrong data and {} request(s) \
-         failed: copies or parity are wrong, and a failing member would cost data",
+        "with member(s) {} taken out after the run, {} read(s) brought wrong data and {} \
+         request(s) failed: copies or parity are wrong, and a failing member would cost data",
         gone.join(", "),
         found.wrong_reads,
         found.failed_requests
@@ -469,5 +469,80 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
             "{corrected} range(s) could not be read, were reconstructed and written back: look at \
              the members' health"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{self, Options};
+
+    fn plan(words: &str, level: &str, more: Options) -> Plan {
+        let members = vec![words.parse().expect("a set")];
+        let levels = vec![level.parse().expect("a level")];
+        matrix::plan(&Options { levels, members, ..more }).expect("a plan")
+    }
+
+    #[test]
+    fn memory_is_needed_for_members_buffers_cache_and_notes() {
+        // Four members of 128 MiB, 32 buffers of 1 MiB, 32 MiB of stripe cache, 4 bytes of 4 KiB.
+        let mem = plan("mem", "raid5", Options::default());
+        let needed = (4 * 128 << 20) + (32 << 20) + (32 << 20) + (512 << 10);
+        assert_eq!(check_memory(&mem, needed), Ok(()));
+        let error = check_memory(&mem, needed - 1).expect_err("a byte is missing");
+        assert!(error.contains("512 MiB of it for members in memory"), "{error}");
+        assert!(error.starts_with("raid5(4): ") && error.ends_with("use less --size"), "{error}");
+        // Files are not memory.
+        let file = plan("paced:hdd-2007", "raid0", Options::default());
+        assert_eq!(check_memory(&file, 17 << 20), Ok(()));
+        let deep = Options { depths: vec![1024], blocks: vec![16 << 20], ..Options::default() };
+        let error = check_memory(&plan("file", "raid0", deep), 8 << 30).expect_err("16 GiB");
+        assert!(error.contains("16 GiB of it for buffers") && error.contains("--depth"), "{error}");
+    }
+
+    #[test]
+    fn the_estimate_knows_of_fills_and_checks() {
+        let settings = |runs| Settings {
+            warm_up: Duration::from_secs(1),
+            sample: Duration::from_secs(2),
+            runs,
+            directory: Path::new("/nonexistent"),
+            cores: None,
+            seed: 1,
+        };
+        let sizes = |sizes: &[u64]| Options { sizes: sizes.to_vec(), ..Options::default() };
+        let small = plan("file", "raid0", sizes(&[64 << 20]));
+        let large = plan("file", "raid0", sizes(&[64 << 30]));
+        let one = estimate_seconds(&small, &settings(1));
+        assert!((12.0..14.0).contains(&one), "4 cells of 3 s, and a little: {one}");
+        assert!((estimate_seconds(&small, &settings(2)) - one - 8.0).abs() < 1e-6);
+        assert!(estimate_seconds(&large, &settings(1)) > one + 100.0);
+    }
+
+    #[test]
+    fn what_was_measured_before_an_error_is_in_the_record() {
+        let raid = |level: &str| level.parse().expect("a level");
+        let options = Options {
+            levels: vec![raid("raid5"), raid("raid0")],
+            members: vec!["mem*3+fault:gone@2:mem".parse().expect("a set")],
+            sizes: vec![4 << 20],
+            workloads: vec![Kind::RandRead],
+            ..Options::default()
+        };
+        let settings = Settings {
+            warm_up: Duration::ZERO,
+            sample: Duration::from_millis(5),
+            runs: 1,
+            directory: Path::new("/nonexistent"),
+            cores: None,
+            seed: 1,
+        };
+        let plan = matrix::plan(&options).expect("a plan");
+        let (record, ended) = run(&plan, &settings, &|| false, &mut |_| {});
+        let error = ended.expect_err("RAID 0 cannot be filled");
+        assert!(error.starts_with("raid0(4): filling the array failed"), "{error}");
+        assert_eq!(record.cells.len(), 1);
+        assert_eq!(record.cells[0].verified, Some(true));
+        assert!(record.cells[0].warnings[0].contains("member 3 dropped out"));
     }
 }

@@ -1,7 +1,8 @@
 //! From options to arrays and cells: the product of everything that was given, in a sensible order.
 //!
-//! Invariant: a plan holds only what can be built. Combinations that make no sense (RAID 0 without a
-//! member, a layout of another level) are left out and named; when nothing is left, that is an error.
+//! Invariant: a plan holds only what can be built. Combinations that make no sense (RAID 0 without
+//! a member, a layout of another level) are left out and named; when nothing is left, that is an
+//! error.
 //! Pure. Called by the command line before anything is made.
 
 use md::nested::{ArrayExpr, Members, NestedGeometry};
@@ -11,7 +12,8 @@ use crate::members::{MemberExpr, MemberSet};
 use crate::quantity::show_size;
 use crate::workload::{Kind, Spec};
 
-/// Size of a member unless told otherwise: small enough for any machine, several times a disk's cache.
+/// Size of a member unless told otherwise: small enough for any machine, several times a disk's
+/// cache.
 pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
 /// The chunk of the wiki's table.
 pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
@@ -508,6 +510,8 @@ fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn set(text: &str) -> Vec<MemberSet> {
@@ -591,5 +595,113 @@ mod tests {
         let plan = plan(&options).expect("a plan");
         assert_eq!(plan.arrays[0].member_bytes, 1 << 30);
         assert_eq!(plan.arrays[0].area_bytes, Some(5 << 30));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_cell_by_cell() {
+        let options = Options {
+            levels: vec![BenchLevel::Md(Level::Raid0)],
+            sizes: vec![1 << 20],
+            members: set("mem"),
+            jobs: vec![1, 2],
+            ..Options::default()
+        };
+        let plan = plan(&options).expect("a plan");
+        // Two sequential jobs with blocks of 1 MiB need two of them.
+        assert_eq!(plan.cells(), 6);
+        assert_eq!(plan.left_out.len(), 2);
+        assert!(plan.left_out[0].contains("2 job(s) with blocks of 1 MiB do not fit into 1 MiB"));
+    }
+
+    #[test]
+    fn chunks_multiply_only_where_there_are_any() {
+        let expr = |text: &str| text.parse::<ArrayExpr>().expect("an expression");
+        let options = Options {
+            levels: vec![BenchLevel::Single, BenchLevel::Md(Level::Raid1)],
+            arrays: vec![
+                expr("raid1(2)"),
+                expr("raid0,64K(2)"),
+                expr("raid1(raid0(2),raid0,64K(2))"),
+            ],
+            chunks: vec![65536, 131_072],
+            members: set("mem"),
+            ..Options::default()
+        };
+        let arrays = plan(&options).expect("a plan").arrays;
+        let counts = |text: &str| arrays.iter().filter(|a| a.expr == expr(text)).count();
+        assert_eq!((counts("raid1(2)"), counts("raid0,64K(2)")), (1, 1));
+        assert_eq!(counts("raid1(raid0(2),raid0,64K(2))"), 2);
+        assert_eq!((counts("linear(1)"), counts("raid1(4)")), (1, 1));
+    }
+
+    proptest! {
+        /// Members are made to fit: the area is there, and no member could be a step smaller.
+        #[test]
+        fn the_area_that_is_asked_for_is_there(
+            text in proptest::sample::select(vec![
+                "linear(3)", "raid0(3)", "raid1(2)", "raid4(3)", "raid5(6)", "raid6(5)",
+                "raid10(4)", "raid10(5)", "raid10,f2(3)", "raid10,o3(4)", "raid0,12K(3)",
+                "raid1(raid0(2),raid0(2))", "raid0(raid5,1M(3),raid5(4))",
+            ]),
+            chunk_shift in 12u32..23,
+            area in 1u64..1 << 36,
+        ) {
+            let expr: ArrayExpr = text.parse().expect("an expression");
+            let chunk = 1 << chunk_shift;
+            let (ratio, _) = check_shape(&expr, chunk, 0).expect("a shape");
+            let (member_bytes, usable) = fit(&expr, chunk, ratio, Some(area));
+            prop_assert_eq!(usable, area);
+            let unit = largest_chunk(&expr, chunk).next_multiple_of(1 << 20);
+            prop_assert!(member_bytes.is_multiple_of(unit));
+            let generous = (area as f64 / ratio) as u64 + 9 * unit;
+            prop_assert!(member_bytes <= generous, "{} for {}", member_bytes, area);
+        }
+
+        /// Whatever is asked for, the answer is a plan that can be built, or a line that says why.
+        #[test]
+        fn no_combination_is_too_strange(
+            levels in proptest::collection::vec(proptest::sample::select(vec![
+                "single", "linear", "raid0", "raid1", "raid4", "raid5", "raid6", "raid10",
+            ]), 0..3),
+            layouts in proptest::collection::vec(proptest::sample::select(vec![
+                "n2", "f2", "left-symmetric", "ddf-N-restart", "nonsense",
+            ]), 0..3),
+            disks in proptest::collection::vec(prop_oneof![0u32..9, any::<u32>()], 0..3),
+            chunks in proptest::collection::vec(
+                prop_oneof![Just(4096u64), Just(65536), 0u64..1 << 28, any::<u64>()], 0..3,
+            ),
+            degraded in proptest::collection::vec(prop_oneof![0u32..4, any::<u32>()], 0..3),
+            sizes in proptest::collection::vec(prop_oneof![1u64..1 << 32, any::<u64>()], 0..3),
+            blocks in proptest::collection::vec((1u64..32_769).prop_map(|b| b * 512), 0..3),
+            jobs in proptest::collection::vec(1u32..257, 0..3),
+            read_aheads in proptest::collection::vec(any::<u64>(), 0..2),
+            caches in proptest::collection::vec(any::<u64>(), 0..2),
+            members in proptest::sample::select(vec![
+                "mem", "mem*3+null", "paced:hdd-2007*4", "fault:flip@1M:mem",
+            ]),
+        ) {
+            let options = Options {
+                levels: levels.iter().map(|level| level.parse().expect("a level")).collect(),
+                layouts: layouts.iter().map(|layout| layout.to_string()).collect(),
+                disks, chunks, degraded, sizes, blocks, jobs, read_aheads,
+                stripe_caches: caches,
+                members: set(members),
+                ..Options::default()
+            };
+            match plan(&options) {
+                Err(why) => prop_assert!(!why.is_empty() && !why.contains('\n')),
+                Ok(plan) => {
+                    prop_assert!(plan.cells() > 0);
+                    for case in &plan.arrays {
+                        prop_assert_eq!(case.members.len(), case.expr.leaves());
+                        prop_assert!(!case.cells.is_empty());
+                        prop_assert!(case.member_bytes.is_multiple_of(1 << 20));
+                        case.cells.iter().for_each(|cell| assert!(cell.in_flight() > 0));
+                    }
+                    // Neither may panic, however absurd the sizes are.
+                    let _ = crate::bench::check_memory(&plan, 1 << 30);
+                }
+            }
+        }
     }
 }

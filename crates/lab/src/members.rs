@@ -6,7 +6,8 @@
 //! MEMBER = mem | null | file | file:DIR
 //!        | paced:PROFILE[@AT][:MEMBER]       AT: 0.0 (outer edge) .. 1.0, or stretch
 //!        | fault:RULE[/RULE]...:MEMBER
-//! RULE   = flip@BYTE | read-error@FROM..TO | write-error@FROM..TO | gone@COUNT | torn@BYTE | delay=TIME
+//! RULE   = flip@BYTE | torn@BYTE | read-error@FROM..TO | write-error@FROM..TO | gone@COUNT
+//!        | delay=TIME
 //! ```
 //! After the first part of a set, the prefix `paced:` may be left out where a profile is named.
 //!
@@ -388,6 +389,8 @@ impl Maker<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -438,5 +441,87 @@ mod tests {
             let error = text.parse::<MemberSet>().expect_err(text).to_string();
             assert!(error.contains(named), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn faults_that_can_never_happen_are_refused() {
+        for (text, bytes, good) in [
+            ("fault:flip@1M:mem", (1 << 20) + 1, true),
+            ("fault:flip@1M:mem", 1 << 20, false),
+            ("fault:delay=1ms/torn@2M:mem", 1 << 20, false),
+            ("fault:gone@5:fault:read-error@2M..3M:mem", 1 << 20, false),
+            ("paced:hdd-2007:fault:write-error@2M..3M:mem", 1 << 20, false),
+            ("fault:gone@5:mem", 512, true),
+        ] {
+            let set: MemberSet = text.parse().expect("a set");
+            assert_eq!(set.first().check_faults(bytes).is_ok(), good, "{text} on {bytes}");
+        }
+    }
+
+    fn member_text() -> impl Strategy<Value = String> {
+        let plain = prop_oneof![
+            Just("mem".to_string()),
+            Just("null".to_string()),
+            Just("file".to_string()),
+            "file:/[a-z]{1,8}",
+            "paced:hdd-20(07|09)",
+            "paced:(sata|nvme)-ssd@0\\.[0-9]",
+        ];
+        let rule = prop_oneof![
+            "flip@[0-9]{1,9}",
+            "torn@[0-9]{1,4}K",
+            "read-error@[0-9]{1,3}K\\.\\.1M",
+            "gone@[0-9]{1,9}",
+            "delay=[1-9]ms",
+        ];
+        plain.prop_recursive(3, 8, 2, move |inner| {
+            let rules = proptest::collection::vec(rule.clone(), 1..3);
+            prop_oneof![
+                (rules, inner.clone()).prop_map(|(r, i)| format!("fault:{}:{i}", r.join("/"))),
+                inner.prop_map(|inner| format!("paced:hdd-2007@stretch:{inner}")),
+            ]
+        })
+    }
+
+    proptest! {
+        /// What is well formed is taken, and says what it was.
+        #[test]
+        fn sets_of_all_kinds_are_taken(
+            parts in proptest::collection::vec((member_text(), 1usize..5), 1..4),
+        ) {
+            let words: Vec<String> = parts.iter().map(|(m, n)| format!("{m}*{n}")).collect();
+            let text = words.join("+");
+            let set: MemberSet = text.parse().map_err(|e: MembersError| {
+                TestCaseError::fail(e.to_string())
+            })?;
+            prop_assert_eq!(set.to_string(), text.clone());
+            prop_assert_eq!(&set.to_string().parse::<MemberSet>().expect("it was one"), &set);
+            let count = parts.iter().map(|(_, times)| times).sum();
+            prop_assert_eq!(set.counted(), Some(count));
+            prop_assert_eq!(set.expand(count).expect("counted").len(), count);
+            prop_assert!(set.expand(count + 1).is_err());
+            prop_assert_eq!(set.kinds().count(), parts.len());
+        }
+
+        /// Whatever comes, the answer is a set or a message.
+        #[test]
+        fn no_text_is_too_strange(
+            text in prop_oneof![
+                "\\PC{0,40}",
+                "[a-z0-9:*+@/.=-]{0,40}",
+                "(fault|paced|file|mem|null|hdd-2007|flip|gone|[0-9]|[:*+@/.=-]){0,20}",
+            ],
+        ) {
+            if let Err(error) = text.parse::<MemberSet>() {
+                prop_assert!(error.to_string().starts_with("member '"));
+            }
+        }
+    }
+
+    #[test]
+    fn nesting_ends_somewhere() {
+        let deep = "fault:gone@1:".repeat(100_000) + "mem";
+        let error = deep.parse::<MemberSet>().expect_err("too deep");
+        assert!(error.problem.contains("nested deeper than"), "{}", error.problem);
     }
 }

@@ -116,6 +116,8 @@ pub fn show_seconds(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -147,5 +149,46 @@ mod tests {
         assert_eq!(parse_seconds("2"), Ok(2.0));
         assert!(parse_seconds("0").is_err() && parse_seconds("soon").is_err());
         assert_eq!(show_seconds(250.4), "4m10s");
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_come_back(number in 0u64..1 << 40, suffix in 0usize..5) {
+            let (name, shift) = [("", 0), ("K", 10), ("MiB", 20), ("b", 0), ("kb", 10)][suffix];
+            prop_assert_eq!(parse_size(&format!("{number}{name}")), Ok(number << shift));
+            // What is shown can be given: exactly where it is whole, within its decimal otherwise.
+            let shown = show_size(number);
+            match parse_size(&shown) {
+                Ok(bytes) => prop_assert!(bytes.abs_diff(number) * 10 <= number.max(1024)),
+                Err(_) => prop_assert!(shown.contains('.'), "{}", shown),
+            }
+        }
+
+        #[test]
+        fn no_text_is_too_strange(text in prop_oneof!["\\PC{0,30}", "[0-9.]{0,25}[ a-zA-Z/]{0,5}"]) {
+            let bytes = parse_size(&text);
+            if let Err(error) = &bytes {
+                prop_assert!(error.to_string().contains("as in 64K"));
+            }
+            if let Ok(rate) = parse_rate(&text) {
+                prop_assert!(rate >= 1);
+            }
+            if let Ok(seconds) = parse_seconds(&text) {
+                prop_assert!(seconds > 0.0 && seconds.is_finite());
+                prop_assert!(std::time::Duration::try_from_secs_f64(seconds).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn times_and_sizes_are_shown_shortly() {
+        for (seconds, text) in [(0.0, "0s"), (59.4, "59s"), (60.0, "1m00s"), (7260.0, "2h01m")] {
+            assert_eq!(show_seconds(seconds), text);
+        }
+        for (bytes, text) in
+            [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (u64::MAX, "16777216 TiB")]
+        {
+            assert_eq!(show_size(bytes), text);
+        }
     }
 }

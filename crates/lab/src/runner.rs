@@ -4,9 +4,9 @@
 //! | warm-up | sample 1 | sample 2 | ... | sample n | drain | check everything |
 //!             ^ counters, latencies and CPU meters ^
 //! ```
-//! The samples follow each other without a pause, so that no sample has a slow start or a tail. A run
-//! that is stopped adds what it has begun to its last sample, so that samples, members' counters and
-//! CPU meters always cover the same time.
+//! The samples follow each other without a pause, so that no sample has a slow start or a tail. A
+//! run that is stopped adds what it has begun to its last sample, so that samples, members' counters
+//! and CPU meters always cover the same time.
 //!
 //! Invariant: what is counted in a sample completed in that sample without an error; what was not
 //! checked as the plan says is not reported as checked. Called from `bench`.
@@ -320,5 +320,105 @@ pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
             latency.record(started - begin);
             ops += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::path::Path;
+
+    use super::*;
+    use crate::members::MemberSet;
+    use crate::target::TargetSpec;
+    use crate::workload::Kind;
+
+    fn filled(members: &str) -> Target {
+        let expr = "raid0(2)".parse().expect("an expression");
+        let set: MemberSet = members.parse().expect("a set");
+        let mut target = Target::new(&TargetSpec {
+            expr: &expr,
+            chunk_sectors: 128,
+            members: &set.expand(2).expect("members"),
+            directory: Path::new("/nonexistent"),
+            bus_bytes_per_s: None,
+            member_bytes: 2 << 20,
+            stripe_cache_bytes: 1 << 20,
+            queue_depth: usize::MAX,
+            block_bytes: 65536,
+            in_flight: 4,
+            area_bytes: None,
+            unit_bytes: 4096,
+            seed: 1,
+        })
+        .expect("a target");
+        target.fill(&|| false, &mut |_| {}).expect("filled");
+        target
+    }
+
+    fn spec(kind: Kind) -> Spec {
+        Spec { kind, block_bytes: 65536, depth: 4, jobs: 1, read_ahead_bytes: 0 }
+    }
+
+    fn timing(sample_ms: u64, runs: u32) -> Timing {
+        let sample = Duration::from_millis(sample_ms);
+        Timing { warm_up: Duration::ZERO, sample, runs, check_every: 1 }
+    }
+
+    #[test]
+    fn samples_follow_each_other_and_count_what_the_members_moved() {
+        for kind in Kind::ALL {
+            let mut target = filled("mem");
+            let begin = clock_nanos();
+            let ran = run(&mut target, spec(kind), timing(10, 4), None, &|| false, &mut |_| {});
+            let wall = seconds(clock_nanos() - begin);
+            let ran = ran.expect("it runs");
+            assert_eq!((ran.samples.len(), ran.stopped, ran.checked), (4, false, true));
+            let total: f64 = ran.samples.iter().map(|sample| sample.seconds).sum();
+            assert!((0.04..=wall).contains(&total), "{total} of {wall} seconds");
+            let bytes: u64 = ran.samples.iter().map(|sample| sample.bytes).sum();
+            assert!(ran.samples.iter().all(|sample| sample.bytes == sample.ops * 65536));
+            // Memory ends everything at once: nothing is under way at an edge.
+            let moved: u64 =
+                ran.leaves.iter().map(|leaf| leaf.read_bytes + leaf.written_bytes).sum();
+            assert_eq!(moved, bytes, "{kind:?}");
+            assert!(ran.findings.is_clean() && ran.latency.is_some());
+        }
+    }
+
+    #[test]
+    fn a_stopped_run_covers_the_same_time_with_everything() {
+        let (mut target, asked) = (filled("mem"), Cell::new(0));
+        // Asked at every start of a sample, and each 100 ms.
+        let stop = || asked.replace(asked.get() + 1) >= 4;
+        let ran = run(&mut target, spec(Kind::RandWrite), timing(150, 9), None, &stop, &mut |_| {});
+        let ran = ran.expect("it runs");
+        assert!(ran.stopped && !ran.checked, "what was written was not read back");
+        assert!((1..9).contains(&ran.samples.len()));
+        let bytes: u64 = ran.samples.iter().map(|sample| sample.bytes).sum();
+        let written: u64 = ran.leaves.iter().map(|leaf| leaf.written_bytes).sum();
+        assert_eq!(written, bytes);
+    }
+
+    #[test]
+    fn failed_requests_are_findings_and_no_throughput() {
+        // Filling takes 32 operations of each member; then come two good ones.
+        let mut target = filled("mem+fault:gone@34:mem");
+        let ran =
+            run(&mut target, spec(Kind::SeqRead), timing(10, 1), None, &|| false, &mut |_| {});
+        let ran = ran.expect("it runs");
+        assert!(ran.findings.failed_requests > 0, "{:?}", ran.findings);
+        let read: u64 = ran.leaves.iter().map(|leaf| leaf.read_bytes).sum();
+        let bytes: u64 = ran.samples.iter().map(|sample| sample.bytes).sum();
+        assert_eq!(read, bytes, "what failed counts for nothing");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut target = filled("mem");
+        let spec = Spec { jobs: 65, ..spec(Kind::SeqRead) };
+        let error = run(&mut target, spec, timing(1, 1), None, &|| false, &mut |_| {});
+        let error = error.expect_err("64 blocks");
+        assert!(error.contains("65 job(s) with blocks of 64 KiB do not fit into 4 MiB"), "{error}");
     }
 }

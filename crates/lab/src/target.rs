@@ -131,7 +131,7 @@ impl Target {
         let facts = driver.facts();
         if spec.unit_bytes < facts.logical_block as usize {
             return Err(format!(
-                "--block: these members work in units of {} bytes; blocks must be multiples of that",
+                "--block: these members work in units of {} bytes; use multiples of that",
                 facts.logical_block
             ));
         }
@@ -381,4 +381,109 @@ fn array_spec<'m>(
         stripe_cache_bytes: spec.stripe_cache_bytes,
         queue_depth: spec.queue_depth,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::MemberSet;
+
+    /// An array in memory, 3 MiB of it used.
+    fn target(array: &str, members: &str) -> Target {
+        let expr: ArrayExpr = array.parse().expect("an expression");
+        let set: MemberSet = members.parse().expect("a set");
+        let spec = TargetSpec {
+            expr: &expr,
+            chunk_sectors: 128,
+            members: &set.expand(expr.leaves()).expect("members"),
+            directory: Path::new("/nonexistent"),
+            bus_bytes_per_s: None,
+            member_bytes: 4 << 20,
+            stripe_cache_bytes: 1 << 20,
+            queue_depth: usize::MAX,
+            block_bytes: 4096,
+            in_flight: 4,
+            area_bytes: Some(3 << 20),
+            unit_bytes: 4096,
+            seed: 1,
+        };
+        Target::new(&spec).expect("a target")
+    }
+
+    fn filled(array: &str, members: &str) -> Target {
+        let mut target = target(array, members);
+        target.fill(&|| false, &mut |_| {}).expect("filled");
+        target
+    }
+
+    #[test]
+    fn what_was_filled_is_there_with_and_without_members() {
+        for array in [
+            "linear(2)",
+            "raid0(3)",
+            "raid1(3)",
+            "raid5(4)",
+            "raid6(5)",
+            "raid10,f2(3)",
+            "raid1(raid0(2),raid5(3))",
+            "raid5(raid1(2),raid0(2),raid0(2))",
+        ] {
+            let mut target = filled(array, "mem");
+            assert!(target.check_all(&|| false).is_clean(), "{array}");
+            let redundant = !array.starts_with("linear") && !array.starts_with("raid0");
+            let proof = target.check_redundancy(&|| false);
+            assert_eq!(proof.is_some(), redundant, "{array}");
+            assert!(proof.is_none_or(|(_, found)| found.is_clean()), "{array}");
+        }
+    }
+
+    #[test]
+    fn outermost_members_are_taken_out_and_never_too_many() {
+        let mut target = filled("raid1(raid0(2),raid0(2))", "mem");
+        target.degrade(1).expect("one can go");
+        assert_eq!(target.driver.failed().len(), 1);
+        let before = target.driver.leaf_counters();
+        assert!(target.check_all(&|| false).is_clean());
+        let after = target.driver.leaf_counters();
+        let read: Vec<bool> = after.iter().zip(&before).map(|(a, b)| a.reads > b.reads).collect();
+        assert_eq!(read, [false, false, true, true]);
+        let error = target.degrade(1).expect_err("the last one cannot");
+        assert!(error.contains("cannot serve with 1 member(s) missing"), "{error}");
+    }
+
+    #[test]
+    fn a_member_lost_in_the_fill_is_remembered() {
+        let mut target = filled("raid5(4)", "mem*3+fault:gone@2:mem");
+        target.degrade(0).expect("nobody more");
+        let events = target.take_events();
+        let lost = events.iter().any(|event| {
+            matches!(event, Event::MemberFailed { member, error: Some(_) } if member.0 == 3)
+        });
+        assert!(lost, "{events:?}");
+        assert!(target.take_events().is_empty());
+    }
+
+    #[test]
+    fn a_filled_area_is_wrong_after_silent_damage_and_old_data() {
+        let mut target = filled("raid0(2)", "mem+fault:flip@0:mem");
+        let found = target.check_all(&|| false);
+        // The second chunk begins at 64 KiB.
+        assert_eq!(found.first_wrong, Some(Mismatch { unit: 16, byte: 0 }));
+        assert_eq!((found.wrong_reads, found.failed_requests), (1, 0));
+        // A version that was never written: what is there is old.
+        let mut target = filled("raid0(2)", "mem");
+        target.fill_block(5, &mut [0; 4096]);
+        let found = target.check_all(&|| false);
+        assert_eq!(found.first_wrong, Some(Mismatch { unit: 5, byte: 8 }));
+    }
+
+    #[test]
+    fn buffers_hold_every_block_and_shrink_where_they_are_many() {
+        assert_eq!(buffers(4096, 1), (8, 1 << 20));
+        assert_eq!(buffers(4096, 256), (256, 1 << 20));
+        assert_eq!(buffers(4096, 257), (257, 512 << 10));
+        assert_eq!(buffers(4096, 1 << 18), (1 << 18, 64 << 10));
+        assert_eq!(buffers(16 << 20, 1 << 18), (1 << 18, 16 << 20));
+        assert_eq!(buffers(2_000_384, 4), (8, 2_002_944));
+    }
 }

@@ -201,6 +201,8 @@ impl Workload {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn spec(kind: Kind, depth: u32, jobs: u32) -> Spec {
@@ -251,5 +253,54 @@ mod tests {
             workload.done(step);
         }
         assert!(seen.iter().all(|seen| *seen));
+    }
+
+    proptest! {
+        /// Whatever ends in whatever order: windows are kept, nothing is written twice at once, and
+        /// with nothing under way there is always a next block.
+        #[test]
+        fn it_goes_on_whatever_happens(
+            kind in proptest::sample::select(&Kind::ALL[..]),
+            depth in 1u32..20,
+            jobs in 1u32..6,
+            blocks in 6u64..60,
+            ends in proptest::collection::vec(any::<proptest::sample::Index>(), 1..200),
+        ) {
+            let spec = Spec { read_ahead_bytes: 5000, ..spec(kind, depth, jobs) };
+            let mut workload = Workload::new(spec, blocks, 1);
+            let mut out: Vec<Step> = Vec::new();
+            let mut next: Vec<Option<u64>> = vec![None; jobs as usize];
+            let share = blocks / u64::from(jobs);
+            for end in ends {
+                while let Some(step) = workload.begin() {
+                    prop_assert!(step.block < blocks && step.job < jobs);
+                    if kind.is_write() {
+                        prop_assert!(out.iter().all(|other| other.block != step.block));
+                    }
+                    if kind.is_sequential() {
+                        let first = u64::from(step.job) * share;
+                        let wanted = next[step.job as usize].unwrap_or(first);
+                        prop_assert_eq!(step.block, wanted);
+                        let after = step.block + 1;
+                        let after = if after == first + share { first } else { after };
+                        next[step.job as usize] = Some(after);
+                    }
+                    out.push(step);
+                    let of_job = out.iter().filter(|other| other.job == step.job).count();
+                    prop_assert!(of_job <= spec.window());
+                }
+                prop_assert!(!out.is_empty(), "stuck with nothing under way");
+                let step = out.swap_remove(end.index(out.len()));
+                workload.done(step);
+            }
+            out.drain(..).for_each(|step| workload.done(step));
+            prop_assert!(workload.begin().is_some());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "too few for 3 jobs")]
+    fn every_job_needs_a_block() {
+        Workload::new(spec(Kind::SeqRead, 1, 3), 2, 1);
     }
 }
