@@ -487,7 +487,7 @@ mod tests {
     fn memory_is_needed_for_members_buffers_cache_and_notes() {
         // Four members of 128 MiB, 32 buffers of 1 MiB, 32 MiB of stripe cache, 4 bytes of 4 KiB.
         let mem = plan("mem", "raid5", Options::default());
-        let needed = (4 * 128 << 20) + (32 << 20) + (32 << 20) + (512 << 10);
+        let needed = (512 << 20) + (32 << 20) + (32 << 20) + (512 << 10);
         assert_eq!(check_memory(&mem, needed), Ok(()));
         let error = check_memory(&mem, needed - 1).expect_err("a byte is missing");
         assert!(error.contains("512 MiB of it for members in memory"), "{error}");

@@ -165,7 +165,9 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_strange(text in prop_oneof!["\\PC{0,30}", "[0-9.]{0,25}[ a-zA-Z/]{0,5}"]) {
+        fn no_text_is_too_strange(
+            text in prop_oneof!["\\PC{0,30}", "[0-9.]{0,25}[ a-zA-Z/]{0,5}"],
+        ) {
             let bytes = parse_size(&text);
             if let Err(error) = &bytes {
                 prop_assert!(error.to_string().contains("as in 64K"));

@@ -5,7 +5,7 @@
 //!             ^ counters, latencies and CPU meters ^
 //! ```
 //! The samples follow each other without a pause, so that no sample has a slow start or a tail. A
-//! run that is stopped adds what it has begun to its last sample, so that samples, members' counters
+//! run that is stopped adds what it has begun to its last sample: samples, counters of members
 //! and CPU meters always cover the same time.
 //!
 //! Invariant: what is counted in a sample completed in that sample without an error; what was not

@@ -116,7 +116,8 @@ pub struct BenchArguments {
     html: Option<PathBuf>,
 }
 
-/// Expressions hold commas of their own: a list is cut only at commas that follow a closing bracket.
+/// Expressions hold commas of their own: a list is cut only at commas that follow a closing
+/// bracket.
 #[derive(Clone)]
 struct ArrayList(Vec<ArrayExpr>);
 

@@ -90,7 +90,8 @@ fn arrays_are_nested() {
     assert_eq!(cells[4]["per_member"].as_array().expect("a list").len(), 6);
     // An outermost member that is taken out is a whole array.
     let cell = bench(
-        "--members mem --size 16M --workload rand-write --degraded 1 --array raid1(raid0(2),raid0(2))",
+        "--members mem --size 16M --workload rand-write --degraded 1 \
+         --array raid1(raid0(2),raid0(2))",
     )
     .code(0)
     .cell();
