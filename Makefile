@@ -9,7 +9,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # What `make bench` passes on; `make bench ARGS=...` replaces it.
 ARGS ?= --html $(TARGET)/bench/report.html --json $(TARGET)/bench/record.json
 
-.PHONY: help setup build test test-all bench clean
+.PHONY: help setup build test test-all bench bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-all   the same with the slow sweeps (RAIDLAB_TEST=all)'
 	@echo 'make bench      set up, measure; report and record in $(TARGET)/bench'
 	@echo '                ARGS=... replaces the arguments: $(ARGS)'
+	@echo 'make bench-peers  parity beside ISA-L and SnapRAID; needs libisal-dev and snapraid'
 	@echo 'make setup      only the set-up: installs by apt what is missing, if anything is'
 	@echo 'make clean      remove what was built'
 
@@ -36,6 +37,9 @@ test-all: setup
 bench: setup
 	@mkdir -p $(TARGET)/bench
 	$(CARGO) run --release -p raidlab -- bench $(ARGS)
+
+bench-peers: setup
+	CARGO=$(CARGO) benches/peers/run
 
 clean:
 	$(CARGO) clean
