@@ -25,7 +25,8 @@ fn main() {
             };
             println!(
                 "{name} depth {depth:>2}, ns per op: random read 4 KiB {:>5}, \
-                 sequential read 64 KiB {:>5}, random write 4 KiB {:>5}, sequential write 1 MiB {:>5}",
+                 sequential read 64 KiB {:>5}, random write 4 KiB {:>5}, \
+                 sequential write 1 MiB {:>5}",
                 time(&|n| Op::read(random(n, member), 4096)),
                 time(&|n| Op::read(n % 16384 * 65_536, 65_536)),
                 time(&|n| Op::write(random(n, member), 4096)),

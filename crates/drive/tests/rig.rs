@@ -92,7 +92,11 @@ fn perform(steps: &[Step], windows: bool, lazy: bool) -> Vec<Done> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn every_operation_completes_once_in_time_order_and_always_alike(
