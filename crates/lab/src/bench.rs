@@ -34,6 +34,8 @@ pub struct Settings<'a> {
     pub cores: Option<u32>,
     /// Makes the run's data its own.
     pub seed: u64,
+    /// What computes parity.
+    pub kernels: parity::Kernels,
 }
 
 /// What happens meanwhile.
@@ -122,8 +124,7 @@ pub fn run(
 fn probe_host(plan: &Plan, settings: &Settings<'_>) -> Host {
     let members = plan.arrays.iter().flat_map(|array| &array.members);
     let backing = members.filter_map(|member| member.directory()).next();
-    let kernels = array::DriverOptions::default().kernels;
-    Host::probe(Some(kernels.name()), backing.map(|dir| dir.unwrap_or(settings.directory)))
+    Host::probe(Some(settings.kernels.name()), backing.map(|dir| dir.unwrap_or(settings.directory)))
 }
 
 struct Bench<'a, 'p> {
@@ -197,6 +198,7 @@ fn make_target(case: &ArrayCase, settings: &Settings<'_>) -> Result<Target, Stri
         in_flight,
         area_bytes: case.area_bytes,
         unit_bytes: unit_bytes(case) as usize,
+        kernels: settings.kernels,
         seed: settings.seed,
     })
 }
@@ -509,6 +511,7 @@ mod tests {
             directory: Path::new("/nonexistent"),
             cores: None,
             seed: 1,
+            kernels: parity::Kernels::best(),
         };
         let sizes = |sizes: &[u64]| Options { sizes: sizes.to_vec(), ..Options::default() };
         let small = plan("file", "raid0", sizes(&[64 << 20]));
@@ -536,6 +539,7 @@ mod tests {
             directory: Path::new("/nonexistent"),
             cores: None,
             seed: 1,
+            kernels: parity::Kernels::best(),
         };
         let plan = matrix::plan(&options).expect("a plan");
         let (record, ended) = run(&plan, &settings, &|| false, &mut |_| {});

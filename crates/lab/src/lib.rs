@@ -17,6 +17,7 @@ mod fixture;
 pub mod grid;
 pub mod host;
 pub mod html;
+pub mod kernels;
 pub mod matrix;
 pub mod members;
 pub mod meter;

@@ -349,6 +349,7 @@ mod tests {
             in_flight: 4,
             area_bytes: None,
             unit_bytes: 4096,
+            kernels: parity::Kernels::best(),
             seed: 1,
         })
         .expect("a target");

@@ -57,6 +57,8 @@ pub struct TargetSpec<'a> {
     pub area_bytes: Option<u64>,
     /// Smallest unit that will be read or written, in bytes.
     pub unit_bytes: usize,
+    /// What computes parity.
+    pub kernels: parity::Kernels,
     /// Makes the run's data its own.
     pub seed: u64,
 }
@@ -125,7 +127,7 @@ impl Target {
             max_requests: leases.max(64),
             leases,
             lease_bytes: lease_bytes as usize,
-            ..DriverOptions::default()
+            kernels: spec.kernels,
         };
         let driver = Driver::new(array, &options).map_err(|e| format!("{}: {e}", spec.expr))?;
         let facts = driver.facts();
@@ -405,6 +407,7 @@ mod tests {
             in_flight: 4,
             area_bytes: Some(3 << 20),
             unit_bytes: 4096,
+            kernels: parity::Kernels::best(),
             seed: 1,
         };
         Target::new(&spec).expect("a target")

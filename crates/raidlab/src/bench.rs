@@ -15,6 +15,7 @@ use lab::members::MemberSet;
 use lab::quantity::{parse_rate, parse_seconds, parse_size, show_seconds};
 use lab::workload::Kind;
 use md::nested::ArrayExpr;
+use parity::Kernels;
 
 use crate::Ending;
 use crate::output::{Outputs, say};
@@ -89,6 +90,18 @@ pub struct BenchArguments {
           help_heading = "Workload")]
     size: Vec<u64>,
 
+    /// Measure the parity kernels by themselves: operation x kernels x blocks, GB/s of data,
+    /// beside what memory allows
+    #[arg(long, help_heading = "Parity", conflicts_with_all = [
+          "level", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members",
+          "bus", "queue_depth", "workload", "block", "depth", "jobs", "read_ahead", "size", "html"])]
+    kernels: bool,
+    /// Parity kernels: reference, portable, avx2, gfni-avx2, avx512, gfni-avx512 [default: the
+    /// preferred ones of this CPU; with --kernels, all that are not for reference]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = parse_kernels,
+          help_heading = "Parity")]
+    kernel: Vec<Kernels>,
+
     /// Length of a sample
     #[arg(long, value_name = "TIME", value_parser = parse_sample, default_value = "0.7",
           help_heading = "Measuring")]
@@ -142,6 +155,10 @@ impl FromStr for ArrayList {
         let exprs = parts.into_iter().map(|part| part.parse().map_err(|e| format!("{e}")));
         Ok(ArrayList(exprs.collect::<Result<_, String>>()?))
     }
+}
+
+fn parse_kernels(name: &str) -> Result<Kernels, String> {
+    Kernels::by_name(name).map_err(|problem| problem.to_string())
 }
 
 fn parse_block(text: &str) -> Result<u64, String> {
@@ -202,6 +219,14 @@ impl BenchArguments {
 
 /// Runs the command.
 pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
+    if arguments.kernels {
+        return kernels(arguments);
+    }
+    let kernels = match arguments.kernel[..] {
+        [] => Kernels::best(),
+        [kernels] => kernels,
+        _ => return Err("--kernel: one at a time, but for --kernels".into()),
+    };
     let plan = matrix::plan(&arguments.options())?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     check_directory(&plan, &directory)?;
@@ -218,6 +243,7 @@ pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
         directory: &directory,
         cores: arguments.cores,
         seed: arguments.seed,
+        kernels,
     };
     let stop = stop_on_signal()?;
     let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
@@ -244,6 +270,22 @@ pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
         return Ok(Ending::Stopped);
     }
     Ok(if record.verified() { Ending::Fine } else { Ending::Finding })
+}
+
+/// `--kernels`: no arrays, only what computes parity.
+fn kernels(arguments: &BenchArguments) -> Result<Ending, String> {
+    let all = || Kernels::available().filter(|&kernels| kernels != Kernels::reference()).collect();
+    let chosen = if arguments.kernel.is_empty() { all() } else { arguments.kernel.clone() };
+    if let Some(cores) = arguments.cores {
+        hold_to(cores)?;
+    }
+    let stop = stop_on_signal()?;
+    let stopped = || stop.load(Ordering::Relaxed);
+    let settings = lab::kernels::Settings::usual(chosen, arguments.runs as usize);
+    let outputs = Outputs::open(arguments.json.as_deref(), None)?;
+    let table = lab::kernels::run(&settings, &stopped)?;
+    outputs.write_texts(&table.text(), &table.to_json(), None)?;
+    Ok(if stopped() { Ending::Stopped } else { Ending::Fine })
 }
 
 fn announce(plan: &Plan, estimate_seconds: f64) {

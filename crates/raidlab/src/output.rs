@@ -48,31 +48,46 @@ impl Outputs {
     }
 
     /// Writes all of them.
-    pub fn write(mut self, record: &Record) -> Result<(), String> {
-        let to_stdout = self.json.as_deref().is_some_and(is_stdout);
-        let terminal = match to_stdout {
+    pub fn write(self, record: &Record) -> Result<(), String> {
+        let terminal = match self.json_to_stdout() {
             true => std::io::stderr().is_terminal(),
             false => std::io::stdout().is_terminal(),
         };
         let table = lab::table::render(record, lab::table::colour_wanted(terminal));
+        let html = self.html.is_some().then(|| lab::html::render(record));
+        self.write_texts(&table, &record.to_json(), html.as_deref())
+    }
+
+    /// Writes results that are not a bench's record.
+    pub fn write_texts(
+        mut self,
+        table: &str,
+        json: &str,
+        html: Option<&str>,
+    ) -> Result<(), String> {
+        let to_stdout = self.json_to_stdout();
         if to_stdout {
             say(format_args!("{}", table.trim_end_matches('\n')));
         } else {
-            print_all(&table)?;
+            print_all(table)?;
         }
-        if let Some(path) = self.html.clone() {
-            self.write_file(&path, &lab::html::render(record))?;
+        if let (Some(path), Some(html)) = (self.html.clone(), html) {
+            self.write_file(&path, html)?;
             say(format_args!("report: {}", path.display()));
         }
         match self.json.clone() {
-            Some(_) if to_stdout => print_all(&record.to_json()),
+            Some(_) if to_stdout => print_all(json),
             Some(path) => {
-                self.write_file(&path, &record.to_json())?;
+                self.write_file(&path, json)?;
                 say(format_args!("record: {}", path.display()));
                 Ok(())
             }
             None => Ok(()),
         }
+    }
+
+    fn json_to_stdout(&self) -> bool {
+        self.json.as_deref().is_some_and(is_stdout)
     }
 
     fn write_file(&mut self, path: &Path, text: &str) -> Result<(), String> {

@@ -18,7 +18,7 @@ pub const TABLE: [(&str, &[&str]); 11] = [
     ("sim", &["engine", "md", "drive", "parity"]),
     ("array", &["engine", "md", "drive", "nbd", "parity"]),
     ("export", &["array", "nbd"]),
-    ("lab", &["md", "drive", "array", "export", "sim"]),
+    ("lab", &["parity", "md", "drive", "array", "export", "sim"]),
     ("raidlab", &["parity", "md", "drive", "nbd", "engine", "sim", "array", "export", "lab"]),
     ("xtask", &[]),
 ];
