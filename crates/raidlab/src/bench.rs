@@ -94,7 +94,8 @@ pub struct BenchArguments {
     /// beside what memory allows
     #[arg(long, help_heading = "Parity", conflicts_with_all = [
           "level", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members",
-          "bus", "queue_depth", "workload", "block", "depth", "jobs", "read_ahead", "size", "html"])]
+          "bus", "queue_depth", "workload", "block", "depth", "jobs", "read_ahead", "size",
+          "html"])]
     kernels: bool,
     /// Parity kernels: reference, portable, avx2, gfni-avx2, avx512, gfni-avx512 [default: the
     /// preferred ones of this CPU; with --kernels, all that are not for reference]
