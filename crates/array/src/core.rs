@@ -19,7 +19,9 @@ use engine::{
 use md::{Geometry, MemberIdx, Sector};
 
 use crate::buf;
-use crate::member::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind};
+use crate::member::{
+    Counters, Done, Facts, FileId, FormerLeaf, Io, KernelDone, Member, Op, OpKind,
+};
 
 /// An operation that waits because its member has as much as its queue depth allows.
 struct Queued {
@@ -367,6 +369,28 @@ impl Core {
 
     pub(crate) fn files(&self, out: &mut Vec<FileId>) {
         self.slots.iter().flat_map(|slot| &slot.member).for_each(|member| member.files(out));
+    }
+
+    /// Whether no member has anything to do: also not for what hosts have been told of already.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let quiet = |slot: &Slot| {
+            let inside = slot.member.as_ref().is_none_or(|member| member.is_quiet());
+            slot.in_flight == 0 && slot.queued.is_empty() && inside
+        };
+        !self.has_work() && self.slots.iter().all(quiet)
+    }
+
+    /// Gives up the leaves, in slot order; the core is good for nothing any more.
+    pub(crate) fn take_apart(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) {
+        let failed = self.failed();
+        for (index, slot) in (0u16..).zip(&mut self.slots) {
+            assert_eq!(slot.in_flight, 0, "an array at work cannot be taken apart");
+            let in_service = in_service && !failed.contains(index) && slot.member.is_some();
+            let mut member = slot.member.take();
+            if !member.as_mut().is_some_and(|member| member.take_apart(in_service, out)) {
+                out.push(FormerLeaf { member, in_service });
+            }
+        }
     }
 
     /// What every leaf has moved; a missing member counts as one leaf that moved nothing.

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::buf::{Lease, LeasePool, Region, Regions};
 use crate::build::{ArraySpec, BuildError, build, refuse_shared_files};
 use crate::core::{Core, Event};
-use crate::member::{Counters, Facts, Io, KernelDone, Ring};
+use crate::member::{Counters, Facts, FormerLeaf, Io, KernelDone, Ring};
 use crate::table::Table;
 
 /// How soon to try again when the kernel had no room for an operation.
@@ -252,6 +252,24 @@ impl Driver {
     /// What has happened to members since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.core.take_events().collect()
+    }
+
+    /// Takes the array apart and gives its leaves back, in slot order, so that another array can be
+    /// put together from them. Waits for what members still do behind requests that have ended.
+    ///
+    /// # Panics
+    /// When requests are under way.
+    pub fn into_leaves(mut self) -> Vec<FormerLeaf> {
+        assert!(self.hosts.is_empty(), "requests are under way");
+        let mut none = Vec::new();
+        self.poll(&mut none);
+        while !self.core.is_quiet() {
+            self.wait(Duration::from_millis(100), None);
+            self.poll(&mut none);
+        }
+        let mut leaves = Vec::new();
+        self.core.take_apart(true, &mut leaves);
+        leaves
     }
 
     /// What every leaf of the array has moved, in slot order.

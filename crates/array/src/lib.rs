@@ -55,6 +55,6 @@ pub use core::Event;
 pub use driver::{Completion, Driver, DriverOptions, Full, clock_nanos, wait_precisely};
 pub use engine::{HostOp, RequestError};
 pub use member::{
-    Counters, Done, Facts, Fault, FaultMember, FileMember, FileOptions, Io, KernelDone, MemMember,
-    Member, NullMember, Op, OpKind, OpenError, PaceControl, PacedMember,
+    Counters, Done, Facts, Fault, FaultControl, FaultMember, FileMember, FileOptions, FormerLeaf,
+    Io, KernelDone, MemMember, Member, NullMember, Op, OpKind, OpenError, PaceControl, PacedMember,
 };

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use array::{
-    Fault, FaultMember, FileMember, FileOptions, MemMember, Member, NullMember, PaceControl,
-    PacedMember,
+    Fault, FaultControl, FaultMember, FileMember, FileOptions, MemMember, Member, NullMember,
+    PaceControl, PacedMember,
 };
 use drive::{BusId, Placement, Profile};
 
@@ -319,6 +319,8 @@ pub struct Maker<'a> {
     pub directory: &'a Path,
     /// The drives of this array.
     pub pace: &'a PaceControl,
+    /// The switch of the array's fault members.
+    pub faults: &'a FaultControl,
     /// The bus that all drives of this array share.
     pub bus: Option<BusId>,
     /// Size of each member.
@@ -353,7 +355,8 @@ impl Maker<'_> {
                 Box::new(PacedMember::new(inner, self.pace, profile, *placement, self.bus))
             }
             MemberExpr::Fault { rules, inner } => {
-                Box::new(FaultMember::new(self.make_over(inner, direct)?, rules.clone()))
+                let inner = self.make_over(inner, direct)?;
+                Box::new(FaultMember::switched(inner, rules.clone(), self.faults))
             }
         })
     }

@@ -403,8 +403,7 @@ mod tests {
 
     #[test]
     fn failed_requests_are_findings_and_no_throughput() {
-        // Filling takes 32 operations of each member; then come two good ones.
-        let mut target = filled("mem+fault:gone@34:mem");
+        let mut target = filled("mem+fault:gone@2:mem");
         let ran =
             run(&mut target, spec(Kind::SeqRead), timing(10, 1), None, &|| false, &mut |_| {});
         let ran = ran.expect("it runs");

@@ -7,11 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use array::{
-    ArraySpec, Completion, Driver, DriverOptions, Event, HostOp, Lease, MemberSpec, PaceControl,
+    ArraySpec, Completion, Driver, DriverOptions, Event, FaultControl, HostOp, Lease, Member,
+    MemberSpec, PaceControl,
 };
-use md::nested::{ArrayExpr, Members};
-use md::{Layout, MemberIdx, Sector};
+use md::nested::{ArrayExpr, Members, NestedGeometry};
+use md::{Layout, Level, MemberIdx, Sector};
 
+use crate::bound::Shape;
 use crate::members::{Maker, MemberExpr};
 use crate::pattern::{Mismatch, Pattern};
 
@@ -93,11 +95,24 @@ impl Findings {
     }
 }
 
+/// What reading without members has shown.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// Leaves that dropped out of arrays inside this one.
+    pub lost_inside: Vec<usize>,
+    /// Leaves that the last reading that found something was without.
+    pub without: Vec<usize>,
+    /// What all readings found.
+    pub found: Findings,
+}
+
 /// See the module.
 pub struct Target {
     /// The array.
     pub driver: Driver,
+    recipe: Recipe,
     pace: PaceControl,
+    faults: FaultControl,
     pattern: Pattern,
     versions: Vec<u32>,
     area_bytes: u64,
@@ -113,23 +128,33 @@ impl Target {
     /// # Errors
     /// One clear line: which member, directory, size or shape does not work.
     pub fn new(spec: &TargetSpec<'_>) -> Result<Target, String> {
-        let pace = PaceControl::default();
+        let (pace, faults) = (PaceControl::default(), FaultControl::default());
         let maker = Maker {
             directory: spec.directory,
             pace: &pace,
+            faults: &faults,
             bus: spec.bus_bytes_per_s.map(|rate| pace.add_bus(rate)),
             sectors: spec.member_bytes / md::SECTOR_BYTES,
         };
-        let mut leaves = spec.members.iter();
-        let array = array_spec(spec, spec.expr, &maker, &mut leaves)?;
         let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
-        let options = DriverOptions {
-            max_requests: leases.max(64),
-            leases,
-            lease_bytes: lease_bytes as usize,
-            kernels: spec.kernels,
+        let recipe = Recipe {
+            expr: spec.expr.clone(),
+            chunk_sectors: spec.chunk_sectors,
+            member_sectors: maker.sectors,
+            stripe_cache_bytes: spec.stripe_cache_bytes,
+            queue_depth: spec.queue_depth,
+            options: DriverOptions {
+                max_requests: leases.max(64),
+                leases,
+                lease_bytes: lease_bytes as usize,
+                kernels: spec.kernels,
+            },
         };
-        let driver = Driver::new(array, &options).map_err(|e| format!("{}: {e}", spec.expr))?;
+        if spec.members.len() != spec.expr.leaves() {
+            return Err("the member set does not fit the array".into());
+        }
+        let leaves = spec.members.iter().map(|member| maker.make(member).map(Some));
+        let driver = recipe.driver(&mut leaves.collect::<Result<Vec<_>, _>>()?)?;
         let facts = driver.facts();
         if spec.unit_bytes < facts.logical_block as usize {
             return Err(format!(
@@ -142,7 +167,9 @@ impl Target {
         let unit = spec.unit_bytes as u64;
         Ok(Target {
             driver,
+            recipe,
             pace,
+            faults,
             pattern: Pattern::new(spec.seed, spec.unit_bytes),
             versions: vec![0; (area / unit) as usize],
             area_bytes: area / unit * unit,
@@ -167,7 +194,8 @@ impl Target {
         self.pace.set_on(on);
     }
 
-    /// Writes the first version of everything, unpaced. `stop` is asked now and then, and ends it
+    /// Writes the first version of everything, unpaced and without the faults of fault members:
+    /// what they do, they do to the workloads. `stop` is asked now and then, and ends it
     /// early; `progress` hears the share that is done.
     ///
     /// # Errors
@@ -178,8 +206,10 @@ impl Target {
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), String> {
         self.set_paced(false);
+        self.faults.set_on(false);
         self.versions.fill(1);
         let found = self.bulk(true, stop, progress);
+        self.faults.set_on(true);
         self.set_paced(true);
         match found.first_error {
             Some(error) => Err(format!("filling the array failed: {error}")),
@@ -214,20 +244,59 @@ impl Target {
         Ok(())
     }
 
-    /// Proves the redundancy: takes out every member that the array can do without, and reads
-    /// everything once more, now from parity and the other copies. Returns who was taken out and
-    /// what was found; the target is good for nothing else afterwards. `None` where nobody can be
-    /// spared.
-    pub fn check_redundancy(&mut self, stop: &dyn Fn() -> bool) -> Option<(Vec<u16>, Findings)> {
+    /// Proves the redundancy: puts the array together again and again, each time without other
+    /// members of those that can be spared, and reads everything, so that every copy and all parity
+    /// is needed once. In nested arrays this goes down to the leaves. Stops where data is wrong.
+    /// `None` where nobody can be spared.
+    ///
+    /// # Errors
+    /// When the array cannot be put together again.
+    pub fn prove_redundancy(mut self, stop: &dyn Fn() -> bool) -> Result<Option<Proof>, String> {
         if !self.keeps_data {
-            return None;
+            return Ok(None);
         }
-        let gone = self.take_out(usize::MAX);
-        if gone.is_empty() {
-            return None;
+        let outer_out = self.driver.failed();
+        let mut leaves = self.driver.into_leaves();
+        let present: Vec<bool> = leaves.iter().map(|leaf| leaf.in_service).collect();
+        let mut lost_inside = Vec::new();
+        let mut first = 0;
+        for (member, inside) in (0u16..).zip(self.recipe.leaves_of_members()) {
+            if !outer_out.contains(member) {
+                lost_inside.extend((first..first + inside).filter(|leaf| !present[*leaf]));
+            }
+            first += inside;
         }
-        let found = self.check_all(stop);
-        Some((gone, found))
+        let mut proof = Proof { lost_inside, without: Vec::new(), found: Findings::default() };
+        let sets = self.recipe.spare_sets(&present)?;
+        if sets.is_empty() {
+            return Ok((!proof.lost_inside.is_empty()).then_some(proof));
+        }
+        for without in sets {
+            if stop() || proof.found.wrong_reads > 0 {
+                break;
+            }
+            let mut given: Vec<Option<Box<dyn Member>>> = Vec::new();
+            for (leaf, former) in leaves.iter_mut().enumerate() {
+                let needed = former.in_service && !without.contains(&leaf);
+                given.push(if needed { former.member.take() } else { None });
+            }
+            let had: Vec<bool> = given.iter().map(Option::is_some).collect();
+            self.driver = self.recipe.driver(&mut given)?;
+            let found = self.check_all(stop);
+            if !found.is_clean() {
+                proof.without = without;
+                proof.found.add(&found);
+            }
+            let mut back = self.driver.into_leaves().into_iter().filter(|f| f.member.is_some());
+            for (leaf, unused) in given.into_iter().enumerate() {
+                if unused.is_some() {
+                    leaves[leaf].member = unused;
+                } else if had[leaf] {
+                    leaves[leaf] = back.next().expect("as many as were given");
+                }
+            }
+        }
+        Ok(Some(proof))
     }
 
     fn take_out(&mut self, count: usize) -> Vec<u16> {
@@ -303,8 +372,13 @@ impl Target {
         };
         let (mut next, mut under_way) = (0, 0);
         let mut done: Vec<Completion> = Vec::new();
-        while under_way > 0 || (next < self.area_bytes && !stop() && found.first_error.is_none()) {
-            while under_way < BULK_DEPTH && next < self.area_bytes && !stop() {
+        loop {
+            // What cannot be filled cannot be measured; what cannot be read may be readable later.
+            let on = !stop() && (!write || found.first_error.is_none());
+            if under_way == 0 && (next >= self.area_bytes || !on) {
+                break;
+            }
+            while on && under_way < BULK_DEPTH && next < self.area_bytes {
                 let len = size.min(self.area_bytes - next);
                 let Some(mut lease) = self.driver.leases().take(len as usize) else { break };
                 let op = if write { HostOp::Write { fua: false } } else { HostOp::Read };
@@ -350,39 +424,102 @@ impl Target {
     }
 }
 
-/// The array of an expression, its leaves made in order.
-fn array_spec<'m>(
-    spec: &TargetSpec<'_>,
-    expr: &ArrayExpr,
-    maker: &Maker<'_>,
-    leaves: &mut impl Iterator<Item = &'m MemberExpr>,
-) -> Result<ArraySpec, String> {
-    let mut members = Vec::new();
-    match &expr.members {
-        Members::Leaves(count) => {
-            for _ in 0..*count {
-                let leaf = leaves.next().ok_or("the member set is too short for the array")?;
-                members.push(MemberSpec::Ready(maker.make(leaf)?));
+/// How the array is put together, from whichever leaves.
+struct Recipe {
+    expr: ArrayExpr,
+    chunk_sectors: u64,
+    member_sectors: u64,
+    stripe_cache_bytes: u64,
+    queue_depth: usize,
+    options: DriverOptions,
+}
+
+impl Recipe {
+    /// The array over the leaves that are there. Leaves of an inner array that cannot serve without
+    /// those that are not stay where they are.
+    fn driver(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Driver, String> {
+        let array = self.array(&self.expr, leaves)?;
+        Driver::new(array, &self.options).map_err(|e| e.to_string())
+    }
+
+    fn array(
+        &self,
+        expr: &ArrayExpr,
+        leaves: &mut [Option<Box<dyn Member>>],
+    ) -> Result<ArraySpec, String> {
+        let mut members = Vec::new();
+        match &expr.members {
+            Members::Leaves(_) => members.extend(leaves.iter_mut().map(|leaf| match leaf.take() {
+                Some(leaf) => MemberSpec::Ready(leaf),
+                None => MemberSpec::Missing { sectors: self.member_sectors },
+            })),
+            Members::Arrays(arrays) => {
+                let mut first = 0;
+                for inner in arrays {
+                    let own = &mut leaves[first..first + inner.leaves()];
+                    let present: Vec<bool> = own.iter().map(Option::is_some).collect();
+                    let shape = self.shape(inner)?;
+                    members.push(match shape.enough(&present) {
+                        true => MemberSpec::Array(self.array(inner, own)?),
+                        false => MemberSpec::Missing { sectors: shape.bytes() / md::SECTOR_BYTES },
+                    });
+                    first += inner.leaves();
+                }
             }
         }
-        Members::Arrays(arrays) => {
-            for inner in arrays {
-                members.push(MemberSpec::Array(array_spec(spec, inner, maker, leaves)?));
-            }
+        let chunk = expr.chunk.unwrap_or(self.chunk_sectors);
+        Ok(ArraySpec {
+            level: expr.level,
+            layout: expr.layout.unwrap_or(Layout::default_for(expr.level)),
+            chunk_sectors: if expr.level.has_chunks() { chunk } else { 0 },
+            members,
+            stripe_cache_bytes: self.stripe_cache_bytes,
+            queue_depth: self.queue_depth,
+        })
+    }
+
+    fn shape(&self, expr: &ArrayExpr) -> Result<Shape, String> {
+        let sectors = vec![self.member_sectors; expr.leaves()];
+        let nested = NestedGeometry::new(expr, self.chunk_sectors, &sectors);
+        nested.map(|nested| Shape::from(&nested)).map_err(|e| e.to_string())
+    }
+
+    /// How many leaves each member of the outermost array has.
+    fn leaves_of_members(&self) -> Vec<usize> {
+        match &self.expr.members {
+            Members::Leaves(count) => vec![1; *count],
+            Members::Arrays(arrays) => arrays.iter().map(ArrayExpr::leaves).collect(),
         }
     }
-    Ok(ArraySpec {
-        level: expr.level,
-        layout: expr.layout.unwrap_or(Layout::default_for(expr.level)),
-        chunk_sectors: if expr.level.has_chunks() {
-            expr.chunk.unwrap_or(spec.chunk_sectors)
-        } else {
-            0
-        },
-        members,
-        stripe_cache_bytes: spec.stripe_cache_bytes,
-        queue_depth: spec.queue_depth,
-    })
+
+    /// Sets of leaves that can be spared together: for each leaf the one that begins with it and
+    /// goes round. So each leaf is missing once, and what it shares with one other is read from
+    /// that. On RAID 4 and 5 the first two sets need all parity: where one is without a row's
+    /// parity, the other is not. On RAID 6 three sets without a common member would do.
+    fn spare_sets(&self, present: &[bool]) -> Result<Vec<Vec<usize>>, String> {
+        let shape = self.shape(&self.expr)?;
+        let mut sets: Vec<Vec<usize>> = Vec::new();
+        for start in 0..present.len() {
+            let (mut there, mut out) = (present.to_vec(), Vec::new());
+            for leaf in (start..present.len()).chain(0..start) {
+                if std::mem::take(&mut there[leaf]) {
+                    let spared = shape.enough(&there);
+                    there[leaf] = !spared;
+                    out.extend(spared.then_some(leaf));
+                }
+            }
+            out.sort_unstable();
+            if !out.is_empty() && !sets.contains(&out) {
+                sets.push(out);
+            }
+        }
+        match (self.expr.level, &self.expr.members) {
+            (Level::Raid4 | Level::Raid5, Members::Leaves(_)) => sets.truncate(2),
+            (Level::Raid6, Members::Leaves(_)) => sets.truncate(6),
+            _ => {}
+        }
+        Ok(sets)
+    }
 }
 
 #[cfg(test)]
@@ -433,11 +570,62 @@ mod tests {
         ] {
             let mut target = filled(array, "mem");
             assert!(target.check_all(&|| false).is_clean(), "{array}");
-            let redundant = !array.starts_with("linear") && !array.starts_with("raid0");
-            let proof = target.check_redundancy(&|| false);
-            assert_eq!(proof.is_some(), redundant, "{array}");
-            assert!(proof.is_none_or(|(_, found)| found.is_clean()), "{array}");
+            let spared = target.prove_redundancy(&|| false).expect("put together again");
+            let redundant = !["linear(2)", "raid0(3)"].contains(&array);
+            assert_eq!(spared.is_some(), redundant, "{array}");
+            assert!(spared.is_none_or(|proof| proof.found.is_clean()), "{array}");
         }
+    }
+
+    #[test]
+    fn no_copy_and_no_parity_can_be_wrong_unseen() {
+        for (array, leaves) in [
+            ("raid1(3)", 3),
+            ("raid4(3)", 3),
+            ("raid5(4)", 4),
+            ("raid5,parity-first(3)", 3),
+            ("raid6(4)", 4),
+            ("raid6(7)", 7),
+            ("raid6,ddf-N-restart(5)", 5),
+            ("raid6,left-symmetric-6(4)", 4),
+            ("raid10(4)", 4),
+            ("raid10(5)", 5),
+            ("raid10,f2(3)", 3),
+            ("raid10,o2(4)", 4),
+            ("raid0(raid1(2),raid5(3))", 5),
+            ("raid1(raid0(2),raid0(2))", 4),
+        ] {
+            for leaf in 0..leaves {
+                // Every row of 64 KiB of the first 256 KiB, which all of these use.
+                for row in 0..4 {
+                    let bad = format!("fault:flip@{}:mem", row * 65536 + 100);
+                    let set: Vec<&str> =
+                        (0..leaves).map(|at| if at == leaf { &bad } else { "mem" }).collect();
+                    let target = filled(array, &set.join("+"));
+                    let proof = target.prove_redundancy(&|| false).expect("put together again");
+                    let found = proof.expect("somebody can be spared").found;
+                    assert!(!found.is_clean(), "{array}: leaf {leaf}, row {row}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_dropped_out_inside_is_told_and_not_read_again() {
+        let mut target = filled("raid0(raid1(2),raid1(2))", "mem*3+fault:gone@0:mem");
+        assert!(target.check_all(&|| false).is_clean());
+        for block in 0..target.area_bytes() / 65536 {
+            let mut lease = target.driver.leases().take(65536).expect("a buffer");
+            target.fill_block(block, lease.bytes_mut());
+            let at = Sector(block * 128);
+            let op = HostOp::Write { fua: false };
+            target.driver.submit(op, at, 128, Some(lease), 0).expect("room");
+            target.driver.poll(&mut Vec::new());
+        }
+        let proof = target.prove_redundancy(&|| false).expect("put together again");
+        let proof = proof.expect("one of the other mirror can be spared");
+        assert_eq!(proof.lost_inside, [3]);
+        assert!(proof.found.is_clean(), "what leaf 3 holds is old: {:?}", proof.found);
     }
 
     #[test]
@@ -455,12 +643,13 @@ mod tests {
     }
 
     #[test]
-    fn a_member_lost_in_the_fill_is_remembered() {
-        let mut target = filled("raid5(4)", "mem*3+fault:gone@2:mem");
-        target.degrade(0).expect("nobody more");
+    fn a_member_lost_before_degrading_is_remembered() {
+        let mut target = filled("raid6(5)", "mem*4+fault:gone@2:mem");
+        assert!(target.check_all(&|| false).is_clean());
+        target.degrade(1).expect("one more");
         let events = target.take_events();
         let lost = events.iter().any(|event| {
-            matches!(event, Event::MemberFailed { member, error: Some(_) } if member.0 == 3)
+            matches!(event, Event::MemberFailed { member, error: Some(_) } if member.0 == 4)
         });
         assert!(lost, "{events:?}");
         assert!(target.take_events().is_empty());

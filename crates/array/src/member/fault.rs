@@ -3,6 +3,8 @@
 //! Invariant: what the script does not name works as the member inside does.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{MemberError, Token};
 
@@ -44,6 +46,28 @@ pub enum Fault {
     },
 }
 
+/// Switches the scripts of fault members: what is to fail later can be filled in before.
+#[derive(Clone, Debug)]
+pub struct FaultControl(Arc<AtomicBool>);
+
+impl Default for FaultControl {
+    fn default() -> FaultControl {
+        FaultControl(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl FaultControl {
+    /// Switches the scripts on or off. While they are off, members work as those inside do, no
+    /// operation counts, and no range heals.
+    pub fn set_on(&self, on: bool) {
+        self.0.store(on, Ordering::Relaxed);
+    }
+
+    fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// An operation that the member inside has.
 struct AtWork {
     token: Token,
@@ -55,6 +79,7 @@ struct AtWork {
 pub struct FaultMember {
     inner: Box<dyn Member>,
     faults: Vec<Fault>,
+    control: FaultControl,
     ops: u64,
     /// By number, which is the inner member's token: an array may use a token for several
     /// operations of one member at once.
@@ -71,9 +96,19 @@ fn overlaps(op: &Op<'_>, range: &Range<u64>) -> bool {
 impl FaultMember {
     /// Puts a script over a member.
     pub fn new(inner: Box<dyn Member>, faults: Vec<Fault>) -> FaultMember {
+        FaultMember::switched(inner, faults, &FaultControl::default())
+    }
+
+    /// Puts a script over a member that the control switches on and off.
+    pub fn switched(
+        inner: Box<dyn Member>,
+        faults: Vec<Fault>,
+        control: &FaultControl,
+    ) -> FaultMember {
         FaultMember {
             inner,
             faults,
+            control: control.clone(),
             ops: 0,
             at_work: Table::new(),
             delayed: std::collections::VecDeque::new(),
@@ -81,8 +116,16 @@ impl FaultMember {
         }
     }
 
+    /// The script, where it is on.
+    fn script(&self) -> &[Fault] {
+        if self.control.is_on() { &self.faults } else { &[] }
+    }
+
     /// What the script says about the operation's outcome.
     fn scripted_error(&mut self, op: &Op<'_>) -> Option<MemberError> {
+        if !self.control.is_on() {
+            return None;
+        }
         self.ops += 1;
         let ops = self.ops;
         let is_write = matches!(op.kind, OpKind::Write { .. } | OpKind::WriteZeroes);
@@ -124,7 +167,7 @@ impl FaultMember {
     /// The places of a read that are to be damaged.
     fn flips(&self, op: &Op<'_>) -> Vec<(engine::BufSlice, usize)> {
         let mut places = Vec::new();
-        for fault in &self.faults {
+        for fault in self.script() {
             let Fault::FlipRead { at } = fault else { continue };
             let mut start = op.sector.0 * md::SECTOR_BYTES;
             for slice in op.slices {
@@ -140,7 +183,7 @@ impl FaultMember {
     /// The byte at which a write is to be torn, relative to its start.
     fn tear(&self, op: &Op<'_>) -> Option<u64> {
         let start = op.sector.0 * md::SECTOR_BYTES;
-        self.faults.iter().find_map(|fault| match fault {
+        self.script().iter().find_map(|fault| match fault {
             Fault::TornWrite { at } if overlaps(op, &(*at..at + 1)) => {
                 Some((at - start) / md::SECTOR_BYTES * md::SECTOR_BYTES)
             }
@@ -149,7 +192,7 @@ impl FaultMember {
     }
 
     fn delay(&self) -> u64 {
-        let delays = self.faults.iter().map(|fault| match fault {
+        let delays = self.script().iter().map(|fault| match fault {
             Fault::Delay { nanos } => *nanos,
             _ => 0,
         });

@@ -15,13 +15,13 @@ mod traits;
 #[allow(unsafe_code)]
 mod uring;
 
-pub use fault::{Fault, FaultMember};
+pub use fault::{Fault, FaultControl, FaultMember};
 pub use file::{FileMember, FileOptions, OpenError};
 pub use mem::MemMember;
 pub use nested::NestedMember;
 pub use null::NullMember;
 pub use paced::{PaceControl, PacedMember};
-pub use traits::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind};
+pub use traits::{Counters, Done, Facts, FileId, FormerLeaf, Io, KernelDone, Member, Op, OpKind};
 
 pub(crate) use traits::Sealed;
 pub(crate) use uring::Ring;

@@ -11,7 +11,9 @@ use std::ops::Range;
 use engine::{BufSlice, HostOp, MAX_REQUEST_SECTORS, MemberError, RequestError, Token};
 use md::Sector;
 
-use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
+use super::{
+    Counters, Done, Facts, FileId, FormerLeaf, Io, KernelDone, Member, Op, OpKind, Sealed,
+};
 use crate::core::Core;
 use crate::table::Table;
 
@@ -152,6 +154,15 @@ impl Member for NestedMember {
 
     fn files(&self, out: &mut Vec<FileId>) {
         self.core.files(out);
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.ended.is_empty() && self.core.is_quiet()
+    }
+
+    fn take_apart(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool {
+        self.core.take_apart(in_service, out);
+        true
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {

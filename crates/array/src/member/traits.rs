@@ -125,6 +125,14 @@ pub struct Done {
     pub result: Result<(), MemberError>,
 }
 
+/// A leaf of an array that has been taken apart.
+pub struct FormerLeaf {
+    /// The member, with everything that it stores; `None` where it was missing from the start.
+    pub member: Option<Box<dyn Member>>,
+    /// Whether it and all arrays that it was in were in service: otherwise what it stores is old.
+    pub in_service: bool,
+}
+
 /// Something that the kernel finished for a leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelDone {
@@ -198,6 +206,17 @@ pub trait Member: Send + Sealed {
 
     /// The files that its leaves keep their data in.
     fn files(&self, _out: &mut Vec<FileId>) {}
+
+    /// Whether nothing is under way inside, where this is an array.
+    fn is_quiet(&self) -> bool {
+        true
+    }
+
+    /// Gives up what it is made of, where this is an array, and says that it was one. `in_service`
+    /// says whether it was itself.
+    fn take_apart(&mut self, _in_service: bool, _out: &mut Vec<FormerLeaf>) -> bool {
+        false
+    }
 
     /// What each of its leaves has moved.
     fn leaf_counters(&self, out: &mut Vec<Counters>);

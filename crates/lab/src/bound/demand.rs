@@ -80,7 +80,8 @@ impl Shape {
         self.sectors * md::SECTOR_BYTES
     }
 
-    pub(super) fn enough(&self, present: &[bool]) -> bool {
+    /// Whether the leaves that are present can serve all data.
+    pub(crate) fn enough(&self, present: &[bool]) -> bool {
         self.root.there(present)
     }
 
