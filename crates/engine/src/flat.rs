@@ -96,12 +96,7 @@ impl Flat {
         self.scatter.drain(cx.out, |run, out| {
             balance.issued(run.member, run.sector + run.sectors);
             requests[request].open += 1;
-            out.list.push(Effect::Read {
-                token: Token::new(Kind::Read, run.member, key),
-                member: MemberIdx(run.member),
-                sector: Sector(run.sector),
-                slices: run.slices,
-            });
+            out.list.push(run.read(key));
         });
         stay
     }
@@ -117,7 +112,7 @@ impl Flat {
         self.balance.done(member);
         if let Err(error) = result {
             cx.requests[request].unread.insert(member);
-            if error != MemberError::Medium && error != MemberError::NoSpace {
+            if error.fails_reader() {
                 cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
         }

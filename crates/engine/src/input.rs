@@ -90,6 +90,14 @@ pub enum MemberError {
     Invalid,
 }
 
+impl MemberError {
+    /// Whether a read that ends so costs the member its place: a bad block or a full store does
+    /// not, because a write may mend the one, and nobody is to blame for the other.
+    pub(crate) fn fails_reader(self) -> bool {
+        !matches!(self, MemberError::Medium | MemberError::NoSpace)
+    }
+}
+
 impl std::fmt::Display for MemberError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

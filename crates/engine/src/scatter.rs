@@ -9,7 +9,11 @@
 
 use std::ops::Range;
 
-use crate::{BufSlice, Effects};
+use md::{MemberIdx, Sector};
+
+use crate::slab::Key;
+use crate::token::Kind;
+use crate::{BufSlice, Effect, Effects, Token};
 
 struct Piece {
     member: u16,
@@ -23,6 +27,18 @@ pub(crate) struct Run {
     pub(crate) sector: u64,
     pub(crate) sectors: u64,
     pub(crate) slices: Range<u32>,
+}
+
+impl Run {
+    /// The direct read of this run, for the request of `key`.
+    pub(crate) fn read(self, key: Key) -> Effect {
+        Effect::Read {
+            token: Token::new(Kind::Read, self.member, key),
+            member: MemberIdx(self.member),
+            sector: Sector(self.sector),
+            slices: self.slices,
+        }
+    }
 }
 
 /// Collects pieces; empty between requests.

@@ -196,7 +196,7 @@ impl Stripes {
             Err(error) if writing => self.write_failed(cx, at, member, error),
             Err(error) => {
                 self.ops[at].unread.insert(position);
-                if error != MemberError::Medium && error != MemberError::NoSpace {
+                if error.fails_reader() {
                     cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
                 }
             }

@@ -8,8 +8,7 @@ use md::{MemberIdx, RowRole, Sector, StripeNo};
 use super::op::{Class, Intent};
 use super::rows::Piece;
 use super::stripes::{Context, Stripes};
-use crate::token::Kind;
-use crate::{BufSlice, Effect, HostOp, MemberError, MemberSet, REGION_ZERO, Token};
+use crate::{BufSlice, HostOp, MemberError, MemberSet, REGION_ZERO};
 
 /// One chunk's part of a request.
 #[derive(Clone, Copy)]
@@ -45,12 +44,7 @@ impl Stripes {
         let requests = &mut *cx.requests;
         self.scatter.drain(cx.out, |run, out| {
             requests[request].open += 1;
-            out.list.push(Effect::Read {
-                token: Token::new(Kind::Read, run.member, key),
-                member: MemberIdx(run.member),
-                sector: Sector(run.sector),
-                slices: run.slices,
-            });
+            out.list.push(run.read(key));
         });
     }
 
@@ -66,7 +60,7 @@ impl Stripes {
     ) {
         if let Err(error) = result {
             cx.requests[request].unread.insert(member);
-            if error != MemberError::Medium && error != MemberError::NoSpace {
+            if error.fails_reader() {
                 cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
         }
