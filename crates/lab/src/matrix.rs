@@ -5,6 +5,7 @@
 //! error.
 //! Pure. Called by the command line before anything is made.
 
+use array::DEFAULT_STRIPE_CACHE_BYTES;
 use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Layout, Level};
 
@@ -17,8 +18,6 @@ use crate::workload::{Kind, Spec};
 pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
 /// The chunk of the wiki's table.
 pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
-/// Stripe memory unless told otherwise.
-pub const DEFAULT_STRIPE_CACHE_BYTES: u64 = 32 << 20;
 const SEQUENTIAL_BLOCK_BYTES: u64 = 1 << 20;
 const RANDOM_BLOCK_BYTES: u64 = 4 << 10;
 /// No machine has more; and below it, sums of members' sizes stay far from 2^64.
