@@ -16,6 +16,7 @@ pub mod geometry;
 pub mod layout;
 pub mod level;
 pub mod nested;
+pub mod ondisk;
 
 pub mod units;
 

@@ -1,0 +1,29 @@
+//! What is wrong with bytes from a member.
+//!
+//! Invariant: an error names the structure, the field, its offset and the problem, so that one line
+//! tells somebody with a hex editor where to look.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Why bytes are not the structure they should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// The structure, as `docs/format` names it: `superblock-1`.
+    pub structure: &'static str,
+    /// The field of it.
+    pub field: &'static str,
+    /// Its first byte, from the start of the structure.
+    pub offset: usize,
+    /// What is wrong with it.
+    pub problem: Cow<'static, str>,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DecodeError { structure, field, offset, problem } = self;
+        write!(f, "{structure}, field {field} at byte {offset}: {problem}")
+    }
+}
+
+impl std::error::Error for DecodeError {}

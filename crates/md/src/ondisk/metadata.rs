@@ -1,0 +1,181 @@
+//! What one member says about itself and its array, whichever version of metadata it carries.
+//!
+//! The codecs of metadata 0.90 and 1.x keep every field in their own plain values; this is what
+//! they have in common, in one set of units, for the decisions that follow: [`crate::ondisk`] makes
+//! it, the assembly decision and the array's control plane use it.
+//!
+//! Invariant: nothing here is judged. A value that makes no sense (an unknown level, a role beyond
+//! the array) is passed on as it is; whether an array can be made of it is for the assembly to say.
+
+use std::fmt;
+
+use super::Uuid;
+
+/// A version of md's metadata: what it looks like and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// 0.90: in the last complete 64 KiB block, host-endian, at most 27 members.
+    V0_90,
+    /// 1.0: 8 to 12 KiB before the end.
+    V1_0,
+    /// 1.1: at the start.
+    V1_1,
+    /// 1.2: 4 KiB from the start.
+    V1_2,
+}
+
+impl Version {
+    /// All of them.
+    pub const ALL: [Version; 4] = [Version::V0_90, Version::V1_0, Version::V1_1, Version::V1_2];
+
+    /// As mdadm prints it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Version::V0_90 => "0.90",
+            Version::V1_0 => "1.0",
+            Version::V1_1 => "1.1",
+            Version::V1_2 => "1.2",
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a device is in its array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It serves this slot (md: raid disk).
+    Slot(u16),
+    /// It waits, or its entry is empty: metadata 1.x does not tell the two apart.
+    Spare,
+    /// It failed.
+    Faulty,
+    /// It is the journal of a RAID 4, 5 or 6.
+    Journal,
+}
+
+/// A moment as md stores it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    /// Seconds since 1970 (UTC).
+    pub seconds: u64,
+    /// Microseconds of the second; mdadm and the kernel write 0.
+    pub micros: u32,
+}
+
+/// A range of the whole device, in sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// First sector of the device.
+    pub sector: u64,
+    /// Length.
+    pub sectors: u64,
+}
+
+/// Where the bad-block log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadBlockArea {
+    /// Its room.
+    pub area: Area,
+    /// Entries count in units of 2^shift sectors.
+    pub shift: u8,
+    /// Whether it has entries that must be read.
+    pub in_use: bool,
+}
+
+/// Where the partial parity log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PplArea {
+    /// Its room.
+    pub area: Area,
+    /// Whether the room is a ring of several logs.
+    pub multiple: bool,
+}
+
+/// A reshape that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReshapeState {
+    /// Array sector up to which (forwards) or from which on (backwards) the new geometry holds.
+    pub position: u64,
+    /// From the end to the start.
+    pub backwards: bool,
+    /// New minus old number of slots; [`MemberMetadata::raid_disks`] is the new number.
+    pub delta_disks: i32,
+    /// The level to come; [`MemberMetadata::level`] is the old one.
+    pub new_level: i32,
+    /// The layout to come.
+    pub new_layout: u32,
+    /// The chunk to come, in sectors.
+    pub new_chunk_sectors: u32,
+    /// Where this member's data starts in the new geometry.
+    pub new_data_offset: u64,
+}
+
+/// What one member's superblock says. Sectors are 512 bytes; positions are of the whole device
+/// unless the field says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberMetadata {
+    /// Version of the metadata.
+    pub version: Version,
+    /// Which array.
+    pub set_uuid: Uuid,
+    /// Which member; 0.90 has none.
+    pub device_uuid: Option<Uuid>,
+    /// The array's name, `host:name` or `name`; empty in 0.90.
+    pub name: String,
+    /// When the array was made.
+    pub created: Timestamp,
+    /// When this superblock was written.
+    pub updated: Timestamp,
+    /// md's number of the level.
+    pub level: i32,
+    /// md's number of the layout. For RAID 0 it is 0 unless it was recorded.
+    pub layout: u32,
+    /// Chunk; 0 where the level has none.
+    pub chunk_sectors: u32,
+    /// Slots of the array; during a reshape the new number.
+    pub raid_disks: u32,
+    /// Sectors of each member that the array uses; 0 for linear and RAID 0.
+    pub used_sectors: u64,
+    /// Where this member's data starts.
+    pub data_offset: u64,
+    /// Sectors that it has for data.
+    pub data_sectors: u64,
+    /// Where this superblock is.
+    pub super_sector: u64,
+    /// Update counter.
+    pub events: u64,
+    /// Up to where the redundancy is known to hold, `None`: everywhere (the array is clean). Member
+    /// sectors, for RAID 10 array sectors.
+    pub resync_offset: Option<u64>,
+    /// Index of this device in `roles`: its permanent name.
+    pub dev_number: u32,
+    /// What this device is.
+    pub role: Role,
+    /// What every device number is, as far as this superblock knows.
+    pub roles: Vec<Role>,
+    /// Up to where this member is in sync, in sectors of its data area; `None`: everywhere.
+    pub recovery_offset: Option<u64>,
+    /// It is to replace another member of the same slot.
+    pub replacement: bool,
+    /// Reads should go elsewhere.
+    pub write_mostly: bool,
+    /// Errors should fail it at once.
+    pub failfast: bool,
+    /// Where the write-intent bitmap begins, and at most how long it can be.
+    pub bitmap: Option<Area>,
+    /// Where the bad-block log is, if there is room for one.
+    pub bad_blocks: Option<BadBlockArea>,
+    /// Where the partial parity log is.
+    pub ppl: Option<PplArea>,
+    /// The array has, or should have, a journal.
+    pub has_journal: bool,
+    /// On the journal: sectors from its data offset to the oldest record.
+    pub journal_tail: Option<u64>,
+    /// A reshape under way.
+    pub reshape: Option<ReshapeState>,
+}

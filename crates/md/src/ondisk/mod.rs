@@ -1,0 +1,15 @@
+//! Linux md's on-disk structures: bytes to plain values and back.
+//!
+//! `docs/format` is normative for every offset; a test compares its tables with the constants here.
+//! Each structure has field ranges, a decoder that takes any bytes and never panics, a plain value,
+//! and an encoder; nothing here reads or writes a member.
+
+mod error;
+mod metadata;
+mod uuid;
+
+pub use error::DecodeError;
+pub use metadata::{
+    Area, BadBlockArea, MemberMetadata, PplArea, ReshapeState, Role, Timestamp, Version,
+};
+pub use uuid::Uuid;
