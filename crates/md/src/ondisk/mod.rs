@@ -5,10 +5,13 @@
 //! and an encoder; nothing here reads or writes a member.
 
 mod error;
+mod field;
 mod metadata;
 mod uuid;
 
 pub use error::DecodeError;
+pub use field::Field;
+pub(crate) use field::fields;
 pub use metadata::{
     Area, BadBlockArea, MemberMetadata, PplArea, ReshapeState, Role, Timestamp, Version,
 };
