@@ -10,12 +10,14 @@ mod array;
 mod chunk;
 mod mirrored;
 mod parity;
+mod reshaping;
 mod spec;
 mod striped;
 
 pub use array::{Geometry, Kind};
 pub use mirrored::{Copy, Mirrored};
 pub use parity::{DataPos, Parity, Row, RowRole};
+pub use reshaping::{DataStarts, Generation, ReshapeSpec, Reshaping};
 pub use spec::{
     GeometryError, GeometrySpec, MAX_CHUNK_SECTORS, MAX_MEMBERS, MAX_PARITY_MEMBERS, MAX_SECTORS,
     MIN_CHUNK_SECTORS,
