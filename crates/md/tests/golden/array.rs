@@ -48,35 +48,39 @@ impl<'a> Array<'a> {
     pub fn read(&self, present: &[bool]) -> Vec<u8> {
         let sectors = self.geometry.array_sectors();
         let mut contents = Vec::with_capacity(sectors as usize * 512);
-        let mut copies = vec![Copy::default(); self.geometry.members()];
         let mut at = Sector::ZERO;
         while at.0 < sectors {
-            let run = match self.geometry.kind() {
-                Kind::Striped(striped) => {
-                    let extent = striped.locate(at);
-                    contents.extend(self.bytes(extent.member, extent.sector, extent.sectors));
-                    extent.sectors
-                }
-                Kind::Mirrored(mirrored) => {
-                    let run = mirrored.locate(at, &mut copies);
-                    let readable = copies[..mirrored.copies()]
-                        .iter()
-                        .find(|copy| present[copy.member.index()])
-                        .expect("there is a copy");
-                    contents.extend(self.bytes(readable.member, readable.sector, run));
-                    run
-                }
-                Kind::Parity(parity) => {
-                    let pos = parity.locate(at);
-                    let data = self.data_chunk(parity, pos.stripe, pos.index, present);
-                    contents.extend_from_slice(&data[pos.offset as usize * 512..]);
-                    parity.chunk_sectors() - pos.offset
-                }
-            };
-            at += run;
+            let run = self.read_run(at, present);
+            at += run.len() as u64 / 512;
+            contents.extend(run);
         }
         assert_eq!(at.0, sectors, "the runs end where the array ends");
         contents
+    }
+
+    /// The contents from one sector on, as far as they lie together.
+    pub fn read_run(&self, at: Sector, present: &[bool]) -> Vec<u8> {
+        match self.geometry.kind() {
+            Kind::Striped(striped) => {
+                let extent = striped.locate(at);
+                self.bytes(extent.member, extent.sector, extent.sectors).to_vec()
+            }
+            Kind::Mirrored(mirrored) => {
+                let mut copies = vec![Copy::default(); mirrored.copies()];
+                let run = mirrored.locate(at, &mut copies);
+                let readable = copies
+                    .iter()
+                    .find(|copy| present[copy.member.index()])
+                    .expect("there is a copy");
+                self.bytes(readable.member, readable.sector, run).to_vec()
+            }
+            Kind::Parity(parity) => {
+                let pos = parity.locate(at);
+                let mut data = self.data_chunk(parity, pos.stripe, pos.index, present);
+                data.drain(..pos.offset as usize * 512);
+                data
+            }
+        }
     }
 
     fn bytes(&self, member: MemberIdx, sector: Sector, sectors: u64) -> &[u8] {

@@ -15,32 +15,29 @@ pub struct Case {
     pub sha256_of_contents: String,
     /// The data area of each slot's active member, if there is one.
     pub slots: Vec<Option<Vec<u8>>>,
+    /// What the superblock calls `size`; 0 for linear and RAID 0.
+    pub used_sectors: u64,
 }
 
 impl Case {
     pub fn load(directory: &Path) -> Case {
-        let text = std::fs::read_to_string(directory.join("case.json")).unwrap();
-        let json: Value = serde_json::from_str(&text).unwrap();
+        let json = json(directory);
         let name = text_of(&json, "case");
         let level: Level = text_of(&json, "level").parse().unwrap();
         let members = number_of(&json, "raid_disks") as usize;
+        let slots_of_images = images(directory, members);
         let mut slots = vec![None; members];
         let mut sizes = vec![0; members];
-        for member in json["members"].as_array().unwrap() {
-            if member["state"] != "active" {
-                continue;
-            }
-            let slot = number_of(member, "slot") as usize;
-            let image = decompress(&directory.join(text_of(member, "file")));
-            assert_eq!(image.len() as u64, number_of(member, "size"), "{name} slot {slot}");
-            let start = number_of(member, "data_offset_sectors") as usize * 512;
+        for member in active(&json).filter(|member| slot_of(member) < members) {
+            let slot = slot_of(member);
+            let (image, start) = slots_of_images[slot].as_ref().unwrap();
             sizes[slot] = number_of(member, "data_size_sectors");
-            assert!(slots[slot].is_none(), "{name}: two members for slot {slot}");
+            let start = *start as usize * 512;
             slots[slot] = Some(image[start..start + sizes[slot] as usize * 512].to_vec());
         }
-        let member_sectors = match level {
-            Level::Linear | Level::Raid0 => sizes,
-            _ => vec![used_sectors(&json); members],
+        let (used_sectors, member_sectors) = match level {
+            Level::Linear | Level::Raid0 => (0, sizes),
+            _ => (used_sectors(&json), vec![used_sectors(&json); members]),
         };
         let layout = Layout::from_number(level, number_of(&json, "layout") as i32).unwrap();
         // Journals hide some of the contents; the members alone have these.
@@ -54,9 +51,38 @@ impl Case {
             array_bytes: number_of(&json, "array_size_bytes"),
             sha256_of_contents: sha256.to_string(),
             slots,
+            used_sectors,
             name,
         }
     }
+}
+
+/// What is in a case's `case.json`.
+pub fn json(directory: &Path) -> Value {
+    let text = std::fs::read_to_string(directory.join("case.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The image and the data offset in sectors of each slot's active member.
+pub fn images(directory: &Path, slots: usize) -> Vec<Option<(Vec<u8>, u64)>> {
+    let json = json(directory);
+    let mut images = vec![None; slots];
+    for member in active(&json).filter(|member| slot_of(member) < slots) {
+        let image = decompress(&directory.join(text_of(member, "file")));
+        assert_eq!(image.len() as u64, number_of(member, "size"), "{}", text_of(&json, "case"));
+        let slot = slot_of(member);
+        assert!(images[slot].is_none(), "{}: two members for slot {slot}", directory.display());
+        images[slot] = Some((image, number_of(member, "data_offset_sectors")));
+    }
+    images
+}
+
+fn active(json: &Value) -> impl Iterator<Item = &Value> {
+    json["members"].as_array().unwrap().iter().filter(|member| member["state"] == "active")
+}
+
+fn slot_of(member: &Value) -> usize {
+    number_of(member, "slot") as usize
 }
 
 /// What mdadm calls "Used Dev Size", the superblock's `size`; RAID 1 arrays are that long.
