@@ -7,6 +7,7 @@
 mod error;
 mod field;
 mod metadata;
+pub mod superblock;
 mod uuid;
 
 pub use error::DecodeError;

@@ -1,0 +1,104 @@
+//! A superblock of either version: what the assembly, the control plane and `examine` hold.
+
+use super::{ArrayState, Checksum, Refusal, StateError, SuperblockV0, SuperblockV1};
+use crate::ondisk::{MemberMetadata, Version};
+
+/// A superblock, of whichever version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Superblock {
+    /// 0.90.
+    V0(Box<SuperblockV0>),
+    /// 1.0, 1.1 or 1.2.
+    V1(Box<SuperblockV1>),
+}
+
+impl From<SuperblockV0> for Superblock {
+    fn from(superblock: SuperblockV0) -> Superblock {
+        Superblock::V0(Box::new(superblock))
+    }
+}
+
+impl From<SuperblockV1> for Superblock {
+    fn from(superblock: SuperblockV1) -> Superblock {
+        Superblock::V1(Box::new(superblock))
+    }
+}
+
+impl Superblock {
+    /// Its version.
+    pub fn version(&self) -> Version {
+        match self {
+            Superblock::V0(_) => Version::V0_90,
+            Superblock::V1(superblock) => superblock.version,
+        }
+    }
+
+    /// Sector of the device where it is written.
+    pub fn sector(&self) -> u64 {
+        match self {
+            Superblock::V0(superblock) => superblock.sector,
+            Superblock::V1(superblock) => superblock.super_offset,
+        }
+    }
+
+    /// What it says, in terms that do not depend on the version.
+    pub fn metadata(&self) -> MemberMetadata {
+        match self {
+            Superblock::V0(superblock) => superblock.metadata(),
+            Superblock::V1(superblock) => superblock.metadata(),
+        }
+    }
+
+    /// The bytes to write at [`Superblock::sector`], with their checksum. 1.x: a multiple of the
+    /// device's logical block (bytes); 0.90: 4096, whatever the block.
+    ///
+    /// The caller orders the writes. More than one sector can tear, so members are written in
+    /// turn, never all at once: a crash leaves at most one superblock that its checksum refuses.
+    pub fn encode(&self, logical_block: usize) -> Vec<u8> {
+        match self {
+            Superblock::V0(superblock) => superblock.encode(),
+            Superblock::V1(superblock) => superblock.encode(logical_block),
+        }
+    }
+
+    /// The next superblock of device `dev_number` of an array in this state. What does not change
+    /// while an array runs is kept from this one.
+    pub fn with_state(
+        &self,
+        state: &ArrayState,
+        dev_number: usize,
+    ) -> Result<Superblock, StateError> {
+        match self {
+            Superblock::V0(superblock) => {
+                superblock.with_state(state, dev_number).map(Superblock::from)
+            }
+            Superblock::V1(superblock) => {
+                superblock.with_state(state, dev_number).map(Superblock::from)
+            }
+        }
+    }
+
+    /// The state that this superblock tells of: complete for its own device; of the others it
+    /// knows the roles alone (0.90: the flags too).
+    pub fn state(&self) -> ArrayState {
+        match self {
+            Superblock::V0(superblock) => superblock.state(),
+            Superblock::V1(superblock) => superblock.state(),
+        }
+    }
+
+    /// Everything for which the kernel would not take this member.
+    pub fn kernel_refusals(
+        &self,
+        checksum: Checksum,
+        device_sectors: u64,
+        logical_block: usize,
+    ) -> Vec<Refusal> {
+        match self {
+            Superblock::V0(superblock) => superblock.kernel_refusals(checksum, device_sectors),
+            Superblock::V1(superblock) => {
+                superblock.kernel_refusals(checksum, device_sectors, logical_block)
+            }
+        }
+    }
+}

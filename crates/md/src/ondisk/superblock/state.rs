@@ -1,0 +1,148 @@
+//! What an array is now, as its superblocks have to say it.
+//!
+//! The control plane keeps one [`ArrayState`]; `Superblock::with_state` turns it, and a member's
+//! present superblock, into that member's next one. What never changes while an array runs
+//! (geometry, identity, where things are) stays as the superblock has it.
+//!
+//! Invariant: the superblocks made from one state agree in everything that the kernel and mdadm
+//! compare between members (events, roles, feature bits of the array).
+
+use std::fmt;
+
+use crate::ondisk::{Role, Timestamp};
+
+/// What makes a crash harmless, or its repair short. At most one: md forbids a bitmap or a journal
+/// beside a partial parity log, and a bitmap beside a journal. md: consistency policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Nothing: the whole array is resynced.
+    Resync,
+    /// A write-intent bitmap, where the superblock says (1.x), or 4 KiB behind it (0.90).
+    Bitmap,
+    /// A partial parity log, where the superblock says.
+    Ppl,
+    /// A journal device.
+    Journal,
+}
+
+/// One device of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceState {
+    /// What it is. A member that is being rebuilt has its slot already.
+    pub role: Role,
+    /// How far it is in sync, in sectors of its data area; `None`: everywhere. Only for a
+    /// [`Role::Slot`]. 0.90 cannot record it: there, such a member is a spare, and its rebuild
+    /// restarts.
+    pub recovery_offset: Option<u64>,
+    /// Its recovery follows the bitmap, because it had the slot before (1.x).
+    pub recovery_by_bitmap: bool,
+    /// It is to replace the other device of the same slot (1.x).
+    pub replacement: bool,
+    /// Reads should go elsewhere.
+    pub write_mostly: bool,
+    /// Errors should fail it at once.
+    pub failfast: bool,
+    /// Its bad-block log has entries (1.x).
+    pub bad_blocks_in_use: bool,
+    /// For [`Role::Journal`]: sectors from its data offset to the oldest record.
+    pub journal_tail: Option<u64>,
+}
+
+impl DeviceState {
+    /// A healthy device of this role.
+    pub fn new(role: Role) -> DeviceState {
+        DeviceState {
+            role,
+            recovery_offset: None,
+            recovery_by_bitmap: false,
+            replacement: false,
+            write_mostly: false,
+            failfast: false,
+            bad_blocks_in_use: false,
+            journal_tail: None,
+        }
+    }
+}
+
+/// An array at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayState {
+    /// Update counter. Every write of the superblocks counts one up; failing a member counts at
+    /// least two, because md takes a difference of one for equal.
+    pub events: u64,
+    /// Now.
+    pub updated: Timestamp,
+    /// Up to where the redundancy holds; `None`: everywhere. `Some(0)` before the first write to
+    /// an idle array (with a journal: `None` always). Member sectors, for RAID 10 array sectors.
+    pub resync_offset: Option<u64>,
+    /// What is done about crashes.
+    pub policy: Policy,
+    /// By device number; `None`: nobody has that number any more. Numbers do not change while the
+    /// array runs. 1.x stores them; 0.90 numbers the members that are in sync by their slots and
+    /// the others behind them, at each write.
+    pub devices: Vec<Option<DeviceState>>,
+}
+
+/// A state that this superblock cannot express.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateError {
+    /// The superblock is to be that of a device that the state does not have.
+    NoSuchDevice {
+        /// Its number.
+        dev_number: usize,
+    },
+    /// More devices than the metadata can describe.
+    TooManyDevices {
+        /// As many as there are.
+        devices: usize,
+        /// As many as fit.
+        most: usize,
+    },
+    /// The superblock says nowhere where the bitmap or the log would be.
+    NoPlace {
+        /// What has no place.
+        what: &'static str,
+    },
+    /// Two members in sync for one slot, which 0.90 cannot number, or a slot that it has not.
+    Slot {
+        /// The slot.
+        slot: u16,
+    },
+    /// Something that only 1.x can record.
+    NotInV0 {
+        /// What it is.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StateError::NoSuchDevice { dev_number } => {
+                write!(f, "the array has no device number {dev_number}")
+            }
+            StateError::TooManyDevices { devices, most } => {
+                write!(f, "{devices} devices, but the metadata describes at most {most}")
+            }
+            StateError::NoPlace { what } => {
+                write!(f, "the superblock has no place for a {what}")
+            }
+            StateError::Slot { slot } => {
+                write!(f, "slot {slot} cannot be recorded in metadata 0.90")
+            }
+            StateError::NotInV0 { what } => {
+                write!(f, "metadata 0.90 cannot record a {what}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StateError {}
+
+impl ArrayState {
+    /// The device of this number.
+    pub(super) fn device(&self, dev_number: usize) -> Result<&DeviceState, StateError> {
+        let device = self.devices.get(dev_number).and_then(Option::as_ref);
+        device.ok_or(StateError::NoSuchDevice { dev_number })
+    }
+}
