@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use parity::{Block, Kernels, Verdict};
+use parity::{Block, Change, Kernels, Verdict};
 use serde::Serialize;
 
 use crate::quantity::show_size;
@@ -82,6 +82,7 @@ pub fn run(settings: &Settings, stopped: &dyn Fn() -> bool) -> Result<Table, Str
                 row: &row,
                 slices: &slices,
                 blocks: &blocks,
+                change: Change { exponent: 1, old: slices[0], new: slices[1] },
                 a: Aligned::new(block_bytes),
                 b: Aligned::new(block_bytes),
             };
@@ -210,6 +211,8 @@ struct Work<'a> {
     row: &'a Row,
     slices: &'a [&'a [u8]],
     blocks: &'a [Block<'a>],
+    /// What updates do: one block becomes another of the row.
+    change: Change<'a>,
     a: Aligned,
     b: Aligned,
 }
@@ -222,45 +225,41 @@ impl Work<'_> {
 
 struct Operation {
     name: &'static str,
-    /// An update touches one data block; all else is about the whole row.
-    one_block: bool,
+    /// An update counts the block that changes; all else is about the whole row.
+    update: bool,
     run: fn(Kernels, &mut Work),
 }
 
 const OPERATIONS: [Operation; 8] = [
-    Operation {
-        name: "xor_gen",
-        one_block: false,
-        run: |k, w| k.xor_gen(w.a.bytes_mut(), w.slices),
-    },
+    Operation { name: "xor_gen", update: false, run: |k, w| k.xor_gen(w.a.bytes_mut(), w.slices) },
     Operation {
         name: "xor_update",
-        one_block: true,
-        run: |k, w| k.p_update(w.a.bytes_mut(), w.slices[0], w.slices[1]),
+        update: true,
+        run: |k, w| k.p_update(w.a.bytes_mut(), &[w.change]),
     },
     Operation {
         name: "pq_gen",
-        one_block: false,
+        update: false,
         run: |k, w| k.pq_gen(w.a.bytes_mut(), w.b.bytes_mut(), w.blocks),
     },
     Operation {
         name: "pq_update",
-        one_block: true,
-        run: |k, w| k.pq_update(w.a.bytes_mut(), w.b.bytes_mut(), 1, w.slices[0], w.slices[1]),
+        update: true,
+        run: |k, w| k.pq_update(w.a.bytes_mut(), w.b.bytes_mut(), &[w.change]),
     },
     Operation {
         name: "recover_d_p",
-        one_block: false,
+        update: false,
         run: |k, w| k.recover_d_p(w.a.bytes_mut(), &w.slices[1..], w.row.p.bytes()),
     },
     Operation {
         name: "recover_d_q",
-        one_block: false,
+        update: false,
         run: |k, w| k.recover_d_q(w.a.bytes_mut(), 0, &w.blocks[1..], w.row.q.bytes()),
     },
     Operation {
         name: "recover_dd",
-        one_block: false,
+        update: false,
         run: |k, w| {
             let (p, q) = (w.row.p.bytes(), w.row.q.bytes());
             k.recover_dd(w.a.bytes_mut(), 0, w.b.bytes_mut(), 1, &w.blocks[2..], p, q);
@@ -268,7 +267,7 @@ const OPERATIONS: [Operation; 8] = [
     },
     Operation {
         name: "check",
-        one_block: false,
+        update: false,
         run: |k, w| {
             let verdict = k.check(w.blocks, w.row.p.bytes(), w.row.q.bytes());
             w.a.bytes_mut()[0] = u8::from(verdict == Verdict::Agree);
@@ -288,7 +287,7 @@ fn measure(
             return Err(format!("{} of {} is wrong", operation.name, kernels.name()));
         }
     }
-    let bytes = if operation.one_block { 1 } else { work.slices.len() } * work.len();
+    let bytes = if operation.update { 1 } else { work.slices.len() } * work.len();
     let mut samples = vec![Vec::new(); settings.kernels.len()];
     for _ in 0..settings.runs {
         for (samples, &kernels) in samples.iter_mut().zip(&settings.kernels) {

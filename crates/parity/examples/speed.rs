@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-use parity::{Block, Kernels, Verdict};
+use parity::{Block, Change, Kernels, Verdict};
 
 const ROUNDS: usize = 15;
 const SAMPLE_TIME: Duration = Duration::from_millis(6);
@@ -103,6 +103,8 @@ struct Work<'a> {
     row: &'a Row,
     slices: &'a [&'a [u8]],
     blocks: &'a [Block<'a>],
+    /// Half of the blocks, each becoming its neighbour.
+    changes: &'a [Change<'a>],
     a: Aligned,
     b: Aligned,
 }
@@ -122,14 +124,15 @@ const fn one(name: &'static str, run: fn(Kernels, &mut Work)) -> Operation {
     Operation { name, one_block: true, run }
 }
 
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 15] = [
     row("xor_gen", |k, w| k.xor_gen(&mut w.a, w.slices)),
     row("xor_into", |k, w| k.xor_into(&mut w.a, w.slices)),
     row("pq_gen", |k, w| k.pq_gen(&mut w.a, &mut w.b, w.blocks)),
     row("q_gen", |k, w| k.q_gen(&mut w.a, w.blocks)),
-    one("p_update", |k, w| k.p_update(&mut w.a, w.slices[0], w.slices[1])),
-    one("q_update", |k, w| k.q_update(&mut w.a, 5, w.slices[0], w.slices[1])),
-    one("pq_update", |k, w| k.pq_update(&mut w.a, &mut w.b, 5, w.slices[0], w.slices[1])),
+    one("p_update", |k, w| k.p_update(&mut w.a, &w.changes[..1])),
+    one("q_update", |k, w| k.q_update(&mut w.a, &w.changes[..1])),
+    one("pq_update", |k, w| k.pq_update(&mut w.a, &mut w.b, &w.changes[..1])),
+    row("pq_update_half", |k, w| k.pq_update(&mut w.a, &mut w.b, w.changes)),
     one("mul_into", |k, w| k.mul_into(&mut w.a, 7, w.slices[0])),
     row("recover_d_p", |k, w| k.recover_d_p(&mut w.a, &w.slices[1..], &w.row.p)),
     row("recover_d_q", |k, w| k.recover_d_q(&mut w.a, 0, &w.blocks[1..], &w.row.q)),
@@ -150,8 +153,13 @@ fn medians(kernels: &[Kernels], operation: Operation, row: &Row) -> Vec<f64> {
     let blocks = row.blocks();
     let slices: Vec<&[u8]> = row.data.iter().map(|block| &block[..]).collect();
     let len = row.p.len();
+    let changes: Vec<Change> = (0..)
+        .zip(slices.chunks_exact(2))
+        .map(|(exponent, pair)| Change { exponent, old: pair[0], new: pair[1] })
+        .collect();
     let new = || Work {
         row,
+        changes: &changes,
         slices: &slices,
         blocks: &blocks,
         a: Aligned::new(len),

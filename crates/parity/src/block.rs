@@ -1,4 +1,5 @@
-//! A data block with its place in Q, and what every operation demands of its operands.
+//! A data block with its place in Q, one that changes, and what every operation demands of its
+//! operands.
 //!
 //! Invariant: past these assertions all slices of an operation have one length, and the exponents
 //! of a set are distinct, ascending and below 255. Called at the head of every operation.
@@ -10,6 +11,26 @@ pub struct Block<'a> {
     pub exponent: u8,
     /// The bytes of the block; as many as those of the other blocks of the row.
     pub bytes: &'a [u8],
+}
+
+/// A data block of which the bytes change, for the updates of P and Q.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// As in [`Block`]; P does not depend on it.
+    pub exponent: u8,
+    /// The bytes that P and Q account for.
+    pub old: &'a [u8],
+    /// The bytes that they shall account for.
+    pub new: &'a [u8],
+}
+
+/// Panics unless all exponents are below 255, and all bytes as many as `len`.
+pub(crate) fn assert_changes(changes: &[Change], len: usize) {
+    for change in changes {
+        assert!(change.exponent < 255, "exponent 255 is that of 0");
+        assert_len(change.old, len);
+        assert_len(change.new, len);
+    }
 }
 
 /// Panics unless the set is ascending in exponents below 255, and each block has `len` bytes.
@@ -68,6 +89,18 @@ mod tests {
     #[should_panic(expected = "exponent 255")]
     fn exponent_255_panics() {
         assert_set(&set(&[0, 255]), 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "exponent 255")]
+    fn a_change_of_exponent_255_panics() {
+        assert_changes(&[Change { exponent: 255, old: b"abc", new: b"abd" }], 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "one length")]
+    fn a_change_of_length_panics() {
+        assert_changes(&[Change { exponent: 0, old: b"abc", new: b"abcd" }], 3);
     }
 
     #[test]

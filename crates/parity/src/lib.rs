@@ -69,6 +69,6 @@ mod syndrome;
 mod update;
 mod xor;
 
-pub use block::Block;
+pub use block::{Block, Change};
 pub use check::Verdict;
 pub use kernels::{Kernels, Unavailable};

@@ -9,7 +9,7 @@
 //! primitive of an instruction set takes part: wide groups, single vectors and tails, chains with
 //! and without holes, every factor, and the verdicts in both directions.
 
-use crate::{Block, Kernels, Verdict, gf};
+use crate::{Block, Change, Kernels, Verdict, gf};
 
 /// Two wide groups of the widest vectors, a few single ones, and a tail of every set.
 const LEN: usize = 2 * 256 + 128 + 64 + 32 + 16 + 7;
@@ -62,10 +62,15 @@ fn multiplies(kernels: Kernels) -> bool {
 }
 
 fn updates(kernels: Kernels, data: &[[u8; LEN]; COUNT]) -> bool {
-    let [old, new, p, q, ..] = data;
+    let [a, b, p, q, ..] = data;
+    let changes = [
+        Change { exponent: 77, old: a, new: b },
+        Change { exponent: 254, old: b, new: p },
+        Change { exponent: 0, old: q, new: a },
+    ];
     let ((mut p, mut q), (mut right_p, mut right_q)) = ((*p, *q), (*p, *q));
-    kernels.pq_update(&mut p, &mut q, 77, old, new);
-    Kernels::reference().pq_update(&mut right_p, &mut right_q, 77, old, new);
+    kernels.pq_update(&mut p, &mut q, &changes);
+    Kernels::reference().pq_update(&mut right_p, &mut right_q, &changes);
     p == right_p && q == right_q
 }
 

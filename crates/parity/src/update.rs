@@ -1,38 +1,41 @@
-//! Parity after one data block has changed: read-modify-write.
+//! Parity after data blocks have changed: read-modify-write.
 //!
-//! Both sums are linear. If D(e) becomes D(e) + delta, where delta = old + new, then
+//! Both sums are linear. If D(e) becomes D(e) + delta(e), where delta = old + new, then
 //!
 //! ```text
-//! P becomes P + delta
-//! Q becomes Q + g^e * delta
+//! P becomes P + sum of       delta(e)
+//! Q becomes Q + sum of g^e * delta(e)          over the blocks that change
 //! ```
 //!
-//! Invariant: the other data blocks are not needed, and each block is read once. Blocks that change
-//! together are applied one after the other, in any order.
+//! Each delta is multiplied by its own g^e. Horner's rule (`syndrome`) would be cheaper for
+//! neighbours and dearer for all else, and blocks that change together may have any exponents.
+//!
+//! Invariant: the other data blocks are not needed, and each block that is given, P and Q among
+//! them, is read once, however many blocks change.
 
-use crate::arch::{Isa, Op, load, mul, store, walk, xor};
-use crate::block::assert_len;
-use crate::{Kernels, gf};
+use crate::arch::{Group, Isa, Op, load, mul, store, walk, xor, xor3};
+use crate::block::{assert_changes, assert_len};
+use crate::{Change, Kernels, gf};
 
 impl Kernels {
-    /// P += old + new. Panics if lengths differ.
-    pub fn p_update(self, p: &mut [u8], old: &[u8], new: &[u8]) {
-        self.xor_into(p, &[old, new]);
+    /// P += old + new of each change. Nothing happens without a change. Panics if lengths differ.
+    pub fn p_update(self, p: &mut [u8], changes: &[Change]) {
+        assert_changes(changes, p.len());
+        self.run(PUpdate { p, changes });
     }
 
-    /// Q += g^exponent * (old + new). Panics if lengths differ or the exponent is 255.
-    pub fn q_update(self, q: &mut [u8], exponent: u8, old: &[u8], new: &[u8]) {
-        assert_len(old, q.len());
-        assert_len(new, q.len());
-        self.run(QUpdate { q, coefficient: gf::pow2(exponent), old, new });
+    /// Q += g^exponent * (old + new) of each change, in any order of exponents. Nothing happens
+    /// without a change. Panics if lengths differ or an exponent is 255.
+    pub fn q_update(self, q: &mut [u8], changes: &[Change]) {
+        assert_changes(changes, q.len());
+        self.run(QUpdate { q, changes });
     }
 
     /// Both of the above in one pass. Panics as they do.
-    pub fn pq_update(self, p: &mut [u8], q: &mut [u8], exponent: u8, old: &[u8], new: &[u8]) {
+    pub fn pq_update(self, p: &mut [u8], q: &mut [u8], changes: &[Change]) {
         assert_len(q, p.len());
-        assert_len(old, p.len());
-        assert_len(new, p.len());
-        self.run(PqUpdate { p, q, coefficient: gf::pow2(exponent), old, new });
+        assert_changes(changes, p.len());
+        self.run(PqUpdate { p, q, changes });
     }
 
     /// dst += factor * source: the update where the delta is at hand, with factor
@@ -43,11 +46,54 @@ impl Kernels {
     }
 }
 
+impl Change<'_> {
+    /// old + new at one byte.
+    fn delta_at(&self, at: usize) -> u8 {
+        self.old[at] ^ self.new[at]
+    }
+
+    /// old + new at one group.
+    #[inline(always)]
+    fn delta<I: Isa, const N: usize>(&self, isa: I, at: usize) -> Group<I, N> {
+        xor(isa, load(isa, self.old, at), load(isa, self.new, at))
+    }
+
+    /// What the delta is multiplied by in Q.
+    #[inline(always)]
+    fn coefficient(&self) -> u8 {
+        gf::pow2(self.exponent)
+    }
+}
+
+struct PUpdate<'a> {
+    p: &'a mut [u8],
+    changes: &'a [Change<'a>],
+}
+
+impl Op for PUpdate<'_> {
+    type Output = ();
+
+    fn plain(self) {
+        for at in 0..self.p.len() {
+            self.p[at] = self.changes.iter().fold(self.p[at], |p, c| p ^ c.delta_at(at));
+        }
+    }
+
+    #[inline(always)]
+    fn vector<I: Isa>(self, isa: I) {
+        walk!(I, self.p.len(), |at, N| {
+            let mut p = load::<I, N>(isa, self.p, at);
+            for change in self.changes {
+                p = xor3(isa, p, load(isa, change.old, at), load(isa, change.new, at));
+            }
+            store(isa, self.p, at, p);
+        });
+    }
+}
+
 struct QUpdate<'a> {
     q: &'a mut [u8],
-    coefficient: u8,
-    old: &'a [u8],
-    new: &'a [u8],
+    changes: &'a [Change<'a>],
 }
 
 impl Op for QUpdate<'_> {
@@ -55,16 +101,20 @@ impl Op for QUpdate<'_> {
 
     fn plain(self) {
         for at in 0..self.q.len() {
-            self.q[at] ^= gf::mul(self.coefficient, self.old[at] ^ self.new[at]);
+            for change in self.changes {
+                self.q[at] ^= gf::mul(change.coefficient(), change.delta_at(at));
+            }
         }
     }
 
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
-        let coefficient = isa.factor(self.coefficient);
         walk!(I, self.q.len(), |at, N| {
-            let delta = xor::<I, N>(isa, load(isa, self.old, at), load(isa, self.new, at));
-            let q = xor(isa, load(isa, self.q, at), mul(isa, coefficient, delta));
+            let mut q = load::<I, N>(isa, self.q, at);
+            for change in self.changes {
+                let factor = isa.factor(change.coefficient());
+                q = xor(isa, q, mul(isa, factor, change.delta(isa, at)));
+            }
             store(isa, self.q, at, q);
         });
     }
@@ -73,9 +123,7 @@ impl Op for QUpdate<'_> {
 struct PqUpdate<'a> {
     p: &'a mut [u8],
     q: &'a mut [u8],
-    coefficient: u8,
-    old: &'a [u8],
-    new: &'a [u8],
+    changes: &'a [Change<'a>],
 }
 
 impl Op for PqUpdate<'_> {
@@ -83,20 +131,26 @@ impl Op for PqUpdate<'_> {
 
     fn plain(self) {
         for at in 0..self.p.len() {
-            let delta = self.old[at] ^ self.new[at];
-            self.p[at] ^= delta;
-            self.q[at] ^= gf::mul(self.coefficient, delta);
+            for change in self.changes {
+                let delta = change.delta_at(at);
+                self.p[at] ^= delta;
+                self.q[at] ^= gf::mul(change.coefficient(), delta);
+            }
         }
     }
 
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
-        let coefficient = isa.factor(self.coefficient);
         walk!(I, self.p.len(), |at, N| {
-            let delta = xor::<I, N>(isa, load(isa, self.old, at), load(isa, self.new, at));
-            let p = xor(isa, load(isa, self.p, at), delta);
+            let mut p = load::<I, N>(isa, self.p, at);
+            let mut q = load::<I, N>(isa, self.q, at);
+            for change in self.changes {
+                let factor = isa.factor(change.coefficient());
+                let delta = change.delta(isa, at);
+                p = xor(isa, p, delta);
+                q = xor(isa, q, mul(isa, factor, delta));
+            }
             store(isa, self.p, at, p);
-            let q = xor(isa, load(isa, self.q, at), mul(isa, coefficient, delta));
             store(isa, self.q, at, q);
         });
     }

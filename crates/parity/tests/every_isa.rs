@@ -7,7 +7,7 @@
 //! and destinations lie between guards, so that a step past either end shows (the former under
 //! valgrind). Blocks to be written start as garbage.
 
-use parity::{Block, Kernels, Unavailable, Verdict, gf};
+use parity::{Block, Change, Kernels, Unavailable, Verdict, gf};
 
 /// Exponent sets: one to several blocks, with and without holes, from 0 and not.
 const EXPONENT_SETS: [&[u8]; 9] = [
@@ -55,26 +55,42 @@ fn p_and_q_are_those_of_the_reference() {
 #[test]
 fn an_update_leaves_the_parity_of_the_new_data() {
     for_each_row(|kernels, row| {
-        for index in 0..row.data.len() {
-            let exponent = row.exponents[index];
-            let old = row.data[index].bytes();
-            let mut changed = row.clone();
-            changed.data[index] = Source::random(row.len(), row.offset, &mut Random(77));
-            changed.set_parity();
-            let new = changed.data[index].bytes();
-
-            let (mut p, mut q) = (row.guarded(&row.p), row.guarded(&row.q));
-            kernels.pq_update(p.bytes(), q.bytes(), exponent, old, new);
-            p.expect(&changed.p, "pq_update: P");
-            q.expect(&changed.q, "pq_update: Q");
-
-            let (mut p, mut q) = (row.guarded(&row.p), row.guarded(&row.q));
-            kernels.p_update(p.bytes(), old, new);
-            kernels.q_update(q.bytes(), exponent, old, new);
-            p.expect(&changed.p, "p_update");
-            q.expect(&changed.q, "q_update");
+        let all: Vec<usize> = (0..row.data.len()).collect();
+        // Each block alone; the first few, all, and every second one from the last; none.
+        let singles = all.iter().map(|&index| vec![index]);
+        let several = (2..=all.len()).step_by(2).map(|count| all[..count].to_vec());
+        let others = [all.clone(), all.iter().rev().step_by(2).copied().collect(), vec![]];
+        for indices in singles.chain(several).chain(others) {
+            update(kernels, row, &indices);
         }
     });
+}
+
+/// Changes these blocks of the row, in this order, in one call.
+fn update(kernels: Kernels, row: &Row, indices: &[usize]) {
+    let mut changed = row.clone();
+    for &index in indices {
+        let mut random = Random(77 + index as u64);
+        changed.data[index] = Source::random(row.len(), row.offset + index % 4, &mut random);
+    }
+    changed.set_parity();
+    let change = |&index: &usize| Change {
+        exponent: row.exponents[index],
+        old: row.data[index].bytes(),
+        new: changed.data[index].bytes(),
+    };
+    let changes: Vec<Change> = indices.iter().map(change).collect();
+
+    let (mut p, mut q) = (row.guarded(&row.p), row.guarded(&row.q));
+    kernels.pq_update(p.bytes(), q.bytes(), &changes);
+    p.expect(&changed.p, "pq_update: P");
+    q.expect(&changed.q, "pq_update: Q");
+
+    let (mut p, mut q) = (row.guarded(&row.p), row.guarded(&row.q));
+    kernels.p_update(p.bytes(), &changes);
+    kernels.q_update(q.bytes(), &changes);
+    p.expect(&changed.p, "p_update");
+    q.expect(&changed.q, "q_update");
 }
 
 #[test]
@@ -115,6 +131,7 @@ fn rows_of_255_blocks_work() {
         recover(kernels, &row, Member::Data(100), Member::Data(7));
         recover(kernels, &row, Member::Data(253), Member::P);
         recover(kernels, &row, Member::Data(1), Member::Q);
+        update(kernels, &row, &(0..255).rev().collect::<Vec<_>>());
         assert_eq!(kernels.check(&blocks, &row.p, &row.q), Verdict::Agree);
     });
 }
@@ -257,6 +274,13 @@ fn sources_of_another_length_panic() {
 #[should_panic(expected = "one length")]
 fn p_and_q_of_different_lengths_panic() {
     Kernels::best().pq_gen(&mut [0; 4], &mut [0; 5], &[]);
+}
+
+#[test]
+#[should_panic(expected = "one length")]
+fn a_change_of_another_length_panics() {
+    let change = Change { exponent: 0, old: &[0; 4], new: &[0; 3] };
+    Kernels::best().pq_update(&mut [0; 4], &mut [0; 4], &[change]);
 }
 
 #[test]

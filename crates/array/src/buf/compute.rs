@@ -2,12 +2,12 @@
 
 use arrayvec::ArrayVec;
 use engine::{BufSlice, Compute, Delta, Effects, MAX_MEMBERS, Source};
-use parity::{Block, Kernels};
+use parity::{Block, Change, Kernels};
 
 use super::region::{Regions, Span};
 
 type Blocks<'a> = ArrayVec<Block<'a>, MAX_MEMBERS>;
-type Bytes<'a> = ArrayVec<&'a [u8], { 2 * MAX_MEMBERS }>;
+type Bytes<'a> = ArrayVec<&'a [u8], MAX_MEMBERS>;
 
 /// Runs one job. Its results are where the job says when this returns.
 ///
@@ -59,23 +59,25 @@ impl<'r> Work<'r> {
         let changes = deltas.iter().flat_map(|delta| [delta.old, delta.new]);
         let inputs: ArrayVec<Span, { 2 * MAX_MEMBERS }> =
             changes.map(|slice| self.regions.span(slice)).collect();
-        let bytes: Bytes<'_> = inputs.iter().map(|span| self.input(*span)).collect();
+        let change = |(delta, pair): (&Delta, &[Span])| Change {
+            exponent: delta.exponent,
+            old: self.input(pair[0]),
+            new: self.input(pair[1]),
+        };
+        let changes: ArrayVec<Change<'_>, MAX_MEMBERS> =
+            deltas.iter().zip(inputs.chunks_exact(2)).map(change).collect();
         match (p, q) {
             (Some(p), Some(q)) => {
                 let [p, q] = self.outputs([p, q], &inputs);
-                for (delta, pair) in deltas.iter().zip(bytes.chunks_exact(2)) {
-                    self.kernels.pq_update(p, q, delta.exponent, pair[0], pair[1]);
-                }
+                self.kernels.pq_update(p, q, &changes);
             }
             (Some(p), None) => {
                 let [p] = self.outputs([p], &inputs);
-                self.kernels.xor_into(p, &bytes);
+                self.kernels.p_update(p, &changes);
             }
             (None, Some(q)) => {
                 let [q] = self.outputs([q], &inputs);
-                for (delta, pair) in deltas.iter().zip(bytes.chunks_exact(2)) {
-                    self.kernels.q_update(q, delta.exponent, pair[0], pair[1]);
-                }
+                self.kernels.q_update(q, &changes);
             }
             (None, None) => {}
         }
@@ -192,6 +194,48 @@ mod tests {
                 unsafe { regions.span(slice(lost)).bytes() == regions.span(slice(found)).bytes() };
             assert!(same, "block {lost}");
         }
+    }
+
+    /// Three of four blocks change at once: the parity is that of the new row.
+    #[test]
+    fn several_deltas_in_one_job_leave_the_parity_of_the_new_data() {
+        let mut regions = Regions::new().expect("memory");
+        regions.add(Arc::new(Region::new(16 * 512).expect("memory")));
+        for block in 0..7 {
+            for byte in 0..512 {
+                if (byte * 11 + block * 29) % 5 < 2 {
+                    regions.span(slice(block)).flip_bit(byte as usize);
+                }
+            }
+        }
+        let kernels = Kernels::best();
+        let mut effects = Effects::new();
+        let old_row = [(0, 0), (1, 1), (2, 2), (5, 3)];
+        let new_row = [(0, 4), (1, 1), (2, 5), (5, 6)];
+        for (exponent, block) in old_row.into_iter().chain(new_row) {
+            effects.sources.push(Source { exponent, slice: slice(block) });
+        }
+        for (exponent, old, new) in [(5, 3, 6), (0, 0, 4), (2, 2, 5)] {
+            effects.deltas.push(Delta { exponent, old: slice(old), new: slice(new) });
+        }
+        let generate = |p, q, sources| Compute::Generate { p, q, sources };
+        let update = |p, q| Compute::Update { p, q, deltas: 0..3 };
+        let jobs = [
+            generate(Some(slice(7)), Some(slice(8)), 4..8),
+            // P and Q together, and each without the other.
+            generate(Some(slice(9)), Some(slice(10)), 0..4),
+            update(Some(slice(9)), Some(slice(10))),
+            generate(Some(slice(11)), Some(slice(12)), 0..4),
+            update(Some(slice(11)), None),
+            update(None, Some(slice(12))),
+        ];
+        jobs.iter().for_each(|job| compute(job, &effects, &regions, kernels));
+        // SAFETY: nothing else is running.
+        let bytes = |block| unsafe { regions.span(slice(block)).bytes() };
+        for (right, updated) in [(7, 9), (8, 10), (7, 11), (8, 12)] {
+            assert!(bytes(right) == bytes(updated), "block {updated}");
+        }
+        assert!(bytes(7) != bytes(8), "the row has some content");
     }
 
     #[test]

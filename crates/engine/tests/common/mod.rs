@@ -18,7 +18,7 @@ use engine::{
     REGION_ZERO, Request, RequestError, Shard, ShardConfig,
 };
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
-use parity::{Block, Kernels};
+use parity::{Block, Change, Kernels};
 
 use job::{Job, Work};
 use member::{Member, SECTOR};
@@ -509,11 +509,12 @@ impl World {
                 for delta in deltas {
                     let (old, new) =
                         (self.bytes(&delta.old).to_vec(), self.bytes(&delta.new).to_vec());
+                    let change = Change { exponent: delta.exponent, old: &old, new: &new };
                     if let Some(p) = p {
-                        kernels.p_update(self.bytes_mut(p), &old, &new);
+                        kernels.p_update(self.bytes_mut(p), &[change]);
                     }
                     if let Some(q) = q {
-                        kernels.q_update(self.bytes_mut(q), delta.exponent, &old, &new);
+                        kernels.q_update(self.bytes_mut(q), &[change]);
                     }
                 }
             }
