@@ -4,9 +4,14 @@
 //! Each structure has field ranges, a decoder that takes any bytes and never panics, a plain value,
 //! and an encoder; nothing here reads or writes a member.
 
+pub mod bad_blocks;
+pub mod bitmap;
+mod crc;
 mod error;
 mod field;
+pub mod journal;
 mod metadata;
+pub mod ppl;
 pub mod superblock;
 mod uuid;
 
