@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use md::ondisk::Field;
+use md::ondisk::{Field, superblock};
 
 struct Structure {
     id: &'static str,
@@ -22,10 +22,23 @@ struct Structure {
     bytes: usize,
 }
 
-const STRUCTURES: &[Structure] = &[];
+const STRUCTURES: &[Structure] = &[
+    Structure {
+        id: "superblock-1",
+        fields: superblock::V1_FIELDS,
+        bytes: superblock::V1_HEADER_BYTES,
+    },
+    Structure { id: "superblock-0.90", fields: superblock::V0_FIELDS, bytes: superblock::V0_BYTES },
+    Structure { id: "superblock-0.90-disk", fields: superblock::V0_DISK_FIELDS, bytes: 128 },
+];
 
 /// Named numbers: feature bits, state bits, special roles.
-const VALUES: &[(&str, &[(&str, u64)])] = &[];
+const VALUES: &[(&str, &[(&str, u64)])] = &[
+    ("superblock-1-features", superblock::V1_FEATURES),
+    ("superblock-1-roles", superblock::V1_ROLES),
+    ("superblock-0.90-states", superblock::V0_STATES),
+    ("superblock-0.90-disk-states", superblock::V0_DISK_STATES),
+];
 
 /// A table with its marker.
 #[derive(Debug)]
