@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use md::ondisk::{Field, superblock};
+use md::ondisk::{Field, bitmap, journal, ppl, superblock};
 
 struct Structure {
     id: &'static str,
@@ -30,6 +30,15 @@ const STRUCTURES: &[Structure] = &[
     },
     Structure { id: "superblock-0.90", fields: superblock::V0_FIELDS, bytes: superblock::V0_BYTES },
     Structure { id: "superblock-0.90-disk", fields: superblock::V0_DISK_FIELDS, bytes: 128 },
+    Structure { id: "bitmap", fields: bitmap::BITMAP_FIELDS, bytes: bitmap::HEADER_BYTES },
+    Structure { id: "ppl-header", fields: ppl::PPL_HEADER_FIELDS, bytes: ppl::PPL_HEADER_BYTES },
+    Structure { id: "ppl-entry", fields: ppl::PPL_ENTRY_FIELDS, bytes: 24 },
+    Structure {
+        id: "journal-meta-block",
+        fields: journal::META_BLOCK_FIELDS,
+        bytes: journal::BLOCK_BYTES,
+    },
+    Structure { id: "journal-payload", fields: journal::PAYLOAD_FIELDS, bytes: 16 },
 ];
 
 /// Named numbers: feature bits, state bits, special roles.
@@ -38,6 +47,9 @@ const VALUES: &[(&str, &[(&str, u64)])] = &[
     ("superblock-1-roles", superblock::V1_ROLES),
     ("superblock-0.90-states", superblock::V0_STATES),
     ("superblock-0.90-disk-states", superblock::V0_DISK_STATES),
+    ("bitmap-versions", bitmap::BITMAP_VERSIONS),
+    ("bitmap-states", bitmap::BITMAP_STATES),
+    ("journal-payload-types", journal::PAYLOAD_TYPES),
 ];
 
 /// A table with its marker.

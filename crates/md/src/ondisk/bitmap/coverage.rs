@@ -43,7 +43,7 @@ pub fn touched_by_write(geometry: &Geometry, at: Sector, sectors: u64) -> Option
 
 /// What the superblocks say when an array starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArrayState {
+pub struct StartState {
     /// Their event count.
     pub events: u64,
     /// Up to where the redundancy holds; `None`: everywhere (clean).
@@ -76,7 +76,7 @@ impl Bitmap {
     /// In a clean, complete array nothing, whatever is set: bits are cleared late. In a degraded
     /// one set bits are kept for the member that comes back, so all of them count, unless nothing
     /// happened since bits were last cleared.
-    pub fn resync(&self, state: ArrayState) -> Resync {
+    pub fn resync(&self, state: StartState) -> Resync {
         if self.header.is_stale(state.events) {
             return Resync::Everything(WhyEverything::Stale);
         }
