@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod assemble;
 pub mod geometry;
 pub mod layout;
 pub mod level;

@@ -1,0 +1,38 @@
+//! Which members make up an array, and what may be done with it.
+//!
+//! ```text
+//!   candidates ──group──> arrays ──freshest, standing──> members ──shape──> geometry
+//!                                                           └── plan: read-write, read-only
+//! ```
+//!
+//! Invariant: a pure function of the candidates and the options; nothing is chosen in silence: every
+//! candidate has a standing with a reason, every refusal a sentence to act on. Rules: format
+//! reference, section 8; where Linux md or mdadm would decide otherwise, [`Array::elsewhere`] says
+//! so.
+//!
+//! Called by `array` (to run an array) and by the command line (to explain one).
+
+mod explicit;
+mod plan;
+mod readable;
+mod repair;
+mod shape;
+mod standing;
+mod types;
+mod words;
+
+pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
+pub use readable::Readable;
+pub use shape::Shape;
+pub use types::{
+    Array, Candidate, Elsewhere, Found, Member, Options, Override, Plan, Recovery, Repairs, Replay,
+    Resync, Software, Source, Standing, Verdict,
+};
+
+/// Finds the arrays among the candidates and decides about each. Results refer to candidates by
+/// their index in `candidates`.
+pub fn assemble(candidates: &[Candidate], options: &Options) -> Found {
+    let (groups, floating_spares) = standing::group(candidates);
+    let arrays = groups.iter().map(|group| plan::array(candidates, group, options)).collect();
+    Found { arrays, floating_spares }
+}

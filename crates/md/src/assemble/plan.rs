@@ -1,0 +1,464 @@
+//! Whether an array can be started, read-write and read-only.
+//!
+//! Invariant: a plan that runs serves only what is trusted, or says in its warnings what is not;
+//! one that does not run says what would help. Format reference, 8.4.
+
+use super::repair::{self, Facts};
+use super::shape::{Shape, shape};
+use super::standing::{Standings, cut_off, slots_of, standings};
+use super::types::{
+    Array, Candidate, Elsewhere, Member, Options, Override, Plan, Repairs, Software, Source,
+    Standing, Verdict,
+};
+use super::words;
+use crate::geometry::{Generation, Geometry, MAX_MEMBERS};
+use crate::level::Level;
+use crate::ondisk::superblock::Policy;
+use crate::ondisk::{MemberMetadata, Role};
+use crate::units::MemberIdx;
+
+/// Decides about the candidates of one array.
+pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Array {
+    let Standings { defining, has_slot, members, split, elsewhere } =
+        standings(all, group, options);
+    let metadata = &all[defining].metadata;
+    let mut facts = Planner {
+        all,
+        options,
+        defining,
+        metadata,
+        members: &members,
+        split,
+        journal: journal(&members),
+        elsewhere,
+    };
+    let slots = slots_of(metadata);
+    let (shape, missing, read_only, read_write) = if !has_slot {
+        facts.nothing(
+            "No member with a slot is among the candidates: only spares, failed or \
+                       unusable ones. Find the members that held the data.",
+        )
+    } else if slots == 0 || slots > MAX_MEMBERS {
+        facts.nothing(&format!("The superblock says that the array has {slots} slots."))
+    } else {
+        facts.plans(slots)
+    };
+    facts.compare_start(&shape, &missing);
+    let elsewhere = facts.elsewhere;
+    Array {
+        set_uuid: metadata.set_uuid,
+        name: metadata.name.clone(),
+        version: metadata.version,
+        defining,
+        members,
+        missing,
+        split,
+        shape,
+        read_write,
+        read_only,
+        elsewhere,
+    }
+}
+
+fn journal(members: &[Member]) -> Option<usize> {
+    let journal = members.iter().find(|member| member.standing == Standing::Journal);
+    journal.map(|member| member.candidate)
+}
+
+struct Planner<'a> {
+    all: &'a [Candidate],
+    options: &'a Options,
+    defining: usize,
+    /// What the defining superblock says.
+    metadata: &'a MemberMetadata,
+    members: &'a [Member],
+    split: bool,
+    journal: Option<usize>,
+    elsewhere: Vec<Elsewhere>,
+}
+
+type Slots = Vec<Option<Source>>;
+type Plans = (Result<Shape, String>, Vec<MemberIdx>, Plan, Plan);
+
+/// The slots for which `bad` holds.
+fn slots_where(slots: &Slots, bad: impl Fn(&Option<Source>) -> bool) -> Vec<MemberIdx> {
+    let indices = slots.iter().enumerate().filter(|(_, source)| bad(source));
+    indices.map(|(slot, _)| MemberIdx(slot as u16)).collect()
+}
+
+fn not_whole(source: &Option<Source>) -> bool {
+    source.as_ref().is_none_or(|source| !source.is_whole())
+}
+
+fn enough(shape: &Shape, slots: &Slots) -> bool {
+    shape.enough(|slot| !not_whole(&slots[slot.index()]))
+}
+
+fn level_of(shape: &Shape) -> Level {
+    match shape {
+        Shape::Settled(geometry) => geometry.level(),
+        Shape::Reshaping(reshaping) => reshaping.geometry(Generation::New).level(),
+    }
+}
+
+impl Planner<'_> {
+    /// No array at all.
+    fn nothing(&self, why: &str) -> Plans {
+        let plan = || self.plan(Verdict::Refused { why: why.to_string() }, Vec::new(), Vec::new());
+        (Err(why.to_string()), Vec::new(), plan(), plan())
+    }
+
+    fn plan(&self, verdict: Verdict, slots: Slots, warnings: Vec<String>) -> Plan {
+        Plan { verdict, slots, journal: self.journal, warnings, repairs: Repairs::default() }
+    }
+
+    fn plans(&self, count: usize) -> Plans {
+        let fresh = self.fresh(count);
+        let missing = slots_where(&fresh, not_whole);
+        let mut geometry = shape(self.metadata, self.all, &fresh);
+        let (read_only, read_write) = match &geometry {
+            Err(why) => {
+                let refused = || Verdict::Refused { why: why.clone() };
+                let plan = || self.plan(refused(), fresh.clone(), Vec::new());
+                (plan(), plan())
+            }
+            Ok(shape) => (self.read_only(shape, &fresh), self.read_write(shape, &fresh)),
+        };
+        // Members that are only used read-only have their own data offsets.
+        if let Ok(Shape::Reshaping(_)) = &geometry {
+            geometry = shape(self.metadata, self.all, &read_only.slots);
+        }
+        (geometry, missing, read_only, read_write)
+    }
+
+    fn source(&self, candidate: usize, in_sync: u64, stale: bool) -> Source {
+        let (of, metadata) = (&self.all[candidate], &self.all[candidate].metadata);
+        let data_offset = metadata.data_offset;
+        let new_data_offset =
+            metadata.reshape.map_or(data_offset, |reshape| reshape.new_data_offset);
+        let on_device = of.device_sectors.saturating_sub(data_offset.max(new_data_offset));
+        let on_device = if cut_off(of) == 0 { u64::MAX } else { on_device };
+        let valid_sectors = in_sync.min(on_device);
+        Source { candidate, data_offset, new_data_offset, valid_sectors, stale }
+    }
+
+    /// The best member of each slot, of those that missed nothing.
+    fn fresh(&self, count: usize) -> Slots {
+        let mut slots: Slots = vec![None; count];
+        for member in self.members {
+            let (slot, in_sync) = match member.standing {
+                Standing::Active(slot) => (slot, u64::MAX),
+                Standing::Recovering { slot, up_to } => (slot, up_to),
+                Standing::Replacement { slot, up_to } => (slot, up_to.unwrap_or(u64::MAX)),
+                _ => continue,
+            };
+            let source = self.source(member.candidate, in_sync, false);
+            let replacement = matches!(member.standing, Standing::Replacement { .. });
+            let Some(place) = slots.get_mut(slot.index()) else { continue };
+            let better = |has: &Source| {
+                source.valid_sectors > has.valid_sectors
+                    || source.valid_sectors == has.valid_sectors && !replacement
+            };
+            if place.as_ref().is_none_or(better) {
+                *place = Some(source);
+            }
+        }
+        slots
+    }
+
+    /// Adds members that missed updates, the least old first, until there is enough. Returns how
+    /// many of them, in words.
+    fn with_stale(&self, shape: &Shape, slots: &Slots) -> Option<(Slots, String)> {
+        let mut stale: Vec<(u64, MemberIdx, usize)> = Vec::new();
+        for member in self.members {
+            if let Standing::Stale { slot: Some(slot), events_behind } = member.standing {
+                stale.push((events_behind, slot, member.candidate));
+            }
+        }
+        stale.sort();
+        let mut slots = slots.clone();
+        let mut used = Vec::new();
+        for (behind, slot, candidate) in stale {
+            let Some(place) = slots.get_mut(slot.index()) else { continue };
+            if !not_whole(place) {
+                continue;
+            }
+            *place = Some(self.source(candidate, u64::MAX, true));
+            let label = &self.all[candidate].label;
+            used.push(format!("{label} (slot {slot}, {} behind)", words::updates(behind)));
+            if enough(shape, &slots) {
+                return Some((slots, words::and(used)));
+            }
+        }
+        None
+    }
+
+    /// Whether the array was in use when its superblocks were last written.
+    fn dirty(&self) -> bool {
+        self.metadata.level > 0 && self.metadata.resync_offset.is_some()
+    }
+
+    /// "raid5 of 4 members cannot serve all data without slots 1 and 3."
+    fn too_few(&self, shape: &Shape, slots: &Slots) -> String {
+        let missing = slots_where(slots, not_whole);
+        let mut text = format!(
+            "This {} of {} members cannot serve all of its data without {}.",
+            level_of(shape),
+            shape.members(),
+            words::slots(&missing)
+        );
+        for member in self.members {
+            let slot = match member.standing {
+                Standing::Stale { slot: Some(slot), .. } | Standing::Recovering { slot, .. } => {
+                    slot
+                }
+                Standing::Active(slot) => slot,
+                _ => continue,
+            };
+            if missing.contains(&slot) {
+                text.push(' ');
+                text.push_str(&member.why);
+            }
+        }
+        text
+    }
+
+    fn read_write(&self, shape: &Shape, fresh: &Slots) -> Plan {
+        let refused = |why: String| self.plan(Verdict::Refused { why }, fresh.clone(), Vec::new());
+        let geometry = match shape {
+            Shape::Settled(geometry) => geometry,
+            Shape::Reshaping(reshaping) => {
+                return refused(format!(
+                    "The array is in the middle of a reshape ({}), at array sector {}. It can be \
+                     read here; to write to it, let Linux finish the reshape first.",
+                    reshaping.change(),
+                    reshaping.position()
+                ));
+            }
+        };
+        if self.metadata.level <= 0 && self.metadata.bitmap.is_some() {
+            let level = geometry.level();
+            return refused(format!(
+                "The superblock says that this {level} has a bitmap, which no {level} can have: it \
+                 is damaged, or not what it says. It can be read."
+            ));
+        }
+        let mut risks = Vec::new();
+        // Devices that were cut off serve nothing that is written.
+        let usable = |source: &Source| cut_off(&self.all[source.candidate]) == 0;
+        let mut slots: Slots = fresh.iter().map(|source| source.clone().filter(usable)).collect();
+        if !enough(shape, &slots) {
+            let why = self.too_few(shape, &slots);
+            let stale = self.with_stale(shape, &slots).filter(|(slots, _)| {
+                geometry.level().number() > 0 && slots.iter().flatten().all(usable)
+            });
+            let Some((with_stale, used)) = stale else {
+                let level = geometry.level();
+                return refused(format!(
+                    "{why} Find the missing members; to read what is left of this {level}, ask for \
+                     it read-only and partial."
+                ));
+            };
+            slots = with_stale;
+            risks.push(format!(
+                "{why} It could run with {used}: what was written since then is old or mixed with \
+                 new in those members."
+            ));
+        }
+        let missing = slots_where(&slots, not_whole);
+        risks.extend(self.risks_of_writing(geometry, &missing));
+        let verdict = if !risks.is_empty() && !self.options.force {
+            Verdict::NeedsForce { with: Override::Force, risk: risks.join(" ") }
+        } else if missing.is_empty() {
+            Verdict::Run
+        } else {
+            Verdict::RunDegraded { missing: missing.clone() }
+        };
+        let (all, members, journal) = (self.all, self.members, self.journal);
+        let metadata = self.metadata;
+        let facts =
+            Facts { all, metadata, geometry, members, slots: &slots, missing: &missing, journal };
+        let repairs = repair::repairs(&facts);
+        Plan { repairs, ..self.plan(verdict, slots, risks) }
+    }
+
+    /// What is wrong although there are enough members.
+    fn risks_of_writing(&self, geometry: &Geometry, missing: &[MemberIdx]) -> Vec<String> {
+        let mut risks = Vec::new();
+        if self.split {
+            let chosen = &self.all[self.defining].label;
+            risks.push(format!(
+                "The members were run apart from each other: each side says that the other one \
+                 has failed. {chosen} and what agrees with it would be used, and what was written \
+                 to the others be lost. To choose the others, name only them."
+            ));
+        }
+        let policy = repair::policy(self.metadata);
+        if policy == Some(Policy::Journal) && self.journal.is_none() {
+            risks.push(
+                "The array has a journal, and the journal device is missing: it may hold writes \
+                 that are nowhere else. Find it; without it those are lost, and all of the \
+                 redundancy has to be made anew."
+                    .to_string(),
+            );
+        }
+        let logged = matches!(policy, Some(Policy::Ppl | Policy::Journal));
+        let parity_lost = geometry.level().has_parity() && !missing.is_empty();
+        if self.dirty() && parity_lost && !logged && !repair::only_parity(geometry, missing) {
+            risks.push(format!(
+                "The array was in use when it stopped, and {} is missing: where a write was under \
+                 way, what is recovered for the missing member may be wrong, also in data that was \
+                 not being written. Check the file system afterwards.",
+                words::slots(missing)
+            ));
+        }
+        risks
+    }
+
+    fn read_only(&self, shape: &Shape, fresh: &Slots) -> Plan {
+        let mut warnings = self.reading_warnings(shape, fresh);
+        let missing = slots_where(fresh, not_whole);
+        if missing.is_empty() {
+            return self.plan(Verdict::Run, fresh.clone(), warnings);
+        }
+        if enough(shape, fresh) {
+            return self.plan(Verdict::RunDegraded { missing }, fresh.clone(), warnings);
+        }
+        let why = self.too_few(shape, fresh);
+        if let Some((slots, used)) = self.with_stale(shape, fresh) {
+            let risk = format!(
+                "{why} It could be read with {used}: what was written since then is old, or mixed \
+                 with new, in those members, and what is recovered from them may be wrong."
+            );
+            if !(self.options.ignore_events || self.options.force) {
+                let verdict = Verdict::NeedsForce { with: Override::IgnoreEvents, risk };
+                return self.plan(verdict, fresh.clone(), warnings);
+            }
+            warnings.push(risk);
+            let missing = slots_where(&slots, not_whole);
+            let degraded = !missing.is_empty();
+            let verdict = if degraded { Verdict::RunDegraded { missing } } else { Verdict::Run };
+            return self.plan(verdict, slots, warnings);
+        }
+        let verdict = if fresh.iter().all(Option::is_none) {
+            Verdict::Refused { why: format!("{why} Nothing at all is left to be read.") }
+        } else if self.options.partial {
+            Verdict::RunPartial { lost: format!("{why} Reads of what is lost fail.") }
+        } else {
+            let risk = format!("{why} The rest can be read; reads of what is lost would fail.");
+            Verdict::NeedsForce { with: Override::Partial, risk }
+        };
+        self.plan(verdict, fresh.clone(), warnings)
+    }
+
+    fn reading_warnings(&self, shape: &Shape, slots: &Slots) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let missing = slots_where(slots, not_whole);
+        if self.split {
+            warnings.push(
+                "The members were run apart from each other; what is read is the side with the \
+                 most updates."
+                    .to_string(),
+            );
+        }
+        if self.metadata.level <= 0 && !missing.is_empty() {
+            warnings.push(
+                "The size of the missing member is taken to be that of the others.".to_string(),
+            );
+        }
+        let policy = repair::policy(self.metadata);
+        match policy {
+            Some(Policy::Journal) if self.journal.is_some() => warnings.push(
+                "The journal is not replayed: what was last written may be missing, and what is \
+                 recovered for a missing member may be wrong."
+                    .to_string(),
+            ),
+            Some(Policy::Journal) => warnings.push(
+                "The journal device is missing: what was last written may be missing.".to_string(),
+            ),
+            _ if self.dirty() && level_of(shape).has_parity() && !missing.is_empty() => {
+                warnings.push(format!(
+                    "The array was in use when it stopped, and {} is missing: what is recovered \
+                     for it may be wrong where a write was under way.",
+                    words::slots(&missing)
+                ));
+            }
+            _ if self.dirty() && !level_of(shape).has_parity() => warnings.push(
+                "The array was in use when it stopped: where a write was under way, its copies may \
+                 differ, and either may be read."
+                    .to_string(),
+            ),
+            _ => {}
+        }
+        if let Shape::Reshaping(reshaping) = shape {
+            warnings.push(format!(
+                "The array is in the middle of a reshape ({}), at array sector {}.",
+                reshaping.change(),
+                reshaping.position()
+            ));
+            if self.in_place(slots) {
+                warnings.push(
+                    "The reshape does not move where the data starts: what was being rewritten \
+                     when it stopped is only in mdadm's backup file, and may read wrong here."
+                        .to_string(),
+                );
+            }
+        }
+        warnings
+    }
+
+    fn in_place(&self, slots: &Slots) -> bool {
+        slots.iter().flatten().all(|source| source.data_offset == source.new_data_offset)
+    }
+
+    /// Where Linux and mdadm would not start what is started here, or the other way round.
+    fn compare_start(&mut self, shape: &Result<Shape, String>, missing: &[MemberIdx]) {
+        let Ok(shape) = shape else { return };
+        let mut say = |by, what: String| self.elsewhere.push(Elsewhere { by, what });
+        let metadata = self.metadata;
+        let expected: Vec<MemberIdx> = missing
+            .iter()
+            .copied()
+            .filter(|slot| metadata.roles.contains(&Role::Slot(slot.0)))
+            .collect();
+        if !expected.is_empty() {
+            let slots = words::slots(&expected);
+            say(
+                Software::Mdadm,
+                format!("does not start the array without --run: {slots} was there last time."),
+            );
+        }
+        if metadata.has_journal && self.journal.is_none() {
+            say(Software::Kernel, "starts the array read-only: its journal is missing.".into());
+            say(Software::Mdadm, "refuses without --force: the journal is missing.".into());
+        }
+        if let Shape::Reshaping(reshaping) = shape {
+            if !reshaping.position_fits() {
+                let at = reshaping.position();
+                say(
+                    Software::Kernel,
+                    format!("refuses to go on: position {at} is not a multiple of the stripe."),
+                );
+            }
+            let moves = self.members.iter().any(|member| {
+                let metadata = &self.all[member.candidate].metadata;
+                metadata
+                    .reshape
+                    .is_some_and(|reshape| reshape.new_data_offset != metadata.data_offset)
+            });
+            if !moves {
+                say(Software::Mdadm, "asks for the backup file of the reshape.".into());
+            }
+        }
+        let Shape::Settled(geometry) = shape else { return };
+        let dirty = metadata.level > 0 && metadata.resync_offset.is_some();
+        let unlogged = metadata.ppl.is_none() && !metadata.has_journal;
+        let data_lost = geometry.level().has_parity()
+            && !missing.is_empty()
+            && !repair::only_parity(geometry, missing);
+        if dirty && unlogged && data_lost {
+            say(Software::Kernel, "refuses: it cannot start dirty degraded array.".into());
+            say(Software::Mdadm, "needs --force, which calls the array clean.".into());
+        }
+    }
+}

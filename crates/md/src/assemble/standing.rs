@@ -1,0 +1,392 @@
+//! Which candidate defines an array, and what each of the others is to it.
+//!
+//! Invariant: the freshest superblock among members with a slot decides every role; a candidate's
+//! own superblock only says who it is and how fresh. Format reference, 8.2 and 8.3.
+
+use super::types::{Candidate, Elsewhere, Member, Options, Software, Standing};
+use super::words::updates;
+use crate::ondisk::{MemberMetadata, Role, Version};
+use crate::units::MemberIdx;
+
+/// The candidates of each array, and those that belong to none.
+pub(super) fn group(candidates: &[Candidate]) -> (Vec<Vec<usize>>, Vec<usize>) {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut floating = Vec::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        let uuid = candidate.metadata.set_uuid;
+        if uuid.is_zero() {
+            floating.push(index);
+            continue;
+        }
+        let same = |group: &&mut Vec<usize>| candidates[group[0]].metadata.set_uuid == uuid;
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(index),
+            None => groups.push(vec![index]),
+        }
+    }
+    (groups, floating)
+}
+
+/// What the members of one array are.
+pub(super) struct Standings {
+    /// Whose superblock defines the array.
+    pub defining: usize,
+    /// Whether it has a slot, as it must to define an array.
+    pub has_slot: bool,
+    pub members: Vec<Member>,
+    pub split: bool,
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+/// Slots of the wider geometry, if the array is being reshaped.
+pub(super) fn slots_of(metadata: &MemberMetadata) -> usize {
+    let new = i64::from(metadata.raid_disks);
+    let old = new - metadata.reshape.map_or(0, |reshape| i64::from(reshape.delta_disks));
+    new.max(old).max(0) as usize
+}
+
+/// Decides about the candidates of one array.
+pub(super) fn standings(all: &[Candidate], group: &[usize], options: &Options) -> Standings {
+    let order = options
+        .order
+        .as_ref()
+        .filter(|order| order.iter().flatten().any(|candidate| group.contains(candidate)));
+    let named = |index: usize| order.is_none_or(|order| order.contains(&Some(index)));
+    let able = |index: usize| named(index) && broken(&all[index], options).is_none();
+    let has_slot =
+        |index: usize| order.is_some() || matches!(all[index].metadata.role, Role::Slot(_));
+    let events = |index: usize| all[index].metadata.events;
+    let freshest = |pick: &dyn Fn(usize) -> bool| {
+        let chosen = group.iter().copied().filter(|&index| pick(index));
+        // Of several, the first.
+        chosen.min_by_key(|&index| std::cmp::Reverse(events(index)))
+    };
+    let defining = freshest(&|index| able(index) && has_slot(index));
+    let fallback = freshest(&|_| true).expect("a group has a candidate");
+    let mut judge = Judge {
+        all,
+        options,
+        freshest: defining.unwrap_or(fallback),
+        order: order.map(Vec::as_slice),
+        members: Vec::new(),
+        split: false,
+        elsewhere: Vec::new(),
+    };
+    // Fresh ones first, so that of two for one place the fresher one has it.
+    let mut by_freshness = group.to_vec();
+    by_freshness.sort_by_key(|&index| (index != judge.freshest, std::cmp::Reverse(events(index))));
+    for index in by_freshness {
+        let (standing, why) = judge.standing(index);
+        judge.members.push(Member { candidate: index, standing, why });
+    }
+    judge.members.sort_by_key(|member| member.candidate);
+    Standings {
+        defining: judge.freshest,
+        has_slot: defining.is_some(),
+        members: judge.members,
+        split: judge.split,
+        elsewhere: judge.elsewhere,
+    }
+}
+
+struct Judge<'a> {
+    all: &'a [Candidate],
+    options: &'a Options,
+    freshest: usize,
+    order: Option<&'a [Option<usize>]>,
+    /// Those judged so far.
+    members: Vec<Member>,
+    split: bool,
+    elsewhere: Vec<Elsewhere>,
+}
+
+impl Judge<'_> {
+    fn standing(&mut self, index: usize) -> (Standing, String) {
+        let candidate = &self.all[index];
+        let (metadata, label) = (&candidate.metadata, &candidate.label);
+        for problem in &candidate.kernel_refuses {
+            self.elsewhere(Software::Kernel, format!("leaves {label} out: {problem}."));
+        }
+        if self.order.is_some_and(|order| !order.contains(&Some(index))) {
+            return (Standing::Unusable, format!("{label} is not in the order that was given."));
+        }
+        if let Some(problem) = broken(candidate, self.options) {
+            return (Standing::Unusable, format!("{label} cannot be used: {problem}."));
+        }
+        if !candidate.checksum_ok && candidate.kernel_refuses.is_empty() {
+            let what = format!("leaves {label} out: the checksum of its superblock is wrong.");
+            self.elsewhere(Software::Kernel, what);
+        }
+        let freshest = &self.all[self.freshest].metadata;
+        let reference = &self.all[self.freshest].label;
+        if let Some(differs) = differs(metadata, freshest) {
+            let why = format!("{label} does not agree with {reference}, the freshest: {differs}.");
+            return (Standing::Foreign { differs }, why);
+        }
+        if let Some(of) = self.same_number(index) {
+            let other = &self.all[of].label;
+            let number = metadata.dev_number;
+            let behind = self.all[of].metadata.events - metadata.events;
+            let age = if behind == 0 { "as fresh" } else { "older" };
+            let why = format!(
+                "{label} and {other} are both device number {number} of the array; {label} is \
+                 {age}, and only one of them can be used."
+            );
+            return (Standing::Duplicate { of }, why);
+        }
+        self.compare_as_mdadm(index);
+        self.by_role(index)
+    }
+
+    /// Identity is settled; now freshness and role.
+    fn by_role(&mut self, index: usize) -> (Standing, String) {
+        let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
+        let freshest = &self.all[self.freshest].metadata;
+        let behind = freshest.events.saturating_sub(metadata.events);
+        let needs_events = matches!(metadata.role, Role::Slot(_) | Role::Journal);
+        let ordered = self
+            .order
+            .and_then(|order| order.iter().position(|&candidate| candidate == Some(index)));
+        if behind > 1 && (needs_events || ordered.is_some()) {
+            return self.stale(index, behind, ordered);
+        }
+        self.note_split(index);
+        let role = match ordered {
+            Some(slot) => Role::Slot(slot as u16),
+            None => {
+                freshest.roles.get(metadata.dev_number as usize).copied().unwrap_or(Role::Spare)
+            }
+        };
+        let by = match (ordered.is_some(), index == self.freshest) {
+            (true, _) => " by the order that was given".to_string(),
+            (false, true) => ", and the freshest".to_string(),
+            (false, false) if behind == 1 => {
+                ", one update behind, which the format takes for equal".to_string()
+            }
+            (false, false) => String::new(),
+        };
+        match role {
+            Role::Spare => {
+                let why = match metadata.role {
+                    Role::Slot(slot) => format!(
+                        "{label} had slot {slot}, but the freshest superblock has removed it: it \
+                         can only serve as a spare."
+                    ),
+                    _ => format!("{label} is a spare."),
+                };
+                (Standing::Spare, why)
+            }
+            Role::Faulty => {
+                let reference = &self.all[self.freshest].label;
+                (Standing::Faulty, format!("{label} has failed, says {reference}, the freshest."))
+            }
+            Role::Journal => (Standing::Journal, format!("{label} is the journal.")),
+            Role::Slot(slot) if usize::from(slot) >= slots_of(freshest) => {
+                let why =
+                    format!("{label} has slot {slot}, which the array does not have: a spare.");
+                (Standing::Spare, why)
+            }
+            Role::Slot(slot) => self.in_slot(index, MemberIdx(slot), &by),
+        }
+    }
+
+    fn in_slot(&self, index: usize, slot: MemberIdx, by: &str) -> (Standing, String) {
+        let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
+        let cut = cut_off(&self.all[index]);
+        let cut = match cut {
+            0 => String::new(),
+            _ => format!("; but the device ends {cut} sectors before its data does"),
+        };
+        if metadata.replacement {
+            let up_to = metadata.recovery_offset;
+            let far = up_to.map_or("complete".to_string(), |at| format!("up to sector {at}"));
+            let why = format!("{label} replaces the member of slot {slot}, {far}{by}{cut}.");
+            return (Standing::Replacement { slot, up_to }, why);
+        }
+        let has_slot = |member: &&Member| match member.standing {
+            Standing::Active(other) | Standing::Recovering { slot: other, .. } => other == slot,
+            _ => false,
+        };
+        if let Some(first) = self.members.iter().find(has_slot) {
+            let of = first.candidate;
+            let other = &self.all[of].label;
+            let why = format!("{label} claims slot {slot}, which {other} already has.");
+            return (Standing::Duplicate { of }, why);
+        }
+        match metadata.recovery_offset {
+            Some(up_to) => {
+                let why = format!(
+                    "{label} is being rebuilt for slot {slot}, up to sector {up_to}{by}{cut}."
+                );
+                (Standing::Recovering { slot, up_to }, why)
+            }
+            None => {
+                (Standing::Active(slot), format!("{label} is in sync in slot {slot}{by}{cut}."))
+            }
+        }
+    }
+
+    fn stale(&mut self, index: usize, behind: u64, ordered: Option<usize>) -> (Standing, String) {
+        let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
+        let own = match metadata.role {
+            Role::Slot(slot) => Some(MemberIdx(slot)),
+            _ => None,
+        };
+        let slot = ordered.map(|slot| MemberIdx(slot as u16)).or(own);
+        let place = slot.map_or("the journal".to_string(), |slot| format!("slot {slot}"));
+        let mut why = format!(
+            "{label} was {place} but missed {} (events {}, the freshest has {}), so that its data \
+             may be old.",
+            updates(behind),
+            metadata.events,
+            self.all[self.freshest].metadata.events
+        );
+        if self.counts_out(index, self.freshest) && own.is_some() {
+            self.split = true;
+            why.push_str(&format!(
+                " It says itself that {} is out: it has run without it, and may hold writes that \
+                 {} never got.",
+                self.all[self.freshest].label, self.all[self.freshest].label
+            ));
+        }
+        (Standing::Stale { slot, events_behind: behind }, why)
+    }
+
+    /// Whether one member's superblock says that another one has no slot.
+    fn counts_out(&self, one: usize, other: usize) -> bool {
+        let number = self.all[other].metadata.dev_number as usize;
+        !matches!(self.all[one].metadata.roles.get(number), Some(Role::Slot(_)))
+    }
+
+    /// As fresh as the freshest, and each says that the other one is out.
+    fn note_split(&mut self, index: usize) {
+        let own = &self.all[index].metadata;
+        if index == self.freshest || !matches!(own.role, Role::Slot(_)) {
+            return;
+        }
+        if self.counts_out(index, self.freshest) {
+            let (label, other) = (&self.all[index].label, &self.all[self.freshest].label);
+            let what = format!("leaves {label} out: it says that {other} has failed.");
+            self.split |= self.counts_out(self.freshest, index);
+            self.elsewhere(Software::Mdadm, what);
+        }
+    }
+
+    /// The candidate, judged already, with the same device number.
+    fn same_number(&self, index: usize) -> Option<usize> {
+        let number = self.all[index].metadata.dev_number;
+        let used = |member: &&Member| {
+            !matches!(member.standing, Standing::Unusable | Standing::Foreign { .. })
+                && self.all[member.candidate].metadata.dev_number == number
+        };
+        self.members.iter().find(used).map(|member| member.candidate)
+    }
+
+    /// What mdadm compares and the kernel, for 1.x, does not.
+    fn compare_as_mdadm(&mut self, index: usize) {
+        let freshest = &self.all[self.freshest].metadata;
+        let own = &self.all[index].metadata;
+        let fields = [
+            ("the creation time", own.created.seconds, freshest.created.seconds),
+            ("the used size", own.used_sectors, freshest.used_sectors),
+            ("the number of slots", own.raid_disks.into(), freshest.raid_disks.into()),
+        ];
+        let label = &self.all[index].label;
+        let differing: Vec<String> = fields
+            .iter()
+            .filter(|(_, own, other)| own != other)
+            .map(|(name, own, other)| {
+                format!(
+                    "refuses the array: {label} does not match, {name} is {own} and not {other}."
+                )
+            })
+            .collect();
+        for what in differing {
+            self.elsewhere(Software::Mdadm, what);
+        }
+    }
+
+    fn elsewhere(&mut self, by: Software, what: String) {
+        self.elsewhere.push(Elsewhere { by, what });
+    }
+}
+
+/// What the kernel compares with the freshest superblock.
+fn differs(own: &MemberMetadata, freshest: &MemberMetadata) -> Option<String> {
+    let text = |field: &str, own: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
+        Some(format!("{field} is {own} and not {other}"))
+    };
+    if own.version != freshest.version {
+        return text("its metadata version", &own.version, &freshest.version);
+    }
+    if own.level != freshest.level {
+        return text("its level", &own.level, &freshest.level);
+    }
+    if own.layout != freshest.layout {
+        return text("its layout", &own.layout, &freshest.layout);
+    }
+    if own.chunk_sectors != freshest.chunk_sectors {
+        return text("its chunk", &own.chunk_sectors, &freshest.chunk_sectors);
+    }
+    if own.version == Version::V0_90 {
+        // 0.90: the first 32 words are compared as they are.
+        if own.created != freshest.created {
+            return text("its creation time", &own.created.seconds, &freshest.created.seconds);
+        }
+        if own.used_sectors != freshest.used_sectors {
+            return text("its used size", &own.used_sectors, &freshest.used_sectors);
+        }
+        if own.raid_disks != freshest.raid_disks {
+            return text("its number of slots", &own.raid_disks, &freshest.raid_disks);
+        }
+    }
+    None
+}
+
+/// Why a member's own superblock rules it out.
+fn broken(candidate: &Candidate, options: &Options) -> Option<String> {
+    let metadata = &candidate.metadata;
+    if !candidate.checksum_ok && !options.ignore_checksums {
+        return Some(
+            "the checksum of its superblock is wrong; if nothing else is wrong with it, let \
+             checksums be ignored"
+                .to_string(),
+        );
+    }
+    let (start, used) = (metadata.data_offset, metadata.used_sectors);
+    if metadata.role == Role::Journal {
+        return None;
+    }
+    if used > metadata.data_sectors {
+        let room = metadata.data_sectors;
+        return Some(format!("the array uses {used} sectors of it, but it has {room} for data"));
+    }
+    let needed = if used == 0 { metadata.data_sectors } else { used };
+    let Some(end) = start.checked_add(needed) else {
+        return Some(format!("its data would end beyond 2^64 sectors, from {start} on"));
+    };
+    match metadata.version {
+        Version::V0_90 | Version::V1_0 if end > metadata.super_sector => Some(format!(
+            "its data ends at sector {end}, behind its superblock at {}",
+            metadata.super_sector
+        )),
+        Version::V1_1 | Version::V1_2 => {
+            let sectors = (256 + 2 * metadata.roles.len() as u64).div_ceil(512);
+            let super_end = metadata.super_sector.saturating_add(sectors);
+            (super_end > start)
+                .then(|| format!("its data starts at sector {start}, inside of its superblock"))
+        }
+        _ => None,
+    }
+}
+
+/// Sectors of the data that the array uses which lie behind the end of the device.
+pub(super) fn cut_off(candidate: &Candidate) -> u64 {
+    let metadata = &candidate.metadata;
+    let needed = match metadata.used_sectors {
+        0 => metadata.data_sectors,
+        used => used,
+    };
+    let end = metadata.data_offset.saturating_add(needed);
+    end.saturating_sub(candidate.device_sectors)
+}

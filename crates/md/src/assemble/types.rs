@@ -1,0 +1,320 @@
+//! What goes into the assembly decision and what comes out.
+//!
+//! Invariant: candidates are named by their index in the list that was given, everywhere.
+
+use super::shape::Shape;
+use crate::ondisk::superblock::{Checksum, Policy, Refusal, Superblock};
+use crate::ondisk::{MemberMetadata, Uuid, Version};
+use crate::units::MemberIdx;
+use std::fmt;
+
+/// A device with a superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What the caller calls it; appears in every sentence about it.
+    pub label: String,
+    /// Its size.
+    pub device_sectors: u64,
+    /// What its superblock says.
+    pub metadata: MemberMetadata,
+    /// Whether the superblock's checksum is right.
+    pub checksum_ok: bool,
+    /// What the kernel would refuse in this superblock, each in words; kept for
+    /// [`Array::elsewhere`], not judged here.
+    pub kernel_refuses: Vec<String>,
+}
+
+impl Candidate {
+    /// The candidate with this superblock, found with this checksum on a device of this size and
+    /// logical block (bytes).
+    pub fn new(
+        label: &str,
+        device_sectors: u64,
+        logical_block: usize,
+        superblock: &Superblock,
+        checksum: Checksum,
+    ) -> Candidate {
+        let refusals = superblock.kernel_refusals(checksum, device_sectors, logical_block);
+        Candidate {
+            label: label.to_string(),
+            device_sectors,
+            metadata: superblock.metadata(),
+            checksum_ok: checksum.is_correct(),
+            kernel_refuses: refusals.iter().map(Refusal::to_string).collect(),
+        }
+    }
+}
+
+/// What the caller insists on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Read-only: members that missed updates may fill slots that nothing else can fill.
+    pub ignore_events: bool,
+    /// Do what [`Verdict::NeedsForce`] warns of; implies `ignore_events`.
+    pub force: bool,
+    /// Believe superblocks whose checksum is wrong.
+    pub ignore_checksums: bool,
+    /// Read-only: serve what is there, with errors for the rest.
+    pub partial: bool,
+    /// The candidate of each slot, instead of what the superblocks say. Candidates that it does
+    /// not name are left out, and it applies to the array that its candidates belong to.
+    pub order: Option<Vec<Option<usize>>>,
+}
+
+/// All that was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The arrays, by their first candidate.
+    pub arrays: Vec<Array>,
+    /// Candidates with a set uuid of zeros: spares that belong to no array yet.
+    pub floating_spares: Vec<usize>,
+}
+
+/// What a candidate is to its array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In sync in this slot.
+    Active(MemberIdx),
+    /// Being rebuilt: in sync below `up_to`, in sectors of its data area.
+    Recovering {
+        /// Its slot.
+        slot: MemberIdx,
+        /// How far it has got.
+        up_to: u64,
+    },
+    /// To take over from the slot's member, which still serves.
+    Replacement {
+        /// Their slot.
+        slot: MemberIdx,
+        /// How far it has got; `None`: complete.
+        up_to: Option<u64>,
+    },
+    /// Waiting.
+    Spare,
+    /// The array's journal.
+    Journal,
+    /// It missed updates.
+    Stale {
+        /// The slot that it had.
+        slot: Option<MemberIdx>,
+        /// How many updates of the superblocks it missed.
+        events_behind: u64,
+    },
+    /// The freshest superblock says that it failed.
+    Faulty,
+    /// Its superblock is of the same array but does not agree with the freshest one.
+    Foreign {
+        /// The field, and both values.
+        differs: String,
+    },
+    /// Another candidate is the same member, or already has the slot.
+    Duplicate {
+        /// That candidate.
+        of: usize,
+    },
+    /// It cannot be used, for the reason given beside.
+    Unusable,
+}
+
+/// A candidate of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Which.
+    pub candidate: usize,
+    /// What it is.
+    pub standing: Standing,
+    /// Why: a sentence.
+    pub why: String,
+}
+
+/// Somebody who may judge otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Software {
+    /// Linux md.
+    Kernel,
+    /// mdadm 4.2.
+    Mdadm,
+}
+
+impl fmt::Display for Software {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Software::Kernel => "Linux",
+            Software::Mdadm => "mdadm",
+        })
+    }
+}
+
+/// What somebody else would refuse, or do differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// Who.
+    pub by: Software,
+    /// What and why: a sentence.
+    pub what: String,
+}
+
+/// An array among the candidates.
+#[derive(Clone, Debug)]
+pub struct Array {
+    /// Its identity.
+    pub set_uuid: Uuid,
+    /// Its name; empty in 0.90.
+    pub name: String,
+    /// Its metadata.
+    pub version: Version,
+    /// The candidate whose superblock defines it: the freshest with a slot.
+    pub defining: usize,
+    /// All of its candidates.
+    pub members: Vec<Member>,
+    /// Slots without a member in sync.
+    pub missing: Vec<MemberIdx>,
+    /// Members each say that the others have failed: the array was run in two halves.
+    pub split: bool,
+    /// The geometry, or why there is none: a sentence.
+    pub shape: Result<Shape, String>,
+    /// To run it.
+    pub read_write: Plan,
+    /// To read it without changing anything.
+    pub read_only: Plan,
+    /// Where Linux or mdadm would not do what the plans say.
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+/// What has to be insisted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Override {
+    /// [`Options::force`].
+    Force,
+    /// [`Options::ignore_events`].
+    IgnoreEvents,
+    /// [`Options::partial`].
+    Partial,
+}
+
+/// Whether the array can be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Complete.
+    Run,
+    /// All data is served, with less redundancy.
+    RunDegraded {
+        /// Slots without a member in sync.
+        missing: Vec<MemberIdx>,
+    },
+    /// A part of the data is served (read-only, on request).
+    RunPartial {
+        /// What is not: a sentence.
+        lost: String,
+    },
+    /// Only if the caller insists.
+    NeedsForce {
+        /// On what.
+        with: Override,
+        /// What is wrong and what may be lost: a sentence or two.
+        risk: String,
+    },
+    /// No.
+    Refused {
+        /// Why, and what would help: a sentence or two.
+        why: String,
+    },
+}
+
+impl Verdict {
+    /// Whether it is to be started now.
+    pub fn runs(&self) -> bool {
+        matches!(self, Verdict::Run | Verdict::RunDegraded { .. } | Verdict::RunPartial { .. })
+    }
+}
+
+/// The member that serves a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Which candidate.
+    pub candidate: usize,
+    /// Where its data starts, in sectors of the device. In a reshape: in the old geometry.
+    pub data_offset: u64,
+    /// In the new geometry of a reshape; else the same.
+    pub new_data_offset: u64,
+    /// Its data area below this many sectors can be trusted: all of it (`u64::MAX`), what has been
+    /// rebuilt, or what is left of a device that was cut off.
+    pub valid_sectors: u64,
+    /// It missed updates: what it holds may be old.
+    pub stale: bool,
+}
+
+impl Source {
+    /// Whether all of the member can be trusted to be there.
+    pub fn is_whole(&self) -> bool {
+        self.valid_sectors == u64::MAX
+    }
+}
+
+/// How to start the array.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Whether.
+    pub verdict: Verdict,
+    /// From what each slot is served. In a plan that does not run: what there would be.
+    pub slots: Vec<Option<Source>>,
+    /// The journal device.
+    pub journal: Option<usize>,
+    /// What to know before trusting what is read: sentences.
+    pub warnings: Vec<String>,
+    /// What has to happen; nothing in a read-only plan.
+    pub repairs: Repairs,
+}
+
+/// What has to happen to an array that is started read-write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// What the array does about crashes; `None`: no redundancy to keep.
+    pub policy: Option<Policy>,
+    /// Before anything is read or written.
+    pub replay: Option<Replay>,
+    /// Before redundancy is relied on: may run beside reads and writes.
+    pub resync: Option<Resync>,
+    /// Slots to be rebuilt.
+    pub recoveries: Vec<Recovery>,
+}
+
+/// What a log holds back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// Apply the newest partial parity log of every member. If at least one entry was applied, none
+    /// was damaged, and [`Resync::from`] is 0, the resync beside it is not needed.
+    Ppl,
+    /// Apply the journal.
+    Journal {
+        /// The journal device.
+        candidate: usize,
+        /// Where its oldest record is, in sectors of its data area.
+        tail: u64,
+    },
+    /// The journal is gone: clear its feature bit.
+    DropJournal,
+}
+
+/// Redundancy to be made right, from data (parity) or from the first copy (mirrors).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resync {
+    /// From here on: member sectors, for RAID 10 array sectors.
+    pub from: u64,
+    /// Only where the bitmap has bits; if the bitmap turns out to be stale or unreadable,
+    /// everywhere. With a degraded array whose bitmap was cleared at other events, from 0.
+    pub by_bitmap: bool,
+}
+
+/// A slot to be rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// Which.
+    pub slot: MemberIdx,
+    /// On which candidate.
+    pub candidate: usize,
+    /// From which sector of the data area on.
+    pub from: u64,
+    /// The member that it takes over from, which serves until then.
+    pub replaces: Option<usize>,
+}
