@@ -24,6 +24,7 @@ mod requests;
 mod scatter;
 mod set;
 mod shard;
+mod sharding;
 mod slab;
 mod stream;
 mod stripe;
@@ -39,4 +40,5 @@ pub use input::{
 };
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};
+pub use sharding::{MIN_UNIT_SECTORS, ShardPart, Sharding};
 pub use token::Token;
