@@ -44,7 +44,7 @@ impl SuperblockV0 {
             dev_number: self.this_disk.number,
             role: own.map_or(Role::Spare, |disk| self.role_of(disk)),
             roles: self.disks.iter().map(|disk| self.role_of(disk)).collect(),
-            recovery_offset: self.recovery_offset(),
+            recovery_offset: own.and_then(|disk| self.recovery_offset_of(disk)),
             replacement: false,
             write_mostly: flag(DISK_WRITE_MOSTLY),
             failfast: flag(DISK_FAILFAST),
@@ -106,10 +106,9 @@ impl SuperblockV0 {
     }
 
     /// A member that joins in a reshape is in sync up to where the reshape is.
-    fn recovery_offset(&self) -> Option<u64> {
-        let own = self.own_disk()?;
-        let joins = self.reshapes() && own.has(DISK_ACTIVE) && !own.has(DISK_SYNC);
-        (joins && !own.has(DISK_FAULTY)).then_some(0)
+    pub(super) fn recovery_offset_of(&self, disk: &DiskV0) -> Option<u64> {
+        let joins = disk.has(DISK_ACTIVE) && disk.state & (DISK_SYNC | DISK_FAULTY) == 0;
+        (self.reshapes() && joins && !disk.has(DISK_REMOVED)).then_some(0)
     }
 
     fn reshape(&self) -> Option<ReshapeState> {

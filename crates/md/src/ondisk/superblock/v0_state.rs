@@ -111,7 +111,7 @@ impl SuperblockV0 {
         let device = |index: usize| {
             let disk = &self.disks[index];
             (index == own || self.is_described(index)).then(|| DeviceState {
-                recovery_offset: metadata.recovery_offset.filter(|_| index == own),
+                recovery_offset: self.recovery_offset_of(disk),
                 write_mostly: disk.has(DISK_WRITE_MOSTLY),
                 failfast: disk.has(DISK_FAILFAST),
                 ..DeviceState::new(self.role_of(disk))

@@ -107,7 +107,8 @@ impl SuperblockV1 {
             devices[me] = Some(DeviceState {
                 role: metadata.role,
                 recovery_offset: metadata.recovery_offset,
-                recovery_by_bitmap: self.has(feature::RECOVERY_BITMAP),
+                recovery_by_bitmap: metadata.recovery_offset.is_some()
+                    && self.has(feature::RECOVERY_BITMAP),
                 replacement: metadata.replacement,
                 write_mostly: metadata.write_mostly,
                 failfast: metadata.failfast,

@@ -1,0 +1,46 @@
+//! One execution after the other, each a function of (target, seed, number).
+//!
+//! Invariant: the input of an execution depends on nothing else, so that any of them can be run
+//! again alone.
+
+use super::mutate::{Rng, mutate};
+use super::{Target, Verdict, corpus};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What was run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub executions: u64,
+    pub decoded: u64,
+}
+
+/// Runs executions from number `first` on until `enough` says so (it is asked now and then).
+/// Panics with the command that runs a failing one again.
+pub fn run(
+    target: &Target,
+    seed: u64,
+    first: u64,
+    mut enough: impl FnMut(&Tally) -> bool,
+) -> Tally {
+    let seeds: Vec<Vec<u8>> = corpus(target).into_iter().map(|(_, bytes)| bytes).collect();
+    let mut tally = Tally::default();
+    while !enough(&tally) {
+        let number = first + tally.executions;
+        let mut rng = Rng::new(seed, number);
+        let input = mutate(target, &seeds, &mut rng);
+        match catch_unwind(AssertUnwindSafe(|| (target.check)(&input))) {
+            Ok(Verdict::Refused) => {}
+            Ok(Verdict::Decoded) => tally.decoded += 1,
+            Err(panic) => {
+                eprintln!(
+                    "again: cargo run -p md --example fuzz -- {} --seed {seed} --first {number} \
+                     --executions 1",
+                    target.name
+                );
+                std::panic::resume_unwind(panic);
+            }
+        }
+        tally.executions += 1;
+    }
+    tally
+}
