@@ -7,6 +7,7 @@ use super::types::{Candidate, Elsewhere, Member, Options, Software, Standing};
 use super::words::updates;
 use crate::ondisk::{MemberMetadata, Role, Version};
 use crate::units::MemberIdx;
+use std::cmp::Ordering;
 
 /// The candidates of each array, and those that belong to none.
 pub(super) fn group(candidates: &[Candidate]) -> (Vec<Vec<usize>>, Vec<usize>) {
@@ -126,8 +127,11 @@ impl Judge<'_> {
         if let Some(of) = self.same_number(index) {
             let other = &self.all[of].label;
             let number = metadata.dev_number;
-            let behind = self.all[of].metadata.events - metadata.events;
-            let age = if behind == 0 { "as fresh" } else { "older" };
+            let age = match metadata.events.cmp(&self.all[of].metadata.events) {
+                Ordering::Less => "older",
+                Ordering::Equal => "as fresh",
+                Ordering::Greater => "no member with a slot",
+            };
             let why = format!(
                 "{label} and {other} are both device number {number} of the array; {label} is \
                  {age}, and only one of them can be used."

@@ -1,0 +1,8 @@
+//! The assembly decision, on candidates that are made up: who is in, who is out, what may be done.
+
+mod explicit;
+mod hostile;
+mod reading;
+mod standings;
+mod starting;
+mod support;

@@ -1,0 +1,133 @@
+//! What can be read of an array that cannot run.
+
+use crate::support::*;
+use md::assemble::{Array, Options, Standing, Verdict};
+use md::geometry::Kind;
+use md::{Geometry, MemberIdx, Sector};
+
+/// The readable sectors, by walking the whole array.
+fn readable(array: &Array) -> Vec<bool> {
+    let shape = array.shape.as_ref().unwrap();
+    let mut map = Vec::new();
+    while (map.len() as u64) < shape.array_sectors() {
+        let run = array.read_only.readable(shape, Sector(map.len() as u64));
+        assert!(run.sectors > 0);
+        map.resize(map.len() + run.sectors as usize, run.readable);
+    }
+    assert_eq!(map.len() as u64, shape.array_sectors());
+    map
+}
+
+fn geometry(array: &Array) -> &Geometry {
+    let Ok(md::assemble::Shape::Settled(geometry)) = &array.shape else { panic!("no geometry") };
+    geometry
+}
+
+#[test]
+fn what_is_left_of_raid0_and_linear_is_on_the_members_that_are_left() {
+    for (level, layout) in [(0, 1), (-1, 0)] {
+        let mut all = members(level, layout, 3);
+        all.remove(1);
+        let array = one(&all);
+        assert_eq!(both(&array), ["refused", "needs Partial"]);
+        let array = one_with(&all, &partial());
+        assert_eq!(both(&array), ["refused", "partial"]);
+        let Kind::Striped(striped) = geometry(&array).kind() else { panic!("not striped") };
+        for (at, readable) in readable(&array).into_iter().enumerate() {
+            let on = striped.locate(Sector(at as u64)).member;
+            assert_eq!(readable, on != MemberIdx(1), "sector {at}");
+        }
+        // Of different sizes: nobody knows where the missing one's data was.
+        all[0].metadata.data_sectors -= 128;
+        let array = one_with(&all, &partial());
+        assert_eq!(both(&array), ["refused", "refused"]);
+        assert!(array.shape.unwrap_err().contains("give the geometry explicitly"));
+    }
+}
+
+#[test]
+fn raid5_without_two_members_still_has_the_other_chunks() {
+    let mut all = raid5(4);
+    all.remove(3);
+    all.remove(1);
+    let array = one_with(&all, &partial());
+    assert_eq!(both(&array), ["refused", "partial"]);
+    let Verdict::RunPartial { lost } = &array.read_only.verdict else { unreachable!() };
+    assert!(lost.contains("without slots 1 and 3"), "{lost}");
+    let Kind::Parity(parity) = geometry(&array).kind() else { panic!("no parity") };
+    for (at, readable) in readable(&array).into_iter().enumerate() {
+        let pos = parity.locate(Sector(at as u64));
+        let on = parity.row(pos.stripe).data[usize::from(pos.index)];
+        assert_eq!(readable, [0, 2].contains(&on.0), "sector {at}");
+    }
+}
+
+#[test]
+fn a_rebuild_that_was_cut_short_serves_what_it_has() {
+    let mut all = raid5(4);
+    all.remove(3);
+    all[1].metadata.recovery_offset = Some(300);
+    let array = one(&all);
+    assert_eq!(standing(&array, 1), &Standing::Recovering { slot: MemberIdx(1), up_to: 300 });
+    assert_eq!(both(&array), ["refused", "needs Partial"]);
+    let array = one_with(&all, &partial());
+    let Kind::Parity(parity) = geometry(&array).kind() else { panic!("no parity") };
+    for (at, readable) in readable(&array).into_iter().enumerate() {
+        let pos = parity.locate(Sector(at as u64));
+        let on = parity.row(pos.stripe).data[usize::from(pos.index)];
+        let below = parity.member_sector(pos.stripe, pos.offset).0 < 300;
+        // Below: only slot 3 is missing. From there on: two are, and chunks stand for themselves.
+        assert_eq!(readable, below || [0, 2].contains(&on.0), "sector {at}");
+    }
+    // A mirror that is being rebuilt, alone.
+    let mut all = members(1, 0, 2);
+    all[1].metadata.recovery_offset = Some(100);
+    let array = one_with(&all[1..], &partial());
+    assert_eq!(both(&array), ["refused", "partial"]);
+    let map = readable(&array);
+    assert!(map[..100].iter().all(|&here| here) && map[100..].iter().all(|&here| !here));
+}
+
+#[test]
+fn a_device_that_was_cut_off_is_only_read() {
+    let mut all = members(1, 0, 2);
+    all[0].device_sectors -= 280;
+    let array = one(&all);
+    assert!(why(&array, 0).contains("ends 280 sectors before its data does"), "{array:?}");
+    assert_eq!(both(&array), ["degraded 0", "degraded 0"]);
+    assert_eq!(array.read_write.slots[0], None);
+    let array = one_with(&all[..1], &partial());
+    assert_eq!(both(&array), ["refused", "partial"]);
+    assert_eq!(readable(&array).iter().filter(|&&here| here).count(), 1000);
+}
+
+#[test]
+fn old_members_serve_only_if_asked_and_only_where_needed() {
+    let mut all = raid5(4);
+    all[1].metadata.events = 40;
+    all[3].metadata.events = 45;
+    assert_eq!(both(&one(&all)), ["needs Force", "needs IgnoreEvents"]);
+    let options = Options { ignore_events: true, ..Options::default() };
+    let array = one_with(&all, &options);
+    assert_eq!(both(&array), ["needs Force", "degraded 1"]);
+    assert!(array.read_only.slots[3].as_ref().unwrap().stale);
+    assert!(array.read_only.slots[1].is_none(), "parity knows better than an older member");
+    assert!(array.read_only.warnings[0].contains("disk3 (slot 3, 5 updates behind)"));
+    assert!(readable(&array).iter().all(|&here| here));
+}
+
+#[test]
+fn reading_what_was_in_use_warns() {
+    for (level, layout, slots, part) in [
+        (1, 0, 2, "its copies may differ"),
+        (10, 0x102, 4, "its copies may differ"),
+        (5, 2, 3, "slot 0 is missing"),
+    ] {
+        let mut all = members(level, layout, slots);
+        dirty(&mut all);
+        let array = one(&all[1..]);
+        assert_eq!(short(&array.read_only.verdict), "degraded 0");
+        assert!(array.read_only.warnings[0].contains(part), "{:?}", array.read_only.warnings);
+        assert!(array.read_only.repairs == Default::default(), "reading repairs nothing");
+    }
+}

@@ -1,0 +1,207 @@
+//! Who belongs to an array, and as what.
+
+use crate::support::*;
+use md::MemberIdx;
+use md::assemble::{Options, Software, Standing, assemble};
+use md::ondisk::{Role, Uuid, Version};
+
+#[test]
+fn arrays_are_told_apart_and_floating_spares_belong_to_none() {
+    let mut all = raid5(3);
+    let mut other = members(1, 0, 2);
+    other.iter_mut().for_each(|one| one.metadata.set_uuid = Uuid([9; 16]));
+    all.insert(1, other[0].clone());
+    all.push(other[1].clone());
+    let mut floating = other[1].clone();
+    floating.metadata.set_uuid = Uuid([0; 16]);
+    all.push(floating);
+    let found = assemble(&all, &Options::default());
+    assert_eq!(found.floating_spares, [5]);
+    let indices = |array: usize| {
+        found.arrays[array].members.iter().map(|member| member.candidate).collect::<Vec<_>>()
+    };
+    assert_eq!((indices(0), indices(1)), (vec![0, 2, 3], vec![1, 4]));
+    assert!(found.arrays.iter().all(|array| both(array) == ["run", "run"]));
+}
+
+#[test]
+fn one_update_behind_is_fresh_and_two_are_stale() {
+    for (behind, fresh) in [(0, true), (1, true), (2, false), (30, false)] {
+        let mut all = raid5(3);
+        all[1].metadata.events -= behind;
+        let array = one(&all);
+        let expected = match fresh {
+            true => Standing::Active(MemberIdx(1)),
+            false => Standing::Stale { slot: Some(MemberIdx(1)), events_behind: behind },
+        };
+        assert_eq!(standing(&array, 1), &expected);
+        assert_eq!(array.missing.is_empty(), fresh);
+        let verdict = if fresh { "run" } else { "degraded 1" };
+        assert_eq!(both(&array), [verdict, verdict]);
+        assert_eq!(array.read_only.slots[1].is_some(), fresh, "stale data is not used unasked");
+    }
+}
+
+#[test]
+fn roles_come_from_the_freshest_superblock() {
+    let mut all = raid5(3);
+    // One behind, and failed by then: its own superblock does not know.
+    all[2].metadata.events -= 1;
+    all[0].metadata.roles[2] = Role::Faulty;
+    all[1].metadata.roles[2] = Role::Faulty;
+    let array = one(&all);
+    assert_eq!(standing(&array, 2), &Standing::Faulty);
+    assert_eq!(why(&array, 2), "disk2 has failed, says disk0, the freshest.");
+    assert_eq!(both(&array), ["degraded 2", "degraded 2"]);
+    // Removed.
+    all[0].metadata.roles[2] = Role::Spare;
+    let array = one(&all);
+    assert_eq!(standing(&array, 2), &Standing::Spare);
+    assert!(why(&array, 2).contains("has removed it"));
+    // It may be rebuilt, then.
+    let recovery = array.read_write.repairs.recoveries[0];
+    assert_eq!((recovery.slot, recovery.candidate, recovery.from), (MemberIdx(2), 2, 0));
+}
+
+#[test]
+fn spares_need_no_events_and_define_nothing() {
+    let mut all = raid5(3);
+    let spare = add(&mut all, "spare", Role::Spare);
+    for events in [1, 49, 50, 99] {
+        all[spare].metadata.events = events;
+        let array = one(&all);
+        assert_eq!(standing(&array, spare), &Standing::Spare, "{events}");
+        assert_eq!(array.defining, 0);
+        assert_eq!(both(&array), ["run", "run"]);
+    }
+    // Alone it is no array.
+    let array = one(&all[spare..]);
+    assert_eq!(both(&array), ["refused", "refused"]);
+    assert!(array.shape.unwrap_err().contains("only spares"));
+}
+
+#[test]
+fn what_the_kernel_compares_makes_a_member_foreign() {
+    type Change = fn(&mut md::assemble::Candidate);
+    let table: [(Change, &str); 4] = [
+        (|one| one.metadata.chunk_sectors = 64, "its chunk is 64 and not 128"),
+        (|one| one.metadata.level = 6, "its level is 6 and not 5"),
+        (|one| one.metadata.layout = 0, "its layout is 0 and not 2"),
+        (|one| one.metadata.version = Version::V1_1, "its metadata version is 1.1 and not 1.2"),
+    ];
+    for (change, expected) in table {
+        let mut all = raid5(3);
+        change(&mut all[1]);
+        all[1].metadata.data_offset = 2048;
+        let array = one(&all);
+        assert_eq!(standing(&array, 1), &Standing::Foreign { differs: expected.to_string() });
+        assert_eq!(both(&array), ["degraded 1", "degraded 1"]);
+    }
+}
+
+#[test]
+fn what_only_mdadm_compares_is_told_but_does_not_count() {
+    let mut all = raid5(3);
+    all[1].metadata.created.seconds += 1;
+    let array = one(&all);
+    assert_eq!(both(&array), ["run", "run"]);
+    let told = &array.elsewhere[0];
+    assert_eq!(told.by, Software::Mdadm);
+    assert!(told.what.contains("disk1 does not match, the creation time"), "{}", told.what);
+    // 0.90: the kernel compares it as well.
+    for one in &mut all {
+        one.metadata.version = Version::V0_90;
+        (one.metadata.data_offset, one.metadata.super_sector) = (0, 3200);
+    }
+    assert!(matches!(standing(&one(&all), 1), Standing::Foreign { .. }));
+}
+
+#[test]
+fn of_two_with_one_number_the_fresher_is_used() {
+    let mut all = raid5(3);
+    let mut copy = all[1].clone();
+    copy.label = "copy".into();
+    copy.metadata.events -= 7;
+    all.insert(0, copy);
+    let array = one(&all);
+    assert_eq!(standing(&array, 0), &Standing::Duplicate { of: 2 });
+    assert!(why(&array, 0).contains("copy and disk1 are both device number 1"));
+    assert_eq!(both(&array), ["run", "run"]);
+    // Equally fresh: the first.
+    all[0].metadata.events += 7;
+    let array = one(&all);
+    assert_eq!(standing(&array, 2), &Standing::Duplicate { of: 0 });
+    // Two numbers for one slot, without a replacement.
+    let mut all = raid5(3);
+    let other = add(&mut all, "other", Role::Slot(1));
+    assert_eq!(standing(&one(&all), other), &Standing::Duplicate { of: 1 });
+}
+
+#[test]
+fn a_wrong_checksum_counts_only_if_told_so() {
+    let mut all = raid5(3);
+    all[0].checksum_ok = false;
+    all[0].metadata.events = 900;
+    let array = one(&all);
+    assert_eq!(standing(&array, 0), &Standing::Unusable);
+    assert_eq!((array.defining, both(&array)[0].as_str()), (1, "degraded 0"));
+    let options = Options { ignore_checksums: true, ..Options::default() };
+    all[0].metadata.events = 50;
+    let array = one_with(&all, &options);
+    assert_eq!(both(&array), ["run", "run"]);
+    assert_eq!(array.elsewhere[0].by, Software::Kernel);
+}
+
+#[test]
+fn data_over_the_superblock_is_refused() {
+    let mut all = raid5(3);
+    all[1].metadata.data_offset = 8;
+    assert!(why(&one(&all), 1).contains("inside of its superblock"));
+    let mut all = raid5(3);
+    for one in &mut all {
+        one.metadata.version = Version::V1_0;
+        (one.metadata.data_offset, one.metadata.super_sector) = (0, USED);
+    }
+    assert_eq!(both(&one(&all)), ["run", "run"]);
+    all[1].metadata.super_sector -= 8;
+    assert!(why(&one(&all), 1).contains("behind its superblock"));
+    let mut all = raid5(3);
+    all[1].metadata.data_sectors -= 1;
+    assert!(why(&one(&all), 1).contains("the array uses 1280 sectors of it"));
+}
+
+#[test]
+fn halves_that_ran_apart_are_not_joined_in_silence() {
+    let mut all = members(1, 0, 2);
+    all[0].metadata.roles[1] = Role::Faulty;
+    all[1].metadata.roles[0] = Role::Faulty;
+    for (events, first) in [([50, 50], 0), ([50, 60], 1), ([80, 60], 0)] {
+        (all[0].metadata.events, all[1].metadata.events) = (events[0], events[1]);
+        let array = one(&all);
+        assert!(array.split);
+        assert_eq!(array.defining, first);
+        let lost = format!("degraded {}", 1 - first);
+        assert_eq!(both(&array), ["needs Force".to_string(), lost.clone()], "{events:?}");
+        let used = array.read_only.slots.iter().flatten().map(|source| source.candidate);
+        assert_eq!(used.collect::<Vec<_>>(), [first]);
+        assert_eq!(short(&one_with(&all, &force()).read_write.verdict), lost);
+        // Named alone, it is just degraded.
+        let alone = one(&all[1..]);
+        assert_eq!((alone.split, both(&alone)[0].as_str()), (false, "degraded 0"));
+    }
+}
+
+#[test]
+fn an_explicit_order_overrides_the_roles() {
+    let mut all = raid5(3);
+    let order = Some(vec![Some(2), None, Some(0)]);
+    let array = one_with(&all, &Options { order: order.clone(), ..Options::default() });
+    assert_eq!(standing(&array, 2), &Standing::Active(MemberIdx(0)));
+    assert_eq!(standing(&array, 0), &Standing::Active(MemberIdx(2)));
+    assert_eq!(standing(&array, 1), &Standing::Unusable);
+    assert_eq!(both(&array), ["degraded 1", "degraded 1"]);
+    // Also of superblocks that have lost their role.
+    all.iter_mut().for_each(|one| one.metadata.role = Role::Spare);
+    let array = one_with(&all, &Options { order, ..Options::default() });
+    assert_eq!(both(&array), ["degraded 1", "degraded 1"]);
+}
