@@ -17,9 +17,10 @@ use crate::ondisk::{Role, Timestamp};
 pub enum Policy {
     /// Nothing: the whole array is resynced.
     Resync,
-    /// A write-intent bitmap, where the superblock says (1.x), or 4 KiB behind it (0.90).
+    /// A write-intent bitmap, where `bitmap_offset` says (1.x), or 4 KiB behind the superblock
+    /// (0.90). Who turns it on sets `bitmap_offset` first.
     Bitmap,
-    /// A partial parity log, where the superblock says.
+    /// A partial parity log. Who turns it on says where first (`SuperblockV1::set_ppl`).
     Ppl,
     /// A journal device.
     Journal,

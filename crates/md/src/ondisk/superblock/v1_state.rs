@@ -55,16 +55,18 @@ impl SuperblockV1 {
         Ok(next)
     }
 
+    /// A bitmap and a log say in the same bytes where they are: while one of them is on, these
+    /// say nothing of the other.
     fn policy_bits(&self, policy: Policy) -> Result<u32, StateError> {
+        let is_of_log = self.feature_map & (feature::PPL | feature::MULTIPLE_PPLS) != 0;
+        let has_bitmap = self.bitmap_offset != 0 && !is_of_log;
+        let is_of_bitmap = self.has(feature::BITMAP_OFFSET) && !is_of_log;
+        let has_log = self.ppl_offset() != 0 && self.ppl_size() != 0 && !is_of_bitmap;
         match policy {
             Policy::Resync => Ok(0),
-            Policy::Bitmap if self.bitmap_offset == 0 => {
-                Err(StateError::NoPlace { what: "bitmap" })
-            }
+            Policy::Bitmap if !has_bitmap => Err(StateError::NoPlace { what: "bitmap" }),
             Policy::Bitmap => Ok(feature::BITMAP_OFFSET),
-            Policy::Ppl if self.ppl_offset() == 0 || self.ppl_size() == 0 => {
-                Err(StateError::NoPlace { what: "partial parity log" })
-            }
+            Policy::Ppl if !has_log => Err(StateError::NoPlace { what: "partial parity log" }),
             Policy::Ppl if self.ppl_size() >= PPL_RING_SECTORS => Ok(feature::MULTIPLE_PPLS),
             Policy::Ppl => Ok(feature::PPL),
             Policy::Journal => Ok(feature::JOURNAL),
