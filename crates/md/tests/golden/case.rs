@@ -20,12 +20,12 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn load(directory: &Path) -> Case {
+    pub fn load(directory: &Path, images: &[Vec<u8>]) -> Case {
         let json = json(directory);
         let name = text_of(&json, "case");
         let level: Level = text_of(&json, "level").parse().unwrap();
         let members = number_of(&json, "raid_disks") as usize;
-        let slots_of_images = images(directory, members);
+        let slots_of_images = by_slot(directory, images, members);
         let mut slots = vec![None; members];
         let mut sizes = vec![0; members];
         for member in active(&json).filter(|member| slot_of(member) < members) {
@@ -63,18 +63,34 @@ pub fn json(directory: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The image and the data offset in sectors of each slot's active member.
-pub fn images(directory: &Path, slots: usize) -> Vec<Option<(Vec<u8>, u64)>> {
+/// The images of all members, in the order of `case.json`.
+pub fn images(directory: &Path) -> Vec<Vec<u8>> {
     let json = json(directory);
-    let mut images = vec![None; slots];
-    for member in active(&json).filter(|member| slot_of(member) < slots) {
+    let load = |member: &Value| {
         let image = decompress(&directory.join(text_of(member, "file")));
         assert_eq!(image.len() as u64, number_of(member, "size"), "{}", text_of(&json, "case"));
+        image
+    };
+    json["members"].as_array().unwrap().iter().map(load).collect()
+}
+
+/// The image and the data offset in sectors of each slot's active member.
+pub fn by_slot<'a>(
+    directory: &Path,
+    images: &'a [Vec<u8>],
+    slots: usize,
+) -> Vec<Option<(&'a Vec<u8>, u64)>> {
+    let json = json(directory);
+    let mut found = vec![None; slots];
+    for (member, image) in json["members"].as_array().unwrap().iter().zip(images) {
+        if member["state"] != "active" || slot_of(member) >= slots {
+            continue;
+        }
         let slot = slot_of(member);
-        assert!(images[slot].is_none(), "{}: two members for slot {slot}", directory.display());
-        images[slot] = Some((image, number_of(member, "data_offset_sectors")));
+        assert!(found[slot].is_none(), "{}: two members for slot {slot}", directory.display());
+        found[slot] = Some((image, number_of(member, "data_offset_sectors")));
     }
-    images
+    found
 }
 
 fn active(json: &Value) -> impl Iterator<Item = &Value> {

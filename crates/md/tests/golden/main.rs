@@ -2,12 +2,14 @@
 //!
 //! For each golden array: its contents by SHA-256; P and Q of every row, or that all copies are
 //! equal; the contents again without every set of members that it can do without. Nothing here
-//! parses a superblock: level, layout, chunk, slots and data offsets come from `case.json`.
+//! parses a superblock: level, layout, chunk, slots and data offsets come from `case.json`. Then once
+//! more from the superblocks alone, through the assembly decision.
 //!
 //! The small slice in `tests/corpus` is always read. The whole corpus is read where it is found: in
 //! the directory that the environment variable RAIDLAB_MD_CORPUS names, or beside the project.
 
 mod array;
+mod assembled;
 mod case;
 mod gf;
 mod reshape;
@@ -33,12 +35,14 @@ fn run(corpus: &Path) -> Tally {
     let mut tally = Tally::default();
     for directory in directories {
         let name = directory.file_name().unwrap().to_str().unwrap().to_string();
+        let images = case::images(&directory);
+        assembled::check(&directory, &images);
         if reshape::is_reshape(&directory) {
             tally.reshapes += 1;
-            tally.losses += reshape::check(&directory);
+            tally.losses += reshape::check(&directory, &images);
             continue;
         }
-        let case = Case::load(&directory);
+        let case = Case::load(&directory, &images);
         let array = Array::new(&case);
         let contents = array.read(&array.present());
         assert_eq!(array::sha256(&contents), case.sha256_of_contents, "{name}: contents");

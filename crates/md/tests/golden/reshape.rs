@@ -17,8 +17,8 @@ pub fn is_reshape(directory: &Path) -> bool {
 
 /// Reads it whole and with every set of members that both geometries can do without. Returns how
 /// many sets that were.
-pub fn check(directory: &Path) -> usize {
-    let (reshaping, old, new) = load(directory);
+pub fn check(directory: &Path, images: &[Vec<u8>]) -> usize {
+    let (reshaping, old, new) = load(directory, images);
     let arrays = [Array::new(&old), Array::new(&new)];
     let contents = read(&reshaping, &arrays, &vec![true; reshaping.members()]);
     assert_eq!(contents.len() as u64, reshaping.array_sectors() * 512);
@@ -31,7 +31,7 @@ pub fn check(directory: &Path) -> usize {
     losses.len()
 }
 
-fn read(reshaping: &Reshaping, arrays: &[Array<'_>; 2], present: &[bool]) -> Vec<u8> {
+pub fn read(reshaping: &Reshaping, arrays: &[Array<'_>; 2], present: &[bool]) -> Vec<u8> {
     let mut contents = Vec::new();
     let mut at = Sector::ZERO;
     while at.0 < reshaping.array_sectors() {
@@ -53,8 +53,8 @@ fn bearable_losses(reshaping: &Reshaping) -> Vec<Vec<bool>> {
 }
 
 /// The mapping, and the members' data areas as each geometry sees them.
-fn load(directory: &Path) -> (Reshaping, Case, Case) {
-    let whole = Case::load(directory);
+fn load(directory: &Path, images: &[Vec<u8>]) -> (Reshaping, Case, Case) {
+    let whole = Case::load(directory, images);
     let text = case::json(directory)["mdadm_examine"].as_str().unwrap().to_string();
     let position = number(&text, "Reshape pos'n").unwrap() as u64 * 2;
     let delta = number(&text, "Delta Devices").unwrap_or(0);
@@ -63,7 +63,7 @@ fn load(directory: &Path) -> (Reshaping, Case, Case) {
     });
     let new_slots = case::json(directory)["raid_disks"].as_u64().unwrap() as usize;
     let old_slots = (new_slots as i64 - delta) as usize;
-    let images = case::images(directory, old_slots.max(new_slots));
+    let images = case::by_slot(directory, images, old_slots.max(new_slots));
     let chunk_sectors =
         number(&text, "New Chunksize").map_or(whole.spec.chunk_sectors, |kib| kib as u64 * 2);
     let old =
