@@ -288,6 +288,11 @@ impl Core {
                 // No metadata yet that could record it: the members of these arrays have none.
                 self.inputs.push(Input::Control(Control::Recorded { epoch }));
             }
+            ControlEvent::Intent { first_bit, bits } => {
+                // Nobody keeps metadata for this array: there is nothing to wait for.
+                self.inputs.push(Input::Control(Control::Granted { first_bit, bits }));
+            }
+            ControlEvent::Released { .. } | ControlEvent::OutOfSync { .. } => {}
             ControlEvent::Corrected { member, sector, sectors } => {
                 self.events.push_back(Event::Corrected { member, sector, sectors });
             }

@@ -2,7 +2,7 @@
 
 use md::Geometry;
 
-use crate::MemberSet;
+use crate::{IntentMap, MemberSet};
 
 /// Ranges are locked, merged and repaired in units of 4 KiB.
 pub const GRANULE_SECTORS: u64 = 8;
@@ -22,6 +22,10 @@ pub const DEFAULT_MAX_REQUESTS: usize = 1024;
 
 /// Memory for stripe work unless told otherwise: 32 MiB.
 pub const DEFAULT_STRIPE_CACHE_BYTES: u64 = 32 << 20;
+
+/// How long an intent must be unused before a shard gives it back, unless told otherwise: 200 ms,
+/// md's `safe_mode_delay`.
+pub const DEFAULT_SAFE_MODE_NANOS: u64 = 200_000_000;
 
 /// What a shard is made from.
 #[derive(Clone, Debug)]
@@ -45,6 +49,14 @@ pub struct ShardConfig {
     /// How long a write of a detected stream may wait for its neighbours, once the writes that were
     /// at work when it came have ended; at most [`MAX_MERGE_WAIT_NANOS`]. 0 turns all waiting off.
     pub merge_wait_nanos: u64,
+    /// Writes must ask for these intents before they start; `None`: the array has no metadata that
+    /// could tell of them. From [`crate::Keeper::intent_map`].
+    pub intents: Option<IntentMap>,
+    /// How long an intent must be unused before it is given back.
+    pub safe_mode_nanos: u64,
+    /// Copies are alike only below this position (see [`IntentMap`]); above it, reads take the one
+    /// that a resync would take. From [`crate::Keeper::in_sync_below`].
+    pub in_sync_below: u64,
 }
 
 /// Why a shard cannot be set up.
@@ -111,6 +123,9 @@ impl ShardConfig {
             scratch_region: 0,
             discard_zeroes: false,
             merge_wait_nanos: MAX_MERGE_WAIT_NANOS,
+            intents: None,
+            safe_mode_nanos: DEFAULT_SAFE_MODE_NANOS,
+            in_sync_below: u64::MAX,
         }
     }
 

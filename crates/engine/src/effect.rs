@@ -96,6 +96,29 @@ pub enum ControlEvent {
         /// Configuration epoch that begins with this failure.
         epoch: u64,
     },
+    /// Writes wait until the members say that something may be written here:
+    /// [`crate::Control::Granted`] answers. Bits of [`crate::IntentMap`].
+    Intent {
+        /// First bit.
+        first_bit: u32,
+        /// How many.
+        bits: u32,
+    },
+    /// Granted bits that nobody has used for a while; they must be asked for again.
+    Released {
+        /// First bit.
+        first_bit: u32,
+        /// How many.
+        bits: u32,
+    },
+    /// A write failed half-way: what these bits cover may be inconsistent for good, until it is
+    /// resynced. Comes before the bits are released.
+    OutOfSync {
+        /// First bit.
+        first_bit: u32,
+        /// How many.
+        bits: u32,
+    },
     /// A range could not be read, was reconstructed and written back.
     Corrected {
         /// Whose range.

@@ -5,6 +5,10 @@
 //! range like a write and walks it granule by granule, reading from the next copy, and writing back
 //! to the copies that failed, so that bad blocks at different places of two mirrors do not add up.
 //!
+//! A *resync* locks its range too, reads it from the copy that reads take where copies may differ
+//! (the first that is in service) and writes it to the others; where that cannot be read it goes on
+//! as a repair that writes to all.
+//!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.
 
@@ -67,9 +71,16 @@ impl Flat {
         let (mut at, end) = (record.at.0, record.end());
         let mut stay = if seen.is_stream() { seen.copy } else { None };
         let mut unservable = false;
+        // Copies may differ here, and what is read must be what a resync keeps.
+        let fixed = end > cx.health.in_sync_below();
+        if fixed {
+            stay = None;
+        }
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
-            let choice = if seen.is_stream() && stay.is_none() {
+            let choice = if fixed {
+                self.copies.iter().position(|copy| !cx.health.is_failed(copy.member.0))
+            } else if seen.is_stream() && stay.is_none() {
                 self.balance.choose_for_stream(&self.copies, cx.health.failed())
             } else {
                 self.balance.choose(&self.copies, cx.health.failed(), stay)
@@ -78,7 +89,7 @@ impl Flat {
                 unservable = true;
                 break;
             };
-            if seen.is_stream() && stay.is_none() {
+            if seen.is_stream() && stay.is_none() && !fixed {
                 stay = Some(choice as u8);
             }
             let copy = self.copies[choice];
@@ -143,6 +154,7 @@ impl Flat {
         cx.requests[request].holder = Some(holder);
         match cx.requests[request].op {
             Some(HostOp::Read) => self.repair_granule(cx, request),
+            Some(HostOp::Resync) => self.resync(cx, request),
             _ => self.write(cx, request),
         }
     }
@@ -207,16 +219,99 @@ impl Flat {
         result: Result<(), MemberError>,
     ) {
         self.balance.done(member);
+        if let Err(error) = result {
+            write_failed(cx, request, member, error);
+        }
+        if cx.requests.part_done(request) {
+            self.unlock_and_end(cx, request);
+        }
+    }
+
+    /// Reads a range from the first copy in service, to write it to the others.
+    fn resync(&mut self, cx: &mut Context<'_>, request: u32) {
+        let failed = cx.health.failed();
+        let record = &mut cx.requests[request];
+        record.repair = Repair { tried: failed, ..Repair::default() };
+        let (mut at, end) = (record.at.0, record.end());
+        while at < end {
+            let sectors = self.locate(cx.geometry, at).min(end - at);
+            let mut alive = self.copies.iter().filter(|copy| !failed.contains(copy.member.0));
+            // A single copy is in sync with itself.
+            if let (Some(first), Some(_)) = (alive.next(), alive.next()) {
+                let slice = cx.requests[request].slice(at, sectors);
+                self.scatter.add(first.member.0, first.sector.0, slice);
+            }
+            at += sectors;
+        }
+        self.send_resync(cx, request, true);
+    }
+
+    /// A read or a write of a resync ended.
+    pub(crate) fn resync_done(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: u32,
+        member: u16,
+        result: Result<(), MemberError>,
+    ) {
+        self.balance.done(member);
+        let writing = cx.requests[request].repair.writing;
         match result {
             Ok(()) => {}
-            Err(MemberError::NoSpace) => cx.requests.fail(request, RequestError::NoSpace),
+            Err(error) if writing => write_failed(cx, request, member, error),
             Err(error) => {
-                if !cx.health.drop_member(cx.geometry, member, Some(error), cx.out) {
-                    cx.requests.fail(request, RequestError::Io);
+                cx.requests[request].unread.insert(member);
+                if error.fails_reader() {
+                    cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
                 }
             }
         }
-        if cx.requests.part_done(request) {
+        if !cx.requests.part_done(request) {
+            return;
+        }
+        let record = &mut cx.requests[request];
+        if writing {
+            self.unlock_and_end(cx, request);
+        } else if record.unread.is_empty() {
+            self.resync_write(cx, request);
+        } else {
+            record.repair = Repair { cursor: record.at.0, ..Repair::default() };
+            self.repair_granule(cx, request);
+        }
+    }
+
+    /// Writes what a resync has read to all copies but those that it was read from.
+    fn resync_write(&mut self, cx: &mut Context<'_>, request: u32) {
+        let record = &mut cx.requests[request];
+        record.repair.writing = true;
+        let failed_before = record.repair.tried;
+        let (mut at, end) = (record.at.0, record.end());
+        while at < end {
+            let sectors = self.locate(cx.geometry, at).min(end - at);
+            let slice = cx.requests[request].slice(at, sectors);
+            let there = self.copies.iter().filter(|copy| !failed_before.contains(copy.member.0));
+            for copy in there.skip(1).filter(|copy| !cx.health.is_failed(copy.member.0)) {
+                self.scatter.add(copy.member.0, copy.sector.0, slice);
+            }
+            at += sectors;
+        }
+        self.send_resync(cx, request, false);
+    }
+
+    fn send_resync(&mut self, cx: &mut Context<'_>, request: u32, read: bool) {
+        let key = cx.requests.key(request);
+        let (balance, requests) = (&mut self.balance, &mut *cx.requests);
+        self.scatter.drain(cx.out, |run, out| {
+            balance.issued(run.member, run.sector + run.sectors);
+            requests[request].open += 1;
+            let token = Token::new(Kind::FlatResync, run.member, key);
+            let (member, sector, slices) = (MemberIdx(run.member), Sector(run.sector), run.slices);
+            out.list.push(match read {
+                true => Effect::Read { token, member, sector, slices },
+                false => Effect::Write { token, member, sector, slices, fua: false },
+            });
+        });
+        if cx.requests[request].open == 0 {
             self.unlock_and_end(cx, request);
         }
     }
@@ -233,7 +328,11 @@ impl Flat {
         let copy = self.copies.iter().find(|copy| !unusable.contains(copy.member.0));
         let Some(copy) = copy.copied() else {
             cx.requests.fail(request, RequestError::Io);
-            return self.unlock_and_end(cx, request);
+            return match cx.requests[request].op {
+                // The rest may be better off.
+                Some(HostOp::Resync) => self.next_granule(cx, request),
+                _ => self.unlock_and_end(cx, request),
+            };
         };
         let record = &mut cx.requests[request];
         record.open += 1;
@@ -252,8 +351,9 @@ impl Flat {
         member: u16,
         result: Result<(), MemberError>,
     ) {
-        let Repair { cursor, writing, .. } = cx.requests[request].repair;
-        if writing && result.is_ok() {
+        let Repair { cursor, writing, tried } = cx.requests[request].repair;
+        let resync = cx.requests[request].op == Some(HostOp::Resync);
+        if writing && result.is_ok() && tried.contains(member) {
             let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
             let mut copies = self.copies.iter();
             let copy = copies.find(|copy| copy.member.0 == member).expect("it was written to");
@@ -262,7 +362,9 @@ impl Flat {
         }
         if let Err(error) = result {
             let hopeless = writing || error != MemberError::Medium;
-            if hopeless && error != MemberError::NoSpace {
+            if writing && resync {
+                write_failed(cx, request, member, error);
+            } else if hopeless && error != MemberError::NoSpace {
                 cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
             if !writing {
@@ -274,15 +376,24 @@ impl Flat {
         }
         match result {
             Err(_) if !writing => self.repair_granule(cx, request),
-            Ok(()) if !writing => self.write_back(cx, request),
+            Ok(()) if !writing => self.write_back(cx, request, member),
             _ => self.next_granule(cx, request),
         }
     }
 
-    /// Writes the granule that has just been read back to the copies that could not deliver it.
-    fn write_back(&mut self, cx: &mut Context<'_>, request: u32) {
+    /// Writes the granule that has just been read from `source` back to the copies that could not
+    /// deliver it; for a resync, to all others.
+    fn write_back(&mut self, cx: &mut Context<'_>, request: u32, source: u16) {
         let Repair { cursor, tried, .. } = cx.requests[request].repair;
-        let targets = tried.minus(cx.health.failed());
+        let targets = match cx.requests[request].op {
+            Some(HostOp::Resync) => {
+                let all = MemberSet::range(0, cx.geometry.members() as u16);
+                all.minus(MemberSet::one(source))
+            }
+            _ if cx.health.is_read_only() => MemberSet::EMPTY,
+            _ => tried,
+        };
+        let targets = targets.minus(cx.health.failed());
         let sectors = self.granule_at(cx.geometry, cursor, cx.requests[request].end());
         for copy in self.copies.iter().filter(|copy| targets.contains(copy.member.0)) {
             let (member, sector) = (copy.member, copy.sector);
@@ -324,6 +435,16 @@ impl Flat {
             GeometryKind::Mirrored(mirrored) => mirrored.locate(Sector(at), &mut self.copies),
             GeometryKind::Parity(_) => unreachable!("parity levels belong to `stripe`"),
         }
+    }
+}
+
+/// A write that fails costs the member its place, unless it is the last that has the data.
+fn write_failed(cx: &mut Context<'_>, request: u32, member: u16, error: MemberError) {
+    if error == MemberError::NoSpace {
+        return cx.requests.fail(request, RequestError::NoSpace);
+    }
+    if !cx.health.drop_member(cx.geometry, member, Some(error), cx.out) {
+        cx.requests.fail(request, RequestError::Io);
     }
 }
 

@@ -13,11 +13,24 @@ pub(crate) struct Health {
     failed: MemberSet,
     epoch: u64,
     recorded: u64,
+    /// The losses so far will never be recorded.
+    unrecordable: bool,
+    /// No more writes, and nothing is repaired.
+    read_only: bool,
+    /// Copies are alike below this position.
+    in_sync_below: u64,
 }
 
 impl Health {
-    pub(crate) fn new(missing: MemberSet) -> Health {
-        Health { failed: missing, epoch: 0, recorded: 0 }
+    pub(crate) fn new(missing: MemberSet, in_sync_below: u64) -> Health {
+        Health {
+            failed: missing,
+            epoch: 0,
+            recorded: 0,
+            unrecordable: false,
+            read_only: false,
+            in_sync_below,
+        }
     }
 
     #[inline]
@@ -40,6 +53,31 @@ impl Health {
 
     pub(crate) fn record(&mut self, epoch: u64) {
         self.recorded = self.recorded.max(epoch.min(self.epoch));
+    }
+
+    pub(crate) fn is_unrecordable(&self) -> bool {
+        self.unrecordable
+    }
+
+    pub(crate) fn give_up_recording(&mut self) {
+        self.unrecordable = true;
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(crate) fn make_read_only(&mut self) {
+        self.read_only = true;
+    }
+
+    #[inline]
+    pub(crate) fn in_sync_below(&self) -> u64 {
+        self.in_sync_below
+    }
+
+    pub(crate) fn set_in_sync_below(&mut self, position: u64) {
+        self.in_sync_below = position;
     }
 
     /// Drops a member if the array can live without it; says whether the member is out now.

@@ -57,6 +57,10 @@ pub enum HostOp {
     Discard,
     /// The range reads as zeroes from now on.
     WriteZeroes,
+    /// Makes redundancy true again: parity is computed from the data, or the copy that a read would
+    /// take is written to the others. No host asks for this; see [`crate::Resync`]. Its range is
+    /// in *positions* (see [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
+    Resync,
 }
 
 /// One request of a host. `tag` comes back in [`crate::Effect::Complete`].
@@ -70,7 +74,8 @@ pub struct Request {
     pub at: Sector,
     /// Length in sectors, at most [`crate::MAX_REQUEST_SECTORS`]; 0 for a flush.
     pub sectors: u64,
-    /// The data, for reads and writes: exactly `sectors` long. The executor leaves it untouched
+    /// The data, for reads and writes: exactly `sectors` long. Working memory of the same length for
+    /// a resync on RAID 1 and 10 (RAID 4, 5 and 6 use their stripe memory). The executor leaves it untouched
     /// until the request completes.
     pub buf: BufSlice,
 }
@@ -119,6 +124,8 @@ pub enum RequestError {
     NoSpace,
     /// Outside the array, not aligned to the logical block, or too long (EINVAL).
     Invalid,
+    /// The array takes no writes (EROFS).
+    ReadOnly,
 }
 
 impl std::fmt::Display for RequestError {
@@ -127,6 +134,7 @@ impl std::fmt::Display for RequestError {
             RequestError::Io => "input/output error: too few members can serve the range",
             RequestError::NoSpace => "no space left on a member's backing store",
             RequestError::Invalid => "request is outside the array or not aligned",
+            RequestError::ReadOnly => "the array is read-only",
         })
     }
 }
@@ -143,6 +151,29 @@ pub enum Control {
     Recorded {
         /// The epoch of the event that is answered.
         epoch: u64,
+    },
+    /// The other answer: the failure cannot be recorded, so writes that rely on it fail.
+    NotRecorded {
+        /// The epoch of the event that is answered.
+        epoch: u64,
+    },
+    /// Answer to [`crate::ControlEvent::Intent`]: the members say that writes may be under way
+    /// here.
+    Granted {
+        /// First bit.
+        first_bit: u32,
+        /// How many.
+        bits: u32,
+    },
+    /// Take no more writes: those that wait for their intents fail with [`RequestError::ReadOnly`],
+    /// those under way end, and intents are given back without delay. Nothing is repaired on
+    /// members any more.
+    ReadOnly,
+    /// Copies are alike below this position and may differ above; see
+    /// [`crate::ShardConfig::in_sync_below`].
+    InSyncBelow {
+        /// In positions; `u64::MAX`: everywhere.
+        position: u64,
     },
 }
 

@@ -9,7 +9,8 @@
 //!
 //! Where to start reading: `shard` takes a request in and gives it to one of two ways of working,
 //! `flat` (linear, RAID 0, 1, 10: locked array ranges) or `stripe` (RAID 4, 5, 6: locked ranges of
-//! chunk rows with a plan for the parity).
+//! chunk rows with a plan for the parity). A write first needs its `intent`; the `keeper`, one per
+//! array, decides what the metadata must say before it grants one.
 #![forbid(unsafe_code)]
 
 mod balance;
@@ -20,7 +21,11 @@ mod flush;
 mod guard;
 mod health;
 mod input;
+mod intent;
+mod intent_map;
+mod keeper;
 mod requests;
+mod resync;
 mod scatter;
 mod set;
 mod shard;
@@ -31,13 +36,20 @@ mod stripe;
 mod token;
 
 pub use config::{
-    ConfigError, DEFAULT_MAX_REQUESTS, DEFAULT_STRIPE_CACHE_BYTES, GRANULE_SECTORS,
-    MAX_MERGE_WAIT_NANOS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS, ShardConfig,
+    ConfigError, DEFAULT_MAX_REQUESTS, DEFAULT_SAFE_MODE_NANOS, DEFAULT_STRIPE_CACHE_BYTES,
+    GRANULE_SECTORS, MAX_MERGE_WAIT_NANOS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS, ShardConfig,
 };
 pub use effect::{Compute, ControlEvent, Delta, Effect, Effects, Source};
 pub use input::{
     BufSlice, Control, HostOp, Input, MemberError, REGION_ZERO, Request, RequestError,
 };
+pub use intent_map::{IntentMap, MAX_INTENT_BITS};
+pub use keeper::{
+    ArrayRecord, BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS,
+    DeviceNumber, Keeper, KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus,
+    KeptBitmap, KeptDevice, MetaToken, ReadOnlyWhy, Record,
+};
+pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};
 pub use sharding::{MIN_UNIT_SECTORS, ShardPart, Sharding};

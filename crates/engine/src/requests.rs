@@ -29,6 +29,10 @@ pub(crate) struct Record {
     /// The range lock, where the level has one and it is held.
     pub(crate) holder: Option<HolderSlot>,
     pub(crate) repair: Repair,
+    /// It counts as a user of its intents.
+    pub(crate) intent: bool,
+    /// Of a write that waits for its intents: whether it continues a stream.
+    pub(crate) stream: bool,
 }
 
 /// Where the granule-by-granule repair of a mirrored range stands; see `flat`.
@@ -56,7 +60,7 @@ impl Record {
     }
 
     fn changes_data(&self) -> bool {
-        self.is_write() && !matches!(self.op, Some(HostOp::Flush))
+        self.is_write() && !matches!(self.op, Some(HostOp::Flush | HostOp::Resync))
     }
 
     pub(crate) fn fua(&self) -> bool {
@@ -69,6 +73,8 @@ pub(crate) struct Requests {
     /// Ended, but waiting until a member failure is recorded; in the order of their ends.
     held_back: VecDeque<u32>,
     writes_open: u32,
+    /// Ranges of writes with intents that have ended, and whether half-way.
+    pub(crate) intents_ended: Vec<(Sector, u64, bool)>,
 }
 
 impl Requests {
@@ -77,6 +83,7 @@ impl Requests {
             table: Slab::with_capacity(capacity),
             held_back: VecDeque::new(),
             writes_open: 0,
+            intents_ended: Vec::new(),
         }
     }
 
@@ -128,24 +135,36 @@ impl Requests {
     /// Ends a request, or holds it back until the losses that it relies on are recorded.
     pub(crate) fn end(&mut self, index: u32, health: &Health, out: &mut Effects) {
         if self.table[index].is_write() && !health.is_recorded() {
-            self.held_back.push_back(index);
-            return;
+            if !health.is_unrecordable() {
+                self.held_back.push_back(index);
+                return;
+            }
+            self.fail(index, RequestError::Io);
         }
         self.complete(index, out);
     }
 
-    /// Lets go of everything that was held back.
-    pub(crate) fn release_held_back(&mut self, out: &mut Effects) {
+    /// Lets go of everything that was held back, with an error if there is one.
+    pub(crate) fn release_held_back(&mut self, error: Option<RequestError>, out: &mut Effects) {
         while let Some(index) = self.held_back.pop_front() {
+            if let Some(error) = error {
+                self.fail(index, error);
+            }
             self.complete(index, out);
         }
     }
 
-    fn complete(&mut self, index: u32, out: &mut Effects) {
+    /// Ends a request, whatever is recorded.
+    pub(crate) fn complete(&mut self, index: u32, out: &mut Effects) {
         let record = &self.table[index];
         debug_assert!(record.open == 0 && record.holder.is_none());
         out.complete(record.tag, record.error.map_or(Ok(()), Err));
         self.writes_open -= u32::from(record.changes_data());
+        if record.intent {
+            // Who was refused has not begun.
+            let unsettled = record.error.is_some_and(|error| error != RequestError::ReadOnly);
+            self.intents_ended.push((record.at, record.sectors, unsettled));
+        }
         self.table.release(index);
     }
 }

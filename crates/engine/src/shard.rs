@@ -11,13 +11,14 @@ use md::{Geometry, Kind as GeometryKind};
 use crate::flat::{self, Flat};
 use crate::flush::{Ended, Flushes};
 use crate::health::Health;
+use crate::intent::Intents;
 use crate::requests::Requests;
-use crate::stream::Streams;
+use crate::stream::{Seen, Streams};
 use crate::stripe::Stripes;
 use crate::token::Kind;
 use crate::{
-    ConfigError, Control, Effects, HostOp, Input, MAX_MEMBERS, MAX_REQUEST_SECTORS, MemberError,
-    MemberSet, Request, RequestError, ShardConfig, Token,
+    ConfigError, Control, Effect, Effects, HostOp, Input, MAX_MEMBERS, MAX_REQUEST_SECTORS,
+    MemberError, MemberSet, Request, RequestError, ShardConfig, Token,
 };
 
 /// What a shard is doing, for people and tests.
@@ -29,6 +30,8 @@ pub struct Status {
     pub epoch: u64,
     /// Requests in the shard.
     pub requests: usize,
+    /// Of these, writes that wait for their intents.
+    pub waiting_for_intents: usize,
     /// Stripe operations at work or waiting for memory.
     pub stripe_operations: usize,
     /// Stripe memory that is free, in bytes (what is only cached counts as used).
@@ -49,6 +52,11 @@ pub struct Shard {
     streams: Streams,
     flushes: Flushes,
     flushed: Vec<Ended>,
+    intents: Option<Intents>,
+    /// Requests on their way out of `intents`; empty between calls.
+    ready: Vec<u32>,
+    /// When the timer is set to go off.
+    timer: Option<u64>,
     way: Way,
 }
 
@@ -81,10 +89,13 @@ impl Shard {
         };
         Ok(Shard {
             requests: Requests::with_capacity(config.max_requests),
-            health: Health::new(config.missing),
+            health: Health::new(config.missing, config.in_sync_below),
             streams: Streams::default(),
             flushes: Flushes::default(),
             flushed: Vec::new(),
+            intents: config.intents.map(|map| Intents::new(map, config.safe_mode_nanos)),
+            ready: Vec::new(),
+            timer: None,
             way,
             config,
         })
@@ -110,6 +121,7 @@ impl Shard {
             failed: self.health.failed(),
             epoch: self.health.epoch(),
             requests: self.requests.live(),
+            waiting_for_intents: self.intents.as_ref().map_or(0, Intents::parked),
             stripe_operations: operations,
             stripe_memory_free: free,
         }
@@ -129,22 +141,51 @@ impl Shard {
                 Input::IoDone { token, result } => self.io_done(now, token, result, out),
                 Input::ComputeDone { token } => self.compute_done(now, token, out),
                 Input::Timer => timer = true,
-                Input::Control(control) => self.control(control, out),
+                Input::Control(control) => self.control(now, control, out),
             }
         }
         let Shard { config, requests, health, flushes, way, .. } = self;
+        let mut deadline = None;
         if let Way::Stripe(stripes) = way {
             let written = &mut |member| flushes.note_written(member);
             let geometry = &config.geometry;
             let mut cx = crate::stripe::Context { now, geometry, requests, health, out, written };
-            stripes.settle(&mut cx, timer);
+            deadline = stripes.settle(&mut cx, timer);
         }
+        if timer {
+            self.timer = None;
+        }
+        deadline = deadline.into_iter().chain(self.settle_intents(now, out)).min();
+        if deadline.is_some() && deadline != self.timer {
+            self.timer = deadline;
+            out.list.extend(deadline.map(|at| Effect::SetTimer { at }));
+        }
+    }
+
+    /// Counts the writes that have ended out of their intents, and gives back what nobody uses;
+    /// says when the clock alone will bring more.
+    fn settle_intents(&mut self, now: u64, out: &mut Effects) -> Option<u64> {
+        let Shard { requests, health, intents, .. } = self;
+        let intents = intents.as_mut()?;
+        for (at, sectors, unsettled) in requests.intents_ended.drain(..) {
+            if unsettled {
+                let position = intents.map().position_of(at).min(health.in_sync_below());
+                health.set_in_sync_below(position);
+            }
+            intents.ended(now, at, sectors, unsettled, out);
+        }
+        intents.settle(now, out);
+        intents.deadline()
     }
 
     fn request(&mut self, now: u64, request: &Request, out: &mut Effects) {
         assert!(self.room() > 0, "more requests than `room` allows");
         if let Err(error) = self.check(request) {
             return out.complete(request.tag, Err(error));
+        }
+        let writes = !matches!(request.op, HostOp::Read | HostOp::Flush);
+        if writes && self.health.is_read_only() {
+            return out.complete(request.tag, Err(RequestError::ReadOnly));
         }
         let index = self.requests.admit(request).index;
         if request.op == HostOp::Flush {
@@ -155,28 +196,61 @@ impl Shard {
         if request.sectors == 0 {
             return self.requests.end(index, &self.health, out);
         }
-        let seen = self.streams.observe(request.at, request.sectors);
+        let Request { op, at, sectors, .. } = *request;
+        if op == HostOp::Resync {
+            return self.start(now, index, false, out);
+        }
+        let seen = self.streams.observe(at, sectors);
+        if op == HostOp::Read {
+            return self.start_read(now, index, seen, out);
+        }
+        // A discard that does nothing leaves nothing behind either.
+        let idle = op == HostOp::Discard && !self.config.discard_zeroes;
+        if let Some(intents) = self.intents.as_mut().filter(|_| !idle) {
+            let record = &mut self.requests[index];
+            record.intent = true;
+            record.stream = seen.is_stream();
+            if !intents.admit(index, at, sectors, out) {
+                return;
+            }
+        }
+        self.start(now, index, seen.is_stream(), out);
+    }
+
+    fn start_read(&mut self, now: u64, index: u32, seen: Seen, out: &mut Effects) {
         let Shard { config, requests, health, flushes, way, streams, .. } = self;
         let geometry = &config.geometry;
         match way {
             Way::Flat(flat) => {
                 let mut cx = flat::Context { geometry, requests, health, out };
-                match request.op {
-                    HostOp::Read => {
-                        if let Some(copy) = flat.read(&mut cx, index, seen) {
-                            streams.stay_on(seen, copy);
-                        }
-                    }
-                    _ => flat.lock(&mut cx, index),
+                if let Some(copy) = flat.read(&mut cx, index, seen) {
+                    streams.stay_on(seen, copy);
                 }
             }
             Way::Stripe(stripes) => {
                 let written = &mut |member| flushes.note_written(member);
                 let mut cx =
                     crate::stripe::Context { now, geometry, requests, health, out, written };
-                match request.op {
-                    HostOp::Read => stripes.read(&mut cx, index, seen.is_stream()),
-                    _ => stripes.write(&mut cx, index, seen.is_stream()),
+                stripes.read(&mut cx, index, seen.is_stream());
+            }
+        }
+    }
+
+    /// Starts whatever locks its range: writes that have their intents, and resyncs.
+    fn start(&mut self, now: u64, index: u32, stream: bool, out: &mut Effects) {
+        let Shard { config, requests, health, flushes, way, .. } = self;
+        let geometry = &config.geometry;
+        match way {
+            Way::Flat(flat) => {
+                flat.lock(&mut flat::Context { geometry, requests, health, out }, index);
+            }
+            Way::Stripe(stripes) => {
+                let written = &mut |member| flushes.note_written(member);
+                let mut cx =
+                    crate::stripe::Context { now, geometry, requests, health, out, written };
+                match cx.requests[index].op {
+                    Some(HostOp::Resync) => stripes.resync(&mut cx, index),
+                    _ => stripes.write(&mut cx, index, stream),
                 }
             }
         }
@@ -186,11 +260,23 @@ impl Shard {
         if request.op == HostOp::Flush {
             return Ok(());
         }
+        let geometry = &self.config.geometry;
+        let resync = request.op == HostOp::Resync;
+        let stripes = matches!(geometry.kind(), GeometryKind::Parity(_));
+        if resync && matches!(geometry.kind(), GeometryKind::Striped(_)) {
+            return Err(RequestError::Invalid);
+        }
         let block = u64::from(self.config.logical_block) / md::SECTOR_BYTES;
-        let size = self.config.geometry.array_sectors();
+        let size = match resync {
+            true => crate::intent_map::span(geometry),
+            false => geometry.array_sectors(),
+        };
         let inside = request.at.0.checked_add(request.sectors).is_some_and(|end| end <= size);
-        let aligned = request.at.0.is_multiple_of(block) && request.sectors.is_multiple_of(block);
-        let has_data = matches!(request.op, HostOp::Read | HostOp::Write { .. });
+        let aligned = request.at.0.is_multiple_of(block)
+            && (request.sectors.is_multiple_of(block)
+                || resync && request.at.0 + request.sectors == size);
+        let has_data =
+            matches!(request.op, HostOp::Read | HostOp::Write { .. }) || resync && !stripes;
         let filled = || u64::from(request.buf.len) == request.sectors * md::SECTOR_BYTES;
         let fits = request.sectors <= MAX_REQUEST_SECTORS && (!has_data || filled());
         if inside && aligned && fits { Ok(()) } else { Err(RequestError::Invalid) }
@@ -220,6 +306,12 @@ impl Shard {
                             flushes.note_written(member);
                         }
                         flat.repair_done(&mut cx, index, member, result);
+                    }
+                    Kind::FlatResync => {
+                        if cx.requests[index].repair.writing {
+                            flushes.note_written(member);
+                        }
+                        flat.resync_done(&mut cx, index, member, result);
                     }
                     _ => {
                         flushes.note_written(member);
@@ -281,7 +373,7 @@ impl Shard {
         }
     }
 
-    fn control(&mut self, control: Control, out: &mut Effects) {
+    fn control(&mut self, now: u64, control: Control, out: &mut Effects) {
         match control {
             Control::FailMember(member) => {
                 if usize::from(member.0) < self.config.geometry.members() {
@@ -291,9 +383,40 @@ impl Shard {
             Control::Recorded { epoch } => {
                 self.health.record(epoch);
                 if self.health.is_recorded() {
-                    self.requests.release_held_back(out);
+                    self.requests.release_held_back(None, out);
                 }
             }
+            Control::NotRecorded { .. } => {
+                self.health.give_up_recording();
+                self.requests.release_held_back(Some(RequestError::Io), out);
+            }
+            Control::Granted { first_bit, bits } => self.granted(now, first_bit, bits, out),
+            Control::ReadOnly => self.make_read_only(out),
+            Control::InSyncBelow { position } => self.health.set_in_sync_below(position),
         }
+    }
+
+    fn granted(&mut self, now: u64, first_bit: u32, bits: u32, out: &mut Effects) {
+        let mut ready = std::mem::take(&mut self.ready);
+        let intents = self.intents.as_mut().expect("only who asks is granted something");
+        intents.granted(now, first_bit..first_bit + bits, &mut ready);
+        for index in ready.drain(..) {
+            self.start(now, index, self.requests[index].stream, out);
+        }
+        self.ready = ready;
+    }
+
+    fn make_read_only(&mut self, out: &mut Effects) {
+        self.health.make_read_only();
+        let mut refused = std::mem::take(&mut self.ready);
+        if let Some(intents) = &mut self.intents {
+            intents.refuse(&mut refused);
+        }
+        for index in refused.drain(..) {
+            self.requests.fail(index, RequestError::ReadOnly);
+            // It has done nothing that a loss could matter to.
+            self.requests.complete(index, out);
+        }
+        self.ready = refused;
     }
 }

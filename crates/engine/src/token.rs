@@ -28,15 +28,18 @@ pub(crate) enum Kind {
     StripeCompute,
     /// A member's flush.
     Flush,
+    /// A read or a write of a resync on a level with copies.
+    FlatResync,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     Kind::Read,
     Kind::FlatWrite,
     Kind::FlatRepair,
     Kind::StripeIo,
     Kind::StripeCompute,
     Kind::Flush,
+    Kind::FlatResync,
 ];
 
 impl Token {

@@ -89,7 +89,7 @@ fn corrected(world: &World) -> Vec<(u16, Range<u64>)> {
         ControlEvent::Corrected { member, sector, sectors } => {
             Some((member.0, sector.0..sector.0 + sectors))
         }
-        ControlEvent::MemberFailed { .. } => None,
+        _ => None,
     });
     events.collect()
 }

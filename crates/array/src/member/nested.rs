@@ -75,7 +75,7 @@ fn outer_error(error: RequestError) -> MemberError {
     match error {
         RequestError::Io => MemberError::Medium,
         RequestError::NoSpace => MemberError::NoSpace,
-        RequestError::Invalid => MemberError::Invalid,
+        RequestError::Invalid | RequestError::ReadOnly => MemberError::Invalid,
     }
 }
 

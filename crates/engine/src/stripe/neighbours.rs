@@ -12,12 +12,11 @@
 //! bounded queue cannot send the rest of a row before something that it waits for ends.
 //!
 //! Invariant: a row that waits is in `hoping` or in `clocks`, and whatever is in front there ends:
-//! operations end, and the timer is set. Called only from `stripes` and `ops`.
+//! operations end, and the shard sets the timer. Called only from `stripes` and `ops`.
 
 use std::collections::VecDeque;
 
 use super::rows::Rows;
-use crate::{Effect, Effects};
 
 /// What a row with pending writes waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +38,6 @@ pub(crate) struct Neighbours {
     hoping: VecDeque<(u64, u32)>,
     /// (deadline, row), in ascending order.
     clocks: VecDeque<(u64, u32)>,
-    timer: Option<u64>,
 }
 
 impl Neighbours {
@@ -51,7 +49,6 @@ impl Neighbours {
             typical_nanos: merge_wait_nanos,
             hoping: VecDeque::new(),
             clocks: VecDeque::new(),
-            timer: None,
         }
     }
 
@@ -83,7 +80,6 @@ impl Neighbours {
 
     /// Wakes the rows whose time is over, because of a timer.
     pub(crate) fn timer_due(&mut self, rows: &mut Rows, now: u64) {
-        self.timer = None;
         while let Some((deadline, row)) = self.clocks.front().copied() {
             if deadline > now {
                 break;
@@ -95,8 +91,9 @@ impl Neighbours {
         }
     }
 
-    /// Starts the clocks of rows that have nobody to hope for any more, and sees to the timer.
-    pub(crate) fn settle(&mut self, rows: &mut Rows, now: u64, out: &mut Effects) {
+    /// Starts the clocks of rows that have nobody to hope for any more; says when the next one is
+    /// due.
+    pub(crate) fn settle(&mut self, rows: &mut Rows, now: u64) -> Option<u64> {
         while let Some((ends, row)) = self.hoping.front().copied() {
             let waiting = is_waiting(rows, row, Wait::Ends(ends));
             if waiting && ends > self.ended {
@@ -117,11 +114,7 @@ impl Neighbours {
             }
             self.clocks.pop_front();
         }
-        let Some((deadline, _)) = self.clocks.front().copied() else { return };
-        if self.timer != Some(deadline) {
-            self.timer = Some(deadline);
-            out.list.push(Effect::SetTimer { at: deadline });
-        }
+        self.clocks.front().map(|(deadline, _)| *deadline)
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) enum Phase {
     WritingBack,
 }
 
-/// What a host wants done with a range of a data block.
+/// What is wanted done with a range of a data block, or for [`Intent::Resync`] of the whole row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Intent {
     #[default]
@@ -40,6 +40,8 @@ pub(crate) enum Intent {
     Write,
     /// Only whole rows, and only where members guarantee zeroes afterwards.
     Discard,
+    /// No host's data: parity is computed from what the members hold.
+    Resync,
 }
 
 /// Which pieces may go together into one operation.

@@ -16,7 +16,7 @@ use md::{MemberIdx, Row, RowRole};
 use super::jobs::Jobs;
 use super::memory::Afterwards;
 use super::op::{Intent, Phase};
-use super::plan::{ParityWork, ReadPlan, Situation, WritePlan, plan_read, plan_write};
+use super::plan::{ParityWork, ReadPlan, Situation, WritePlan, plan_read, plan_resync, plan_write};
 use super::rows::Piece;
 use super::stripes::{Context, Stripes};
 use crate::token::Kind;
@@ -134,7 +134,10 @@ impl Stripes {
     fn choose(&self, at: u32, situation: &Situation) -> Option<Course> {
         let op = &self.ops[at];
         if op.is_write() {
-            let WritePlan { parity, reads, recover } = plan_write(situation)?;
+            let WritePlan { parity, reads, recover } = match op.class.intent {
+                Intent::Resync => plan_resync(situation)?,
+                _ => plan_write(situation)?,
+            };
             let parity_out = match parity {
                 ParityWork::None => MemberSet::EMPTY,
                 _ => situation.parity_positions().minus(situation.absent),
@@ -330,7 +333,10 @@ impl Stripes {
             cx.out.list.push(Effect::Write { token, member, sector, slices, fua });
         }
         if self.ops[at].open == 0 {
-            self.ops[at].error = Some(RequestError::Io);
+            // A resync that has no parity left to write has nothing to do.
+            if self.ops[at].class.intent != Intent::Resync {
+                self.ops[at].error = Some(RequestError::Io);
+            }
             self.end(cx, at);
         }
     }
@@ -371,7 +377,7 @@ impl Stripes {
         let sector = cx.parity().member_sector(op.stripe, op.start);
         for position in op.recover.intersection(op.unread).intersection(op.covered).iter() {
             let member = member_at(row, position);
-            if cx.health.is_failed(member.0) {
+            if cx.health.is_failed(member.0) || cx.health.is_read_only() {
                 continue;
             }
             op.open += 1;

@@ -120,6 +120,22 @@ pub(crate) fn plan_write(s: &Situation) -> Option<WritePlan> {
     })
 }
 
+/// All parity anew from all data. `None`: some data cannot be had, so that nobody knows what the
+/// parity should be.
+pub(crate) fn plan_resync(s: &Situation) -> Option<WritePlan> {
+    let data = s.data_positions();
+    let parity = match s.parity_positions().minus(s.absent).is_empty() {
+        true => ParityWork::None,
+        false => ParityWork::Generate,
+    };
+    let reads = if parity == ParityWork::None { MemberSet::EMPTY } else { data.minus(s.cached) };
+    data.intersection(s.lost()).is_empty().then_some(WritePlan {
+        parity,
+        reads,
+        recover: MemberSet::EMPTY,
+    })
+}
+
 /// Chooses what to read so that all covered positions can be delivered. `None`: too much is lost.
 pub(crate) fn plan_read(s: &Situation) -> Option<ReadPlan> {
     // A covered position is read into the host's buffer, so a copy in memory is of no use to it.

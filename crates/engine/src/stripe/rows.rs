@@ -347,7 +347,8 @@ impl Rows {
         let alike =
             taken.iter().all(|at| (pieces[*at].start, pieces[*at].end) == (first.start, first.end));
         let whole_row = alike && taken.len() == usize::from(self.data);
-        let no_data = taken.iter().all(|at| pieces[*at].slice.region == REGION_ZERO);
+        let no_data = first.class.intent != Intent::Resync
+            && taken.iter().all(|at| pieces[*at].slice.region == REGION_ZERO);
         let (mut low, mut high) = (u64::MAX, 0);
         for at in taken.iter() {
             let piece = &pieces[*at];
@@ -408,14 +409,17 @@ impl Rows {
             if piece.overlaps(start, end) {
                 piece.open += 1;
                 op.pieces.push(*at);
-                op.covered.insert(piece.index);
+                if class.intent != Intent::Resync {
+                    op.covered.insert(piece.index);
+                }
                 op.fua |= piece.fua;
                 op.stream |= piece.stream;
             }
         }
         // By position, then by address: so the slices of a position are in order.
         op.pieces.sort_unstable_by_key(|at| (pieces[*at].index, pieces[*at].start));
-        for at in &op.pieces {
+        let with_host = if class.intent == Intent::Resync { &[] } else { op.pieces.as_slice() };
+        for at in with_host {
             let piece = &pieces[*at];
             let (from, to) = (piece.start.max(start), piece.end.min(end));
             let cell = &mut op.cells[usize::from(piece.index)];

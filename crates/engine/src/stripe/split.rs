@@ -125,6 +125,33 @@ impl Stripes {
         }
     }
 
+    /// Queues a resync of a range of member sectors.
+    pub(crate) fn resync(&mut self, cx: &mut Context<'_>, request: u32) {
+        let chunk = cx.geometry.chunk_sectors();
+        let record = &mut cx.requests[request];
+        let (mut at, end) = (record.at.0, record.end());
+        while at < end {
+            let offset = at % chunk;
+            let sectors = (chunk - offset).min(end - at);
+            record.open += 1;
+            // Only the length counts.
+            let len = (sectors * md::SECTOR_BYTES) as u32;
+            let piece = Piece {
+                request,
+                index: 0,
+                start: offset,
+                end: offset + sectors,
+                slice: BufSlice { region: REGION_ZERO, len, offset: 0 },
+                class: Class { intent: Intent::Resync, granular: false },
+                fua: false,
+                stream: false,
+                open: 0,
+            };
+            self.rows.enqueue(StripeNo(at / chunk), piece);
+            at += sectors;
+        }
+    }
+
     fn direct(&mut self, cx: &mut Context<'_>, request: u32, part: Part, member: MemberIdx) {
         let sector = cx.parity().member_sector(part.stripe, part.offset);
         let slice = cx.requests[request].slice(part.at, part.sectors);

@@ -79,8 +79,8 @@ impl Stripes {
         self.ops.live()
     }
 
-    /// Plans what has gathered during the batch.
-    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, timer: bool) {
+    /// Plans what has gathered during the batch; says when the clock alone will bring more.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, timer: bool) -> Option<u64> {
         if timer {
             self.neighbours.timer_due(&mut self.rows, cx.now);
         }
@@ -99,7 +99,7 @@ impl Stripes {
                 break;
             }
         }
-        self.neighbours.settle(&mut self.rows, cx.now, cx.out);
+        self.neighbours.settle(&mut self.rows, cx.now)
     }
 
     fn form_and_start(&mut self, cx: &mut Context<'_>, row: u32) {

@@ -82,7 +82,7 @@ impl Model {
             HostOp::WriteZeroes | HostOp::Discard => {
                 self.range(at, sectors).iter_mut().for_each(|list| list.push((tag, true)));
             }
-            HostOp::Flush => {}
+            HostOp::Flush | HostOp::Resync => {}
         }
     }
 

@@ -1,0 +1,353 @@
+//! The write-intent bitmap: which bits are wanted, which are surely on the members, which may go.
+//!
+//! Invariant: `durable` holds only bits that are set on every serving member, and a bit is in
+//! `image` from before it is granted until all data under it is durable. Bits fade: one that nobody
+//! holds is cleared after two whole daemon periods, as md does. Called only from `machine`.
+
+use std::sync::Arc;
+
+use super::types::{BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, KeptBitmap};
+use crate::IntentMap;
+
+/// Of page 0.
+const HEADER_BYTES: usize = 256;
+
+/// Ticks of the daemon that a bit must have been left alone: the first may come at once, so that
+/// two whole periods lie between the first and the last.
+const FADED: u8 = 3;
+
+/// A set of bits.
+struct Set(Vec<u64>);
+
+impl Set {
+    fn new(bits: u32) -> Set {
+        Set(vec![0; bits.div_ceil(64) as usize])
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.0[bit as usize / 64] >> (bit % 64) & 1 == 1
+    }
+
+    fn insert(&mut self, bit: u32) {
+        self.0[bit as usize / 64] |= 1 << (bit % 64);
+    }
+
+    fn remove(&mut self, bit: u32) {
+        self.0[bit as usize / 64] &= !(1 << (bit % 64));
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        self.0.get(at / 8).map_or(0, |word| (word >> (at % 8 * 8)) as u8)
+    }
+
+    fn len(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+pub(super) struct Bits {
+    count: u32,
+    /// What the members should hold.
+    image: Set,
+    /// What every serving member surely holds.
+    durable: Set,
+    /// To be resynced: not cleared before a resync has passed.
+    needed: Set,
+    /// Asked for since the present clearing began.
+    touched: Set,
+    /// Bits that nobody held when they came here; each at most once.
+    fading: Vec<u32>,
+    listed: Set,
+    /// By bit: ticks since it was given back.
+    ticks: Vec<u8>,
+    /// Bits that the present clearing means.
+    clearing: Vec<u32>,
+    /// Of the header.
+    events: u64,
+    events_cleared: u64,
+    pub(super) sleep_nanos: u64,
+    pub(super) next_tick: Option<u64>,
+}
+
+impl Bits {
+    /// Starts from what was read, of one member: the others may hold other bits after a crash, so
+    /// nothing counts as durable before it has been written to all. `resync`: the position from which on set bits are in need of a
+    /// resync; `None`: set bits are only what has not been cleared yet.
+    pub(super) fn new(kept: &KeptBitmap, map: &IntentMap, resync: Option<u64>) -> Bits {
+        let count = map.bits();
+        let set = || Set::new(count);
+        let mut bits = Bits {
+            count,
+            image: set(),
+            durable: set(),
+            needed: set(),
+            touched: set(),
+            fading: Vec::new(),
+            listed: set(),
+            ticks: vec![0; count as usize],
+            clearing: Vec::new(),
+            events: 0,
+            events_cleared: kept.events_cleared,
+            sleep_nanos: kept.daemon_sleep_nanos.max(1),
+            next_tick: None,
+        };
+        for bit in 0..count {
+            let byte = kept.bits.get(bit as usize / 8).copied().unwrap_or(0xff);
+            if kept.stale || byte >> (bit % 8) & 1 == 1 {
+                bits.image.insert(bit);
+                if resync.is_some_and(|from| map.positions(bit).end > from) {
+                    bits.needed.insert(bit);
+                } else {
+                    bits.fade(bit);
+                }
+            }
+        }
+        bits
+    }
+
+    pub(super) fn set_bits(&self) -> u64 {
+        self.image.len()
+    }
+
+    /// A shard is going to write here.
+    pub(super) fn want(&mut self, bit: u32) {
+        self.image.insert(bit);
+        self.touched.insert(bit);
+    }
+
+    /// Whether the bit is on all members.
+    pub(super) fn is_durable(&self, bit: u32) -> bool {
+        self.durable.has(bit)
+    }
+
+    /// Nobody holds the bit any more.
+    pub(super) fn fade(&mut self, bit: u32) {
+        self.ticks[bit as usize] = 0;
+        if !self.listed.has(bit) {
+            self.listed.insert(bit);
+            self.fading.push(bit);
+        }
+    }
+
+    /// Redundancy was lost under the bit.
+    pub(super) fn need(&mut self, bit: u32) {
+        self.image.insert(bit);
+        self.needed.insert(bit);
+    }
+
+    pub(super) fn is_needed(&self, bit: u32) -> bool {
+        self.needed.has(bit)
+    }
+
+    /// A resync has passed the bit; `held`: by a shard.
+    pub(super) fn resynced(&mut self, bit: u32, held: bool) {
+        if self.needed.has(bit) {
+            self.needed.remove(bit);
+            if !held {
+                self.fade(bit);
+            }
+        }
+    }
+
+    /// Whether any bit may be cleared some day.
+    pub(super) fn is_fading(&self) -> bool {
+        !self.fading.is_empty()
+    }
+
+    /// The daemon's tick.
+    pub(super) fn tick(&mut self, held: impl Fn(u32) -> bool) {
+        let Bits { fading, listed, needed, ticks, .. } = self;
+        fading.retain(|bit| {
+            let stays = !held(*bit) && !needed.has(*bit);
+            if stays {
+                ticks[*bit as usize] = (ticks[*bit as usize] + 1).min(FADED);
+            } else {
+                listed.remove(*bit);
+            }
+            stays
+        });
+    }
+
+    /// What has faded; `at_once`: without waiting.
+    fn faded(&self, at_once: bool) -> impl Iterator<Item = u32> {
+        let old = move |bit: &u32| at_once || self.ticks[*bit as usize] >= FADED;
+        self.fading.iter().copied().filter(old)
+    }
+
+    /// Whether something has faded.
+    pub(super) fn has_faded(&self, at_once: bool) -> bool {
+        self.faded(at_once).next().is_some()
+    }
+
+    /// Begins to clear what has faded. The data under it must be made durable next.
+    pub(super) fn begin_clearing(&mut self, at_once: bool) {
+        self.clearing = self.faded(at_once).collect();
+        self.touched.0.fill(0);
+    }
+
+    /// The data is durable: takes the bits out, except those that somebody has asked for
+    /// meanwhile. From here on they may be clear on some members.
+    pub(super) fn clear(&mut self, held: impl Fn(u32) -> bool) -> Vec<u32> {
+        let mut pages = Vec::new();
+        for bit in std::mem::take(&mut self.clearing) {
+            if self.touched.has(bit) || self.needed.has(bit) || held(bit) {
+                continue;
+            }
+            self.image.remove(bit);
+            self.durable.remove(bit);
+            self.listed.remove(bit);
+            pages.push(page_of(bit));
+        }
+        let Bits { fading, listed, .. } = self;
+        fading.retain(|bit| listed.has(*bit));
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    /// The count at which bits are being cleared. Whether the header must be written for it first.
+    pub(super) fn note_cleared_at(&mut self, events: u64) -> bool {
+        let news = self.events_cleared < events;
+        self.events_cleared = self.events_cleared.max(events);
+        news
+    }
+
+    /// The header for superblocks of this count. Its own count never goes back: a header that is
+    /// older than a superblock would make the bitmap stale, and superblocks that go back to clean
+    /// are written after it.
+    fn header(&mut self, events: u64) -> BitmapHeader {
+        self.events = self.events.max(events);
+        self.events_cleared = self.events_cleared.min(events);
+        BitmapHeader { events: self.events, events_cleared: self.events_cleared }
+    }
+
+    /// Pages with bits that the members should hold and may not.
+    pub(super) fn pages_to_set(&self) -> Vec<u32> {
+        let words = self.image.0.iter().zip(&self.durable.0).enumerate();
+        let lacking = words.filter(|(_, (image, durable))| **image & !**durable != 0);
+        // A page begins with a word.
+        let mut pages: Vec<u32> = lacking.map(|(word, _)| page_of(word as u32 * 64)).collect();
+        pages.dedup();
+        pages
+    }
+
+    /// A page as the members should hold it.
+    pub(super) fn page(&mut self, page: u32, events: u64) -> Arc<BitmapPage> {
+        let header = (page == 0).then(|| self.header(events));
+        let first = first_byte(page);
+        let end = first_byte(page + 1).min(self.count.div_ceil(8) as usize);
+        let bits = (first..end).map(|at| self.image.byte(at)).collect();
+        Arc::new(BitmapPage { page, header, bits })
+    }
+
+    /// The page is on all members as it was written.
+    pub(super) fn page_done(&mut self, page: &BitmapPage) {
+        let first = first_byte(page.page) as u32 * 8;
+        for (at, byte) in (0u32..).zip(&page.bits) {
+            let mut byte = *byte;
+            while byte != 0 {
+                let bit = first + at * 8 + byte.trailing_zeros();
+                byte &= byte - 1;
+                if bit < self.count {
+                    self.durable.insert(bit);
+                }
+            }
+        }
+    }
+}
+
+/// Byte of the bits (not of the file) with which a page begins.
+fn first_byte(page: u32) -> usize {
+    (page as usize * BITMAP_PAGE_BYTES).saturating_sub(HEADER_BYTES)
+}
+
+fn page_of(bit: u32) -> u32 {
+    ((bit as usize / 8 + HEADER_BYTES) / BITMAP_PAGE_BYTES) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use md::{Geometry, GeometrySpec, Layout, Level};
+
+    use super::*;
+
+    fn map(bits: u64) -> IntentMap {
+        let spec = GeometrySpec {
+            level: Level::Raid1,
+            layout: Layout::None,
+            chunk_sectors: 0,
+            member_sectors: vec![bits * 8; 2],
+        };
+        let geometry = Geometry::new(&spec).expect("sound");
+        IntentMap::bitmap(&geometry, 8).expect("a bitmap")
+    }
+
+    fn kept(bits: Vec<u8>) -> KeptBitmap {
+        KeptBitmap {
+            chunk_sectors: 8,
+            daemon_sleep_nanos: 5,
+            events_cleared: 1,
+            bits,
+            stale: false,
+        }
+    }
+
+    #[test]
+    fn pages_are_cut_as_md_cuts_them() {
+        // Page 0 holds (4096 - 256) * 8 bits.
+        assert_eq!((page_of(30_719), page_of(30_720), page_of(63_487)), (0, 1, 1));
+        let count = 30_720 + 12;
+        let mut bits = Bits::new(&kept(vec![0; 3842]), &map(count), None);
+        bits.want(3);
+        bits.want(30_720 + 9);
+        assert_eq!(bits.pages_to_set(), [0, 1]);
+        let page = bits.page(1, 7);
+        assert_eq!((page.header, &page.bits[..]), (None, &[0, 2][..]));
+        bits.page_done(&page);
+        assert!(bits.is_durable(30_729) && !bits.is_durable(3));
+        let page = bits.page(0, 7);
+        assert_eq!(page.header, Some(BitmapHeader { events: 7, events_cleared: 1 }));
+        assert_eq!((page.bits.len(), page.bits[0]), (3840, 8));
+    }
+
+    #[test]
+    fn a_bit_fades_when_it_was_left_alone_for_two_whole_periods() {
+        let mut bits = Bits::new(&kept(vec![0; 2]), &map(16), None);
+        bits.want(5);
+        bits.fade(5);
+        for _ in 0..2 {
+            bits.tick(|_| false);
+            assert!(!bits.has_faded(false));
+        }
+        // Held and given back in between: begins anew.
+        bits.want(5);
+        bits.fade(5);
+        for _ in 0..2 {
+            bits.tick(|_| false);
+        }
+        assert!(!bits.has_faded(false) && bits.has_faded(true));
+        bits.tick(|_| false);
+        assert!(bits.has_faded(false));
+        bits.begin_clearing(false);
+        assert_eq!(bits.clear(|_| false), [0]);
+        assert!(!bits.is_fading() && bits.set_bits() == 0);
+    }
+
+    #[test]
+    fn what_is_asked_for_while_the_data_is_flushed_is_not_cleared() {
+        let mut bits = Bits::new(&kept(vec![0b11, 0]), &map(16), None);
+        bits.begin_clearing(true);
+        bits.want(0);
+        bits.fade(0);
+        bits.clear(|_| false);
+        assert!(bits.image.has(0) && !bits.image.has(1));
+    }
+
+    #[test]
+    fn a_stale_bitmap_counts_as_set_and_is_on_no_member() {
+        let stale = KeptBitmap { stale: true, ..kept(vec![1, 0]) };
+        let bits = Bits::new(&stale, &map(16), Some(0));
+        assert_eq!((bits.set_bits(), bits.pages_to_set()), (16, vec![0]));
+        assert!((0..16).all(|bit| bits.is_needed(bit) && !bits.is_durable(bit)));
+    }
+}

@@ -1,0 +1,781 @@
+//! The keeper itself: what it knows, what it must do next, and whom it answers when it is done.
+//!
+//! One job at a time; `choose` picks the next one from what is asked and what the members hold.
+//!
+//! Invariant: `on_disk` is what every serving member durably holds, and nothing is answered
+//! (`Granted`, `Recorded`, `Stopped`) before that is what the answer promises. Called by an
+//! executor, with batches of inputs; performs nothing itself.
+
+use std::sync::Arc;
+
+use md::ondisk::Role;
+use md::{Geometry, Level, MemberIdx};
+
+use super::bits::Bits;
+use super::job::{Goal, Job, Phase, Update, Why};
+use super::types::{
+    ArrayRecord, KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptDevice,
+    MetaToken, ReadOnlyWhy, Record,
+};
+use crate::{Control, ControlEvent, IntentMap, MemberError, MemberSet, Resync};
+
+/// A flush that found no space is tried again after this long: 1 s.
+const RETRY_NANOS: u64 = 1_000_000_000;
+
+/// A resync is recorded whenever it has come this part of the way further, as in md.
+const CHECKPOINT_PARTS: u64 = 16;
+
+struct Device {
+    kept: KeptDevice,
+    failed: bool,
+}
+
+/// What the members' superblocks say.
+struct OnDisk {
+    events: u64,
+    dirty: bool,
+    resync_offset: Option<u64>,
+    ppl: bool,
+    /// The last update only marked a complete array dirty: its count may be taken back.
+    may_go_back: bool,
+}
+
+struct Asked {
+    shard: u16,
+    first_bit: u32,
+    bits: u32,
+}
+
+/// See the module's documentation.
+pub struct Keeper {
+    geometry: Geometry,
+    map: IntentMap,
+    shards: u16,
+    devices: Vec<Device>,
+    roles: Vec<Role>,
+    in_turn: bool,
+    has_ppl: bool,
+    checkpoint_nanos: u64,
+    bits: Option<Bits>,
+    on_disk: OnDisk,
+    /// The highest count that any device may hold.
+    high: u64,
+    /// The count that makes the last lost member stale beyond doubt.
+    reach: u64,
+    /// Members lost so far, and how many of them the superblocks know of.
+    losses: u64,
+    losses_recorded: u64,
+    /// Somebody relies on the superblocks: before that, a start leaves no trace.
+    touched: bool,
+    resync: Option<u64>,
+    resync_run: u32,
+    checkpoint_at: u64,
+    /// By bit: how many shards hold it.
+    held: Vec<u16>,
+    held_total: u64,
+    asked: Vec<Asked>,
+    /// Failures that shards wait for: (shard, epoch).
+    epochs: Vec<(u16, u64)>,
+    mode: KeeperMode,
+    stopping: bool,
+    job: Option<Job>,
+    retry_at: u64,
+    next_token: u64,
+    now: u64,
+    timer: Option<u64>,
+}
+
+impl Keeper {
+    /// Takes charge of an array's metadata. Nothing is written before somebody wants to write.
+    ///
+    /// # Panics
+    /// If a bitmap is given to a level that can have none, or with a chunk that [`IntentMap`]
+    /// refuses: the assembly has checked that.
+    pub fn new(config: KeeperConfig) -> Keeper {
+        let KeeperConfig { geometry, events, resync_offset, mut roles, .. } = config;
+        let map = match &config.bitmap {
+            Some(kept) => IntentMap::bitmap(&geometry, kept.chunk_sectors)
+                .expect("the assembly has checked the bitmap"),
+            None => IntentMap::whole_array(&geometry),
+        };
+        let devices: Vec<Device> = config.devices.into_iter().map(in_service).collect();
+        // Who is missing and not known to be: that must be recorded before writes rely on it.
+        let mut losses = 0;
+        for (number, role) in (0u32..).zip(&mut roles) {
+            let here = devices.iter().any(|device| device.kept.number.0 == number);
+            if matches!(role, Role::Slot(_)) && !here {
+                *role = Role::Faulty;
+                losses += 1;
+            }
+        }
+        let bits = config.bitmap.as_ref().map(|kept| Bits::new(kept, &map, resync_offset));
+        Keeper {
+            shards: config.shards,
+            roles,
+            in_turn: config.superblocks_in_turn,
+            has_ppl: config.ppl,
+            checkpoint_nanos: config.checkpoint_nanos,
+            bits,
+            on_disk: OnDisk {
+                events,
+                dirty: false,
+                resync_offset,
+                ppl: config.ppl,
+                may_go_back: false,
+            },
+            high: events,
+            reach: if losses > 0 { events + 2 } else { events },
+            losses,
+            losses_recorded: 0,
+            touched: false,
+            resync: resync_offset,
+            resync_run: 0,
+            checkpoint_at: 0,
+            held: vec![0; map.bits() as usize],
+            held_total: 0,
+            asked: Vec::new(),
+            epochs: Vec::new(),
+            mode: KeeperMode::Running,
+            stopping: false,
+            job: None,
+            retry_at: 0,
+            next_token: 0,
+            now: 0,
+            timer: None,
+            devices,
+            geometry,
+            map,
+        }
+    }
+
+    /// The bits that shards must ask for; goes into [`crate::ShardConfig::intents`]. `None`: this
+    /// level has no redundancy to lose, and its superblocks are never updated.
+    pub fn intent_map(&self) -> Option<IntentMap> {
+        self.updates().then_some(self.map)
+    }
+
+    /// Reads of copies above this position must take one fixed copy; goes into
+    /// [`crate::ShardConfig::in_sync_below`]. Later changes go to the shards as [`Control`].
+    pub fn in_sync_below(&self) -> u64 {
+        self.resync.unwrap_or(u64::MAX)
+    }
+
+    /// The resync that the array needs, if any: from the position up to which it is in sync, or
+    /// over the bits of the bitmap that are in need. It takes the place of one made before.
+    pub fn resync(&mut self) -> Option<Resync> {
+        let from = self.resync?;
+        if !self.updates() || self.mode != KeeperMode::Running {
+            return None;
+        }
+        self.resync_run += 1;
+        let Some(bits) = &self.bits else {
+            return Some(Resync::new(self.resync_run, from, self.map.span()));
+        };
+        let needed = (0..self.map.bits()).filter(|bit| bits.is_needed(*bit));
+        let ranges = needed.map(|bit| self.map.positions(bit)).collect();
+        Some(Resync::of_ranges(self.resync_run, ranges, self.map.span()))
+    }
+
+    /// What it knows.
+    pub fn status(&self) -> KeeperStatus {
+        KeeperStatus {
+            mode: self.mode,
+            events: self.on_disk.events,
+            dirty: self.on_disk.dirty,
+            resync_offset: self.resync,
+            degraded: self.degraded(),
+            held: self.held_total,
+            bits_set: self.bits.as_ref().map_or(0, Bits::set_bits),
+        }
+    }
+
+    /// Takes a batch of inputs at time `now` (nanoseconds of any steady clock) and adds what is to
+    /// be done to `out`. `inputs` is left empty.
+    pub fn handle(&mut self, now: u64, inputs: &mut Vec<KeeperInput>, out: &mut Vec<KeeperEffect>) {
+        self.now = now;
+        for input in inputs.drain(..) {
+            if self.mode == KeeperMode::Stopped {
+                continue;
+            }
+            match input {
+                KeeperInput::FromShard { shard, event } => self.event(shard, event, out),
+                KeeperInput::MetaDone { token, result } => self.meta_done(token, result, out),
+                KeeperInput::Timer => self.timer = None,
+                KeeperInput::ResyncAt { run, position } => self.resync_at(run, position, out),
+                KeeperInput::Stop => self.close(true, out),
+                KeeperInput::ReadOnly => self.close(false, out),
+            }
+        }
+        self.tick();
+        self.go_on(out);
+        self.set_timer(out);
+    }
+
+    /// Levels without redundancy are written clean when they are made, and never again.
+    fn updates(&self) -> bool {
+        !matches!(self.geometry.level(), Level::Linear | Level::Raid0)
+    }
+
+    // ---- what shards say
+
+    fn event(&mut self, shard: u16, event: ControlEvent, out: &mut Vec<KeeperEffect>) {
+        match event {
+            ControlEvent::Intent { first_bit, bits } => self.intent(shard, first_bit, bits, out),
+            ControlEvent::Released { first_bit, bits } => self.released(first_bit, bits),
+            ControlEvent::OutOfSync { first_bit, bits } => self.out_of_sync(first_bit, bits, out),
+            ControlEvent::MemberFailed { member, error, epoch } => {
+                self.touched = true;
+                self.epochs.push((shard, epoch));
+                let device = self.device_of(member);
+                if let Some(at) = device {
+                    self.lose(at, error, Lost::ByShard(shard), out);
+                }
+            }
+            ControlEvent::Corrected { .. } => {}
+        }
+    }
+
+    fn intent(&mut self, shard: u16, first_bit: u32, bits: u32, out: &mut Vec<KeeperEffect>) {
+        if self.mode != KeeperMode::Running {
+            // The order crosses the shard's question.
+            return out.push(KeeperEffect::ToShard { shard, control: Control::ReadOnly });
+        }
+        self.touched = true;
+        if let Some(image) = &mut self.bits {
+            (first_bit..first_bit + bits).for_each(|bit| image.want(bit));
+        }
+        self.asked.push(Asked { shard, first_bit, bits });
+    }
+
+    fn released(&mut self, first_bit: u32, bits: u32) {
+        for bit in first_bit..first_bit + bits {
+            let held = &mut self.held[bit as usize];
+            assert!(*held > 0, "intent {bit} is given back by a shard that does not hold it");
+            *held -= 1;
+            self.held_total -= 1;
+            if let Some(image) = self.bits.as_mut().filter(|_| *held == 0) {
+                image.fade(bit);
+            }
+        }
+    }
+
+    /// A write ended half-way: what it leaves must be resynced, whatever a resync has done so far.
+    fn out_of_sync(&mut self, first_bit: u32, bits: u32, out: &mut Vec<KeeperEffect>) {
+        let first = match &mut self.bits {
+            Some(image) => {
+                (first_bit..first_bit + bits).for_each(|bit| image.need(bit));
+                self.map.positions(first_bit).start
+            }
+            None => 0,
+        };
+        let position = self.resync.map_or(first, |at| at.min(first));
+        self.resync = Some(position);
+        // Reports of the resync at work do not know of it.
+        self.resync_run += 1;
+        self.to_shards(Control::InSyncBelow { position }, out);
+        out.push(KeeperEffect::ResyncNeeded);
+    }
+
+    fn resync_at(&mut self, run: u32, position: u64, out: &mut Vec<KeeperEffect>) {
+        let Some(before) = self.resync.filter(|_| run == self.resync_run) else { return };
+        let end = self.map.span();
+        self.touched = true;
+        let position = position.max(before).min(end);
+        self.resync = (position < end).then_some(position);
+        if let Some(image) = &mut self.bits {
+            for bit in self.map.bit_at(before)..self.map.bits() {
+                if self.map.positions(bit).end > position {
+                    break;
+                }
+                image.resynced(bit, self.held[bit as usize] > 0);
+            }
+        }
+        let position = self.in_sync_below();
+        self.to_shards(Control::InSyncBelow { position }, out);
+    }
+
+    fn close(&mut self, stop: bool, out: &mut Vec<KeeperEffect>) {
+        self.stopping |= stop;
+        if self.mode == KeeperMode::Running {
+            self.mode = KeeperMode::Closing;
+            // They refuse what they have not begun.
+            for Asked { first_bit, bits, .. } in self.asked.drain(..) {
+                if let Some(image) = &mut self.bits {
+                    (first_bit..first_bit + bits).for_each(|bit| image.fade(bit));
+                }
+            }
+            self.retry_at = 0;
+            self.to_shards(Control::ReadOnly, out);
+        }
+    }
+
+    fn to_shards(&self, control: Control, out: &mut Vec<KeeperEffect>) {
+        out.extend((0..self.shards).map(|shard| KeeperEffect::ToShard { shard, control }));
+    }
+
+    // ---- members
+
+    fn device_of(&self, member: MemberIdx) -> Option<usize> {
+        self.devices.iter().position(|device| !device.failed && device.kept.slot == Some(member))
+    }
+
+    /// Devices that serve slots: everything that must be durable must be so on them.
+    fn serving(&self) -> impl Iterator<Item = usize> {
+        let serves =
+            |at: &usize| !self.devices[*at].failed && self.devices[*at].kept.slot.is_some();
+        (0..self.devices.len()).filter(serves)
+    }
+
+    /// Slots that are served, all of them in sync.
+    fn in_sync(&self) -> MemberSet {
+        let whole = self.serving().filter(|at| self.devices[*at].kept.recovery_offset.is_none());
+        whole.filter_map(|at| self.devices[at].kept.slot).map(|slot| slot.0).collect()
+    }
+
+    fn degraded(&self) -> usize {
+        self.geometry.members() - self.in_sync().len()
+    }
+
+    /// Takes a device out, unless the array cannot do without it.
+    fn lose(
+        &mut self,
+        at: usize,
+        error: Option<MemberError>,
+        lost: Lost,
+        out: &mut Vec<KeeperEffect>,
+    ) {
+        if self.devices[at].failed || matches!(self.mode, KeeperMode::ReadOnly(_)) {
+            return;
+        }
+        let KeptDevice { number, slot, .. } = self.devices[at].kept.clone();
+        let left = slot.map_or(self.in_sync(), |slot| self.in_sync().minus(MemberSet::one(slot.0)));
+        if slot.is_some() && !self.geometry.enough(|member| left.contains(member.0)) {
+            let why = match lost {
+                Lost::ByShard(_) => ReadOnlyWhy::TooFewMembers { device: number },
+                Lost::Metadata => ReadOnlyWhy::MetadataUnwritable { device: number },
+            };
+            return self.give_up(why, out);
+        }
+        self.devices[at].failed = true;
+        if let Some(role) = self.roles.get_mut(number.0 as usize) {
+            *role = Role::Faulty;
+        }
+        self.touched = true;
+        self.losses += 1;
+        // It may hold the highest count that was ever sent; a difference of 1 still counts as the
+        // same when md assembles.
+        self.reach = self.high + 2;
+        if let Some(job) = &mut self.job {
+            job.drop_device(at);
+            // What a job has left out or put in may be wrong now. Superblocks go to the end: they
+            // are safe on whoever has them.
+            job.spoiled |= job.phase != Some(Phase::Superblocks);
+        }
+        out.push(KeeperEffect::DeviceFailed { device: number, slot, error });
+        let Some(member) = slot else { return };
+        for shard in (0..self.shards).filter(|shard| lost != Lost::ByShard(*shard)) {
+            let control = Control::FailMember(member);
+            out.push(KeeperEffect::ToShard { shard, control });
+        }
+    }
+
+    /// Too few members can hold what must be held: nothing is written any more.
+    fn give_up(&mut self, why: ReadOnlyWhy, out: &mut Vec<KeeperEffect>) {
+        self.mode = KeeperMode::ReadOnly(why);
+        self.job = None;
+        self.asked.clear();
+        self.to_shards(Control::ReadOnly, out);
+        out.push(KeeperEffect::BecameReadOnly { why });
+    }
+
+    // ---- outcomes
+
+    fn meta_done(
+        &mut self,
+        token: MetaToken,
+        result: Result<(), MemberError>,
+        out: &mut Vec<KeeperEffect>,
+    ) {
+        // Of a job that was given up: nobody waits for it.
+        let Some(job) = &mut self.job else { return };
+        let Some(device) = job.done(token) else { return };
+        match result {
+            Ok(()) => {}
+            // A full backing store costs nobody his place; the data stays unsure for now.
+            Err(MemberError::NoSpace) if job.phase == Some(Phase::Flush) => {
+                job.spoiled = true;
+                self.retry_at = self.now + RETRY_NANOS;
+            }
+            Err(error) => self.lose(device, Some(error), Lost::Metadata, out),
+        }
+    }
+
+    /// Goes on until everything that can be done now is out.
+    fn go_on(&mut self, out: &mut Vec<KeeperEffect>) {
+        loop {
+            self.answer(out);
+            if let Some(job) = &mut self.job {
+                let devices = &self.devices;
+                job.send(&mut self.next_token, |at| devices[at].kept.number, out);
+                if !job.is_quiet() {
+                    return;
+                }
+                self.phase_done();
+                continue;
+            }
+            match self.choose(out) {
+                Some(job) => self.job = Some(job),
+                None => return,
+            }
+        }
+    }
+
+    /// Everything of a phase is on the members: the next one, or the end of the job.
+    fn phase_done(&mut self) {
+        let mut job = self.job.take().expect("a phase belongs to a job");
+        let pages = std::mem::take(&mut job.pages);
+        match job.phase {
+            Some(Phase::Pages) => {
+                let bits = self.bits.as_mut().expect("pages are of a bitmap");
+                pages.iter().for_each(|page| bits.page_done(page));
+            }
+            Some(Phase::Superblocks) => return self.update_done(&job),
+            _ => {}
+        }
+        if job.spoiled {
+            return;
+        }
+        if let Some(phase) = job.phases.pop_front() {
+            job.phase = Some(phase);
+            self.fill(&mut job, phase);
+            self.job = Some(job);
+        }
+    }
+
+    fn update_done(&mut self, job: &Job) {
+        let Goal::Update(update) = &job.goal else { unreachable!("only updates end so") };
+        let record = &update.record;
+        self.on_disk = OnDisk {
+            events: record.events,
+            dirty: update.dirty,
+            resync_offset: record.resync_offset,
+            ppl: record.ppl,
+            may_go_back: update.why == Why::Dirty && update.pure,
+        };
+        self.losses_recorded = update.losses;
+        self.checkpoint_at = self.now;
+    }
+
+    /// Puts together what a phase writes.
+    fn fill(&mut self, job: &mut Job, phase: Phase) {
+        let serving: Vec<usize> = self.serving().collect();
+        match phase {
+            Phase::Flush => serving.iter().for_each(|at| job.add(*at, None)),
+            Phase::EmptyPpl => serving.iter().for_each(|at| job.add(*at, Some(Record::EmptyPpl))),
+            Phase::Header | Phase::Pages => self.fill_pages(job, phase, &serving),
+            Phase::Superblocks => {
+                let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
+                let (array, pure) = (update.record.clone(), update.pure);
+                self.high = self.high.max(array.events);
+                job.in_turn = self.in_turn;
+                let spares = |at: &usize| {
+                    let device = &self.devices[*at];
+                    !device.failed && device.kept.slot.is_none() && !pure
+                };
+                for at in serving.into_iter().chain((0..self.devices.len()).filter(spares)) {
+                    let recovery_offset = self.devices[at].kept.recovery_offset;
+                    let array = array.clone();
+                    job.add(at, Some(Record::Superblock { array, recovery_offset }));
+                }
+            }
+        }
+    }
+
+    fn fill_pages(&mut self, job: &mut Job, phase: Phase, serving: &[usize]) {
+        let events = match &job.goal {
+            Goal::Update(update) => update.record.events,
+            _ => self.on_disk.events,
+        };
+        let Some(bits) = &mut self.bits else { return };
+        let mut pages = match (phase, &job.goal) {
+            (Phase::Header, _) if bits.note_cleared_at(events) => vec![0],
+            (Phase::Header, _) => vec![],
+            (_, Goal::Clear) => {
+                let held = &self.held;
+                bits.clear(|bit| held[bit as usize] > 0)
+            }
+            (_, Goal::Bits) => bits.pages_to_set(),
+            // The header goes with every update, before the superblocks.
+            (_, Goal::Update(_)) => [vec![0], bits.pages_to_set()].concat(),
+        };
+        pages.dedup();
+        for page in pages {
+            let page = bits.page(page, events);
+            serving.iter().for_each(|at| job.add(*at, Some(Record::Bitmap(page.clone()))));
+            if phase == Phase::Pages {
+                job.pages.push(page);
+            }
+        }
+    }
+
+    // ---- what comes next
+
+    fn is_recorded(&self) -> bool {
+        self.losses == self.losses_recorded && self.on_disk.events >= self.reach
+    }
+
+    fn choose(&mut self, out: &mut Vec<KeeperEffect>) -> Option<Job> {
+        let closing = self.mode == KeeperMode::Closing;
+        match self.mode {
+            KeeperMode::Running | KeeperMode::Closing => {}
+            KeeperMode::ReadOnly(_) | KeeperMode::Stopped => {
+                self.end(out);
+                return None;
+            }
+        }
+        if !self.updates() {
+            if closing {
+                self.end(out);
+            }
+            return None;
+        }
+        if !self.asked.is_empty() && !self.on_disk.dirty {
+            return Some(self.update(Why::Dirty));
+        }
+        if self.touched && !self.is_recorded() {
+            return Some(self.update(Why::Loss));
+        }
+        if !self.asked.is_empty() {
+            // Not granted by `answer`: bits are missing.
+            return Some(Job::new(Goal::Bits, &[Phase::Pages]));
+        }
+        if self.now < self.retry_at {
+            if closing && self.held_total == 0 {
+                // Tried in vain: the next start will look at it.
+                self.end(out);
+            }
+            return None;
+        }
+        if self.held_total > 0 {
+            return self.clear(false);
+        }
+        if closing {
+            return self.clear(true).or_else(|| self.stop(out));
+        }
+        if self.on_disk.dirty {
+            return Some(self.update(Why::Clean));
+        }
+        if self.wants_checkpoint() {
+            return Some(self.update(Why::Checkpoint));
+        }
+        self.clear(false)
+    }
+
+    fn clear(&mut self, at_once: bool) -> Option<Job> {
+        let may = self.touched && self.degraded() == 0;
+        let bits = self.bits.as_mut().filter(|bits| may && bits.has_faded(at_once))?;
+        bits.begin_clearing(at_once);
+        Some(Job::new(Goal::Clear, &[Phase::Flush, Phase::Header, Phase::Pages]))
+    }
+
+    fn stop(&mut self, out: &mut Vec<KeeperEffect>) -> Option<Job> {
+        let said = self.on_disk.dirty
+            || self.on_disk.resync_offset != self.resync
+            || self.on_disk.ppl != self.has_ppl;
+        if said {
+            return Some(self.update(Why::Stop));
+        }
+        self.end(out);
+        None
+    }
+
+    /// Ends the closing, or what a stop finds of an array that is read-only already.
+    fn end(&mut self, out: &mut Vec<KeeperEffect>) {
+        let broken = matches!(self.mode, KeeperMode::ReadOnly(why) if why != ReadOnlyWhy::Ordered);
+        let clean = !broken && !self.on_disk.dirty;
+        if self.mode == KeeperMode::Closing && !self.stopping {
+            let why = ReadOnlyWhy::Ordered;
+            self.mode = KeeperMode::ReadOnly(why);
+            out.push(KeeperEffect::BecameReadOnly { why });
+        } else if self.stopping {
+            self.mode = KeeperMode::Stopped;
+            out.push(KeeperEffect::Stopped { clean });
+        }
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        let (recorded, now) = (self.on_disk.resync_offset, self.resync);
+        match (recorded, now) {
+            _ if recorded == now => false,
+            (Some(recorded), Some(now)) if now > recorded => {
+                let far = now - recorded >= (self.map.span() / CHECKPOINT_PARTS).max(1);
+                far || self.now >= self.checkpoint_due()
+            }
+            _ => true,
+        }
+    }
+
+    fn checkpoint_due(&self) -> u64 {
+        self.checkpoint_at + self.checkpoint_nanos
+    }
+
+    fn update(&mut self, why: Why) -> Job {
+        let dirty = match why {
+            Why::Dirty => true,
+            Why::Clean | Why::Stop => false,
+            Why::Loss | Why::Checkpoint => self.on_disk.dirty,
+        };
+        let complete = self.degraded() == 0 && self.losses == self.losses_recorded;
+        let pure = matches!(why, Why::Dirty | Why::Clean) && complete;
+        // As in md: clean and dirty take turns between two counts, so that spares, which are left
+        // alone, do not fall behind.
+        let back = why == Why::Clean && pure && self.on_disk.may_go_back;
+        let events = match back && self.on_disk.events > 1 {
+            true => self.on_disk.events - 1,
+            false => self.on_disk.events + 1,
+        };
+        let ppl = match why {
+            // The engine keeps no log: while it writes, the superblocks must not promise one.
+            Why::Dirty => false,
+            Why::Stop => self.has_ppl,
+            _ => self.on_disk.ppl,
+        };
+        let record = ArrayRecord {
+            events,
+            resync_offset: match why {
+                _ if dirty => Some(0),
+                // What a resync has done since is not known to be durable.
+                Why::Loss => self.on_disk.resync_offset,
+                _ => self.resync,
+            },
+            roles: self.roles.clone(),
+            bitmap: self.bits.is_some(),
+            ppl,
+        };
+        let mut phases = Vec::new();
+        if matches!(why, Why::Clean | Why::Checkpoint | Why::Stop) {
+            phases.push(Phase::Flush);
+        }
+        if self.bits.is_some() {
+            phases.push(Phase::Pages);
+        }
+        if ppl && !self.on_disk.ppl {
+            phases.push(Phase::EmptyPpl);
+        }
+        phases.push(Phase::Superblocks);
+        let (record, losses) = (Arc::new(record), self.losses);
+        Job::new(Goal::Update(Update { why, dirty, record, losses, pure }), &phases)
+    }
+
+    // ---- answers
+
+    fn answer(&mut self, out: &mut Vec<KeeperEffect>) {
+        if matches!(self.mode, KeeperMode::ReadOnly(why) if why != ReadOnlyWhy::Ordered) {
+            for (shard, epoch) in self.epochs.drain(..) {
+                let control = Control::NotRecorded { epoch };
+                out.push(KeeperEffect::ToShard { shard, control });
+            }
+            return;
+        }
+        if self.is_recorded() {
+            for (shard, epoch) in self.epochs.drain(..) {
+                let control = Control::Recorded { epoch };
+                out.push(KeeperEffect::ToShard { shard, control });
+            }
+        }
+        if self.asked.is_empty() {
+            return;
+        }
+        if !self.updates() {
+            return self.grant_where(out, |_| true);
+        }
+        if !self.on_disk.dirty || !self.is_recorded() || !self.may_stay_dirty() {
+            return;
+        }
+        match self.bits.take() {
+            None => self.grant_where(out, |_| true),
+            Some(bits) => {
+                self.grant_where(out, |bit| bits.is_durable(bit));
+                self.bits = Some(bits);
+            }
+        }
+    }
+
+    /// Whether the job at work leaves the array dirty, or has not begun to make it clean: then it
+    /// is called off.
+    fn may_stay_dirty(&mut self) -> bool {
+        let Some(job) = &mut self.job else { return true };
+        match &job.goal {
+            Goal::Update(update) if !update.dirty => {
+                job.spoiled |= job.phase == Some(Phase::Flush);
+                job.phase == Some(Phase::Flush)
+            }
+            _ => true,
+        }
+    }
+
+    fn grant_where(&mut self, out: &mut Vec<KeeperEffect>, ready: impl Fn(u32) -> bool) {
+        let Keeper { asked, held, held_total, .. } = self;
+        asked.retain(|Asked { shard, first_bit, bits }| {
+            let range = *first_bit..*first_bit + *bits;
+            if !range.clone().all(&ready) {
+                return true;
+            }
+            for bit in range {
+                held[bit as usize] += 1;
+                *held_total += 1;
+            }
+            let control = Control::Granted { first_bit: *first_bit, bits: *bits };
+            out.push(KeeperEffect::ToShard { shard: *shard, control });
+            false
+        });
+    }
+
+    // ---- time
+
+    fn tick(&mut self) {
+        let now = self.now;
+        let Some(bits) = self.bits.as_mut() else { return };
+        if let Some(at) = bits.next_tick.filter(|at| *at <= now) {
+            let held = &self.held;
+            bits.tick(|bit| held[bit as usize] > 0);
+            // Missed ticks are not made up for: each stands for a whole period.
+            bits.next_tick = Some((at + bits.sleep_nanos).max(now + 1));
+        }
+    }
+
+    fn set_timer(&mut self, out: &mut Vec<KeeperEffect>) {
+        if matches!(self.mode, KeeperMode::ReadOnly(_) | KeeperMode::Stopped) {
+            return;
+        }
+        let now = self.now;
+        let may_clear = self.touched && self.degraded() == 0;
+        let tick = self.bits.as_mut().and_then(|bits| {
+            if !may_clear || !bits.is_fading() {
+                bits.next_tick = None;
+            } else if bits.next_tick.is_none() {
+                bits.next_tick = Some(now + bits.sleep_nanos);
+            }
+            bits.next_tick
+        });
+        let waits = !self.on_disk.dirty && self.resync != self.on_disk.resync_offset;
+        let checkpoint = waits.then(|| self.checkpoint_due()).filter(|at| *at > now);
+        let retry = (self.retry_at > now).then_some(self.retry_at);
+        let Some(at) = tick.into_iter().chain(checkpoint).chain(retry).min() else { return };
+        if self.timer != Some(at) {
+            self.timer = Some(at);
+            out.push(KeeperEffect::SetTimer { at });
+        }
+    }
+}
+
+/// Who took a device out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    ByShard(u16),
+    Metadata,
+}
+
+fn in_service(kept: KeptDevice) -> Device {
+    Device { kept, failed: false }
+}

@@ -1,0 +1,21 @@
+//! The keeper of an array's metadata: one per array, the only one that writes any.
+//!
+//! ```text
+//! shards --Intent, Released, MemberFailed--> keeper --WriteMeta, Flush--> members
+//!        <--Granted, Recorded, FailMember---        <--MetaDone----------
+//! ```
+//! The shards (the data path, one per thread) say what they are about to do; the keeper decides
+//! what must be on the members first, and answers when it is. See `docs/design/0005-keeper.md` for
+//! the promises and their order.
+
+mod bits;
+mod job;
+mod machine;
+mod types;
+
+pub use machine::Keeper;
+pub use types::{
+    ArrayRecord, BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS,
+    DeviceNumber, KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptBitmap,
+    KeptDevice, MetaToken, ReadOnlyWhy, Record,
+};

@@ -1,0 +1,286 @@
+//! What the keeper is told and what it wants done: plain values.
+//!
+//! Records say what the array is now; whoever performs the effects turns them into bytes with the
+//! codecs of `md::ondisk`, and knows where on which device they go.
+
+use std::sync::Arc;
+
+use md::ondisk::Role;
+use md::{Geometry, MemberIdx};
+
+use crate::{Control, ControlEvent, MemberError};
+
+/// A resync's progress is recorded at least this often: 5 minutes, as md does.
+pub const DEFAULT_CHECKPOINT_NANOS: u64 = 300_000_000_000;
+
+/// Bitmaps are written in pages of this size; page 0 begins with the header (256 bytes).
+pub const BITMAP_PAGE_BYTES: usize = 4096;
+
+/// md's permanent number of a device (`dev_number`): the index in the table of roles, not a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceNumber(pub u32);
+
+/// Comes back with the outcome of a [`KeeperEffect::WriteMeta`] or [`KeeperEffect::Flush`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MetaToken(pub u64);
+
+/// A device that carries the array's metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptDevice {
+    /// Its permanent number.
+    pub number: DeviceNumber,
+    /// The slot that it serves; `None`: a spare (or a journal).
+    pub slot: Option<MemberIdx>,
+    /// It is in sync only below this member sector; `None`: everywhere.
+    pub recovery_offset: Option<u64>,
+}
+
+/// The write-intent bitmap as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptBitmap {
+    /// Positions per bit: see [`crate::IntentMap::bitmap`].
+    pub chunk_sectors: u64,
+    /// The header's `daemon_sleep`.
+    pub daemon_sleep_nanos: u64,
+    /// The header's `events_cleared`.
+    pub events_cleared: u64,
+    /// The bits as on disk, from bit 0, least significant first; missing ones count as set.
+    pub bits: Vec<u8>,
+    /// The bitmap is older than the superblocks (or says so): every bit counts as set.
+    pub stale: bool,
+}
+
+/// What a keeper starts from: what the assembly found.
+#[derive(Clone, Debug)]
+pub struct KeeperConfig {
+    /// The array.
+    pub geometry: Geometry,
+    /// Shards that serve it, numbered from 0.
+    pub shards: u16,
+    /// The devices to write to: those that serve, and spares. Who is missing is not among them.
+    pub devices: Vec<KeptDevice>,
+    /// Event count of the freshest superblock.
+    pub events: u64,
+    /// Its `resync_offset`: redundancy holds below this position; `None`: everywhere.
+    pub resync_offset: Option<u64>,
+    /// Its roles, by device number.
+    pub roles: Vec<Role>,
+    /// The bitmap, where the array has one.
+    pub bitmap: Option<KeptBitmap>,
+    /// The superblocks have a PPL feature.
+    pub ppl: bool,
+    /// A superblock is longer than the members' atomic sector: written to one member after the
+    /// other, so that a crash tears one copy at most.
+    pub superblocks_in_turn: bool,
+    /// See [`DEFAULT_CHECKPOINT_NANOS`].
+    pub checkpoint_nanos: u64,
+}
+
+/// What all superblocks of an update say alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayRecord {
+    /// The update's event count.
+    pub events: u64,
+    /// `None`: clean and in sync (on disk: MAX). 0 while writes are under way.
+    pub resync_offset: Option<u64>,
+    /// By device number.
+    pub roles: Vec<Role>,
+    /// The bitmap is maintained: the feature (or state bit) stays set.
+    pub bitmap: bool,
+    /// The PPL is maintained: the feature stays set. Otherwise both of its features are cleared.
+    pub ppl: bool,
+}
+
+/// The changing fields of the bitmap's header; the others stay as they were read, with the state's
+/// stale bit cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitmapHeader {
+    /// At least the superblocks' count.
+    pub events: u64,
+    /// Count at which bits were last cleared while the array was complete.
+    pub events_cleared: u64,
+}
+
+/// A page of the bitmap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BitmapPage {
+    /// Page of the bitmap, header included: byte `page * 4096` of its area.
+    pub page: u32,
+    /// On page 0, to be put in front of the bits.
+    pub header: Option<BitmapHeader>,
+    /// The page's bits: byte 256 of page 0, byte 0 of every other page onwards. Whole bytes; the
+    /// last page ends with the last bit's byte, what follows on disk does not matter.
+    pub bits: Vec<u8>,
+}
+
+/// A typed piece of metadata for one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The device's superblock.
+    Superblock {
+        /// What all have in common.
+        array: Arc<ArrayRecord>,
+        /// The device's own `recovery_offset`.
+        recovery_offset: Option<u64>,
+    },
+    /// A page of the device's bitmap.
+    Bitmap(Arc<BitmapPage>),
+    /// A PPL header without entries, at the start of the device's log.
+    EmptyPpl,
+}
+
+/// One input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeeperInput {
+    /// A shard says something. Events that are not for the keeper are ignored.
+    FromShard {
+        /// Which.
+        shard: u16,
+        /// What.
+        event: ControlEvent,
+    },
+    /// A write of metadata or a flush ended.
+    MetaDone {
+        /// From the effect.
+        token: MetaToken,
+        /// How it ended.
+        result: Result<(), MemberError>,
+    },
+    /// The time asked for with [`KeeperEffect::SetTimer`] has come.
+    Timer,
+    /// A resync has come so far: see [`crate::Resync::position`].
+    ResyncAt {
+        /// [`crate::Resync::run`]; reports of a run that is out of date are ignored.
+        run: u32,
+        /// Everything below is in sync.
+        position: u64,
+    },
+    /// Hosts are gone and their requests have ended: make the metadata clean, answer
+    /// [`KeeperEffect::Stopped`].
+    Stop,
+    /// No more writes: make the metadata clean, answer [`KeeperEffect::BecameReadOnly`].
+    ReadOnly,
+}
+
+/// One effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeeperEffect {
+    /// Write a record. It is durable when it is reported done: FUA, or a write and a flush. Writes
+    /// that are out together may be performed in any order.
+    WriteMeta {
+        /// Comes back with the outcome.
+        token: MetaToken,
+        /// Whom.
+        device: DeviceNumber,
+        /// What.
+        record: Record,
+    },
+    /// Make everything that the device has completed durable.
+    Flush {
+        /// Comes back with the outcome.
+        token: MetaToken,
+        /// Whom.
+        device: DeviceNumber,
+    },
+    /// Send [`KeeperInput::Timer`] at or after `at`. A later one replaces an earlier one.
+    SetTimer {
+        /// In the clock that `handle` is called with.
+        at: u64,
+    },
+    /// For a shard.
+    ToShard {
+        /// Which.
+        shard: u16,
+        /// What.
+        control: Control,
+    },
+    /// A device is out: its metadata could not be written, or a shard dropped it. Nothing is
+    /// written to it any more.
+    DeviceFailed {
+        /// Who.
+        device: DeviceNumber,
+        /// The slot that it served.
+        slot: Option<MemberIdx>,
+        /// What it did, or `None` when it was told to go.
+        error: Option<MemberError>,
+    },
+    /// Redundancy was lost somewhere (a write ended half-way): a new [`crate::Keeper::resync`]
+    /// should take the place of what runs.
+    ResyncNeeded,
+    /// Nothing is written any more.
+    BecameReadOnly {
+        /// Why.
+        why: ReadOnlyWhy,
+    },
+    /// Answer to [`KeeperInput::Stop`]; the keeper does nothing more.
+    Stopped {
+        /// The metadata says that the array was stopped cleanly. Otherwise the next start does what
+        /// it does after a crash.
+        clean: bool,
+    },
+}
+
+/// Why nothing is written any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOnlyWhy {
+    /// By order.
+    Ordered,
+    /// Too few members can hold the metadata: without this one the array could not be assembled.
+    MetadataUnwritable {
+        /// Whose metadata could not be written last.
+        device: DeviceNumber,
+    },
+    /// Shards lost so many members that the array cannot be assembled from the others.
+    TooFewMembers {
+        /// Who went last.
+        device: DeviceNumber,
+    },
+}
+
+impl std::fmt::Display for ReadOnlyWhy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReadOnlyWhy::Ordered => write!(f, "by order"),
+            ReadOnlyWhy::MetadataUnwritable { device } => write!(
+                f,
+                "metadata of device {} cannot be written, and without it too few members are left",
+                device.0
+            ),
+            ReadOnlyWhy::TooFewMembers { device } => {
+                write!(f, "device {} failed, and without it too few members are left", device.0)
+            }
+        }
+    }
+}
+
+/// What the keeper lets happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeeperMode {
+    /// Writes.
+    Running,
+    /// No more writes; the metadata is being made clean.
+    Closing,
+    /// No writes.
+    ReadOnly(ReadOnlyWhy),
+    /// Nothing.
+    Stopped,
+}
+
+/// What the keeper knows, for people and tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeeperStatus {
+    /// What it lets happen.
+    pub mode: KeeperMode,
+    /// Event count on the members.
+    pub events: u64,
+    /// The members say that writes are under way.
+    pub dirty: bool,
+    /// Redundancy holds below this position; `None`: everywhere.
+    pub resync_offset: Option<u64>,
+    /// Slots that nobody serves, or not all of it.
+    pub degraded: usize,
+    /// Intents that shards hold.
+    pub held: u64,
+    /// Bits that may be set in the bitmap.
+    pub bits_set: u64,
+}
