@@ -10,7 +10,7 @@ use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
 
 use crate::buf::{Region, Regions};
 use crate::core::Core;
-use crate::member::{Facts, Member, NestedMember};
+use crate::member::{Facts, FileId, Member, NestedMember};
 
 /// What an array is to be.
 pub struct ArraySpec {
@@ -165,12 +165,15 @@ fn largest_block(members: &[Option<Box<dyn Member>>]) -> u32 {
     blocks.max().unwrap_or(512)
 }
 
-/// Refuses a file that two members would write to.
+/// Refuses a file, or a part of one, that two members would write to.
 pub(crate) fn refuse_shared_files(core: &Core) -> Result<(), BuildError> {
     let mut files = Vec::new();
     core.files(&mut files);
-    files.sort_by_key(|file| file.identity);
-    match files.windows(2).find(|pair| pair[0].identity == pair[1].identity) {
+    files.sort_by_key(|file| (file.identity, file.bytes.start));
+    let overlap = |pair: &&[FileId]| {
+        pair[0].identity == pair[1].identity && pair[1].bytes.start < pair[0].bytes.end
+    };
+    match files.windows(2).find(overlap) {
         Some([one, other]) => {
             Err(BuildError::SameFile { path: one.path.clone(), also: other.path.clone() })
         }

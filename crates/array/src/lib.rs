@@ -46,6 +46,8 @@ mod build;
 mod core;
 mod driver;
 mod member;
+pub mod rescue;
+pub mod store;
 mod table;
 
 pub use api::{Array, ArrayError, Pending};
@@ -55,6 +57,7 @@ pub use core::Event;
 pub use driver::{Completion, Driver, DriverOptions, Full, clock_nanos, wait_precisely};
 pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError};
 pub use member::{
-    Counters, Done, Facts, Fault, FaultControl, FaultMember, FileMember, FileOptions, FormerLeaf,
-    Io, KernelDone, MemMember, Member, NullMember, Op, OpKind, OpenError, PaceControl, PacedMember,
+    Counters, DiskMember, Done, Facts, Fault, FaultControl, FaultMember, FileMember, FileOptions,
+    FormerLeaf, Io, KernelDone, MemMember, Member, NullMember, Op, OpKind, OpenError, PaceControl,
+    PacedMember,
 };

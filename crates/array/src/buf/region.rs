@@ -113,6 +113,23 @@ impl Span {
         unsafe { std::ptr::copy(source.start, self.start, self.len) }
     }
 
+    /// Copies `source` here.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub(crate) fn copy_from_slice(self, source: &[u8]) {
+        assert_eq!(self.len, source.len());
+        // SAFETY: the span is inside a live region and of this length, and the operation that the
+        // copy belongs to owns it alone; `source` is borrowed, so it is other memory.
+        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), self.start, self.len) }
+    }
+
+    /// Adds the bytes to `out`.
+    pub(crate) fn append_to(self, out: &mut Vec<u8>) {
+        // SAFETY: the operation that the copy belongs to owns the span; nobody writes it meanwhile.
+        out.extend_from_slice(unsafe { self.bytes() });
+    }
+
     pub(crate) fn fill_zero(self) {
         // SAFETY: inside a live region; the operation owns it alone.
         unsafe { std::ptr::write_bytes(self.start, 0, self.len) }

@@ -1,5 +1,5 @@
-//! A member in a regular file: the embedded default, through io_uring, past the page cache where
-//! the file system allows.
+//! A member in a regular file (the embedded default) or in an opened device, through io_uring, past
+//! the page cache where the file system allows.
 //!
 //! Invariant: an operation is reported done when all of its bytes have moved; what the kernel does
 //! in parts is continued here.
@@ -8,6 +8,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use engine::{MemberError, Token};
 use rustix::fs::{Mode, OFlags};
@@ -16,6 +17,7 @@ use rustix::io::Errno;
 use super::uring::FileOp;
 use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
 use crate::buf::Span;
+use crate::store::{Device, Disk};
 use crate::table::Table;
 
 /// How a file is opened.
@@ -67,7 +69,9 @@ struct Pending {
 
 /// See the module.
 pub struct FileMember {
-    file: File,
+    file: Arc<File>,
+    /// First byte of the member in the file.
+    start: u64,
     facts: Facts,
     direct: bool,
     id: FileId,
@@ -102,7 +106,8 @@ impl FileMember {
         if !metadata.is_file() {
             return Err(fail("use it", std::io::Error::other("it is not a regular file")));
         }
-        let id = FileId { path: path.to_owned(), identity: (metadata.dev(), metadata.ino()) };
+        let identity = (metadata.dev(), metadata.ino());
+        let id = FileId { path: path.to_owned(), identity, bytes: 0..u64::MAX };
         let len = options.sectors.checked_mul(md::SECTOR_BYTES).filter(|len| *len <= MAX_BYTES);
         let len = len.ok_or_else(|| fail("preallocate the file", Errno::FBIG.into()))?;
         preallocate(&file, metadata.len(), len)
@@ -115,8 +120,13 @@ impl FileMember {
             keeps_data: true,
             uses_ring: true,
         };
-        Ok(FileMember {
+        Ok(FileMember::new(Arc::new(file), 0, facts, direct, id))
+    }
+
+    fn new(file: Arc<File>, start: u64, facts: Facts, direct: bool, id: FileId) -> FileMember {
+        FileMember {
             file,
+            start,
             facts,
             direct,
             id,
@@ -124,7 +134,28 @@ impl FileMember {
             pending: Table::new(),
             spare: Vec::new(),
             counters: Counters::default(),
-        })
+        }
+    }
+
+    /// The sectors `area` of a device that is open, as a member of a running array. The device
+    /// stays locked until both are gone.
+    ///
+    /// # Panics
+    /// When the area is not inside the device.
+    pub fn of_device(device: &Device, area: Range<u64>) -> FileMember {
+        assert!(area.start <= area.end && area.end <= device.sectors(), "outside the device");
+        let facts = Facts {
+            sectors: area.end - area.start,
+            logical_block: device.logical_block(),
+            // Punched holes read as zeroes; of a block device, only some say so.
+            discard_zeroes: !device.is_block_device(),
+            keeps_data: true,
+            uses_ring: true,
+        };
+        let start = device.start_byte() + area.start * md::SECTOR_BYTES;
+        let bytes = start..start + facts.sectors * md::SECTOR_BYTES;
+        let id = FileId { bytes, ..device.id().clone() };
+        FileMember::new(device.file().clone(), start, facts, device.is_direct(), id)
     }
 
     /// Whether the page cache is bypassed.
@@ -143,7 +174,7 @@ impl FileMember {
             OpKind::WriteZeroes => FileOp::ZeroRange { at, len },
         };
         let ring = io.ring.as_mut().expect("a driver with file members has a ring");
-        ring.push(&self.file, op, self.leaf, id);
+        ring.push(&*self.file, op, self.leaf, id);
     }
 
     /// Writes zeroes where the file system cannot make them up.
@@ -214,7 +245,7 @@ fn preallocate(file: &File, has: u64, len: u64) -> std::io::Result<()> {
 }
 
 /// The least unit of direct I/O: 512 where a sector can be read alone.
-fn direct_block(file: &File) -> u32 {
+pub(crate) fn direct_block(file: &File) -> u32 {
     use std::os::unix::fs::FileExt;
     let Ok(mut region) = crate::buf::Region::new(4096) else { return 4096 };
     match file.read_at(&mut region.bytes_mut()[..512], 512) {
@@ -223,7 +254,7 @@ fn direct_block(file: &File) -> u32 {
     }
 }
 
-fn error_of(errno: Errno, kind: OpKind) -> MemberError {
+pub(super) fn error_of(errno: Errno, kind: OpKind) -> MemberError {
     match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => MemberError::NoSpace,
         Errno::NODEV | Errno::NXIO | Errno::BADF | Errno::STALE => MemberError::Gone,
@@ -251,7 +282,7 @@ impl Member for FileMember {
         let id = self.pending.insert(Pending {
             token: op.token,
             kind: op.kind,
-            at: op.sector.0 * md::SECTOR_BYTES,
+            at: self.start + op.sector.0 * md::SECTOR_BYTES,
             left: op.bytes(),
             spans,
         });

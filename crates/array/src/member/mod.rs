@@ -1,10 +1,11 @@
 //! What an array is made of: things that read and write sectors.
 //!
 //! ```text
-//! leaves:    mem   null   file          wrappers:  paced(m)  fault(m)        arrays: nested
+//! leaves:    mem   null   file   disk   wrappers:  paced(m)  fault(m)        arrays: nested
 //! ```
 //! Leaves count what they are asked to move, so that the figures are taken below everything.
 
+mod disk;
 mod fault;
 mod file;
 mod mem;
@@ -15,6 +16,7 @@ mod traits;
 #[allow(unsafe_code)]
 mod uring;
 
+pub use disk::DiskMember;
 pub use fault::{Fault, FaultControl, FaultMember};
 pub use file::{FileMember, FileOptions, OpenError};
 pub use mem::MemMember;
@@ -23,5 +25,6 @@ pub use null::NullMember;
 pub use paced::{PaceControl, PacedMember};
 pub use traits::{Counters, Done, Facts, FileId, FormerLeaf, Io, KernelDone, Member, Op, OpKind};
 
+pub(crate) use file::direct_block;
 pub(crate) use traits::Sealed;
 pub(crate) use uring::Ring;

@@ -151,6 +151,8 @@ pub struct FileId {
     pub path: PathBuf,
     /// Device and inode: the same for two paths that lead to one file.
     pub identity: (u64, u64),
+    /// The bytes of it that the member owns.
+    pub bytes: Range<u64>,
 }
 
 /// What members share while the driver calls them: memory, the ring, the time.

@@ -1,0 +1,93 @@
+//! A member on any [`Disk`], blocking: for what has no file of its own to give to the kernel, such
+//! as an overlay.
+//!
+//! Invariant: every operation has ended when `submit` returns. The array waits meanwhile, also for
+//! its other members: a rehearsal need not be fast.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use engine::MemberError;
+use rustix::io::Errno;
+
+use super::file::error_of;
+use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
+use crate::store::Disk;
+
+/// See the module.
+pub struct DiskMember {
+    disk: Arc<dyn Disk>,
+    area: Range<u64>,
+    bytes: Vec<u8>,
+    counters: Counters,
+}
+
+impl DiskMember {
+    /// The sectors `area` of a disk.
+    ///
+    /// # Panics
+    /// When the area is not inside the disk.
+    pub fn new(disk: Arc<dyn Disk>, area: Range<u64>) -> DiskMember {
+        assert!(area.start <= area.end && area.end <= disk.sectors(), "outside the disk");
+        DiskMember { disk, area, bytes: Vec::new(), counters: Counters::default() }
+    }
+
+    fn perform(&mut self, op: &Op<'_>, io: &Io) -> std::io::Result<()> {
+        let first = self.area.start + op.sector.0;
+        match op.kind {
+            OpKind::Read => {
+                self.bytes.resize(op.bytes() as usize, 0);
+                self.disk.read(first, &mut self.bytes)?;
+                let mut rest = &self.bytes[..];
+                for slice in op.slices {
+                    let (part, behind) = rest.split_at(slice.len as usize);
+                    io.regions.span(*slice).copy_from_slice(part);
+                    rest = behind;
+                }
+                Ok(())
+            }
+            OpKind::Write { fua } => {
+                self.bytes.clear();
+                for slice in op.slices {
+                    io.regions.span(*slice).append_to(&mut self.bytes);
+                }
+                self.disk.write(first, &self.bytes)?;
+                if fua { self.disk.sync() } else { Ok(()) }
+            }
+            OpKind::Flush => self.disk.sync(),
+            // Never asked for: discards do not promise zeroes here.
+            OpKind::Discard => Ok(()),
+            OpKind::WriteZeroes => self.disk.write_zeroes(first..first + op.sectors),
+        }
+    }
+}
+
+impl Sealed for DiskMember {}
+
+impl Member for DiskMember {
+    fn facts(&self) -> Facts {
+        Facts {
+            sectors: self.area.end - self.area.start,
+            logical_block: self.disk.logical_block(),
+            discard_zeroes: false,
+            keeps_data: true,
+            uses_ring: false,
+        }
+    }
+
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+        self.counters.count(op);
+        let inside = op.sector.0 + op.sectors <= self.area.end - self.area.start;
+        let result = match inside {
+            false => Err(MemberError::Invalid),
+            true => self.perform(op, io).map_err(|error| {
+                error_of(Errno::from_io_error(&error).unwrap_or(Errno::IO), op.kind)
+            }),
+        };
+        done.push(Done { token: op.token, result });
+    }
+
+    fn leaf_counters(&self, out: &mut Vec<Counters>) {
+        out.push(self.counters);
+    }
+}

@@ -1,0 +1,168 @@
+//! One slot of the array: what can be read of it, from whom.
+//!
+//! Invariant: bytes are taken from a source only where it is in sync and has no bad block; a read
+//! error costs the blocks that really fail and nothing around them.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use md::SECTOR_BYTES;
+
+use super::view::add_range;
+use crate::store::Disk;
+
+/// A device that holds a slot, or a part of it.
+#[derive(Clone)]
+pub struct Source {
+    /// The device.
+    pub disk: Arc<dyn Disk>,
+    /// Where its data area starts, in sectors of the device.
+    pub data_offset: u64,
+    /// Sectors of its data area that are in sync, from its start on; `u64::MAX`: all.
+    pub in_sync: u64,
+    /// Sectors of the device that must not be read, in ascending order and apart.
+    pub bad: Arc<[Range<u64>]>,
+}
+
+impl Source {
+    /// A device that is in sync everywhere.
+    pub fn whole(disk: Arc<dyn Disk>, data_offset: u64) -> Source {
+        Source { disk, data_offset, in_sync: u64::MAX, bad: [].into() }
+    }
+}
+
+/// A range of a member that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The member, as it was given.
+    pub name: String,
+    /// Sectors of the device.
+    pub sectors: Range<u64>,
+    /// What the system said.
+    pub error: String,
+}
+
+/// Failures that are kept at most; they tell people where to look, and a dead disk has millions.
+const MAX_FAILURES: usize = 1000;
+
+/// What could not be read, together with how much of it was not kept.
+#[derive(Default)]
+pub(super) struct Failures(Mutex<(Vec<Failure>, u64)>);
+
+impl Failures {
+    fn note(&self, source: &Source, sectors: Range<u64>, error: &io::Error) {
+        let (list, more) = &mut *self.0.lock().expect("nobody panics with the list");
+        let name = source.disk.name();
+        let joins = |last: &&mut Failure| last.name == name && last.sectors.end == sectors.start;
+        if let Some(last) = list.last_mut().filter(joins) {
+            last.sectors.end = sectors.end;
+        } else if list.len() < MAX_FAILURES {
+            list.push(Failure { name, sectors, error: error.to_string() });
+        } else {
+            *more += 1;
+        }
+    }
+
+    pub(super) fn get(&self) -> (Vec<Failure>, u64) {
+        self.0.lock().expect("nobody panics with the list").clone()
+    }
+}
+
+/// Reads `buf` from `sector` of the data area on, from the first source that has it. Adds the
+/// sectors that nobody could read to `lost`, counted from `sector`, ascending; their bytes are
+/// undefined.
+pub(super) fn read(
+    sources: &[Source],
+    sector: u64,
+    buf: &mut [u8],
+    failures: &Failures,
+    lost: &mut Vec<Range<u64>>,
+) {
+    let all = 0..buf.len() as u64 / SECTOR_BYTES;
+    let mut wanted = Vec::from([all]);
+    for source in sources {
+        let mut left = Vec::new();
+        for range in wanted {
+            read_source(source, sector, &range, buf, failures, &mut left);
+        }
+        wanted = left;
+        if wanted.is_empty() {
+            return;
+        }
+    }
+    wanted.into_iter().for_each(|range| add_range(lost, range));
+}
+
+/// Reads what the source has of `range`; the rest is added to `left`.
+fn read_source(
+    source: &Source,
+    sector: u64,
+    range: &Range<u64>,
+    buf: &mut [u8],
+    failures: &Failures,
+    left: &mut Vec<Range<u64>>,
+) {
+    let end = source.in_sync.saturating_sub(sector).clamp(range.start, range.end);
+    let first = source.data_offset + sector;
+    let mut at = range.start;
+    for bad in bad_within(&source.bad, first + at..first + end) {
+        let bad = bad.start.max(first + at) - first..bad.end.min(first + end) - first;
+        read_good(source, first, at..bad.start, buf, failures, left);
+        add_range(left, bad.clone());
+        at = bad.end;
+    }
+    read_good(source, first, at..end, buf, failures, left);
+    add_range(left, end..range.end);
+}
+
+/// The bad ranges that touch `range`.
+fn bad_within(bad: &[Range<u64>], range: Range<u64>) -> &[Range<u64>] {
+    let from = bad.partition_point(|bad| bad.end <= range.start);
+    let to = bad.partition_point(|bad| bad.start < range.end);
+    &bad[from..to.max(from)]
+}
+
+/// Reads a range that should be readable; halves it where it is not, down to the block that fails.
+fn read_good(
+    source: &Source,
+    first: u64,
+    range: Range<u64>,
+    buf: &mut [u8],
+    failures: &Failures,
+    left: &mut Vec<Range<u64>>,
+) {
+    if range.is_empty() {
+        return;
+    }
+    let bytes = (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
+    let Err(error) = source.disk.read(first + range.start, &mut buf[bytes]) else { return };
+    let block = u64::from(source.disk.logical_block()) / SECTOR_BYTES;
+    let sectors = range.end - range.start;
+    if sectors <= block || is_for_good(&error) {
+        failures.note(source, first + range.start..first + range.end, &error);
+        return add_range(left, range);
+    }
+    // At a block of the device, so that no block is read twice.
+    let middle = first + range.start + sectors / 2;
+    let middle = (middle / block * block).saturating_sub(first).max(range.start + 1);
+    read_good(source, first, range.start..middle, buf, failures, left);
+    read_good(source, first, middle..range.end, buf, failures, left);
+}
+
+/// Whether a smaller read would fail as well: the device is gone, or ends before.
+fn is_for_good(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::NODEV | Errno::NXIO | Errno::BADF))
+}
+
+/// Where the hole ends that a slot has at `sector` of its data area; `sector` where it has data,
+/// or may not be read. At most `limit`.
+pub(super) fn hole_end(sources: &[Source], sector: u64, limit: u64) -> u64 {
+    let Some(source) = sources.first() else { return sector };
+    let first = source.data_offset + sector;
+    let bad = bad_within(&source.bad, first..first + (limit - sector));
+    let clear = bad.first().map_or(u64::MAX, |bad| bad.start.max(first));
+    let end = source.disk.hole_end(first).min(clear) - source.data_offset;
+    end.min(source.in_sync.max(sector)).min(limit)
+}

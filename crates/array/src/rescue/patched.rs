@@ -1,0 +1,85 @@
+//! A member as it would be after a replay: what a log holds lies over it, in memory.
+//!
+//! Invariant: the member below is never written; a sector is the log's newest or the member's own.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use md::SECTOR_BYTES;
+
+use crate::store::Disk;
+
+/// Where the contents of a sector are instead.
+#[derive(Clone)]
+pub(super) enum Patch {
+    /// Here: 512 bytes.
+    Bytes(Box<[u8]>),
+    /// On another device, at this sector of it.
+    Elsewhere(Arc<dyn Disk>, u64),
+}
+
+impl Patch {
+    pub(super) fn read(&self, buf: &mut [u8]) -> io::Result<()> {
+        match self {
+            Patch::Bytes(bytes) => buf.copy_from_slice(bytes),
+            Patch::Elsewhere(disk, sector) => disk.read(*sector, buf)?,
+        }
+        Ok(())
+    }
+}
+
+/// By sector.
+pub(super) type Patches = BTreeMap<u64, Patch>;
+
+/// See the module.
+pub(super) struct Patched {
+    pub(super) base: Arc<dyn Disk>,
+    pub(super) patches: Patches,
+}
+
+impl Disk for Patched {
+    fn sectors(&self) -> u64 {
+        self.base.sectors()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.base.logical_block()
+    }
+
+    fn name(&self) -> String {
+        self.base.name()
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.base.read(sector, buf)?;
+        let end = sector + buf.len() as u64 / SECTOR_BYTES;
+        for (at, patch) in self.patches.range(sector..end) {
+            let byte = ((at - sector) * SECTOR_BYTES) as usize;
+            patch.read(&mut buf[byte..byte + SECTOR_BYTES as usize])?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, _sector: u64, _buf: &[u8]) -> io::Result<()> {
+        Err(crate::store::read_only_error(&self.name()))
+    }
+
+    fn write_zeroes(&self, _range: Range<u64>) -> io::Result<()> {
+        Err(crate::store::read_only_error(&self.name()))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn hole_end(&self, sector: u64) -> u64 {
+        let next = self.patches.range(sector..).next().map_or(u64::MAX, |(at, _)| *at);
+        self.base.hole_end(sector).min(next.max(sector))
+    }
+}

@@ -1,0 +1,342 @@
+//! From the assembly decision to a [`View`]: who is in each slot, which blocks are bad, and what
+//! the logs hold that the members do not have.
+//!
+//! Invariant: nothing is written. What a kernel would replay into the members at a start is laid
+//! over them in memory; what cannot be read or believed becomes a note, never a silent gap.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use md::assemble::{Array, Candidate, Explicit, Plan, Shape, Standing};
+use md::geometry::Generation;
+use md::ondisk::bad_blocks::BadBlocks;
+use md::ondisk::{journal, ppl};
+use md::{Geometry, MemberIdx, SECTOR_BYTES};
+use parity::Kernels;
+
+use super::column;
+use super::patched::{Patch, Patched, Patches};
+use super::{Part, Source, View};
+use crate::store::Disk;
+
+/// An array that is ready to be read.
+pub struct Prepared {
+    /// It.
+    pub view: View,
+    /// What was done about logs and bad blocks, and what could not: sentences.
+    pub notes: Vec<String>,
+}
+
+/// Makes an array readable that the assembly decided about. `candidates` and `disks` are those that
+/// the decision was made from; `plan` is usually its read-only plan.
+///
+/// # Errors
+/// When the array has no geometry: the decision's own sentence.
+///
+/// # Panics
+/// When `disks` are not as many as `candidates`.
+pub fn prepare(
+    array: &Array,
+    plan: &Plan,
+    candidates: &[Candidate],
+    disks: &[Arc<dyn Disk>],
+    kernels: Kernels,
+) -> Result<Prepared, String> {
+    assert_eq!(candidates.len(), disks.len(), "every candidate has a disk");
+    let shape = array.shape.as_ref().map_err(String::clone)?;
+    let mut it = Preparing { array, plan, candidates, disks: disks.to_vec(), notes: Vec::new() };
+    let mut newest = Patches::new();
+    if let Shape::Settled(geometry) = shape {
+        it.replay_ppl(geometry, kernels);
+        newest = it.replay_journal(geometry);
+    }
+    let parts = match shape {
+        Shape::Settled(geometry) => {
+            let slots = it.slots(geometry.members(), Generation::Old);
+            vec![Part { array: 0..geometry.array_sectors(), geometry: geometry.clone(), slots }]
+        }
+        Shape::Reshaping(reshaping) => {
+            let end = reshaping.array_sectors();
+            let position = reshaping.position().0.min(end);
+            let (first, second) = match reshaping.backwards() {
+                false => (Generation::New, Generation::Old),
+                true => (Generation::Old, Generation::New),
+            };
+            let mut part = |array: Range<u64>, generation| {
+                let geometry = reshaping.geometry(generation).clone();
+                let slots = it.slots(geometry.members(), generation);
+                Part { array, geometry, slots }
+            };
+            vec![part(0..position, first), part(position..end, second)]
+        }
+    };
+    let view = View::new(parts, kernels).with_newest(newest);
+    Ok(Prepared { view, notes: it.notes })
+}
+
+/// Makes an array readable whose geometry somebody described. `disks` by slot, as in the
+/// description.
+///
+/// # Panics
+/// When a slot with a member has no disk.
+pub fn prepare_explicit(
+    explicit: &Explicit,
+    disks: &[Option<Arc<dyn Disk>>],
+    kernels: Kernels,
+) -> View {
+    let Shape::Settled(geometry) = &explicit.shape else {
+        unreachable!("a description has one geometry");
+    };
+    let slots = explicit.read_only.slots.iter().map(|slot| {
+        let source = slot.as_ref().map(|source| Source {
+            disk: disks[source.candidate].clone().expect("a member has a disk"),
+            data_offset: source.data_offset,
+            in_sync: source.valid_sectors,
+            bad: [].into(),
+        });
+        source.into_iter().collect()
+    });
+    let part = Part {
+        array: 0..geometry.array_sectors(),
+        geometry: geometry.clone(),
+        slots: slots.collect(),
+    };
+    View::new(vec![part], kernels)
+}
+
+struct Preparing<'a> {
+    array: &'a Array,
+    plan: &'a Plan,
+    candidates: &'a [Candidate],
+    /// By candidate; patched where a log has more.
+    disks: Vec<Arc<dyn Disk>>,
+    notes: Vec<String>,
+}
+
+impl Preparing<'_> {
+    /// Who holds each slot: the plan's choice, then whoever else has a part of it.
+    fn slots(&mut self, count: usize, generation: Generation) -> Vec<Vec<Source>> {
+        let mut slots = vec![Vec::new(); count];
+        for (slot, place) in slots.iter_mut().enumerate() {
+            let Some(chosen) = self.plan.slots.get(slot).cloned().flatten() else { continue };
+            let data_offset = match generation {
+                Generation::Old => chosen.data_offset,
+                Generation::New => chosen.new_data_offset,
+            };
+            place.push(self.source(chosen.candidate, data_offset, chosen.valid_sectors));
+            for (candidate, in_sync) in self.others(slot, chosen.candidate) {
+                let metadata = &self.candidates[candidate].metadata;
+                let moved = metadata.reshape.map(|reshape| reshape.new_data_offset);
+                let data_offset = match generation {
+                    Generation::Old => metadata.data_offset,
+                    Generation::New => moved.unwrap_or(metadata.data_offset),
+                };
+                place.push(self.source(candidate, data_offset, in_sync));
+            }
+        }
+        slots
+    }
+
+    /// The other members of a slot, and how far they are in sync.
+    fn others(&self, slot: usize, chosen: usize) -> Vec<(usize, u64)> {
+        let others = self.array.members.iter().filter(|member| member.candidate != chosen);
+        let in_sync = others.filter_map(|member| {
+            let (of, up_to) = match member.standing {
+                Standing::Active(of) => (of, u64::MAX),
+                Standing::Recovering { slot, up_to } => (slot, up_to),
+                Standing::Replacement { slot, up_to } => (slot, up_to.unwrap_or(u64::MAX)),
+                _ => return None,
+            };
+            (of.index() == slot).then_some((member.candidate, up_to))
+        });
+        in_sync.collect()
+    }
+
+    fn source(&mut self, candidate: usize, data_offset: u64, in_sync: u64) -> Source {
+        let bad = match self.bad_blocks(candidate) {
+            Ok(bad) => bad,
+            Err(problem) => {
+                let label = &self.candidates[candidate].label;
+                let note = format!("{label}: its list of bad blocks is not used: {problem}.");
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+                [].into()
+            }
+        };
+        Source { disk: self.disks[candidate].clone(), data_offset, in_sync, bad }
+    }
+
+    /// The bad sectors of a member, as sectors of the device.
+    fn bad_blocks(&self, candidate: usize) -> Result<Arc<[Range<u64>]>, String> {
+        let metadata = &self.candidates[candidate].metadata;
+        let Some(log) = metadata.bad_blocks.filter(|log| log.in_use) else { return Ok([].into()) };
+        let mut bytes = vec![0; (log.area.sectors * SECTOR_BYTES) as usize];
+        let read = self.disks[candidate].read(log.area.sector, &mut bytes);
+        read.map_err(|error| error.to_string())?;
+        let bad = BadBlocks::decode(&bytes, log.shift).map_err(|error| error.to_string())?;
+        let start = metadata.data_offset;
+        let moved = bad
+            .ranges()
+            .iter()
+            .map(|range| start.saturating_add(range.start)..start.saturating_add(range.end));
+        Ok(moved.collect())
+    }
+
+    fn patch(&mut self, candidate: usize, patches: Patches) {
+        let base = self.disks[candidate].clone();
+        self.disks[candidate] = Arc::new(Patched { base, patches });
+    }
+
+    /// Lays the parity that the logs restore over the members: what is recovered for a missing
+    /// member is right then, also where a write was under way.
+    fn replay_ppl(&mut self, geometry: &Geometry, kernels: Kernels) {
+        let metadata = &self.candidates[self.array.defining].metadata;
+        if metadata.ppl.is_none() || metadata.resync_offset.is_none() {
+            return;
+        }
+        let resync_offset = metadata.resync_offset;
+        let mut logs = Vec::new();
+        let mut areas = vec![None; geometry.members()];
+        for (slot, source) in self.plan.slots.iter().enumerate().take(geometry.members()) {
+            let Some(source) = source else { continue };
+            let metadata = &self.candidates[source.candidate].metadata;
+            let Some(area) = metadata.ppl.map(|ppl| ppl.area) else { continue };
+            let disk = &self.disks[source.candidate];
+            let load = ppl::MemberLog::load(
+                MemberIdx(slot as u16),
+                metadata.set_uuid,
+                area.sectors,
+                |sector, buf| disk.read(area.sector + sector, buf),
+            );
+            match load {
+                Ok(log) => logs.push(log),
+                Err(error) => {
+                    let label = &self.candidates[source.candidate].label;
+                    self.notes.push(format!("{label}: its partial parity log: {error}."));
+                }
+            }
+            areas[slot] = Some(area);
+        }
+        let in_sync = |member: MemberIdx| {
+            let source = self.plan.slots[member.index()].as_ref();
+            source.map_or(0, |source| source.valid_sectors)
+        };
+        let recovery = match ppl::plan_recovery(geometry, &logs, resync_offset, in_sync) {
+            Ok(recovery) => recovery,
+            Err(refused) => return self.notes.push(format!("{refused}.")),
+        };
+        let slots = self.slots(geometry.members(), Generation::Old);
+        let mut patches = vec![Patches::new(); geometry.members()];
+        let mut done = 0;
+        for step in &recovery.steps {
+            let Some(area) = areas[step.parity.index()] else { continue };
+            if let Some(parity) = parity_of(step, area.sector, &slots, kernels) {
+                let start = slots[step.parity.index()][0].data_offset + step.sectors.start;
+                let sectors = (start..).zip(parity.chunks(SECTOR_BYTES as usize));
+                let sectors = sectors.map(|(at, bytes)| (at, Patch::Bytes(bytes.into())));
+                patches[step.parity.index()].extend(sectors);
+                done += 1;
+            }
+        }
+        for (slot, patches) in patches.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
+            let candidate = self.plan.slots[slot].as_ref().map(|source| source.candidate);
+            self.patch(candidate.expect("a log has a member"), patches);
+        }
+        let (steps, skipped) = (recovery.steps.len(), recovery.skipped.len());
+        self.notes.push(format!(
+            "The partial parity log was applied in memory: {done} of {steps} writes that were \
+             under way, {skipped} cannot be recovered because their data is missing."
+        ));
+        let mismatches = recovery.mismatches.iter();
+        self.notes.extend(mismatches.map(|mismatch| format!("Partial parity log: {mismatch}.")));
+    }
+
+    /// Lays what the journal holds over the members, and gives the array sectors whose newest
+    /// contents are only in the journal.
+    fn replay_journal(&mut self, geometry: &Geometry) -> Patches {
+        let mut newest = Patches::new();
+        let Some(candidate) = self.plan.journal else { return newest };
+        let metadata = &self.candidates[candidate].metadata;
+        let (start, tail) = (metadata.data_offset, metadata.journal_tail.unwrap_or(0));
+        let disk = self.disks[candidate].clone();
+        let replay = journal::Journal::new(geometry, metadata.set_uuid, metadata.data_sectors)
+            .map_err(|refused| refused.to_string())
+            .and_then(|journal| {
+                let read = |sector, buf: &mut [u8]| disk.read(start + sector, buf);
+                journal.replay(tail, read).map_err(|error| error.to_string())
+            });
+        let replay = match replay {
+            Ok(replay) => replay,
+            Err(problem) => {
+                let label = &self.candidates[candidate].label;
+                self.notes.push(format!("{label}: the journal is not replayed: {problem}."));
+                return newest;
+            }
+        };
+        let block = |patches: &mut Patches, at: u64, journal_sector: u64| {
+            for sector in 0..journal::BLOCK_SECTORS {
+                let from = start + journal_sector + sector;
+                patches.insert(at + sector, Patch::Elsewhere(disk.clone(), from));
+            }
+        };
+        let mut patches = vec![Patches::new(); geometry.members()];
+        for write in &replay.writes {
+            let Some(source) = &self.plan.slots[write.member.index()] else { continue };
+            let at = source.data_offset + write.sector.0;
+            block(&mut patches[write.member.index()], at, write.journal_sector);
+        }
+        for data in &replay.newest {
+            block(&mut newest, data.at.0, data.journal_sector);
+        }
+        for (slot, patches) in patches.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
+            let source = self.plan.slots[slot].as_ref().expect("only members are patched");
+            self.patch(source.candidate, patches);
+        }
+        self.notes.push(format!(
+            "The journal was applied in memory: {} blocks of members, {} blocks that are newer \
+             than what the members have.",
+            replay.writes.len(),
+            replay.newest.len()
+        ));
+        if replay.next_seq.is_none() {
+            let at = replay.end;
+            self.notes.push(format!(
+                "The journal has no record at its tail ({at}): what it held, if it held anything, \
+                 is lost."
+            ));
+        }
+        if !replay.ignored.is_empty() {
+            let count = replay.ignored.len();
+            self.notes.push(format!("{count} records of the journal are damaged and left out."));
+        }
+        newest
+    }
+}
+
+/// The parity of a step; `None` when something of it cannot be read.
+fn parity_of(
+    step: &ppl::PplStep,
+    area_start: u64,
+    slots: &[Vec<Source>],
+    kernels: Kernels,
+) -> Option<Vec<u8>> {
+    let sectors = step.sectors.end - step.sectors.start;
+    let bytes = || vec![0; (sectors * SECTOR_BYTES) as usize];
+    let mut sum = bytes();
+    if let Some(at) = step.partial_parity {
+        slots[step.parity.index()].first()?.disk.read(area_start + at, &mut sum).ok()?;
+    }
+    for member in &step.data {
+        let mut data = bytes();
+        let mut lost = Vec::new();
+        let failures = column::Failures::default();
+        let sources = &slots[member.index()];
+        column::read(sources, step.sectors.start, &mut data, &failures, &mut lost);
+        if !lost.is_empty() {
+            return None;
+        }
+        kernels.xor_into(&mut sum, &[&data]);
+    }
+    Some(sum)
+}

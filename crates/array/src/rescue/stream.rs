@@ -1,0 +1,253 @@
+//! Reads a range of the array in order, several pieces at once.
+//!
+//! Invariant: the consumer gets every sector of the range once, in order, on the thread that called
+//! [`stream`]; at most [`StreamOptions::pieces`] pieces are in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use md::SECTOR_BYTES;
+
+use super::View;
+use crate::buf::Region;
+
+/// How a range is read.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamOptions {
+    /// Pieces that are read at once, by as many threads.
+    pub pieces: usize,
+    /// How long a piece is at least, in bytes; with parity it is made whole rows.
+    pub piece_bytes: u64,
+}
+
+impl Default for StreamOptions {
+    fn default() -> StreamOptions {
+        StreamOptions { pieces: 8, piece_bytes: 1 << 20 }
+    }
+}
+
+/// The longest piece: 64 MiB. Rows that are longer are read in parts.
+const MAX_PIECE_BYTES: u64 = 64 << 20;
+
+/// What the consumer is given.
+#[derive(Debug)]
+pub enum Piece<'a> {
+    /// Contents.
+    Data {
+        /// First array sector.
+        at: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+        /// Array sectors of it that are lost; their bytes are zero.
+        lost: &'a [Range<u64>],
+    },
+    /// Zeroes that need not be stored: holes in the members' files.
+    Hole {
+        /// First array sector.
+        at: u64,
+        /// How many.
+        sectors: u64,
+    },
+}
+
+/// Why a stream ended early.
+#[derive(Debug)]
+pub enum StreamError<E> {
+    /// The consumer did not want more.
+    Consumer(E),
+    /// No memory, or no threads.
+    System(std::io::Error),
+}
+
+/// A piece that has been read, or a hole.
+enum Done {
+    Data { at: u64, len: usize, buffer: Region, lost: Vec<Range<u64>> },
+    Hole { at: u64, sectors: u64 },
+}
+
+struct State {
+    /// First sector that nobody has taken yet.
+    next: u64,
+    /// Number of the piece that begins there.
+    number: u64,
+    /// Number of the piece that the consumer waits for.
+    wanted: u64,
+    /// By number.
+    done: BTreeMap<u64, Done>,
+    buffers: Vec<Region>,
+    /// Nobody wants more.
+    over: bool,
+}
+
+struct Shared<'v> {
+    view: &'v View,
+    end: u64,
+    piece_sectors: u64,
+    state: Mutex<State>,
+    /// A piece has been read.
+    came: Condvar,
+    /// A buffer came back.
+    room: Condvar,
+}
+
+/// Gives the contents of an array range to `consume`, in order.
+///
+/// # Errors
+/// What the consumer says, or what the system lacks.
+///
+/// # Panics
+/// When the range is outside of the array.
+pub fn stream<E>(
+    view: &View,
+    range: Range<u64>,
+    options: StreamOptions,
+    mut consume: impl FnMut(Piece<'_>) -> Result<(), E>,
+) -> Result<(), StreamError<E>> {
+    assert!(range.start <= range.end && range.end <= view.sectors(), "outside of the array");
+    let pieces = options.pieces.clamp(1, 256);
+    let piece_sectors = piece_sectors(view, options.piece_bytes);
+    let buffers = (0..pieces).map(|_| Region::new(piece_sectors * SECTOR_BYTES));
+    let buffers = buffers.collect::<Result<Vec<_>, _>>().map_err(StreamError::System)?;
+    let state = State {
+        next: range.start,
+        number: 0,
+        wanted: 0,
+        done: BTreeMap::new(),
+        buffers,
+        over: false,
+    };
+    let shared = Shared {
+        view,
+        end: range.end,
+        piece_sectors,
+        state: Mutex::new(state),
+        came: Condvar::new(),
+        room: Condvar::new(),
+    };
+    std::thread::scope(|scope| {
+        // Also when the consumer panics: nobody waits for it then.
+        let over = Over { shared: &shared, only_on_panic: false };
+        for number in 0..pieces {
+            let thread = std::thread::Builder::new().name(format!("raidlab-read-{number}"));
+            thread.spawn_scoped(scope, || shared.work()).map_err(StreamError::System)?;
+        }
+        let result = shared.deliver(range.start, &mut consume);
+        drop(over);
+        result
+    })
+}
+
+/// Ends the work of all threads when it is dropped.
+struct Over<'s, 'v> {
+    shared: &'s Shared<'v>,
+    only_on_panic: bool,
+}
+
+impl Drop for Over<'_, '_> {
+    fn drop(&mut self) {
+        if self.only_on_panic && !std::thread::panicking() {
+            return;
+        }
+        let state = self.shared.state.lock();
+        state.unwrap_or_else(|poisoned| poisoned.into_inner()).over = true;
+        self.shared.room.notify_all();
+        self.shared.came.notify_all();
+    }
+}
+
+/// Whole rows, so that a degraded row is not read twice.
+fn piece_sectors(view: &View, bytes: u64) -> u64 {
+    let sectors = (bytes.clamp(4096, MAX_PIECE_BYTES) / SECTOR_BYTES).next_multiple_of(8);
+    let rows = view.stripe_sectors();
+    match rows.filter(|row| *row * SECTOR_BYTES <= MAX_PIECE_BYTES) {
+        Some(row) => sectors.next_multiple_of(row),
+        None => sectors,
+    }
+}
+
+impl Shared<'_> {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with the state")
+    }
+
+    /// Takes pieces and reads them until there are none.
+    fn work(&self) {
+        // A panic of this thread ends the stream; the scope passes it on.
+        let _over = Over { shared: self, only_on_panic: true };
+        let mut state = self.lock();
+        while !state.over && state.next < self.end {
+            let at = state.next;
+            let hole = self.view.hole_end(at, self.end);
+            if hole - at >= self.piece_sectors || hole == self.end {
+                state.next = hole;
+                let number = state.take_number();
+                state.done.insert(number, Done::Hole { at, sectors: hole - at });
+                self.came.notify_one();
+                continue;
+            }
+            let Some(mut buffer) = state.buffers.pop() else {
+                state = self.room.wait(state).expect("nobody panics with the state");
+                continue;
+            };
+            // To a multiple of the piece's length: rows begin there.
+            let end = (at / self.piece_sectors + 1) * self.piece_sectors;
+            let end = end.min(self.end);
+            state.next = end;
+            let number = state.take_number();
+            drop(state);
+            let len = ((end - at) * SECTOR_BYTES) as usize;
+            let lost = self.view.read(at, &mut buffer.bytes_mut()[..len]);
+            state = self.lock();
+            state.done.insert(number, Done::Data { at, len, buffer, lost });
+            self.came.notify_one();
+        }
+    }
+
+    fn deliver<E>(
+        &self,
+        start: u64,
+        consume: &mut impl FnMut(Piece<'_>) -> Result<(), E>,
+    ) -> Result<(), StreamError<E>> {
+        let mut here = start;
+        while here < self.end {
+            let done = {
+                let mut state = self.lock();
+                loop {
+                    let wanted = state.wanted;
+                    if let Some(done) = state.done.remove(&wanted) {
+                        state.wanted += 1;
+                        break done;
+                    }
+                    if state.over {
+                        // A reader panicked; the scope says so when it ends.
+                        return Ok(());
+                    }
+                    state = self.came.wait(state).expect("nobody panics with the state");
+                }
+            };
+            match done {
+                Done::Hole { at, sectors } => {
+                    consume(Piece::Hole { at, sectors }).map_err(StreamError::Consumer)?;
+                    here = at + sectors;
+                }
+                Done::Data { at, len, mut buffer, lost } => {
+                    let bytes = &buffer.bytes_mut()[..len];
+                    let result = consume(Piece::Data { at, bytes, lost: &lost });
+                    here = at + len as u64 / SECTOR_BYTES;
+                    self.lock().buffers.push(buffer);
+                    self.room.notify_one();
+                    result.map_err(StreamError::Consumer)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn take_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number - 1
+    }
+}

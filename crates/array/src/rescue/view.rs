@@ -1,0 +1,256 @@
+//! An array as it can be read: which geometry holds where, and who is in each slot.
+
+use std::ops::Range;
+
+use md::geometry::Copy;
+use md::{Geometry, Kind, SECTOR_BYTES, Sector};
+use parity::Kernels;
+
+use super::column::{self, Failure, Failures, Source};
+use super::patched::Patches;
+use super::rows;
+
+/// A range of the array with one geometry. An array has one; in the middle of a reshape it has two.
+pub struct Part {
+    /// Array sectors.
+    pub array: Range<u64>,
+    /// How they are mapped.
+    pub geometry: Geometry,
+    /// Who holds each slot, the best first; nobody where a member is missing.
+    pub slots: Vec<Vec<Source>>,
+}
+
+/// See the module.
+pub struct View {
+    parts: Vec<Part>,
+    /// Array sectors whose newest contents no member has.
+    newest: Patches,
+    kernels: Kernels,
+    failures: Failures,
+}
+
+impl View {
+    /// An array of parts, which follow each other from sector 0 on.
+    ///
+    /// # Panics
+    /// When they do not, when a part's geometry has fewer sectors than the part needs, or other
+    /// slots than are given.
+    pub fn new(parts: Vec<Part>, kernels: Kernels) -> View {
+        let mut at = 0;
+        for part in &parts {
+            assert_eq!(part.array.start, at, "parts follow each other");
+            assert!(part.array.end <= part.geometry.array_sectors(), "a part is in its geometry");
+            assert_eq!(part.slots.len(), part.geometry.members(), "every slot is given");
+            at = part.array.end;
+        }
+        View { parts, newest: Patches::new(), kernels, failures: Failures::default() }
+    }
+
+    /// The array with sectors that a journal has and no member. The members do not know them, and
+    /// neither does the parity: a row is recovered as it was, and these go on top.
+    pub(super) fn with_newest(self, newest: Patches) -> View {
+        View { newest, ..self }
+    }
+
+    /// Sectors of the array.
+    pub fn sectors(&self) -> u64 {
+        self.parts.last().map_or(0, |part| part.array.end)
+    }
+
+    /// Sectors of the longest full stripe of parity levels.
+    pub(super) fn stripe_sectors(&self) -> Option<u64> {
+        let with_parity = self.parts.iter().filter(|part| part.geometry.level().has_parity());
+        with_parity.map(|part| part.geometry.stripe_sectors()).max()
+    }
+
+    /// What members could not be read where, as far as it has come up, and how many more ranges
+    /// there were that are not in the list.
+    pub fn failures(&self) -> (Vec<Failure>, u64) {
+        self.failures.get()
+    }
+
+    /// Fills `buf`, whole sectors, from array sector `at` on. Gives the array sectors that are
+    /// lost, in order; their bytes are zero.
+    ///
+    /// # Panics
+    /// When the range is outside of the array.
+    pub fn read(&self, at: u64, buf: &mut [u8]) -> Vec<Range<u64>> {
+        let end = at + buf.len() as u64 / SECTOR_BYTES;
+        assert!(end <= self.sectors(), "sectors {at} to {end} are outside of the array");
+        let mut lost = Vec::new();
+        for part in &self.parts {
+            let (from, to) = (at.max(part.array.start), end.min(part.array.end));
+            if from >= to {
+                continue;
+            }
+            let bytes = ((from - at) * SECTOR_BYTES) as usize..((to - at) * SECTOR_BYTES) as usize;
+            let buf = &mut buf[bytes];
+            match part.geometry.kind() {
+                Kind::Striped(striped) => {
+                    let locate = |at| {
+                        let extent = striped.locate(Sector(at));
+                        let only = Copy { member: extent.member, sector: extent.sector };
+                        (vec![only], extent.sectors)
+                    };
+                    self.read_copies(part, from, buf, locate, &mut lost);
+                }
+                Kind::Mirrored(mirrored) => {
+                    let locate = |at| {
+                        let mut copies = vec![Copy::default(); mirrored.copies()];
+                        let run = mirrored.locate(Sector(at), &mut copies);
+                        (copies, run)
+                    };
+                    self.read_copies(part, from, buf, locate, &mut lost);
+                }
+                Kind::Parity(parity) => {
+                    let rows = rows::Rows {
+                        parity,
+                        slots: &part.slots,
+                        failures: &self.failures,
+                        kernels: self.kernels,
+                    };
+                    rows.read(from, buf, &mut lost);
+                }
+            }
+        }
+        self.read_newest(at, buf, &mut lost);
+        for range in &lost {
+            let bytes = |sector| ((sector - at) * SECTOR_BYTES) as usize;
+            buf[bytes(range.start)..bytes(range.end)].fill(0);
+        }
+        lost
+    }
+
+    /// Puts the newest contents over what was read; what is among them is not lost.
+    fn read_newest(&self, at: u64, buf: &mut [u8], lost: &mut Vec<Range<u64>>) {
+        let end = at + buf.len() as u64 / SECTOR_BYTES;
+        for (&sector, patch) in self.newest.range(at..end) {
+            let byte = ((sector - at) * SECTOR_BYTES) as usize;
+            let bytes = &mut buf[byte..byte + SECTOR_BYTES as usize];
+            let without = lost.iter().flat_map(|range| {
+                let before = range.start..range.end.min(sector).max(range.start);
+                let behind = range.start.max(sector + 1).min(range.end)..range.end;
+                [before, behind]
+            });
+            let mut rest = Vec::new();
+            without.for_each(|range| add_range(&mut rest, range));
+            *lost = rest;
+            if patch.read(bytes).is_err() {
+                lost.push(sector..sector + 1);
+                lost.sort_by_key(|range| range.start);
+            }
+        }
+    }
+
+    /// Reads levels without parity: each run of sectors from the first of its copies that has it.
+    fn read_copies(
+        &self,
+        part: &Part,
+        mut at: u64,
+        buf: &mut [u8],
+        locate: impl Fn(u64) -> (Vec<Copy>, u64),
+        lost: &mut Vec<Range<u64>>,
+    ) {
+        let mut rest = buf;
+        while !rest.is_empty() {
+            let (copies, run) = locate(at);
+            let run = run.min(rest.len() as u64 / SECTOR_BYTES);
+            let (buf, behind) = rest.split_at_mut((run * SECTOR_BYTES) as usize);
+            let all = 0..run;
+            let mut wanted = Vec::from([all]);
+            for copy in &copies {
+                let sources = &part.slots[copy.member.index()];
+                let mut left = Vec::new();
+                for range in wanted {
+                    let bytes =
+                        (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
+                    let mut failed = Vec::new();
+                    let sector = copy.sector.0 + range.start;
+                    column::read(sources, sector, &mut buf[bytes], &self.failures, &mut failed);
+                    let failed = failed.into_iter();
+                    left.extend(failed.map(|f| f.start + range.start..f.end + range.start));
+                }
+                wanted = left;
+                if wanted.is_empty() {
+                    break;
+                }
+            }
+            wanted.into_iter().for_each(|r| add_range(lost, r.start + at..r.end + at));
+            at += run;
+            rest = behind;
+        }
+    }
+
+    /// The end of the hole that array sector `at` is in: up to there, all that would be read are
+    /// holes in files, so that the array has zeroes. `at` where there is data, or something is
+    /// lost. At most `limit`.
+    pub fn hole_end(&self, at: u64, limit: u64) -> u64 {
+        let newest = self.newest.range(at..).next().map_or(u64::MAX, |(sector, _)| *sector);
+        let (mut here, limit) = (at, limit.min(newest));
+        while here < limit {
+            let part = self.parts.iter().find(|part| part.array.contains(&here));
+            let Some(part) = part else { break };
+            let limit = limit.min(part.array.end);
+            let (end, run_end) = run_hole_end(part, here, limit);
+            here = end;
+            if end < run_end {
+                break;
+            }
+        }
+        here
+    }
+}
+
+/// Where the hole at `at` ends, and how far one look reaches: to the end of the run, or of several
+/// rows that are holes on all members.
+fn run_hole_end(part: &Part, at: u64, limit: u64) -> (u64, u64) {
+    let column = |slot: usize, sector: u64, run: u64| {
+        column::hole_end(&part.slots[slot], sector, sector + run) - sector
+    };
+    match part.geometry.kind() {
+        Kind::Striped(striped) => {
+            let extent = striped.locate(Sector(at));
+            let run = extent.sectors.min(limit - at);
+            (at + column(extent.member.index(), extent.sector.0, run), at + run)
+        }
+        Kind::Mirrored(mirrored) => {
+            let mut copies = vec![Copy::default(); mirrored.copies()];
+            let run = mirrored.locate(Sector(at), &mut copies).min(limit - at);
+            // Only the copy that would be read: after a crash the others may have old contents.
+            let first = copies.iter().find(|copy| !part.slots[copy.member.index()].is_empty());
+            let hole = first.map_or(0, |copy| column(copy.member.index(), copy.sector.0, run));
+            (at + hole, at + run)
+        }
+        Kind::Parity(parity) => {
+            let pos = parity.locate(Sector(at));
+            let first = parity.member_sector(pos.stripe, 0).0;
+            let chunk = parity.chunk_sectors();
+            let left = parity.stripes() * chunk - first;
+            let missing = part.slots.iter().filter(|sources| sources.is_empty()).count();
+            if missing <= part.geometry.tolerates() {
+                // Holes on all members that are there: whole rows of zeroes, also the lost ones.
+                let present = part.slots.iter().enumerate().filter(|(_, s)| !s.is_empty());
+                let hole = present.map(|(slot, _)| column(slot, first, left)).min().unwrap_or(0);
+                if hole >= chunk {
+                    let row = parity.array_sector(pos.stripe, 0, 0).0;
+                    let end = row + hole / chunk * chunk * parity.data_disks() as u64;
+                    return (end.min(limit), end.min(limit));
+                }
+            }
+            let run = (chunk - pos.offset).min(limit - at);
+            let slot = parity.row(pos.stripe).data[usize::from(pos.index)].index();
+            (at + column(slot, first + pos.offset, run), at + run)
+        }
+    }
+}
+
+/// Adds a range behind the others, joined with the last one where they touch.
+pub(super) fn add_range(list: &mut Vec<Range<u64>>, range: Range<u64>) {
+    if range.is_empty() {
+        return;
+    }
+    match list.last_mut().filter(|last| last.end == range.start) {
+        Some(last) => last.end = range.end,
+        None => list.push(range),
+    }
+}

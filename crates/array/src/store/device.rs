@@ -1,0 +1,497 @@
+//! Opens a member that outlives the process: an image file, a partition, a disk.
+//!
+//! Invariant: a device that is opened read-only is opened with `O_RDONLY`, so that the kernel itself
+//! refuses every write; and no two processes write the same bytes, or one writes what another reads:
+//! the member's byte range is locked for as long as it is open (an open-file lock, so that
+//! partitions inside one image are members of their own).
+//!
+//! A block device is opened for writing with `O_EXCL`: the kernel refuses it while it is mounted,
+//! holds swap, or belongs to an array or a volume group. Images attached to a loop device are
+//! refused as well.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use md::SECTOR_BYTES;
+use nix::fcntl::{FcntlArg, fcntl};
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::Location;
+use super::disk::{Disk, beyond_the_end, read_only_error};
+use crate::buf::Region;
+use crate::member::FileId;
+
+/// What may be done with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Never a write.
+    ReadOnly,
+    /// Everything.
+    ReadWrite,
+}
+
+/// How a device is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceOptions {
+    /// What may be done with it.
+    pub access: Access,
+    /// Past the page cache, where it can be (`O_DIRECT`).
+    pub direct: bool,
+}
+
+/// Why a device cannot be opened.
+#[derive(Debug)]
+pub struct DeviceError {
+    /// Which.
+    pub location: Location,
+    /// Why.
+    pub problem: DeviceProblem,
+}
+
+/// What kept a device from being opened.
+#[derive(Debug)]
+pub enum DeviceProblem {
+    /// The system refused.
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Neither a regular file nor a block device.
+    Kind {
+        /// What it is.
+        is: &'static str,
+    },
+    /// The kernel uses it.
+    InUse {
+        /// How, as far as it can be told.
+        how: String,
+    },
+    /// Another process has it open as a member.
+    Locked {
+        /// What was wanted here.
+        access: Access,
+    },
+    /// The window is not inside of what is there.
+    Window {
+        /// Bytes that are there.
+        bytes: u64,
+    },
+    /// It does not hold a sector.
+    Empty,
+}
+
+impl std::fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: ", self.location)?;
+        match &self.problem {
+            DeviceProblem::System { doing, source } => write!(f, "cannot {doing}: {source}"),
+            DeviceProblem::Kind { is } => {
+                write!(f, "it is {is}; members are regular files and block devices")
+            }
+            DeviceProblem::InUse { how } => write!(f, "it is in use: {how}"),
+            DeviceProblem::Locked { access: Access::ReadWrite } => {
+                f.write_str("another process has it open (as a member, or as a virtual disk)")
+            }
+            DeviceProblem::Locked { access: Access::ReadOnly } => {
+                f.write_str("another process writes to it (as a member, or as a virtual disk)")
+            }
+            DeviceProblem::Window { bytes } => {
+                write!(
+                    f,
+                    "the part is not inside: {} has {bytes} bytes",
+                    self.location.path.display()
+                )
+            }
+            DeviceProblem::Empty => f.write_str("it is smaller than one sector"),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.problem {
+            DeviceProblem::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Device {
+    file: Arc<File>,
+    location: Location,
+    id: FileId,
+    /// First byte in the file, and how many.
+    window: Range<u64>,
+    access: Access,
+    direct: bool,
+    is_block_device: bool,
+    logical_block: u32,
+    /// The last hole that was found, in bytes of the file.
+    hole: Mutex<Range<u64>>,
+}
+
+impl Device {
+    /// Opens the member at a location and locks it.
+    ///
+    /// # Errors
+    /// Names the location and what is wrong with it.
+    pub fn open(location: &Location, options: DeviceOptions) -> Result<Device, DeviceError> {
+        let fail = |problem| DeviceError { location: location.clone(), problem };
+        let system = |doing| move |source: io::Error| fail(DeviceProblem::System { doing, source });
+        let path = &location.path;
+        let kind = std::fs::metadata(path).map_err(system("look at it"))?.file_type();
+        let is_block_device = kind.is_block_device();
+        if !is_block_device && !kind.is_file() {
+            return Err(fail(DeviceProblem::Kind { is: kind_name(kind) }));
+        }
+        let writes = options.access == Access::ReadWrite;
+        let attached = || loop_device_of(path).filter(|_| writes && !is_block_device);
+        if let Some(device) = attached() {
+            let how = format!("it is attached to {}", device.display());
+            return Err(fail(DeviceProblem::InUse { how }));
+        }
+        let opened = open_file(path, options.access, options.direct, is_block_device);
+        let (file, direct) = opened.map_err(|errno| match errno {
+            Errno::BUSY => fail(DeviceProblem::InUse { how: who_uses(path) }),
+            _ => fail(DeviceProblem::System {
+                doing: if writes { "open it for reading and writing" } else { "open it" },
+                source: errno.into(),
+            }),
+        })?;
+        let metadata = file.metadata().map_err(system("look at it"))?;
+        if metadata.file_type() != kind {
+            let source = io::Error::other("it was replaced meanwhile");
+            return Err(system("open it")(source));
+        }
+        let bytes = rustix::fs::seek(&file, SeekFrom::End(0))
+            .map_err(|errno| system("ask for its size")(errno.into()))?;
+        let window = window(location, bytes).map_err(fail)?;
+        lock(&file, &window, options.access).map_err(fail)?;
+        let identity = if is_block_device {
+            // One device may have several names, in several places: its number is the device.
+            (u64::MAX, metadata.rdev())
+        } else {
+            (metadata.dev(), metadata.ino())
+        };
+        let id = FileId { path: path.clone(), identity, bytes: window.clone() };
+        let logical_block = match is_block_device {
+            true => rustix::fs::ioctl_blksszget(&file).unwrap_or(512).clamp(512, 4096),
+            false if direct => crate::member::direct_block(&file),
+            false => 512,
+        };
+        Ok(Device {
+            file: Arc::new(file),
+            location: location.clone(),
+            id,
+            window,
+            access: options.access,
+            direct,
+            is_block_device,
+            logical_block,
+            hole: Mutex::new(0..0),
+        })
+    }
+
+    /// Where it was opened.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Whether the page cache is bypassed.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Whether it is a block device; otherwise it is in a regular file.
+    pub fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
+    /// The container or compression that its first bytes announce, with what to do about it. A
+    /// member may begin with any data, so this only explains why no metadata was found.
+    pub fn packed_as(&self) -> Option<&'static str> {
+        let mut start = [0; 512];
+        self.read(0, &mut start).ok()?;
+        packed_as(&start)
+    }
+
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    pub(crate) fn id(&self) -> &FileId {
+        &self.id
+    }
+
+    /// First byte of the member in its file.
+    pub(crate) fn start_byte(&self) -> u64 {
+        self.window.start
+    }
+
+    /// The bytes of a range of sectors, in the file.
+    fn bytes(&self, sector: u64, len: usize) -> io::Result<Range<u64>> {
+        assert!((len as u64).is_multiple_of(SECTOR_BYTES), "disks move whole sectors");
+        let sectors = len as u64 / SECTOR_BYTES;
+        if sector.checked_add(sectors).is_none_or(|end| end > self.sectors()) {
+            return Err(beyond_the_end(&self.name(), sector, sectors, self.sectors()));
+        }
+        let start = self.window.start + sector * SECTOR_BYTES;
+        Ok(start..start + len as u64)
+    }
+
+    /// What the kernel can move directly: whole blocks, from and to aligned memory.
+    fn is_aligned(&self, bytes: &Range<u64>, memory: *const u8) -> bool {
+        let block = u64::from(self.logical_block);
+        bytes.start.is_multiple_of(block)
+            && bytes.end.is_multiple_of(block)
+            && (memory as usize).is_multiple_of(self.logical_block as usize)
+    }
+
+    /// The blocks around a range, in memory that the kernel accepts.
+    fn read_blocks(&self, bytes: &Range<u64>) -> io::Result<(Region, usize)> {
+        let block = u64::from(self.logical_block);
+        let start = bytes.start - bytes.start % block;
+        let len = bytes.end.next_multiple_of(block) - start;
+        let mut region = Region::new(len)?;
+        self.file.read_exact_at(&mut region.bytes_mut()[..len as usize], start)?;
+        Ok((region, (bytes.start - start) as usize))
+    }
+
+    fn check_writable(&self) -> io::Result<()> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(read_only_error(&self.name())),
+        }
+    }
+}
+
+impl Disk for Device {
+    fn sectors(&self) -> u64 {
+        (self.window.end - self.window.start) / SECTOR_BYTES
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.logical_block
+    }
+
+    fn name(&self) -> String {
+        self.location.to_string()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.access == Access::ReadOnly
+    }
+
+    fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
+        let bytes = self.bytes(sector, buf.len())?;
+        if !self.direct || self.is_aligned(&bytes, buf.as_ptr()) {
+            return self.file.read_exact_at(buf, bytes.start);
+        }
+        let (mut region, skip) = self.read_blocks(&bytes)?;
+        buf.copy_from_slice(&region.bytes_mut()[skip..skip + buf.len()]);
+        Ok(())
+    }
+
+    fn write(&self, sector: u64, buf: &[u8]) -> io::Result<()> {
+        self.check_writable()?;
+        let bytes = self.bytes(sector, buf.len())?;
+        if !self.direct || self.is_aligned(&bytes, buf.as_ptr()) {
+            return self.file.write_all_at(buf, bytes.start);
+        }
+        let block = u64::from(self.logical_block);
+        let whole = bytes.start.is_multiple_of(block) && bytes.end.is_multiple_of(block);
+        let (mut region, skip) =
+            if whole { (Region::new(buf.len() as u64)?, 0) } else { self.read_blocks(&bytes)? };
+        region.bytes_mut()[skip..skip + buf.len()].copy_from_slice(buf);
+        let start = bytes.start - skip as u64;
+        let len = (bytes.end.next_multiple_of(block) - start) as usize;
+        self.file.write_all_at(&region.bytes_mut()[..len], start)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> io::Result<()> {
+        self.check_writable()?;
+        let len = range.end.saturating_sub(range.start) * SECTOR_BYTES;
+        let (mut sector, end) = (range.start, range.end);
+        let bytes = self.bytes(sector, len as usize)?;
+        let mode = rustix::fs::FallocateFlags::ZERO_RANGE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        if len == 0 || rustix::fs::fallocate(&self.file, mode, bytes.start, len).is_ok() {
+            return Ok(());
+        }
+        // The file system cannot make zeroes up.
+        let mut zeroes = Region::new(1 << 20)?;
+        while sector < end {
+            let part = (end - sector).min((1 << 20) / SECTOR_BYTES);
+            self.write(sector, &zeroes.bytes_mut()[..(part * SECTOR_BYTES) as usize])?;
+            sector += part;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn hole_end(&self, sector: u64) -> u64 {
+        if self.is_block_device || sector >= self.sectors() {
+            return sector;
+        }
+        let at = self.window.start + sector * SECTOR_BYTES;
+        let mut hole = self.hole.lock().expect("nobody panics with the hole");
+        if !hole.contains(&at) {
+            let data = match rustix::fs::seek(&*self.file, SeekFrom::Data(at)) {
+                Ok(data) => data,
+                // Nothing but a hole up to the end.
+                Err(Errno::NXIO) => self.window.end,
+                Err(_) => at,
+            };
+            if data <= at {
+                return sector;
+            }
+            *hole = at..data.min(self.window.end);
+        }
+        (hole.end - self.window.start) / SECTOR_BYTES
+    }
+}
+
+fn kind_name(kind: std::fs::FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else {
+        "a socket"
+    }
+}
+
+pub(super) fn open_file(
+    path: &Path,
+    access: Access,
+    direct: bool,
+    is_block_device: bool,
+) -> Result<(File, bool), Errno> {
+    // What became a pipe meanwhile must not make us wait.
+    let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
+    flags |= match access {
+        Access::ReadOnly => OFlags::RDONLY,
+        // On a block device, without CREATE: not while the kernel has a claim on it.
+        Access::ReadWrite if is_block_device => OFlags::RDWR | OFlags::EXCL,
+        Access::ReadWrite => OFlags::RDWR,
+    };
+    if direct {
+        match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
+            // No direct I/O on this file system.
+            Err(Errno::INVAL) => {}
+            opened => return opened.map(|fd| (File::from(fd), true)),
+        }
+    }
+    rustix::fs::open(path, flags, Mode::empty()).map(|fd| (File::from(fd), false))
+}
+
+/// The member's bytes in a file of `bytes` bytes; half a sector at the end does not count.
+fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> {
+    let end = match location.size {
+        Some(size) => location.offset + size,
+        None => bytes,
+    };
+    if end > bytes || location.offset > bytes {
+        return Err(DeviceProblem::Window { bytes });
+    }
+    let len = (end - location.offset) / SECTOR_BYTES * SECTOR_BYTES;
+    if len == 0 {
+        return Err(DeviceProblem::Empty);
+    }
+    Ok(location.offset..location.offset + len)
+}
+
+/// Locks the bytes for as long as the file is open: alone to write, together to read.
+pub(super) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<(), DeviceProblem> {
+    use nix::libc;
+    let kind = match access {
+        Access::ReadOnly => libc::F_RDLCK,
+        Access::ReadWrite => libc::F_WRLCK,
+    };
+    let request = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: bytes.start as libc::off_t,
+        l_len: (bytes.end - bytes.start) as libc::off_t,
+        l_pid: 0,
+    };
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&request)) {
+        Ok(_) => Ok(()),
+        Err(nix::Error::EAGAIN | nix::Error::EACCES) => Err(DeviceProblem::Locked { access }),
+        // Reading what cannot be locked (a read-only network share) harms nobody.
+        Err(_) if access == Access::ReadOnly => Ok(()),
+        Err(errno) => {
+            let source = io::Error::from_raw_os_error(errno as i32);
+            Err(DeviceProblem::System { doing: "lock it", source })
+        }
+    }
+}
+
+/// The loop device that a file is attached to.
+fn loop_device_of(path: &Path) -> Option<PathBuf> {
+    let wanted = std::fs::canonicalize(path).ok()?;
+    let entries = std::fs::read_dir("/sys/block").ok()?;
+    entries.flatten().find_map(|entry| {
+        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        let same = Path::new(backing.trim_end_matches('\n')) == wanted;
+        same.then(|| Path::new("/dev").join(entry.file_name()))
+    })
+}
+
+/// What the kernel does with a block device that is busy, as far as it tells.
+fn who_uses(path: &Path) -> String {
+    let device = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let listed = |file: &str| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        text.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            let first = words.next()?;
+            (std::fs::canonicalize(first).ok()? == device)
+                .then(|| words.next().unwrap_or_default().to_owned())
+        })
+    };
+    if let Some(place) = listed("/proc/self/mounts") {
+        return format!("it is mounted on {place}");
+    }
+    if listed("/proc/swaps").is_some() {
+        return "it holds swap".into();
+    }
+    let name = device.file_name().unwrap_or_default();
+    let holders = Path::new("/sys/class/block").join(name).join("holders");
+    let holders = std::fs::read_dir(holders).into_iter().flatten().flatten();
+    let holders: Vec<_> =
+        holders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    match holders.as_slice() {
+        [] => "the kernel has a claim on it, or on a partition of it".into(),
+        holders => format!("it belongs to {}", holders.join(", ")),
+    }
+}
+
+/// What the first bytes of a file say that it is instead of a raw image.
+fn packed_as(start: &[u8; 512]) -> Option<&'static str> {
+    let table: [(usize, &[u8], &str); 9] = [
+        (0, b"\x28\xb5\x2f\xfd", "a zstd file: unpack it first (zstd -d)"),
+        (0, b"\x1f\x8b\x08", "a gzip file: unpack it first (gunzip)"),
+        (0, b"\xfd7zXZ\0", "an xz file: unpack it first (unxz)"),
+        (0, b"BZh", "a bzip2 file: unpack it first (bunzip2)"),
+        (0, b"\x04\x22\x4d\x18", "an lz4 file: unpack it first (lz4 -d)"),
+        (0, b"QFI\xfb", "a qcow2 image: make it raw first (qemu-img convert -O raw)"),
+        (0, b"KDMV", "a VMDK image: make it raw first (qemu-img convert -O raw)"),
+        (0, b"vhdxfile", "a VHDX image: make it raw first (qemu-img convert -O raw)"),
+        (64, b"\x7f\x10\xda\xbe", "a VDI image: make it raw first (qemu-img convert -O raw)"),
+    ];
+    table.iter().find_map(|(at, magic, what)| start[*at..].starts_with(magic).then_some(*what))
+}

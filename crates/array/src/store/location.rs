@@ -1,0 +1,184 @@
+//! Where a member is: a path, and perhaps a part of what is there.
+//!
+//! ```text
+//! PATH                 a device, a partition or an image file, all of it
+//! PATH@OFFSET          from OFFSET to its end: a partition inside an image of a whole disk
+//! PATH@OFFSET+SIZE     SIZE bytes from OFFSET on
+//! ```
+//! Numbers are bytes; `s` makes them sectors of 512 bytes, as partition tables list them, and `K`,
+//! `M`, `G`, `T` powers of 1024. What follows the last `@` and is no number belongs to the path; a
+//! file whose name really ends in `@8` is given as `name@8@0`.
+//!
+//! Invariant: `Location::parse(&location.to_string()) == Ok(location)` for every path that is text.
+//! Called by whoever names members on a command line.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use md::SECTOR_BYTES;
+
+/// A place for a member.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Location {
+    /// What is to be opened.
+    pub path: PathBuf,
+    /// First byte of the member in it; a multiple of 512.
+    pub offset: u64,
+    /// Bytes of the member, a multiple of 512; `None`: up to the end.
+    pub size: Option<u64>,
+}
+
+/// Why a text names no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocationError {
+    /// The text.
+    pub given: String,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
+impl fmt::Display for LocationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.given, self.problem)
+    }
+}
+
+impl std::error::Error for LocationError {}
+
+impl Location {
+    /// All of what is at a path.
+    pub fn whole(path: impl Into<PathBuf>) -> Location {
+        Location { path: path.into(), offset: 0, size: None }
+    }
+
+    /// Reads the syntax above.
+    ///
+    /// # Errors
+    /// When a number is no multiple of 512, does not fit, or the size is 0.
+    pub fn parse(text: &OsStr) -> Result<Location, LocationError> {
+        let fail = |problem| LocationError { given: text.to_string_lossy().into_owned(), problem };
+        let bytes = text.as_bytes();
+        let window = bytes.iter().rposition(|byte| *byte == b'@').and_then(|at| {
+            let (offset, size) = match std::str::from_utf8(&bytes[at + 1..]).ok()?.split_once('+') {
+                Some((offset, size)) => (offset, Some(number(size)?)),
+                None => (std::str::from_utf8(&bytes[at + 1..]).ok()?, None),
+            };
+            Some((at, number(offset)?, size))
+        });
+        let Some((at, offset, size)) = window else {
+            if bytes.is_empty() {
+                return Err(fail("a member has a path"));
+            }
+            return Ok(Location::whole(text));
+        };
+        if at == 0 {
+            return Err(fail("a member has a path in front of '@'"));
+        }
+        let whole_sectors = |number: Number| match number {
+            None => Err(fail("the number behind '@' is too large")),
+            Some(bytes) if bytes % SECTOR_BYTES != 0 => {
+                Err(fail("offset and size are multiples of 512 bytes"))
+            }
+            Some(bytes) => Ok(bytes),
+        };
+        let offset = whole_sectors(offset)?;
+        let size = size.map(whole_sectors).transpose()?;
+        if size == Some(0) {
+            return Err(fail("the size is 0"));
+        }
+        let end = offset.checked_add(size.unwrap_or(0));
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(fail("the number behind '@' is too large"));
+        }
+        Ok(Location { path: OsStr::from_bytes(&bytes[..at]).into(), offset, size })
+    }
+}
+
+/// A number of bytes; `None` when it does not fit.
+type Number = Option<u64>;
+
+/// The number that a text is, `None` when it is none.
+fn number(text: &str) -> Option<Number> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "B" => 1,
+        "s" => SECTOR_BYTES,
+        "k" | "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        "T" | "TiB" => 1 << 40,
+        _ => return None,
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)))
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        let is_plain = || {
+            let plain = Location::parse(self.path.as_os_str());
+            plain.is_ok_and(|location| location.path == self.path)
+        };
+        if self.offset != 0 || self.size.is_some() || !is_plain() {
+            write!(f, "@{}", self.offset)?;
+        }
+        match self.size {
+            Some(size) => write!(f, "+{size}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Location, LocationError> {
+        Location::parse(OsStr::new(text))
+    }
+
+    fn at(path: &str, offset: u64, size: Option<u64>) -> Location {
+        Location { path: path.into(), offset, size }
+    }
+
+    #[test]
+    fn windows_are_read_and_shown() {
+        for (text, location) in [
+            ("/dev/sda1", at("/dev/sda1", 0, None)),
+            ("disk.img@1048576", at("disk.img", 1 << 20, None)),
+            ("disk.img@2048s+16384s", at("disk.img", 1 << 20, Some(8 << 20))),
+            ("disk.img@1M+1G", at("disk.img", 1 << 20, Some(1 << 30))),
+            ("user@host", at("user@host", 0, None)),
+            ("a@b@4K", at("a@b", 4096, None)),
+            ("a@8@0", at("a@8", 0, None)),
+            ("a@-1", at("a@-1", 0, None)),
+            ("a@1Q", at("a@1Q", 0, None)),
+            ("a@512+", at("a@512+", 0, None)),
+            ("a@", at("a@", 0, None)),
+        ] {
+            assert_eq!(parse(text), Ok(location.clone()), "{text}");
+            assert_eq!(parse(&location.to_string()), Ok(location), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_place_is_refused() {
+        for (text, problem) in [
+            ("", "a member has a path"),
+            ("@512", "a member has a path in front of '@'"),
+            ("a@100", "offset and size are multiples of 512 bytes"),
+            ("a@512+1", "offset and size are multiples of 512 bytes"),
+            ("a@512+0", "the size is 0"),
+            ("a@99999999999999999999", "the number behind '@' is too large"),
+            ("a@9000000T", "the number behind '@' is too large"),
+            ("a@8000000T+8000000T", "the number behind '@' is too large"),
+        ] {
+            assert_eq!(parse(text).map_err(|error| error.problem), Err(problem), "{text}");
+        }
+    }
+}

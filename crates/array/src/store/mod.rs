@@ -1,0 +1,21 @@
+//! Members that outlive the process: opening them, and what is done to them by sector.
+//!
+//! ```text
+//! Location --open--> Device --+--> Disk   metadata, rescue: blocking, by sector of the device
+//!                             |      ^
+//!                             |   Overlay: writes go to a file of their own
+//!                             +--> FileMember   the data of a running array, through io_uring
+//! ```
+
+mod device;
+mod disk;
+mod location;
+mod overlay;
+mod signature;
+
+pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
+pub use disk::Disk;
+pub(crate) use disk::read_only_error;
+pub use location::{Location, LocationError};
+pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};
+pub use signature::{Signature, signatures};

@@ -1,0 +1,323 @@
+//! Rescue: every array that the engine fills is read back from what is left of its members.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use array::rescue::{Part, Piece, Source, StreamError, StreamOptions, View, stream};
+use array::store::{Access, Device, DeviceOptions, Disk, Location};
+use array::{ArraySpec, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec};
+use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Raid6Layout, Sector};
+
+const MEMBER_SECTORS: u64 = 1024 + 40;
+const CHUNK: u64 = 32;
+
+struct Filled {
+    dir: tempfile::TempDir,
+    spec: GeometrySpec,
+    contents: Vec<u8>,
+}
+
+/// An array in files, with contents that never repeat; the engine wrote it.
+fn filled(level: Level, layout: Layout, members: usize) -> Filled {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |slot: usize| dir.path().join(format!("m{slot}"));
+    let specs = (0..members).map(|slot| {
+        let options = FileOptions { sectors: MEMBER_SECTORS, direct: false };
+        MemberSpec::ready(FileMember::open(&path(slot), options).unwrap())
+    });
+    let spec = ArraySpec {
+        level,
+        layout,
+        chunk_sectors: CHUNK,
+        members: specs.collect(),
+        stripe_cache_bytes: 8 << 20,
+        queue_depth: usize::MAX,
+    };
+    let mut driver = Driver::new(spec, &DriverOptions::default()).unwrap();
+    let sectors = driver.geometry().array_sectors();
+    let contents: Vec<u8> =
+        (0..sectors * 64).flat_map(|word| (word * 0x9e37_79b9).to_le_bytes()).collect();
+    let mut at = 0;
+    for part in contents.chunks(1 << 20) {
+        let mut lease = driver.leases().take(part.len()).unwrap();
+        lease.bytes_mut().copy_from_slice(part);
+        let sectors = part.len() as u64 / 512;
+        driver.submit(HostOp::Write { fua: false }, Sector(at), sectors, Some(lease), 0).unwrap();
+        let mut out = Vec::new();
+        while out.is_empty() {
+            driver.wait(std::time::Duration::from_secs(1), None);
+            driver.poll(&mut out);
+        }
+        out[0].result.unwrap();
+        at += sectors;
+    }
+    let member_sectors = vec![MEMBER_SECTORS; members];
+    let spec = GeometrySpec { level, layout, chunk_sectors: CHUNK, member_sectors };
+    Filled { dir, spec, contents }
+}
+
+fn open(path: &Path) -> Arc<dyn Disk> {
+    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+    Arc::new(Device::open(&Location::whole(path), options).unwrap())
+}
+
+impl Filled {
+    fn path(&self, slot: usize) -> PathBuf {
+        self.dir.path().join(format!("m{slot}"))
+    }
+
+    fn members(&self) -> usize {
+        self.spec.member_sectors.len()
+    }
+
+    fn sources(&self) -> Vec<Vec<Source>> {
+        (0..self.members()).map(|slot| vec![Source::whole(open(&self.path(slot)), 0)]).collect()
+    }
+
+    fn view(&self, slots: Vec<Vec<Source>>) -> View {
+        let geometry = Geometry::new(&self.spec).unwrap();
+        let array = 0..geometry.array_sectors();
+        View::new(vec![Part { array, geometry, slots }], parity::Kernels::best())
+    }
+
+    /// Everything, through the stream, in pieces of an odd length.
+    fn read_all(&self, view: &View) -> (Vec<u8>, Vec<Range<u64>>) {
+        let (mut bytes, mut lost) = (Vec::new(), Vec::new());
+        let options = StreamOptions { pieces: 3, piece_bytes: 72 << 10 };
+        let end = stream(view, 0..view.sectors(), options, |piece| {
+            match piece {
+                Piece::Data { at, bytes: part, lost: more } => {
+                    assert_eq!(at * 512, bytes.len() as u64);
+                    bytes.extend_from_slice(part);
+                    lost.extend_from_slice(more);
+                }
+                Piece::Hole { at, sectors } => {
+                    assert_eq!(at * 512, bytes.len() as u64);
+                    bytes.resize(bytes.len() + sectors as usize * 512, 0);
+                }
+            }
+            Ok::<(), ()>(())
+        });
+        end.unwrap();
+        (bytes, lost)
+    }
+}
+
+fn shapes() -> Vec<(Level, Layout, usize)> {
+    let raid6 = Layout::Raid6;
+    vec![
+        (Level::Linear, Layout::default_for(Level::Linear), 3),
+        (Level::Raid0, Layout::default_for(Level::Raid0), 3),
+        (Level::Raid1, Layout::default_for(Level::Raid1), 3),
+        (Level::Raid4, Layout::default_for(Level::Raid4), 4),
+        (Level::Raid5, Layout::default_for(Level::Raid5), 4),
+        (Level::Raid5, Layout::Raid5(Raid5Layout::RightAsymmetric), 3),
+        (Level::Raid6, raid6(Raid6Layout::LeftSymmetric), 5),
+        (Level::Raid6, raid6(Raid6Layout::LeftAsymmetric), 6),
+        (Level::Raid6, raid6(Raid6Layout::DdfNContinue), 5),
+        (Level::Raid10, Layout::default_for(Level::Raid10), 4),
+        (Level::Raid10, Layout::from_number(Level::Raid10, 0x201).unwrap(), 3),
+    ]
+}
+
+#[test]
+fn every_bearable_loss_is_read_around() {
+    for (level, layout, members) in shapes() {
+        let array = filled(level, layout, members);
+        let geometry = Geometry::new(&array.spec).unwrap();
+        let mut bearable = 0;
+        for mask in 0_u32..1 << members {
+            let mut slots = array.sources();
+            for slot in (0..members).filter(|slot| mask >> slot & 1 == 0) {
+                slots[slot].clear();
+            }
+            let enough = geometry.enough(|member| mask >> member.0 & 1 == 1);
+            let (bytes, lost) = array.read_all(&array.view(slots));
+            if enough {
+                bearable += 1;
+                assert!(lost.is_empty(), "{level} {layout}: {mask:b} lost {lost:?}");
+                assert!(bytes == array.contents, "{level} {layout}: {mask:b}");
+            } else {
+                assert_honest(&array, &bytes, &lost);
+                assert!(!lost.is_empty(), "{level} {layout}: {mask:b} lacks nothing");
+            }
+        }
+        assert!(bearable > 0);
+    }
+}
+
+/// What is not called lost is right, and what is lost is zero.
+fn assert_honest(array: &Filled, bytes: &[u8], lost: &[Range<u64>]) {
+    assert_eq!(bytes.len(), array.contents.len());
+    let mut expected = array.contents.clone();
+    for range in lost {
+        assert!(range.start < range.end);
+        expected[range.start as usize * 512..range.end as usize * 512].fill(0);
+    }
+    assert!(bytes == expected, "what is not lost is right");
+}
+
+#[test]
+fn bad_blocks_cost_nothing_while_they_are_apart() {
+    let array = filled(Level::Raid5, Layout::default_for(Level::Raid5), 4);
+    let mut slots = array.sources();
+    // Each member has bad sectors of its own, at different offsets of the same rows.
+    for (slot, sources) in slots.iter_mut().enumerate() {
+        let bad = (0..1024 / CHUNK).map(|row| {
+            let at = row * CHUNK + slot as u64 * 8;
+            at + 1..at + 8
+        });
+        sources[0].bad = bad.collect();
+    }
+    let (bytes, lost) = array.read_all(&array.view(slots));
+    assert_eq!(lost, []);
+    assert!(bytes == array.contents);
+}
+
+#[test]
+fn two_bad_blocks_of_a_row_lose_exactly_what_nobody_has() {
+    let array = filled(Level::Raid5, Layout::default_for(Level::Raid5), 4);
+    let geometry = Geometry::new(&array.spec).unwrap();
+    let md::Kind::Parity(rows) = geometry.kind() else { unreachable!() };
+    let row = rows.row(md::StripeNo(5));
+    let mut slots = array.sources();
+    // Data 0 lacks sectors 3..9 of row 5, data 2 lacks 6..20: together they lack 6..9.
+    slots[row.data[0].index()][0].bad = [5 * CHUNK + 3..5 * CHUNK + 9].into();
+    slots[row.data[2].index()][0].bad = [5 * CHUNK + 6..5 * CHUNK + 20].into();
+    let (bytes, lost) = array.read_all(&array.view(slots));
+    let sector = |index, offset| rows.array_sector(md::StripeNo(5), index, offset).0;
+    assert_eq!(lost, [sector(0, 6)..sector(0, 9), sector(2, 6)..sector(2, 9)]);
+    assert_honest(&array, &bytes, &lost);
+}
+
+#[test]
+fn a_member_counts_only_as_far_as_it_is_in_sync() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid10, 4)] {
+        let array = filled(level, Layout::default_for(level), members);
+        // Everything behind the checkpoint is rubbish.
+        let stale = std::fs::OpenOptions::new().write(true).open(array.path(1)).unwrap();
+        let in_sync = 100;
+        let rubbish = vec![0x55; (MEMBER_SECTORS - in_sync) as usize * 512];
+        std::os::unix::fs::FileExt::write_all_at(&stale, &rubbish, in_sync * 512).unwrap();
+        let mut slots = array.sources();
+        slots[1][0].in_sync = in_sync;
+        let (bytes, lost) = array.read_all(&array.view(slots));
+        assert_eq!(lost, [], "{level}");
+        assert!(bytes == array.contents, "{level}");
+        // What it has is needed when its partner is lost, and what it has not is lost then.
+        let mut slots = array.sources();
+        slots[1][0].in_sync = in_sync;
+        slots[0].clear();
+        let (bytes, lost) = array.read_all(&array.view(slots));
+        assert_honest(&array, &bytes, &lost);
+        assert!(lost.iter().all(|range| range.start >= in_sync), "{level}: {lost:?}");
+        assert!(!lost.is_empty(), "{level}");
+    }
+}
+
+#[test]
+fn a_replacement_helps_where_the_original_fails() {
+    let array = filled(Level::Raid0, Layout::default_for(Level::Raid0), 3);
+    let copy = array.dir.path().join("replacement");
+    std::fs::copy(array.path(2), &copy).unwrap();
+    let mut slots = array.sources();
+    slots[2][0].bad = [10..20, 700..900].into();
+    slots[2].push(Source { in_sync: 800, ..Source::whole(open(&copy), 0) });
+    let (bytes, lost) = array.read_all(&array.view(slots));
+    assert_honest(&array, &bytes, &lost);
+    let sectors: u64 = lost.iter().map(|range| range.end - range.start).sum();
+    assert_eq!(sectors, 100, "sectors 800 to 900 of one member: {lost:?}");
+}
+
+#[test]
+fn a_member_that_ends_early_loses_what_it_has_not() {
+    let array = filled(Level::Raid0, Layout::default_for(Level::Raid0), 2);
+    let file = std::fs::OpenOptions::new().write(true).open(array.path(0)).unwrap();
+    file.set_len(100 * 512).unwrap();
+    let view = array.view(array.sources());
+    let (bytes, lost) = array.read_all(&view);
+    assert_honest(&array, &bytes, &lost);
+    let sectors: u64 = lost.iter().map(|range| range.end - range.start).sum();
+    assert_eq!(sectors, 1024 + 32 - 100);
+    let (failures, more) = view.failures();
+    assert!(more == 0 && failures.iter().all(|failure| failure.name.ends_with("/m0")));
+    assert!(failures[0].error.contains("do not exist"), "{failures:?}");
+}
+
+#[test]
+fn holes_are_zeroes_also_where_a_member_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let sectors = 1 << 20;
+    let path = |slot: usize| dir.path().join(format!("m{slot}"));
+    for slot in 0..4 {
+        let file = std::fs::File::create(path(slot)).unwrap();
+        file.set_len(sectors * 512).unwrap();
+    }
+    // One written chunk: data 1 of row 77, and the P that belongs to it.
+    let spec = GeometrySpec {
+        level: Level::Raid5,
+        layout: Layout::default_for(Level::Raid5),
+        chunk_sectors: 128,
+        member_sectors: vec![sectors; 4],
+    };
+    let geometry = Geometry::new(&spec).unwrap();
+    let md::Kind::Parity(rows) = geometry.kind() else { unreachable!() };
+    let row = rows.row(md::StripeNo(77));
+    let chunk: Vec<u8> = (0..65536_u32).map(|byte| (byte % 251) as u8).collect();
+    for slot in [row.data[1].index(), row.p.index()] {
+        let file = std::fs::OpenOptions::new().write(true).open(path(slot)).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &chunk, 77 * 65536).unwrap();
+    }
+    let written = rows.array_sector(md::StripeNo(77), 1, 0).0;
+    for missing in [None, Some(row.data[1].index()), Some(row.data[0].index())] {
+        let source = |slot| match missing == Some(slot) {
+            true => vec![],
+            false => vec![Source::whole(open(&path(slot)), 0)],
+        };
+        let slots = (0..4).map(source).collect();
+        let part = Part { array: 0..geometry.array_sectors(), geometry: geometry.clone(), slots };
+        let view = View::new(vec![part], parity::Kernels::best());
+        let (mut data, mut next) = (0, 0);
+        stream(&view, 0..view.sectors(), StreamOptions::default(), |piece| {
+            match piece {
+                Piece::Hole { at, sectors } => {
+                    assert_eq!(at, next);
+                    assert!(written + 128 <= at || at + sectors <= written, "a hole over data");
+                    next += sectors;
+                }
+                Piece::Data { at, bytes, lost } => {
+                    assert_eq!((at, lost), (next, &[][..]));
+                    for (sector, bytes) in (at..).zip(bytes.chunks(512)) {
+                        let expected = match sector.checked_sub(written).filter(|at| *at < 128) {
+                            Some(at) => &chunk[at as usize * 512..][..512],
+                            None => &[0; 512],
+                        };
+                        assert!(bytes == expected, "sector {sector}, without {missing:?}");
+                    }
+                    data += bytes.len();
+                    next += bytes.len() as u64 / 512;
+                }
+            }
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+        assert_eq!(next, view.sectors());
+        assert!((65536..8 << 20).contains(&data), "{data} bytes were read of 1.5 GiB of holes");
+    }
+}
+
+#[test]
+fn a_consumer_can_stop() {
+    let array = filled(Level::Raid1, Layout::default_for(Level::Raid1), 2);
+    let view = array.view(array.sources());
+    let mut seen = 0;
+    let options = StreamOptions { pieces: 4, piece_bytes: 4096 };
+    let result = stream(&view, 8..view.sectors(), options, |piece| {
+        let Piece::Data { at, .. } = piece else { panic!("nothing is a hole") };
+        assert_eq!(at, 8 + seen * 8);
+        seen += 1;
+        if seen == 5 { Err("enough") } else { Ok(()) }
+    });
+    assert!(matches!(result, Err(StreamError::Consumer("enough"))));
+}
