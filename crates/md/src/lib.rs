@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 pub mod assemble;
+pub mod create;
 pub mod geometry;
 pub mod layout;
 pub mod level;

@@ -1,0 +1,271 @@
+//! What is asked for, and why it cannot be had.
+//!
+//! Invariant: every refusal names the option, or the device by its label, and what would do.
+
+use crate::geometry::GeometryError;
+use crate::layout::Layout;
+use crate::level::Level;
+use crate::ondisk::bitmap::PlacementError;
+use crate::ondisk::superblock::{Policy, StateError};
+use crate::ondisk::{Timestamp, Uuid, Version};
+use std::fmt;
+
+/// A device for the new array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// What the caller calls it.
+    pub label: String,
+    /// Its size.
+    pub sectors: u64,
+    /// Its logical block, bytes.
+    pub logical_block: u32,
+    /// A fresh identity (1.x).
+    pub uuid: Uuid,
+    /// Where its data is to start, if not where all others' does (mdadm: `variable`).
+    pub data_offset: Option<u64>,
+    /// Reads should go elsewhere.
+    pub write_mostly: bool,
+    /// Errors should fail it at once.
+    pub failfast: bool,
+}
+
+/// Whether there is to be a bitmap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BitmapWish {
+    /// As mdadm does: if the members are used for more than 100 GiB each, or with write-behind.
+    #[default]
+    Auto,
+    /// No.
+    None,
+    /// Yes.
+    Internal {
+        /// Bytes that a bit stands for; `None`: mdadm's choice.
+        chunk_bytes: Option<u64>,
+    },
+}
+
+/// A new array, in mdadm's terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The level.
+    pub level: Level,
+    /// `None`: [`Layout::default_for`] the level.
+    pub layout: Option<Layout>,
+    /// `None`: 512 KiB, on levels with chunks. Linear: sizes are rounded to it.
+    pub chunk_sectors: Option<u64>,
+    /// Version of the metadata.
+    pub version: Version,
+    /// Slots.
+    pub raid_devices: usize,
+    /// The devices of the slots in order, `None` where one is missing, then the spares.
+    pub devices: Vec<Option<Device>>,
+    /// Sectors of each member to use (mdadm: `--size`); `None`: what the smallest has.
+    pub used_sectors: Option<u64>,
+    /// Where data is to start; `None`: mdadm's choice.
+    pub data_offset: Option<u64>,
+    /// Whether there is to be a bitmap.
+    pub bitmap: BitmapWish,
+    /// What to do about crashes; `None`: a bitmap if there is one.
+    pub policy: Option<Policy>,
+    /// Writes that may be outstanding to write-mostly members; asks for a bitmap.
+    pub write_behind: Option<u32>,
+    /// The members are in sync already, or shall be called so.
+    pub assume_clean: bool,
+    /// Allow a single device.
+    pub force: bool,
+    /// The array's name; 1.x only.
+    pub name: String,
+    /// Written before the name, if there is room; 1.x only.
+    pub homehost: Option<String>,
+    /// A fresh identity of the array.
+    pub set_uuid: Uuid,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl Request {
+    /// mdadm's defaults for a level over devices that are all active.
+    pub fn new(level: Level, devices: Vec<Device>, set_uuid: Uuid, now: Timestamp) -> Request {
+        Request {
+            level,
+            layout: None,
+            chunk_sectors: None,
+            version: Version::V1_2,
+            raid_devices: devices.len(),
+            devices: devices.into_iter().map(Some).collect(),
+            used_sectors: None,
+            data_offset: None,
+            bitmap: BitmapWish::Auto,
+            policy: None,
+            write_behind: None,
+            assume_clean: false,
+            force: false,
+            name: String::new(),
+            homehost: None,
+            set_uuid,
+            now,
+        }
+    }
+}
+
+/// Why an array cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// Fewer devices (with missing ones) than slots.
+    TooFewDevices {
+        /// Given.
+        given: usize,
+        /// Slots.
+        raid_devices: usize,
+    },
+    /// A number of slots that needs [`Request::force`].
+    SingleDevice {
+        /// The level.
+        level: Level,
+    },
+    /// More devices than the metadata describes.
+    TooManyDevices {
+        /// The metadata.
+        version: Version,
+        /// Given.
+        given: usize,
+        /// What it describes.
+        most: usize,
+    },
+    /// A level without redundancy has neither spares nor missing members.
+    NoRedundancy {
+        /// The level.
+        level: Level,
+        /// `spares` or `missing members`.
+        what: &'static str,
+    },
+    /// So many are missing that there would be no array.
+    TooManyMissing {
+        /// The level.
+        level: Level,
+        /// Members given.
+        present: usize,
+        /// Slots.
+        raid_devices: usize,
+    },
+    /// A spare cannot be missing.
+    MissingSpare,
+    /// Two options, or an option and the level or metadata, exclude each other.
+    Conflict {
+        /// The option.
+        option: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The device has no room for data behind its metadata.
+    DeviceTooSmall {
+        /// Which.
+        label: String,
+        /// Its size.
+        sectors: u64,
+        /// What it needs at least.
+        least: u64,
+    },
+    /// The size asked for, or data offset with it, goes beyond the device.
+    SizeTooLarge {
+        /// Which device.
+        label: String,
+        /// Sectors asked for.
+        wanted: u64,
+        /// Sectors that it has for data.
+        room: u64,
+    },
+    /// The data offset asked for leaves no room for the metadata before it.
+    DataOffsetTooSmall {
+        /// Asked for.
+        data_offset: u64,
+        /// What would do.
+        least: u64,
+    },
+    /// More than 0.90 can count.
+    TooLargeForV0 {
+        /// Sectors of each member.
+        used_sectors: u64,
+    },
+    /// The name does not fit.
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// No such array.
+    Geometry(GeometryError),
+    /// No such bitmap.
+    Bitmap(PlacementError),
+    /// The metadata cannot express it.
+    State(StateError),
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateError::TooFewDevices { given, raid_devices } => {
+                write!(
+                    f,
+                    "devices: {given} given for {raid_devices} slots; a slot may be 'missing'"
+                )
+            }
+            CreateError::SingleDevice { level } => {
+                write!(f, "raid-devices: 1 is unusual for {level}; force it if it is meant")
+            }
+            CreateError::TooManyDevices { version, given, most } => {
+                write!(f, "devices: {given} given, metadata {version} describes at most {most}")
+            }
+            CreateError::NoRedundancy { level, what } => {
+                write!(f, "devices: {level} has no redundancy and so no {what}")
+            }
+            CreateError::TooManyMissing { level, present, raid_devices } => write!(
+                f,
+                "devices: {present} of {raid_devices} members do not make a {level}: too many are \
+                 missing"
+            ),
+            CreateError::MissingSpare => write!(f, "devices: a spare cannot be missing"),
+            CreateError::Conflict { option, problem } => write!(f, "{option}: {problem}"),
+            CreateError::DeviceTooSmall { label, sectors, least } => {
+                write!(f, "{label}: {sectors} sectors, needs at least {least}")
+            }
+            CreateError::SizeTooLarge { label, wanted, room } => {
+                write!(f, "size: {wanted} sectors, but {label} has room for {room}")
+            }
+            CreateError::DataOffsetTooSmall { data_offset, least } => write!(
+                f,
+                "data-offset: {data_offset} sectors, but the metadata before it needs {least}"
+            ),
+            CreateError::TooLargeForV0 { used_sectors } => write!(
+                f,
+                "size: {used_sectors} sectors of each member, metadata 0.90 counts to 4 TiB"
+            ),
+            CreateError::Name { name } => {
+                write!(f, "name: '{name}' is longer than 31 bytes or has a character of no name")
+            }
+            CreateError::Geometry(error) => error.fmt(f),
+            CreateError::Bitmap(error) => error.fmt(f),
+            CreateError::State(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+impl From<GeometryError> for CreateError {
+    fn from(error: GeometryError) -> CreateError {
+        CreateError::Geometry(error)
+    }
+}
+
+impl From<PlacementError> for CreateError {
+    fn from(error: PlacementError) -> CreateError {
+        CreateError::Bitmap(error)
+    }
+}
+
+impl From<StateError> for CreateError {
+    fn from(error: StateError) -> CreateError {
+        CreateError::State(error)
+    }
+}
