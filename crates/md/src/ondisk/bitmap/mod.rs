@@ -10,7 +10,7 @@ mod header;
 mod placement;
 
 pub use bits::{Bitmap, BitmapShape, PAGE_BYTES};
-pub use coverage::{StartState, Resync, WhyEverything, sync_sectors, touched_by_write};
+pub use coverage::{Resync, StartState, WhyEverything, sync_sectors, touched_by_write};
 pub use header::{
     BITMAP_FIELDS, BITMAP_STATES, BITMAP_VERSIONS, BitmapHeader, BitmapKind, BitmapProblem,
     HEADER_BYTES, MAGIC_NUMBER, STATE_HOST_ENDIAN, STATE_STALE, STATE_WRITE_ERROR, uuid_on_disk,

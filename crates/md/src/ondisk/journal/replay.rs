@@ -304,7 +304,7 @@ impl<'a> Journal<'a> {
         for payload in &meta.payloads {
             match payload {
                 Payload::Flush { rows } => {
-                    rows.iter().for_each(|row| drop(cache.rows.remove(row)));
+                    rows.iter().for_each(|&row| cache.forget(self.parity, row));
                 }
                 Payload::Parity { at, checksums } => {
                     let row = cache.rows.entry(*at).or_default();
@@ -335,6 +335,16 @@ impl Cache {
             self.write(parity, sector, complete);
         }
         self.rows.entry(sector).or_default().data.insert(index, position);
+    }
+
+    /// All that came before of this row is on the members, also sets that newer ones replaced: they
+    /// must not be written over what came later.
+    fn forget(&mut self, parity: &Parity, sector: Sector) {
+        self.rows.remove(&sector);
+        let members = parity.row(parity.row_of(sector).0).role.len() as u16;
+        for member in 0..members {
+            self.writes.remove(&(MemberIdx(member), sector));
+        }
     }
 
     /// A set goes to the members. Parity alone does not: its data was flushed before, and so was
