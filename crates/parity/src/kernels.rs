@@ -74,8 +74,8 @@ impl Kernels {
     /// The kernels that turn out to be the fastest here, by the caller's clock (this crate has
     /// none): it answers in any unit, and must not run backwards.
     ///
-    /// Takes some hundred microseconds; call it once, and hand the value down. A clock that is too
-    /// coarse to tell kernels apart leaves it at [`Kernels::best`].
+    /// Takes a few milliseconds; call it once, and hand the value down. A clock that is too coarse to
+    /// tell kernels apart leaves it at [`Kernels::best`], as do others that are only a little ahead.
     pub fn calibrated(clock: impl FnMut() -> u64) -> Kernels {
         calibrate::fastest(Kernels::available(), clock)
     }
