@@ -79,12 +79,16 @@ pub(super) fn data_sectors(
     }
 }
 
-/// Sectors from the superblock to the bad-block log; `None` in 0.90, which has none.
+/// Sectors from the superblock to the bad-block log; `None`: 0.90 has none, and a data offset that
+/// was asked for may leave no room.
+///
+/// `log_sectors` are taken, or, if `log_is_there` is not set, only kept free for a later bitmap.
 pub(super) fn bad_blocks(
     version: Version,
     super_sector: u64,
     data_offset: u64,
     log_sectors: u64,
+    log_is_there: bool,
 ) -> Option<i64> {
     match version {
         Version::V0_90 => None,
@@ -92,7 +96,8 @@ pub(super) fn bad_blocks(
         Version::V1_1 | Version::V1_2 => {
             let behind_log = SUPER_SECTORS + log_sectors;
             let last = data_offset.checked_sub(super_sector + BAD_BLOCK_SECTORS)?;
-            Some(behind_log.min(last) as i64)
+            let least = if log_is_there { behind_log } else { SUPER_SECTORS };
+            (last >= least).then_some(behind_log.min(last) as i64)
         }
     }
 }

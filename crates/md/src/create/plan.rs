@@ -356,6 +356,7 @@ impl<'a> Sized<'a> {
             (None, false) => place::log_room(self.used_sectors, false),
         };
         let (version, slots) = (self.request.version, self.request.raid_devices);
+        let there = bitmap.is_some() || self.ppl;
         let mut places = Vec::new();
         for (nth, &(index, device)) in self.devices.iter().enumerate() {
             let data_offset = self.data_offsets[nth];
@@ -366,8 +367,9 @@ impl<'a> Sized<'a> {
                 sector: super_sector.saturating_add_signed(offset),
                 sectors,
             };
-            let bad_blocks = place::bad_blocks(version, super_sector, data_offset, log_sectors)
-                .map(|offset| area(offset, place::BAD_BLOCK_SECTORS));
+            let bad_blocks =
+                place::bad_blocks(version, super_sector, data_offset, log_sectors, there)
+                    .map(|offset| area(offset, place::BAD_BLOCK_SECTORS));
             let role = if index < slots { Role::Slot(index as u16) } else { Role::Spare };
             let place = Places {
                 device: index,
@@ -413,6 +415,13 @@ impl<'a> Sized<'a> {
             warnings.push(
                 "The parity is called right without being computed: that only holds if all \
                  devices are zero, or were a clean array of just this geometry."
+                    .to_string(),
+            );
+        }
+        if request.version != Version::V0_90 && places.iter().any(|one| one.bad_blocks.is_none()) {
+            warnings.push(
+                "The data offset leaves no room for a bad-block log: a member with a bad sector \
+                 fails at once."
                     .to_string(),
             );
         }
@@ -515,15 +524,7 @@ fn check_apart(place: &Places, version: Version) -> Result<(), CreateError> {
             let end = |area: &Area| area.sector + area.sectors;
             let least = areas().map(end).max().unwrap_or(0);
             let least = least.max(place.super_sector + place::SUPER_SECTORS);
-            let overlap = areas().any(|one| {
-                areas()
-                    .any(|other| one != other && one.sector < end(other) && other.sector < end(one))
-            });
-            if least > place.data_offset || overlap {
-                let behind_all = place.super_sector
-                    + place::SUPER_SECTORS
-                    + areas().map(|area| area.sectors).sum::<u64>();
-                let least = least.max(behind_all);
+            if least > place.data_offset {
                 let data_offset = place.data_offset;
                 return Err(CreateError::DataOffsetTooSmall { data_offset, least });
             }

@@ -3,7 +3,8 @@
 //! For each golden array: its contents by SHA-256; P and Q of every row, or that all copies are
 //! equal; the contents again without every set of members that it can do without. Nothing here
 //! parses a superblock: level, layout, chunk, slots and data offsets come from `case.json`. Then once
-//! more from the superblocks alone, through the assembly decision.
+//! more from the superblocks alone, through the assembly decision; and `create` has to put
+//! everything where mdadm put it.
 //!
 //! The small slice in `tests/corpus` is always read. The whole corpus is read where it is found: in
 //! the directory that the environment variable RAIDLAB_MD_CORPUS names, or beside the project.
@@ -11,6 +12,7 @@
 mod array;
 mod assembled;
 mod case;
+mod created;
 mod gf;
 mod reshape;
 
@@ -23,6 +25,7 @@ struct Tally {
     cases: usize,
     losses: usize,
     reshapes: usize,
+    created: usize,
 }
 
 fn run(corpus: &Path) -> Tally {
@@ -37,6 +40,9 @@ fn run(corpus: &Path) -> Tally {
         let name = directory.file_name().unwrap().to_str().unwrap().to_string();
         let images = case::images(&directory);
         assembled::check(&directory, &images);
+        if created::check(&directory, &images) {
+            tally.created += 1;
+        }
         if reshape::is_reshape(&directory) {
             tally.reshapes += 1;
             tally.losses += reshape::check(&directory, &images);
@@ -56,11 +62,12 @@ fn run(corpus: &Path) -> Tally {
     }
     println!(
         "{}: {} arrays with the right contents and redundancy, read again with {} sets of lost \
-         members; {} in mid-reshape",
+         members; {} in mid-reshape; {} planned again from their command",
         corpus.file_name().unwrap().display(),
         tally.cases + tally.reshapes,
         tally.losses,
-        tally.reshapes
+        tally.reshapes,
+        tally.created
     );
     tally
 }
@@ -68,7 +75,7 @@ fn run(corpus: &Path) -> Tally {
 #[test]
 fn the_slice_in_the_repository_reads_back() {
     let tally = run(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus"));
-    assert_eq!((tally.cases, tally.reshapes), (7, 0));
+    assert_eq!((tally.cases, tally.reshapes, tally.created), (7, 0, 7));
     // raid0 none; raid1 2; raid5 3 (and none more when degraded); raid6 5 + 10; raid10 3 each.
     assert_eq!(tally.losses, 2 + 3 + 15 + 3 + 3);
 }
