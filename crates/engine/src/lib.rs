@@ -45,9 +45,9 @@ pub use input::{
 };
 pub use intent_map::{IntentMap, MAX_INTENT_BITS};
 pub use keeper::{
-    ArrayRecord, BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS,
-    DeviceNumber, Keeper, KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus,
-    KeptBitmap, KeptDevice, MetaToken, ReadOnlyWhy, Record,
+    BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, Keeper,
+    KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptBitmap, KeptDevice,
+    MetaToken, ReadOnlyWhy, Record,
 };
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
 pub use set::{MAX_MEMBERS, MemberSet};

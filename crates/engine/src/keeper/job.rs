@@ -10,7 +10,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::types::{ArrayRecord, BitmapPage, DeviceNumber, KeeperEffect, MetaToken, Record};
+use md::ondisk::superblock::ArrayState;
+
+use super::types::{BitmapPage, DeviceNumber, KeeperEffect, MetaToken, Record};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -46,7 +48,7 @@ pub(super) enum Why {
 pub(super) struct Update {
     pub(super) why: Why,
     pub(super) dirty: bool,
-    pub(super) record: Arc<ArrayRecord>,
+    pub(super) state: Arc<ArrayState>,
     /// Losses that it records.
     pub(super) losses: u64,
     /// Nothing but clean or dirty changes, on a complete array: spares need not hear of it.

@@ -8,14 +8,15 @@
 
 use std::sync::Arc;
 
-use md::ondisk::Role;
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
+use md::ondisk::{Role, Timestamp};
 use md::{Geometry, Level, MemberIdx};
 
 use super::bits::Bits;
 use super::job::{Goal, Job, Phase, Update, Why};
 use super::types::{
-    ArrayRecord, KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptDevice,
-    MetaToken, ReadOnlyWhy, Record,
+    KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptDevice, MetaToken,
+    ReadOnlyWhy, Record,
 };
 use crate::{Control, ControlEvent, IntentMap, MemberError, MemberSet, Resync};
 
@@ -35,7 +36,7 @@ struct OnDisk {
     events: u64,
     dirty: bool,
     resync_offset: Option<u64>,
-    ppl: bool,
+    policy: Policy,
     /// The last update only marked a complete array dirty: its count may be taken back.
     may_go_back: bool,
 }
@@ -52,9 +53,11 @@ pub struct Keeper {
     map: IntentMap,
     shards: u16,
     devices: Vec<Device>,
-    roles: Vec<Role>,
+    /// What every device number is now.
+    states: Vec<Option<DeviceState>>,
     in_turn: bool,
-    has_ppl: bool,
+    /// Of a stopped array.
+    policy: Policy,
     checkpoint_nanos: u64,
     bits: Option<Bits>,
     on_disk: OnDisk,
@@ -92,7 +95,8 @@ impl Keeper {
     /// If a bitmap is given to a level that can have none, or with a chunk that [`IntentMap`]
     /// refuses: the assembly has checked that.
     pub fn new(config: KeeperConfig) -> Keeper {
-        let KeeperConfig { geometry, events, resync_offset, mut roles, .. } = config;
+        let KeeperConfig { geometry, state, .. } = config;
+        let ArrayState { events, resync_offset, policy, devices: mut states, .. } = state;
         let map = match &config.bitmap {
             Some(kept) => IntentMap::bitmap(&geometry, kept.chunk_sectors)
                 .expect("the assembly has checked the bitmap"),
@@ -101,28 +105,23 @@ impl Keeper {
         let devices: Vec<Device> = config.devices.into_iter().map(in_service).collect();
         // Who is missing and not known to be: that must be recorded before writes rely on it.
         let mut losses = 0;
-        for (number, role) in (0u32..).zip(&mut roles) {
+        for (number, state) in (0u32..).zip(&mut states) {
             let here = devices.iter().any(|device| device.kept.number.0 == number);
-            if matches!(role, Role::Slot(_)) && !here {
-                *role = Role::Faulty;
+            let lost = |state: &&mut DeviceState| !here && matches!(state.role, Role::Slot(_));
+            if let Some(state) = state.as_mut().filter(lost) {
+                *state = DeviceState::new(Role::Faulty);
                 losses += 1;
             }
         }
         let bits = config.bitmap.as_ref().map(|kept| Bits::new(kept, &map, resync_offset));
         Keeper {
             shards: config.shards,
-            roles,
+            states,
             in_turn: config.superblocks_in_turn,
-            has_ppl: config.ppl,
+            policy,
             checkpoint_nanos: config.checkpoint_nanos,
             bits,
-            on_disk: OnDisk {
-                events,
-                dirty: false,
-                resync_offset,
-                ppl: config.ppl,
-                may_go_back: false,
-            },
+            on_disk: OnDisk { events, dirty: false, resync_offset, policy, may_go_back: false },
             high: events,
             reach: if losses > 0 { events + 2 } else { events },
             losses,
@@ -328,7 +327,11 @@ impl Keeper {
 
     /// Slots that are served, all of them in sync.
     fn in_sync(&self) -> MemberSet {
-        let whole = self.serving().filter(|at| self.devices[*at].kept.recovery_offset.is_none());
+        let rebuilt = |at: &usize| {
+            let state = self.states.get(self.devices[*at].kept.number.0 as usize);
+            state.and_then(Option::as_ref).is_none_or(|state| state.recovery_offset.is_none())
+        };
+        let whole = self.serving().filter(rebuilt);
         whole.filter_map(|at| self.devices[at].kept.slot).map(|slot| slot.0).collect()
     }
 
@@ -347,7 +350,7 @@ impl Keeper {
         if self.devices[at].failed || matches!(self.mode, KeeperMode::ReadOnly(_)) {
             return;
         }
-        let KeptDevice { number, slot, .. } = self.devices[at].kept.clone();
+        let KeptDevice { number, slot } = self.devices[at].kept;
         let left = slot.map_or(self.in_sync(), |slot| self.in_sync().minus(MemberSet::one(slot.0)));
         if slot.is_some() && !self.geometry.enough(|member| left.contains(member.0)) {
             let why = match lost {
@@ -357,8 +360,8 @@ impl Keeper {
             return self.give_up(why, out);
         }
         self.devices[at].failed = true;
-        if let Some(role) = self.roles.get_mut(number.0 as usize) {
-            *role = Role::Faulty;
+        if let Some(Some(state)) = self.states.get_mut(number.0 as usize) {
+            *state = DeviceState::new(Role::Faulty);
         }
         self.touched = true;
         self.losses += 1;
@@ -454,12 +457,11 @@ impl Keeper {
 
     fn update_done(&mut self, job: &Job) {
         let Goal::Update(update) = &job.goal else { unreachable!("only updates end so") };
-        let record = &update.record;
         self.on_disk = OnDisk {
-            events: record.events,
+            events: update.state.events,
             dirty: update.dirty,
-            resync_offset: record.resync_offset,
-            ppl: record.ppl,
+            resync_offset: update.state.resync_offset,
+            policy: update.state.policy,
             may_go_back: update.why == Why::Dirty && update.pure,
         };
         self.losses_recorded = update.losses;
@@ -475,17 +477,15 @@ impl Keeper {
             Phase::Header | Phase::Pages => self.fill_pages(job, phase, &serving),
             Phase::Superblocks => {
                 let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
-                let (array, pure) = (update.record.clone(), update.pure);
-                self.high = self.high.max(array.events);
+                let (state, pure) = (update.state.clone(), update.pure);
+                self.high = self.high.max(state.events);
                 job.in_turn = self.in_turn;
                 let spares = |at: &usize| {
                     let device = &self.devices[*at];
                     !device.failed && device.kept.slot.is_none() && !pure
                 };
                 for at in serving.into_iter().chain((0..self.devices.len()).filter(spares)) {
-                    let recovery_offset = self.devices[at].kept.recovery_offset;
-                    let array = array.clone();
-                    job.add(at, Some(Record::Superblock { array, recovery_offset }));
+                    job.add(at, Some(Record::Superblock(state.clone())));
                 }
             }
         }
@@ -493,7 +493,7 @@ impl Keeper {
 
     fn fill_pages(&mut self, job: &mut Job, phase: Phase, serving: &[usize]) {
         let events = match &job.goal {
-            Goal::Update(update) => update.record.events,
+            Goal::Update(update) => update.state.events,
             _ => self.on_disk.events,
         };
         let Some(bits) = &mut self.bits else { return };
@@ -581,7 +581,7 @@ impl Keeper {
     fn stop(&mut self, out: &mut Vec<KeeperEffect>) -> Option<Job> {
         let said = self.on_disk.dirty
             || self.on_disk.resync_offset != self.resync
-            || self.on_disk.ppl != self.has_ppl;
+            || self.on_disk.policy != self.policy;
         if said {
             return Some(self.update(Why::Stop));
         }
@@ -634,23 +634,23 @@ impl Keeper {
             true => self.on_disk.events - 1,
             false => self.on_disk.events + 1,
         };
-        let ppl = match why {
+        let policy = match why {
             // The engine keeps no log: while it writes, the superblocks must not promise one.
-            Why::Dirty => false,
-            Why::Stop => self.has_ppl,
-            _ => self.on_disk.ppl,
+            Why::Dirty if self.policy == Policy::Ppl => Policy::Resync,
+            Why::Stop => self.policy,
+            _ => self.on_disk.policy,
         };
-        let record = ArrayRecord {
+        let state = ArrayState {
             events,
+            updated: Timestamp::default(),
             resync_offset: match why {
                 _ if dirty => Some(0),
                 // What a resync has done since is not known to be durable.
                 Why::Loss => self.on_disk.resync_offset,
                 _ => self.resync,
             },
-            roles: self.roles.clone(),
-            bitmap: self.bits.is_some(),
-            ppl,
+            policy,
+            devices: self.states.clone(),
         };
         let mut phases = Vec::new();
         if matches!(why, Why::Clean | Why::Checkpoint | Why::Stop) {
@@ -659,12 +659,12 @@ impl Keeper {
         if self.bits.is_some() {
             phases.push(Phase::Pages);
         }
-        if ppl && !self.on_disk.ppl {
+        if policy == Policy::Ppl && self.on_disk.policy != policy {
             phases.push(Phase::EmptyPpl);
         }
         phases.push(Phase::Superblocks);
-        let (record, losses) = (Arc::new(record), self.losses);
-        Job::new(Goal::Update(Update { why, dirty, record, losses, pure }), &phases)
+        let (state, losses) = (Arc::new(state), self.losses);
+        Job::new(Goal::Update(Update { why, dirty, state, losses, pure }), &phases)
     }
 
     // ---- answers

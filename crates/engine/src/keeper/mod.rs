@@ -15,7 +15,7 @@ mod types;
 
 pub use machine::Keeper;
 pub use types::{
-    ArrayRecord, BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS,
-    DeviceNumber, KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptBitmap,
-    KeptDevice, MetaToken, ReadOnlyWhy, Record,
+    BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber,
+    KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptBitmap, KeptDevice,
+    MetaToken, ReadOnlyWhy, Record,
 };

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use md::ondisk::Role;
+use md::ondisk::superblock::ArrayState;
 use md::{Geometry, MemberIdx};
 
 use crate::{Control, ControlEvent, MemberError};
@@ -25,14 +25,12 @@ pub struct DeviceNumber(pub u32);
 pub struct MetaToken(pub u64);
 
 /// A device that carries the array's metadata.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptDevice {
     /// Its permanent number.
     pub number: DeviceNumber,
-    /// The slot that it serves; `None`: a spare (or a journal).
+    /// The slot that it serves; `None`: a spare.
     pub slot: Option<MemberIdx>,
-    /// It is in sync only below this member sector; `None`: everywhere.
-    pub recovery_offset: Option<u64>,
 }
 
 /// The write-intent bitmap as it was read.
@@ -59,36 +57,16 @@ pub struct KeeperConfig {
     pub shards: u16,
     /// The devices to write to: those that serve, and spares. Who is missing is not among them.
     pub devices: Vec<KeptDevice>,
-    /// Event count of the freshest superblock.
-    pub events: u64,
-    /// Its `resync_offset`: redundancy holds below this position; `None`: everywhere.
-    pub resync_offset: Option<u64>,
-    /// Its roles, by device number.
-    pub roles: Vec<Role>,
+    /// What the freshest superblock says: events, resync position, policy, and all device numbers,
+    /// with the `recovery_offset` of who is being rebuilt.
+    pub state: ArrayState,
     /// The bitmap, where the array has one.
     pub bitmap: Option<KeptBitmap>,
-    /// The superblocks have a PPL feature.
-    pub ppl: bool,
     /// A superblock is longer than the members' atomic sector: written to one member after the
     /// other, so that a crash tears one copy at most.
     pub superblocks_in_turn: bool,
     /// See [`DEFAULT_CHECKPOINT_NANOS`].
     pub checkpoint_nanos: u64,
-}
-
-/// What all superblocks of an update say alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArrayRecord {
-    /// The update's event count.
-    pub events: u64,
-    /// `None`: clean and in sync (on disk: MAX). 0 while writes are under way.
-    pub resync_offset: Option<u64>,
-    /// By device number.
-    pub roles: Vec<Role>,
-    /// The bitmap is maintained: the feature (or state bit) stays set.
-    pub bitmap: bool,
-    /// The PPL is maintained: the feature stays set. Otherwise both of its features are cleared.
-    pub ppl: bool,
 }
 
 /// The changing fields of the bitmap's header; the others stay as they were read, with the state's
@@ -116,13 +94,10 @@ pub struct BitmapPage {
 /// A typed piece of metadata for one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The device's superblock.
-    Superblock {
-        /// What all have in common.
-        array: Arc<ArrayRecord>,
-        /// The device's own `recovery_offset`.
-        recovery_offset: Option<u64>,
-    },
+    /// The device's superblock: what `Superblock::with_state` makes of this. The time (`updated`)
+    /// is left to whoever has a clock. The policy turns from PPL to resync while the array is
+    /// dirty, and back at a clean stop: who encodes remembers where the log was.
+    Superblock(Arc<ArrayState>),
     /// A page of the device's bitmap.
     Bitmap(Arc<BitmapPage>),
     /// A PPL header without entries, at the start of the device's log.

@@ -1,0 +1,657 @@
+//! The keeper's promises, one test each: what is on the members, durably, before it answers.
+//!
+//! `Desk` performs the keeper's effects one at a time, in the order that a test chooses.
+
+use std::collections::BTreeMap;
+
+use engine::{
+    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, Keeper, KeeperConfig,
+    KeeperEffect, KeeperInput, KeeperMode, KeptBitmap, KeptDevice, MemberError, MetaToken,
+    ReadOnlyWhy, Record,
+};
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
+use md::ondisk::{Role, Timestamp};
+use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn geometry(level: Level, members: usize) -> Geometry {
+    let layout = match level {
+        Level::Raid0 => Layout::Raid0(Raid0Layout::Original),
+        Level::Raid5 => Layout::Raid5(Raid5Layout::LeftSymmetric),
+        Level::Raid6 => Layout::Raid6(Raid6Layout::LeftSymmetric),
+        _ => Layout::None,
+    };
+    let chunk_sectors = if level == Level::Raid1 { 0 } else { 8 };
+    let member_sectors = vec![1024; members];
+    Geometry::new(&GeometrySpec { level, layout, chunk_sectors, member_sectors }).expect("sound")
+}
+
+/// A healthy array: device number = slot; then `spares` spares. Events 10.
+fn config(level: Level, members: usize, spares: usize) -> KeeperConfig {
+    let role = |at: usize| if at < members { Role::Slot(at as u16) } else { Role::Spare };
+    let all = || 0..members + spares;
+    let device = |at: usize| KeptDevice {
+        number: DeviceNumber(at as u32),
+        slot: (at < members).then_some(MemberIdx(at as u16)),
+    };
+    KeeperConfig {
+        geometry: geometry(level, members),
+        shards: 1,
+        devices: all().map(device).collect(),
+        state: ArrayState {
+            events: 10,
+            updated: Timestamp::default(),
+            resync_offset: None,
+            policy: Policy::Resync,
+            devices: all().map(|at| Some(DeviceState::new(role(at)))).collect(),
+        },
+        bitmap: None,
+        superblocks_in_turn: false,
+        checkpoint_nanos: DEFAULT_CHECKPOINT_NANOS,
+    }
+}
+
+/// 128 bits of 8 sectors.
+fn with_bitmap(mut config: KeeperConfig) -> KeeperConfig {
+    config.state.policy = Policy::Bitmap;
+    config.bitmap = Some(KeptBitmap {
+        chunk_sectors: 8,
+        daemon_sleep_nanos: 5 * SECOND,
+        events_cleared: 3,
+        bits: vec![0; 16],
+        stale: false,
+    });
+    config
+}
+
+struct Pending {
+    token: MetaToken,
+    device: u32,
+    /// `None`: a flush.
+    record: Option<Record>,
+}
+
+impl Pending {
+    fn superblock(&self) -> Option<&ArrayState> {
+        match &self.record {
+            Some(Record::Superblock(state)) => Some(state),
+            _ => None,
+        }
+    }
+
+    fn kind(&self) -> char {
+        match &self.record {
+            None => 'F',
+            Some(Record::Bitmap(_)) => 'B',
+            Some(Record::EmptyPpl) => 'P',
+            Some(Record::Superblock(_)) => 'S',
+        }
+    }
+}
+
+struct Desk {
+    keeper: Keeper,
+    now: u64,
+    pending: Vec<Pending>,
+    /// Messages to shards, oldest first.
+    answers: Vec<Control>,
+    others: Vec<KeeperEffect>,
+    timer: Option<u64>,
+    /// What each device durably holds.
+    superblocks: BTreeMap<u32, ArrayState>,
+    pages: BTreeMap<(u32, u32), engine::BitmapPage>,
+    /// Kinds of everything done, in order: F, B, P, S.
+    done: String,
+}
+
+impl Desk {
+    fn new(config: KeeperConfig) -> Desk {
+        Desk {
+            keeper: Keeper::new(config),
+            now: SECOND,
+            pending: Vec::new(),
+            answers: Vec::new(),
+            others: Vec::new(),
+            timer: None,
+            superblocks: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            done: String::new(),
+        }
+    }
+
+    fn tell(&mut self, input: KeeperInput) {
+        let mut out = Vec::new();
+        self.keeper.handle(self.now, &mut vec![input], &mut out);
+        for effect in out {
+            match effect {
+                KeeperEffect::WriteMeta { token, device, record } => {
+                    self.pending.push(Pending { token, device: device.0, record: Some(record) });
+                }
+                KeeperEffect::Flush { token, device } => {
+                    self.pending.push(Pending { token, device: device.0, record: None });
+                }
+                KeeperEffect::ToShard { control, .. } => self.answers.push(control),
+                KeeperEffect::SetTimer { at } => self.timer = Some(at),
+                other => self.others.push(other),
+            }
+        }
+    }
+
+    fn event(&mut self, event: ControlEvent) {
+        self.tell(KeeperInput::FromShard { shard: 0, event });
+    }
+
+    fn ask(&mut self, first_bit: u32, bits: u32) {
+        self.event(ControlEvent::Intent { first_bit, bits });
+    }
+
+    fn release(&mut self, first_bit: u32, bits: u32) {
+        self.event(ControlEvent::Released { first_bit, bits });
+    }
+
+    fn fail(&mut self, member: u16, epoch: u64) {
+        let (member, error) = (MemberIdx(member), Some(MemberError::Gone));
+        self.event(ControlEvent::MemberFailed { member, error, epoch });
+    }
+
+    /// Ends the pending operation at this place of the list.
+    fn finish(&mut self, at: usize, result: Result<(), MemberError>) {
+        let pending = self.pending.remove(at);
+        if result.is_ok() {
+            self.done.push(pending.kind());
+            match &pending.record {
+                Some(Record::Superblock(state)) => {
+                    self.superblocks.insert(pending.device, (**state).clone());
+                }
+                Some(Record::Bitmap(page)) => {
+                    self.pages.insert((pending.device, page.page), (**page).clone());
+                }
+                _ => {}
+            }
+        }
+        self.tell(KeeperInput::MetaDone { token: pending.token, result });
+    }
+
+    /// Ends everything, last first, until nothing is out.
+    fn run(&mut self) {
+        while !self.pending.is_empty() {
+            self.finish(self.pending.len() - 1, Ok(()));
+        }
+    }
+
+    /// Lets time pass; timers go off.
+    fn wait(&mut self, nanos: u64) {
+        let end = self.now + nanos;
+        while let Some(at) = self.timer.filter(|at| *at <= end) {
+            self.timer = None;
+            self.now = self.now.max(at);
+            self.tell(KeeperInput::Timer);
+            self.run();
+        }
+        self.now = end;
+    }
+
+    fn granted(&self) -> usize {
+        self.answers.iter().filter(|answer| matches!(answer, Control::Granted { .. })).count()
+    }
+
+    fn recorded(&self) -> bool {
+        self.answers.iter().any(|answer| matches!(answer, Control::Recorded { .. }))
+    }
+
+    fn events(&self) -> Vec<u64> {
+        self.superblocks.values().map(|state| state.events).collect()
+    }
+
+    /// The kinds of what is out now.
+    fn out(&self) -> String {
+        self.pending.iter().map(Pending::kind).collect()
+    }
+
+    fn bit(&self, device: u32, bit: u32) -> bool {
+        let page = self.pages.get(&(device, 0)).expect("the page was written");
+        page.bits[bit as usize / 8] >> (bit % 8) & 1 == 1
+    }
+}
+
+#[test]
+fn dirty_is_durable_on_all_serving_members_before_the_first_grant() {
+    let mut desk = Desk::new(config(Level::Raid5, 3, 1));
+    assert_eq!(desk.out(), "", "a start leaves no trace");
+    desk.ask(0, 1);
+    assert_eq!(desk.out(), "SSS", "the spare is left alone");
+    for left in (0..3).rev() {
+        assert_eq!(desk.granted(), 0);
+        desk.finish(left, Ok(()));
+    }
+    assert_eq!(desk.granted(), 1);
+    assert_eq!(desk.events(), [11; 3]);
+    assert!(desk.superblocks.values().all(|state| state.resync_offset == Some(0)));
+    desk.ask(0, 1);
+    assert_eq!((desk.granted(), desk.out().as_str()), (2, ""), "another shard's is free");
+}
+
+#[test]
+fn bitmap_bits_are_durable_on_all_members_before_the_grant() {
+    let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 2, 0)));
+    desk.ask(5, 2);
+    assert_eq!(desk.out(), "BB", "the bitmap comes before the superblocks");
+    desk.run();
+    assert_eq!((desk.done.as_str(), desk.granted()), ("BBSS", 1));
+    // The array is dirty already: bits alone.
+    desk.ask(9, 1);
+    assert_eq!(desk.out(), "BB");
+    desk.finish(0, Ok(()));
+    assert_eq!(desk.granted(), 1);
+    desk.finish(0, Ok(()));
+    assert_eq!(desk.granted(), 2);
+    for device in 0..2 {
+        let set: Vec<u32> = (0..128).filter(|bit| desk.bit(device, *bit)).collect();
+        assert_eq!(set, [5, 6, 9]);
+    }
+    desk.release(5, 2);
+    desk.ask(6, 1);
+    assert_eq!((desk.granted(), desk.out().as_str()), (3, ""), "it is still set on the members");
+}
+
+#[test]
+fn bitmap_header_is_never_older_than_the_superblocks() {
+    let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 2, 0)));
+    for round in 0..3 {
+        desk.ask(round, 1);
+        desk.run();
+        desk.release(round, 1);
+        while !desk.pending.is_empty() {
+            desk.finish(0, Ok(()));
+            for (device, state) in &desk.superblocks {
+                let header = desk.pages[&(*device, 0)].header.expect("page 0 has it");
+                assert!(header.events >= state.events, "{header:?} and {}", state.events);
+            }
+        }
+    }
+    // A header is written before superblocks with its count, by every update.
+    assert_eq!(&desk.done[..12], "BBSSFFBBSSBB");
+}
+
+#[test]
+fn clean_is_written_only_after_all_intents_are_back_and_the_members_are_flushed() {
+    let mut config = config(Level::Raid1, 2, 0);
+    config.shards = 2;
+    let mut desk = Desk::new(config);
+    desk.ask(0, 1);
+    desk.run();
+    desk.tell(KeeperInput::FromShard {
+        shard: 1,
+        event: ControlEvent::Intent { first_bit: 0, bits: 1 },
+    });
+    desk.release(0, 1);
+    assert_eq!(desk.out(), "", "shard 1 still holds it");
+    desk.tell(KeeperInput::FromShard {
+        shard: 1,
+        event: ControlEvent::Released { first_bit: 0, bits: 1 },
+    });
+    assert_eq!(desk.out(), "FF");
+    desk.finish(0, Ok(()));
+    assert_eq!(desk.out(), "F", "the other member may still lose what was written");
+    desk.finish(0, Ok(()));
+    assert_eq!(desk.out(), "SS");
+    desk.run();
+    assert!(desk.superblocks.values().all(|state| state.resync_offset.is_none()));
+}
+
+#[test]
+fn a_write_that_comes_while_members_are_flushed_calls_the_clean_off() {
+    let mut desk = Desk::new(config(Level::Raid1, 2, 0));
+    desk.ask(0, 1);
+    desk.run();
+    desk.release(0, 1);
+    assert_eq!(desk.out(), "FF");
+    desk.ask(0, 1);
+    assert_eq!(desk.granted(), 2, "the members still say dirty");
+    desk.run();
+    assert_eq!(desk.done, "SSFF");
+    assert!(desk.keeper.status().dirty);
+    // Too late to call off: the grant waits until the members say dirty again.
+    desk.release(0, 1);
+    desk.finish(0, Ok(()));
+    desk.finish(0, Ok(()));
+    assert_eq!(desk.out(), "SS");
+    desk.ask(0, 1);
+    assert_eq!(desk.granted(), 2);
+    desk.run();
+    assert_eq!((desk.granted(), &desk.done[4..]), (3, "FFSSSS"));
+    assert!(desk.superblocks.values().all(|state| state.resync_offset == Some(0)));
+}
+
+#[test]
+fn clean_and_dirty_take_turns_between_two_counts_so_that_spares_may_sleep() {
+    let mut desk = Desk::new(config(Level::Raid1, 2, 1));
+    for _ in 0..3 {
+        desk.ask(0, 1);
+        desk.run();
+        assert_eq!(desk.events(), [11; 2]);
+        desk.release(0, 1);
+        desk.run();
+        assert_eq!(desk.events(), [10; 2]);
+    }
+    // Anything else counts up, and goes to spares too.
+    desk.ask(0, 1);
+    desk.run();
+    desk.tell(KeeperInput::Stop);
+    desk.release(0, 1);
+    desk.run();
+    assert_eq!(desk.events(), [12; 3]);
+}
+
+#[test]
+fn a_failure_is_two_counts_up_on_all_survivors_before_it_is_recorded() {
+    let mut desk = Desk::new(config(Level::Raid5, 4, 0));
+    desk.ask(0, 1);
+    desk.run();
+    assert_eq!(desk.events(), [11; 4]);
+    desk.fail(2, 1);
+    while !desk.pending.is_empty() {
+        assert!(!desk.recorded());
+        // In steps of one: a survivor that is one behind is still accepted by md.
+        let counts: Vec<u64> = [0, 1, 3].map(|device| desk.superblocks[&device].events).into();
+        let (low, high) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        assert!(high - low <= 1, "{counts:?}");
+        desk.finish(0, Ok(()));
+    }
+    assert!(desk.recorded());
+    assert_eq!(desk.events(), [13, 13, 11, 13]);
+    for device in [0, 1, 3] {
+        let state = desk.superblocks[&device].devices[2].as_ref().expect("it had a number");
+        assert_eq!(state.role, Role::Faulty);
+    }
+    // Degraded: no count is ever taken back.
+    desk.release(0, 1);
+    desk.run();
+    assert_eq!(desk.events(), [14, 14, 11, 14]);
+    assert_eq!(desk.superblocks[&0].resync_offset, None, "degraded, but clean");
+}
+
+#[test]
+fn a_failure_after_a_count_went_back_passes_the_highest_that_was_ever_sent() {
+    let mut desk = Desk::new(config(Level::Raid1, 3, 0));
+    desk.ask(0, 1);
+    desk.run();
+    desk.release(0, 1);
+    desk.run();
+    assert_eq!(desk.events(), [10; 3]);
+    // It may not have got the last one: then it still holds 11.
+    desk.fail(1, 1);
+    desk.run();
+    assert_eq!(desk.events(), [13, 10, 13]);
+}
+
+#[test]
+fn a_member_missing_from_the_start_is_recorded_before_the_first_grant() {
+    let mut config = config(Level::Raid5, 3, 0);
+    config.devices.remove(1);
+    let mut desk = Desk::new(config);
+    assert_eq!(desk.out(), "");
+    desk.ask(0, 1);
+    while !desk.pending.is_empty() {
+        assert_eq!(desk.granted(), 0);
+        desk.finish(0, Ok(()));
+    }
+    assert_eq!((desk.granted(), desk.events()), (1, vec![12; 2]));
+    let lost = desk.superblocks[&0].devices[1].as_ref().expect("it has a number");
+    assert_eq!(lost.role, Role::Faulty);
+}
+
+#[test]
+fn a_failed_metadata_write_fails_the_member() {
+    let mut desk = Desk::new(config(Level::Raid5, 3, 0));
+    desk.ask(0, 1);
+    desk.finish(1, Err(MemberError::Medium));
+    assert_eq!(desk.answers, [Control::FailMember(MemberIdx(1))]);
+    desk.run();
+    assert_eq!((desk.granted(), desk.events()), (1, vec![13; 2]));
+    // The shard's own failure of it is recorded already.
+    desk.fail(1, 1);
+    assert!(desk.recorded());
+    assert_eq!(desk.out(), "");
+}
+
+#[test]
+fn too_few_members_with_the_new_count_make_the_array_read_only() {
+    let mut desk = Desk::new(config(Level::Raid5, 3, 0));
+    desk.ask(0, 1);
+    desk.finish(1, Err(MemberError::Gone));
+    desk.fail(1, 1);
+    desk.finish(0, Err(MemberError::Gone));
+    let why = ReadOnlyWhy::MetadataUnwritable { device: DeviceNumber(0) };
+    assert!(desk.others.contains(&KeeperEffect::BecameReadOnly { why }), "{:?}", desk.others);
+    assert_eq!(desk.keeper.status().mode, KeeperMode::ReadOnly(why));
+    assert!(desk.answers.contains(&Control::ReadOnly));
+    assert!(desk.answers.contains(&Control::NotRecorded { epoch: 1 }));
+    assert!(!desk.recorded() && desk.granted() == 0);
+    desk.run();
+    desk.ask(0, 1);
+    assert_eq!(desk.answers.last(), Some(&Control::ReadOnly));
+    desk.tell(KeeperInput::Stop);
+    assert_eq!(desk.others.last(), Some(&KeeperEffect::Stopped { clean: false }));
+    assert!(!desk.done.contains('B') && desk.out().is_empty());
+}
+
+#[test]
+fn bits_fade_after_two_idle_periods_behind_a_flush_and_never_while_degraded() {
+    let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 3, 0)));
+    desk.ask(5, 2);
+    desk.run();
+    desk.release(6, 1);
+    desk.wait(10 * SECOND);
+    assert!(desk.bit(0, 6), "two whole periods");
+    desk.done.clear();
+    desk.wait(6 * SECOND);
+    assert!(!desk.bit(0, 6) && !desk.bit(2, 6) && desk.bit(1, 5));
+    // The count at which bits went is durable before they go.
+    assert_eq!(desk.done, "FFFBBBBBB");
+    assert_eq!(desk.pages[&(0, 0)].header.expect("page 0").events_cleared, 11);
+    desk.release(5, 1);
+    desk.run();
+    let header = desk.pages[&(0, 0)].header.expect("page 0");
+    assert_eq!((desk.events(), header.events_cleared), (vec![10; 3], 10), "as md: never ahead");
+    desk.fail(0, 1);
+    desk.run();
+    desk.wait(100 * SECOND);
+    assert!(desk.bit(1, 5), "a member that comes back needs it");
+    desk.tell(KeeperInput::Stop);
+    desk.run();
+    assert!(desk.bit(1, 5));
+}
+
+#[test]
+fn what_is_asked_for_while_bits_are_cleared_is_set_again_before_the_grant() {
+    let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 2, 0)));
+    desk.ask(7, 1);
+    desk.ask(8, 1);
+    desk.run();
+    desk.release(7, 1);
+    for _ in 0..3 {
+        desk.now = desk.timer.take().expect("the daemon ticks");
+        desk.tell(KeeperInput::Timer);
+    }
+    assert_eq!(desk.out(), "FF");
+    for _ in 0..4 {
+        desk.finish(0, Ok(()));
+    }
+    assert_eq!(desk.out(), "BB", "the page without the bit");
+    let granted = desk.granted();
+    desk.ask(7, 1);
+    desk.finish(0, Ok(()));
+    assert!(desk.granted() == granted && !desk.bit(0, 7));
+    desk.run();
+    assert!(desk.granted() == granted + 1 && desk.bit(0, 7) && desk.bit(1, 7));
+}
+
+#[test]
+fn long_superblocks_are_written_one_after_the_other() {
+    let mut desk =
+        Desk::new(KeeperConfig { superblocks_in_turn: true, ..config(Level::Raid6, 5, 0) });
+    desk.ask(0, 1);
+    for _ in 0..5 {
+        assert_eq!((desk.out().as_str(), desk.granted()), ("S", 0));
+        desk.finish(0, Ok(()));
+    }
+    assert_eq!(desk.granted(), 1);
+}
+
+#[test]
+fn superblocks_of_levels_without_redundancy_are_never_written() {
+    let mut desk = Desk::new(config(Level::Raid0, 2, 0));
+    assert_eq!(desk.keeper.intent_map(), None);
+    desk.ask(0, 1);
+    assert_eq!(desk.granted(), 1);
+    desk.release(0, 1);
+    desk.tell(KeeperInput::Stop);
+    assert_eq!(desk.others, [KeeperEffect::Stopped { clean: true }]);
+    assert_eq!(desk.out(), "");
+}
+
+#[test]
+fn stop_clears_the_bits_flushes_and_leaves_clean_superblocks() {
+    let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 2, 0)));
+    desk.ask(5, 2);
+    desk.run();
+    desk.tell(KeeperInput::Stop);
+    assert_eq!(desk.answers.last(), Some(&Control::ReadOnly), "shards give back what they hold");
+    assert_eq!(desk.out(), "");
+    desk.done.clear();
+    desk.release(5, 2);
+    desk.run();
+    assert_eq!(desk.others, [KeeperEffect::Stopped { clean: true }]);
+    assert_eq!(desk.done, "FFBBBBFFBBSS");
+    assert!((0..128).all(|bit| !desk.bit(0, bit)));
+    assert!(desk.superblocks.values().all(|state| state.resync_offset.is_none()));
+    let mut untouched = Desk::new(config(Level::Raid1, 2, 0));
+    untouched.tell(KeeperInput::Stop);
+    assert_eq!((untouched.out().as_str(), untouched.others.len()), ("", 1), "nothing to say");
+}
+
+#[test]
+fn ppl_is_dropped_while_dirty_and_comes_back_empty_at_a_clean_stop() {
+    let mut config = config(Level::Raid5, 3, 0);
+    config.state.policy = Policy::Ppl;
+    let mut desk = Desk::new(config);
+    desk.ask(0, 1);
+    desk.run();
+    assert!(desk.superblocks.values().all(|state| state.policy == Policy::Resync));
+    desk.release(0, 1);
+    desk.run();
+    assert!(desk.superblocks.values().all(|state| state.policy == Policy::Resync), "idle");
+    desk.done.clear();
+    desk.tell(KeeperInput::Stop);
+    desk.run();
+    assert_eq!(desk.done, "FFFPPPSSS", "logs are empty before the superblocks promise them");
+    assert!(desk.superblocks.values().all(|state| state.policy == Policy::Ppl));
+}
+
+#[test]
+fn resync_is_recorded_in_steps_behind_a_flush_and_at_a_stop() {
+    let mut config = config(Level::Raid5, 3, 0);
+    config.state.resync_offset = Some(0);
+    let mut desk = Desk::new(config);
+    let resync = desk.keeper.resync().expect("it is needed");
+    let run = resync.run();
+    desk.tell(KeeperInput::ResyncAt { run, position: 8 });
+    assert_eq!(desk.out(), "", "not a sixteenth yet");
+    desk.tell(KeeperInput::ResyncAt { run, position: 72 });
+    assert_eq!(desk.out(), "FFF");
+    desk.run();
+    assert_eq!(desk.superblocks[&0].resync_offset, Some(72));
+    desk.tell(KeeperInput::ResyncAt { run: run + 1, position: 1024 });
+    assert_eq!(desk.keeper.status().resync_offset, Some(72), "of a run that nobody began");
+    desk.tell(KeeperInput::ResyncAt { run, position: 80 });
+    desk.tell(KeeperInput::Stop);
+    desk.run();
+    assert_eq!(desk.superblocks[&0].resync_offset, Some(80));
+}
+
+#[test]
+fn a_resync_that_ends_makes_the_array_clean_everywhere() {
+    let mut config = config(Level::Raid5, 3, 0);
+    config.state.resync_offset = Some(512);
+    let mut desk = Desk::new(config);
+    assert_eq!(desk.keeper.in_sync_below(), 512);
+    let run = desk.keeper.resync().expect("it is needed").run();
+    desk.tell(KeeperInput::ResyncAt { run, position: 1024 });
+    desk.run();
+    assert_eq!(desk.superblocks[&0].resync_offset, None);
+    assert_eq!(desk.answers, [Control::InSyncBelow { position: u64::MAX }]);
+    assert!(desk.keeper.resync().is_none());
+}
+
+#[test]
+fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
+    let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 2, 0)));
+    desk.ask(5, 1);
+    desk.run();
+    desk.event(ControlEvent::OutOfSync { first_bit: 5, bits: 1 });
+    assert_eq!(desk.others, [KeeperEffect::ResyncNeeded]);
+    desk.release(5, 1);
+    desk.run();
+    desk.wait(100 * SECOND);
+    assert!(desk.bit(0, 5) && desk.bit(1, 5));
+    assert_eq!(desk.superblocks[&0].resync_offset, Some(40), "clean, but not in sync");
+    let mut resync = desk.keeper.resync().expect("it is needed");
+    let mut ranges = Vec::new();
+    resync.next(8, &mut ranges);
+    assert_eq!(ranges, [(md::Sector(40), 8)]);
+    resync.done(md::Sector(40), true);
+    let (run, position) = (resync.run(), resync.position());
+    desk.tell(KeeperInput::ResyncAt { run, position });
+    desk.run();
+    desk.wait(100 * SECOND);
+    assert!(!desk.bit(0, 5));
+    assert_eq!(desk.superblocks[&0].resync_offset, None);
+}
+
+#[test]
+fn a_flush_without_space_costs_nobody_his_place_and_leaves_the_array_dirty() {
+    let mut desk = Desk::new(config(Level::Raid1, 2, 0));
+    desk.ask(0, 1);
+    desk.run();
+    desk.release(0, 1);
+    desk.finish(0, Err(MemberError::NoSpace));
+    desk.run();
+    assert!(desk.keeper.status().dirty && desk.keeper.status().degraded == 0);
+    desk.wait(2 * SECOND);
+    assert!(!desk.keeper.status().dirty, "tried again");
+}
+
+#[test]
+fn read_only_by_order_makes_the_metadata_clean_first() {
+    let mut desk = Desk::new(config(Level::Raid1, 2, 0));
+    desk.ask(0, 1);
+    desk.run();
+    desk.tell(KeeperInput::ReadOnly);
+    desk.ask(0, 1);
+    assert_eq!((desk.granted(), desk.answers.last()), (1, Some(&Control::ReadOnly)));
+    desk.release(0, 1);
+    desk.run();
+    let why = ReadOnlyWhy::Ordered;
+    assert_eq!(desk.others, [KeeperEffect::BecameReadOnly { why }]);
+    assert!(!desk.keeper.status().dirty);
+    desk.tell(KeeperInput::Stop);
+    assert_eq!(desk.others.last(), Some(&KeeperEffect::Stopped { clean: true }));
+}
+
+#[test]
+fn a_spare_whose_metadata_cannot_be_written_is_lost_alone() {
+    let mut desk = Desk::new(config(Level::Raid1, 2, 1));
+    desk.ask(0, 1);
+    desk.run();
+    desk.fail(0, 1);
+    let spare = desk.pending.iter().position(|pending| pending.device == 2).expect("it hears");
+    assert!(desk.pending[spare].superblock().is_some());
+    desk.finish(spare, Err(MemberError::Gone));
+    desk.run();
+    assert!(desk.recorded());
+    assert_eq!(desk.keeper.status().mode, KeeperMode::Running);
+    let lost = desk.superblocks[&1].devices[2].as_ref().expect("it had a number");
+    assert_eq!(lost.role, Role::Faulty);
+}
