@@ -9,7 +9,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # What `make bench` passes on; `make bench ARGS=...` replaces it.
 ARGS ?= --html $(TARGET)/bench/report.html --json $(TARGET)/bench/record.json
 
-.PHONY: help setup build test test-all bench bench-peers clean
+.PHONY: help setup setup-tests build test test-all bench bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,13 +25,16 @@ help:
 setup:
 	@sh scripts/setup
 
+setup-tests:
+	@sh scripts/setup --with-guest
+
 build: setup
 	$(CARGO) build --release -p raidlab
 
-test: setup
+test: setup-tests
 	$(CARGO) xtask ci
 
-test-all: setup
+test-all: setup-tests
 	RAIDLAB_TEST=all $(CARGO) xtask ci
 
 bench: setup
