@@ -269,6 +269,7 @@ fn refusals_name_the_option_or_the_device() {
     };
     use Level::*;
     let none = |_: &mut Request| {};
+    let internal = BitmapWish::Internal { chunk_bytes: None };
     #[rustfmt::skip]
     let table: Vec<(String, &str)> = vec![
         (of(Raid5, 3, &|r| r.raid_devices = 4),
@@ -294,15 +295,15 @@ fn refusals_name_the_option_or_the_device() {
          "disk1: 2048 sectors, needs at least 4224"),
         (of(Raid1, 2, &|r| r.data_offset = Some(8)),
          "data-offset: 8 sectors, but the metadata before it needs 16"),
-        (of(Raid1, 2, &|r| { r.data_offset = Some(16); r.bitmap = BitmapWish::Internal { chunk_bytes: None } }),
+        (of(Raid1, 2, &|r| { r.data_offset = Some(16); r.bitmap = internal }),
          "data-offset: 16 sectors, but the metadata before it needs 24"),
         (of(Raid5, 3, &|r| r.policy = Some(Policy::Journal)),
          "consistency-policy: a journal cannot be created here, only assembled"),
         (of(Raid6, 4, &|r| r.policy = Some(Policy::Ppl)),
          "consistency-policy: a partial parity log is for raid5 only"),
-        (of(Raid0, 2, &|r| r.bitmap = BitmapWish::Internal { chunk_bytes: None }),
+        (of(Raid0, 2, &|r| r.bitmap = internal),
          "bitmap: a level without redundancy has nothing to keep consistent"),
-        (of(Raid5, 3, &|r| { r.policy = Some(Policy::Ppl); r.bitmap = BitmapWish::Internal { chunk_bytes: None } }),
+        (of(Raid5, 3, &|r| { r.policy = Some(Policy::Ppl); r.bitmap = internal }),
          "bitmap: the consistency policy that is asked for excludes one"),
         (of(Raid1, 2, &|r| r.bitmap = BitmapWish::Internal { chunk_bytes: Some(1000) }),
          "bitmap chunk: 1000 bytes, not a power of two from 65536 to 2147483648"),

@@ -5,8 +5,8 @@
 //!                                                           └── plan: read-write, read-only
 //! ```
 //!
-//! Invariant: a pure function of the candidates and the options; nothing is chosen in silence: every
-//! candidate has a standing with a reason, every refusal a sentence to act on. Rules: format
+//! Invariant: a pure function of the candidates and the options; nothing is chosen in silence:
+//! every candidate has a standing with a reason, every refusal a sentence to act on. Rules: format
 //! reference, section 8; where Linux md or mdadm would decide otherwise, [`Array::elsewhere`] says
 //! so.
 //!

@@ -396,13 +396,15 @@ impl Planner<'_> {
                 reshaping.change(),
                 reshaping.position()
             ));
-            if self.in_place(slots) {
-                warnings.push(
-                    "The reshape does not move where the data starts: what was being rewritten \
-                     when it stopped is only in mdadm's backup file, and may read wrong here."
-                        .to_string(),
-                );
-            }
+            warnings.push(if self.in_place(slots) {
+                "The reshape does not move where the data starts: what was being rewritten when it \
+                 stopped is only in mdadm's backup file, and may read wrong here."
+                    .to_string()
+            } else {
+                "Linux (6.12, perhaps others) may have moved more than it recorded if it was \
+                 stopped in the first run of such a reshape: check what lies behind the position."
+                    .to_string()
+            });
         }
         warnings
     }

@@ -1,8 +1,9 @@
 //! What can be read of an array that cannot run.
 
 use crate::support::*;
-use md::assemble::{Array, Options, Standing, Verdict};
-use md::geometry::Kind;
+use md::assemble::{Array, Options, Shape, Software, Standing, Verdict};
+use md::geometry::{Generation, Kind};
+use md::ondisk::ReshapeState;
 use md::{Geometry, MemberIdx, Sector};
 
 /// The readable sectors, by walking the whole array.
@@ -19,7 +20,7 @@ fn readable(array: &Array) -> Vec<bool> {
 }
 
 fn geometry(array: &Array) -> &Geometry {
-    let Ok(md::assemble::Shape::Settled(geometry)) = &array.shape else { panic!("no geometry") };
+    let Ok(Shape::Settled(geometry)) = &array.shape else { panic!("no geometry") };
     geometry
 }
 
@@ -130,4 +131,67 @@ fn reading_what_was_in_use_warns() {
         assert!(array.read_only.warnings[0].contains(part), "{:?}", array.read_only.warnings);
         assert!(array.read_only.repairs == Default::default(), "reading repairs nothing");
     }
+}
+
+/// RAID 5 that grows from three members to four, up to array sector `position`.
+fn growing(position: u64) -> Vec<md::assemble::Candidate> {
+    let mut all = raid5(4);
+    for one in &mut all {
+        one.metadata.reshape = Some(ReshapeState {
+            position,
+            backwards: false,
+            delta_disks: 1,
+            new_level: 5,
+            new_layout: 2,
+            new_chunk_sectors: 128,
+            new_data_offset: 1024,
+        });
+    }
+    all
+}
+
+#[test]
+fn an_array_in_mid_reshape_is_read_but_not_run() {
+    let array = one(&growing(768));
+    assert_eq!(both(&array), ["refused", "run"]);
+    let Verdict::Refused { why } = &array.read_write.verdict else { unreachable!() };
+    assert_eq!(
+        why,
+        "The array is in the middle of a reshape (3 to 4 members), at array sector 768. It can be \
+         read here; to write to it, let Linux finish the reshape first."
+    );
+    let Ok(Shape::Reshaping(reshaping)) = &array.shape else { panic!("settled") };
+    assert_eq!(reshaping.array_sectors(), USED * 2);
+    assert_eq!(reshaping.data_start(Generation::New, MemberIdx(3)), Some(1024));
+    assert_eq!(array.elsewhere, []);
+    assert!(array.read_only.warnings[1].contains("may have moved more than it recorded"));
+    // A position that the kernel would never have written; a reshape in place.
+    let mut all = growing(700);
+    for one in &mut all {
+        one.metadata.reshape.as_mut().unwrap().new_data_offset = 2048;
+    }
+    let array = one(&all);
+    assert_eq!(short(&array.read_only.verdict), "run");
+    let by: Vec<Software> = array.elsewhere.iter().map(|note| note.by).collect();
+    assert_eq!(by, [Software::Kernel, Software::Mdadm]);
+    assert!(array.read_only.warnings[1].contains("only in mdadm's backup file"));
+}
+
+#[test]
+fn each_half_of_a_reshape_needs_its_own_members() {
+    // Without slots 2 and 3: of the new four too few, of the old three enough.
+    let array = one_with(&growing(768)[..2], &partial());
+    assert_eq!(short(&array.read_only.verdict), "partial");
+    let map = readable(&array);
+    assert!(map[768..].iter().all(|&here| here));
+    assert!(map[..768].iter().any(|&here| !here), "two of four are too few");
+    // As long as nothing has been moved, that is enough for all.
+    assert_eq!(short(&one(&growing(0)[..2]).read_only.verdict), "degraded 2,3");
+    // When everything has been, it is not, and the old geometry does not count.
+    let array = one(&growing(USED * 3)[..2]);
+    assert_eq!(short(&array.read_only.verdict), "needs Partial");
+    // A mirror has no reshape.
+    let mut all = growing(768);
+    all.iter_mut().for_each(|one| one.metadata.level = 1);
+    assert!(one(&all).shape.unwrap_err().contains("a raid1 is in mid-reshape"));
 }

@@ -16,10 +16,12 @@ fn without(slots: &[usize], mut all: Vec<md::assemble::Candidate>) -> Vec<md::as
 }
 
 /// Level, layout, slots, missing, dirty: the verdict read-write.
+type Loss<'a> = (i32, u32, u16, &'a [usize], bool, &'a str);
+
 #[test]
 fn levels_bear_their_losses_and_no_more() {
     #[rustfmt::skip]
-    let table: &[(i32, u32, u16, &[usize], bool, &str)] = &[
+    let table: &[Loss<'_>] = &[
         (0, 1, 3, &[], false, "run"),
         (0, 1, 3, &[1], false, "refused"),
         (-1, 0, 3, &[2], false, "refused"),
