@@ -26,6 +26,44 @@ pub struct Member {
     /// Writes completed (by number) that no flush has covered; see `World`.
     pub unflushed: Vec<u64>,
     pub counts: Counts,
+    /// What survives a power cut, where a test keeps account of it.
+    pub platter: Option<Platter>,
+}
+
+/// What is durable, and what is only in the member's cache.
+#[derive(Default)]
+pub struct Platter {
+    pub bytes: Vec<u8>,
+    /// (number of the write, sector, contents), oldest first.
+    pub cache: Vec<(u64, u64, Vec<u8>)>,
+}
+
+impl Platter {
+    /// A write has completed.
+    pub fn written(&mut self, number: u64, first: u64, bytes: &[u8], fua: bool) {
+        let end = first + (bytes.len() / SECTOR) as u64;
+        if fua {
+            self.cache.retain(|(_, sector, _)| !(first..end).contains(sector));
+            let at = first as usize * SECTOR;
+            self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+            return;
+        }
+        for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
+            self.cache.push((number, sector, bytes.to_vec()));
+        }
+    }
+
+    /// A flush has completed that was issued when `covers` writes had.
+    pub fn flushed(&mut self, covers: u64) {
+        let Platter { bytes, cache } = self;
+        cache.retain(|(number, sector, new)| {
+            if *number <= covers {
+                let at = *sector as usize * SECTOR;
+                bytes[at..at + SECTOR].copy_from_slice(new);
+            }
+            *number > covers
+        });
+    }
 }
 
 /// What a member was asked to do, as iostat would show it.

@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "every test file uses its own part of this module")]
 
 pub mod job;
+pub mod kept;
 pub mod member;
 pub mod model;
 pub mod rng;
@@ -21,6 +22,7 @@ use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 use parity::{Block, Change, Kernels};
 
 use job::{Job, Work};
+use kept::Kept;
 use member::{Member, SECTOR};
 use model::Model;
 use rng::Rng;
@@ -90,6 +92,8 @@ pub struct World {
     pub log: Vec<Logged>,
     pub keep_log: bool,
     kernels: Kernels,
+    /// The array's metadata and its keeper, where the test has one.
+    pub kept: Option<Kept>,
 }
 
 /// A member I/O as it was issued.
@@ -147,6 +151,7 @@ impl World {
             log: Vec::new(),
             keep_log: false,
             kernels: Kernels::best(),
+            kept: None,
         }
     }
 
@@ -177,7 +182,8 @@ impl World {
             self.live.push(None);
             self.live.len() - 1
         });
-        let has_data = matches!(op, HostOp::Read | HostOp::Write { .. });
+        let memory = op == HostOp::Resync && !matches!(self.geometry().kind(), md::Kind::Parity(_));
+        let has_data = matches!(op, HostOp::Read | HostOp::Write { .. }) || memory;
         let mut bytes = vec![0xee; if has_data { sectors as usize * SECTOR } else { 0 }];
         if matches!(op, HostOp::Write { .. }) {
             model::fill(tag, at, &mut bytes);
@@ -190,6 +196,9 @@ impl World {
         };
         let submitted = self.now;
         self.model.submit(tag, op, at, sectors);
+        if let Some(kept) = &mut self.kept {
+            kept.submitted(tag, op, at, sectors);
+        }
         self.live[slot] =
             Some(Live { tag, op, at, sectors, submitted, base, bytes, writes_before });
         self.inputs.push(Input::Request(Request { tag, op, at: Sector(at), sectors, buf }));
@@ -207,6 +216,7 @@ impl World {
         effects.clear();
         self.effects = effects;
         self.inputs = inputs;
+        self.run_keeper();
     }
 
     pub fn control(&mut self, control: Control) {
@@ -218,6 +228,13 @@ impl World {
         match effect {
             Effect::SetTimer { at } => self.timer = Some(*at),
             Effect::Complete { tag, result } => self.complete(*tag, *result),
+            Effect::Control(event) if self.kept.is_some() => {
+                if let ControlEvent::MemberFailed { epoch, .. } = event {
+                    self.unrecorded.push(*epoch);
+                }
+                self.kept.as_mut().expect("just seen").event(*event);
+                self.events.push(*event);
+            }
             Effect::Control(event) => {
                 if let ControlEvent::MemberFailed { epoch, .. } = event {
                     self.unrecorded.push(*epoch);
@@ -315,7 +332,8 @@ impl World {
                     let inside =
                         slice.offset >= live.base && end <= live.base + live.bytes.len() as u64;
                     assert!(inside, "outside of the request's buffer: {job:?}");
-                    assert!(!written || live.op == HostOp::Read, "a host's data changed: {job:?}");
+                    let filled = matches!(live.op, HostOp::Read | HostOp::Resync);
+                    assert!(!written || filled, "a host's data changed: {job:?}");
                 }
             }
         }
@@ -338,6 +356,9 @@ impl World {
             self.assert_durable(live.writes_before);
         }
         self.model.complete(&live, &live.bytes, result);
+        if let Some(kept) = &mut self.kept {
+            kept.completed(&live, result);
+        }
         self.ended.push((tag, result));
     }
 
@@ -359,7 +380,8 @@ impl World {
     pub fn next_event(&self) -> Option<u64> {
         let jobs = self.jobs.iter().map(|job| job.ready_at);
         let controls = self.controls.iter().map(|(at, _)| *at);
-        jobs.chain(controls).chain(self.timer).min()
+        let kept = self.kept.as_ref().and_then(Kept::next_event);
+        jobs.chain(controls).chain(self.timer).chain(kept).min()
     }
 
     /// Lets the next thing happen. `false`: there is nothing.
@@ -398,6 +420,7 @@ impl World {
             self.timer = None;
             self.inputs.push(Input::Timer);
         }
+        self.perform_kept();
         self.hand_over();
         true
     }
@@ -466,6 +489,9 @@ impl World {
                 return Err(MemberError::Gone);
             }
             member.unflushed.retain(|number| number > covers);
+            if let Some(platter) = &mut member.platter {
+                platter.flushed(*covers);
+            }
             return Ok(());
         }
         let bytes = match work {
@@ -484,9 +510,13 @@ impl World {
         if let Some(error) = target.write_fault(now, &sectors) {
             return Err(error);
         }
-        target.rewrite(sectors).copy_from_slice(&bytes);
+        target.rewrite(sectors.clone()).copy_from_slice(&bytes);
         self.writes_done += 1;
-        if !matches!(work, Work::Write { fua: true, .. }) {
+        let fua = matches!(work, Work::Write { fua: true, .. });
+        if let Some(platter) = &mut target.platter {
+            platter.written(self.writes_done, sectors.start, &bytes, fua);
+        }
+        if !fua {
             target.unflushed.push(self.writes_done);
         }
         Ok(())

@@ -137,6 +137,18 @@ impl Model {
         }
     }
 
+    /// This write, and with it everything before, is durable.
+    pub fn settle(&mut self, tag: u64, at: u64, sectors: u64) {
+        for sector in at..at + sectors {
+            self.rule_out_before(sector, tag);
+        }
+    }
+
+    /// Whether the sector may hold these bytes.
+    pub fn allows(&self, sector: u64, bytes: &[u8]) -> bool {
+        matches(bytes, sector, self.candidates[sector as usize].iter().copied())
+    }
+
     /// Whether nothing but this one writer can have been the last.
     fn settled(&self, sector: u64) -> Option<Vec<u8>> {
         match self.candidates[sector as usize].as_slice() {

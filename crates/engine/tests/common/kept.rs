@@ -1,0 +1,324 @@
+//! The keeper in the tests' executor: metadata on every member, what of it a power cut leaves, and
+//! the loop of a resync.
+//!
+//! Invariant: a record is on a device only when its time has come, and a power cut leaves of those
+//! in flight the old one or the new one, sector by sector.
+
+use std::collections::BTreeMap;
+
+use engine::{
+    BitmapHeader, Control, ControlEvent, HostOp, Keeper, KeeperEffect, KeeperInput, MemberError,
+    MetaToken, Record, RequestError, Resync,
+};
+use md::ondisk::superblock::ArrayState;
+
+use super::job::Work;
+use super::member::SECTOR;
+use super::model::Model;
+use super::rng::Rng;
+use super::{Live, World};
+
+/// The metadata of one device.
+#[derive(Clone)]
+pub struct Disk {
+    /// `None`: torn.
+    pub superblock: Option<ArrayState>,
+    pub pages: BTreeMap<u32, (Option<BitmapHeader>, Vec<u8>)>,
+}
+
+struct MetaJob {
+    ready_at: u64,
+    token: MetaToken,
+    device: usize,
+    /// `None`: a flush.
+    record: Option<Record>,
+    covers: u64,
+}
+
+pub struct Kept {
+    pub keeper: Keeper,
+    pub disks: Vec<Disk>,
+    /// Superblocks are longer than a sector: a power cut may tear them.
+    pub torn: bool,
+    pub others: Vec<KeeperEffect>,
+    /// What may be on the members after a power cut.
+    pub durable: Model,
+    pub resync: Option<Resync>,
+    inputs: Vec<KeeperInput>,
+    jobs: Vec<MetaJob>,
+    timer: Option<u64>,
+    last_control_at: u64,
+    /// Acknowledged writes, and those that a flush in flight covers: (flush, how many).
+    acknowledged: Vec<(u64, u64, u64)>,
+    flushes: Vec<(u64, usize)>,
+    /// Ranges of the resync at work: (tag, position, run).
+    resyncing: Vec<(u64, u64, u32)>,
+}
+
+impl Kept {
+    pub fn new(keeper: Keeper, disks: Vec<Disk>, durable: Model) -> Kept {
+        Kept {
+            keeper,
+            disks,
+            torn: false,
+            others: Vec::new(),
+            durable,
+            resync: None,
+            inputs: Vec::new(),
+            jobs: Vec::new(),
+            timer: None,
+            last_control_at: 0,
+            acknowledged: Vec::new(),
+            flushes: Vec::new(),
+            resyncing: Vec::new(),
+        }
+    }
+
+    pub fn tell(&mut self, input: KeeperInput) {
+        self.inputs.push(input);
+    }
+
+    pub(super) fn event(&mut self, event: ControlEvent) {
+        self.inputs.push(KeeperInput::FromShard { shard: 0, event });
+    }
+
+    pub(super) fn submitted(&mut self, tag: u64, op: HostOp, at: u64, sectors: u64) {
+        if op == HostOp::Flush {
+            self.flushes.push((tag, self.acknowledged.len()));
+        } else if op != HostOp::Read {
+            self.durable.submit(tag, op, at, sectors);
+        }
+    }
+
+    pub(super) fn completed(&mut self, live: &Live, result: Result<(), RequestError>) {
+        let Live { tag, op, at, sectors, .. } = *live;
+        match op {
+            HostOp::Flush => {
+                let mine = self.flushes.iter().position(|(flush, _)| *flush == tag);
+                let (_, covers) = self.flushes.remove(mine.expect("submitted before"));
+                for (tag, at, sectors) in self.acknowledged[..covers].iter().copied() {
+                    if result.is_ok() {
+                        self.durable.settle(tag, at, sectors);
+                    }
+                }
+            }
+            HostOp::Write { fua: true } if result.is_ok() => {
+                self.durable.settle(tag, at, sectors);
+            }
+            HostOp::Write { .. } | HostOp::WriteZeroes if result.is_ok() => {
+                self.acknowledged.push((tag, at, sectors));
+            }
+            HostOp::Resync => self.resynced(tag, result.is_ok()),
+            _ => {}
+        }
+    }
+
+    fn resynced(&mut self, tag: u64, in_sync: bool) {
+        let mine = self.resyncing.iter().position(|(resync, ..)| *resync == tag);
+        let (_, at, run) = self.resyncing.swap_remove(mine.expect("submitted before"));
+        let Some(resync) = self.resync.as_mut().filter(|resync| resync.run() == run) else {
+            return;
+        };
+        resync.done(md::Sector(at), in_sync);
+        self.inputs.push(KeeperInput::ResyncAt { run, position: resync.position() });
+    }
+
+    pub(super) fn next_event(&self) -> Option<u64> {
+        self.jobs.iter().map(|job| job.ready_at).chain(self.timer).min()
+    }
+
+    /// What a power cut leaves of the metadata.
+    pub fn cut(&self, rng: &mut Rng) -> Vec<Disk> {
+        let mut disks = self.disks.clone();
+        for job in &self.jobs {
+            let disk = &mut disks[job.device];
+            match &job.record {
+                Some(Record::Superblock(state)) => match rng.below(3) {
+                    0 => {}
+                    1 if self.torn => disk.superblock = None,
+                    _ => disk.superblock = Some((**state).clone()),
+                },
+                Some(Record::Bitmap(page)) => {
+                    let old = disk.pages.entry(page.page).or_default();
+                    // The first sector of page 0 is half header.
+                    let skew = if page.page == 0 { 256 } else { 0 };
+                    old.1.resize(page.bits.len(), 0);
+                    for first in (0..page.bits.len() + skew).step_by(SECTOR) {
+                        if rng.one_in(2) {
+                            continue;
+                        }
+                        if first == 0 {
+                            old.0 = page.header;
+                        }
+                        let end = (first + SECTOR).saturating_sub(skew).min(page.bits.len());
+                        let part = first.saturating_sub(skew)..end;
+                        old.1[part.clone()].copy_from_slice(&page.bits[part]);
+                    }
+                }
+                _ => {}
+            }
+        }
+        disks
+    }
+}
+
+impl World {
+    /// Lets the keeper act on what it has been told.
+    pub(super) fn run_keeper(&mut self) {
+        loop {
+            let Some(kept) = &mut self.kept else { return };
+            if kept.inputs.is_empty() {
+                return;
+            }
+            let mut out = Vec::new();
+            kept.keeper.handle(self.now, &mut kept.inputs, &mut out);
+            for effect in out {
+                self.keeper_effect(effect);
+            }
+            self.feed_resync();
+        }
+    }
+
+    fn keeper_effect(&mut self, effect: KeeperEffect) {
+        let (now, covers) = (self.now, self.writes_done);
+        let delay = self.delay(self.delays.io);
+        let message = self.delay((0, 20_000));
+        let kept = self.kept.as_mut().expect("it has just acted");
+        let ready_at = now + delay;
+        match effect {
+            KeeperEffect::WriteMeta { token, device, record } => {
+                let device = device.0 as usize;
+                let record = Some(record);
+                kept.jobs.push(MetaJob { ready_at, token, device, record, covers });
+            }
+            KeeperEffect::Flush { token, device } => {
+                let device = device.0 as usize;
+                kept.jobs.push(MetaJob { ready_at, token, device, record: None, covers });
+            }
+            KeeperEffect::ToShard { control, .. } => {
+                // Messages do not overtake each other.
+                kept.last_control_at = kept.last_control_at.max(now + message);
+                let at = kept.last_control_at;
+                self.controls.push((at, control));
+            }
+            KeeperEffect::SetTimer { at } => kept.timer = Some(at),
+            KeeperEffect::ResyncNeeded => kept.resync = kept.keeper.resync(),
+            other => kept.others.push(other),
+        }
+    }
+
+    /// Sends the next ranges of the resync.
+    pub fn feed_resync(&mut self) {
+        let room = self.shard.room().min(2);
+        let Some(kept) = &mut self.kept else { return };
+        let Some(resync) = &mut kept.resync else { return };
+        let (mut ranges, run) = (Vec::new(), resync.run());
+        resync.next(room, &mut ranges);
+        if resync.is_done() {
+            let position = resync.position();
+            kept.resync = None;
+            kept.inputs.push(KeeperInput::ResyncAt { run, position });
+        }
+        for (at, sectors) in ranges {
+            let tag = self.queue(HostOp::Resync, at.0, sectors);
+            let kept = self.kept.as_mut().expect("still there");
+            kept.resyncing.push((tag, at.0, run));
+        }
+    }
+
+    /// Performs the metadata operations whose time has come.
+    pub(super) fn perform_kept(&mut self) {
+        let now = self.now;
+        let Some(kept) = &mut self.kept else { return };
+        if kept.timer.is_some_and(|at| at <= now) {
+            kept.timer = None;
+            kept.inputs.push(KeeperInput::Timer);
+        }
+        let mut due: Vec<MetaJob> = kept.jobs.extract_if(.., |job| job.ready_at <= now).collect();
+        self.rng.shuffle(&mut due);
+        for job in due {
+            let result = self.perform_meta(&job);
+            let kept = self.kept.as_mut().expect("still there");
+            kept.inputs.push(KeeperInput::MetaDone { token: job.token, result });
+        }
+    }
+
+    fn perform_meta(&mut self, job: &MetaJob) -> Result<(), MemberError> {
+        let member = &mut self.members[job.device];
+        if member.is_gone(self.now) {
+            return Err(MemberError::Gone);
+        }
+        let disk = &mut self.kept.as_mut().expect("still there").disks[job.device];
+        match &job.record {
+            None => {
+                member.unflushed.retain(|number| *number > job.covers);
+                if let Some(platter) = &mut member.platter {
+                    platter.flushed(job.covers);
+                }
+            }
+            Some(Record::Superblock(state)) => disk.superblock = Some((**state).clone()),
+            Some(Record::Bitmap(page)) => {
+                let old = disk.pages.entry(page.page).or_default();
+                old.0 = page.header;
+                old.1.clone_from(&page.bits);
+            }
+            Some(Record::EmptyPpl) => {}
+        }
+        Ok(())
+    }
+
+    /// What a power cut leaves on the members: all that is durable, any part of what is in their
+    /// caches, and any sectors of what is on its way.
+    pub fn cut_members(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
+        let mut images: Vec<Vec<u8>> = Vec::new();
+        for member in &self.members {
+            let platter = member.platter.as_ref().expect("the test keeps account of it");
+            let mut bytes = platter.bytes.clone();
+            let keep = rng.below(4);
+            for (_, sector, new) in &platter.cache {
+                if rng.below(4) < keep {
+                    let at = *sector as usize * SECTOR;
+                    bytes[at..at + SECTOR].copy_from_slice(new);
+                }
+            }
+            images.push(bytes);
+        }
+        for job in &self.jobs {
+            let Some((member, sectors)) = job.place.clone() else { continue };
+            let at = usize::from(member);
+            if self.members[at].is_gone(self.now) {
+                continue;
+            }
+            let new: Vec<u8> = match &job.work {
+                Work::Write { slices, .. } => {
+                    slices.iter().flat_map(|slice| self.bytes(slice).to_vec()).collect()
+                }
+                Work::Discard | Work::WriteZeroes => {
+                    vec![0; (sectors.end - sectors.start) as usize * SECTOR]
+                }
+                _ => continue,
+            };
+            for (sector, new) in sectors.zip(new.chunks_exact(SECTOR)) {
+                if rng.one_in(2) {
+                    let from = sector as usize * SECTOR;
+                    images[at][from..from + SECTOR].copy_from_slice(new);
+                }
+            }
+        }
+        images
+    }
+
+    /// Whether the keeper said that the array has stopped.
+    pub fn has_stopped(&self) -> Option<bool> {
+        let others = &self.kept.as_ref().expect("a test with a keeper").others;
+        others.iter().find_map(|effect| match effect {
+            KeeperEffect::Stopped { clean } => Some(*clean),
+            _ => None,
+        })
+    }
+
+    /// Messages to the shard that have not arrived.
+    pub fn has_messages(&self) -> bool {
+        self.controls.iter().any(|(_, control)| !matches!(control, Control::FailMember(_)))
+    }
+}
