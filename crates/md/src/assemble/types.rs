@@ -3,6 +3,7 @@
 //! Invariant: candidates are named by their index in the list that was given, everywhere.
 
 use super::shape::Shape;
+use super::words;
 use crate::ondisk::superblock::{Checksum, Policy, Refusal, Superblock};
 use crate::ondisk::{MemberMetadata, Uuid, Version};
 use crate::units::MemberIdx;
@@ -116,6 +117,36 @@ pub enum Standing {
     Unusable,
 }
 
+/// In a few words: `slot 2`, `slot 2, rebuilt up to sector 4096`, `spare`.
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Standing::Active(slot) => write!(f, "slot {slot}"),
+            Standing::Recovering { slot, up_to } => {
+                write!(f, "slot {slot}, rebuilt up to sector {up_to}")
+            }
+            Standing::Replacement { slot, up_to: None } => {
+                write!(f, "replacement for slot {slot}")
+            }
+            Standing::Replacement { slot, up_to: Some(up_to) } => {
+                write!(f, "replacement for slot {slot}, up to sector {up_to}")
+            }
+            Standing::Spare => f.write_str("spare"),
+            Standing::Journal => f.write_str("journal"),
+            Standing::Stale { slot: Some(slot), events_behind } => {
+                write!(f, "stale, was slot {slot}, {} behind", words::updates(*events_behind))
+            }
+            Standing::Stale { slot: None, events_behind } => {
+                write!(f, "stale, {} behind", words::updates(*events_behind))
+            }
+            Standing::Faulty => f.write_str("faulty"),
+            Standing::Foreign { .. } => f.write_str("foreign"),
+            Standing::Duplicate { .. } => f.write_str("duplicate"),
+            Standing::Unusable => f.write_str("unusable"),
+        }
+    }
+}
+
 /// A candidate of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -150,8 +181,15 @@ impl fmt::Display for Software {
 pub struct Elsewhere {
     /// Who.
     pub by: Software,
-    /// What and why: a sentence.
+    /// What and why: the rest of a sentence that begins with who.
     pub what: String,
+}
+
+/// The whole sentence.
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.by, self.what)
+    }
 }
 
 /// An array among the candidates.
@@ -192,7 +230,7 @@ pub enum Override {
     Partial,
 }
 
-/// Whether the array can be started.
+/// Whether the array can be started. Shown as a sentence or two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Complete.
@@ -219,6 +257,20 @@ pub enum Verdict {
         /// Why, and what would help: a sentence or two.
         why: String,
     },
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Run => f.write_str("All members are there."),
+            Verdict::RunDegraded { missing } => {
+                write!(f, "All data is there, without {}.", words::slots(missing))
+            }
+            Verdict::RunPartial { lost: text }
+            | Verdict::NeedsForce { risk: text, .. }
+            | Verdict::Refused { why: text } => f.write_str(text),
+        }
+    }
 }
 
 impl Verdict {
@@ -256,7 +308,9 @@ impl Source {
 pub struct Plan {
     /// Whether.
     pub verdict: Verdict,
-    /// From what each slot is served. In a plan that does not run: what there would be.
+    /// From what each slot is served. Read-write: members in sync, and those whose rebuild goes on
+    /// ([`Source::valid_sectors`] says how far they serve). In a plan that does not run: what there
+    /// would be.
     pub slots: Vec<Option<Source>>,
     /// The journal device.
     pub journal: Option<usize>,

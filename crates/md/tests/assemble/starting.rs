@@ -60,6 +60,23 @@ fn levels_bear_their_losses_and_no_more() {
 }
 
 #[test]
+fn verdicts_standings_and_notes_are_shown_in_words() {
+    let mut all = raid5(4);
+    all[1].metadata.recovery_offset = Some(64);
+    all[2].metadata.created.seconds = 5;
+    let array = one(&all);
+    assert_eq!(array.read_write.verdict.to_string(), "All data is there, without slot 1.");
+    let shown: Vec<String> = array.members.iter().map(|one| one.standing.to_string()).collect();
+    assert_eq!(shown, ["slot 0", "slot 1, rebuilt up to sector 64", "slot 2", "slot 3"]);
+    assert_eq!(
+        array.elsewhere[0].to_string(),
+        "mdadm refuses the array: disk2 does not match, the creation time is 5 and not 1700000000."
+    );
+    all[3].metadata.events = 49 - 4;
+    assert_eq!(standing(&one(&all), 3).to_string(), "stale, was slot 3, 5 updates behind");
+}
+
+#[test]
 fn a_refusal_says_what_is_missing_and_what_would_help() {
     let mut all = without(&[1], raid5(4));
     all[2].metadata.events -= 5;
