@@ -3,6 +3,7 @@
 //! To add a codec: a file here with a `TARGET`, its line in `TARGETS`, and a directory of starting
 //! points in `tests/fuzz/corpus` named after it.
 
+mod logs;
 mod mutate;
 mod run;
 mod superblock;
@@ -35,7 +36,8 @@ pub enum Verdict {
 }
 
 /// All of them.
-pub const TARGETS: &[Target] = &[superblock::V1, superblock::V0];
+pub const TARGETS: &[Target] =
+    &[superblock::V1, superblock::V0, logs::BITMAP, logs::BAD_BLOCKS, logs::PPL, logs::JOURNAL];
 
 /// The starting points of a target, with their file names.
 pub fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
