@@ -149,6 +149,8 @@ struct Inbox {
     /// The thread waits, or is about to: it wants the bell.
     asleep: bool,
     stopping: bool,
+    /// The metadata are to be made clean before the end.
+    closing: bool,
     stopped: bool,
 }
 
@@ -195,7 +197,14 @@ impl Array {
     /// # Errors
     /// When the specification cannot work, or the system lacks what it needs.
     pub fn start(spec: ArraySpec, options: &DriverOptions) -> Result<Array, BuildError> {
-        let driver = Driver::new(spec, options)?;
+        Array::run(Driver::new(spec, options)?)
+    }
+
+    /// Gives an array that was put together (see [`crate::run`]) its thread.
+    ///
+    /// # Errors
+    /// When the system lacks what it needs.
+    pub fn run(driver: Driver) -> Result<Array, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| system("make an eventfd")(error.into()))?;
@@ -357,12 +366,19 @@ impl Array {
         answered.recv().ok()
     }
 
-    /// Finishes what is under way, flushes, and ends the thread.
+    /// What the array's metadata say; `None` for an array without any.
+    pub fn metadata(&self) -> Option<engine::KeeperStatus> {
+        self.ask(|driver| driver.metadata()).flatten()
+    }
+
+    /// Finishes what is under way, flushes, makes the metadata clean, and ends the thread. An array
+    /// that is dropped instead leaves its metadata as a crash would.
     ///
     /// # Errors
     /// When the flush fails.
     pub fn stop(mut self) -> Result<(), ArrayError> {
         let flushed = self.flush();
+        self.shared.put(|inbox| inbox.closing = flushed.is_ok());
         self.end_thread();
         flushed
     }
@@ -465,6 +481,9 @@ impl Worker {
                 continue;
             }
             if stopping && self.waiting.is_empty() && self.tickets.is_empty() {
+                if self.shared.inbox().closing {
+                    self.driver.stop();
+                }
                 return;
             }
             self.sleep();

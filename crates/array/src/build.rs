@@ -99,11 +99,20 @@ impl std::error::Error for BuildError {
     }
 }
 
+/// What an array needs whose metadata are kept.
+pub(crate) struct Keeping {
+    /// From [`engine::Keeper::intent_map`].
+    pub(crate) intents: Option<engine::IntentMap>,
+    /// From [`engine::Keeper::in_sync_below`].
+    pub(crate) in_sync_below: u64,
+}
+
 /// Makes the array and everything inside it; adds its stripe memory to `regions`.
 pub(crate) fn build(
     spec: ArraySpec,
     max_requests: usize,
     regions: &mut Regions,
+    keeping: Option<&Keeping>,
 ) -> Result<Core, BuildError> {
     if spec.members.len() > MAX_MEMBERS {
         let given = spec.members.len();
@@ -116,7 +125,7 @@ pub(crate) fn build(
         let member = match member {
             MemberSpec::Ready(member) => Some(member),
             MemberSpec::Array(inner) => {
-                let core = build(inner, max_requests, regions)?;
+                let core = build(inner, max_requests, regions, None)?;
                 Some(Box::new(NestedMember::new(core)) as Box<dyn Member>)
             }
             MemberSpec::Missing { sectors } => {
@@ -147,6 +156,10 @@ pub(crate) fn build(
     config.logical_block = facts.logical_block;
     config.discard_zeroes = facts.discard_zeroes;
     config.max_requests = max_requests;
+    if let Some(keeping) = keeping {
+        config.intents = keeping.intents;
+        config.in_sync_below = keeping.in_sync_below;
+    }
     // The engine discards whole rows of parity levels only: the edges keep what they had.
     facts.discard_zeroes &= !spec.level.has_parity();
     if spec.level.has_parity() {
@@ -157,7 +170,11 @@ pub(crate) fn build(
         config.scratch_region = regions.add(Arc::new(memory));
     }
     let shard = Shard::new(config).map_err(BuildError::Engine)?;
-    Ok(Core::new(shard, members, spec.queue_depth.max(1), facts))
+    let mut core = Core::new(shard, members, spec.queue_depth.max(1), facts);
+    if keeping.is_some() {
+        core.keep_metadata();
+    }
+    Ok(core)
 }
 
 fn largest_block(members: &[Option<Box<dyn Member>>]) -> u32 {

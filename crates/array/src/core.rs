@@ -103,6 +103,8 @@ pub(crate) struct Core {
     timer_overdue: bool,
     facts: Facts,
     events: VecDeque<Event>,
+    /// For who keeps the array's metadata; `None`: nobody does.
+    for_keeper: Option<Vec<ControlEvent>>,
 }
 
 impl Core {
@@ -132,7 +134,18 @@ impl Core {
             timer_overdue: false,
             facts,
             events: VecDeque::new(),
+            for_keeper: None,
         }
+    }
+
+    /// From now on somebody keeps the metadata and answers what `for_keeper` gives.
+    pub(crate) fn keep_metadata(&mut self) {
+        self.for_keeper = Some(Vec::new());
+    }
+
+    /// What the keeper must hear of.
+    pub(crate) fn for_keeper(&mut self) -> impl Iterator<Item = ControlEvent> + '_ {
+        self.for_keeper.iter_mut().flat_map(|events| events.drain(..))
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -282,12 +295,17 @@ impl Core {
         if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
+        let kept = self.for_keeper.as_mut();
+        let is_kept = kept.map(|events| events.push(event)).is_some();
         match event {
             ControlEvent::MemberFailed { member, error, epoch } => {
                 self.events.push_back(Event::MemberFailed { member, error });
-                // No metadata yet that could record it: the members of these arrays have none.
-                self.inputs.push(Input::Control(Control::Recorded { epoch }));
+                // The members of arrays that live in memory have no metadata that could record it.
+                if !is_kept {
+                    self.inputs.push(Input::Control(Control::Recorded { epoch }));
+                }
             }
+            ControlEvent::Intent { .. } if is_kept => {}
             ControlEvent::Intent { first_bit, bits } => {
                 // Nobody keeps metadata for this array: there is nothing to wait for.
                 self.inputs.push(Input::Control(Control::Granted { first_bit, bits }));

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use engine::{BufSlice, Control, HostOp, MAX_REQUEST_SECTORS, RequestError};
+use engine::{BufSlice, Control, HostOp, KeeperStatus, MAX_REQUEST_SECTORS, RequestError};
 use md::{Geometry, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::buf::{Lease, LeasePool, Region, Regions};
-use crate::build::{ArraySpec, BuildError, build, refuse_shared_files};
+use crate::build::{ArraySpec, BuildError, Keeping, build, refuse_shared_files};
+use crate::clerk::Clerk;
 use crate::core::{Core, Event};
 use crate::member::{Counters, Facts, FormerLeaf, Io, KernelDone, Ring};
 use crate::table::Table;
@@ -63,6 +64,8 @@ pub struct Full(pub Option<Lease>);
 struct Host {
     tag: u64,
     lease: Option<Lease>,
+    /// A range of the array's own resync, from this position on: no host waits for it.
+    resync: Option<Sector>,
 }
 
 /// See the module.
@@ -70,6 +73,7 @@ pub struct Driver {
     // Fields drop in this order: the ring waits for the kernel before the files and the memory go
     // (`Drop`), and host buffers return to their pool last.
     core: Core,
+    clerk: Option<Clerk>,
     io: Io,
     hosts: Table<Host>,
     ended: Vec<(u64, Result<(), RequestError>)>,
@@ -101,9 +105,32 @@ impl Driver {
     /// # Errors
     /// When the specification cannot work, or the system lacks what it needs.
     pub fn new(spec: ArraySpec, options: &DriverOptions) -> Result<Driver, BuildError> {
+        Driver::build(spec, options, None)
+    }
+
+    /// An array whose metadata are kept by `clerk`, which is asked for when the memory is there.
+    pub(crate) fn with_metadata(
+        spec: ArraySpec,
+        options: &DriverOptions,
+        keeping: &Keeping,
+        clerk: impl FnOnce(u64) -> Clerk,
+    ) -> Result<Driver, BuildError> {
+        let mut driver = Driver::build(spec, options, Some(keeping))?;
+        // A resync on levels with copies works in a host buffer.
+        let step = driver.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
+        let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
+        driver.clerk = Some(clerk(step));
+        Ok(driver)
+    }
+
+    fn build(
+        spec: ArraySpec,
+        options: &DriverOptions,
+        keeping: Option<&Keeping>,
+    ) -> Result<Driver, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
         let mut regions = Regions::new().map_err(system("map the region of zeroes"))?;
-        let mut core = build(spec, options.max_requests.max(1), &mut regions)?;
+        let mut core = build(spec, options.max_requests.max(1), &mut regions, keeping)?;
         refuse_shared_files(&core)?;
         core.number_leaves(&mut 0);
         let lease_bytes = options.lease_bytes.max(1).next_multiple_of(4096);
@@ -115,7 +142,8 @@ impl Driver {
         let ring = core.facts().uses_ring.then(Ring::new).transpose();
         let ring = ring.map_err(system("set up io_uring"))?;
         let io = Io { ring, regions, kernels: options.kernels, now: clock_nanos() };
-        Ok(Driver { core, io, hosts: Table::new(), ended: Vec::new(), kernel: Vec::new(), leases })
+        let (hosts, ended, kernel) = (Table::new(), Vec::new(), Vec::new());
+        Ok(Driver { core, clerk: None, io, hosts, ended, kernel, leases })
     }
 
     /// The array's shape.
@@ -173,7 +201,7 @@ impl Driver {
             }
             None => BufSlice::default(),
         };
-        let host = self.hosts.insert(Host { tag, lease });
+        let host = self.hosts.insert(Host { tag, lease, resync: None });
         self.core.submit(op, at, sectors, buf, u64::from(host));
         Ok(())
     }
@@ -182,13 +210,106 @@ impl Driver {
     pub fn poll(&mut self, out: &mut Vec<Completion>) {
         self.io.now = clock_nanos();
         self.reap();
+        self.feed_resync();
         self.core.turn(&mut self.io, &mut self.ended);
+        self.keep_metadata();
         if let Some(ring) = &mut self.io.ring {
             ring.submit();
         }
         for (host, result) in self.ended.drain(..) {
-            let Host { tag, lease } = self.hosts.remove(host as u32);
-            out.push(Completion { tag, result, lease });
+            let Host { tag, lease, resync } = self.hosts.remove(host as u32);
+            match (resync, &mut self.clerk) {
+                (Some(at), Some(clerk)) => clerk.resync_done(at, result.is_ok()),
+                _ => out.push(Completion { tag, result, lease }),
+            }
+        }
+    }
+
+    /// Gives the array the next ranges of its resync, while there is room for hosts as well.
+    fn feed_resync(&mut self) {
+        let Some(clerk) = &mut self.clerk else { return };
+        let needs_memory = !self.core.geometry().level().has_parity();
+        while clerk.resyncs() && self.core.room() > 1 {
+            let len = if needs_memory { self.leases.lease_bytes() } else { 0 };
+            let mut lease = None;
+            if needs_memory {
+                lease = self.leases.take(len);
+                if lease.is_none() {
+                    return;
+                }
+            }
+            let Some((at, sectors)) = clerk.next_resync() else { return };
+            if let Some(lease) = &mut lease {
+                lease.set_len((sectors * md::SECTOR_BYTES) as usize);
+            }
+            let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
+            let host = self.hosts.insert(Host { tag: 0, lease, resync: Some(at) });
+            self.core.submit(HostOp::Resync, at, sectors, buf, u64::from(host));
+        }
+    }
+
+    /// Has the metadata written that the array waits for, and lets it go on.
+    fn keep_metadata(&mut self) {
+        let Some(clerk) = &mut self.clerk else { return };
+        let mut controls = Vec::new();
+        loop {
+            clerk.turn(self.io.now, self.core.for_keeper(), &mut controls);
+            if controls.is_empty() {
+                return;
+            }
+            controls.drain(..).for_each(|control| self.core.control(control));
+            self.core.turn(&mut self.io, &mut self.ended);
+        }
+    }
+
+    /// What the array's metadata say; `None` for an array without any.
+    pub fn metadata(&self) -> Option<KeeperStatus> {
+        self.clerk.as_ref().map(Clerk::status)
+    }
+
+    /// What has gone wrong with metadata since the last call: sentences.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        self.clerk.as_mut().map(Clerk::take_notes).unwrap_or_default()
+    }
+
+    /// Whether redundancy is being made right: see [`KeeperStatus::resync_offset`] for how far.
+    pub fn is_resyncing(&self) -> bool {
+        self.clerk.as_ref().is_some_and(|clerk| clerk.resyncs())
+    }
+
+    /// Pauses the resync, or goes on with it.
+    pub fn pause_resync(&mut self, paused: bool) {
+        if let Some(clerk) = &mut self.clerk {
+            clerk.pause_resync(paused);
+        }
+    }
+
+    /// Stops an array with metadata: what is under way ends, everything is made durable, and the
+    /// superblocks say that it was stopped. A driver that is dropped without this leaves the array
+    /// as a crash would. Says whether the next start finds it clean; an array without metadata is.
+    ///
+    /// # Panics
+    /// When requests of hosts are under way.
+    pub fn stop(&mut self) -> bool {
+        let none = |out: &[Completion]| assert!(out.is_empty(), "requests are under way");
+        let (mut out, step) = (Vec::new(), Duration::from_millis(100));
+        self.pause_resync(true);
+        self.poll(&mut out);
+        while self.clerk.as_ref().is_some_and(Clerk::resync_is_at_work) {
+            self.wait(step, None);
+            self.poll(&mut out);
+            none(&out);
+        }
+        none(&out);
+        assert!(self.hosts.is_empty(), "requests are under way");
+        let Some(clerk) = &mut self.clerk else { return true };
+        clerk.stop();
+        loop {
+            self.poll(&mut out);
+            if let Some(clean) = self.clerk.as_ref().and_then(Clerk::stopped) {
+                return clean;
+            }
+            self.wait(step, None);
         }
     }
 
@@ -207,7 +328,8 @@ impl Driver {
 
     /// Waits until a `poll` may have something to do, `limit` at most, or `wake` becomes readable.
     pub fn wait(&mut self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
-        if self.core.has_work() {
+        let clerk_works = |clerk: &Clerk| clerk.has_work() || clerk.may_resync();
+        if self.core.has_work() || self.clerk.as_ref().is_some_and(clerk_works) {
             return;
         }
         let mut limit = limit;
@@ -222,7 +344,9 @@ impl Driver {
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
         // Waking up takes a while: the last stretch before a deadline is spent polling.
-        let deadline = self.core.deadline().map(|at| at.saturating_sub(WAKE_NANOS));
+        let of_clerk = self.clerk.as_ref().and_then(Clerk::deadline);
+        let deadline = self.core.deadline().into_iter().chain(of_clerk).min();
+        let deadline = deadline.map(|at| at.saturating_sub(WAKE_NANOS));
         let until = deadline.map_or(until, |at| at.min(until));
         let left = Duration::from_nanos(until.saturating_sub(now));
         if left.is_zero() {

@@ -43,10 +43,12 @@ mod api;
 #[allow(unsafe_code)]
 mod buf;
 mod build;
+mod clerk;
 mod core;
 mod driver;
 mod member;
 pub mod rescue;
+pub mod run;
 pub mod store;
 mod table;
 

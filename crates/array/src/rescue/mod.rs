@@ -24,6 +24,7 @@ mod stream;
 mod view;
 
 pub use column::{Failure, Source};
+pub(crate) use prepare::{LogWrite, ppl_writes};
 pub use prepare::{Prepared, prepare, prepare_explicit};
 pub use stream::{Piece, StreamError, StreamOptions, stream};
 pub use view::{Part, View};

@@ -104,6 +104,34 @@ pub fn prepare_explicit(
     View::new(vec![part], kernels)
 }
 
+/// What replaying a log writes.
+pub(crate) struct LogWrite {
+    pub(crate) candidate: usize,
+    /// Of the device.
+    pub(crate) sector: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What replaying the partial parity logs writes, and what the array is when that is written.
+pub(crate) fn ppl_writes(
+    array: &Array,
+    plan: &Plan,
+    candidates: &[Candidate],
+    disks: &[Arc<dyn Disk>],
+    geometry: &Geometry,
+    kernels: Kernels,
+) -> (Vec<LogWrite>, Option<ppl::PplVerdict>) {
+    let mut it = Preparing { array, plan, candidates, disks: disks.to_vec(), notes: Vec::new() };
+    let (patches, verdict) = it.ppl_patches(geometry, kernels);
+    let writes = patches.into_iter().flat_map(|(candidate, patches)| {
+        patches.into_iter().map(move |(sector, patch)| match patch {
+            Patch::Bytes(bytes) => LogWrite { candidate, sector, bytes: bytes.into_vec() },
+            Patch::Elsewhere(..) => unreachable!("parity is computed"),
+        })
+    });
+    (writes.collect(), verdict)
+}
+
 struct Preparing<'a> {
     array: &'a Array,
     plan: &'a Plan,
@@ -191,9 +219,21 @@ impl Preparing<'_> {
     /// Lays the parity that the logs restore over the members: what is recovered for a missing
     /// member is right then, also where a write was under way.
     fn replay_ppl(&mut self, geometry: &Geometry, kernels: Kernels) {
+        let (patches, _) = self.ppl_patches(geometry, kernels);
+        for (candidate, patches) in patches {
+            self.patch(candidate, patches);
+        }
+    }
+
+    /// The parity that the logs restore, by candidate, and what the array is with it.
+    fn ppl_patches(
+        &mut self,
+        geometry: &Geometry,
+        kernels: Kernels,
+    ) -> (Vec<(usize, Patches)>, Option<ppl::PplVerdict>) {
         let metadata = &self.candidates[self.array.defining].metadata;
         if metadata.ppl.is_none() || metadata.resync_offset.is_none() {
-            return;
+            return (Vec::new(), None);
         }
         let resync_offset = metadata.resync_offset;
         let mut logs = Vec::new();
@@ -224,7 +264,10 @@ impl Preparing<'_> {
         };
         let recovery = match ppl::plan_recovery(geometry, &logs, resync_offset, in_sync) {
             Ok(recovery) => recovery,
-            Err(refused) => return self.notes.push(format!("{refused}.")),
+            Err(refused) => {
+                self.notes.push(format!("{refused}."));
+                return (Vec::new(), None);
+            }
         };
         let slots = self.slots(geometry.members(), Generation::Old);
         let mut patches = vec![Patches::new(); geometry.members()];
@@ -239,17 +282,20 @@ impl Preparing<'_> {
                 done += 1;
             }
         }
-        for (slot, patches) in patches.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
-            let candidate = self.plan.slots[slot].as_ref().map(|source| source.candidate);
-            self.patch(candidate.expect("a log has a member"), patches);
-        }
         let (steps, skipped) = (recovery.steps.len(), recovery.skipped.len());
         self.notes.push(format!(
-            "The partial parity log was applied in memory: {done} of {steps} writes that were \
+            "The partial parity log was applied: {done} of {steps} writes that were \
              under way, {skipped} cannot be recovered because their data is missing."
         ));
         let mismatches = recovery.mismatches.iter();
         self.notes.extend(mismatches.map(|mismatch| format!("Partial parity log: {mismatch}.")));
+        let verdict = (done == steps).then_some(recovery.verdict);
+        let of_candidate = |(slot, patches): (usize, Patches)| {
+            let candidate = self.plan.slots[slot].as_ref().map(|source| source.candidate);
+            (candidate.expect("a log has a member"), patches)
+        };
+        let patches = patches.into_iter().enumerate().filter(|(_, patches)| !patches.is_empty());
+        (patches.map(of_candidate).collect(), verdict)
     }
 
     /// Lays what the journal holds over the members, and gives the array sectors whose newest

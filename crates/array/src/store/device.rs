@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use md::SECTOR_BYTES;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -414,6 +415,11 @@ fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> 
     Ok(location.offset..location.offset + len)
 }
 
+/// A process that is being started holds our locks until it has become another program: what we
+/// have just closed may be locked for that long.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// Locks the bytes for as long as the file is open: alone to write, together to read.
 pub(super) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<(), DeviceProblem> {
     use nix::libc;
@@ -428,7 +434,15 @@ pub(super) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<()
         l_len: (bytes.end - bytes.start) as libc::off_t,
         l_pid: 0,
     };
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&request)) {
+    let mut result = fcntl(file, FcntlArg::F_OFD_SETLK(&request));
+    for _ in 0..LOCK_TRIES {
+        if !matches!(result, Err(nix::Error::EAGAIN | nix::Error::EACCES)) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        result = fcntl(file, FcntlArg::F_OFD_SETLK(&request));
+    }
+    match result {
         Ok(_) => Ok(()),
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => Err(DeviceProblem::Locked { access }),
         // Reading what cannot be locked (a read-only network share) harms nobody.

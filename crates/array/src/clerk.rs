@@ -1,0 +1,281 @@
+//! Writes the metadata that the engine's keeper wants written, and drives the resync.
+//!
+//! Invariant: a record is durable on its device before the keeper hears that it is done; what a
+//! crash leaves behind is therefore what the keeper's own order says. Blocking: the array waits
+//! while its metadata are written, which is rare (the first write after a pause, the last one, a
+//! failure). Called only from `driver`.
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use engine::{
+    BITMAP_PAGE_BYTES, BitmapPage, Control, ControlEvent, DeviceNumber, Keeper, KeeperEffect,
+    KeeperInput, KeeperStatus, MemberError, Record, Resync,
+};
+use md::Sector;
+use md::ondisk::bitmap::BitmapHeader;
+use md::ondisk::ppl::PplHeader;
+use md::ondisk::superblock::{ArrayState, Superblock};
+use md::ondisk::{Area, Timestamp};
+use rustix::io::Errno;
+
+use crate::store::Disk;
+
+/// A device whose metadata are kept.
+pub(crate) struct Kept {
+    pub(crate) number: DeviceNumber,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// As it was found.
+    pub(crate) superblock: Superblock,
+    /// Where its bitmap is, and the header as it was read.
+    pub(crate) bitmap: Option<(Area, BitmapHeader)>,
+    pub(crate) ppl: Option<Area>,
+    /// The log area holds nothing from before.
+    pub(crate) ppl_is_empty: bool,
+}
+
+/// See the module.
+pub(crate) struct Clerk {
+    keeper: Keeper,
+    kept: Vec<Kept>,
+    inputs: Vec<KeeperInput>,
+    effects: Vec<KeeperEffect>,
+    timer: Option<u64>,
+    resync: Option<Resync>,
+    /// Positions of one resync request at most.
+    step: u64,
+    /// A resync should begin when the one at work has ended what it began.
+    wants_resync: bool,
+    at_work: usize,
+    paused: bool,
+    stopped: Option<bool>,
+    notes: Vec<String>,
+}
+
+impl Clerk {
+    pub(crate) fn new(keeper: Keeper, kept: Vec<Kept>, step: u64) -> Clerk {
+        Clerk {
+            keeper,
+            kept,
+            inputs: Vec::new(),
+            effects: Vec::new(),
+            timer: None,
+            resync: None,
+            step,
+            wants_resync: true,
+            at_work: 0,
+            paused: false,
+            stopped: None,
+            notes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn status(&self) -> KeeperStatus {
+        self.keeper.status()
+    }
+
+    /// What has gone wrong with metadata since the last call: sentences.
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// When it wants to be called.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.timer
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        !self.inputs.is_empty()
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.inputs.push(KeeperInput::Stop);
+    }
+
+    /// Whether it has stopped, and whether the metadata say so.
+    pub(crate) fn stopped(&self) -> Option<bool> {
+        self.stopped
+    }
+
+    /// Tells the keeper what the array says, does what it wants, and adds its orders to `controls`.
+    pub(crate) fn turn(
+        &mut self,
+        now: u64,
+        events: impl Iterator<Item = ControlEvent>,
+        controls: &mut Vec<Control>,
+    ) {
+        self.inputs.extend(events.map(|event| KeeperInput::FromShard { shard: 0, event }));
+        if self.timer.is_some_and(|at| at <= now) {
+            self.timer = None;
+            self.inputs.push(KeeperInput::Timer);
+        }
+        while !self.inputs.is_empty() {
+            let mut effects = std::mem::take(&mut self.effects);
+            self.keeper.handle(now, &mut self.inputs, &mut effects);
+            for effect in effects.drain(..) {
+                self.perform(effect, controls);
+            }
+            self.effects = effects;
+        }
+    }
+
+    fn perform(&mut self, effect: KeeperEffect, controls: &mut Vec<Control>) {
+        match effect {
+            KeeperEffect::WriteMeta { token, device, record } => {
+                let result = self.write(device, &record);
+                self.inputs.push(KeeperInput::MetaDone { token, result });
+            }
+            KeeperEffect::Flush { token, device } => {
+                let kept = self.kept.iter().find(|kept| kept.number == device);
+                let result = kept.map_or(Err(MemberError::Gone), |kept| {
+                    kept.disk.sync().map_err(|error| member_error(&error))
+                });
+                self.inputs.push(KeeperInput::MetaDone { token, result });
+            }
+            KeeperEffect::SetTimer { at } => self.timer = Some(at),
+            KeeperEffect::ToShard { control, .. } => controls.push(control),
+            KeeperEffect::DeviceFailed { device, .. } => {
+                let kept = self.kept.iter().find(|kept| kept.number == device);
+                let name = kept.map_or_else(String::new, |kept| kept.disk.name());
+                self.notes.push(format!("{name} (device {}) is out of service.", device.0));
+            }
+            KeeperEffect::ResyncNeeded => self.wants_resync = true,
+            KeeperEffect::BecameReadOnly { why } => {
+                self.resync = None;
+                self.notes.push(format!("The array takes no more writes: {why}."));
+            }
+            KeeperEffect::Stopped { clean } => self.stopped = Some(clean),
+        }
+    }
+
+    /// Writes a record and makes it durable.
+    fn write(&mut self, device: DeviceNumber, record: &Record) -> Result<(), MemberError> {
+        let kept = self.kept.iter_mut().find(|kept| kept.number == device);
+        let Some(kept) = kept else { return Err(MemberError::Gone) };
+        let written = kept.write(record).and_then(|()| kept.disk.sync());
+        written.map_err(|error| {
+            let name = kept.disk.name();
+            self.notes.push(format!("{name}: its metadata cannot be written: {error}."));
+            member_error(&error)
+        })
+    }
+
+    // ---- resync
+
+    /// The next range of the resync, if there is one.
+    pub(crate) fn next_resync(&mut self) -> Option<(Sector, u64)> {
+        if self.wants_resync && self.at_work == 0 && self.stopped.is_none() && !self.paused {
+            self.wants_resync = false;
+            self.resync = self.keeper.resync();
+            if let Some(resync) = &mut self.resync {
+                resync.set_pace(self.step, engine::DEFAULT_RESYNC_DEPTH);
+            }
+            self.report();
+        }
+        let resync = self.resync.as_mut().filter(|_| !self.paused && !self.wants_resync)?;
+        let mut next = Vec::new();
+        resync.next(1, &mut next);
+        let next = next.pop()?;
+        self.at_work += 1;
+        Some(next)
+    }
+
+    pub(crate) fn resync_done(&mut self, at: Sector, in_sync: bool) {
+        self.at_work -= 1;
+        if let Some(resync) = &mut self.resync {
+            resync.done(at, in_sync);
+            self.report();
+        }
+    }
+
+    /// Tells the keeper how far the resync has come, and forgets one that is over.
+    fn report(&mut self) {
+        let Some(resync) = &self.resync else { return };
+        let (run, position) = (resync.run(), resync.position());
+        self.inputs.push(KeeperInput::ResyncAt { run, position });
+        if resync.is_done() {
+            self.resync = None;
+        }
+    }
+
+    /// Sends no more of the resync, or goes on with it.
+    pub(crate) fn pause_resync(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// Whether ranges of the resync are under way.
+    pub(crate) fn resync_is_at_work(&self) -> bool {
+        self.at_work > 0
+    }
+
+    /// Whether there is a resync that has not ended, at work or paused.
+    pub(crate) fn resyncs(&self) -> bool {
+        self.resync.is_some() || self.wants_resync
+    }
+
+    /// Whether something of it could be sent now.
+    pub(crate) fn may_resync(&self) -> bool {
+        self.resyncs() && !self.paused && self.at_work == 0 && self.stopped.is_none()
+    }
+}
+
+impl Kept {
+    fn write(&mut self, record: &Record) -> io::Result<()> {
+        match record {
+            Record::Superblock(state) => {
+                let state = ArrayState { updated: now(), ..(**state).clone() };
+                // Always from the one that was found: a log that is off for a while keeps its place.
+                let next = self.superblock.with_state(&state, self.number.0 as usize);
+                let next = next.map_err(io::Error::other)?;
+                let bytes = next.encode(self.disk.logical_block() as usize);
+                self.disk.write(next.sector(), &bytes)
+            }
+            Record::Bitmap(page) => self.write_page(page),
+            Record::EmptyPpl => {
+                let Some(area) = self.ppl else { return Ok(()) };
+                if !self.ppl_is_empty {
+                    // An older log behind the header would be taken for a newer one.
+                    self.disk.write_zeroes(area.sector..area.sector + area.sectors)?;
+                    self.ppl_is_empty = true;
+                }
+                let header = PplHeader::empty(self.superblock.metadata().set_uuid);
+                self.disk.write(area.sector, &header.encode())
+            }
+        }
+    }
+
+    fn write_page(&mut self, page: &BitmapPage) -> io::Result<()> {
+        let Some((area, header)) = &mut self.bitmap else { return Ok(()) };
+        let mut bytes = Vec::with_capacity(BITMAP_PAGE_BYTES);
+        if let Some(record) = page.header {
+            header.events = record.events;
+            header.events_cleared = record.events_cleared;
+            header.state = 0;
+            bytes.extend_from_slice(&header.encode());
+        }
+        bytes.extend_from_slice(&page.bits);
+        // Bits behind the last one: clear, as the kernel leaves them.
+        let block = (self.disk.logical_block() as usize).max(512);
+        bytes.resize(bytes.len().next_multiple_of(block), 0);
+        let first = u64::from(page.page) * (BITMAP_PAGE_BYTES as u64 / md::SECTOR_BYTES);
+        let sectors = bytes.len() as u64 / md::SECTOR_BYTES;
+        if first + sectors > area.sectors {
+            return Err(io::Error::other("the bitmap has no room for its bits"));
+        }
+        self.disk.write(area.sector + first, &bytes)
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Timestamp { seconds: since.map_or(0, |since| since.as_secs()), micros: 0 }
+}
+
+fn member_error(error: &io::Error) -> MemberError {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => MemberError::NoSpace,
+        Some(Errno::NODEV | Errno::NXIO | Errno::BADF) => MemberError::Gone,
+        _ => MemberError::Medium,
+    }
+}

@@ -1,0 +1,364 @@
+//! Starts an array that the assembly has decided about.
+//!
+//! Invariant: an array that would lose or mix data is refused, with the decision's own words. In
+//! order: logs are replayed into the members and made durable, then the engine and its keeper get
+//! the array. Until somebody writes, nothing else is written: a start leaves no trace.
+
+use engine::{DeviceNumber, Keeper, KeeperConfig, KeptBitmap, KeptDevice};
+use md::assemble::{Array, Plan, Replay, Shape, Source, Standing};
+use md::ondisk::bitmap::{BitmapHeader, BitmapKind, sync_sectors, uuid_on_disk};
+use md::ondisk::ppl::PplVerdict;
+use md::ondisk::superblock::DeviceState;
+use md::ondisk::{MemberMetadata, Role};
+use md::{Geometry, Level, MemberIdx};
+
+use super::Opened;
+use crate::build::{ArraySpec, BuildError, Keeping, MemberSpec};
+use crate::clerk::{Clerk, Kept};
+use crate::driver::{Driver, DriverOptions};
+use crate::rescue;
+
+/// How an array is started.
+#[derive(Clone, Debug)]
+pub struct StartOptions {
+    /// How the engine runs.
+    pub driver: DriverOptions,
+    /// Memory for stripe work, in bytes.
+    pub stripe_cache_bytes: u64,
+    /// Operations that each member gets at once.
+    pub queue_depth: usize,
+}
+
+impl Default for StartOptions {
+    fn default() -> StartOptions {
+        StartOptions {
+            driver: DriverOptions::default(),
+            stripe_cache_bytes: engine::DEFAULT_STRIPE_CACHE_BYTES,
+            queue_depth: usize::MAX,
+        }
+    }
+}
+
+/// Why an array is not started.
+#[derive(Debug)]
+pub enum StartError {
+    /// The decision is against it, or it needs what is not there yet: sentences.
+    Refused(String),
+    /// A member cannot be read or written.
+    Member {
+        /// Which.
+        name: String,
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It cannot be put together.
+    Build(BuildError),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Refused(why) => f.write_str(why),
+            StartError::Member { name, doing, source } => {
+                write!(f, "{name}: cannot {doing}: {source}")
+            }
+            StartError::Build(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StartError::Refused(_) => None,
+            StartError::Member { source, .. } => Some(source),
+            StartError::Build(error) => Some(error),
+        }
+    }
+}
+
+/// Starts the array by its read-write plan. `members` are the devices that the decision was made
+/// from, in that order, opened for writing.
+///
+/// # Errors
+/// See [`StartError`].
+///
+/// # Panics
+/// When a member of the plan is not among `members`.
+pub fn start(
+    array: &Array,
+    members: &[Opened],
+    options: &StartOptions,
+) -> Result<Driver, StartError> {
+    let plan = &array.read_write;
+    if !plan.verdict.runs() {
+        return Err(StartError::Refused(why_not(plan)));
+    }
+    let geometry = match &array.shape {
+        Ok(Shape::Settled(geometry)) => geometry,
+        Ok(Shape::Reshaping(_)) => {
+            return refused("The array is in the middle of a reshape: it can only be read.");
+        }
+        Err(why) => return refused(why),
+    };
+    let metadata: Vec<MemberMetadata> =
+        members.iter().map(|member| member.superblock.metadata()).collect();
+    let it = Starting { array, plan, geometry, members, metadata: &metadata };
+    it.check()?;
+    let resync_offset = it.replay(options)?;
+    let keeper = it.keeper(resync_offset)?;
+    let keeping = Keeping { intents: keeper.intent_map(), in_sync_below: keeper.in_sync_below() };
+    let kept = it.kept()?;
+    let spec = ArraySpec {
+        level: geometry.level(),
+        layout: geometry.layout(),
+        chunk_sectors: it.defining().chunk_sectors.into(),
+        members: it.member_specs(),
+        stripe_cache_bytes: options.stripe_cache_bytes,
+        queue_depth: options.queue_depth,
+    };
+    let clerk = |step| Clerk::new(keeper, kept, step);
+    let driver = Driver::with_metadata(spec, &options.driver, &keeping, clerk);
+    let driver = driver.map_err(StartError::Build)?;
+    let (is, should) = (driver.geometry().array_sectors(), geometry.array_sectors());
+    assert_eq!(is, should, "the members give the geometry that the superblocks describe");
+    Ok(driver)
+}
+
+fn refused<T>(why: impl Into<String>) -> Result<T, StartError> {
+    Err(StartError::Refused(why.into()))
+}
+
+fn why_not(plan: &Plan) -> String {
+    use md::assemble::Verdict;
+    match &plan.verdict {
+        Verdict::NeedsForce { risk, .. } => risk.clone(),
+        Verdict::Refused { why } => why.clone(),
+        Verdict::RunPartial { lost } => lost.clone(),
+        Verdict::Run | Verdict::RunDegraded { .. } => unreachable!("the plan runs"),
+    }
+}
+
+struct Starting<'a> {
+    array: &'a Array,
+    plan: &'a Plan,
+    geometry: &'a Geometry,
+    members: &'a [Opened],
+    /// Of each of them.
+    metadata: &'a [MemberMetadata],
+}
+
+impl Starting<'_> {
+    fn defining(&self) -> &MemberMetadata {
+        &self.metadata[self.array.defining]
+    }
+
+    /// The members that are in sync, with their slots: those that the engine works with.
+    fn serving(&self) -> impl Iterator<Item = (MemberIdx, &Source)> {
+        let slots = self.plan.slots.iter().enumerate();
+        slots.filter_map(|(slot, source)| {
+            let source = source.as_ref().filter(|source| source.is_whole())?;
+            Some((MemberIdx(slot as u16), source))
+        })
+    }
+
+    /// What the engine cannot do yet, and would do wrong in silence.
+    fn check(&self) -> Result<(), StartError> {
+        if self.defining().has_journal {
+            return refused(
+                "The array has a journal: it can be read here, also what is only in the journal, \
+                 but not written to.",
+            );
+        }
+        for (_, source) in self.serving() {
+            let name = self.members[source.candidate].disk.name();
+            let metadata = &self.metadata[source.candidate];
+            if metadata.bad_blocks.is_some_and(|log| log.in_use) {
+                return refused(format!(
+                    "{name} has a list of bad blocks: the array can be read here, but not written \
+                     to."
+                ));
+            }
+            if self.members[source.candidate].disk.is_read_only() {
+                return refused(format!("{name} was opened read-only."));
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays the partial parity log, durably. Gives the position from which on redundancy is in
+    /// doubt afterwards.
+    ///
+    /// A crash on the way leaves logs and members as they were or nearer to the end: the next start
+    /// does the same again.
+    fn replay(&self, options: &StartOptions) -> Result<Option<u64>, StartError> {
+        let resync = self.plan.repairs.resync.map(|resync| resync.from);
+        if self.plan.repairs.replay != Some(Replay::Ppl) {
+            return Ok(resync);
+        }
+        let candidates: Vec<_> = self.members.iter().map(Opened::candidate).collect();
+        let disks: Vec<_> = self.members.iter().map(|member| member.disk.clone()).collect();
+        let kernels = options.driver.kernels;
+        let (writes, verdict) =
+            rescue::ppl_writes(self.array, self.plan, &candidates, &disks, self.geometry, kernels);
+        let mut written = Vec::new();
+        for rescue::LogWrite { candidate, sector, bytes } in writes {
+            let disk = &disks[candidate];
+            disk.write(sector, &bytes).map_err(self.failed(candidate, "replay its log"))?;
+            written.push(candidate);
+        }
+        written.sort_unstable();
+        written.dedup();
+        for candidate in written {
+            disks[candidate].sync().map_err(self.failed(candidate, "replay its log"))?;
+        }
+        Ok(if verdict == Some(PplVerdict::Clean) { None } else { resync })
+    }
+
+    fn failed(
+        &self,
+        candidate: usize,
+        doing: &'static str,
+    ) -> impl FnOnce(std::io::Error) -> StartError {
+        let name = self.members[candidate].disk.name();
+        move |source| StartError::Member { name, doing, source }
+    }
+
+    /// The devices to keep metadata on, by candidate: members in sync with their slots, and spares.
+    /// A rebuild that had begun is not gone on with here, so its member becomes a spare: what it
+    /// has would be old after the first write.
+    fn devices(&self) -> Vec<(usize, Option<MemberIdx>)> {
+        let mut devices: Vec<_> =
+            self.serving().map(|(slot, source)| (source.candidate, Some(slot))).collect();
+        for member in &self.array.members {
+            let is_spare = matches!(
+                member.standing,
+                Standing::Spare | Standing::Recovering { .. } | Standing::Replacement { .. }
+            );
+            let known = devices.iter().any(|(candidate, _)| *candidate == member.candidate);
+            if is_spare && !known {
+                devices.push((member.candidate, None));
+            }
+        }
+        devices
+    }
+
+    fn keeper(&self, resync_offset: Option<u64>) -> Result<Keeper, StartError> {
+        let mut state = self.members[self.array.defining].superblock.state();
+        state.resync_offset = resync_offset;
+        let mut devices = Vec::new();
+        for (candidate, slot) in self.devices() {
+            let number = self.metadata[candidate].dev_number;
+            // What only its own superblock knows of it.
+            let own = self.members[candidate].superblock.state();
+            let own = own.devices.get(number as usize).cloned().flatten();
+            let role = slot.map_or(Role::Spare, |slot| Role::Slot(slot.0));
+            let mut device = own.unwrap_or_else(|| DeviceState::new(role));
+            device.role = role;
+            device.recovery_offset = None;
+            device.recovery_by_bitmap = false;
+            device.replacement = false;
+            if state.devices.len() <= number as usize {
+                state.devices.resize(number as usize + 1, None);
+            }
+            state.devices[number as usize] = Some(device);
+            devices.push(KeptDevice { number: DeviceNumber(number), slot });
+        }
+        let in_turn = devices.iter().zip(self.devices()).any(|(_, (candidate, _))| {
+            let member = &self.members[candidate];
+            let block = member.disk.logical_block() as usize;
+            member.superblock.encode(block).len() > block
+        });
+        Ok(Keeper::new(KeeperConfig {
+            geometry: self.geometry.clone(),
+            shards: 1,
+            devices,
+            state,
+            bitmap: self.bitmap()?,
+            superblocks_in_turn: in_turn,
+            checkpoint_nanos: engine::DEFAULT_CHECKPOINT_NANOS,
+        }))
+    }
+
+    /// The bitmap of the member that defines the array; bits that cannot be believed count as set.
+    fn bitmap(&self) -> Result<Option<KeptBitmap>, StartError> {
+        let defining = self.defining();
+        let Some((header, bits)) = self.read_bitmap(self.array.defining)? else { return Ok(None) };
+        let by_bitmap = self.plan.repairs.resync.is_none_or(|resync| resync.by_bitmap);
+        let stale = header.is_stale(defining.events);
+        Ok(Some(KeptBitmap {
+            chunk_sectors: u64::from(header.chunk_bytes) / md::SECTOR_BYTES,
+            daemon_sleep_nanos: u64::from(header.daemon_sleep_s) * 1_000_000_000,
+            events_cleared: header.events_cleared,
+            bits,
+            stale: stale || !by_bitmap,
+        }))
+    }
+
+    /// Header and bits of a member's bitmap.
+    fn read_bitmap(&self, candidate: usize) -> Result<Option<(BitmapHeader, Vec<u8>)>, StartError> {
+        let metadata = &self.metadata[candidate];
+        let Some(area) = metadata.bitmap.filter(|_| self.geometry.level() > Level::Raid0) else {
+            return Ok(None);
+        };
+        let failed = |problem: String| {
+            let name = self.members[candidate].disk.name();
+            StartError::Refused(format!("{name}: its bitmap cannot be used: {problem}."))
+        };
+        let disk = &self.members[candidate].disk;
+        let mut head = vec![0; 4096];
+        let read = disk.read(area.sector, &mut head);
+        read.map_err(|error| failed(error.to_string()))?;
+        let header = BitmapHeader::decode(&head).map_err(|error| failed(error.to_string()))?;
+        let checked = header.check(uuid_on_disk(metadata.set_uuid, metadata.version));
+        checked.map_err(|error| failed(error.to_string()))?;
+        if header.kind() != Some(BitmapKind::Plain) {
+            return Err(failed("it is of a kind that is only read here".into()));
+        }
+        let covered = sync_sectors(self.geometry).unwrap_or(0);
+        let chunk = u64::from(header.chunk_bytes) / md::SECTOR_BYTES;
+        let len = 256 + covered.div_ceil(chunk.max(1)).div_ceil(8);
+        let sectors = len.div_ceil(md::SECTOR_BYTES);
+        if sectors > area.sectors {
+            return Err(failed("it would run into what is behind it".into()));
+        }
+        let mut file = vec![0; (sectors * md::SECTOR_BYTES) as usize];
+        let read = disk.read(area.sector, &mut file);
+        read.map_err(|error| failed(error.to_string()))?;
+        Ok(Some((header, file[256..len as usize].to_vec())))
+    }
+
+    fn kept(&self) -> Result<Vec<Kept>, StartError> {
+        let defining = self.read_bitmap(self.array.defining)?.map(|(header, _)| header);
+        let kept = |(candidate, _): (usize, Option<MemberIdx>)| {
+            let (member, metadata) = (&self.members[candidate], &self.metadata[candidate]);
+            Kept {
+                number: DeviceNumber(metadata.dev_number),
+                disk: member.disk.clone(),
+                superblock: member.superblock.clone(),
+                bitmap: metadata.bitmap.zip(defining.clone()),
+                ppl: metadata.ppl.map(|ppl| ppl.area),
+                ppl_is_empty: false,
+            }
+        };
+        Ok(self.devices().into_iter().map(kept).collect())
+    }
+
+    fn member_specs(&self) -> Vec<MemberSpec> {
+        let defining = self.defining();
+        let missing = || MemberSpec::Missing { sectors: defining.used_sectors };
+        let mut specs: Vec<MemberSpec> = (0..self.geometry.members()).map(|_| missing()).collect();
+        for (slot, source) in self.serving() {
+            let metadata = &self.metadata[source.candidate];
+            let sectors = match self.geometry.level() {
+                Level::Linear | Level::Raid0 => metadata.data_sectors,
+                _ => defining.used_sectors,
+            };
+            let area = source.data_offset..source.data_offset + sectors;
+            specs[slot.index()] = MemberSpec::Ready(self.members[source.candidate].member(area));
+        }
+        specs
+    }
+}

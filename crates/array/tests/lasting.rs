@@ -1,0 +1,407 @@
+//! Arrays that outlive the process: made, started, stopped, dropped as by a crash, started again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use array::rescue::{Piece, StreamOptions, prepare, stream};
+use array::run::{CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start};
+use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
+use array::{Array, Driver};
+use md::assemble::{Candidate, Options, Verdict, assemble};
+use md::create::{BitmapWish, Request};
+use md::ondisk::superblock::Policy;
+use md::ondisk::{Timestamp, Uuid, Version};
+use md::{Layout, Level, MemberIdx};
+
+const SECTORS: u64 = 16 << 11;
+
+struct Members {
+    dir: tempfile::TempDir,
+    count: usize,
+}
+
+impl Members {
+    fn new(count: usize) -> Members {
+        let dir = tempfile::tempdir().unwrap();
+        let members = Members { dir, count };
+        for number in 0..count {
+            let file = std::fs::File::create(members.path(number)).unwrap();
+            file.set_len(SECTORS * 512).unwrap();
+        }
+        members
+    }
+
+    fn path(&self, number: usize) -> PathBuf {
+        self.dir.path().join(format!("m{number}"))
+    }
+
+    fn device(&self, number: usize, access: Access) -> Arc<Device> {
+        let location = Location::whole(self.path(number));
+        Arc::new(Device::open(&location, DeviceOptions { access, direct: false }).unwrap())
+    }
+
+    fn devices(&self, access: Access) -> Vec<Arc<Device>> {
+        (0..self.count).map(|number| self.device(number, access)).collect()
+    }
+
+    fn opened(&self, access: Access) -> Vec<Opened> {
+        self.devices(access).into_iter().map(|d| Opened::device(d).expect("superblock")).collect()
+    }
+
+    fn create(&self, level: Level, change: impl FnOnce(&mut Request)) -> Vec<String> {
+        let disks: Vec<Arc<dyn Disk>> =
+            self.devices(Access::ReadWrite).into_iter().map(|d| d as Arc<dyn Disk>).collect();
+        let device = |(number, disk): (usize, &Arc<dyn Disk>)| md::create::Device {
+            label: disk.name(),
+            sectors: disk.sectors(),
+            logical_block: 512,
+            uuid: Uuid([number as u8 + 1; 16]),
+            data_offset: None,
+            write_mostly: false,
+            failfast: false,
+        };
+        let devices = disks.iter().enumerate().map(device).collect();
+        let now = Timestamp { seconds: 1_700_000_000, micros: 0 };
+        let mut request = Request::new(level, devices, Uuid([7; 16]), now);
+        request.name = "lasting".into();
+        change(&mut request);
+        let plan = md::create::plan(&request).unwrap();
+        let disks: Vec<_> = disks.into_iter().map(Some).collect();
+        create(&plan, &disks, CreateOptions { force: true }).unwrap()
+    }
+
+    fn hashes(&self) -> Vec<Vec<u8>> {
+        (0..self.count).map(|number| std::fs::read(self.path(number)).unwrap()).collect()
+    }
+}
+
+fn decide(opened: &[Opened], options: &Options) -> md::assemble::Array {
+    let candidates: Vec<Candidate> = opened.iter().map(Opened::candidate).collect();
+    let mut found = assemble(&candidates, options);
+    assert_eq!(found.arrays.len(), 1);
+    found.arrays.remove(0)
+}
+
+fn started(opened: &[Opened], options: &Options) -> Result<Driver, StartError> {
+    start(&decide(opened, options), opened, &StartOptions::default())
+}
+
+fn run(opened: &[Opened]) -> Array {
+    Array::run(started(opened, &Options::default()).unwrap()).unwrap()
+}
+
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64 / 8).flat_map(|at| (at.wrapping_mul(seed) ^ seed).to_le_bytes()).collect()
+}
+
+/// The contents by the rescue reader, which shares nothing with the engine but the mapping.
+fn contents(members: &Members, without: &[usize]) -> Vec<u8> {
+    let opened = members.opened(Access::ReadOnly);
+    let kept: Vec<Opened> = (opened.into_iter().enumerate())
+        .filter(|(number, _)| !without.contains(number))
+        .map(|(_, opened)| opened)
+        .collect();
+    let array = decide(&kept, &Options::default());
+    assert!(array.read_only.verdict.runs(), "{:?}", array.read_only.verdict);
+    let candidates: Vec<Candidate> = kept.iter().map(Opened::candidate).collect();
+    let disks: Vec<_> = kept.iter().map(|opened| opened.disk.clone()).collect();
+    let kernels = parity::Kernels::best();
+    let prepared = prepare(&array, &array.read_only, &candidates, &disks, kernels).unwrap();
+    let (view, mut bytes) = (&prepared.view, Vec::new());
+    stream(view, 0..view.sectors(), StreamOptions::default(), |piece| {
+        match piece {
+            Piece::Data { bytes: part, lost, .. } => {
+                assert_eq!(lost, []);
+                bytes.extend_from_slice(part);
+            }
+            Piece::Hole { sectors, .. } => bytes.resize(bytes.len() + sectors as usize * 512, 0),
+        }
+        Ok::<(), ()>(())
+    })
+    .unwrap();
+    bytes
+}
+
+fn wait_for(array: &Array, what: &str, is_so: impl Fn(&engine::KeeperStatus) -> bool) {
+    let start = Instant::now();
+    while !is_so(&array.metadata().unwrap()) {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}: {:?}", array.metadata());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn shapes() -> Vec<(Level, Version, BitmapWish, Option<Policy>, usize)> {
+    use BitmapWish::{Internal, None as NoBitmap};
+    let internal = || Internal { chunk_bytes: Some(65536) };
+    vec![
+        (Level::Raid0, Version::V1_2, NoBitmap, None, 3),
+        (Level::Raid1, Version::V1_0, NoBitmap, None, 2),
+        (Level::Raid1, Version::V0_90, internal(), None, 2),
+        (Level::Raid4, Version::V1_1, NoBitmap, None, 4),
+        (Level::Raid5, Version::V1_2, NoBitmap, None, 3),
+        (Level::Raid5, Version::V1_2, internal(), None, 4),
+        (Level::Raid5, Version::V1_2, NoBitmap, Some(Policy::Ppl), 4),
+        (Level::Raid6, Version::V1_2, internal(), None, 5),
+        (Level::Raid6, Version::V0_90, NoBitmap, None, 4),
+        (Level::Raid10, Version::V1_2, internal(), None, 4),
+    ]
+}
+
+#[test]
+fn what_is_written_is_there_after_a_clean_stop_and_after_a_loss() {
+    for (level, version, bitmap, policy, count) in shapes() {
+        let context = format!("{level} {version} {bitmap:?} {policy:?}");
+        let members = Members::new(count);
+        members.create(level, |request| {
+            request.version = version;
+            request.bitmap = bitmap.clone();
+            request.policy = policy;
+            request.chunk_sectors = level.has_chunks().then_some(128);
+            if version == Version::V0_90 {
+                request.name = String::new();
+            }
+        });
+        let opened = members.opened(Access::ReadWrite);
+        let array = run(&opened);
+        let mut expected = vec![0; array.len_bytes() as usize];
+        for (at, len) in [(0, 1 << 20), (3 << 20, 4096), (5 << 20, 3 << 20)] {
+            let data = pattern(at as u64 + 0x9e37_79b9, len);
+            array.write_at(&data, at as u64).unwrap();
+            expected[at..at + len].copy_from_slice(&data);
+        }
+        if level != Level::Raid0 {
+            wait_for(&array, &context, |status| status.resync_offset.is_none());
+        }
+        array.stop().unwrap();
+        drop(opened);
+        let opened = members.opened(Access::ReadOnly);
+        let array = decide(&opened, &Options::default());
+        assert_eq!(array.read_write.verdict, Verdict::Run, "{context}");
+        let metadata: Vec<_> = opened.iter().map(|o| o.superblock.metadata()).collect();
+        for (opened, metadata) in opened.iter().zip(&metadata) {
+            assert!(opened.checksum.is_correct(), "{context}");
+            assert_eq!(metadata.resync_offset, None, "{context}: clean");
+        }
+        assert!(metadata.iter().all(|m| m.events == metadata[0].events), "{context}: one count");
+        drop(opened);
+        assert!(contents(&members, &[]) == expected, "{context}");
+        if level != Level::Raid0 {
+            for lost in 0..count {
+                assert!(contents(&members, &[lost]) == expected, "{context} without {lost}");
+            }
+        }
+        mdadm_agrees(&members, &context);
+    }
+}
+
+/// mdadm finds nothing wrong with a member's superblock, where it is installed.
+fn mdadm_agrees(members: &Members, context: &str) {
+    for number in 0..members.count {
+        let mut examine = std::process::Command::new("mdadm");
+        let Ok(output) = examine.arg("--examine").arg(members.path(number)).output() else {
+            println!("mdadm skipped: it is not installed");
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.contains(" - correct"), "{context}: {text}");
+        assert!(text.contains("State : clean"), "{context}: {text}");
+    }
+}
+
+#[test]
+fn a_start_without_writes_leaves_no_trace() {
+    let members = Members::new(3);
+    members.create(Level::Raid5, |request| {
+        request.assume_clean = true;
+        request.chunk_sectors = Some(128);
+    });
+    let before = members.hashes();
+    let opened = members.opened(Access::ReadWrite);
+    let array = run(&opened);
+    let mut bytes = vec![1; 8192];
+    array.read_at(&mut bytes, 4096).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0));
+    array.stop().unwrap();
+    assert!(members.hashes() == before);
+}
+
+#[test]
+fn a_killed_array_is_dirty_and_is_resynced_when_it_starts_again() {
+    for bitmap in [BitmapWish::None, BitmapWish::Internal { chunk_bytes: Some(65536) }] {
+        let members = Members::new(3);
+        members.create(Level::Raid5, |request| {
+            request.assume_clean = true;
+            request.bitmap = bitmap.clone();
+            request.chunk_sectors = Some(128);
+        });
+        // The child is killed in the middle of its work.
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_is_killed", "--nocapture"])
+            .env("RAIDLAB_TEST_MEMBERS", members.dir.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let sign = members.dir.path().join("written");
+        let start = Instant::now();
+        while !sign.exists() {
+            assert!(start.elapsed() < Duration::from_secs(60), "the child writes nothing");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // While it lives, nobody else can have its members.
+        let location = Location::whole(members.path(1));
+        let options = DeviceOptions { access: Access::ReadWrite, direct: false };
+        let error = Device::open(&location, options).unwrap_err();
+        assert!(error.to_string().contains("another process has it open"), "{error}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let opened = members.opened(Access::ReadWrite);
+        let array = decide(&opened, &Options::default());
+        for opened in &opened {
+            assert_eq!(opened.superblock.metadata().resync_offset, Some(0), "dirty");
+        }
+        let resync = array.read_write.repairs.resync.expect("a resync");
+        assert_eq!(resync.by_bitmap, bitmap != BitmapWish::None);
+        // Dirty and degraded is not started, unless forced.
+        let two = [opened[0].clone(), opened[2].clone()];
+        let error = started(&two, &Options::default()).err().unwrap();
+        assert!(error.to_string().contains("may be wrong"), "{error}");
+        let array = run(&opened);
+        wait_for(&array, "resync", |status| status.resync_offset.is_none());
+        let mut bytes = vec![0; 4096];
+        array.read_at(&mut bytes, 1 << 20).unwrap();
+        assert!(bytes == vec![0x77; 4096], "what was flushed is there");
+        array.stop().unwrap();
+        drop((opened, two));
+        let all = contents(&members, &[]);
+        for lost in 0..3 {
+            assert!(contents(&members, &[lost]) == all, "parity is right without {lost}");
+        }
+    }
+}
+
+#[test]
+fn child_that_is_killed() {
+    let Some(dir) = std::env::var_os("RAIDLAB_TEST_MEMBERS") else { return };
+    let dir = Path::new(&dir);
+    let opened: Vec<Opened> = (0..3)
+        .map(|number| {
+            let location = Location::whole(dir.join(format!("m{number}")));
+            let options = DeviceOptions { access: Access::ReadWrite, direct: false };
+            Opened::device(Arc::new(Device::open(&location, options).unwrap())).unwrap()
+        })
+        .collect();
+    let array = run(&opened);
+    array.write_at(&[0x77; 4096], 1 << 20).unwrap();
+    array.flush().unwrap();
+    std::fs::write(dir.join("written"), "").unwrap();
+    for round in 0_u64.. {
+        array.write_at(&[round as u8; 4096], (2 << 20) + round % 500 * 4096).unwrap();
+    }
+}
+
+#[test]
+fn a_member_that_fails_is_recorded_and_stale_from_then_on() {
+    let members = Members::new(4);
+    members.create(Level::Raid5, |request| {
+        request.assume_clean = true;
+        request.chunk_sectors = Some(128);
+    });
+    let opened = members.opened(Access::ReadWrite);
+    let array = run(&opened);
+    array.write_at(&[1; 8192], 0).unwrap();
+    array.fail_member(MemberIdx(1));
+    array.write_at(&[2; 8192], 4096).unwrap();
+    array.stop().unwrap();
+    drop(opened);
+    let opened = members.opened(Access::ReadWrite);
+    let found = decide(&opened, &Options::default());
+    let missing = vec![MemberIdx(1)];
+    assert_eq!(found.read_write.verdict, Verdict::RunDegraded { missing });
+    let events: Vec<_> = opened.iter().map(|o| o.superblock.metadata().events).collect();
+    assert!(events[0] >= events[1] + 2, "{events:?}: a difference of 1 would not count");
+    let array = run(&opened);
+    let mut bytes = vec![0; 12288];
+    array.read_at(&mut bytes, 0).unwrap();
+    assert!(bytes[..4096] == [1; 4096] && bytes[4096..] == [2; 8192]);
+    array.write_at(&[3; 4096], 8 << 20).unwrap();
+    array.stop().unwrap();
+    drop(opened);
+    assert!(contents(&members, &[1])[8 << 20..(8 << 20) + 4096] == [3; 4096]);
+}
+
+#[test]
+fn over_an_overlay_everything_works_and_the_members_stay() {
+    let members = Members::new(3);
+    members.create(Level::Raid5, |request| {
+        request.chunk_sectors = Some(128);
+        request.layout = Some(Layout::default_for(Level::Raid5));
+    });
+    let before = members.hashes();
+    let path = members.dir.path().join("overlay");
+    let open = || -> Vec<Opened> {
+        let bases: Vec<_> =
+            members.devices(Access::ReadOnly).into_iter().map(|d| d as Arc<dyn Disk>).collect();
+        let disks = open_overlay(&path, &bases, Access::ReadWrite).unwrap();
+        disks.into_iter().map(|disk| Opened::disk(Arc::new(disk)).unwrap()).collect()
+    };
+    let data = pattern(0xdead_beef, 3 << 20);
+    let opened = open();
+    let array = run(&opened);
+    array.write_at(&data, 1 << 20).unwrap();
+    wait_for(&array, "resync", |status| status.resync_offset.is_none());
+    array.stop().unwrap();
+    drop(opened);
+    assert!(members.hashes() == before, "the members are untouched");
+    // Again, without one member: what was written is in the overlay.
+    let opened = open();
+    let array = run(&opened[1..]);
+    let mut bytes = vec![0; 3 << 20];
+    array.read_at(&mut bytes, 1 << 20).unwrap();
+    assert!(bytes == data);
+    array.stop().unwrap();
+    assert!(members.hashes() == before, "the members are untouched");
+}
+
+#[test]
+fn a_device_that_holds_something_is_not_taken() {
+    let members = Members::new(2);
+    let disks = || -> Vec<Option<Arc<dyn Disk>>> {
+        let devices = members.devices(Access::ReadWrite).into_iter();
+        devices.map(|device| Some(device as Arc<dyn Disk>)).collect()
+    };
+    let device = |number: usize| md::create::Device {
+        label: format!("m{number}"),
+        sectors: SECTORS,
+        logical_block: 512,
+        uuid: Uuid([number as u8; 16]),
+        data_offset: None,
+        write_mostly: false,
+        failfast: false,
+    };
+    let now = Timestamp { seconds: 1, micros: 0 };
+    let request = Request::new(Level::Raid1, vec![device(1), device(2)], Uuid([9; 16]), now);
+    let plan = md::create::plan(&request).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(members.path(1)).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"XFSB", 0).unwrap();
+    let before = members.hashes();
+    let error = create(&plan, &disks(), CreateOptions::default()).unwrap_err();
+    let CreateFailed::Holds(what) = &error else { panic!("{error}") };
+    assert!(what.len() == 1 && what[0].ends_with("m1 holds XFS."), "{what:?}");
+    assert!(members.hashes() == before, "nothing was written");
+    let seen = create(&plan, &disks(), CreateOptions { force: true }).unwrap();
+    assert_eq!(seen, *what);
+    // Now they are an array.
+    let error = create(&plan, &disks(), CreateOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("m0 is a member of md array 09090909"), "{error}");
+}
+
+#[test]
+fn what_was_opened_read_only_is_not_started() {
+    let members = Members::new(2);
+    members.create(Level::Raid1, |_| {});
+    let before = members.hashes();
+    let error = started(&members.opened(Access::ReadOnly), &Options::default()).err().unwrap();
+    assert!(error.to_string().ends_with("was opened read-only."), "{error}");
+    assert!(members.hashes() == before);
+}
