@@ -3,6 +3,7 @@
 //! Nothing here asserts a speed, but that a bus slows paced members down.
 
 mod findings;
+mod kernels;
 mod matrix;
 mod misuse;
 mod outputs;

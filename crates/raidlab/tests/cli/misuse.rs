@@ -57,6 +57,8 @@ fn the_line_names_what_is_wrong() {
         ("--level raid5 --stripe-cache 900T", &["memory", "stripe cache", "--stripe-cache"]),
         ("--read-ahead 900T --workload seq-read", &["memory", "buffers", "--read-ahead"]),
         ("--level raid0 --size 16G --block 16M --depth 1024 --jobs 256", &["memory", "--depth"]),
+        ("--kernel sse9", &["--kernel", "sse9", "no such parity kernels", "gfni-avx512"]),
+        ("--kernel portable,reference", &["--kernel", "one at a time", "--kernels"]),
         ("--html -", &["--html -", "file"]),
         ("--json record --html record", &["--json", "--html", "same file"]),
         ("--lvel raid0", &["--lvel", "--level"]),
