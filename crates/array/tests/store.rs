@@ -54,6 +54,30 @@ fn a_part_of_an_image_is_a_member_of_its_own() {
 }
 
 #[test]
+fn an_image_is_made_once_and_its_space_reserved_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let location = Location::whole(dir.path().join("image"));
+    Device::make_image(&location.path, 8 << 20).unwrap();
+    let error = Device::make_image(&location.path, 1 << 20).unwrap_err();
+    assert!(error.to_string().contains("image: cannot make it: File exists"), "{error}");
+    let metadata = || std::fs::metadata(&location.path).unwrap();
+    assert_eq!((metadata().len(), metadata().blocks()), (8 << 20, 0), "a hole");
+    let device = open(&location, Access::ReadWrite).unwrap();
+    device.write(100, &[3; 512]).unwrap();
+    device.preallocate().unwrap();
+    assert_eq!(metadata().len(), 8 << 20);
+    assert!(metadata().blocks() >= (8 << 20) / 512, "{} sectors", metadata().blocks());
+    let mut bytes = [0; 512];
+    device.read(100, &mut bytes).unwrap();
+    assert_eq!(bytes, [3; 512]);
+    drop(device);
+    assert!(open(&location, Access::ReadOnly).unwrap().preallocate().is_err());
+    let error = Device::make_image(&dir.path().join("huge"), u64::MAX).unwrap_err();
+    assert!(error.to_string().contains("cannot make it"), "{error}");
+    assert!(!dir.path().join("huge").exists(), "nothing is left behind");
+}
+
+#[test]
 fn one_writes_or_several_read() {
     let dir = tempfile::tempdir().unwrap();
     let image = file(dir.path(), "disk", 8);

@@ -202,6 +202,47 @@ impl Device {
         })
     }
 
+    /// Makes an image file of `bytes` bytes, all of it a hole, where there is nothing yet. Open it
+    /// then; [`Device::preallocate`] reserves its space.
+    ///
+    /// # Errors
+    /// When there is something already, or the file system cannot have such a file.
+    pub fn make_image(path: &Path, bytes: u64) -> Result<(), DeviceError> {
+        let fail = |source| DeviceError {
+            location: Location::whole(path),
+            problem: DeviceProblem::System { doing: "make it", source },
+        };
+        let mut options = File::options();
+        let file = options.write(true).create_new(true).open(path).map_err(fail)?;
+        file.set_len(bytes).map_err(|source| {
+            // A file that cannot be used is nothing to leave behind.
+            let _ = std::fs::remove_file(path);
+            fail(source)
+        })
+    }
+
+    /// Reserves space for all of the member, so that a full disk shows now and not under a running
+    /// array. What it holds stays. Block devices have theirs.
+    ///
+    /// # Errors
+    /// When there is not enough space, or it was opened read-only.
+    pub fn preallocate(&self) -> io::Result<()> {
+        self.check_writable()?;
+        if self.is_block_device {
+            return Ok(());
+        }
+        let len = self.window.end - self.window.start;
+        loop {
+            let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+            match rustix::fs::fallocate(&self.file, flags, self.window.start, len) {
+                Err(Errno::INTR) => {}
+                // No such call here: a full disk will show as an error of a write.
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// Where it was opened.
     pub fn location(&self) -> &Location {
         &self.location

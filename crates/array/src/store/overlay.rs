@@ -580,3 +580,82 @@ impl Drop for Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows `| offset | size | field |` of a section of the page.
+    fn rows(page: &str, section: &str) -> Vec<(usize, usize, String)> {
+        let (_, text) = page.split_once(&format!("\n## {section}\n")).expect("the section");
+        let text = text.split("\n## ").next().unwrap_or_default();
+        let row = |line: &str| {
+            let mut cells = line.strip_prefix("| ")?.split(" | ");
+            let at = cells.next()?.parse().ok()?;
+            let size = cells.next()?.split(' ').next()?.parse().ok()?;
+            Some((at, size, cells.next()?.to_string()))
+        };
+        text.lines().filter_map(row).collect()
+    }
+
+    #[test]
+    fn the_page_and_the_code_agree() {
+        let page = include_str!("../../../../docs/format/overlay.md");
+        let own = |list: &[(usize, usize, &str)]| {
+            list.iter().map(|(at, size, name)| (*at, *size, name.to_string())).collect::<Vec<_>>()
+        };
+        let header = [
+            (0, MAGIC.len(), "magic"),
+            (VERSION_AT, 4, "version"),
+            (MEMBERS_AT, 4, "members"),
+            (CHECKSUM_AT, 4, "checksum"),
+            (ID_AT, 16, "id"),
+            (MEMBER_AT, MEMBER_BYTES, "member"),
+        ];
+        assert_eq!(rows(page, "Header"), own(&header));
+        let member = [
+            (MEMBER_SECTORS, 8, "sectors"),
+            (MEMBER_PRINT, 8, "print"),
+            (MEMBER_NAME, MEMBER_BYTES - MEMBER_NAME, "name"),
+        ];
+        assert_eq!(rows(page, "Member"), own(&member));
+        let entry = [
+            (ENTRY_BLOCK, 8, "block"),
+            (ENTRY_MEMBER, 2, "member"),
+            (10, 2, "-"),
+            (ENTRY_CHECKSUM, 4, "checksum"),
+        ];
+        assert_eq!(rows(page, "Group"), own(&entry));
+        assert!(page.contains(&format!("{HEADER_BYTES} + g * {GROUP_BYTES}")));
+        assert!(page.contains(&format!("at most {MAX_MEMBERS}")));
+        assert!(page.contains(&format!("group * {GROUP_BLOCKS} + i")));
+        assert!(page.contains(&format!("from its byte {ENTRY_AT} on")));
+        assert_eq!((1 + GROUP_BLOCKS) * BLOCK_BYTES, GROUP_BYTES);
+    }
+
+    #[test]
+    fn bytes_are_as_the_page_says() {
+        let known = Known { sectors: 0x1234, print: 7 << 32 | 9, name: b"disk".to_vec() };
+        let header = encode_header(&[0xab; 16], &[known.clone()]);
+        assert_eq!(&header[..16], b"raidlab-overlay\n");
+        assert_eq!(header[16..24], [1, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(
+            header[64..84],
+            [0x34, 0x12, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 7, 0, 0, 0, b'd', b'i', b's', b'k']
+        );
+        assert_eq!(decode_header(&header), Ok(([0xab; 16], vec![known])));
+        for at in [0, 17, 21, 25, 33, 70, 65535] {
+            let mut damaged = header.clone();
+            damaged[at] ^= 0x10;
+            assert!(decode_header(&damaged).is_err(), "byte {at}");
+        }
+        let entry = encode_entry(&[0xab; 16], 300, 2, 0x0102);
+        assert_eq!(entry[..12], [2, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
+        assert_ne!(entry, encode_entry(&[0xab; 16], 301, 2, 0x0102), "each place has its own");
+        assert_eq!((data_at(0), entry_at(0)), (65536 + 4096, 65536 + 16));
+        assert_eq!(
+            (data_at(255), entry_at(256)),
+            (65536 + (1 << 20) + 4096, 65536 + (1 << 20) + 32)
+        );
+    }
+}
