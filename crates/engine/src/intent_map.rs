@@ -89,6 +89,17 @@ impl IntentMap {
         self.positions_of(at, 1).0
     }
 
+    /// The first array sector that a position stands for: who owns it owns the position.
+    pub fn array_sector(&self, position: u64) -> Sector {
+        Sector(self.row.map_or(position, |(array, positions)| position / positions * array))
+    }
+
+    /// The positions of a run of array sectors, whole rows where there are any: what
+    /// [`crate::Sharding::unit_sectors`] is in positions.
+    pub fn unit_positions(&self, array_sectors: u64) -> u64 {
+        self.row.map_or(array_sectors, |(array, positions)| array_sectors / array * positions)
+    }
+
     /// The positions that a bit covers.
     pub fn positions(&self, bit: u32) -> Range<u64> {
         if self.shift == WHOLE {
@@ -159,6 +170,7 @@ mod tests {
         assert_eq!(map.of_write(Sector(0), 1), 0..4);
         assert_eq!(map.of_write(Sector(255), 2), 0..8);
         assert_eq!((map.positions(5), map.bit_at(191)), (160..192, 5));
+        assert_eq!((map.array_sector(130), map.unit_positions(512)), (Sector(256), 256));
         let raid0 = geometry(Level::Raid0, Layout::Raid0(md::Raid0Layout::Original), 128, 2);
         assert_eq!(IntentMap::bitmap(&raid0, 128), None);
         assert_eq!(IntentMap::bitmap(&raid5, 96), None);

@@ -38,6 +38,8 @@ pub struct Resync {
     at_work: usize,
     span: u64,
     step: u64,
+    /// No range crosses a multiple of this.
+    unit: u64,
     depth: usize,
     paused: bool,
     stuck_at: Option<u64>,
@@ -68,6 +70,7 @@ impl Resync {
             at_work: 0,
             span,
             step: DEFAULT_RESYNC_STEP,
+            unit: u64::MAX,
             depth: DEFAULT_RESYNC_DEPTH,
             paused: false,
             stuck_at: None,
@@ -93,6 +96,16 @@ impl Resync {
         self.depth = depth;
     }
 
+    /// Lets no range cross a multiple of `positions`, so that each belongs to one shard: see
+    /// [`crate::IntentMap::unit_positions`] and [`crate::IntentMap::array_sector`].
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn keep_within(&mut self, positions: u64) {
+        assert!(positions > 0, "a unit has positions");
+        self.unit = positions;
+    }
+
     /// Sends no more, or goes on. What is at work ends.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
@@ -105,7 +118,8 @@ impl Resync {
         for _ in 0..if self.paused { 0 } else { room } {
             let Some(range) = self.left.front_mut() else { return };
             // Steps end at multiples of themselves, so that chunks are not cut needlessly.
-            let end = ((range.start / self.step + 1) * self.step).min(range.end);
+            let behind = |unit: u64| (range.start / unit + 1).saturating_mul(unit);
+            let end = behind(self.step).min(behind(self.unit)).min(range.end);
             let part = range.start..end;
             range.start = end;
             if range.is_empty() {
@@ -196,6 +210,16 @@ mod tests {
         }
         assert!(resync.is_done());
         assert_eq!((resync.position(), resync.failed()), (1024, 1024));
+    }
+
+    #[test]
+    fn no_range_belongs_to_two_shards() {
+        let mut resync = Resync::new(1, 0, 3000);
+        resync.keep_within(1000);
+        let mut ranges = Vec::new();
+        resync.next(9, &mut ranges);
+        let starts: Vec<u64> = ranges.iter().map(|(at, _)| at.0).collect();
+        assert_eq!(starts, [0, 1000, 1024, 2000, 2048]);
     }
 
     #[test]
