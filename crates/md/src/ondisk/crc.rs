@@ -1,6 +1,6 @@
 //! CRC32C as md's logs use it: the bare table update, without the usual inversions.
 //!
-//! Invariant: `!raw(!0, data)` is the CRC32C that everybody else means. Used by `ppl` and `journal`.
+//! Invariant: `!raw(!0, data)` is the CRC32C that everybody means. Used by `ppl` and `journal`.
 
 use super::Uuid;
 
@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn raw_is_the_plain_update() {
         assert_eq!(!raw(!0, b"123456789"), 0xe306_9283);
-        let data: Vec<u8> = (0..1000_u32).map(|i| (i * i >> 3) as u8).collect();
+        let data: Vec<u8> = (0..1000_u32).map(|i| ((i * i) >> 3) as u8).collect();
         for seed in [0, !0, 1, 0xdead_beef] {
             for length in [0, 1, 7, 8, 9, 255, 1000] {
                 assert_eq!(raw(seed, &data[..length]), plain(seed, &data[..length]));

@@ -10,6 +10,7 @@ use md::ondisk::bitmap::{
 };
 use md::ondisk::{Uuid, Version};
 use md::{Geometry, GeometrySpec, Layout, Level, Sector};
+use std::ops::Range;
 
 /// The start of a bitmap that the kernel wrote (raid5-3d-bitmap-dirty).
 const LITERAL: [u8; 60] = [
@@ -166,6 +167,10 @@ fn the_uuid_of_0_90_is_stored_in_words() {
     assert_eq!(uuid_on_disk(shown, Version::V1_0), shown);
 }
 
+fn only(range: Range<u64>) -> Resync {
+    Resync::Ranges(std::iter::once(range).collect())
+}
+
 #[test]
 fn what_is_resynced_at_start() {
     // 64 KiB bits: 128 sectors each; set are 2, 37, 38 of 112.
@@ -181,9 +186,9 @@ fn what_is_resynced_at_start() {
         // After a crash, all set bits; the resync may have got somewhere.
         (start(19, Some(0), true), all.clone()),
         (start(19, Some(384), true), all.clone()),
-        (start(19, Some(385), true), Resync::Ranges(vec![4736..4992])),
-        (start(19, Some(4864), true), Resync::Ranges(vec![4736..4992])),
-        (start(19, Some(4865), true), Resync::Ranges(vec![4864..4992])),
+        (start(19, Some(385), true), only(4736..4992)),
+        (start(19, Some(4864), true), only(4736..4992)),
+        (start(19, Some(4865), true), only(4864..4992)),
         (start(19, Some(14336), true), none.clone()),
         // Clean and complete: nothing.
         (start(19, None, true), none.clone()),
@@ -191,7 +196,7 @@ fn what_is_resynced_at_start() {
         (start(19, None, false), all.clone()),
         (start(19, Some(14336), false), all.clone()),
         (start(18, None, false), none),
-        (start(18, Some(385), false), Resync::Ranges(vec![4736..4992])),
+        (start(18, Some(385), false), only(4736..4992)),
         // The superblocks went on alone.
         (start(20, None, true), Resync::Everything(WhyEverything::Stale)),
         (start(20, Some(0), false), Resync::Everything(WhyEverything::Stale)),
@@ -287,7 +292,7 @@ fn bits_pages_and_sectors_agree_with_counting() {
         assert_eq!(Bitmap::decode(&file[..needed], sync).as_ref(), Ok(&bitmap));
         let last = shape.pages() - 1;
         let written: usize = (0..=last).map(|page| shape.write_bytes(page, 512)).sum();
-        assert!(written >= needed && written < needed + 512 && written % 512 == 0);
+        assert!(written >= needed && written < needed + 512 && written.is_multiple_of(512));
         assert_eq!(shape.write_bytes(last, 4096), 4096);
     });
 }

@@ -46,8 +46,8 @@ fn judge(page: &[u8], state: StartState, before: &Resync, right: &Bitmap) -> Not
     }
 }
 
-/// Of the header, only the number of bits in a byte is a danger, and only where a second power of
-/// two passes for the first: `chunksize` has one bit, so no single flip leaves a power of two.
+/// The one field that could do harm is `chunksize`: another one moves all bits. A power of two has
+/// one bit set, so no single flip makes another power of two of it.
 #[test]
 fn a_flipped_bit_of_a_bitmaps_header_is_noticed_or_does_no_harm() {
     let page = golden::piece("raid5-3d-bitmap-dirty");
@@ -81,8 +81,8 @@ fn a_flipped_bit_of_a_bitmaps_header_is_noticed_or_does_no_harm() {
     }
 }
 
-/// A bit that appears costs a needless resync. A bit that disappears is lost: nothing tells. That is
-/// why all members' copies are united before they are believed.
+/// A bit that appears costs a needless resync. A bit that disappears is lost: nothing tells. So all
+/// members' copies are united before they are believed.
 #[test]
 fn a_flipped_bit_of_a_bitmap_is_made_good_by_another_copy() {
     let page = golden::piece("raid5-3d-bitmap-dirty");

@@ -2,7 +2,7 @@
 //!
 //! `docs/format/bitmap.md` is normative. [`BitmapHeader`] is the 256 bytes at its start,
 //! [`BitmapShape`] the arithmetic of bits and pages, [`Bitmap`] the bits, [`sync_sectors`] and
-//! [`touched_by_write`] what they stand for in each level, [`BitmapPlacement`] where a new one goes.
+//! [`touched_by_write`] what they stand for in each level, [`BitmapPlacement`] where a new one is.
 
 mod bits;
 mod coverage;

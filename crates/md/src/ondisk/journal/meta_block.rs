@@ -172,7 +172,7 @@ impl MetaBlock {
     /// The meta block's bytes, with the right checksum.
     ///
     /// # Panics
-    /// If the payloads do not fit ([`MetaBlock::meta_size`] above 4096), or a data or parity payload
+    /// If the payloads do not fit ([`MetaBlock::meta_size`] above 4096), or one of data or parity
     /// has no blocks.
     pub fn encode(&self, seed: u32) -> Vec<u8> {
         let size = self.meta_size();
