@@ -54,9 +54,40 @@ pub(crate) fn sums<I: Isa, const N: usize>(
     blocks: &[Block],
     at: usize,
 ) -> (Group<I, N>, Group<I, N>) {
-    let Some((highest, rest)) = blocks.split_last() else {
+    let [lowest, .., highest] = blocks else {
+        return one_or_none(isa, blocks, at);
+    };
+    // Asked once for a group, and then not for each block: an exponent that is looked at costs as
+    // much as a vector.
+    if usize::from(highest.exponent - lowest.exponent) + 1 == blocks.len() {
+        chain::<I, N, true>(isa, blocks, at)
+    } else {
+        chain::<I, N, false>(isa, blocks, at)
+    }
+}
+
+/// The sums of fewer than two blocks.
+#[inline(always)]
+fn one_or_none<I: Isa, const N: usize>(
+    isa: I,
+    blocks: &[Block],
+    at: usize,
+) -> (Group<I, N>, Group<I, N>) {
+    let Some(block) = blocks.first() else {
         return ([isa.zero(); N], [isa.zero(); N]);
     };
+    let p = load::<I, N>(isa, block.bytes, at);
+    (p, offset(isa, raise(isa, offset(isa, p), block.exponent)))
+}
+
+/// Horner's rule over two blocks or more; `NEIGHBOURS` says that their exponents have no holes.
+#[inline(always)]
+fn chain<I: Isa, const N: usize, const NEIGHBOURS: bool>(
+    isa: I,
+    blocks: &[Block],
+    at: usize,
+) -> (Group<I, N>, Group<I, N>) {
+    let (highest, rest) = blocks.split_last().expect("two blocks or more");
     let mut p = load::<I, N>(isa, highest.bytes, at);
     let mut q = offset(isa, p);
     let mut exponent = highest.exponent;
@@ -66,14 +97,14 @@ pub(crate) fn sums<I: Isa, const N: usize>(
         let (low, high) = (&pair[0], &pair[1]);
         let (low_bytes, high_bytes) = (load(isa, low.bytes, at), load(isa, high.bytes, at));
         p = xor3(isa, p, high_bytes, low_bytes);
-        q = next(isa, q, exponent, high.exponent, high_bytes);
-        q = next(isa, q, high.exponent, low.exponent, low_bytes);
+        q = next::<I, N, NEIGHBOURS>(isa, q, exponent, high.exponent, high_bytes);
+        q = next::<I, N, NEIGHBOURS>(isa, q, high.exponent, low.exponent, low_bytes);
         exponent = low.exponent;
     }
     for block in singles.iter().rev() {
         let bytes = load(isa, block.bytes, at);
         p = xor(isa, p, bytes);
-        q = next(isa, q, exponent, block.exponent, bytes);
+        q = next::<I, N, NEIGHBOURS>(isa, q, exponent, block.exponent, bytes);
         exponent = block.exponent;
     }
     (p, offset(isa, raise(isa, q, exponent)))
@@ -81,14 +112,15 @@ pub(crate) fn sums<I: Isa, const N: usize>(
 
 /// g^(from - to) * q + d, where from > to: they ascend. q and the result are offset.
 #[inline(always)]
-fn next<I: Isa, const N: usize>(
+fn next<I: Isa, const N: usize, const NEIGHBOURS: bool>(
     isa: I,
     q: Group<I, N>,
     from: u8,
     to: u8,
     d: Group<I, N>,
 ) -> Group<I, N> {
-    horner(isa, raise(isa, q, from - to - 1), d)
+    let q = if NEIGHBOURS { q } else { raise(isa, q, from - to - 1) };
+    horner(isa, q, d)
 }
 
 /// g^exponent * q; q and the result are offset.
