@@ -42,7 +42,7 @@ impl Context {
 }
 
 /// In order: what is cheap and often wrong first, tests last.
-pub const STEPS: [Step; 7] = [
+pub const STEPS: [Step; 8] = [
     Step { name: "fmt", what: "cargo fmt --all -- --check", run: fmt },
     Step {
         name: "clippy",
@@ -60,6 +60,11 @@ pub const STEPS: [Step; 7] = [
         name: "aarch64",
         what: "cargo check --target aarch64-unknown-linux-gnu -p parity",
         run: aarch64,
+    },
+    Step {
+        name: "valgrind",
+        what: "cargo test -p parity --test every_isa, under valgrind (RAIDLAB_TEST=all)",
+        run: valgrind,
     },
     // Dev, not release: overflow checks and debug assertions are half of what the tests are for,
     // and the profile is optimised where it must be.
@@ -132,6 +137,20 @@ fn aarch64(context: &mut Context) -> Outcome {
         return Outcome::Skipped(why);
     }
     finish(context.cargo("check -p parity --target").arg(AARCH64))
+}
+
+/// The kernels that valgrind can run: a read beyond a block or of what nobody wrote shows there.
+fn valgrind(context: &mut Context) -> Outcome {
+    if std::env::var("RAIDLAB_TEST").as_deref() != Ok("all") {
+        return Outcome::Skipped("slow; RAIDLAB_TEST=all runs it".into());
+    }
+    let installed = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
+    if !installed.is_ok_and(|status| status.success()) {
+        return Outcome::Skipped("valgrind is not installed".into());
+    }
+    let runner = "target.'cfg(all())'.runner='valgrind -q --error-exitcode=9'";
+    let mut command = context.cargo("test -p parity --test every_isa --config");
+    finish(command.arg(runner))
 }
 
 fn finish(command: &mut Command) -> Outcome {
