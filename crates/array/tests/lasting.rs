@@ -155,7 +155,7 @@ fn what_is_written_is_there_after_a_clean_stop_and_after_a_loss() {
         let members = Members::new(count);
         members.create(level, |request| {
             request.version = version;
-            request.bitmap = bitmap.clone();
+            request.bitmap = bitmap;
             request.policy = policy;
             request.chunk_sectors = level.has_chunks().then_some(128);
             if version == Version::V0_90 {
@@ -232,7 +232,7 @@ fn a_killed_array_is_dirty_and_is_resynced_when_it_starts_again() {
         let members = Members::new(3);
         members.create(Level::Raid5, |request| {
             request.assume_clean = true;
-            request.bitmap = bitmap.clone();
+            request.bitmap = bitmap;
             request.chunk_sectors = Some(128);
         });
         // The child is killed in the middle of its work.

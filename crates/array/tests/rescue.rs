@@ -183,8 +183,10 @@ fn two_bad_blocks_of_a_row_lose_exactly_what_nobody_has() {
     let row = rows.row(md::StripeNo(5));
     let mut slots = array.sources();
     // Data 0 lacks sectors 3..9 of row 5, data 2 lacks 6..20: together they lack 6..9.
-    slots[row.data[0].index()][0].bad = [5 * CHUNK + 3..5 * CHUNK + 9].into();
-    slots[row.data[2].index()][0].bad = [5 * CHUNK + 6..5 * CHUNK + 20].into();
+    let bad =
+        |offsets: Range<u64>| std::iter::once(5 * CHUNK + offsets.start..5 * CHUNK + offsets.end);
+    slots[row.data[0].index()][0].bad = bad(3..9).collect();
+    slots[row.data[2].index()][0].bad = bad(6..20).collect();
     let (bytes, lost) = array.read_all(&array.view(slots));
     let sector = |index, offset| rows.array_sector(md::StripeNo(5), index, offset).0;
     assert_eq!(lost, [sector(0, 6)..sector(0, 9), sector(2, 6)..sector(2, 9)]);
