@@ -225,7 +225,7 @@ impl Kept {
         match record {
             Record::Superblock(state) => {
                 let state = ArrayState { updated: now(), ..(**state).clone() };
-                // Always from the one that was found: a log that is off for a while keeps its place.
+                // Always from the one that was found: a log that is off for now keeps its place.
                 let next = self.superblock.with_state(&state, self.number.0 as usize);
                 let next = next.map_err(io::Error::other)?;
                 let bytes = next.encode(self.disk.logical_block() as usize);

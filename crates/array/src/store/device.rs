@@ -1,9 +1,9 @@
 //! Opens a member that outlives the process: an image file, a partition, a disk.
 //!
-//! Invariant: a device that is opened read-only is opened with `O_RDONLY`, so that the kernel itself
-//! refuses every write; and no two processes write the same bytes, or one writes what another reads:
-//! the member's byte range is locked for as long as it is open (an open-file lock, so that
-//! partitions inside one image are members of their own).
+//! Invariant: a device that is opened read-only is opened with `O_RDONLY`, so that the kernel
+//! itself refuses every write; and no two processes write the same bytes, or one writes what
+//! another reads: the member's byte range is locked for as long as it is open (an open-file lock,
+//! so that partitions inside one image are members of their own).
 //!
 //! A block device is opened for writing with `O_EXCL`: the kernel refuses it while it is mounted,
 //! holds swap, or belongs to an array or a volume group. Images attached to a loop device are
