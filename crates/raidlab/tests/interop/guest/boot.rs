@@ -1,0 +1,231 @@
+//! Boots the guest with a job and waits for its end.
+//!
+//! Invariant: one guest at a time in a process, and none outlives its `run`. Member images are the
+//! only files of a test that the guest can write. Used by the tests.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::job::{Job, LANES};
+use super::report::{self, Report};
+
+/// Bytes of the pattern that arrays are filled with: more than the largest array.
+pub const PATTERN_BYTES: usize = 96 << 20;
+
+/// SCSI targets of the bus; the job and the pattern take two.
+const MOST_DISKS: usize = 240;
+
+/// The kernel, the initramfs, and the emulator.
+#[derive(Debug)]
+pub struct Guest {
+    folder: PathBuf,
+}
+
+/// One processor pair and half a gigabyte: two guests at a time would only slow each other down.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+impl Guest {
+    /// The guest that `scripts/guest/prepare` has made.
+    ///
+    /// # Errors
+    /// Why there is none on this machine, and what to do.
+    pub fn find() -> Result<Guest, String> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err("the guest is an x86-64 one".into());
+        }
+        let version = Command::new(QEMU).arg("--version").stdout(Stdio::null()).status();
+        if !version.is_ok_and(|status| status.success()) {
+            return Err(format!("no {QEMU}; `sh scripts/setup --with-guest` installs it"));
+        }
+        let beside = || Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("guest");
+        let folder = std::env::var_os("RAIDLAB_GUEST_DIR").map_or_else(beside, PathBuf::from);
+        if !folder.join("stamp").is_file() {
+            return Err("no guest kernel; `sh scripts/guest/prepare` fetches it".into());
+        }
+        Ok(Guest { folder })
+    }
+
+    /// Runs a job; files of the run, among them the console's log, go to `scratch`.
+    ///
+    /// # Errors
+    /// A guest that does not start, does not end in time, or talks nonsense. What fails inside is in
+    /// the report.
+    pub fn run(&self, job: &Job, scratch: &Path) -> Result<Report, String> {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = Files::new(job, scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
+        let start = Instant::now();
+        let ended = self.boot(job, &files);
+        let total = start.elapsed();
+        let own = read(&files.port(1));
+        let lanes: String = (0..LANES).map(|lane| read(&files.port(lane + 2))).collect();
+        let arrays = report::arrays(job, &lanes);
+        let why = match (ended, own.contains("\ndone ")) {
+            (Ok(()), true) => None,
+            (Ok(()), false) => Some("the guest ended before its job".to_string()),
+            (Err(error), _) => Some(error),
+        };
+        if let Some(why) = why {
+            let far = arrays.map_or_else(|error| error, |arrays| progress(&arrays));
+            let console = read(&files.console);
+            let tail: Vec<&str> = console.lines().rev().take(25).collect();
+            let tail: Vec<&str> = tail.into_iter().rev().collect();
+            return Err(format!(
+                "job {}: {why}; {far}; its console:\n{}",
+                job.name,
+                tail.join("\n")
+            ));
+        }
+        let boot = own.lines().find_map(|line| line.strip_prefix("boot ")?.parse().ok());
+        let boot = Duration::from_millis(boot.unwrap_or(0));
+        Ok(Report { arrays: arrays?, boot, total, console: files.console })
+    }
+
+    fn boot(&self, job: &Job, files: &Files) -> Result<(), String> {
+        let mut command = Command::new(QEMU);
+        command
+            .args("-accel tcg,thread=multi -cpu max -smp 2 -m 768 -machine pc".split(' '))
+            .args("-nodefaults -no-user-config -display none -no-reboot".split(' '))
+            .arg("-kernel")
+            .arg(self.folder.join("vmlinuz"))
+            .arg("-initrd")
+            .arg(self.folder.join("initrd"))
+            .args(["-append", COMMAND_LINE])
+            .args(["-serial", &format!("file:{}", comma(&files.console))])
+            .args("-device virtio-serial-pci -device virtio-scsi-pci,id=scsi".split(' '));
+        for port in 1..LANES + 2 {
+            let path = comma(&files.port(port));
+            command.args(["-chardev", &format!("file,id=port{port},path={path}")]);
+            command.args(["-device", &format!("virtserialport,chardev=port{port},nr={port}")]);
+        }
+        let fixed = [(&files.job, true), (&files.pattern, true)];
+        let members = job.disks().map(|path| (path, false));
+        for (target, (path, readonly)) in fixed.into_iter().chain(members).enumerate() {
+            let mode = if readonly { "on" } else { "off" };
+            // cache=unsafe: the images outlive the guest in this machine's page cache.
+            command.args([
+                "-drive",
+                &format!(
+                    "if=none,id=disk{target},file={},format=raw,cache=unsafe,readonly={mode}",
+                    comma(path)
+                ),
+                "-device",
+                &format!("scsi-hd,bus=scsi.0,drive=disk{target},scsi-id={target},lun=0"),
+            ]);
+        }
+        let complaints = File::create(&files.complaints).map_err(|error| error.to_string())?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints).spawn();
+        let mut running = Running(child.map_err(|error| format!("{QEMU}: {error}"))?);
+        let status = running.wait(job.limit)?;
+        if !status.success() {
+            return Err(format!("{QEMU}: {status}: {}", read(&files.complaints).trim()));
+        }
+        Ok(())
+    }
+}
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// Quiet enough to be quick, loud enough for an oops; the log keeps all of a job's messages.
+const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 log_buf_len=16M mitigations=off \
+                            audit=0 random.trust_cpu=on";
+
+/// A guest that is killed when it is let go.
+struct Running(Child);
+
+impl Running {
+    fn wait(&mut self, limit: Duration) -> Result<std::process::ExitStatus, String> {
+        let start = Instant::now();
+        loop {
+            match self.0.try_wait() {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) if start.elapsed() > limit => {
+                    return Err(format!("not done after {} s, killed", limit.as_secs()));
+                }
+                Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails only for a guest that has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What is written for a run and by it.
+struct Files {
+    directory: PathBuf,
+    job: PathBuf,
+    pattern: PathBuf,
+    console: PathBuf,
+    complaints: PathBuf,
+}
+
+impl Files {
+    fn new(job: &Job, scratch: &Path) -> std::io::Result<Files> {
+        assert!(job.disks().count() <= MOST_DISKS, "{}: too many disks for one boot", job.name);
+        let directory = scratch.join(&job.name);
+        fs::create_dir_all(&directory)?;
+        let at = |name: &str| directory.join(name);
+        let files = Files {
+            job: at("job"),
+            pattern: scratch.join("pattern"),
+            console: at("console.log"),
+            complaints: at("qemu.log"),
+            directory,
+        };
+        fs::write(&files.job, job.script())?;
+        if !files.pattern.is_file() {
+            let mut file = BufWriter::new(File::create(&files.pattern)?);
+            file.write_all(pattern())?;
+            file.flush()?;
+        }
+        Ok(files)
+    }
+
+    fn port(&self, number: usize) -> PathBuf {
+        self.directory.join(format!("port{number}"))
+    }
+}
+
+/// The bytes that arrays are filled with: no block of them repeats.
+pub fn pattern() -> &'static [u8] {
+    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
+    PATTERN.get_or_init(|| {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let next = |_| {
+            // xorshift64
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()
+        };
+        (0..PATTERN_BYTES / 8).flat_map(next).collect()
+    })
+}
+
+/// In qemu's options a comma is doubled.
+fn comma(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+fn progress(arrays: &[report::ArrayReport]) -> String {
+    let ended = arrays.iter().filter(|array| array.fine.is_some()).count();
+    let open = arrays.iter().filter(|array| {
+        array.fine.is_none() && array.steps.iter().any(|(_, report)| report.is_some())
+    });
+    let open: Vec<String> = open.filter_map(report::ArrayReport::failure).collect();
+    format!("{ended} of {} arrays had ended; {}", arrays.len(), open.join("; "))
+}
