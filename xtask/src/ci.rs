@@ -3,6 +3,7 @@
 //! Invariant: a failed step never hides a later one, and a step that did not run is never counted
 //! as one that passed. Tests come last, so that a log ends with what they said and the totals.
 
+mod required;
 mod steps;
 mod totals;
 

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use super::Outcome;
+use super::required;
 use super::totals::{Stream, Totals};
 use crate::tidy;
 use crate::workspace::{Workspace, cargo};
@@ -179,6 +180,10 @@ fn test(context: &mut Context) -> Outcome {
         }
     }
     let status = child.wait();
+    let missing = match required::in_ci() {
+        true => required::missing(stream.ran(), stream.skipped()),
+        false => Vec::new(),
+    };
     let mut totals = stream.finish();
     let outcome = match status {
         Err(error) => Outcome::Failed(error.to_string()),
@@ -186,10 +191,14 @@ fn test(context: &mut Context) -> Outcome {
         Ok(_) if totals.failed > 0 => Outcome::Failed(format!("{} tests", totals.failed)),
         // A run in which nothing was tested is not a success.
         Ok(_) if totals.passed == 0 => Outcome::Failed("no test has passed".into()),
+        Ok(_) if !missing.is_empty() => {
+            Outcome::Failed(format!("required in CI: {}", missing.join(", ")))
+        }
         Ok(_) => Outcome::Passed,
     };
     if outcome != Outcome::Passed && totals.failed == 0 {
-        // It did not compile, or a test program died without a result line.
+        // It did not compile, a test program died without a result line, or a test that CI requires
+        // was skipped.
         totals.failed = 1;
     }
     context.totals = Some(totals);

@@ -34,6 +34,10 @@ pub struct Stream {
     shown: Option<String>,
     /// Tests of the present program that said "skipped: ".
     skipped_here: Vec<String>,
+    /// Tests of earlier programs that said so.
+    skipped: Vec<String>,
+    /// Tests that ended well, also those that said "skipped: ".
+    ran: Vec<String>,
 }
 
 impl Stream {
@@ -44,7 +48,7 @@ impl Stream {
             self.totals.passed += passed.saturating_sub(said);
             self.totals.failed += failed;
             self.totals.skipped += ignored + said;
-            self.skipped_here.clear();
+            self.skipped.append(&mut self.skipped_here);
             self.shown = None;
             return Some(line.to_string());
         }
@@ -52,7 +56,12 @@ impl Stream {
             "successes:" => self.shown = Some(String::new()),
             "failures:" => self.shown = None,
             _ => {
-                let Some(test) = &mut self.shown else { return Some(line.to_string()) };
+                let Some(test) = &mut self.shown else {
+                    let ok =
+                        line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... ok"));
+                    self.ran.extend(ok.map(str::to_string));
+                    return Some(line.to_string());
+                };
                 let header =
                     line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
                 if let Some(name) = header {
@@ -69,6 +78,16 @@ impl Stream {
         }
         // The headings of passing tests' output are dropped with it.
         self.shown.is_none().then(|| line.to_string())
+    }
+
+    /// Names of the tests that ended well, also of those that were skipped.
+    pub fn ran(&self) -> &[String] {
+        &self.ran
+    }
+
+    /// Names of the tests that were skipped.
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
     }
 
     /// The totals of everything seen.
@@ -134,6 +153,8 @@ test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
     fn totals_are_summed_and_skipped_tests_did_not_pass() {
         let mut stream = Stream::default();
         let printed: Vec<String> = LOG.lines().filter_map(|line| stream.line(line)).collect();
+        assert_eq!(stream.ran(), ["a", "b", "c"]);
+        assert_eq!(stream.skipped(), ["a"]);
         assert_eq!(stream.finish().to_string(), "3 passed, 1 failed, 2 skipped");
         assert!(printed.contains(&"test a: skipped: no kernel here".to_string()), "{printed:?}");
         assert!(printed.contains(&"test b: avx512 skipped: not on this CPU".to_string()));

@@ -1,0 +1,45 @@
+//! Tests that must run in CI, where nothing that they need may be missing.
+//!
+//! On a developer's machine a test may say "skipped: why". `.ci/run` sets RAIDLAB_CI, and then these
+//! may not. Called by the test step.
+
+/// (test name up to here, what it is). Whoever renames such a test renames it here: a name that no
+/// test has is a failure too.
+const TESTS: [(&str, &str); 1] = [("with_the_kernel::", "interoperability with the real kernel")];
+
+/// Set by `.ci/run`.
+pub fn in_ci() -> bool {
+    std::env::var_os("RAIDLAB_CI").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// What is wrong: required tests that were skipped, or that do not exist.
+pub fn missing(ran: &[String], skipped: &[String]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (prefix, what) in TESTS {
+        let mine = |tests: &[String]| {
+            tests.iter().filter(|test| test.starts_with(prefix)).cloned().collect::<Vec<_>>()
+        };
+        missing.extend(mine(skipped).iter().map(|test| format!("{test} was skipped ({what})")));
+        if mine(ran).is_empty() {
+            missing.push(format!("no test {prefix}* has run ({what})"));
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_required_test_must_run() {
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let ran = names(&["a", "with_the_kernel::x", "with_the_kernel::y"]);
+        assert!(missing(&ran, &[]).is_empty());
+        assert!(missing(&ran, &names(&["a"])).is_empty());
+        let skipped = missing(&ran, &names(&["with_the_kernel::y"]));
+        assert_eq!(skipped.len(), 1);
+        assert!(skipped[0].starts_with("with_the_kernel::y was skipped"), "{skipped:?}");
+        assert_eq!(missing(&names(&["a"]), &[]).len(), 1);
+    }
+}
