@@ -1,7 +1,7 @@
 //! Tests that must run in CI, where nothing that they need may be missing.
 //!
-//! On a developer's machine a test may say "skipped: why". `.ci/run` sets RAIDLAB_CI, and then these
-//! may not. Called by the test step.
+//! On a developer's machine a test may say "skipped: why". `.ci/run` sets RAIDLAB_CI, and then
+//! these may not. Called by the test step.
 
 /// (test name up to here, what it is). Whoever renames such a test renames it here: a name that no
 /// test has is a failure too.

@@ -222,6 +222,7 @@ mod tests {
         let (all, slice) = (shapes(true), shapes(false));
         let names: BTreeSet<String> = all.iter().map(Shape::name).collect();
         assert_eq!(names.len(), all.len(), "names are unique");
+        assert_eq!(all.len(), 259, "as docs/interop.md says");
         assert_eq!(slice.len(), SLICE.len(), "each line of the slice is legal");
         let kinds = |shapes: &[Shape], kind: fn(&Shape) -> String| -> BTreeSet<String> {
             shapes.iter().map(kind).collect()

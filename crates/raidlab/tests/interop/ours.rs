@@ -1,4 +1,4 @@
-//! raidlab's side of each exchange with the kernel: what is made here, what is seen and written here.
+//! raidlab's side of each exchange with the kernel: what is made, seen and written here.
 //!
 //! Invariant: this is the only file of these tests that uses raidlab's metadata code and engine, so
 //! that a test cannot mistake our own opinion for the kernel's.

@@ -52,8 +52,8 @@ impl Guest {
     /// Runs a job; files of the run, among them the console's log, go to `scratch`.
     ///
     /// # Errors
-    /// A guest that does not start, does not end in time, or talks nonsense. What fails inside is in
-    /// the report.
+    /// A guest that does not start, does not end in time, or talks nonsense. What fails inside is
+    /// in the report.
     pub fn run(&self, job: &Job, scratch: &Path) -> Result<Report, String> {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let files = Files::new(job, scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
