@@ -74,9 +74,9 @@ pub struct Request {
     pub at: Sector,
     /// Length in sectors, at most [`crate::MAX_REQUEST_SECTORS`]; 0 for a flush.
     pub sectors: u64,
-    /// The data, for reads and writes: exactly `sectors` long. Working memory of the same length for
-    /// a resync on RAID 1 and 10 (RAID 4, 5 and 6 use their stripe memory). The executor leaves it untouched
-    /// until the request completes.
+    /// The data, for reads and writes: exactly `sectors` long. Working memory of that length for a
+    /// resync on RAID 1 and 10 (RAID 4, 5 and 6 use their stripe memory). The executor leaves it
+    /// untouched until the request completes.
     pub buf: BufSlice,
 }
 

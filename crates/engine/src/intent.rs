@@ -178,8 +178,9 @@ impl Intents {
         self.delay_nanos = 0;
     }
 
-    /// Gives back what nobody has used for the delay. A bit that was used since it was listed waits
-    /// once more, so that no time is kept per bit: it goes after one delay at least and two at most.
+    /// Gives back what nobody has used for the delay. A bit that was used since it was listed
+    /// waits once more, so that no time is kept per bit: it goes after one delay at least and two
+    /// at most.
     pub(crate) fn settle(&mut self, now: u64, out: &mut Effects) {
         let mut run = 0..0;
         while let Some((since, bit)) = self.idle.front().copied() {

@@ -4,9 +4,9 @@
 //! with a bitmap     one bit per bitmap chunk of *positions*
 //! without           bit 0 is the whole array; on disk it is the superblock's resync_offset
 //! ```
-//! A *position* is what md counts resyncs and bitmaps in: a member sector on RAID 1, 4, 5 and 6, an
-//! array sector on RAID 10. A write to RAID 4, 5 or 6 takes the bits of the whole chunk rows that it
-//! touches, as md does.
+//! A *position* is what md counts resyncs and bitmaps in: a member sector on RAID 1, 4, 5 and 6,
+//! an array sector on RAID 10. A write to RAID 4, 5 or 6 takes the bits of the whole chunk rows
+//! that it touches, as md does.
 //!
 //! Invariant: two writes that can leave the same copies or the same parity inconsistent share a
 //! bit. Used by `intent` (per shard) and by `keeper`, which must agree.

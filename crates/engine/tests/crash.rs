@@ -459,7 +459,7 @@ fn power_cuts_leave_mirrors_in_sync_or_marked() {
         raid10(Raid10Layout::far(2), 3),
         raid10(Raid10Layout::offset(2), 5),
     ];
-    run_family("power_cuts_leave_mirrors_in_sync_or_marked", &levels, 300);
+    run_family("power_cuts_leave_mirrors_in_sync_or_marked", &levels, 200);
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn power_cuts_leave_parity_true_or_marked() {
         (Level::Raid6, raid6, 4),
         (Level::Raid6, raid6, 6),
     ];
-    run_family("power_cuts_leave_parity_true_or_marked", &levels, 300);
+    run_family("power_cuts_leave_parity_true_or_marked", &levels, 200);
 }
 
 /// The checker's own check: an array whose shard asks for no intents marks nothing, and is found

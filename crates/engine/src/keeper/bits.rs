@@ -71,8 +71,9 @@ pub(super) struct Bits {
 
 impl Bits {
     /// Starts from what was read, of one member: the others may hold other bits after a crash, so
-    /// nothing counts as durable before it has been written to all. `resync`: the position from which on set bits are in need of a
-    /// resync; `None`: set bits are only what has not been cleared yet.
+    /// nothing counts as durable before it has been written to all. `resync`: the position from
+    /// which on set bits are in need of a resync; `None`: set bits are only what has not been
+    /// cleared yet.
     pub(super) fn new(kept: &KeptBitmap, map: &IntentMap, resync: Option<u64>) -> Bits {
         let count = map.bits();
         let set = || Set::new(count);
