@@ -48,7 +48,7 @@ fn arrays_of_the_kernel_are_read_written_and_given_back() {
             let said = report.array(name);
             let facts = &said.facts()[0];
             let wanted = expected(skip_mib(index), facts.array_sectors() * 512);
-            assert_eq!(said.hashes(), [wanted.clone()], "{name}: in the guest");
+            assert_eq!(said.hashes(), std::slice::from_ref(&wanted), "{name}: in the guest");
             let checks = said.checks().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(checks.len(), usize::from(shape.is_redundant()), "{name}");
             for check in checks {
