@@ -25,7 +25,7 @@
 //!
 //! Each operation stands in one file with its derivation, a *plain* version that follows the
 //! formula byte by byte, and one *vector* version that is generic over the instruction set
-//! (`arch`). The test runner (`tests/every_isa.rs`) compares all of them.
+//! (`arch`). The test runner (`tests/common`) compares all of them.
 //!
 //! | file | operations |
 //! |---|---|
