@@ -18,7 +18,8 @@ use md::nested::ArrayExpr;
 use parity::Kernels;
 
 use crate::Ending;
-use crate::output::{Outputs, say};
+use crate::console::say;
+use crate::output::Outputs;
 use crate::progress::Reporter;
 
 /// Without options: the table of the Linux RAID wiki on modelled disks of 2007, in about four

@@ -5,8 +5,19 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod console;
+mod create;
+mod detail;
+mod dump;
+mod examine;
+mod mdadm;
+mod members;
+mod meter;
+mod numbers;
 mod output;
 mod progress;
+mod signal;
+mod status;
 
 use std::process::ExitCode;
 
@@ -25,6 +36,16 @@ struct Arguments {
 enum Command {
     /// Measure arrays: level x layout x chunk x members x workload, every byte checked.
     Bench(Box<bench::BenchArguments>),
+    /// Make an array over devices and image files.
+    Create(Box<create::CreateArguments>),
+    /// Show what members' superblocks say, as mdadm --examine does.
+    Examine(examine::ExamineArguments),
+    /// Show what members make up, and what a start would do.
+    Detail(detail::DetailArguments),
+    /// Show all arrays among members, as /proc/mdstat does.
+    Status(status::StatusArguments),
+    /// Write an array's contents to a file or to stdout; members are only read.
+    Dump(Box<dump::DumpArguments>),
 }
 
 /// How a command ended when it did not fail.
@@ -44,13 +65,18 @@ fn main() -> ExitCode {
     };
     let ended = match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Create(arguments) => create::run(&arguments),
+        Command::Examine(arguments) => examine::run(&arguments),
+        Command::Detail(arguments) => detail::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Dump(arguments) => dump::run(&arguments),
     };
     match ended {
         Ok(Ending::Fine) => ExitCode::SUCCESS,
         Ok(Ending::Finding) => ExitCode::from(1),
         Ok(Ending::Stopped) => ExitCode::from(130),
         Err(problem) => {
-            output::say(format_args!("raidlab: {problem}"));
+            console::say(format_args!("raidlab: {problem}"));
             ExitCode::from(2)
         }
     }
@@ -63,7 +89,7 @@ fn misused(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }
-    output::say(format_args!("raidlab: {}", one_line(&error.to_string())));
+    console::say(format_args!("raidlab: {}", one_line(&error.to_string())));
     ExitCode::from(2)
 }
 

@@ -3,15 +3,12 @@
 //! Invariant: with `--json -` stdout holds the record and nothing else; otherwise the table. A run
 //! that writes nothing leaves no file that was not there before. Called from `bench`.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use lab::record::Record;
 
-/// A line on stderr. A reader that has gone away (`2>&1 | head`) does not end the run.
-pub fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
+use crate::console::{is_stdout, print_all, say};
 
 /// See the module.
 pub struct Outputs {
@@ -103,20 +100,5 @@ impl Drop for Outputs {
         for path in &self.made {
             let _ = std::fs::remove_file(path);
         }
-    }
-}
-
-fn is_stdout(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
-/// A reader that goes away (`| head`) is no error of ours.
-fn print_all(text: &str) -> Result<(), String> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("stdout: {error}"))
-        }
-        _ => Ok(()),
     }
 }

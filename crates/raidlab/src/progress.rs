@@ -10,7 +10,7 @@ use lab::bench::Progress;
 use lab::quantity::show_seconds;
 use lab::record::Cell;
 
-use crate::output::say;
+use crate::console::say;
 
 /// See the module.
 pub struct Reporter {

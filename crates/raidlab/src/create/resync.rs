@@ -1,0 +1,61 @@
+//! The first resync of an array that was just made: started, resynced, stopped clean.
+//!
+//! Invariant: a resync that is stopped leaves its checkpoint in the superblocks, so that whoever
+//! starts the array next goes on from there. Called from `create`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use array::run::{Opened, StartOptions, start};
+use array::store::Device;
+use md::assemble::{Candidate, Options, assemble};
+use md::ondisk::bitmap::sync_sectors;
+
+use crate::console::say;
+use crate::meter::Meter;
+
+/// Between two looks at how far it is.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Between the end of a resync and the superblocks that say so, metadata are written; longer than
+/// this they are not.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs the array until it is in sync; whether it is now.
+pub fn resync(devices: &[Arc<Device>], stop: &AtomicBool) -> Result<bool, String> {
+    let members: Vec<Opened> = devices.iter().cloned().filter_map(Opened::device).collect();
+    let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
+    let found = assemble(&candidates, &Options::default());
+    let [array] = found.arrays.as_slice() else {
+        return Err(format!("the new array is found as {} arrays", found.arrays.len()));
+    };
+    let started = start(array, &members, &StartOptions::default());
+    let mut driver = started.map_err(|error| format!("cannot start the new array: {error}"))?;
+    let sectors = sync_sectors(driver.geometry()).unwrap_or(0);
+    let mut meter = Meter::new("resynced", sectors);
+    let mut completions = Vec::new();
+    let mut done = false;
+    let mut last_at_work = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        driver.poll(&mut completions);
+        for note in driver.take_notes() {
+            say(format_args!("raidlab: {note}"));
+        }
+        let offset = driver.metadata().and_then(|status| status.resync_offset);
+        meter.set(offset.unwrap_or(sectors));
+        if offset.is_none() {
+            done = true;
+            break;
+        }
+        if driver.is_resyncing() {
+            last_at_work = Instant::now();
+        } else if last_at_work.elapsed() > PATIENCE {
+            break;
+        }
+        driver.wait(STEP, None);
+    }
+    meter.finish();
+    let clean = driver.stop();
+    Ok(done && clean)
+}

@@ -1,0 +1,109 @@
+//! The plan of a new array, for people and for programs.
+//!
+//! Called from `create`.
+
+use std::fmt::Write;
+
+use md::create::{Places, Plan, Request};
+use md::ondisk::{Area, Role};
+use serde_json::{Value, json};
+
+use crate::detail::policy_name;
+use crate::mdadm;
+
+/// For people: what `detail` would say of it, and where things go.
+pub fn text(request: &Request, plan: &Plan, dry_run: bool, zeroes: bool) -> String {
+    let mut out = String::new();
+    let mut line = |label: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(out, "{label:>18} : {value}");
+    };
+    let geometry = &plan.geometry;
+    line("Version", &plan.version);
+    line("Raid Level", &request.level);
+    line("Array Size", &mdadm::kib(geometry.array_sectors().into()));
+    if plan.used_sectors > 0 {
+        line("Used Dev Size", &mdadm::kib(plan.used_sectors.into()));
+    }
+    line("Raid Devices", &request.raid_devices);
+    line("Spare Devices", &(request.devices.len() - request.raid_devices));
+    let layout = mdadm::layout(request.level.number(), geometry.layout().number().cast_unsigned());
+    if let Some(layout) = layout {
+        line("Layout", &layout);
+    }
+    if request.level.has_chunks() {
+        line("Chunk Size", &format_args!("{}K", geometry.chunk_sectors() / 2));
+    }
+    line("Consistency Policy", &policy_name(plan.policy));
+    if let Some(bitmap) = &plan.bitmap {
+        line("Bitmap Chunk", &mdadm::bitmap_chunk(bitmap.header.chunk_bytes));
+    }
+    if !request.name.is_empty() {
+        line("Name", &request.name);
+    }
+    line("UUID", &request.set_uuid);
+    let first_sync = match (plan.resync_offset, zeroes) {
+        (Some(_), _) => "is to be done",
+        (None, true) => "none: all members are new files of zeroes",
+        (None, false) if request.assume_clean => "none: the members are said to be in sync",
+        (None, false) => "none",
+    };
+    line("First Resync", &first_sync);
+    out.push_str("\n    Number   RaidDevice   Data Offset   Data Size       Member\n");
+    for place in &plan.places {
+        let slot = match place.role {
+            Role::Slot(slot) => slot.to_string(),
+            _ => "spare".into(),
+        };
+        let (offset, size) = (place.data_offset, place.data_sectors);
+        let number = place.dev_number;
+        let label = label(request, place);
+        let _ =
+            writeln!(out, "    {number:>6}   {slot:>10}   {offset:>8} s    {size:>12} s   {label}");
+    }
+    for warning in &plan.warnings {
+        let _ = writeln!(out, "Mind: {warning}");
+    }
+    if dry_run {
+        out.push_str("Nothing was written (--dry-run).\n");
+    }
+    out
+}
+
+fn label<'a>(request: &'a Request, place: &Places) -> &'a str {
+    request.devices[place.device].as_ref().map_or("missing", |device| device.label.as_str())
+}
+
+/// For programs.
+pub fn json(request: &Request, plan: &Plan, dry_run: bool) -> Value {
+    let at = |area: Area| json!({"sector": area.sector, "sectors": area.sectors});
+    let places = plan.places.iter().map(|place| {
+        json!({
+            "member": label(request, place),
+            "dev_number": place.dev_number,
+            "slot": match place.role { Role::Slot(slot) => Some(slot), _ => None },
+            "data_offset_sectors": place.data_offset,
+            "data_sectors": place.data_sectors,
+            "super_offset_sectors": place.super_sector,
+            "bitmap": place.bitmap.map(at),
+            "bad_block_log": place.bad_blocks.map(at),
+            "ppl": place.ppl.map(at),
+        })
+    });
+    let layout = plan.geometry.layout().number().cast_unsigned();
+    json!({
+        "dry_run": dry_run,
+        "array_uuid": request.set_uuid.to_string(),
+        "name": request.name,
+        "version": plan.version.name(),
+        "level": request.level.name(),
+        "layout": mdadm::layout(request.level.number(), layout),
+        "chunk_sectors": plan.geometry.chunk_sectors(),
+        "raid_disks": request.raid_devices,
+        "array_sectors": plan.geometry.array_sectors(),
+        "used_sectors": plan.used_sectors,
+        "consistency_policy": policy_name(plan.policy),
+        "resync": plan.resync_offset.is_some(),
+        "members": places.collect::<Vec<_>>(),
+        "warnings": plan.warnings,
+    })
+}

@@ -1,0 +1,481 @@
+//! `raidlab detail`: what the members make up, as `mdadm --detail` shows a running array, and what
+//! would happen at a start.
+//!
+//! Invariant: nothing runs and nothing is written; every member that is not in is named with the
+//! reason.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+
+use clap::Args;
+use md::Kind;
+use md::assemble::{Array, Found, Options, Override, Plan, Replay, Shape, Standing, Verdict};
+use md::ondisk::superblock::Policy;
+use md::ondisk::{MemberMetadata, Version};
+use serde_json::{Value, json};
+
+use crate::console::JsonOut;
+use crate::members::{Members, array_name, choose};
+use crate::{Ending, mdadm};
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab detail disk*.img                what the arrays are, and what a start would do
+  raidlab detail disk*.img --array data   one of several
+  raidlab detail disk*.img --json         for programs
+
+Ends with 1 when an array is degraded, was not stopped, or cannot be started.";
+
+/// Shows what members make up, without running it: state, members, and what a start would do.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DetailArguments {
+    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<OsString>,
+    /// Only this array: its uuid or its name
+    #[arg(long, value_name = "UUID|NAME")]
+    array: Option<String>,
+    /// The name of which names of arrays are called local [default: this machine's]
+    #[arg(long, value_name = "NAME")]
+    homehost: Option<String>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+/// Runs the command.
+pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
+    let members = Members::open(&arguments.members, None)?;
+    let found = members.assemble(&Options::default());
+    let arrays: Vec<&Array> = match arguments.array.as_deref() {
+        Some(wanted) => vec![choose(&found, Some(wanted))?],
+        None => found.arrays.iter().collect(),
+    };
+    let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
+    let mut text = String::new();
+    let mut finding = false;
+    for (index, array) in arrays.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        text.push_str(&show(array, &members, &host));
+        finding |= array.read_write.verdict != Verdict::Run || is_dirty(array, &members);
+    }
+    if arguments.array.is_none() {
+        for line in left_over(&found, &members) {
+            finding = true;
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    arguments.json.put(&text, || {
+        let arrays = arrays.iter().map(|array| self::json(array, &members));
+        json!({
+            "arrays": arrays.collect::<Vec<_>>(),
+            "left_over": left_over(&found, &members),
+        })
+    })?;
+    if arrays.is_empty() {
+        return Err("no array among the members: none of them holds a superblock".into());
+    }
+    Ok(if finding { Ending::Finding } else { Ending::Fine })
+}
+
+/// What belongs to no array.
+fn left_over(found: &Found, members: &Members) -> Vec<String> {
+    let spares = found.floating_spares.iter().map(|&candidate| {
+        let name = &members.candidates[candidate].label;
+        format!("{name}: a spare that belongs to no array yet")
+    });
+    spares.chain(members.strangers()).collect()
+}
+
+/// What the defining superblock says.
+pub fn defining<'a>(array: &Array, members: &'a Members) -> &'a MemberMetadata {
+    &members.candidates[array.defining].metadata
+}
+
+/// Whether the array was not stopped.
+pub fn is_dirty(array: &Array, members: &Members) -> bool {
+    defining(array, members).resync_offset.is_some()
+}
+
+/// How many members there are: serving, waiting, out.
+pub struct Counts {
+    /// In sync in a slot.
+    pub active: usize,
+    /// Waiting, or being rebuilt.
+    pub spare: usize,
+    /// Failed, stale, foreign, unusable.
+    pub out: usize,
+    /// The journal.
+    pub journal: usize,
+}
+
+/// Counts the members of an array.
+pub fn counts(array: &Array) -> Counts {
+    let mut counts = Counts { active: 0, spare: 0, out: 0, journal: 0 };
+    for member in &array.members {
+        match member.standing {
+            Standing::Active(_) => counts.active += 1,
+            Standing::Recovering { .. } | Standing::Replacement { .. } | Standing::Spare => {
+                counts.spare += 1;
+            }
+            Standing::Journal => counts.journal += 1,
+            Standing::Stale { .. }
+            | Standing::Faulty
+            | Standing::Foreign { .. }
+            | Standing::Duplicate { .. }
+            | Standing::Unusable => counts.out += 1,
+        }
+    }
+    counts
+}
+
+fn line(out: &mut String, label: &str, value: impl std::fmt::Display) {
+    let _ = writeln!(out, "{label:>18} : {value}");
+}
+
+fn show(array: &Array, members: &Members, host: &str) -> String {
+    let mut out = String::new();
+    let metadata = defining(array, members);
+    let _ = writeln!(out, "{}:", array_name(array));
+    sizes(&mut out, array, metadata);
+    state(&mut out, array, members);
+    shape(&mut out, metadata);
+    out.push('\n');
+    let _ = writeln!(out, "{:>18} : {}", "Consistency Policy", policy(metadata));
+    out.push('\n');
+    if array.version == Version::V0_90 {
+        let local = mdadm::local_to_v0(array.set_uuid, host);
+        line(&mut out, "UUID", format_args!("{}{local}", array.set_uuid));
+        let events = metadata.events;
+        line(&mut out, "Events", format_args!("{}.{}", events >> 32, events & 0xffff_ffff));
+    } else {
+        let local = mdadm::local_to(&array.name, host);
+        line(&mut out, "Name", format_args!("{}{local}", array.name));
+        line(&mut out, "UUID", array.set_uuid);
+        line(&mut out, "Events", metadata.events);
+    }
+    table(&mut out, array, members);
+    outlook(&mut out, array, members);
+    out
+}
+
+fn sizes(out: &mut String, array: &Array, metadata: &MemberMetadata) {
+    let version = metadata.version;
+    line(out, "Version", version);
+    line(out, "Creation Time", mdadm::time(metadata.created));
+    line(out, "Raid Level", mdadm::level(metadata.level));
+    match &array.shape {
+        Ok(shape) => line(out, "Array Size", mdadm::kib(shape.array_sectors().into())),
+        Err(why) => line(out, "Array Size", format_args!("unknown: {why}")),
+    }
+    if metadata.level > 0 {
+        line(out, "Used Dev Size", mdadm::kib(metadata.used_sectors.into()));
+    }
+    line(out, "Raid Devices", metadata.raid_disks);
+    line(out, "Total Devices", array.members.len());
+    line(out, "Persistence", "Superblock is persistent");
+    out.push('\n');
+    if metadata.bitmap.is_some() {
+        line(out, "Intent Bitmap", "Internal");
+        out.push('\n');
+    }
+}
+
+fn state(out: &mut String, array: &Array, members: &Members) {
+    let metadata = defining(array, members);
+    let counts = counts(array);
+    line(out, "Update Time", mdadm::time(metadata.updated));
+    line(out, "State", words(array, members).join(", "));
+    line(out, "Active Devices", counts.active);
+    line(out, "Working Devices", counts.active + counts.spare + counts.journal);
+    line(out, "Failed Devices", counts.out);
+    line(out, "Spare Devices", counts.spare);
+    out.push('\n');
+    if let Ok(Shape::Reshaping(reshaping)) = &array.shape {
+        line(out, "Reshape", reshaping.change());
+        line(out, "Reshape Position", mdadm::kib(reshaping.position().0.into()));
+        out.push('\n');
+    }
+}
+
+/// The state in mdadm's words.
+pub fn words(array: &Array, members: &Members) -> Vec<&'static str> {
+    let mut words = vec![if is_dirty(array, members) { "active" } else { "clean" }];
+    match &array.read_write.verdict {
+        _ if array.missing.is_empty() => {}
+        Verdict::Run | Verdict::RunDegraded { .. } => words.push("degraded"),
+        _ => match array.read_only.verdict {
+            Verdict::Run | Verdict::RunDegraded { .. } => words.push("degraded"),
+            _ => words.push("FAILED"),
+        },
+    }
+    if matches!(array.shape, Ok(Shape::Reshaping(_))) {
+        words.push("reshaping");
+    }
+    let repairs = &array.read_write.repairs;
+    if repairs.resync.is_some() {
+        words.push("resync pending");
+    }
+    if !repairs.recoveries.is_empty() {
+        words.push("rebuild pending");
+    }
+    words
+}
+
+fn shape(out: &mut String, metadata: &MemberMetadata) {
+    if let Some(layout) = mdadm::layout(metadata.level, metadata.layout) {
+        line(out, "Layout", layout);
+    }
+    match metadata.level {
+        0 | 4 | 5 | 6 | 10 => {
+            line(out, "Chunk Size", format_args!("{}K", metadata.chunk_sectors / 2))
+        }
+        -1 => line(out, "Rounding", format_args!("{}K", metadata.chunk_sectors / 2)),
+        _ => {}
+    }
+}
+
+fn policy(metadata: &MemberMetadata) -> &'static str {
+    match metadata.level {
+        _ if metadata.has_journal => "journal",
+        _ if metadata.ppl.is_some() => "ppl",
+        _ if metadata.bitmap.is_some() => "bitmap",
+        ..=0 => "none",
+        _ => "resync",
+    }
+}
+
+/// mdadm's table; the device numbers that it has are those of a kernel that ran the array.
+fn table(out: &mut String, array: &Array, members: &Members) {
+    out.push_str("\n    Number   RaidDevice State\n");
+    let slots = array.read_only.slots.len();
+    let mut shown = Vec::new();
+    for slot in 0..slots {
+        let here: Vec<_> =
+            array.members.iter().filter(|member| slot_of(&member.standing) == Some(slot)).collect();
+        if here.is_empty() {
+            let _ = writeln!(out, "    {:>6}   {slot:>10}   missing", "-");
+        }
+        for member in here {
+            shown.push(member.candidate);
+            row(out, &slot.to_string(), member, members);
+        }
+    }
+    let rest = array.members.iter().filter(|member| !shown.contains(&member.candidate));
+    for (index, member) in rest.enumerate() {
+        if index == 0 {
+            out.push('\n');
+        }
+        row(out, "-", member, members);
+    }
+}
+
+fn slot_of(standing: &Standing) -> Option<usize> {
+    match standing {
+        Standing::Active(slot)
+        | Standing::Recovering { slot, .. }
+        | Standing::Replacement { slot, .. } => Some(slot.index()),
+        _ => None,
+    }
+}
+
+fn row(out: &mut String, slot: &str, member: &md::assemble::Member, members: &Members) {
+    let candidate = &members.candidates[member.candidate];
+    let (number, name) = (candidate.metadata.dev_number, &candidate.label);
+    let flags = if candidate.metadata.write_mostly { " write-mostly" } else { "" };
+    let state = state_word(&member.standing);
+    let _ = writeln!(out, "    {number:>6}   {slot:>10}   {state}{flags}   {name}");
+}
+
+fn state_word(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::Active(_) => "active sync",
+        Standing::Recovering { .. } => "spare rebuilding",
+        Standing::Replacement { .. } => "replacement",
+        Standing::Spare => "spare",
+        Standing::Journal => "journal",
+        Standing::Stale { .. } => "out of date",
+        Standing::Faulty => "faulty",
+        Standing::Foreign { .. } => "does not agree",
+        Standing::Duplicate { .. } => "duplicate",
+        Standing::Unusable => "unusable",
+    }
+}
+
+/// Why members are out, and what a start would do.
+fn outlook(out: &mut String, array: &Array, members: &Members) {
+    let reasons = array.members.iter().filter(|member| {
+        !matches!(
+            member.standing,
+            Standing::Active(_)
+                | Standing::Spare
+                | Standing::Journal
+                | Standing::Replacement { .. }
+        )
+    });
+    let mut lines: Vec<(String, String)> = Vec::new();
+    for member in reasons {
+        lines.push((members.candidates[member.candidate].label.clone(), member.why.clone()));
+    }
+    if array.split {
+        let split = "members say of each other that they failed: the array was run in two halves";
+        lines.push(("Split".into(), split.into()));
+    }
+    lines.push(("To run it".into(), verdict(&array.read_write)));
+    lines.extend(repairs(&array.read_write).into_iter().map(|text| ("Then".into(), text)));
+    lines.push(("To read it".into(), verdict(&array.read_only)));
+    for plan in [&array.read_write, &array.read_only] {
+        for warning in &plan.warnings {
+            let line = ("Mind".to_string(), warning.clone());
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    for elsewhere in &array.elsewhere {
+        lines.push((elsewhere.by.to_string(), elsewhere.what.clone()));
+    }
+    out.push('\n');
+    for (label, text) in lines {
+        line(out, &label, text);
+    }
+}
+
+fn verdict(plan: &Plan) -> String {
+    match &plan.verdict {
+        Verdict::Run => "complete, it can be started".into(),
+        Verdict::RunDegraded { missing } => {
+            let slots: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            format!("degraded, it can be started without slot(s) {}", slots.join(", "))
+        }
+        Verdict::RunPartial { lost } => format!("in part: {lost}"),
+        Verdict::NeedsForce { with, risk } => {
+            let option = match with {
+                Override::Force => "--force",
+                Override::IgnoreEvents => "--ignore-events",
+                Override::Partial => "--partial",
+            };
+            format!("only with {option}: {risk}")
+        }
+        Verdict::Refused { why } => format!("no: {why}"),
+    }
+}
+
+/// What a start would have to do, in order.
+fn repairs(plan: &Plan) -> Vec<String> {
+    let mut texts = Vec::new();
+    match &plan.repairs.replay {
+        Some(Replay::Ppl) => texts.push("the partial parity log is applied".to_string()),
+        Some(Replay::Journal { .. }) => texts.push("the journal is replayed".into()),
+        Some(Replay::DropJournal) => texts.push("it goes on without its journal".into()),
+        None => {}
+    }
+    if let Some(resync) = plan.repairs.resync {
+        let how = if resync.by_bitmap { ", where the bitmap says so" } else { "" };
+        texts.push(format!("it is resynced from sector {} on{how}", resync.from));
+    }
+    for recovery in &plan.repairs.recoveries {
+        texts.push(format!("slot {} is rebuilt from sector {} on", recovery.slot, recovery.from));
+    }
+    texts
+}
+
+fn json(array: &Array, members: &Members) -> Value {
+    let metadata = defining(array, members);
+    let rows = array.members.iter().map(|member| {
+        let candidate = &members.candidates[member.candidate];
+        json!({
+            "member": candidate.label,
+            "dev_number": candidate.metadata.dev_number,
+            "slot": slot_of(&member.standing),
+            "state": state_word(&member.standing),
+            "why": member.why,
+            "events": candidate.metadata.events,
+            "data_offset_sectors": candidate.metadata.data_offset,
+            "data_sectors": candidate.metadata.data_sectors,
+        })
+    });
+    let shape = array.shape.as_ref();
+    let elsewhere = array.elsewhere.iter();
+    let elsewhere = elsewhere.map(|it| json!({"by": it.by.to_string(), "what": it.what}));
+    json!({
+        "array_uuid": array.set_uuid.to_string(),
+        "name": array.name,
+        "version": array.version.name(),
+        "level": mdadm::level(metadata.level),
+        "layout": mdadm::layout(metadata.level, metadata.layout),
+        "chunk_sectors": metadata.chunk_sectors,
+        "raid_disks": metadata.raid_disks,
+        "array_sectors": shape.ok().map(Shape::array_sectors),
+        "no_geometry": shape.err(),
+        "used_sectors": metadata.used_sectors,
+        "created_unix_s": metadata.created.seconds,
+        "updated_unix_s": metadata.updated.seconds,
+        "events": metadata.events,
+        "state": words(array, members),
+        "clean": !is_dirty(array, members),
+        "consistency_policy": policy(metadata),
+        "missing_slots": array.missing.iter().map(|slot| slot.0).collect::<Vec<_>>(),
+        "split": array.split,
+        "members": rows.collect::<Vec<_>>(),
+        "to_run": plan_json(&array.read_write),
+        "to_read": plan_json(&array.read_only),
+        "elsewhere": elsewhere.collect::<Vec<_>>(),
+    })
+}
+
+fn plan_json(plan: &Plan) -> Value {
+    json!({
+        "can": plan.verdict.runs(),
+        "verdict": verdict(plan),
+        "repairs": repairs(plan),
+        "warnings": plan.warnings,
+    })
+}
+
+/// md's one-line description of a level, as in /proc/mdstat: `level 5, 64k chunk, algorithm 2`.
+pub fn mdstat_level(array: &Array, metadata: &MemberMetadata) -> String {
+    let chunk = metadata.chunk_sectors / 2;
+    let kind = match &array.shape {
+        Ok(Shape::Settled(geometry)) => Some(geometry.kind()),
+        _ => None,
+    };
+    match (metadata.level, kind) {
+        (4..=6, _) => {
+            format!(" level {}, {chunk}k chunk, algorithm {}", metadata.level, algorithm(metadata))
+        }
+        (10, _) => {
+            let (near, far) = (metadata.layout & 0xff, metadata.layout >> 8 & 0xff);
+            let kind = if metadata.layout & 0x1_0000 == 0 { "far" } else { "offset" };
+            let mut text = format!(" {chunk}K chunks");
+            if near > 1 {
+                let _ = write!(text, " {near} near-copies");
+            }
+            if far > 1 {
+                let _ = write!(text, " {far} {kind}-copies");
+            }
+            text
+        }
+        (0, _) => format!(" {chunk}k chunks"),
+        (-1, _) => format!(" {chunk}k rounding"),
+        (_, Some(Kind::Mirrored(_)) | None | Some(_)) => String::new(),
+    }
+}
+
+fn algorithm(metadata: &MemberMetadata) -> u32 {
+    // RAID 4 is a RAID 5 with its parity last, to md.
+    if metadata.level == 4 { 5 } else { metadata.layout }
+}
+
+/// The policy's name, for plans.
+pub fn policy_name(policy: Option<Policy>) -> &'static str {
+    match policy {
+        None => "none",
+        Some(Policy::Resync) => "resync",
+        Some(Policy::Bitmap) => "bitmap",
+        Some(Policy::Ppl) => "ppl",
+        Some(Policy::Journal) => "journal",
+    }
+}

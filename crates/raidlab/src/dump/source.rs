@@ -1,0 +1,223 @@
+//! What a dump reads: the array that the members make up, or the one that the caller describes.
+//!
+//! Invariant: a refusal says what is missing and which option would go on, with its risk in words.
+//! Called from `dump`.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use array::rescue::{View, prepare, prepare_explicit};
+use array::store::{Disk, Location};
+use md::assemble::{
+    Array, ExplicitMember, ExplicitSpec, Options, Override, Standing, Verdict, explicit,
+};
+use parity::Kernels;
+
+use super::DumpArguments;
+use super::output::identity;
+use crate::members::{Members, array_name, choose, is_missing};
+use crate::numbers::parse_layout;
+
+/// See the module.
+pub struct Source {
+    pub view: View,
+    /// What the array is called.
+    pub name: String,
+    /// What to know before trusting what is read.
+    pub notes: Vec<String>,
+    /// Device and inode numbers of the members' files.
+    pub identities: Vec<(u64, u64)>,
+}
+
+/// Opens the members and makes the array readable.
+pub fn open(arguments: &DumpArguments) -> Result<Source, String> {
+    let there: Vec<OsString> =
+        arguments.members.iter().filter(|member| !is_missing(member)).cloned().collect();
+    if there.len() < arguments.members.len() && arguments.level.is_none() {
+        return Err("'missing' is for arrays without superblocks (--level); members that are not \
+                    there need no word"
+            .into());
+    }
+    let members = Members::open(&there, arguments.overlay.as_deref())?;
+    let identities = identities(&there);
+    let (view, name, notes) = match arguments.level {
+        Some(_) => described(arguments, &members)?,
+        None => assembled(arguments, &members)?,
+    };
+    Ok(Source { view, name, notes, identities })
+}
+
+fn identities(members: &[OsString]) -> Vec<(u64, u64)> {
+    let paths = members.iter().filter_map(|member| Location::parse(member).ok());
+    paths.filter_map(|at| std::fs::metadata(at.path).ok()).map(|it| identity(&it)).collect()
+}
+
+/// The places of `--order`: `None` where a slot is to stay empty.
+fn order(arguments: &DumpArguments) -> Result<Option<Vec<Option<usize>>>, String> {
+    if arguments.order.is_empty() {
+        return Ok(None);
+    }
+    let count = arguments.members.len();
+    let mut seen = Vec::new();
+    let places = arguments.order.iter().map(|word| {
+        if word == "missing" {
+            return Ok(None);
+        }
+        let place = word.parse::<usize>().ok().filter(|&place| place < count);
+        let Some(place) = place else {
+            return Err(format!("--order {word}: a place from 0 to {}, or missing", count - 1));
+        };
+        if seen.contains(&place) {
+            return Err(format!("--order {word}: the member is named twice"));
+        }
+        seen.push(place);
+        Ok(Some(place))
+    });
+    places.collect::<Result<Vec<_>, String>>().map(Some)
+}
+
+type Opened = (View, String, Vec<String>);
+
+fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Opened, String> {
+    let order = match order(arguments)? {
+        None => None,
+        Some(places) => Some(candidates_of(&places, members)?),
+    };
+    let options = Options {
+        ignore_events: arguments.ignore_events,
+        force: arguments.force,
+        ignore_checksums: arguments.ignore_checksums,
+        partial: arguments.partial,
+        order,
+    };
+    let found = members.assemble(&options);
+    let strangers = members.strangers();
+    let array = choose(&found, arguments.array.as_deref()).map_err(|error| {
+        let why = strangers.iter().map(|stranger| format!("; {stranger}"));
+        format!("{error}{}", why.collect::<String>())
+    })?;
+    let name = array_name(array);
+    let mut notes: Vec<String> =
+        strangers.iter().map(|stranger| format!("left out: {stranger}")).collect();
+    notes.extend(left_out(array, members));
+    match &array.read_only.verdict {
+        Verdict::Run => {}
+        Verdict::RunDegraded { missing } => {
+            let slots: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            notes.push(format!("degraded: slot(s) {} recovered from the others", slots.join(", ")));
+        }
+        Verdict::RunPartial { lost } => notes.push(format!("partial: {lost}")),
+        Verdict::NeedsForce { with, risk } => {
+            let option = match with {
+                Override::Force => "--force",
+                Override::IgnoreEvents => "--ignore-events",
+                Override::Partial => "--partial",
+            };
+            let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
+            return Err(format!("{name}: {risk} ({option} goes on){notes}"));
+        }
+        Verdict::Refused { why } => {
+            let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
+            return Err(format!("{name}: {why}{notes}"));
+        }
+    }
+    notes.extend(array.read_only.warnings.iter().cloned());
+    let disks = members.candidate_disks();
+    let prepared = prepare(array, &array.read_only, &members.candidates, &disks, kernels())?;
+    notes.extend(prepared.notes);
+    Ok((prepared.view, name, notes))
+}
+
+/// From places in the list of members to candidates.
+fn candidates_of(
+    places: &[Option<usize>],
+    members: &Members,
+) -> Result<Vec<Option<usize>>, String> {
+    let candidate = |place: &Option<usize>| {
+        let Some(place) = place else { return Ok(None) };
+        match members.given.iter().position(|given| given == place) {
+            Some(candidate) => Ok(Some(candidate)),
+            None => Err(format!("--order {place}: {}", stranger(members, *place))),
+        }
+    };
+    places.iter().map(candidate).collect()
+}
+
+fn stranger(members: &Members, place: usize) -> String {
+    let member = &members.all[place];
+    format!("{}: {}", member.name, member.instead)
+}
+
+/// A sentence about each member that is not read.
+fn left_out(array: &Array, members: &Members) -> Vec<String> {
+    let plan = &array.read_only;
+    let used = |candidate: usize| {
+        let serves = plan.slots.iter().flatten().any(|source| source.candidate == candidate);
+        serves || plan.journal == Some(candidate)
+    };
+    let out = array.members.iter().filter(|member| {
+        let expected = matches!(member.standing, Standing::Spare | Standing::Journal);
+        !expected && !used(member.candidate)
+    });
+    let sentence = |member: &md::assemble::Member| {
+        let name = &members.candidates[member.candidate].label;
+        match member.why.contains(name.as_str()) {
+            true => format!("left out: {}", member.why),
+            false => format!("left out: {name}: {}", member.why),
+        }
+    };
+    out.map(sentence).collect()
+}
+
+fn described(arguments: &DumpArguments, members: &Members) -> Result<Opened, String> {
+    let level = arguments.level.expect("only called with a level");
+    let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
+    let default_chunk = if level.has_chunks() { 1024 } else { 0 };
+    let mut opened = members.all.iter();
+    let listed: Vec<Option<usize>> = (0..arguments.members.len())
+        .map(|place| {
+            let there = !is_missing(&arguments.members[place]);
+            there.then(|| opened.next().map(|_| place)).flatten()
+        })
+        .collect();
+    // Places in the list as it was given, `missing` counted.
+    let slots = order(arguments)?.unwrap_or(listed);
+    let member_at = |place: usize| {
+        let before = &arguments.members[..place];
+        let index = before.iter().filter(|member| !is_missing(member)).count();
+        (!is_missing(&arguments.members[place])).then(|| &members.all[index])
+    };
+    let chosen: Vec<_> = slots.iter().map(|place| place.and_then(member_at)).collect();
+    let explicit_member = |member: &crate::members::Member| ExplicitMember {
+        label: member.name.clone(),
+        device_sectors: member.disk.sectors(),
+        data_offset: None,
+        data_sectors: None,
+    };
+    let spec = ExplicitSpec {
+        level,
+        layout,
+        chunk_sectors: arguments.chunk.unwrap_or(default_chunk),
+        raid_disks: arguments.raid_devices.unwrap_or(0).into(),
+        data_offset: arguments.data_offset.unwrap_or(0),
+        used_sectors: arguments.size,
+        members: chosen.iter().map(|member| member.map(explicit_member)).collect(),
+    };
+    let described = explicit(&spec).map_err(|error| error.to_string())?;
+    let mut notes = described.read_only.warnings.clone();
+    match &described.read_only.verdict {
+        Verdict::RunPartial { lost } if !arguments.partial => {
+            return Err(format!("{lost} (--partial goes on with zeroes in its place)"));
+        }
+        Verdict::RunPartial { lost } => notes.push(format!("partial: {lost}")),
+        _ => {}
+    }
+    let disks: Vec<Option<Arc<dyn Disk>>> =
+        chosen.iter().map(|member| member.map(|member| member.disk.clone())).collect();
+    let view = prepare_explicit(&described, &disks, kernels());
+    Ok((view, "array as described".into(), notes))
+}
+
+fn kernels() -> Kernels {
+    Kernels::best()
+}

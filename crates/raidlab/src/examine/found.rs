@@ -1,0 +1,139 @@
+//! What one member holds: its superblock, and the areas that the superblock points to.
+//!
+//! Invariant: the member is opened read-only and stays as it is. An area that cannot be read or
+//! decoded is a result of its own, so that the rest of the member is still shown. Called from
+//! `examine`.
+
+use array::store::{Access, Device, DeviceOptions, Disk, Location, Signature, signatures};
+use md::SECTOR_BYTES;
+use md::ondisk::bad_blocks::BadBlocks;
+use md::ondisk::bitmap::{Bitmap, BitmapHeader, BitmapProblem, BitmapShape, uuid_on_disk};
+use md::ondisk::superblock::{
+    Candidate, Checksum, Detection, READ_BYTES, Refusal, Superblock, detect,
+};
+use md::ondisk::{Area, BadBlockArea, Uuid};
+
+/// No bitmap that md makes is longer: 128 KiB.
+const BITMAP_BYTES_MAX: u64 = 64 << 20;
+
+/// See the module.
+pub struct Found {
+    /// As it was named.
+    pub name: String,
+    /// Its length.
+    pub sectors: u64,
+    /// Its logical block, in bytes.
+    pub logical_block: u32,
+    /// Every place where a superblock can be.
+    pub detection: Detection,
+    /// Why the kernel would not take it.
+    pub refusals: Vec<Refusal>,
+    /// The write-intent bitmap, if the superblock has one.
+    pub bitmap: Option<Result<FoundBitmap, String>>,
+    /// The log of bad blocks, if the superblock has one.
+    pub bad_blocks: Option<Result<BadBlocks, String>>,
+    /// What else it holds; looked for only where there is no superblock.
+    pub contents: Vec<Signature>,
+    /// The compression or image format that its first bytes announce.
+    pub packed_as: Option<&'static str>,
+}
+
+/// A bitmap.
+pub struct FoundBitmap {
+    /// Its header.
+    pub header: BitmapHeader,
+    /// Why md would not start the array with it.
+    pub problem: Option<BitmapProblem>,
+    /// Its bits, counted as its header says.
+    pub bits: Result<Bitmap, String>,
+}
+
+impl Found {
+    /// Reads all of it.
+    pub fn read(location: &Location) -> Result<Found, String> {
+        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let device = Device::open(location, options).map_err(|error| error.to_string())?;
+        let sectors = device.sectors();
+        let detection = detect(sectors, |Candidate { sector, .. }| {
+            read(&device, Area { sector, sectors: READ_BYTES as u64 / SECTOR_BYTES })
+        });
+        let mut found = Found {
+            name: location.to_string(),
+            sectors,
+            logical_block: device.logical_block(),
+            refusals: Vec::new(),
+            bitmap: None,
+            bad_blocks: None,
+            contents: Vec::new(),
+            packed_as: None,
+            detection,
+        };
+        match found.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum)) {
+            Some((superblock, checksum)) => found.read_areas(&device, &superblock, checksum),
+            None => {
+                found.contents = signatures(&device);
+                found.packed_as = device.packed_as();
+            }
+        }
+        Ok(found)
+    }
+
+    /// The superblock that is the member's.
+    pub fn superblock(&self) -> Option<(&Superblock, Checksum)> {
+        self.detection.superblock()
+    }
+
+    fn read_areas(&mut self, device: &Device, superblock: &Superblock, checksum: Checksum) {
+        let block = self.logical_block as usize;
+        self.refusals = superblock.kernel_refusals(checksum, self.sectors, block);
+        let metadata = superblock.metadata();
+        let uuid = uuid_on_disk(metadata.set_uuid, metadata.version);
+        self.bitmap = metadata.bitmap.map(|area| read_bitmap(device, area, uuid));
+        self.bad_blocks = metadata.bad_blocks.map(|area| read_bad_blocks(device, area));
+    }
+}
+
+fn read(device: &Device, area: Area) -> Result<Vec<u8>, String> {
+    let Area { sector, sectors } = area;
+    let end = sector.checked_add(sectors).filter(|&end| end <= device.sectors());
+    if end.is_none() {
+        let size = device.sectors();
+        return Err(format!("{sectors} sectors from {sector} are not on a device of {size}"));
+    }
+    let mut bytes = vec![0; (sectors * SECTOR_BYTES) as usize];
+    match device.read(sector, &mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(format!("{sectors} sectors from {sector}: {error}")),
+    }
+}
+
+fn read_bitmap(device: &Device, area: Area, uuid: Uuid) -> Result<FoundBitmap, String> {
+    let first = read(device, Area { sectors: 1, ..area })?;
+    let header = BitmapHeader::decode(&first).map_err(|error| error.to_string())?;
+    let problem = header.check(uuid).err();
+    let bits = read_bits(device, area, &header);
+    Ok(FoundBitmap { header, problem, bits })
+}
+
+fn read_bits(device: &Device, area: Area, header: &BitmapHeader) -> Result<Bitmap, String> {
+    let shape = BitmapShape::new(header.sync_size, header.chunk_bytes);
+    let shape = shape.map_err(|problem| problem.to_string())?;
+    let bytes = shape.file_bytes();
+    let sectors = bytes.div_ceil(SECTOR_BYTES);
+    if sectors > area.sectors || bytes > BITMAP_BYTES_MAX {
+        return Err(format!("{sectors} sectors of bitmap, there is room for {}", area.sectors));
+    }
+    let file = read(device, Area { sectors, ..area })?;
+    Bitmap::decode(&file, header.sync_size).map_err(|error| error.to_string())
+}
+
+fn read_bad_blocks(device: &Device, log: BadBlockArea) -> Result<BadBlocks, String> {
+    if !log.in_use {
+        return Ok(BadBlocks::new());
+    }
+    if log.area.sectors == 0 || log.area.sectors > md::ondisk::bad_blocks::LOG_SECTORS_MAX {
+        return Err(format!("a log of {} sectors, 1 to 8 are possible", log.area.sectors));
+    }
+    let bytes = read(device, log.area)?;
+    BadBlocks::decode(&bytes, log.shift).map_err(|error| error.to_string())
+}

@@ -1,0 +1,174 @@
+//! `raidlab examine`: what members say about themselves.
+//!
+//! Invariant: members are opened read-only. What is wrong with one does not keep the others from
+//! being shown; the worst of all decides how the command ends.
+
+mod areas;
+mod found;
+mod json;
+mod v0;
+mod v1;
+
+use std::ffi::OsString;
+use std::fmt::Write;
+
+use array::store::Location;
+use clap::Args;
+use md::ondisk::superblock::{Kernels, Outcome, Superblock};
+use serde_json::{Value, json};
+
+pub use found::Found;
+
+use crate::console::{JsonOut, say};
+use crate::{Ending, mdadm};
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab examine disk0.img disk1.img     as mdadm --examine, without root
+  raidlab examine disk.img@2048s          a member inside an image of a whole disk
+  raidlab examine --bitmap /dev/sda1      as mdadm --examine-bitmap
+  raidlab examine --json disk0.img        every field, for programs
+
+Ends with 1 when something is wrong with a member: no superblock, a wrong checksum, or anything
+else for which the kernel would refuse it.";
+
+/// Shows what members' superblocks say, as `mdadm --examine` does. Nothing is written.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ExamineArguments {
+    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<OsString>,
+    /// Show the write-intent bitmap instead, as mdadm --examine-bitmap does
+    #[arg(long)]
+    bitmap: bool,
+    /// Show the list of bad blocks instead, as mdadm --examine-badblocks does
+    #[arg(long, conflicts_with = "bitmap")]
+    bad_blocks: bool,
+    /// The name of which names of arrays are called local [default: this machine's]
+    #[arg(long, value_name = "NAME")]
+    homehost: Option<String>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+/// Runs the command.
+pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
+    let (mut texts, mut values) = (String::new(), Vec::new());
+    let (mut findings, mut errors) = (false, Vec::new());
+    let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
+    for member in &arguments.members {
+        let found = Location::parse(member).map_err(|error| error.to_string());
+        match found.and_then(|location| Found::read(&location)) {
+            Ok(found) => {
+                findings |= has_findings(&found);
+                texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
+                    (true, _) => areas::bitmap(&found),
+                    (_, true) => areas::bad_blocks(&found),
+                    _ => text(&found, &host),
+                });
+                values.push(json::member(&found));
+            }
+            Err(error) => {
+                values.push(json!({"member": member.to_string_lossy(), "error": error}));
+                errors.push(error);
+            }
+        }
+    }
+    arguments.json.put(&texts, || json!({"members": Value::Array(values)}))?;
+    match errors.split_last() {
+        Some((last, others)) => {
+            others.iter().for_each(|error| say(format_args!("raidlab: {error}")));
+            Err(last.clone())
+        }
+        None if findings => Ok(Ending::Finding),
+        None => Ok(Ending::Fine),
+    }
+}
+
+/// Whether something is wrong. That only some kernels refuse a member is said and no finding.
+fn has_findings(found: &Found) -> bool {
+    let refused = found.refusals.iter().any(|refusal| refusal.kernels() == Kernels::All);
+    let bitmap = match &found.bitmap {
+        Some(Ok(bitmap)) => bitmap.problem.is_some() || bitmap.bits.is_err(),
+        Some(Err(_)) => true,
+        None => false,
+    };
+    let bad_blocks = matches!(found.bad_blocks, Some(Err(_)));
+    found.superblock().is_none() || refused || bitmap || bad_blocks
+}
+
+fn text(found: &Found, host: &str) -> String {
+    let mut out = String::new();
+    match found.superblock() {
+        None => {
+            let _ = writeln!(out, "{}: no md superblock", found.name);
+            out.push_str(&instead(found));
+            return out;
+        }
+        Some((superblock, checksum)) => {
+            let _ = writeln!(out, "{}:", found.name);
+            out.push_str(&match superblock {
+                Superblock::V0(superblock) => v0::text(superblock, checksum, host),
+                Superblock::V1(superblock) => {
+                    let bitmap = found.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
+                    let header = bitmap.map(|bitmap| &bitmap.header);
+                    v1::text(superblock, checksum, found.sectors, header, host)
+                }
+            });
+        }
+    }
+    out.push_str(&remarks(found));
+    out
+}
+
+/// What mdadm does not say: refusals of the kernel, and other superblocks on the member.
+fn remarks(found: &Found) -> String {
+    let mut lines = Vec::new();
+    for refusal in &found.refusals {
+        let who = match refusal.kernels() {
+            Kernels::All => " Kernel Refuses",
+            Kernels::UpTo6_18 => "    Kernel Note",
+        };
+        lines.push(format!("{who} : {refusal}"));
+    }
+    if let Some(Err(error)) = &found.bitmap {
+        lines.push(format!(" Bitmap Problem : {error}"));
+    }
+    if let Some(Ok(bitmap)) = &found.bitmap {
+        let problem = bitmap.problem.map(|problem| problem.to_string());
+        let problem = problem.or_else(|| bitmap.bits.as_ref().err().cloned());
+        lines.extend(problem.map(|problem| format!(" Bitmap Problem : {problem}")));
+    }
+    if let Some(Err(error)) = &found.bad_blocks {
+        lines.push(format!(" Bad Blocks     : {error}"));
+    }
+    for (index, (place, outcome)) in found.detection.outcomes.iter().enumerate() {
+        if Some(index) == found.detection.chosen || matches!(outcome, Outcome::NoMagic) {
+            continue;
+        }
+        lines.push(format!("     Also There : sector {}, {outcome}", place.sector));
+    }
+    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
+}
+
+/// What a member without a superblock holds.
+fn instead(found: &Found) -> String {
+    let mut out = String::new();
+    for (place, outcome) in &found.detection.outcomes {
+        if !matches!(outcome, Outcome::NoMagic) {
+            let version = place.version;
+            let _ = writeln!(out, "   sector {} (version {version}): {outcome}", place.sector);
+        }
+    }
+    for sign in &found.contents {
+        let _ = writeln!(out, "   it holds: {sign} (at byte {})", sign.at);
+    }
+    if let Some(packed) = found.packed_as {
+        let _ = writeln!(out, "   it is {packed}");
+    }
+    if out.is_empty() {
+        out.push_str("   nothing that is known was found on it\n");
+    }
+    out
+}

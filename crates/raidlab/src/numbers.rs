@@ -1,0 +1,79 @@
+//! Sizes and layouts on the command line, as mdadm reads them.
+//!
+//! Invariant: a number without a unit is KiB, as with mdadm's `--chunk`, `--size` and
+//! `--data-offset`. Called from `create` and `dump`.
+
+use md::{Layout, Level, SECTOR_BYTES};
+
+/// A size in sectors: `64`, `64K` (KiB), `1M`, `10G`, `2T`, or `2048s` for sectors.
+pub fn parse_sectors(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "s" | "S" => SECTOR_BYTES,
+        "" | "k" | "K" | "KiB" => 1 << 10,
+        "m" | "M" | "MiB" => 1 << 20,
+        "g" | "G" | "GiB" => 1 << 30,
+        "t" | "T" | "TiB" => 1 << 40,
+        _ => return Err("a number of KiB, or with a unit as in 64K, 1M, 10G, 2048s".into()),
+    };
+    let number = digits
+        .parse::<u64>()
+        .map_err(|_| String::from("a number of KiB, or with a unit as in 64K, 1M, 10G, 2048s"))?;
+    let bytes = number.checked_mul(unit).filter(|&bytes| bytes <= i64::MAX as u64);
+    bytes.map(|bytes| bytes / SECTOR_BYTES).ok_or_else(|| "too large".into())
+}
+
+/// A level: `5`, `raid5`, `linear`, `mirror`, `stripe`.
+pub fn parse_level(text: &str) -> Result<Level, String> {
+    let lower = text.to_ascii_lowercase();
+    let found = match lower.as_str() {
+        "mirror" => Some(Level::Raid1),
+        "stripe" => Some(Level::Raid0),
+        _ => lower.parse().ok().or_else(|| lower.parse::<i32>().ok().and_then(Level::from_number)),
+    };
+    found.ok_or_else(|| "one of linear, 0, 1, 4, 5, 6, 10 (raid5 is 5)".into())
+}
+
+/// A layout by its name or md's number.
+pub fn parse_layout(level: Level, text: &str) -> Result<Layout, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => i32::from_str_radix(digits, 16).ok(),
+        None => text.parse::<i32>().ok(),
+    };
+    let layout = match number {
+        Some(number) => Layout::from_number(level, number),
+        None => Layout::parse(level, text),
+    };
+    layout.map_err(|error| format!("--layout {text}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_kib_unless_they_say_otherwise() {
+        for (text, sectors) in
+            [("64", 128), ("64K", 128), ("1M", 2048), ("2048s", 2048), ("2T", 1 << 32), ("0", 0)]
+        {
+            assert_eq!(parse_sectors(text), Ok(sectors), "{text}");
+        }
+        for text in ["", "K", "-1", "64Q", "1.5M", "99999999999T"] {
+            assert!(parse_sectors(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn levels_and_layouts_go_by_name_and_number() {
+        for (text, level) in
+            [("5", Level::Raid5), ("raid6", Level::Raid6), ("mirror", Level::Raid1)]
+        {
+            assert_eq!(parse_level(text), Ok(level), "{text}");
+        }
+        assert_eq!(parse_level("-1"), Ok(Level::Linear));
+        assert!(parse_level("7").is_err() && parse_level("raid7").is_err());
+        let far = Layout::parse(Level::Raid10, "f2");
+        assert_eq!(parse_layout(Level::Raid10, "0x201").ok(), far.ok());
+        assert!(parse_layout(Level::Raid5, "n2").is_err());
+    }
+}

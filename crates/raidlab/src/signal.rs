@@ -1,0 +1,19 @@
+//! Ctrl-C: asks a long command to end in order; the second time it ends at once.
+//!
+//! Called from the verbs that move data.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set from the first signal on. To be called once.
+pub fn watch() -> Result<Arc<AtomicBool>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = stop.clone();
+    let watched = ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+    watched.map_err(|error| format!("cannot watch for Ctrl-C: {error}"))?;
+    Ok(stop)
+}

@@ -1,0 +1,136 @@
+//! `raidlab status`: every array among members, or among the files of a directory, as /proc/mdstat
+//! shows those that run.
+//!
+//! Invariant: nothing runs and nothing is written.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::Path;
+
+use clap::Args;
+use md::assemble::{Array, Found, Options, Standing, Verdict};
+use md::ondisk::Version;
+use serde_json::{Value, json};
+
+use crate::Ending;
+use crate::console::JsonOut;
+use crate::detail::{counts, defining, is_dirty, mdstat_level, words};
+use crate::mdadm;
+use crate::members::{Members, array_name};
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab status .              the arrays among the files of this directory
+  raidlab status disk*.img      the arrays among these members
+
+Ends with 1 when one of them is degraded, was not stopped, or cannot be started.";
+
+/// Shows all arrays among members, a paragraph for each, in the style of /proc/mdstat.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatusArguments {
+    /// Image files, partitions, disks; or one directory, whose files are looked at
+    #[arg(required = true, value_name = "MEMBER|DIR")]
+    members: Vec<OsString>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+/// Runs the command.
+pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
+    let members = match arguments.members.as_slice() {
+        [only] if Path::new(only).is_dir() => Members::in_directory(Path::new(only))?,
+        several => Members::open(several, None)?,
+    };
+    let found = members.assemble(&Options::default());
+    let mut text = String::new();
+    for array in &found.arrays {
+        text.push_str(&show(array, &members));
+    }
+    let unused = unused(&found, &members);
+    let list = if unused.is_empty() { "<none>".into() } else { unused.join(" ") };
+    let _ = writeln!(text, "unused devices: {list}");
+    arguments.json.put(&text, || {
+        let arrays = found.arrays.iter().map(|array| self::json(array, &members));
+        json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused})
+    })?;
+    let finding = found
+        .arrays
+        .iter()
+        .any(|array| array.read_write.verdict != Verdict::Run || is_dirty(array, &members));
+    Ok(if finding { Ending::Finding } else { Ending::Fine })
+}
+
+fn unused(found: &Found, members: &Members) -> Vec<String> {
+    let spares = found.floating_spares.iter();
+    let spares = spares.map(|&candidate| members.candidates[candidate].label.clone());
+    let without = members.all.iter().filter(|member| member.superblock.is_none());
+    spares.chain(without.map(|member| member.name.clone())).collect()
+}
+
+fn show(array: &Array, members: &Members) -> String {
+    let metadata = defining(array, members);
+    let mut out = String::new();
+    let state = words(array, members).join(", ");
+    let level = mdadm::level(metadata.level);
+    let _ = write!(out, "{} : {state} {level}", array_name(array));
+    for member in &array.members {
+        let candidate = &members.candidates[member.candidate];
+        let flag = flag(&member.standing);
+        let write_mostly = if candidate.metadata.write_mostly { "(W)" } else { "" };
+        let number = candidate.metadata.dev_number;
+        let _ = write!(out, " {}[{number}]{write_mostly}{flag}", candidate.label);
+    }
+    let size = array.shape.as_ref().map_or(0, |shape| shape.array_sectors()) / 2;
+    let version = match array.version {
+        Version::V0_90 => String::new(),
+        version => format!(" super {version}"),
+    };
+    let _ = write!(out, "\n      {size} blocks{version}{}", mdstat_level(array, metadata));
+    if metadata.level > 0 {
+        let (slots, active) = (letters(array).len(), counts(array).active);
+        let _ = write!(out, " [{slots}/{active}] [{}]", letters(array));
+    }
+    out.push_str("\n\n");
+    out
+}
+
+fn flag(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::Active(_) | Standing::Recovering { .. } => "",
+        Standing::Replacement { .. } => "(R)",
+        Standing::Spare => "(S)",
+        Standing::Journal => "(J)",
+        _ => "(F)",
+    }
+}
+
+/// `U` for each slot that has a member in sync, `_` for the others.
+fn letters(array: &Array) -> String {
+    let slots = array.read_only.slots.len();
+    let is_up = |slot: usize| {
+        array.members.iter().any(|member| match member.standing {
+            Standing::Active(at) => at.index() == slot,
+            _ => false,
+        })
+    };
+    (0..slots).map(|slot| if is_up(slot) { 'U' } else { '_' }).collect()
+}
+
+fn json(array: &Array, members: &Members) -> Value {
+    let metadata = defining(array, members);
+    json!({
+        "name": array.name,
+        "array_uuid": array.set_uuid.to_string(),
+        "version": array.version.name(),
+        "level": mdadm::level(metadata.level),
+        "state": words(array, members),
+        "slots": letters(array),
+        "array_sectors": array.shape.as_ref().ok().map(|shape| shape.array_sectors()),
+        "members": array
+            .members
+            .iter()
+            .map(|member| members.candidates[member.candidate].label.as_str())
+            .collect::<Vec<_>>(),
+    })
+}
