@@ -2,6 +2,12 @@
 //!
 //! Nothing here asserts a speed, but that a bus slows paced members down.
 
+mod corpus;
+mod create;
+mod detail;
+mod documents;
+mod dump;
+mod examine;
 mod findings;
 mod kernels;
 mod matrix;

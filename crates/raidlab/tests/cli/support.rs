@@ -45,7 +45,8 @@ impl Ran {
 /// Arguments are words: none of them holds a blank.
 pub fn raidlab(words: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
-    command.args(words.split_whitespace()).stdin(Stdio::null());
+    // Times as the golden texts have them.
+    command.args(words.split_whitespace()).stdin(Stdio::null()).env("TZ", "UTC");
     let output = command.output().expect("the program starts");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     Ran {

@@ -1,0 +1,313 @@
+//! `dump`: contents of golden arrays from every set of members that can serve them, refusals in
+//! words, and outputs.
+
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::corpus::{self, Case};
+use crate::support::{Dir, Ran, raidlab};
+
+fn dump(arguments: &str) -> Ran {
+    raidlab(&format!("dump {arguments}"))
+}
+
+/// The checksum that a run printed.
+fn hash(ran: &Ran) -> &str {
+    ran.stdout.split_whitespace().next().unwrap_or_default()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Members that hold data now, by slot.
+fn active(case: &Case) -> Vec<usize> {
+    let members = case.members().iter().enumerate();
+    members.filter(|(_, member)| member["state"] == "active").map(|(index, _)| index).collect()
+}
+
+/// How many of the active members the level can do without; RAID 10 is asked in its own test.
+fn spare_members(case: &Case) -> usize {
+    let slots = case.json["raid_disks"].as_u64().expect("a number") as usize;
+    let missing = slots.saturating_sub(active(case).len());
+    let bearable = match case.text("level") {
+        "raid1" => slots - 1,
+        "raid4" | "raid5" | "raid10" => 1,
+        "raid6" => 2,
+        _ => 0,
+    };
+    bearable.saturating_sub(missing)
+}
+
+/// In mid-reshape the golden steps are its own: whole only.
+fn reshapes(case: &Case) -> bool {
+    case.name.contains("reshape")
+}
+
+fn without(case: &Case, lost: &[usize]) -> String {
+    let left = case.images.iter().enumerate().filter(|(index, _)| !lost.contains(index));
+    left.map(|(_, image)| image.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_golden_array_has_its_contents() {
+    for case in corpus::all() {
+        let ran = dump(&format!("--sha256 {}", case.images.join(" "))).code(0);
+        assert_eq!(hash(&ran), case.sha256(), "{}: {}", case.name, ran.stderr);
+    }
+}
+
+#[test]
+fn every_bearable_loss_leaves_the_contents() {
+    let mut tried = 0;
+    for case in corpus::all().iter().filter(|case| !reshapes(case)) {
+        let active = active(case);
+        if spare_members(case) >= 1 {
+            for &one in &active {
+                let ran = dump(&format!("--sha256 {}", without(case, &[one]))).code(0);
+                let at = format!("{} without member {one}: {}", case.name, ran.stderr);
+                assert_eq!(hash(&ran), case.sha256(), "{at}");
+                assert!(ran.stderr.contains("degraded"), "{at}");
+                tried += 1;
+            }
+        }
+        if spare_members(case) >= 2 && case.text("level") == "raid6" {
+            for (index, &one) in active.iter().enumerate() {
+                let other = active[(index + 1) % active.len()];
+                let ran = dump(&format!("--sha256 {}", without(case, &[one, other]))).code(0);
+                assert_eq!(hash(&ran), case.sha256(), "{} without {one}, {other}", case.name);
+                tried += 1;
+            }
+        }
+    }
+    println!("{tried} losses");
+    assert!(tried >= 18, "the slice alone has as many");
+}
+
+#[test]
+fn too_many_losses_are_refused_in_words() {
+    for (name, lost) in [
+        ("raid6-5d-la-c64", &[0, 1, 2][..]),
+        ("raid5-3d-usedsize", &[0, 1]),
+        ("raid0-4d-uneq-alt", &[2]),
+        ("raid10-3d-f2-c64", &[0, 1]),
+    ] {
+        let case = corpus::case(name);
+        let ran = dump(&format!("--sha256 {}", without(case, lost))).code(2);
+        assert_eq!(ran.stdout, "", "{name}");
+        let named = if name.starts_with("raid0") { "missing" } else { "slot" };
+        assert!(ran.stderr.contains(named), "{name}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn partial_serves_the_rest_and_lists_what_is_lost() {
+    let case = corpus::case("raid5-3d-usedsize");
+    let dir = Dir::new();
+    let (whole, part) = (dir.file("whole"), dir.file("part"));
+    dump(&format!("-o {whole} {}", case.images.join(" "))).code(0);
+    let words = format!("--partial --json -o {part} {}", without(case, &[0, 1]));
+    let ran = dump(&words).code(1);
+    let json: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let lost = json["lost"].as_array().expect("a list");
+    assert!(!lost.is_empty() && ran.stderr.contains("lost: array sectors"), "{}", ran.stderr);
+    let (whole, part) = (std::fs::read(whole).expect("it"), std::fs::read(part).expect("it"));
+    assert_eq!(whole.len(), part.len());
+    let mut expected = whole.clone();
+    for range in lost {
+        let number = |key: &str| range[key].as_u64().expect("a number") as usize * 512;
+        expected[number("sector")..number("sector") + number("sectors")].fill(0);
+    }
+    assert!(expected == part && part != whole);
+    // One of three members holds a third of the data.
+    let sectors: u64 = lost.iter().map(|range| range["sectors"].as_u64().expect("it")).sum();
+    assert_eq!(sectors * 512 * 2 / whole.len() as u64, 1, "{sectors}");
+}
+
+#[test]
+fn files_stay_sparse_and_stdout_has_every_byte() {
+    let case = corpus::case("raid1-2d-v12");
+    let dir = Dir::new();
+    // The same array, its data area emptied from the middle on.
+    let sparse: Vec<String> = (0..2).map(|index| dir.file(&format!("disk{index}"))).collect();
+    for (image, sparse) in case.images.iter().zip(&sparse) {
+        let bytes = std::fs::read(image).expect("an image");
+        std::fs::write(sparse, &bytes[..4 << 20]).expect("a file");
+        let file = std::fs::OpenOptions::new().write(true).open(sparse).expect("a file");
+        file.set_len(bytes.len() as u64).expect("a length");
+    }
+    let out = dir.file("out");
+    let ran = dump(&format!("--sha256 -o {out} {}", sparse.join(" "))).code(0);
+    let bytes = std::fs::read(&out).expect("the output");
+    assert_eq!(hash(&ran), hex(&bytes));
+    assert!(ran.stdout.ends_with(&format!("  {out}\n")), "{}", ran.stdout);
+    let facts = std::fs::metadata(&out).expect("the output");
+    assert!(facts.blocks() * 512 < facts.len() * 3 / 4, "{} of {}", facts.blocks(), facts.len());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    let output = command.args(["dump", "-o", "-"]).args(&sparse).output().expect("it runs");
+    assert!(output.status.success() && output.stdout == bytes);
+}
+
+#[test]
+fn outputs_are_never_replaced_unasked() {
+    let case = corpus::case("raid1-2d-v12");
+    let dir = Dir::new();
+    let out = dir.file("out");
+    std::fs::write(&out, "mine").expect("a file");
+    let members = case.images.join(" ");
+    let ran = dump(&format!("-o {out} {members}")).code(2);
+    assert!(ran.stderr.contains("--overwrite"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_to_string(&out).expect("it"), "mine");
+    dump(&format!("--overwrite -o {out} {members}")).code(0);
+    assert_eq!(hex(&std::fs::read(&out).expect("it")), case.sha256());
+    let link = dir.file("link");
+    std::os::unix::fs::symlink(&case.images[0], &link).expect("a link");
+    let ran = dump(&format!("--overwrite -o {link} {members}")).code(2);
+    assert!(ran.stderr.contains("one of the members"), "{}", ran.stderr);
+    let ran = dump(&format!("-o {} {members}", dir.path())).code(2);
+    assert!(ran.stderr.contains("directory"), "{}", ran.stderr);
+}
+
+#[test]
+fn several_arrays_are_listed_and_told_apart() {
+    let (one, two) = (corpus::case("raid1-2d-v12"), corpus::case("raid5-3d-usedsize"));
+    let all = format!("{} {}", one.images.join(" "), two.images.join(" "));
+    let ran = dump(&format!("--sha256 {all}")).code(2);
+    assert!(ran.stderr.contains("2 arrays among the members"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--array"), "{}", ran.stderr);
+    for case in [one, two] {
+        let text = case.text("mdadm_examine");
+        let uuid = text.split("Array UUID : ").nth(1).and_then(|rest| rest.split('\n').next());
+        let uuid = uuid.expect("a uuid");
+        let ran = dump(&format!("--sha256 --array {uuid} {all}")).code(0);
+        assert_eq!(hash(&ran), case.sha256());
+    }
+    let ran = dump(&format!("--sha256 --array nobody {all}")).code(2);
+    assert!(ran.stderr.contains("--array nobody: no such array"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_array_without_superblocks_is_read_as_described() {
+    let case = corpus::case("raid6-5d-la-c64");
+    let dir = Dir::new();
+    let members: Vec<String> = (0..5).map(|slot| dir.file(&format!("slot{slot}"))).collect();
+    let mut offset = 0;
+    for (member, image) in case.members().iter().zip(&case.images) {
+        let slot = member["slot"].as_u64().expect("a slot") as usize;
+        offset = member["data_offset_sectors"].as_u64().expect("an offset");
+        let mut bytes = std::fs::read(image).expect("an image");
+        bytes[..offset as usize * 512].fill(0);
+        std::fs::write(&members[slot], bytes).expect("a file");
+    }
+    let described = format!(
+        "--sha256 --level 6 --layout left-asymmetric --chunk 64K --raid-devices 5 \
+         --data-offset {offset}s"
+    );
+    let ran = dump(&format!("--sha256 {}", members.join(" "))).code(2);
+    assert!(ran.stderr.contains("superblock"), "{}", ran.stderr);
+    let ran = dump(&format!("{described} {}", members.join(" "))).code(0);
+    assert_eq!(hash(&ran), case.sha256(), "{}", ran.stderr);
+    let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|slot| members[slot].as_str());
+    for words in [
+        format!("{a} missing {c} {d} missing"),
+        format!("{c} {a} {e} --order 1,missing,0,missing,2"),
+    ] {
+        let ran = dump(&format!("{described} {words}")).code(0);
+        assert_eq!(hash(&ran), case.sha256(), "{words}: {}", ran.stderr);
+    }
+    // The wrong order gives something else, and nothing can know.
+    let ran = dump(&format!("{described} {b} {a} {c} {d} {e}")).code(0);
+    assert_ne!(hash(&ran), case.sha256());
+    for (words, named) in [
+        (format!("{a} {b}"), "5 slots, but 2 members"),
+        (format!("{a} missing missing missing {e}"), "--partial"),
+        (format!("{a} {b} {c} {d} {e} --order 0,0,1,2,3"), "--order 0: the member is named twice"),
+        (format!("{a} {b} {c} {d} {e} --order 0,9"), "--order 9: a place from 0 to 4"),
+    ] {
+        let ran = dump(&format!("{described} {words}")).code(2);
+        assert!(ran.stderr.contains(named), "{words}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_order_of_members_can_be_given() {
+    let case = corpus::case("raid5-3d-usedsize");
+    let members = case.images.join(" ");
+    let ran = dump(&format!("--sha256 --order 0,1,2 {members}")).code(0);
+    assert_eq!(hash(&ran), case.sha256());
+    let ran = dump(&format!("--sha256 --order 0,missing,2 {members}")).code(0);
+    assert_eq!(hash(&ran), case.sha256(), "{}", ran.stderr);
+    let ran = dump(&format!("--sha256 --order 1,0,2 {members}")).code(0);
+    assert_ne!(hash(&ran), case.sha256());
+    let ran = dump(&format!("--sha256 missing {members}")).code(2);
+    assert!(ran.stderr.contains("--level"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_member_that_missed_updates_is_left_out_and_said_so() {
+    let Some(cases) = corpus::whole() else {
+        return eprintln!("skipped: the array with a stale member is not in the slice");
+    };
+    let case = cases.iter().find(|case| case.name == "raid5-4d-degraded-failed").expect("it");
+    let ran = dump(&format!("--sha256 {}", case.images.join(" "))).code(0);
+    assert_eq!(hash(&ran), case.sha256());
+    assert!(ran.stderr.contains("left out:"), "{}", ran.stderr);
+    // Without another member, the stale one is all there is.
+    let stale = case.members().iter().position(|member| member["state"] == "stale").expect("it");
+    let lost = (0..4).find(|&index| index != stale).expect("another");
+    let words = without(case, &[lost]);
+    let ran = dump(&format!("--sha256 {words}")).code(2);
+    assert!(ran.stderr.contains("--ignore-events"), "{}", ran.stderr);
+    dump(&format!("--sha256 --ignore-events {words}")).code(0);
+}
+
+#[test]
+fn nothing_is_written_to_members() {
+    let case = corpus::case("raid6-5d-la-c64");
+    let before: Vec<String> =
+        case.images.iter().map(|image| hex(&std::fs::read(image).expect("it"))).collect();
+    for words in ["dump --sha256 --read-only", "detail", "status", "examine"] {
+        raidlab(&format!("{words} {}", case.images.join(" "))).code(0);
+    }
+    for (image, before) in case.images.iter().zip(before) {
+        assert_eq!(hex(&std::fs::read(image).expect("it")), before);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let case = corpus::case("raid6-5d-la-c64");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    command.args(["dump", "-o", "-"]).args(&case.images);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn ctrl_c_says_that_the_output_is_partial() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let dir = Dir::new();
+    // Without superblocks, because holes of 2 TB take long enough to be hashed.
+    let members: Vec<String> = (0..2).map(|slot| dir.file(&format!("slot{slot}"))).collect();
+    for member in &members {
+        let file = std::fs::File::create(member).expect("a file");
+        file.set_len(2 << 40).expect("a sparse file");
+    }
+    let out = dir.file("out");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    command.args(["dump", "--sha256", "--level", "0", "--raid-devices", "2", "-o", &out]);
+    command.args(&members).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it is there");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("stopped after") && stderr.contains("is partial"), "{stderr}");
+}
