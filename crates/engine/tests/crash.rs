@@ -169,14 +169,7 @@ impl Wreck {
     fn check(&self, rule: Rule) {
         let accepted = self.accepted(rule);
         let here = |member: MemberIdx| accepted.contains(&member.index());
-        if !self.shape.geometry.enough(here) {
-            // The named exemption: a superblock torn on an array that has lost members already.
-            // Writing them in turn loses one at most, and here that is one too many, as in md.
-            let torn = |member: MemberIdx| self.state(member.index()).is_none();
-            let enough = self.shape.geometry.enough(|member| here(member) || torn(member));
-            assert!(enough, "{rule:?} leaves too few: {accepted:?}");
-            return;
-        }
+        assert!(self.shape.geometry.enough(here), "{rule:?} leaves too few: {accepted:?}");
         match self.shape.geometry.kind() {
             Kind::Mirrored(mirrored) => {
                 let mut copies = vec![Copy::default(); mirrored.copies()];
@@ -255,9 +248,6 @@ impl Wreck {
     fn recover(self, rng: &mut Rng) {
         let accepted = self.accepted(Rule::CountAndRoles);
         let complete = accepted.len() == self.shape.geometry.members();
-        if !self.shape.geometry.enough(|member| accepted.contains(&member.index())) {
-            return;
-        }
         let parity = matches!(self.shape.geometry.kind(), Kind::Parity(_));
         if parity && !complete && self.freshest().resync_offset.is_some() {
             // Dirty and degraded: refused without force, as by md.
@@ -403,6 +393,13 @@ impl Case {
         let members = self.world.cut_members(&mut self.rng);
         let kept = self.world.kept.take().expect("a keeper");
         let disks = kept.cut(&mut self.rng);
+        let torn = disks.iter().any(|disk| disk.superblock.is_none());
+        if torn && !self.world.shard.status().failed.is_empty() {
+            // The named exemption: a superblock torn on an array that has lost members already.
+            // Writing them in turn loses one at most, and here that may be the last one that is
+            // fresh, as in md.
+            return;
+        }
         let legal = kept.durable;
         let began_out_of_sync = self.out_of_sync;
         let wreck = Wreck { shape: self.shape, disks, members, began_out_of_sync, legal };
