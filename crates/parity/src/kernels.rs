@@ -17,10 +17,11 @@ use crate::{calibrate, self_check};
 /// A small `Copy` value: make one at start, hand it down. There is no global choice, so that two
 /// of them can be compared in one process.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Kernels(Choice);
+pub struct Kernels(pub(crate) Choice);
 
+/// The instruction sets, each with the proof that it may be used.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Choice {
+pub(crate) enum Choice {
     Reference,
     Portable,
     #[cfg(target_arch = "x86_64")]
@@ -74,8 +75,9 @@ impl Kernels {
     /// The kernels that turn out to be the fastest here, by the caller's clock (this crate has
     /// none): it answers in any unit, and must not run backwards.
     ///
-    /// Takes a few milliseconds; call it once, and hand the value down. A clock that is too coarse to
-    /// tell kernels apart leaves it at [`Kernels::best`], as do others that are only a little ahead.
+    /// Takes a few milliseconds; call it once, and hand the value down. A clock that is too coarse
+    /// to tell kernels apart leaves it at [`Kernels::best`], as do others that are only a little
+    /// ahead.
     pub fn calibrated(clock: impl FnMut() -> u64) -> Kernels {
         calibrate::fastest(Kernels::available(), clock)
     }
@@ -95,7 +97,7 @@ impl Kernels {
     }
 
     /// These kernels, if they gave the right answers when they were tried, or do so now.
-    fn admitted(self, passed: &OnceLock<bool>) -> Result<Kernels, Unavailable> {
+    pub(crate) fn admitted(self, passed: &OnceLock<bool>) -> Result<Kernels, Unavailable> {
         let plain = matches!(self.0, Choice::Reference | Choice::Portable);
         let right = plain || *passed.get_or_init(|| self_check::passes(self));
         if right { Ok(self) } else { Err(Unavailable::Wrong) }

@@ -8,12 +8,12 @@
 //! start as garbage.
 //!
 //! A part of two test programs, `every_isa` and `gfni_emulated`. Each says at its root which
-//! kernels run (`for_each_isa`), on which rows (`shapes`), and how large a row beyond the caches is
-//! (`FAR_ROW`).
+//! kernels run (`for_each_isa`), on which rows (`shapes`: exponents, length, offset), and which
+//! rows lie beyond the caches (`far_row`: exponents, length, offsets).
 
 use parity::{Block, Change, Kernels, Verdict, gf};
 
-use crate::{FAR_ROW, for_each_isa, shapes};
+use crate::{far_row, for_each_isa, shapes};
 
 /// Exponent sets: one to several blocks, with and without holes, from 0 and not.
 const EXPONENT_SETS: [&[u8]; 9] = [
@@ -34,7 +34,7 @@ const LENGTHS: [usize; 29] = [
     300, 319, 320, 321, 512, 1029,
 ];
 
-const OFFSETS: [usize; 7] = [0, 1, 8, 16, 31, 33, 63];
+pub const OFFSETS: [usize; 7] = [0, 1, 8, 16, 31, 33, 63];
 
 #[test]
 fn xor_is_the_sum_of_its_sources() {
@@ -145,7 +145,7 @@ fn rows_of_255_blocks_work() {
 /// So large that results go past the caches, where their alignment allows it and where not.
 #[test]
 fn rows_beyond_the_caches_work() {
-    let (exponents, len, offsets) = FAR_ROW;
+    let (exponents, len, offsets) = far_row();
     let last = exponents.len() - 1;
     for &offset in offsets {
         let row = Row::new(exponents, len, offset);
