@@ -78,8 +78,7 @@ pub struct DumpArguments {
     /// Believe superblocks whose checksum is wrong
     #[arg(long, help_heading = "Which members")]
     ignore_checksums: bool,
-    /// Read what is risky to read: an array that was dirty when it became degraded may have wrong
-    /// data where writes were under way; implies --ignore-events
+    /// Read also what is refused as too risky, with the risk in words; implies --ignore-events
     #[arg(long, help_heading = "Which members")]
     force: bool,
     /// Serve what can be served; the rest is zeroes, and is listed

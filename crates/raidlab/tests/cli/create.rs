@@ -1,10 +1,8 @@
 //! `create`: plans, refusals, and arrays that mdadm and `examine` read alike.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::support::{Dir, Ran, raidlab};
+use crate::support::{Dir, Ran, mdadm, raidlab};
 
 fn create(arguments: &str) -> Ran {
     raidlab(&format!("create {arguments}"))
@@ -71,12 +69,7 @@ fn mdadm_reads_our_arrays_as_examine_does() {
             let options = format!("--metadata {metadata} --file-size 16M --homehost here");
             create(&format!("{words} {options} {all}")).code(0);
             for member in all.split(' ') {
-                let mut command = Command::new("mdadm");
-                let theirs = command.args(["--examine", member]).env("TZ", "UTC").output();
-                let theirs = match theirs {
-                    Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
-                    Err(error) => return eprintln!("skipped: mdadm is not here: {error}"),
-                };
+                let Some(theirs) = mdadm(&["--examine", member]) else { return };
                 let ours = raidlab(&format!("examine {member}")).code(0).stdout;
                 assert_eq!(ours.trim_end(), theirs.trim_end(), "{words} {metadata}");
                 assert!(theirs.contains(" - correct"), "{theirs}");

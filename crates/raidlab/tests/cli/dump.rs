@@ -311,3 +311,52 @@ fn ctrl_c_says_that_the_output_is_partial() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("stopped after") && stderr.contains("is partial"), "{stderr}");
 }
+
+#[test]
+fn a_full_disk_is_named_and_the_output_is_called_partial() {
+    let case = corpus::case("raid6-5d-la-c64");
+    let ran = dump(&format!("-o /dev/full {}", case.images.join(" "))).code(2);
+    assert!(ran.stderr.contains("/dev/full: cannot write: No space left"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("/dev/full is partial"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_overlay_lies_over_the_members() {
+    use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
+    use std::sync::Arc;
+    let case = corpus::case("raid1-2d-v12");
+    let dir = Dir::new();
+    let overlay = dir.file("overlay");
+    let open = |image: &String| {
+        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let device = Device::open(&Location::whole(image), options).expect("a member");
+        Arc::new(device) as Arc<dyn Disk>
+    };
+    let bases: Vec<Arc<dyn Disk>> = case.images.iter().map(open).collect();
+    let over = open_overlay(overlay.as_ref(), &bases, Access::ReadWrite).expect("an overlay");
+    for (disk, member) in over.iter().zip(case.members()) {
+        let start = member["data_offset_sectors"].as_u64().expect("an offset");
+        disk.write(start + 8, &[0xab; 512]).and_then(|()| disk.sync()).expect("written");
+    }
+    drop((over, bases));
+    let members = case.images.join(" ");
+    let out = dir.file("out");
+    dump(&format!("--overlay {overlay} -o {out} {members}")).code(0);
+    let bytes = std::fs::read(&out).expect("the contents");
+    assert!(bytes[4096..4608].iter().all(|&byte| byte == 0xab));
+    assert_eq!(hash(&dump(&format!("--sha256 {members}")).code(0)), case.sha256());
+    let ran = dump(&format!("--overlay {} --sha256 {members}", dir.file("none"))).code(2);
+    assert!(ran.stderr.contains("none"), "{}", ran.stderr);
+    assert!(!dir.names().contains(&"none".to_string()), "a dump made an overlay");
+}
+
+#[test]
+fn dirty_and_degraded_is_read_with_a_warning() {
+    let Some(cases) = corpus::whole() else {
+        return eprintln!("skipped: the array that was in use is not in the slice");
+    };
+    let case = cases.iter().find(|case| case.name == "raid5-3d-bitmap-dirty").expect("it");
+    let ran = dump(&format!("--sha256 {}", without(case, &[1]))).code(0);
+    assert!(ran.stderr.contains("was in use when it stopped"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("may be wrong"), "{}", ran.stderr);
+}

@@ -1,11 +1,9 @@
 //! `examine` against what mdadm printed about the same members, and against mdadm itself.
 
-use std::process::Command;
-
 use serde_json::Value;
 
 use crate::corpus::{self, Case};
-use crate::support::{Dir, Ran, raidlab};
+use crate::support::{Dir, Ran, mdadm, raidlab};
 
 /// mdadm's lines without what a machine adds: names of devices, of its host.
 fn lines(text: &str) -> Vec<String> {
@@ -189,19 +187,6 @@ fn bad_blocks_read_as_mdadm_reads_them() {
     assert!(empty.code(0).stdout.starts_with("Bad-blocks list is empty in"));
     let Some(theirs) = mdadm(&["--examine-badblocks", &path]) else { return };
     assert_eq!(ours, theirs);
-}
-
-/// mdadm on this machine, if there is one.
-fn mdadm(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("mdadm").args(arguments).env("TZ", "UTC").output();
-    let output = match output {
-        Ok(output) => output,
-        Err(error) => {
-            eprintln!("skipped: mdadm is not here: {error}");
-            return None;
-        }
-    };
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Changes the fields of a member's superblock at random and puts the checksum right: mdadm and

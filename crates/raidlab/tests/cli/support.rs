@@ -56,6 +56,19 @@ pub fn raidlab(words: &str) -> Ran {
     }
 }
 
+/// What mdadm on this machine prints; `None`, said as a skip, where it is not installed.
+pub fn mdadm(arguments: &[&str]) -> Option<String> {
+    // Not on everybody's path.
+    for program in ["mdadm", "/usr/sbin/mdadm", "/sbin/mdadm"] {
+        let mut command = Command::new(program);
+        if let Ok(output) = command.args(arguments).env("TZ", "UTC").output() {
+            return Some(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+    }
+    eprintln!("comparison with mdadm skipped: it is not installed");
+    None
+}
+
 /// A quick bench with its record on stdout.
 pub fn bench(words: &str) -> Ran {
     raidlab(&format!("bench {QUICK} --json - {words}"))
