@@ -54,6 +54,10 @@
 //! assert_eq!((x, y), (d0, d1));
 //! ```
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "streaming past the caches is for vectors")
+)]
 #![deny(unsafe_code)]
 
 pub(crate) mod arch;

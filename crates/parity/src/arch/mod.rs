@@ -23,8 +23,10 @@ pub(crate) use avx512::Avx512;
 pub(crate) use far::Far;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use gfni::{GfniAvx2, GfniAvx512};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use isa::HORNER_OFFSET;
 pub(crate) use isa::{
-    FAR_BYTES, GROUP_BYTES_MAX, Group, HORNER_OFFSET, Isa, Op, WIDE, any, horner, load, mul,
-    offset, store, walk, xor, xor3,
+    FAR_BYTES, GROUP_BYTES_MAX, Group, Isa, Op, WIDE, any, horner, load, mul, offset, store, walk,
+    xor, xor3,
 };
 pub(crate) use portable::Portable;
