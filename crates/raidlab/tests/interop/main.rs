@@ -4,8 +4,10 @@
 //! `docs/interop.md` says what is proven, and what the matrix leaves out and why.
 
 mod guest;
+mod killed;
 mod matrix;
 mod ours;
+mod program;
 mod reader;
 mod scratch;
 mod with_the_kernel;

@@ -180,11 +180,16 @@ impl Shape {
 
     /// What `mdadm --create` is told.
     pub fn create_words(&self) -> String {
+        let mut words = format!("--create @md {}", self.create_options());
+        (0..self.disks).for_each(|member| words += &format!(" @{member}"));
+        words
+    }
+
+    /// What mdadm and raidlab are told of a new array, without its members.
+    pub fn create_options(&self) -> String {
         let Shape { level, layout, disks, chunk_kib, metadata, log } = self;
-        let mut words = format!(
-            "--create @md --run --level={} --metadata={metadata} --raid-devices={disks}",
-            level.name()
-        );
+        let mut words =
+            format!("--run --level={} --metadata={metadata} --raid-devices={disks}", level.name());
         if !layout.is_empty() {
             words += &format!(" --layout={layout}");
         }
@@ -199,8 +204,12 @@ impl Shape {
             Log::Bitmap => words += " --bitmap=internal --bitmap-chunk=64K",
             Log::Ppl => words += " --consistency-policy=ppl",
         }
-        (0..*disks).for_each(|member| words += &format!(" @{member}"));
         words
+    }
+
+    /// `@0 @1 @2`: all members, in order.
+    pub fn members(&self) -> String {
+        (0..self.disks).map(|member| format!(" @{member}")).collect::<String>().trim().into()
     }
 
     /// Fresh images and these steps for them.

@@ -3,18 +3,17 @@
 //! Invariant: this is the only file of these tests that uses raidlab's metadata code and engine, so
 //! that a test cannot mistake our own opinion for the kernel's.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use array::store::{Access, DeviceOptions, Location};
-use array::{ArraySpec, DriverOptions, FileMember, MemberSpec};
-use md::assemble::{self, Array, Candidate, Options, Shape as Assembled};
-use md::create::{self, BitmapWish, Device, Plan, Request, Write};
-use md::ondisk::superblock::{Policy, READ_BYTES, detect};
-use md::ondisk::{Timestamp, Uuid, Version};
-use md::{Layout, MemberIdx, SECTOR_BYTES};
+use array::run::{self, CreateOptions, Opened, StartOptions};
+use array::store::{Access, Device, DeviceOptions, Disk, Location};
+use md::assemble::{self, Array as Assembled, Options};
+use md::create::{self, BitmapWish, Plan, Request};
+use md::ondisk::superblock::Policy;
+use md::ondisk::{MemberMetadata, Timestamp, Uuid, Version};
+use md::{Layout, SECTOR_BYTES};
 use sha2::{Digest as _, Sha256};
 
 use crate::matrix::{Log, Shape};
@@ -23,7 +22,7 @@ const LOGICAL_BLOCK: u32 = 512;
 
 /// What `raidlab create` would do for this shape.
 pub fn plan(shape: &Shape, assume_clean: bool) -> Plan {
-    let device = |member| Device {
+    let device = |member| create::Device {
         label: format!("member {member}"),
         sectors: shape.member_bytes(member) / SECTOR_BYTES,
         logical_block: LOGICAL_BLOCK,
@@ -56,78 +55,72 @@ fn uuid(name: &str) -> Uuid {
     Uuid(std::array::from_fn(|index| hash[index]))
 }
 
-/// Writes a plan to fresh images: what is to be there first, then the superblocks.
+/// Makes the planned array over these images, whatever they hold.
 pub fn create(plan: &Plan, images: &[PathBuf]) {
-    let open = |path: &PathBuf| {
-        let file = OpenOptions::new().write(true).open(path);
-        file.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
-    let write = |file: &File, sector: u64, bytes: &[u8]| {
-        file.write_all_at(bytes, sector * SECTOR_BYTES).expect("an image is written");
-    };
-    for places in &plan.places {
-        let file = open(&images[places.device]);
-        for part in plan.preparations(places) {
-            match part {
-                Write::Bytes { sector, bytes } => write(&file, sector, &bytes),
-                Write::Zeroes(area) => {
-                    write(&file, area.sector, &vec![0; (area.sectors * SECTOR_BYTES) as usize]);
-                }
-            }
-        }
-    }
-    for (places, superblock) in plan.places.iter().zip(&plan.superblocks) {
-        let bytes = superblock.encode(LOGICAL_BLOCK as usize);
-        write(&open(&images[places.device]), superblock.sector(), &bytes);
-    }
+    let device = |path: &PathBuf| Some(open(path, Access::ReadWrite) as Arc<dyn Disk>);
+    let disks: Vec<_> = images.iter().map(device).collect();
+    let made = run::create(plan, &disks, CreateOptions { force: true });
+    made.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The array that the superblocks of these images make up, as we would assemble it.
-pub fn assembled(images: &[PathBuf]) -> Array {
-    let candidates: Vec<Candidate> = images.iter().map(|path| candidate(path)).collect();
+fn open(path: &Path, access: Access) -> Arc<Device> {
+    let options = DeviceOptions { access, direct: false };
+    let device = Device::open(&Location::whole(path), options);
+    Arc::new(device.unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn opened(images: &[PathBuf], access: Access) -> Vec<Opened> {
+    let opened = |path: &PathBuf| {
+        let opened = Opened::device(open(path, access));
+        opened.unwrap_or_else(|| panic!("{}: no superblock", path.display()))
+    };
+    images.iter().map(opened).collect()
+}
+
+fn decide(opened: &[Opened]) -> Assembled {
+    let candidates: Vec<_> = opened.iter().map(Opened::candidate).collect();
     let mut found = assemble::assemble(&candidates, &Options::default());
     assert_eq!(found.arrays.len(), 1, "{:?}", found.arrays);
     found.arrays.remove(0)
 }
 
-fn candidate(path: &Path) -> Candidate {
-    let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let sectors = fs::metadata(path).expect("an image has a size").len() / SECTOR_BYTES;
-    let detection = detect(sectors, |place| -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; READ_BYTES];
-        file.read_exact_at(&mut bytes, place.sector * SECTOR_BYTES)?;
-        Ok(bytes)
-    });
-    let label = path.display().to_string();
-    let (superblock, checksum) =
-        detection.superblock().unwrap_or_else(|| panic!("{label}: {:?}", detection.outcomes));
-    Candidate::new(&label, sectors, LOGICAL_BLOCK as usize, superblock, checksum)
+/// The array that the superblocks of these images make up, as we would assemble it.
+pub fn assembled(images: &[PathBuf]) -> Assembled {
+    decide(&opened(images, Access::ReadOnly))
 }
 
-/// The engine over the data of an assembled array, without the members of some slots. Superblocks
-/// are left as they are: they say clean, and the array is clean again when the engine has stopped.
-pub fn engine(array: &Array, images: &[PathBuf], without: &[usize]) -> array::Array {
-    let Ok(Assembled::Settled(geometry)) = &array.shape else { panic!("{:?}", array.shape) };
-    let member = |(slot, source): (usize, &Option<assemble::Source>)| {
-        let sectors = geometry.member_used_sectors(MemberIdx(slot as u16));
-        let Some(source) = source.as_ref().filter(|_| !without.contains(&slot)) else {
-            return MemberSpec::Missing { sectors };
-        };
-        let options = DeviceOptions { access: Access::ReadWrite, direct: false };
-        let location = Location::whole(&images[source.candidate]);
-        let device = array::store::Device::open(&location, options);
-        let device = device.unwrap_or_else(|error| panic!("{error}"));
-        let area = source.data_offset..source.data_offset + sectors;
-        MemberSpec::ready(FileMember::of_device(&device, area))
-    };
-    let spec = ArraySpec {
-        level: geometry.level(),
-        layout: geometry.layout(),
-        chunk_sectors: geometry.chunk_sectors(),
-        members: array.read_write.slots.iter().enumerate().map(member).collect(),
-        stripe_cache_bytes: 8 << 20,
-        queue_depth: usize::MAX,
-    };
-    let running = array::Array::start(spec, &DriverOptions::default());
-    running.unwrap_or_else(|error| panic!("{error}"))
+/// What the superblock of each image says.
+pub fn superblocks(images: &[PathBuf]) -> Vec<MemberMetadata> {
+    let opened = opened(images, Access::ReadOnly);
+    opened.iter().map(|opened| opened.superblock.metadata()).collect()
+}
+
+/// The array of these images, run by the engine with its keeper. All images are given, also those
+/// of members that are out: to leave them out is the assembly's business.
+pub fn start(images: &[PathBuf]) -> array::Array {
+    let opened = opened(images, Access::ReadWrite);
+    let options = StartOptions { stripe_cache_bytes: 8 << 20, ..StartOptions::default() };
+    let driver = run::start(&decide(&opened), &opened, &options);
+    let driver = driver.unwrap_or_else(|error| panic!("{}: {error}", images[0].display()));
+    array::Array::run(driver).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Waits until all redundancy holds.
+pub fn wait_in_sync(array: &array::Array) {
+    let start = Instant::now();
+    loop {
+        let status = array.metadata().expect("the array has metadata");
+        if status.resync_offset.is_none() {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(120), "no end of the resync: {status:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The contents, read by the engine.
+pub fn contents(array: &array::Array) -> Vec<u8> {
+    let mut bytes = vec![0; array.len_bytes() as usize];
+    array.read_at(&mut bytes, 0).expect("the engine reads");
+    bytes
 }

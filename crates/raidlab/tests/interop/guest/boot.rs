@@ -5,18 +5,20 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::job::{Job, LANES};
+use super::job::{CONTENTS_MIB, Job, LANES, Step};
 use super::report::{self, Report};
+use crate::reader::sha256;
 
 /// Bytes of the pattern that arrays are filled with: more than the largest array.
 pub const PATTERN_BYTES: usize = 96 << 20;
 
-/// SCSI targets of the bus; the job and the pattern take two.
+/// SCSI targets of the bus, without those that are not members.
 const MOST_DISKS: usize = 240;
 
 /// The kernel, the initramfs, and the emulator.
@@ -81,7 +83,9 @@ impl Guest {
         }
         let boot = own.lines().find_map(|line| line.strip_prefix("boot ")?.parse().ok());
         let boot = Duration::from_millis(boot.unwrap_or(0));
-        Ok(Report { arrays: arrays?, boot, total, console: files.console })
+        let mut arrays = arrays?;
+        files.hash_contents(&mut arrays)?;
+        Ok(Report { arrays, boot, total, console: files.console })
     }
 
     fn boot(&self, job: &Job, files: &Files) -> Result<(), String> {
@@ -101,7 +105,7 @@ impl Guest {
             command.args(["-chardev", &format!("file,id=port{port},path={path}")]);
             command.args(["-device", &format!("virtserialport,chardev=port{port},nr={port}")]);
         }
-        let fixed = [(&files.job, true), (&files.pattern, true)];
+        let fixed = [(&files.job, true), (&files.pattern, true), (&files.contents, false)];
         let members = job.disks().map(|path| (path, false));
         for (target, (path, readonly)) in fixed.into_iter().chain(members).enumerate() {
             let mode = if readonly { "on" } else { "off" };
@@ -165,6 +169,7 @@ struct Files {
     directory: PathBuf,
     job: PathBuf,
     pattern: PathBuf,
+    contents: PathBuf,
     console: PathBuf,
     complaints: PathBuf,
 }
@@ -178,17 +183,42 @@ impl Files {
         let files = Files {
             job: at("job"),
             pattern: scratch.join("pattern"),
+            contents: at("contents"),
             console: at("console.log"),
             complaints: at("qemu.log"),
             directory,
         };
         fs::write(&files.job, job.script())?;
+        let copies = job.arrays.iter().flat_map(|array| &array.steps);
+        let copies = copies.filter(|step| matches!(step, Step::Sha256)).count();
+        let contents = File::create(&files.contents)?;
+        // Never empty: the guest counts on the disk.
+        contents.set_len(((copies.max(1) * CONTENTS_MIB) as u64) << 20)?;
         if !files.pattern.is_file() {
             let mut file = BufWriter::new(File::create(&files.pattern)?);
             file.write_all(pattern())?;
             file.flush()?;
         }
         Ok(files)
+    }
+
+    /// Puts the hash behind the number of bytes that each [`Step::Sha256`] has said, and removes
+    /// the copies.
+    fn hash_contents(&self, arrays: &mut [report::ArrayReport]) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", self.contents.display());
+        let file = File::open(&self.contents).map_err(failed)?;
+        let steps = arrays.iter_mut().flat_map(|array| &mut array.steps);
+        let copies = steps.filter(|(step, _)| matches!(step, Step::Sha256));
+        for (number, (_, said)) in copies.enumerate() {
+            let Some(said) = said.as_mut().filter(|said| said.status == Some(0)) else { continue };
+            let bytes = said.output.trim().parse::<usize>();
+            let bytes = bytes.map_err(|_| format!("no size of contents: {}", said.output))?;
+            let mut contents = vec![0; bytes];
+            file.read_exact_at(&mut contents, ((number * CONTENTS_MIB) as u64) << 20)
+                .map_err(failed)?;
+            said.output = format!("{bytes} {}", sha256(&contents));
+        }
+        fs::remove_file(&self.contents).map_err(failed)
     }
 
     fn port(&self, number: usize) -> PathBuf {

@@ -12,8 +12,12 @@ const PATIENCE_SECONDS: u32 = 90;
 /// Arrays that are worked on at the same time: as many as the guest has processors.
 pub const LANES: usize = 2;
 
-/// The first members' SCSI target: target 0 is the job, target 1 the pattern.
-pub const FIRST_TARGET: usize = 2;
+/// The first members' SCSI target: target 0 is the job, target 1 the pattern, target 2 takes the
+/// contents of arrays.
+pub const FIRST_TARGET: usize = 3;
+
+/// MiB of the contents' disk for each [`Step::Sha256`]: more than an array holds.
+pub const CONTENTS_MIB: usize = 32;
 
 /// One thing done with an array. The first step that fails ends its array.
 #[derive(Debug, Clone)]
@@ -41,12 +45,15 @@ pub enum Step {
         /// First block of the pattern.
         skip_block: usize,
     },
-    /// The contents by SHA-256.
+    /// The contents by SHA-256. The guest copies them, past its page cache, to a disk of their own,
+    /// and they are hashed here: an emulated processor would take seconds for each.
     Sha256,
     /// The kernel compares all redundancy, with proof that it did.
     Check,
     /// What sysfs says about the array and its members.
     Facts,
+    /// What the kernel has said about the array and its members so far.
+    KernelLog,
     /// Keeps writing the pattern's first MiB to the array's start until the power is cut.
     Busy,
 }
@@ -67,7 +74,8 @@ impl Step {
         Step::mdadm("--stop @md")
     }
 
-    fn script(&self) -> String {
+    /// `copies` counts the copies of contents in this job.
+    fn script(&self, copies: &mut usize) -> String {
         match self {
             Step::Command(words) => words_script(words),
             Step::Refused(words) => format!("refused {}", words_script(words)),
@@ -76,9 +84,14 @@ impl Step {
             Step::Write { block, blocks, skip_block } => {
                 format!("write_at {block} {blocks} {skip_block}")
             }
-            Step::Sha256 => "sha256".into(),
+            Step::Sha256 => {
+                let at = *copies * CONTENTS_MIB;
+                *copies += 1;
+                format!("contents {at}")
+            }
             Step::Check => format!("check {PATIENCE_SECONDS}"),
             Step::Facts => "facts".into(),
+            Step::KernelLog => "kernel_log".into(),
             Step::Busy => "busy".into(),
         }
     }
@@ -164,7 +177,7 @@ impl Job {
     /// The script, padded with newlines to whole sectors: it is read from a disk.
     pub fn script(&self) -> String {
         let mut script = String::new();
-        let mut target = FIRST_TARGET;
+        let (mut target, mut copies) = (FIRST_TARGET, 0);
         for (number, array) in self.arrays.iter().enumerate() {
             script += &format!("array_{number}() {{\nbegin {number}");
             for _ in &array.disks {
@@ -173,7 +186,7 @@ impl Job {
             }
             script.push('\n');
             for (index, step) in array.steps.iter().enumerate() {
-                script += &format!("step {index} {}\n", step.script());
+                script += &format!("step {index} {}\n", step.script(&mut copies));
             }
             script += if self.end == End::PowerOff { "end stop\n}\n" } else { "end\n}\n" };
         }
@@ -217,19 +230,20 @@ mod tests {
             r#"'mdadm' '--create' "${md}" '--name=it'\''s' "${m0}" "${m11}" 'missing' '@x' "#,
             r#"'of='"${m1}"','"${m2}""#
         );
-        assert_eq!(step.script(), quoted);
+        assert_eq!(step.script(&mut 0), quoted);
     }
 
     #[test]
     fn every_array_has_its_own_targets_and_its_turn_in_a_lane() {
         let arrays = vec![
             array(vec![Step::Sha256], 3),
-            array(vec![Step::stop()], 2),
+            array(vec![Step::Sha256, Step::stop()], 2),
             array(vec![Step::Check], 1),
         ];
         let script = Job::new("j", arrays).script();
-        assert!(script.contains("array_0() {\nbegin 0 2 3 4\nstep 0 sha256\n"), "{script}");
-        assert!(script.contains("begin 1 5 6\n") && script.contains("begin 2 7\n"), "{script}");
+        assert!(script.contains("array_0() {\nbegin 0 3 4 5\nstep 0 contents 0\n"), "{script}");
+        assert!(script.contains("begin 1 6 7\nstep 0 contents 32\n"), "{script}");
+        assert!(script.contains("begin 2 8\n"), "{script}");
         assert!(script.contains("lane_0() {\n:\narray_0\narray_2\n}"), "{script}");
         assert!(script.contains("lane_1() {\n:\narray_1\n}"), "{script}");
         assert_eq!(script.len() % 512, 0);

@@ -14,4 +14,4 @@ mod report;
 
 pub use boot::{Guest, PATTERN_BYTES, pattern};
 pub use job::{ArrayJob, End, Job, Step};
-pub use report::{Facts, Report};
+pub use report::{ArrayReport, Facts, Report};

@@ -108,13 +108,23 @@ impl ArrayReport {
         chosen.filter_map(|(_, report)| Some(report.as_ref()?.output.as_str())).collect()
     }
 
-    /// The output of a command step, by a word of it.
+    /// The output of the first command step with a word.
     pub fn output_of(&self, word: &str) -> &str {
-        let outputs = self.outputs(|step| match step {
+        let outputs = self.outputs_of(word);
+        outputs.first().unwrap_or_else(|| panic!("{}: no step says {word}", self.name))
+    }
+
+    /// The outputs of all command steps with a word.
+    pub fn outputs_of(&self, word: &str) -> Vec<&str> {
+        self.outputs(|step| match step {
             Step::Command(words) | Step::Refused(words) => words.contains(word),
             _ => false,
-        });
-        outputs.first().unwrap_or_else(|| panic!("{}: no step says {word}", self.name))
+        })
+    }
+
+    /// What the kernel said, at each `Step::KernelLog`.
+    pub fn kernel_logs(&self) -> Vec<&str> {
+        self.outputs(|step| matches!(step, Step::KernelLog))
     }
 
     /// (bytes, SHA-256) of each `Step::Sha256`, in order.
@@ -193,6 +203,8 @@ pub struct MemberFacts {
     pub data_offset: u64,
     /// Sectors for data.
     pub data_sectors: u64,
+    /// Sectors written to the disk since the boot.
+    pub sectors_written: u64,
 }
 
 impl Facts {
@@ -260,13 +272,14 @@ const LEVELS: [Level; 6] =
 impl MemberFacts {
     fn parse(line: &str) -> Option<MemberFacts> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [disk, slot, state, offset, kib, _recovery] = words[..] else { return None };
+        let [disk, slot, state, offset, kib, _recovery, written] = words[..] else { return None };
         Some(MemberFacts {
             disk: disk.parse().ok()?,
             slot: slot.parse().ok(),
             state: state.into(),
             data_offset: offset.parse().ok()?,
             data_sectors: kib.parse::<u64>().ok()? * 2,
+            sectors_written: written.parse().ok()?,
         })
     }
 }

@@ -1,6 +1,12 @@
 //! What the tests share: finding the guest, running a job, what a filled array holds.
 
-use crate::guest::{Guest, Job, PATTERN_BYTES, Report, pattern};
+use std::path::PathBuf;
+
+use md::MemberIdx;
+
+use crate::guest::{ArrayReport, Guest, Job, PATTERN_BYTES, Report, Step, pattern};
+use crate::matrix::{Log, Shape};
+use crate::ours;
 use crate::reader::sha256;
 use crate::scratch::Scratch;
 
@@ -44,8 +50,99 @@ pub fn skip_mib(index: usize) -> usize {
 }
 
 /// (bytes, SHA-256) of a filled array.
-pub fn expected(skip_mib: usize, bytes: u64) -> (u64, String) {
+pub fn expected(skip_mib: usize, bytes: u64) -> Contents {
     let start = skip_mib << 20;
     assert!(start + bytes as usize <= PATTERN_BYTES, "the pattern is too short for {bytes} bytes");
     (bytes, sha256(&pattern()[start..][..bytes as usize]))
 }
+
+/// The engine writes large and small ranges at odd places, into the array and into what it should
+/// hold. Between the writes it loses a member, if one is named.
+pub fn write_at_odd_places(array: &array::Array, contents: &mut [u8], lose: Option<MemberIdx>) {
+    let len = contents.len();
+    // (where, how much, from where in the pattern): a piece of a chunk, whole stripes, single
+    // sectors, the array's end.
+    let writes = [
+        (len / 2 / 512 * 512, 200 * 1024, 42 << 20),
+        (1 << 20, 3 << 19, 40 << 20),
+        (512 * 77, 512 * 3, 41 << 20),
+        (len - 5 * 512, 5 * 512, 43 << 20),
+    ];
+    for (number, (at, bytes, from)) in writes.into_iter().enumerate() {
+        if let Some(member) = lose.filter(|_| number == 1) {
+            array.fail_member(member);
+        }
+        let new = &pattern()[from..][..bytes];
+        array.write_at(new, at as u64).expect("the engine writes");
+        contents[at..][..bytes].copy_from_slice(new);
+    }
+    assert!(ours::contents(array) == *contents, "what the engine reads is what it wrote");
+}
+
+/// An array that the engine has stopped is clean: all that serve it say so, with one count of
+/// events, and who was lost is so far behind that nobody takes it for fresh.
+pub fn is_stopped_cleanly(disks: &[PathBuf], lost: Option<usize>, context: &str) {
+    let superblocks = ours::superblocks(disks);
+    let count = |disk: usize| superblocks[disk].events;
+    let serving = (0..disks.len()).find(|disk| Some(*disk) != lost).expect("a member");
+    for (disk, superblock) in superblocks.iter().enumerate() {
+        if Some(disk) == lost {
+            assert!(count(disk) + 2 <= count(serving), "{context}: {disk} is not stale");
+        } else {
+            assert_eq!(superblock.resync_offset, None, "{context}: {disk} is not clean");
+            assert_eq!(count(disk), count(serving), "{context}: events of {disk}");
+        }
+    }
+}
+
+/// The kernel takes an array back. A member that was lost is shown to it with what it last held:
+/// it must be left out, and then be rebuilt, by the bitmap where there is one.
+pub fn taken_back(shape: &Shape, lost: Option<usize>) -> Vec<Step> {
+    let mut steps = vec![
+        Step::mdadm(format!("--assemble @md --run {}", shape.members())),
+        Step::Settle { degraded: usize::from(lost.is_some()) },
+        Step::Sha256,
+    ];
+    if let Some(disk) = lost {
+        let add = if shape.log == Log::Bitmap { "re-add" } else { "add" };
+        steps.extend([
+            Step::Facts,
+            Step::mdadm(format!("@md --{add} @{disk}")),
+            Step::Settle { degraded: 0 },
+            Step::Sha256,
+        ]);
+    }
+    if shape.is_redundant() {
+        steps.push(Step::Check);
+    }
+    steps.extend([Step::Facts, Step::stop(), Step::mdadm("--examine @0")]);
+    steps
+}
+
+/// What came of [`taken_back`]: the contents, a check without a mismatch, and a rebuild of no more
+/// than was written, where a bitmap tells.
+pub fn was_taken_back(shape: &Shape, lost: Option<usize>, said: &ArrayReport, wanted: &Contents) {
+    let name = &said.name;
+    let hashes = said.hashes();
+    assert_eq!(hashes.len(), 1 + usize::from(lost.is_some()), "{name}");
+    hashes.iter().for_each(|found| assert_eq!(found, wanted, "{name}: taken back"));
+    let checks = said.checks().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(checks.len(), usize::from(shape.is_redundant()), "{name}");
+    assert!(checks.iter().all(|check| check.mismatches == 0), "{name}: {checks:?}");
+    let Some(lost) = lost else { return };
+    let [degraded, whole] = &said.facts()[..] else { panic!("{name}: two facts") };
+    let stale = degraded.members.iter().find(|member| member.disk == lost);
+    assert!(stale.is_none_or(|member| member.state != "in_sync"), "{name}: {stale:?}");
+    let member = whole.members.iter().find(|member| member.disk == lost);
+    let member = member.unwrap_or_else(|| panic!("{name}: {lost} is not back"));
+    assert_eq!(member.state, "in_sync", "{name}");
+    let (written, all) = (member.sectors_written, member.data_sectors);
+    if shape.log == Log::Bitmap {
+        assert!(written > 0 && written < all / 2, "{name}: {written} of {all} sectors rebuilt");
+    } else {
+        assert!(written > all * 9 / 10, "{name}: {written} of {all} sectors rebuilt");
+    }
+}
+
+/// (bytes, SHA-256).
+pub type Contents = (u64, String);

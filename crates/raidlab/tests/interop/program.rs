@@ -1,0 +1,83 @@
+//! The program itself, beside mdadm: `raidlab create`, `examine` and `dump`.
+//!
+//! Invariant: nothing of the program's code is used here but through its command line.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::matrix::Shape;
+
+fn raidlab<'a>(words: &str, images: impl IntoIterator<Item = &'a Path>) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    // The guest's time zone.
+    command.args(words.split_whitespace()).args(images).env("TZ", "UTC");
+    let output = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "raidlab {words}: {said}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn paths(images: &[PathBuf]) -> impl Iterator<Item = &Path> {
+    images.iter().map(PathBuf::as_path)
+}
+
+/// Makes the array over images of zeroes.
+pub fn create(shape: &Shape, images: &[PathBuf]) {
+    let words =
+        format!("create {} --assume-clean --homehost none --name interop", shape.create_options());
+    raidlab(&words, paths(images));
+}
+
+/// SHA-256 of the contents, from those members that can serve them.
+pub fn dumped_sha256(images: &[PathBuf]) -> String {
+    let said = raidlab("dump --sha256", paths(images));
+    said.split_whitespace().next().expect("a hash").into()
+}
+
+/// What `raidlab examine` says about a member, as text and as JSON.
+pub struct Examined {
+    text: String,
+    json: Value,
+}
+
+/// Examines a member as it is now.
+pub fn examine(image: &Path) -> Examined {
+    let json = raidlab("examine --homehost elsewhere --json", [image]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    Examined {
+        text: raidlab("examine --homehost elsewhere", [image]),
+        json: json["members"][0].clone(),
+    }
+}
+
+/// The lines behind the device's name, without what differs between the guest and this machine: the
+/// device nodes in the table of a 0.90 superblock, and whose array it is.
+fn lines(text: &str) -> Vec<String> {
+    let lines = text.trim_end().lines().skip_while(|line| !line.contains(" : "));
+    let without = |line: &str, behind| line.split(behind).next().unwrap_or_default().to_string();
+    let lines = lines.map(|line| without(&without(line, "   /dev/"), " (local to host "));
+    lines.map(|line| line.trim_end().to_string()).collect()
+}
+
+impl Examined {
+    /// mdadm has examined the same superblock: it must have said the same, line by line.
+    pub fn compare(&self, mdadm: &str, context: &str) {
+        assert_eq!(lines(&self.text), lines(mdadm), "{context}: raidlab (left), mdadm (right)");
+        let shown = |label: &str| {
+            let of = |line: &&str| line.split(" : ").next().is_some_and(|l| l.trim() == label);
+            let line = mdadm.lines().find(of);
+            let line = line.unwrap_or_else(|| panic!("{context}: no {label} in {mdadm}"));
+            line.split_once(" : ").expect("a value").1.trim().to_string()
+        };
+        let sb = &self.json["superblock"];
+        // mdadm shows a 0.90 count of 64 bits in two halves, unless the upper is 0.
+        assert_eq!(shown("Events"), sb["events"].to_string(), "{context}");
+        assert_eq!(shown("State") == "clean", sb["clean"] == true, "{context}");
+        assert_eq!(shown("Raid Devices"), sb["raid_disks"].to_string(), "{context}");
+        assert!(shown("Checksum").ends_with("correct"), "{context}: {mdadm}");
+        assert_eq!(self.json["checksum"]["correct"], true, "{context}");
+        assert_eq!(self.json["kernel_refusals"], Value::Array(Vec::new()), "{context}");
+    }
+}
