@@ -2,7 +2,7 @@
 
 use md::Geometry;
 
-use crate::{IntentMap, MemberSet};
+use crate::{IntentMap, MemberSet, Sharding};
 
 /// Ranges are locked, merged and repaired in units of 4 KiB.
 pub const GRANULE_SECTORS: u64 = 8;
@@ -32,6 +32,10 @@ pub const DEFAULT_SAFE_MODE_NANOS: u64 = 200_000_000;
 pub struct ShardConfig {
     /// The array.
     pub geometry: Geometry,
+    /// How the array is divided; the same for all of its shards.
+    pub sharding: Sharding,
+    /// Which of the shards this is. Shard 0 also takes the array's flushes.
+    pub number: u16,
     /// Members that are not there.
     pub missing: MemberSet,
     /// The largest member's logical block, in bytes: a power of two from 512 to 4096.
@@ -84,6 +88,13 @@ pub enum ConfigError {
         /// What was given, in bytes.
         given: u32,
     },
+    /// There is no shard of this number.
+    NoSuchShard {
+        /// The number.
+        given: u16,
+        /// How many shards there are.
+        shards: u16,
+    },
 }
 
 impl std::fmt::Display for ConfigError {
@@ -99,6 +110,9 @@ impl std::fmt::Display for ConfigError {
                 f,
                 "stripe cache of {given} bytes is too small: one stripe of this array needs {least}"
             ),
+            ConfigError::NoSuchShard { given, shards } => {
+                write!(f, "shard {given}: the array is divided into {shards}, numbered from 0")
+            }
             ConfigError::LogicalBlock { given } => {
                 write!(
                     f,
@@ -112,9 +126,12 @@ impl std::fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl ShardConfig {
-    /// A complete, healthy array with the default bounds; region 0 is the stripe memory.
+    /// The only shard of a complete, healthy array with the default bounds; region 0 is the stripe
+    /// memory.
     pub fn new(geometry: Geometry) -> ShardConfig {
         ShardConfig {
+            sharding: Sharding::new(&geometry, 1),
+            number: 0,
             geometry,
             missing: MemberSet::EMPTY,
             logical_block: 512,

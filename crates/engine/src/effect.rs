@@ -7,7 +7,7 @@
 use md::{MemberIdx, Sector};
 use std::ops::Range;
 
-use crate::{BufSlice, MemberError, RequestError, Token};
+use crate::{BufSlice, MemberError, MemberSet, RequestError, Token};
 
 /// A computation over buffer slices of equal length. Ranges index [`Effects`]' own arenas.
 #[derive(Clone, Debug)]
@@ -118,6 +118,16 @@ pub enum ControlEvent {
         first_bit: u32,
         /// How many.
         bits: u32,
+    },
+    /// Shard 0 begins to flush: every other shard is to get [`crate::Control::GiveWritten`].
+    CollectWritten,
+    /// Answer to [`crate::Control::GiveWritten`], for shard 0 as [`crate::Control::Written`]. From
+    /// now on shard 0 answers for these members.
+    Written {
+        /// See [`crate::Control::Written`].
+        members: MemberSet,
+        /// See [`crate::Control::Written`].
+        kept: bool,
     },
     /// A range could not be read, was reconstructed and written back.
     Corrected {

@@ -1,14 +1,19 @@
 //! Flushes: one coalesced round over the members that were written.
 //!
+//! ```text
+//! shard 0:   request -> collect ----------------------> flush each member once -> ended
+//! others:               give up what they have written ^
+//! ```
 //! Invariant: a flush request completes after a member flush that was issued after every write
-//! which had completed when the request came. A request that comes during a round waits for the
-//! next one, because the running round may have started before writes that it must cover.
+//! which had completed, in any shard, when the request came. A request that comes during a round
+//! waits for the next one, because the running round may have started before writes that it must
+//! cover. What another shard gave up is shard 0's to flush, also when the flush fails.
 
 use md::MemberIdx;
 
 use crate::slab::Key;
 use crate::token::Kind;
-use crate::{Effect, Effects, MemberSet, RequestError, Token};
+use crate::{ControlEvent, Effect, Effects, MemberSet, RequestError, Token};
 
 /// A flush request that is over, and why it failed if it did.
 pub(crate) type Ended = (u32, Option<RequestError>);
@@ -17,6 +22,9 @@ pub(crate) type Ended = (u32, Option<RequestError>);
 pub(crate) struct Flushes {
     /// Members with completed writes that no flush has covered yet.
     written: MemberSet,
+    /// Shards that must be asked, and those of them that have not answered.
+    others: u16,
+    awaited: u16,
     open: u32,
     failed: Option<RequestError>,
     round: u32,
@@ -25,6 +33,35 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
+    pub(crate) fn with_others(others: u16) -> Flushes {
+        Flushes { others, ..Flushes::default() }
+    }
+
+    /// Gives up what was written: somebody else flushes it.
+    pub(crate) fn give_written(&mut self) -> MemberSet {
+        std::mem::take(&mut self.written)
+    }
+
+    /// Another shard has given up what it wrote. `kept`: see [`crate::Control::Written`].
+    pub(crate) fn other_written(
+        &mut self,
+        members: MemberSet,
+        kept: bool,
+        failed: MemberSet,
+        out: &mut Effects,
+        ended: &mut Vec<Ended>,
+    ) {
+        assert!(self.awaited > 0, "a shard answers what it was not asked");
+        self.awaited -= 1;
+        self.written = self.written.union(members);
+        if !kept {
+            self.failed.get_or_insert(RequestError::Io);
+        }
+        if self.awaited == 0 {
+            self.flush_members(failed, out, ended);
+        }
+    }
+
     #[inline]
     pub(crate) fn note_written(&mut self, member: u16) {
         self.written.insert(member);
@@ -39,7 +76,7 @@ impl Flushes {
         ended: &mut Vec<Ended>,
     ) {
         self.waiting.push(request);
-        if self.open == 0 {
+        if self.open == 0 && self.awaited == 0 {
             self.start_round(failed, out, ended);
         }
     }
@@ -63,16 +100,21 @@ impl Flushes {
         }
         self.open -= 1;
         if self.open == 0 {
-            ended.extend(self.riding.drain(..).map(|request| (request, self.failed)));
-            if !self.waiting.is_empty() {
-                self.start_round(failed, out, ended);
-            }
+            self.end_round(failed, out, ended);
         }
     }
 
     fn start_round(&mut self, failed: MemberSet, out: &mut Effects, ended: &mut Vec<Ended>) {
         std::mem::swap(&mut self.riding, &mut self.waiting);
         self.failed = None;
+        if self.others == 0 {
+            return self.flush_members(failed, out, ended);
+        }
+        self.awaited = self.others;
+        out.list.push(Effect::Control(ControlEvent::CollectWritten));
+    }
+
+    fn flush_members(&mut self, failed: MemberSet, out: &mut Effects, ended: &mut Vec<Ended>) {
         self.round = (self.round + 1) & 0x00ff_ffff;
         let key = Key { index: self.round, generation: 0 };
         for member in self.written.minus(failed).iter() {
@@ -82,7 +124,14 @@ impl Flushes {
         }
         self.written = MemberSet::EMPTY;
         if self.open == 0 {
-            ended.extend(self.riding.drain(..).map(|request| (request, None)));
+            self.end_round(failed, out, ended);
+        }
+    }
+
+    fn end_round(&mut self, failed: MemberSet, out: &mut Effects, ended: &mut Vec<Ended>) {
+        ended.extend(self.riding.drain(..).map(|request| (request, self.failed)));
+        if !self.waiting.is_empty() {
+            self.start_round(failed, out, ended);
         }
     }
 }
@@ -121,6 +170,32 @@ mod tests {
         assert_eq!(second.len(), 1);
         flushes.flush_done(second[0], io, none, &mut out, &mut ended);
         assert_eq!(ended, [(10, None), (11, io), (12, io)]);
+    }
+
+    #[test]
+    fn a_round_waits_for_what_the_others_have_written() {
+        let (mut out, mut ended) = (Effects::new(), Vec::new());
+        let (none, io) = (MemberSet::EMPTY, Some(RequestError::Io));
+        let mut flushes = Flushes::with_others(2);
+        flushes.note_written(0);
+        flushes.ask(10, none, &mut out, &mut ended);
+        assert!(matches!(out.list[..], [Effect::Control(ControlEvent::CollectWritten)]));
+        out.clear();
+        flushes.other_written(MemberSet::one(2), true, none, &mut out, &mut ended);
+        flushes.ask(11, none, &mut out, &mut ended);
+        assert!(out.list.is_empty());
+        let theirs = MemberSet::range(2, 4);
+        flushes.other_written(theirs, true, MemberSet::one(3), &mut out, &mut ended);
+        let first = tokens(&mut out);
+        assert_eq!(first.iter().map(|token| token.slot()).collect::<Vec<_>>(), [0, 2]);
+        flushes.flush_done(first[0], None, none, &mut out, &mut ended);
+        flushes.flush_done(first[1], None, none, &mut out, &mut ended);
+        assert_eq!(ended, [(10, None)]);
+        out.clear();
+        // The second round: nothing was written, but one of them cannot keep what it has.
+        flushes.other_written(none, true, none, &mut out, &mut ended);
+        flushes.other_written(none, false, none, &mut out, &mut ended);
+        assert_eq!(ended, [(10, None), (11, io)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use md::{MemberIdx, Sector};
 
-use crate::Token;
+use crate::{MemberSet, Token};
 
 /// A piece of one of the executor's buffer regions. The engine does arithmetic on it and never
 /// looks inside.
@@ -51,7 +51,8 @@ pub enum HostOp {
         /// Force unit access.
         fua: bool,
     },
-    /// Everything that completed before this was submitted is durable when it completes.
+    /// Everything that completed before this was submitted is durable when it completes. Only shard
+    /// 0 takes flushes: it asks the others.
     Flush,
     /// The range's contents no longer matter. Advisory: see `ShardConfig::discard_zeroes`.
     Discard,
@@ -122,7 +123,8 @@ pub enum RequestError {
     Io,
     /// A member's backing store is full (ENOSPC). Nothing that was acknowledged is lost.
     NoSpace,
-    /// Outside the array, not aligned to the logical block, or too long (EINVAL).
+    /// Outside the array, not aligned to the logical block, or too long (EINVAL); or not all of it
+    /// this shard's.
     Invalid,
     /// The array takes no writes (EROFS).
     ReadOnly,
@@ -169,6 +171,15 @@ pub enum Control {
     /// those under way end, and intents are given back without delay. Nothing is repaired on
     /// members any more.
     ReadOnly,
+    /// A flush is under way: answer with [`crate::ControlEvent::Written`]. Not for shard 0.
+    GiveWritten,
+    /// For shard 0: what another shard has answered. All of them must.
+    Written {
+        /// Members that completed writes of the shard lie on, perhaps volatile.
+        members: MemberSet,
+        /// What the shard has acknowledged is safe once these are flushed.
+        kept: bool,
+    },
     /// Copies are alike below this position and may differ above; see
     /// [`crate::ShardConfig::in_sync_below`].
     InSyncBelow {

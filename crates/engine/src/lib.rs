@@ -24,6 +24,7 @@ mod input;
 mod intent;
 mod intent_map;
 mod keeper;
+mod losses;
 mod requests;
 mod resync;
 mod scatter;
@@ -49,6 +50,7 @@ pub use keeper::{
     KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptBitmap, KeptDevice,
     MetaToken, ReadOnlyWhy, Record,
 };
+pub use losses::Losses;
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};

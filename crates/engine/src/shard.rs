@@ -3,10 +3,11 @@
 //! Invariant: everything that is admitted completes exactly once, in bounded memory. The caller
 //! keeps within [`Shard::room`]; what it cannot admit it keeps, so that the front is pushed back.
 //!
-//! A shard owns a part of the array's address space alone and shares nothing; today there is one,
-//! which owns all of it.
+//! A shard owns a part of the array's address space alone (`sharding`) and shares nothing. Shards
+//! know each other only by control messages: shard 0 asks the others when it flushes, and a member
+//! that one drops is dropped by all (`keeper`, or `losses` where there is no metadata).
 
-use md::{Geometry, Kind as GeometryKind};
+use md::{Geometry, Kind as GeometryKind, Sector};
 
 use crate::flat::{self, Flat};
 use crate::flush::{Ended, Flushes};
@@ -17,8 +18,8 @@ use crate::stream::{Seen, Streams};
 use crate::stripe::Stripes;
 use crate::token::Kind;
 use crate::{
-    ConfigError, Control, Effect, Effects, HostOp, Input, MAX_MEMBERS, MAX_REQUEST_SECTORS,
-    MemberError, MemberSet, Request, RequestError, ShardConfig, Token,
+    ConfigError, Control, ControlEvent, Effect, Effects, HostOp, Input, MAX_MEMBERS,
+    MAX_REQUEST_SECTORS, MemberError, MemberSet, Request, RequestError, ShardConfig, Token,
 };
 
 /// What a shard is doing, for people and tests.
@@ -74,6 +75,11 @@ impl Shard {
         if !block.is_power_of_two() || !(512..=4096).contains(&block) {
             return Err(ConfigError::LogicalBlock { given: block });
         }
+        let shards = config.sharding.shards();
+        if config.number >= shards {
+            return Err(ConfigError::NoSuchShard { given: config.number, shards });
+        }
+        let others = if config.number == 0 { shards - 1 } else { 0 };
         if !config.geometry.enough(|member| !config.missing.contains(member.0)) {
             return Err(ConfigError::TooFewMembers { missing: config.missing.len() });
         }
@@ -91,7 +97,7 @@ impl Shard {
             requests: Requests::with_capacity(config.max_requests),
             health: Health::new(config.missing, config.in_sync_below),
             streams: Streams::default(),
-            flushes: Flushes::default(),
+            flushes: Flushes::with_others(others),
             flushed: Vec::new(),
             intents: config.intents.map(|map| Intents::new(map, config.safe_mode_nanos)),
             ready: Vec::new(),
@@ -180,9 +186,10 @@ impl Shard {
 
     fn request(&mut self, now: u64, request: &Request, out: &mut Effects) {
         assert!(self.room() > 0, "more requests than `room` allows");
-        if let Err(error) = self.check(request) {
-            return out.complete(request.tag, Err(error));
-        }
+        let local = match self.check(request) {
+            Ok(local) => local,
+            Err(error) => return out.complete(request.tag, Err(error)),
+        };
         let writes = !matches!(request.op, HostOp::Read | HostOp::Flush);
         if writes && self.health.is_read_only() {
             return out.complete(request.tag, Err(RequestError::ReadOnly));
@@ -200,7 +207,7 @@ impl Shard {
         if op == HostOp::Resync {
             return self.start(now, index, false, out);
         }
-        let seen = self.streams.observe(at, sectors);
+        let seen = self.streams.observe(local, sectors);
         if op == HostOp::Read {
             return self.start_read(now, index, seen, out);
         }
@@ -256,11 +263,12 @@ impl Shard {
         }
     }
 
-    fn check(&self, request: &Request) -> Result<(), RequestError> {
+    /// Where the request lies in the shard's own part, if it makes sense.
+    fn check(&self, request: &Request) -> Result<Sector, RequestError> {
+        let ShardConfig { geometry, sharding, number, .. } = &self.config;
         if request.op == HostOp::Flush {
-            return Ok(());
+            return if *number == 0 { Ok(Sector(0)) } else { Err(RequestError::Invalid) };
         }
-        let geometry = &self.config.geometry;
         let resync = request.op == HostOp::Resync;
         let stripes = matches!(geometry.kind(), GeometryKind::Parity(_));
         if resync && matches!(geometry.kind(), GeometryKind::Striped(_)) {
@@ -279,7 +287,19 @@ impl Shard {
             matches!(request.op, HostOp::Read | HostOp::Write { .. }) || resync && !stripes;
         let filled = || u64::from(request.buf.len) == request.sectors * md::SECTOR_BYTES;
         let fits = request.sectors <= MAX_REQUEST_SECTORS && (!has_data || filled());
-        if inside && aligned && fits { Ok(()) } else { Err(RequestError::Invalid) }
+        if !(inside && aligned && fits) {
+            return Err(RequestError::Invalid);
+        }
+        let own = match resync && sharding.shards() > 1 && request.sectors > 0 {
+            true => {
+                let map = crate::IntentMap::whole_array(geometry);
+                let first = map.array_sector(request.at.0);
+                let last = map.array_sector(request.at.0 + request.sectors - 1);
+                sharding.own(*number, first, last.0 - first.0 + 1)
+            }
+            false => sharding.own(*number, request.at, request.sectors),
+        };
+        own.ok_or(RequestError::Invalid)
     }
 
     fn io_done(
@@ -381,6 +401,9 @@ impl Shard {
                 }
             }
             Control::Recorded { epoch } => {
+                if self.health.is_unrecordable() {
+                    return;
+                }
                 self.health.record(epoch);
                 if self.health.is_recorded() {
                     self.requests.release_held_back(None, out);
@@ -392,6 +415,16 @@ impl Shard {
             }
             Control::Granted { first_bit, bits } => self.granted(now, first_bit, bits, out),
             Control::ReadOnly => self.make_read_only(out),
+            Control::GiveWritten => {
+                let kept = !self.health.is_unrecordable();
+                let members = self.flushes.give_written();
+                out.list.push(Effect::Control(ControlEvent::Written { members, kept }));
+            }
+            Control::Written { members, kept } => {
+                let failed = self.health.failed();
+                self.flushes.other_written(members, kept, failed, out, &mut self.flushed);
+                self.end_flushes(out);
+            }
             Control::InSyncBelow { position } => self.health.set_in_sync_below(position),
         }
     }

@@ -43,9 +43,20 @@ impl Sharding {
     /// # Panics
     /// Without a shard.
     pub fn new(geometry: &Geometry, shards: u16) -> Sharding {
+        Sharding::with_least_unit(geometry, shards, MIN_UNIT_SECTORS)
+    }
+
+    /// With units of at least so many sectors: small ones let a test have many of them.
+    ///
+    /// # Panics
+    /// Without a shard.
+    pub fn with_least_unit(geometry: &Geometry, shards: u16, least_sectors: u64) -> Sharding {
         assert!(shards > 0, "an array has at least one shard");
-        let stripe = geometry.stripe_sectors().max(crate::GRANULE_SECTORS);
-        Sharding { shards, unit_sectors: MIN_UNIT_SECTORS.next_multiple_of(stripe) }
+        let stripe = geometry.stripe_sectors().max(1);
+        // Whole granules besides, so that no logical block is cut.
+        let common = crate::GRANULE_SECTORS >> stripe.trailing_zeros().min(3);
+        let whole = stripe * common;
+        Sharding { shards, unit_sectors: least_sectors.max(1).next_multiple_of(whole) }
     }
 
     /// How many shards there are.
@@ -64,6 +75,20 @@ impl Sharding {
             return 0;
         }
         (at.0 / self.unit_sectors % u64::from(self.shards)) as u16
+    }
+
+    /// Where a range lies in the own part of `shard` (see [`Sharding::local`]); `None` where not all
+    /// of it is that shard's, or it crosses from one unit into the next.
+    #[inline]
+    pub fn own(&self, shard: u16, at: Sector, sectors: u64) -> Option<Sector> {
+        if self.shards == 1 {
+            return Some(at);
+        }
+        let unit = at.0 / self.unit_sectors;
+        let inside = at.0 - unit * self.unit_sectors;
+        let shards = u64::from(self.shards);
+        let own = sectors <= self.unit_sectors - inside && unit % shards == u64::from(shard);
+        own.then(|| Sector(unit / shards * self.unit_sectors + inside))
     }
 
     /// The first part of a range: up to its end, or to where another shard begins.
@@ -151,6 +176,41 @@ mod tests {
                 assert!(!more || sharding.shard_of(Sector(at)) != part.shard);
             }
             assert_eq!(at, end);
+        }
+    }
+
+    #[test]
+    fn what_is_own_is_what_parts_and_local_say() {
+        let sharding = sharding(Level::Raid5, 6, 128, 3);
+        let unit = sharding.unit_sectors();
+        for at in [0, 8, unit - 8, unit, 2 * unit + 8, 3 * unit, 7 * unit - 1] {
+            for sectors in [1, 8, 16, unit] {
+                let part = sharding.first_part(Sector(at), sectors);
+                for shard in 0..3 {
+                    let own = part.shard == shard && part.sectors == sectors;
+                    let local = own.then(|| sharding.local(Sector(at)));
+                    assert_eq!(sharding.own(shard, Sector(at), sectors), local, "{at} {sectors}");
+                }
+            }
+        }
+        assert_eq!(
+            self::sharding(Level::Raid0, 2, 8, 1).own(0, Sector(77), 1 << 30),
+            Some(Sector(77))
+        );
+    }
+
+    #[test]
+    fn units_cut_no_granule() {
+        for (members, chunk) in [(3, 4), (3, 1), (2, 24), (5, 6)] {
+            let geometry = Geometry::new(&GeometrySpec {
+                level: Level::Raid0,
+                layout: Layout::default_for(Level::Raid0),
+                chunk_sectors: chunk,
+                member_sectors: vec![1 << 10; members],
+            });
+            let Ok(geometry) = geometry else { continue };
+            let unit = Sharding::with_least_unit(&geometry, 2, 1).unit_sectors();
+            assert!(unit.is_multiple_of(8) && unit.is_multiple_of(geometry.stripe_sectors()));
         }
     }
 

@@ -230,7 +230,9 @@ impl Keeper {
                     self.lose(at, error, Lost::ByShard(shard), out);
                 }
             }
-            ControlEvent::Corrected { .. } => {}
+            ControlEvent::Corrected { .. }
+            | ControlEvent::CollectWritten
+            | ControlEvent::Written { .. } => {}
         }
     }
 
