@@ -8,7 +8,7 @@ mod common;
 
 use common::World;
 use common::rng::Rng;
-use engine::{Control, HostOp, MemberSet, ShardConfig};
+use engine::{Control, HostOp, MemberSet, ShardConfig, Sharding};
 use md::{
     FarSets, Geometry, Kind, Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout,
     Raid10Layout, Sector,
@@ -88,13 +88,17 @@ fn run_case(shapes: &[Shape], seed: u64) {
     // Some are missing from the start, the others will fail on the way.
     let missing: MemberSet = doomed.iter().filter(|_| rng.one_in(2)).collect();
     let least = ShardConfig::least_stripe_cache_bytes(&geometry);
+    let (shards, least_unit) = (rng.pick(&[1, 2, 3]), rng.pick(&[1, 64, 512]));
     let config = ShardConfig {
+        // Small units, so that requests span shards.
+        sharding: Sharding::with_least_unit(&geometry, shards, least_unit),
         missing,
         logical_block: rng.pick(&[512, 512, 4096]),
         stripe_cache_bytes: rng.pick(&[least, 2 * least, 16 * least]),
         discard_zeroes: rng.one_in(2),
         merge_wait_nanos: rng.pick(&[0, 50_000, 50_000]),
-        max_requests: 128,
+        // Of the longest requests, every granule may be a part.
+        max_requests: if shards == 1 { 128 } else { 1 << 14 },
         ..ShardConfig::new(geometry.clone())
     };
     let mut case = Case {
@@ -152,7 +156,7 @@ impl Case {
             while self.world.outstanding() >= self.depth {
                 assert!(self.world.step(), "nothing is under way, but the queue is full");
             }
-            assert!(self.world.shard.room() > 0);
+            assert!(self.world.room() > 0);
             let burst = if self.rng.one_in(3) { self.rng.within(1, 8) } else { 1 };
             for _ in 0..burst.min((self.depth - self.world.outstanding()) as u64) {
                 let (op, at, sectors) = self.request();

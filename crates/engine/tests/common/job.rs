@@ -26,6 +26,8 @@ pub enum Work {
 #[derive(Clone, Debug)]
 pub struct Job {
     pub ready_at: u64,
+    /// Whose it is.
+    pub shard: u16,
     pub token: Token,
     /// Member and sectors; `None` for computations, an empty range for flushes.
     pub place: Option<(u16, Range<u64>)>,

@@ -78,8 +78,8 @@ impl Kept {
         self.inputs.push(input);
     }
 
-    pub(super) fn event(&mut self, event: ControlEvent) {
-        self.inputs.push(KeeperInput::FromShard { shard: 0, event });
+    pub(super) fn event(&mut self, shard: u16, event: ControlEvent) {
+        self.inputs.push(KeeperInput::FromShard { shard, event });
     }
 
     pub(super) fn submitted(&mut self, tag: u64, op: HostOp, at: u64, sectors: u64) {
@@ -195,11 +195,11 @@ impl World {
                 let device = device.0 as usize;
                 kept.jobs.push(MetaJob { ready_at, token, device, record: None, covers });
             }
-            KeeperEffect::ToShard { control, .. } => {
+            KeeperEffect::ToShard { control, shard } => {
                 // Messages do not overtake each other.
                 kept.last_control_at = kept.last_control_at.max(now + message);
                 let at = kept.last_control_at;
-                self.controls.push((at, control));
+                self.controls.push((at, shard, control));
             }
             KeeperEffect::SetTimer { at } => kept.timer = Some(at),
             KeeperEffect::ResyncNeeded => kept.resync = kept.keeper.resync(),
@@ -319,6 +319,6 @@ impl World {
 
     /// Messages to the shard that have not arrived.
     pub fn has_messages(&self) -> bool {
-        self.controls.iter().any(|(_, control)| !matches!(control, Control::FailMember(_)))
+        self.controls.iter().any(|(.., control)| !matches!(control, Control::FailMember(_)))
     }
 }

@@ -11,6 +11,7 @@ pub mod kept;
 pub mod member;
 pub mod model;
 pub mod rng;
+pub mod shards;
 
 use std::ops::Range;
 
@@ -26,9 +27,12 @@ use kept::Kept;
 use member::{Member, SECTOR};
 use model::Model;
 use rng::Rng;
+use shards::Between;
 
-/// Scratch memory is region 0; every request's buffer has a region of its own.
+/// Scratch memory is region 0, that of the other shards is numbered from `FIRST_OTHER_SCRATCH`;
+/// every request's buffer has a region of its own.
 const FIRST_HOST_REGION: u16 = 1;
+const FIRST_OTHER_SCRATCH: u16 = 60_000;
 
 /// Steps without an end are a deadlock or a livelock.
 const MAX_STEPS: u64 = 2_000_000;
@@ -48,6 +52,9 @@ pub struct Live {
     pub submitted: u64,
     base: u64,
     bytes: Vec<u8>,
+    /// Its parts, one for each shard that it touches, that have not ended.
+    open: usize,
+    error: Option<RequestError>,
     /// Member writes completed when it was submitted.
     writes_before: u64,
 }
@@ -68,7 +75,11 @@ impl Delays {
 }
 
 pub struct World {
+    /// Shard 0.
     pub shard: Shard,
+    /// The others, from shard 1 on, and what goes between all of them.
+    pub others: Vec<Shard>,
+    between: Between,
     pub members: Vec<Member>,
     pub model: Model,
     pub now: u64,
@@ -76,15 +87,20 @@ pub struct World {
     pub rng: Rng,
     /// Regions from [`FIRST_HOST_REGION`] on.
     live: Vec<Option<Live>>,
-    scratch: Vec<u8>,
+    /// By shard.
+    scratch: Vec<Vec<u8>>,
     jobs: Vec<Job>,
-    controls: Vec<(u64, Control)>,
-    timer: Option<u64>,
-    inputs: Vec<Input>,
+    controls: Vec<(u64, u16, Control)>,
+    /// By shard, as the inputs.
+    timers: Vec<Option<u64>>,
+    inputs: Vec<Vec<Input>>,
     effects: Effects,
     /// Member writes completed so far.
     writes_done: u64,
-    unrecorded: Vec<u64>,
+    /// Shard and epoch.
+    unrecorded: Vec<(u16, u64)>,
+    /// Members that each shard has said to have dropped.
+    announced: Vec<(u16, u16)>,
     next_tag: u64,
     steps: u64,
     pub ended: Vec<(u64, Result<(), RequestError>)>,
@@ -115,13 +131,22 @@ pub enum What {
 }
 
 impl World {
+    /// All shards of the array that the configuration is of.
     pub fn new(config: ShardConfig, seed: u64) -> World {
         let mut rng = Rng::new(seed);
         let geometry = config.geometry.clone();
-        let scratch = (0..config.stripe_cache_bytes).map(|at| 0xa5 ^ at as u8).collect();
+        let shards = config.sharding.shards();
+        let scratch = || (0..config.stripe_cache_bytes).map(|at| 0xa5 ^ at as u8).collect();
+        let scratch = (0..shards).map(|_| scratch()).collect();
         let discard_zeroes = config.discard_zeroes;
         let missing = config.missing;
-        let shard = Shard::new(config).expect("a test's configuration is sound");
+        let between = Between::new(&config);
+        let shard = |number: u16| {
+            let scratch_region = if number == 0 { 0 } else { FIRST_OTHER_SCRATCH + number };
+            let config = ShardConfig { number, scratch_region, ..config.clone() };
+            Shard::new(config).expect("a test's configuration is sound")
+        };
+        let (shard, others) = (shard(0), (1..shards).map(shard).collect());
         let members = (0..geometry.members()).map(|at| {
             let sectors = geometry.member_used_sectors(MemberIdx(at as u16));
             let gone_at = missing.contains(at as u16).then_some(0);
@@ -132,6 +157,8 @@ impl World {
             members: members.collect(),
             model: Model::new(geometry.array_sectors(), discard_zeroes),
             shard,
+            others,
+            between,
             now: 1 + rng.below(1 << 40),
             delays: Delays::SPREAD,
             rng,
@@ -139,11 +166,12 @@ impl World {
             scratch,
             jobs: Vec::new(),
             controls: Vec::new(),
-            timer: None,
-            inputs: Vec::new(),
+            timers: vec![None; usize::from(shards)],
+            inputs: vec![Vec::new(); usize::from(shards)],
             effects: Effects::new(),
             writes_done: 0,
             unrecorded: Vec::new(),
+            announced: Vec::new(),
             next_tag: 1,
             steps: 0,
             ended: Vec::new(),
@@ -165,6 +193,26 @@ impl World {
 
     pub fn is_failed(&self, member: u16) -> bool {
         self.shard.status().failed.contains(member)
+    }
+
+    pub fn shard_of(&self, number: u16) -> &Shard {
+        number.checked_sub(1).map_or(&self.shard, |at| &self.others[usize::from(at)])
+    }
+
+    fn shard_mut(&mut self, number: u16) -> &mut Shard {
+        match number.checked_sub(1) {
+            None => &mut self.shard,
+            Some(at) => &mut self.others[usize::from(at)],
+        }
+    }
+
+    fn numbers(&self) -> Range<u16> {
+        0..1 + self.others.len() as u16
+    }
+
+    /// Requests that every shard has room for.
+    pub fn room(&self) -> usize {
+        self.numbers().map(|number| self.shard_of(number).room()).min().expect("a shard")
     }
 
     /// Hands a request to the engine; its completion will be checked against the model.
@@ -199,55 +247,77 @@ impl World {
         if let Some(kept) = &mut self.kept {
             kept.submitted(tag, op, at, sectors);
         }
-        self.live[slot] =
-            Some(Live { tag, op, at, sectors, submitted, base, bytes, writes_before });
-        self.inputs.push(Input::Request(Request { tag, op, at: Sector(at), sectors, buf }));
+        let parts = self.between.parts(op, at, sectors);
+        let open = parts.len();
+        self.live[slot] = Some(Live {
+            tag,
+            op,
+            at,
+            sectors,
+            submitted,
+            base,
+            bytes,
+            open,
+            error: None,
+            writes_before,
+        });
+        for part in parts {
+            let skip = (part.at.0 - at) * SECTOR as u64;
+            let len = part.sectors.saturating_mul(SECTOR as u64).min(buf.len.into()) as u32;
+            let buf = BufSlice { offset: buf.offset + skip, len, ..buf };
+            let request = Request { tag, op, at: part.at, sectors: part.sectors, buf };
+            self.inputs[usize::from(part.shard)].push(Input::Request(request));
+        }
         tag
     }
 
     /// Gives the engine all inputs that have gathered, as one batch.
     pub fn hand_over(&mut self) {
-        let mut inputs = std::mem::take(&mut self.inputs);
-        let mut effects = std::mem::take(&mut self.effects);
-        self.shard.handle(self.now, &mut inputs, &mut effects);
-        for effect in &effects.list {
-            self.take_effect(effect, &effects);
+        for number in self.numbers() {
+            let mut inputs = std::mem::take(&mut self.inputs[usize::from(number)]);
+            if inputs.is_empty() && number > 0 {
+                continue;
+            }
+            let mut effects = std::mem::take(&mut self.effects);
+            let now = self.now;
+            self.shard_mut(number).handle(now, &mut inputs, &mut effects);
+            for effect in &effects.list {
+                self.take_effect(number, effect, &effects);
+            }
+            effects.clear();
+            self.effects = effects;
+            self.inputs[usize::from(number)] = inputs;
         }
-        effects.clear();
-        self.effects = effects;
-        self.inputs = inputs;
         self.run_keeper();
     }
 
+    /// An order for shard 0; what follows from it, the others hear.
     pub fn control(&mut self, control: Control) {
-        self.inputs.push(Input::Control(control));
+        self.control_of(0, control);
+    }
+
+    pub fn control_of(&mut self, shard: u16, control: Control) {
+        self.inputs[usize::from(shard)].push(Input::Control(control));
         self.hand_over();
     }
 
-    fn take_effect(&mut self, effect: &Effect, out: &Effects) {
+    fn take_effect(&mut self, shard: u16, effect: &Effect, out: &Effects) {
         match effect {
-            Effect::SetTimer { at } => self.timer = Some(*at),
-            Effect::Complete { tag, result } => self.complete(*tag, *result),
-            Effect::Control(event) if self.kept.is_some() => {
-                if let ControlEvent::MemberFailed { epoch, .. } = event {
-                    self.unrecorded.push(*epoch);
-                }
-                self.kept.as_mut().expect("just seen").event(*event);
-                self.events.push(*event);
-            }
+            Effect::SetTimer { at } => self.timers[usize::from(shard)] = Some(*at),
+            Effect::Complete { tag, result } => self.part_done(shard, *tag, *result),
             Effect::Control(event) => {
-                if let ControlEvent::MemberFailed { epoch, .. } = event {
-                    self.unrecorded.push(*epoch);
-                    let at = self.now + self.delay(self.delays.record);
-                    self.controls.push((at, Control::Recorded { epoch: *epoch }));
+                if let ControlEvent::MemberFailed { member, epoch, .. } = event {
+                    self.unrecorded.push((shard, *epoch));
+                    self.announced.push((shard, member.0));
                 }
                 self.events.push(*event);
+                self.control_event(shard, *event);
             }
-            other => self.start(self.job_of(other, out)),
+            other => self.start(self.job_of(shard, other, out)),
         }
     }
 
-    fn job_of(&self, effect: &Effect, out: &Effects) -> Job {
+    fn job_of(&self, shard: u16, effect: &Effect, out: &Effects) -> Job {
         let place = |member: &MemberIdx, sector: &Sector, sectors: u64| {
             Some((member.0, sector.0..sector.0 + sectors))
         };
@@ -276,7 +346,7 @@ impl World {
             Effect::Compute { token, job } => (token, None, work_of(job, out)),
             other => unreachable!("{other:?} is no job"),
         };
-        Job { ready_at: 0, token: *token, place, work }
+        Job { ready_at: 0, shard, token: *token, place, work }
     }
 
     /// Puts a job in flight, after every check that can be made now.
@@ -307,9 +377,7 @@ impl World {
     /// Whether the job goes to a member that was out of service before this batch began.
     fn is_failed_before(&self, job: &Job) -> bool {
         let Some((member, _)) = &job.place else { return false };
-        let announced = self.events.iter().any(
-            |event| matches!(event, ControlEvent::MemberFailed { member: m, .. } if m.0 == *member),
-        );
+        let announced = self.announced.contains(&(job.shard, *member));
         announced || self.members[usize::from(*member)].gone_at == Some(0)
     }
 
@@ -320,9 +388,12 @@ impl World {
         for (slice, written) in reads.iter().map(|slice| (slice, false)).chain(outs) {
             match slice.region {
                 REGION_ZERO => {}
-                0 => {
+                region if scratch_of(region).is_some() => {
+                    let shard = scratch_of(region).expect("just seen");
                     let end = slice.offset + u64::from(slice.len);
-                    assert!(end <= self.scratch.len() as u64, "outside of the scratch: {job:?}");
+                    let len = self.scratch[shard].len() as u64;
+                    assert!(end <= len, "outside of the scratch: {job:?}");
+                    assert_eq!(shard, usize::from(job.shard), "another's scratch: {job:?}");
                 }
                 region => {
                     let slot = usize::from(region - FIRST_HOST_REGION);
@@ -339,6 +410,23 @@ impl World {
         }
     }
 
+    fn part_done(&mut self, shard: u16, tag: u64, result: Result<(), RequestError>) {
+        let live = self.live.iter_mut().flatten().find(|live| live.tag == tag);
+        let live = live.unwrap_or_else(|| panic!("request {tag} completes twice"));
+        if live.op != HostOp::Read && result.is_ok() {
+            let open = self.unrecorded.iter().any(|(of, _)| *of == shard);
+            assert!(!open, "acknowledged before a failure was recorded");
+        }
+        live.open -= 1;
+        if let Err(error) = result {
+            live.error.get_or_insert(error);
+        }
+        if live.open == 0 {
+            let result = live.error.map_or(Ok(()), Err);
+            self.complete(tag, result);
+        }
+    }
+
     fn complete(&mut self, tag: u64, result: Result<(), RequestError>) {
         let slot = self.live.iter().position(|live| live.as_ref().is_some_and(|l| l.tag == tag));
         let slot = slot.unwrap_or_else(|| panic!("request {tag} completes twice"));
@@ -349,9 +437,6 @@ impl World {
             assert!(!late, "request {tag} completes while its buffer is in use: {job:?}");
         }
         let live = self.live[slot].take().expect("found above");
-        if live.op != HostOp::Read && result.is_ok() {
-            assert!(self.unrecorded.is_empty(), "acknowledged before a failure was recorded");
-        }
         if live.op == HostOp::Flush && result.is_ok() {
             self.assert_durable(live.writes_before);
         }
@@ -379,9 +464,11 @@ impl World {
     /// When something happens next, if anything is under way.
     pub fn next_event(&self) -> Option<u64> {
         let jobs = self.jobs.iter().map(|job| job.ready_at);
-        let controls = self.controls.iter().map(|(at, _)| *at);
+        let controls = self.controls.iter().map(|(at, ..)| *at);
+        let timers = self.timers.iter().flatten().copied();
         let kept = self.kept.as_ref().and_then(Kept::next_event);
-        jobs.chain(controls).chain(self.timer).chain(kept).min()
+        let mail = self.between.next_event();
+        jobs.chain(controls).chain(timers).chain(kept).chain(mail).min()
     }
 
     /// Lets the next thing happen. `false`: there is nothing.
@@ -403,22 +490,25 @@ impl World {
         self.rng.shuffle(&mut due);
         for job in due {
             let input = self.perform(&job);
-            self.inputs.push(input);
+            self.inputs[usize::from(job.shard)].push(input);
         }
+        self.deliver();
         let now = self.now;
         let Self { controls, inputs, unrecorded, .. } = self;
-        controls.retain(|(at, control)| {
+        controls.retain(|(at, shard, control)| {
             if *at <= now {
-                inputs.push(Input::Control(*control));
+                inputs[usize::from(*shard)].push(Input::Control(*control));
                 if let Control::Recorded { epoch } = control {
-                    unrecorded.retain(|open| open > epoch);
+                    unrecorded.retain(|(of, open)| of != shard || open > epoch);
                 }
             }
             *at > now
         });
-        if self.timer.is_some_and(|at| at <= now) {
-            self.timer = None;
-            self.inputs.push(Input::Timer);
+        for (timer, inputs) in self.timers.iter_mut().zip(&mut self.inputs) {
+            if timer.is_some_and(|at| at <= now) {
+                *timer = None;
+                inputs.push(Input::Timer);
+            }
         }
         self.perform_kept();
         self.hand_over();
@@ -430,8 +520,10 @@ impl World {
         while self.step() {}
         let stuck: Vec<u64> = self.live.iter().flatten().map(|live| live.tag).collect();
         assert!(stuck.is_empty(), "requests {stuck:?} never complete: {:?}", self.shard.status());
-        let status = self.shard.status();
-        assert_eq!((status.requests, status.stripe_operations), (0, 0));
+        for number in self.numbers() {
+            let status = self.shard_of(number).status();
+            assert_eq!((status.requests, status.stripe_operations), (0, 0));
+        }
     }
 
     /// Submits one request, waits for it, and says how it ended.
@@ -581,10 +673,13 @@ impl World {
         static ZEROES: [u8; engine::MAX_SPAN_SECTORS as usize * SECTOR] =
             [0; engine::MAX_SPAN_SECTORS as usize * SECTOR];
         let len = slice.len as usize;
-        match slice.region {
-            REGION_ZERO => &ZEROES[..len],
-            0 => &self.scratch[slice.offset as usize..slice.offset as usize + len],
-            region => {
+        if slice.region == REGION_ZERO {
+            return &ZEROES[..len];
+        }
+        match scratch_of(slice.region) {
+            Some(shard) => &self.scratch[shard][slice.offset as usize..slice.offset as usize + len],
+            None => {
+                let region = slice.region;
                 let slot = usize::from(region - FIRST_HOST_REGION);
                 let live = self.live[slot].as_ref().expect("checked when the job began");
                 let from = (slice.offset - live.base) as usize;
@@ -595,15 +690,27 @@ impl World {
 
     fn bytes_mut(&mut self, slice: &BufSlice) -> &mut [u8] {
         let len = slice.len as usize;
-        match slice.region {
-            0 => &mut self.scratch[slice.offset as usize..slice.offset as usize + len],
-            region => {
+        match scratch_of(slice.region) {
+            Some(shard) => {
+                &mut self.scratch[shard][slice.offset as usize..slice.offset as usize + len]
+            }
+            None => {
+                let region = slice.region;
                 let slot = usize::from(region - FIRST_HOST_REGION);
                 let live = self.live[slot].as_mut().expect("checked when the job began");
                 let from = (slice.offset - live.base) as usize;
                 &mut live.bytes[from..from + len]
             }
         }
+    }
+}
+
+/// Whose scratch a region is, if it is one.
+fn scratch_of(region: u16) -> Option<usize> {
+    match region {
+        0 => Some(0),
+        REGION_ZERO => None,
+        other => other.checked_sub(FIRST_OTHER_SCRATCH).map(usize::from),
     }
 }
 

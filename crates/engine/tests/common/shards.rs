@@ -1,0 +1,93 @@
+//! What goes between the shards of one array: parts of requests, messages, and who has lost whom.
+//!
+//! Invariant: messages take their time, and those of one shard do not overtake each other.
+
+use engine::{Control, ControlEvent, HostOp, Losses, ShardConfig, ShardPart, Sharding};
+use md::Sector;
+
+use super::World;
+
+pub struct Between {
+    sharding: Sharding,
+    map: engine::IntentMap,
+    losses: Losses,
+    /// On the way to shard 0, where the control plane is: (time, from, what).
+    mail: Vec<(u64, u16, ControlEvent)>,
+    /// By shard: when its last message arrives, and when the last one to it does.
+    last_from: Vec<u64>,
+    last_to: Vec<u64>,
+}
+
+impl Between {
+    pub fn new(config: &ShardConfig) -> Between {
+        let shards = config.sharding.shards();
+        Between {
+            sharding: config.sharding,
+            map: engine::IntentMap::whole_array(&config.geometry),
+            losses: Losses::new(config.geometry.clone(), shards, config.missing),
+            mail: Vec::new(),
+            last_from: vec![0; usize::from(shards)],
+            last_to: vec![0; usize::from(shards)],
+        }
+    }
+
+    /// The parts of a request, for one shard each.
+    pub fn parts(&self, op: HostOp, at: u64, sectors: u64) -> Vec<ShardPart> {
+        let whole = |shard| vec![ShardPart { shard, at: Sector(at), sectors }];
+        match op {
+            _ if self.sharding.shards() == 1 => whole(0),
+            HostOp::Flush => whole(0),
+            HostOp::Resync => whole(self.sharding.shard_of(self.map.array_sector(at))),
+            _ if sectors == 0 => whole(self.sharding.shard_of(Sector(at))),
+            _ => self.sharding.parts(at..at + sectors).collect(),
+        }
+    }
+
+    pub fn next_event(&self) -> Option<u64> {
+        self.mail.iter().map(|(at, ..)| *at).min()
+    }
+}
+
+impl World {
+    /// A shard says something to the control plane.
+    pub(super) fn control_event(&mut self, shard: u16, event: ControlEvent) {
+        let about_flush =
+            matches!(event, ControlEvent::CollectWritten | ControlEvent::Written { .. });
+        if let (Some(kept), false) = (&mut self.kept, about_flush) {
+            return kept.event(shard, event);
+        }
+        let delay = match event {
+            ControlEvent::MemberFailed { .. } => self.delay(self.delays.record),
+            _ => self.delay((0, 20_000)),
+        };
+        let last = &mut self.between.last_from[usize::from(shard)];
+        *last = (*last).max(self.now + delay);
+        self.between.mail.push((*last, shard, event));
+    }
+
+    /// Brings the control plane what has arrived.
+    pub(super) fn deliver(&mut self) {
+        let now = self.now;
+        let mut arrived: Vec<_> = self.between.mail.extract_if(.., |(at, ..)| *at <= now).collect();
+        // Of one shard in the order in which they were sent: the sort is stable.
+        arrived.sort_by_key(|(at, ..)| *at);
+        for (_, shard, event) in arrived {
+            let mut orders = Vec::new();
+            match event {
+                ControlEvent::CollectWritten => {
+                    orders.extend(self.numbers().skip(1).map(|n| (n, Control::GiveWritten)));
+                }
+                ControlEvent::Written { members, kept } => {
+                    orders.push((0, Control::Written { members, kept }));
+                }
+                event => self.between.losses.event(shard, &event, &mut orders),
+            }
+            for (shard, control) in orders {
+                let delay = self.delay((0, 20_000));
+                let last = &mut self.between.last_to[usize::from(shard)];
+                *last = (*last).max(now + delay);
+                self.controls.push((*last, shard, control));
+            }
+        }
+    }
+}
