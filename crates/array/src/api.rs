@@ -1,9 +1,14 @@
-//! An array in a thread of its own, for programs: blocking calls, and futures for any executor.
+//! An array in threads of its own, one for each lane, for programs: blocking calls, and futures for
+//! any executor.
 //!
 //! Invariant: a request that was handed over ends with a result, also when the array is stopped:
-//! what is under way then is finished first. Callers and the thread share an inbox; nothing else.
+//! what is under way then is finished first. Callers and a thread share an inbox; nothing else.
 //! Nobody sleeps on what is in the inbox: the thread says under its lock that it goes to sleep, and
-//! whoever hands something over then rings the bell.
+//! whoever hands something over then rings the bell. A request goes to the lane that owns its first
+//! sector.
+//!
+//! An array ends in this order: all lanes are idle; the first one stops (metadata, which the others
+//! must hear of and answer); the others end.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -13,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use engine::{HostOp, MAX_REQUEST_SECTORS, RequestError};
+use engine::{HostOp, MAX_REQUEST_SECTORS, RequestError, Sharding};
 use md::{Geometry, MemberIdx, SECTOR_BYTES, Sector};
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
@@ -148,7 +153,10 @@ struct Inbox {
     calls: Vec<Call>,
     /// The thread waits, or is about to: it wants the bell.
     asleep: bool,
+    /// No more jobs come.
     stopping: bool,
+    /// No other lane needs this one any more.
+    leaving: bool,
     /// The metadata are to be made clean before the end.
     closing: bool,
     stopped: bool,
@@ -181,10 +189,36 @@ impl Shared {
     }
 }
 
-/// See the module.
-pub struct Array {
+/// Lanes that may still have requests of hosts.
+struct Busy {
+    lanes: Mutex<usize>,
+    none: Condvar,
+}
+
+impl Busy {
+    fn one_less(&self) {
+        *self.lanes.lock().expect("nobody panics with the count") -= 1;
+        self.none.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut lanes = self.lanes.lock().expect("nobody panics with the count");
+        while *lanes > 0 {
+            lanes = self.none.wait(lanes).expect("nobody panics with the count");
+        }
+    }
+}
+
+struct Lane {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// See the module.
+pub struct Array {
+    lanes: Vec<Lane>,
+    busy: Arc<Busy>,
+    sharding: Sharding,
     leases: LeasePool,
     geometry: Geometry,
     facts: Facts,
@@ -192,12 +226,12 @@ pub struct Array {
 }
 
 impl Array {
-    /// Puts an array together and starts its thread.
+    /// Puts an array together and starts its threads, [`DriverOptions::lanes`] of them.
     ///
     /// # Errors
     /// When the specification cannot work, or the system lacks what it needs.
     pub fn start(spec: ArraySpec, options: &DriverOptions) -> Result<Array, BuildError> {
-        Array::run(Driver::new(spec, options)?)
+        Array::run_lanes(Driver::lanes(spec, options)?)
     }
 
     /// Gives an array that was put together (see [`crate::run`]) its thread.
@@ -205,18 +239,45 @@ impl Array {
     /// # Errors
     /// When the system lacks what it needs.
     pub fn run(driver: Driver) -> Result<Array, BuildError> {
+        Array::run_lanes(vec![driver])
+    }
+
+    /// Gives every lane of an array (see [`Driver::lanes`]) its thread.
+    ///
+    /// # Errors
+    /// When the system lacks what it needs.
+    ///
+    /// # Panics
+    /// Without a lane.
+    pub fn run_lanes(lanes: Vec<Driver>) -> Result<Array, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
-        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| system("make an eventfd")(error.into()))?;
-        let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), wake });
-        let (leases, geometry) = (driver.leases().clone(), driver.geometry().clone());
-        let (facts, leaves) = (driver.facts(), driver.leaf_counters().len());
-        let for_thread = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name("raidlab-shard-0".into())
-            .spawn(move || Worker::new(driver, for_thread).run())
-            .map_err(system("start the array's thread"))?;
-        Ok(Array { shared, thread: Some(thread), leases, geometry, facts, leaves })
+        let first = lanes.first().expect("an array has a lane");
+        let mut array = Array {
+            leases: first.leases().clone(),
+            geometry: first.geometry().clone(),
+            sharding: first.sharding(),
+            facts: first.facts(),
+            leaves: first.leaf_counters().len(),
+            busy: Arc::new(Busy { lanes: Mutex::new(lanes.len()), none: Condvar::new() }),
+            lanes: Vec::new(),
+        };
+        // All of them before the first thread: a worker that never runs counts as idle.
+        let mut workers = Vec::new();
+        for driver in lanes {
+            let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            let wake = wake.map_err(|error| system("make an eventfd")(error.into()))?;
+            let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), wake });
+            workers.push(Worker::new(driver, shared, array.busy.clone()));
+        }
+        for (number, worker) in workers.into_iter().enumerate() {
+            let shared = worker.shared.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("raidlab-shard-{number}"))
+                .spawn(move || worker.run())
+                .map_err(system("start the array's thread"))?;
+            array.lanes.push(Lane { shared, thread: Some(thread) });
+        }
+        Ok(array)
     }
 
     /// The array's shape.
@@ -334,41 +395,61 @@ impl Array {
     /// Takes a member out of service, as `mdadm --fail` does. An array that cannot do without it
     /// keeps it. Whatever is asked afterwards finds it gone.
     pub fn fail_member(&self, member: MemberIdx) {
-        self.ask(move |driver| driver.fail_member(member));
+        self.ask(0, move |driver| driver.fail_member(member));
     }
 
     /// Members out of service.
     pub fn failed(&self) -> engine::MemberSet {
-        self.ask(|driver| driver.failed()).unwrap_or_default()
+        self.ask(0, |driver| driver.failed()).unwrap_or_default()
     }
 
     /// What every leaf has moved.
     pub fn leaf_counters(&self) -> Vec<Counters> {
-        let counters = self.ask(|driver| driver.leaf_counters());
-        counters.unwrap_or_else(|| vec![Counters::default(); self.leaves])
+        let mut all = vec![Counters::default(); self.leaves];
+        for lane in 0..self.lanes.len() {
+            let counters = self.ask(lane, |driver| driver.leaf_counters()).unwrap_or_default();
+            all.iter_mut().zip(&counters).for_each(|(sum, lane)| sum.add(lane));
+        }
+        all
     }
 
     /// What has happened to members since the last call.
     pub fn take_events(&self) -> Vec<Event> {
-        self.ask(Driver::take_events).unwrap_or_default()
+        let mut all: Vec<Event> = Vec::new();
+        for lane in 0..self.lanes.len() {
+            for event in self.ask(lane, Driver::take_events).unwrap_or_default() {
+                let same = |other: &Event| match (other, &event) {
+                    (Event::MemberFailed { member: a, .. }, Event::MemberFailed { member, .. }) => {
+                        a == member
+                    }
+                    _ => false,
+                };
+                // Two lanes may have found out at once.
+                if !all.iter().any(same) {
+                    all.push(event);
+                }
+            }
+        }
+        all
     }
 
-    /// Has the thread do something between two polls, and waits for the answer; `None` when the
+    /// Has a lane's thread do something between two polls, and waits for the answer; `None` when the
     /// thread has ended.
     fn ask<T: Send + 'static>(
         &self,
+        lane: usize,
         call: impl FnOnce(&mut Driver) -> T + Send + 'static,
     ) -> Option<T> {
         let (answer, answered) = mpsc::channel();
         // Nobody waits for the answer only when the caller is gone.
         let call: Call = Box::new(move |driver| drop(answer.send(call(driver))));
-        self.shared.put(|inbox| inbox.calls.push(call))?;
+        self.lanes[lane].shared.put(|inbox| inbox.calls.push(call))?;
         answered.recv().ok()
     }
 
     /// What the array's metadata say; `None` for an array without any.
     pub fn metadata(&self) -> Option<engine::KeeperStatus> {
-        self.ask(|driver| driver.metadata()).flatten()
+        self.ask(0, |driver| driver.metadata()).flatten()
     }
 
     /// Finishes what is under way, flushes, makes the metadata clean, and ends the thread. An array
@@ -378,16 +459,30 @@ impl Array {
     /// When the flush fails.
     pub fn stop(mut self) -> Result<(), ArrayError> {
         let flushed = self.flush();
-        self.shared.put(|inbox| inbox.closing = flushed.is_ok());
-        self.end_thread();
+        self.lanes[0].shared.put(|inbox| inbox.closing = flushed.is_ok());
+        self.end_threads();
         flushed
     }
 
-    fn end_thread(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            self.shared.put(|inbox| inbox.stopping = true);
-            // A thread that panicked has printed why; its callers find the array stopped.
-            let _ = thread.join();
+    fn end_threads(&mut self) {
+        if self.lanes.is_empty() {
+            // Not even one thread could be started.
+            return;
+        }
+        for lane in &self.lanes {
+            lane.shared.put(|inbox| inbox.stopping = true);
+        }
+        self.busy.wait();
+        // The first one, while the others still answer it; then the others.
+        let (first, others) = self.lanes.split_at_mut(1);
+        for lanes in [first, others] {
+            for lane in lanes.iter() {
+                lane.shared.put(|inbox| inbox.leaving = true);
+            }
+            for thread in lanes.iter_mut().filter_map(|lane| lane.thread.take()) {
+                // A thread that panicked has printed why; its callers find the array stopped.
+                let _ = thread.join();
+            }
         }
     }
 
@@ -432,7 +527,12 @@ impl Array {
             return pending;
         }
         let job = Job { op, at: Sector(offset / SECTOR_BYTES), sectors, lease, ticket };
-        if self.shared.put(|inbox| inbox.jobs.push(job)).is_none() {
+        let lane = match op {
+            HostOp::Flush => 0,
+            _ => self.sharding.shard_of(Sector(offset / SECTOR_BYTES)),
+        };
+        let shared = &self.lanes[usize::from(lane)].shared;
+        if shared.put(|inbox| inbox.jobs.push(job)).is_none() {
             pending.0.end(Err(ArrayError::Stopped));
         }
         pending
@@ -441,14 +541,17 @@ impl Array {
 
 impl Drop for Array {
     fn drop(&mut self) {
-        self.end_thread();
+        self.end_threads();
     }
 }
 
-/// The thread's side.
+/// A thread's side.
 struct Worker {
     driver: Driver,
     shared: Arc<Shared>,
+    busy: Arc<Busy>,
+    /// It has said that it is not busy any more.
+    idle: bool,
     waiting: VecDeque<Job>,
     calls: Vec<Call>,
     tickets: Table<Arc<Ticket>>,
@@ -456,10 +559,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(driver: Driver, shared: Arc<Shared>) -> Worker {
+    fn new(driver: Driver, shared: Arc<Shared>, busy: Arc<Busy>) -> Worker {
         Worker {
             driver,
             shared,
+            busy,
+            idle: false,
             waiting: VecDeque::new(),
             calls: Vec::new(),
             tickets: Table::new(),
@@ -470,7 +575,7 @@ impl Worker {
     fn run(mut self) {
         crate::driver::wait_precisely();
         loop {
-            let stopping = self.fetch();
+            let (stopping, leaving) = self.fetch();
             for call in self.calls.drain(..) {
                 call(&mut self.driver);
             }
@@ -480,7 +585,11 @@ impl Worker {
                 self.report();
                 continue;
             }
-            if stopping && self.waiting.is_empty() && self.tickets.is_empty() {
+            if stopping && !self.has_requests() && !self.idle {
+                self.idle = true;
+                self.busy.one_less();
+            }
+            if leaving && self.idle {
                 if self.shared.inbox().closing {
                     self.driver.stop();
                 }
@@ -490,18 +599,25 @@ impl Worker {
         }
     }
 
-    /// Takes what callers have handed over; says whether they want to stop.
-    fn fetch(&mut self) -> bool {
+    fn has_requests(&self) -> bool {
+        !self.waiting.is_empty() || !self.tickets.is_empty()
+    }
+
+    /// Takes what callers have handed over; says whether they want to stop, and to end the thread.
+    fn fetch(&mut self) -> (bool, bool) {
         let mut inbox = self.shared.inbox();
         self.waiting.extend(inbox.jobs.drain(..));
         self.calls.append(&mut inbox.calls);
-        inbox.stopping
+        (inbox.stopping, inbox.leaving)
     }
 
     /// Waits for members, the clock or callers; not at all when a caller was here meanwhile.
     fn sleep(&mut self) {
         let mut inbox = self.shared.inbox();
-        let woken = inbox.stopping && self.waiting.is_empty() && self.tickets.is_empty();
+        let woken = match self.idle {
+            false => inbox.stopping && !self.has_requests(),
+            true => inbox.leaving,
+        };
         if woken || !inbox.jobs.is_empty() || !inbox.calls.is_empty() {
             return;
         }
@@ -533,6 +649,9 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        if !self.idle {
+            self.busy.one_less();
+        }
         let mut inbox = self.shared.inbox();
         inbox.stopped = true;
         inbox.calls.clear();

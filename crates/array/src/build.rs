@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::{ConfigError, MAX_MEMBERS, MemberSet, Shard, ShardConfig};
+use engine::{ConfigError, MAX_MEMBERS, MemberSet, Shard, ShardConfig, Sharding};
 use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
 
 use crate::buf::{Region, Regions};
@@ -55,6 +55,11 @@ pub enum BuildError {
     Geometry(GeometryError),
     /// The engine cannot run it.
     Engine(ConfigError),
+    /// It has an array as a member, which works in one lane only.
+    NestedLanes {
+        /// Lanes that were asked for.
+        lanes: u16,
+    },
     /// Two members keep their data in one file.
     SameFile {
         /// The file, as one of them names it.
@@ -76,6 +81,10 @@ impl std::fmt::Display for BuildError {
         match self {
             BuildError::Geometry(error) => error.fmt(f),
             BuildError::Engine(error) => error.fmt(f),
+            BuildError::NestedLanes { lanes } => write!(
+                f,
+                "an array with arrays as members runs on one core; {lanes} were asked for"
+            ),
             BuildError::SameFile { path, also } if path == also => {
                 write!(f, "{}: given twice as a member", path.display())
             }
@@ -93,7 +102,7 @@ impl std::error::Error for BuildError {
         match self {
             BuildError::Geometry(error) => Some(error),
             BuildError::Engine(error) => Some(error),
-            BuildError::SameFile { .. } => None,
+            BuildError::NestedLanes { .. } | BuildError::SameFile { .. } => None,
             BuildError::System { source, .. } => Some(source),
         }
     }
@@ -107,12 +116,59 @@ pub(crate) struct Keeping {
     pub(crate) in_sync_below: u64,
 }
 
-/// Makes the array and everything inside it; adds its stripe memory to `regions`.
+/// Which lane of an array is to be built.
+#[derive(Clone, Copy)]
+pub(crate) struct LaneOf {
+    pub(crate) number: u16,
+    pub(crate) lanes: u16,
+    /// See [`Sharding::with_least_unit`].
+    pub(crate) least_unit: u64,
+}
+
+impl LaneOf {
+    /// All there is.
+    pub(crate) const ONLY: LaneOf = LaneOf { number: 0, lanes: 1, least_unit: 1 };
+}
+
+/// Divides a specification among lanes: each has its own handles on the members, its part of the
+/// stripe memory and of the queue depth.
+pub(crate) fn divide(mut spec: ArraySpec, lanes: u16) -> Result<Vec<ArraySpec>, BuildError> {
+    if lanes > 1 {
+        spec.stripe_cache_bytes /= u64::from(lanes);
+        if spec.queue_depth < usize::MAX {
+            spec.queue_depth = (spec.queue_depth / usize::from(lanes)).max(1);
+        }
+    }
+    let handle = |member: &MemberSpec| match member {
+        MemberSpec::Ready(member) => member.share().map(MemberSpec::Ready),
+        MemberSpec::Missing { sectors } => Some(MemberSpec::Missing { sectors: *sectors }),
+        MemberSpec::Array(_) => None,
+    };
+    let mut all = Vec::new();
+    for _ in 1..lanes {
+        let members: Option<Vec<MemberSpec>> = spec.members.iter().map(handle).collect();
+        let members = members.ok_or(BuildError::NestedLanes { lanes })?;
+        let ArraySpec { level, layout, chunk_sectors, stripe_cache_bytes, queue_depth, .. } = spec;
+        all.push(ArraySpec {
+            level,
+            layout,
+            chunk_sectors,
+            members,
+            stripe_cache_bytes,
+            queue_depth,
+        });
+    }
+    all.insert(0, spec);
+    Ok(all)
+}
+
+/// Makes one lane of the array and everything inside it; adds its stripe memory to `regions`.
 pub(crate) fn build(
     spec: ArraySpec,
     max_requests: usize,
     regions: &mut Regions,
     keeping: Option<&Keeping>,
+    lane: LaneOf,
 ) -> Result<Core, BuildError> {
     if spec.members.len() > MAX_MEMBERS {
         let given = spec.members.len();
@@ -125,7 +181,7 @@ pub(crate) fn build(
         let member = match member {
             MemberSpec::Ready(member) => Some(member),
             MemberSpec::Array(inner) => {
-                let core = build(inner, max_requests, regions, None)?;
+                let core = build(inner, max_requests, regions, None, LaneOf::ONLY)?;
                 Some(Box::new(NestedMember::new(core)) as Box<dyn Member>)
             }
             MemberSpec::Missing { sectors } => {
@@ -152,6 +208,8 @@ pub(crate) fn build(
     .map_err(BuildError::Geometry)?;
     let mut facts = agree(&members, geometry.array_sectors());
     let mut config = ShardConfig::new(geometry);
+    config.sharding = Sharding::with_least_unit(&config.geometry, lane.lanes, lane.least_unit);
+    config.number = lane.number;
     config.missing = missing;
     config.logical_block = facts.logical_block;
     config.discard_zeroes = facts.discard_zeroes;
@@ -171,8 +229,8 @@ pub(crate) fn build(
     }
     let shard = Shard::new(config).map_err(BuildError::Engine)?;
     let mut core = Core::new(shard, members, spec.queue_depth.max(1), facts);
-    if keeping.is_some() {
-        core.keep_metadata();
+    if keeping.is_some() || lane.lanes > 1 {
+        core.obey_plane();
     }
     Ok(core)
 }

@@ -43,8 +43,10 @@ pub(crate) struct Clerk {
     effects: Vec<KeeperEffect>,
     timer: Option<u64>,
     resync: Option<Resync>,
-    /// Positions of one resync request at most.
+    /// Positions of one resync request at most, and what none may cross: see
+    /// [`Resync::keep_within`].
     step: u64,
+    unit: u64,
     /// A resync should begin when the one at work has ended what it began.
     wants_resync: bool,
     at_work: usize,
@@ -54,7 +56,7 @@ pub(crate) struct Clerk {
 }
 
 impl Clerk {
-    pub(crate) fn new(keeper: Keeper, kept: Vec<Kept>, step: u64) -> Clerk {
+    pub(crate) fn new(keeper: Keeper, kept: Vec<Kept>, step: u64, unit: u64) -> Clerk {
         Clerk {
             keeper,
             kept,
@@ -63,6 +65,7 @@ impl Clerk {
             timer: None,
             resync: None,
             step,
+            unit,
             wants_resync: true,
             at_work: 0,
             paused: false,
@@ -98,14 +101,15 @@ impl Clerk {
         self.stopped
     }
 
-    /// Tells the keeper what the array says, does what it wants, and adds its orders to `controls`.
+    /// Tells the keeper what the shards say, does what it wants, and adds its orders, each with its
+    /// shard, to `controls`.
     pub(crate) fn turn(
         &mut self,
         now: u64,
-        events: impl Iterator<Item = ControlEvent>,
-        controls: &mut Vec<Control>,
+        events: impl Iterator<Item = (u16, ControlEvent)>,
+        controls: &mut Vec<(u16, Control)>,
     ) {
-        self.inputs.extend(events.map(|event| KeeperInput::FromShard { shard: 0, event }));
+        self.inputs.extend(events.map(|(shard, event)| KeeperInput::FromShard { shard, event }));
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.inputs.push(KeeperInput::Timer);
@@ -120,7 +124,7 @@ impl Clerk {
         }
     }
 
-    fn perform(&mut self, effect: KeeperEffect, controls: &mut Vec<Control>) {
+    fn perform(&mut self, effect: KeeperEffect, controls: &mut Vec<(u16, Control)>) {
         match effect {
             KeeperEffect::WriteMeta { token, device, record } => {
                 let result = self.write(device, &record);
@@ -134,7 +138,7 @@ impl Clerk {
                 self.inputs.push(KeeperInput::MetaDone { token, result });
             }
             KeeperEffect::SetTimer { at } => self.timer = Some(at),
-            KeeperEffect::ToShard { control, .. } => controls.push(control),
+            KeeperEffect::ToShard { shard, control } => controls.push((shard, control)),
             KeeperEffect::DeviceFailed { device, .. } => {
                 let kept = self.kept.iter().find(|kept| kept.number == device);
                 let name = kept.map_or_else(String::new, |kept| kept.disk.name());
@@ -170,6 +174,7 @@ impl Clerk {
             self.resync = self.keeper.resync();
             if let Some(resync) = &mut self.resync {
                 resync.set_pace(self.step, engine::DEFAULT_RESYNC_DEPTH);
+                resync.keep_within(self.unit);
             }
             self.report();
         }

@@ -103,8 +103,10 @@ pub(crate) struct Core {
     timer_overdue: bool,
     facts: Facts,
     events: VecDeque<Event>,
-    /// For who keeps the array's metadata; `None`: nobody does.
-    for_keeper: Option<Vec<ControlEvent>>,
+    /// For the control plane, where there is one: who keeps the metadata, other shards.
+    for_plane: Option<Vec<ControlEvent>>,
+    /// Members that the control plane has told it to drop: somebody else reports them.
+    told_to_drop: MemberSet,
 }
 
 impl Core {
@@ -134,18 +136,19 @@ impl Core {
             timer_overdue: false,
             facts,
             events: VecDeque::new(),
-            for_keeper: None,
+            for_plane: None,
+            told_to_drop: MemberSet::EMPTY,
         }
     }
 
-    /// From now on somebody keeps the metadata and answers what `for_keeper` gives.
-    pub(crate) fn keep_metadata(&mut self) {
-        self.for_keeper = Some(Vec::new());
+    /// From now on somebody answers what `for_plane` gives.
+    pub(crate) fn obey_plane(&mut self) {
+        self.for_plane = Some(Vec::new());
     }
 
-    /// What the keeper must hear of.
-    pub(crate) fn for_keeper(&mut self) -> impl Iterator<Item = ControlEvent> + '_ {
-        self.for_keeper.iter_mut().flat_map(|events| events.drain(..))
+    /// What the control plane must hear of.
+    pub(crate) fn for_plane(&mut self) -> impl Iterator<Item = ControlEvent> + '_ {
+        self.for_plane.iter_mut().flat_map(|events| events.drain(..))
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -181,6 +184,14 @@ impl Core {
 
     pub(crate) fn control(&mut self, control: Control) {
         self.inputs.push(Input::Control(control));
+    }
+
+    /// An order of the control plane.
+    pub(crate) fn order(&mut self, control: Control) {
+        if let Control::FailMember(member) = control {
+            self.told_to_drop.insert(member.0);
+        }
+        self.control(control);
     }
 
     /// Goes round until nothing is left to do now; adds what has completed.
@@ -295,22 +306,27 @@ impl Core {
         if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
-        let kept = self.for_keeper.as_mut();
-        let is_kept = kept.map(|events| events.push(event)).is_some();
+        let plane = self.for_plane.as_mut();
+        let is_told = plane.map(|events| events.push(event)).is_some();
         match event {
             ControlEvent::MemberFailed { member, error, epoch } => {
-                self.events.push_back(Event::MemberFailed { member, error });
+                if !self.told_to_drop.contains(member.0) {
+                    self.events.push_back(Event::MemberFailed { member, error });
+                }
                 // The members of arrays that live in memory have no metadata that could record it.
-                if !is_kept {
+                if !is_told {
                     self.inputs.push(Input::Control(Control::Recorded { epoch }));
                 }
             }
-            ControlEvent::Intent { .. } if is_kept => {}
+            ControlEvent::Intent { .. } if is_told => {}
             ControlEvent::Intent { first_bit, bits } => {
                 // Nobody keeps metadata for this array: there is nothing to wait for.
                 self.inputs.push(Input::Control(Control::Granted { first_bit, bits }));
             }
-            ControlEvent::Released { .. } | ControlEvent::OutOfSync { .. } => {}
+            ControlEvent::Released { .. }
+            | ControlEvent::OutOfSync { .. }
+            | ControlEvent::CollectWritten
+            | ControlEvent::Written { .. } => {}
             ControlEvent::Corrected { member, sector, sectors } => {
                 self.events.push_back(Event::Corrected { member, sector, sectors });
             }

@@ -1,21 +1,33 @@
-//! The loop that makes an array run, on whatever thread calls it.
+//! The loop that makes an array run, on whatever thread calls it; or one of several *lanes*, each
+//! on a thread of its own, with its own shard, ring and stripe memory.
 //!
-//! Invariant: the driver owns the memory of every request between `submit` and its completion. It
-//! does nothing by itself: the caller submits, polls, and waits where nothing is to be had. Tests
-//! and benchmarks call it directly; [`crate::Array`] gives it a thread of its own.
+//! ```text
+//! a request to lane 0   |  part  |  part  |  part  |
+//! the owner's shard         0        1        0        own parts go straight to the engine; the
+//!                                                      others over the links, and their ends back
+//! ```
+//! Invariant: the driver owns the memory of every request between `submit` and its completion,
+//! which comes when all parts have ended. It does nothing by itself: the caller submits, polls, and
+//! waits where nothing is to be had. Tests and benchmarks call it directly; [`crate::Array`] gives
+//! each lane a thread of its own.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use engine::{BufSlice, Control, HostOp, KeeperStatus, MAX_REQUEST_SECTORS, RequestError};
+use engine::{
+    BufSlice, Control, ControlEvent, HostOp, IntentMap, KeeperStatus, Losses, MAX_REQUEST_SECTORS,
+    MIN_UNIT_SECTORS, MemberSet, RequestError, Sharding,
+};
 use md::{Geometry, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::buf::{Lease, LeasePool, Region, Regions};
-use crate::build::{ArraySpec, BuildError, Keeping, build, refuse_shared_files};
+use crate::build::{ArraySpec, BuildError, Keeping, LaneOf, build, divide, refuse_shared_files};
 use crate::clerk::Clerk;
 use crate::core::{Core, Event};
+use crate::links::{Links, Message, Part};
 use crate::member::{Counters, Facts, FormerLeaf, Io, KernelDone, Ring};
 use crate::table::Table;
 
@@ -25,9 +37,14 @@ const PUSHED_BACK: Duration = Duration::from_millis(1);
 /// How an array is run.
 #[derive(Clone, Debug)]
 pub struct DriverOptions {
-    /// Requests in the array at once; more are handed back.
+    /// Threads that work on the array, each with its own part of it; see [`Driver::lanes`].
+    pub lanes: u16,
+    /// The least part of the array that is one lane's in a row, in sectors. Small parts are for
+    /// tests: requests that span lanes cost more.
+    pub lane_unit_sectors: u64,
+    /// Requests of hosts in a lane at once; more are handed back.
     pub max_requests: usize,
-    /// Host buffers.
+    /// Host buffers, for all lanes.
     pub leases: usize,
     /// How long each of them is, in bytes; rounded up to 4 KiB.
     pub lease_bytes: usize,
@@ -38,6 +55,8 @@ pub struct DriverOptions {
 impl Default for DriverOptions {
     fn default() -> DriverOptions {
         DriverOptions {
+            lanes: 1,
+            lane_unit_sectors: MIN_UNIT_SECTORS,
             max_requests: engine::DEFAULT_MAX_REQUESTS,
             leases: 256,
             lease_bytes: 1 << 20,
@@ -66,6 +85,16 @@ struct Host {
     lease: Option<Lease>,
     /// A range of the array's own resync, from this position on: no host waits for it.
     resync: Option<Sector>,
+    /// Parts that have not ended.
+    open: u32,
+    error: Option<RequestError>,
+}
+
+/// Parts of one origin: those at work in the core, and those that it has no room for.
+#[derive(Default)]
+struct Parts {
+    at_work: usize,
+    waiting: VecDeque<(u16, Part)>,
 }
 
 /// See the module.
@@ -74,11 +103,30 @@ pub struct Driver {
     // (`Drop`), and host buffers return to their pool last.
     core: Core,
     clerk: Option<Clerk>,
+    /// Of the first of several lanes, where nobody keeps metadata.
+    losses: Option<Losses>,
+    /// What the control plane here has been told, and what it orders; empty between calls.
+    told: Vec<(u16, ControlEvent)>,
+    orders: Vec<(u16, Control)>,
     io: Io,
     hosts: Table<Host>,
     ended: Vec<(u64, Result<(), RequestError>)>,
     kernel: Vec<KernelDone>,
     leases: LeasePool,
+    max_requests: usize,
+    /// To the other lanes, where there are any.
+    links: Option<Links>,
+    own: Parts,
+    others: Parts,
+    /// Own requests of which a part has ended in another lane.
+    answered: Vec<(u32, Result<(), RequestError>)>,
+}
+
+/// The region of host buffers.
+const HOST_REGION: u16 = 0;
+
+fn sharding(geometry: &Geometry, options: &DriverOptions) -> Sharding {
+    Sharding::with_least_unit(geometry, options.lanes.max(1), options.lane_unit_sectors)
 }
 
 /// Nanoseconds since the first driver of the process was made. All drivers share the clock, so that
@@ -105,6 +153,19 @@ impl Driver {
     /// # Errors
     /// When the specification cannot work, or the system lacks what it needs.
     pub fn new(spec: ArraySpec, options: &DriverOptions) -> Result<Driver, BuildError> {
+        let options = DriverOptions { lanes: 1, ..options.clone() };
+        Ok(Driver::build(spec, &options, None)?.pop().expect("one lane"))
+    }
+
+    /// Puts an array together that several threads work on, [`DriverOptions::lanes`] of them: each
+    /// gets one driver. Requests may be submitted to any of them, and what a driver does not own it
+    /// hands to the others; so all of them must be polled until the last request has ended.
+    ///
+    /// A driver that ends with work under way takes the others with it: they panic.
+    ///
+    /// # Errors
+    /// When the specification cannot work, or the system lacks what it needs.
+    pub fn lanes(spec: ArraySpec, options: &DriverOptions) -> Result<Vec<Driver>, BuildError> {
         Driver::build(spec, options, None)
     }
 
@@ -113,42 +174,105 @@ impl Driver {
         spec: ArraySpec,
         options: &DriverOptions,
         keeping: &Keeping,
-        clerk: impl FnOnce(u64) -> Clerk,
-    ) -> Result<Driver, BuildError> {
-        let mut driver = Driver::build(spec, options, Some(keeping))?;
+        clerk: impl FnOnce(u64, u64) -> Clerk,
+    ) -> Result<Vec<Driver>, BuildError> {
+        let mut lanes = Driver::build(spec, options, Some(keeping))?;
+        let geometry = lanes[0].geometry();
+        let unit = match lanes.len() {
+            1 => u64::MAX,
+            _ => {
+                let sharding = sharding(geometry, options);
+                IntentMap::whole_array(geometry).unit_positions(sharding.unit_sectors())
+            }
+        };
         // A resync on levels with copies works in a host buffer.
-        let step = driver.leases.lease_bytes() as u64 / md::SECTOR_BYTES;
+        let step = lanes[0].leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
-        driver.clerk = Some(clerk(step));
-        Ok(driver)
+        lanes[0].clerk = Some(clerk(step, unit));
+        Ok(lanes)
     }
 
     fn build(
         spec: ArraySpec,
         options: &DriverOptions,
         keeping: Option<&Keeping>,
-    ) -> Result<Driver, BuildError> {
+    ) -> Result<Vec<Driver>, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
-        let mut regions = Regions::new().map_err(system("map the region of zeroes"))?;
-        let mut core = build(spec, options.max_requests.max(1), &mut regions, keeping)?;
-        refuse_shared_files(&core)?;
-        core.number_leaves(&mut 0);
         let lease_bytes = options.lease_bytes.max(1).next_multiple_of(4096);
         let memory = Region::new((lease_bytes * options.leases.max(1)) as u64)
             .map_err(system("map the host buffers"))?;
-        let memory = Arc::new(memory);
-        let number = regions.add(memory.clone());
-        let leases = LeasePool::new(memory, number, lease_bytes);
+        let leases = LeasePool::new(Arc::new(memory), HOST_REGION, lease_bytes);
+        let lanes = options.lanes.max(1);
+        let mut all = Vec::new();
+        for (number, spec) in (0..).zip(divide(spec, lanes)?) {
+            let lane = LaneOf { number, lanes, least_unit: options.lane_unit_sectors };
+            all.push(Driver::lane(spec, options, keeping, lane, &leases)?);
+        }
+        if lanes > 1 {
+            let geometry = all[0].geometry().clone();
+            let links = Links::between(&geometry, sharding(&geometry, options));
+            let links = links.map_err(system("make eventfds"))?;
+            all.iter_mut().zip(links).for_each(|(driver, links)| driver.links = Some(links));
+            if keeping.is_none() {
+                let missing = all[0].failed();
+                all[0].losses = Some(Losses::new(geometry, lanes, missing));
+            }
+        }
+        Ok(all)
+    }
+
+    fn lane(
+        spec: ArraySpec,
+        options: &DriverOptions,
+        keeping: Option<&Keeping>,
+        lane: LaneOf,
+        leases: &LeasePool,
+    ) -> Result<Driver, BuildError> {
+        let system = |doing| move |source| BuildError::System { doing, source };
+        let mut regions = Regions::new().map_err(system("map the region of zeroes"))?;
+        let number = regions.add(leases.region().clone());
+        assert_eq!(number, HOST_REGION, "host buffers have the same number in all lanes");
+        let max_requests = options.max_requests.max(1);
+        // As much as its own hosts ask for, and as much again for other lanes.
+        let capacity = if lane.lanes == 1 { max_requests } else { 2 * max_requests };
+        let mut core = build(spec, capacity, &mut regions, keeping, lane)?;
+        if lane.number == 0 {
+            refuse_shared_files(&core)?;
+        }
+        core.number_leaves(&mut 0);
         let ring = core.facts().uses_ring.then(Ring::new).transpose();
         let ring = ring.map_err(system("set up io_uring"))?;
         let io = Io { ring, regions, kernels: options.kernels, now: clock_nanos() };
-        let (hosts, ended, kernel) = (Table::new(), Vec::new(), Vec::new());
-        Ok(Driver { core, clerk: None, io, hosts, ended, kernel, leases })
+        Ok(Driver {
+            core,
+            clerk: None,
+            losses: None,
+            told: Vec::new(),
+            orders: Vec::new(),
+            io,
+            hosts: Table::new(),
+            ended: Vec::new(),
+            kernel: Vec::new(),
+            leases: leases.clone(),
+            max_requests,
+            links: None,
+            own: Parts::default(),
+            others: Parts::default(),
+            answered: Vec::new(),
+        })
     }
 
     /// The array's shape.
     pub fn geometry(&self) -> &Geometry {
         self.core.geometry()
+    }
+
+    /// How the array is divided among its lanes.
+    pub(crate) fn sharding(&self) -> Sharding {
+        match &self.links {
+            Some(links) => links.sharding(),
+            None => Sharding::new(self.geometry(), 1),
+        }
     }
 
     /// The array's size and what holds for all of its members.
@@ -163,7 +287,10 @@ impl Driver {
 
     /// How many more requests can be submitted now.
     pub fn room(&self) -> usize {
-        self.core.room()
+        match self.links {
+            None => self.core.room(),
+            Some(_) => self.max_requests.saturating_sub(self.hosts.len()),
+        }
     }
 
     /// Submits a request. Reads and writes bring a lease of exactly their length.
@@ -186,7 +313,7 @@ impl Driver {
             sectors <= MAX_REQUEST_SECTORS,
             "requests have at most {MAX_REQUEST_SECTORS} sectors"
         );
-        if self.core.room() == 0 {
+        if self.room() == 0 {
             return Err(Full(lease));
         }
         let buf = match &lease {
@@ -201,35 +328,158 @@ impl Driver {
             }
             None => BufSlice::default(),
         };
-        let host = self.hosts.insert(Host { tag, lease, resync: None });
-        self.core.submit(op, at, sectors, buf, u64::from(host));
+        let host = self.hosts.insert(Host { tag, lease, resync: None, open: 1, error: None });
+        self.give(Part { host, op, at, sectors, buf });
         Ok(())
+    }
+
+    /// Gives a request to who owns its range: this lane, mostly, or several.
+    fn give(&mut self, all: Part) {
+        let Part { host, op, at, sectors, buf } = all;
+        let Some(links) = &mut self.links else {
+            return self.core.submit(op, at, sectors, buf, u64::from(host));
+        };
+        // What makes no sense is refused here, as a whole.
+        let facts = self.core.facts();
+        let block = u64::from(facts.logical_block) / md::SECTOR_BYTES;
+        let makes_sense = op == HostOp::Resync
+            || at.0.checked_add(sectors).is_some_and(|end| end <= facts.sectors)
+                && at.0.is_multiple_of(block)
+                && sectors.is_multiple_of(block);
+        if links.is_own(op, at, sectors) || !makes_sense {
+            return self.give_own(all);
+        }
+        let (mut at, end, mut open) = (at.0, at.0 + sectors, 0);
+        loop {
+            let part = links.first_part(op, Sector(at), end - at);
+            let buf = match buf.len {
+                0 => buf,
+                _ => BufSlice {
+                    offset: buf.offset + (at - all.at.0) * md::SECTOR_BYTES,
+                    len: (part.sectors * md::SECTOR_BYTES) as u32,
+                    ..buf
+                },
+            };
+            let own = part.shard == links.number();
+            let message = Part { host, op, at: part.at, sectors: part.sectors, buf };
+            match own {
+                true => self.own.waiting.push_back((part.shard, message)),
+                false => links.send(part.shard, Message::Part(message)),
+            }
+            open += 1;
+            at += part.sectors;
+            if at >= end {
+                break;
+            }
+        }
+        self.hosts.get(host).open = open;
+        self.feed_waiting();
+    }
+
+    fn give_own(&mut self, part: Part) {
+        if self.own.at_work < self.max_requests && self.own.waiting.is_empty() {
+            let Part { host, op, at, sectors, buf } = part;
+            self.own.at_work += 1;
+            self.core.submit(op, at, sectors, buf, u64::from(host));
+        } else {
+            self.own.waiting.push_back((0, part));
+        }
+    }
+
+    /// Gives the core what has waited for room. Half of it is for other lanes, so that neither they
+    /// nor hosts starve.
+    fn feed_waiting(&mut self) {
+        let Driver { core, own, others, max_requests, .. } = self;
+        while own.at_work < *max_requests {
+            let Some((_, part)) = own.waiting.pop_front() else { break };
+            own.at_work += 1;
+            core.submit(part.op, part.at, part.sectors, part.buf, u64::from(part.host));
+        }
+        while others.at_work < *max_requests {
+            let Some((lane, part)) = others.waiting.pop_front() else { break };
+            others.at_work += 1;
+            let tag = (u64::from(lane) + 1) << 32 | u64::from(part.host);
+            core.submit(part.op, part.at, part.sectors, part.buf, tag);
+        }
+    }
+
+    /// Takes what other lanes have sent.
+    fn receive(&mut self) {
+        let Driver { links, core, others, answered, told, .. } = self;
+        let Some(links) = links else { return };
+        links.receive(|lane, message| match message {
+            Message::Part(part) => others.waiting.push_back((lane, part)),
+            Message::Done { host, result } => answered.push((host, result)),
+            Message::Event(event) => told.push((lane, event)),
+            Message::Control(control) => core.order(control),
+        });
+        self.feed_waiting();
     }
 
     /// Does everything that can be done now and adds what has completed. Never waits.
     pub fn poll(&mut self, out: &mut Vec<Completion>) {
         self.io.now = clock_nanos();
+        self.receive();
         self.reap();
         self.feed_resync();
         self.core.turn(&mut self.io, &mut self.ended);
-        self.keep_metadata();
+        self.control_plane();
         if let Some(ring) = &mut self.io.ring {
             ring.submit();
         }
-        for (host, result) in self.ended.drain(..) {
-            let Host { tag, lease, resync } = self.hosts.remove(host as u32);
-            match (resync, &mut self.clerk) {
-                (Some(at), Some(clerk)) => clerk.resync_done(at, result.is_ok()),
-                _ => out.push(Completion { tag, result, lease }),
+        let mut ended = std::mem::take(&mut self.ended);
+        for (tag, result) in ended.drain(..) {
+            let (from, host) = ((tag >> 32) as u16, tag as u32);
+            match (&mut self.links, from.checked_sub(1)) {
+                (Some(links), Some(lane)) => {
+                    self.others.at_work -= 1;
+                    links.send(lane, Message::Done { host, result });
+                }
+                (links, _) => {
+                    self.own.at_work -= usize::from(links.is_some());
+                    self.part_done(host, result, out);
+                }
             }
+        }
+        self.ended = ended;
+        while let Some((host, result)) = self.answered.pop() {
+            self.part_done(host, result, out);
+        }
+        if let Some(links) = &mut self.links {
+            links.settle();
+        }
+    }
+
+    fn part_done(
+        &mut self,
+        host: u32,
+        result: Result<(), RequestError>,
+        out: &mut Vec<Completion>,
+    ) {
+        let request = self.hosts.get(host);
+        request.open -= 1;
+        if let Err(error) = result {
+            request.error.get_or_insert(error);
+        }
+        if request.open > 0 {
+            return;
+        }
+        let Host { tag, lease, resync, error, .. } = self.hosts.remove(host);
+        match (resync, &mut self.clerk) {
+            (Some(at), Some(clerk)) => clerk.resync_done(at, error.is_none()),
+            _ => out.push(Completion { tag, result: error.map_or(Ok(()), Err), lease }),
         }
     }
 
     /// Gives the array the next ranges of its resync, while there is room for hosts as well.
     fn feed_resync(&mut self) {
-        let Some(clerk) = &mut self.clerk else { return };
+        if self.clerk.is_none() {
+            return;
+        }
         let needs_memory = !self.core.geometry().level().has_parity();
-        while clerk.resyncs() && self.core.room() > 1 {
+        while self.clerk.as_ref().is_some_and(Clerk::resyncs)
+            && self.max_requests > self.hosts.len() + 1
+        {
             let len = if needs_memory { self.leases.lease_bytes() } else { 0 };
             let mut lease = None;
             if needs_memory {
@@ -238,27 +488,56 @@ impl Driver {
                     return;
                 }
             }
+            let clerk = self.clerk.as_mut().expect("just seen");
             let Some((at, sectors)) = clerk.next_resync() else { return };
             if let Some(lease) = &mut lease {
                 lease.set_len((sectors * md::SECTOR_BYTES) as usize);
             }
             let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
-            let host = self.hosts.insert(Host { tag: 0, lease, resync: Some(at) });
-            self.core.submit(HostOp::Resync, at, sectors, buf, u64::from(host));
+            let resync = Some(at);
+            let host = self.hosts.insert(Host { tag: 0, lease, resync, open: 1, error: None });
+            self.give(Part { host, op: HostOp::Resync, at, sectors, buf });
         }
     }
 
-    /// Has the metadata written that the array waits for, and lets it go on.
-    fn keep_metadata(&mut self) {
-        let Some(clerk) = &mut self.clerk else { return };
-        let mut controls = Vec::new();
+    /// Tells the control plane what the shards say and sends its orders. It is in lane 0: the clerk
+    /// with the keeper, who has the metadata written that the array waits for, or `Losses`.
+    fn control_plane(&mut self) {
+        let Driver { core, clerk, losses, told, orders, io, ended, links, .. } = self;
+        if let Some(links) = links.as_mut().filter(|links| links.number() > 0) {
+            return core.for_plane().for_each(|event| links.send(0, Message::Event(event)));
+        }
         loop {
-            clerk.turn(self.io.now, self.core.for_keeper(), &mut controls);
-            if controls.is_empty() {
+            told.extend(core.for_plane().map(|event| (0, event)));
+            told.retain(|(_, event)| match *event {
+                ControlEvent::CollectWritten => {
+                    let others = links.iter().flat_map(Links::others);
+                    orders.extend(others.map(|lane| (lane, Control::GiveWritten)));
+                    false
+                }
+                ControlEvent::Written { members, kept } => {
+                    orders.push((0, Control::Written { members, kept }));
+                    false
+                }
+                _ => true,
+            });
+            match (&mut *clerk, &mut *losses) {
+                (Some(clerk), _) => clerk.turn(io.now, told.drain(..), orders),
+                (None, Some(losses)) => {
+                    told.drain(..).for_each(|(lane, event)| losses.event(lane, &event, orders));
+                }
+                (None, None) => told.clear(),
+            }
+            if orders.is_empty() {
                 return;
             }
-            controls.drain(..).for_each(|control| self.core.control(control));
-            self.core.turn(&mut self.io, &mut self.ended);
+            for (lane, control) in orders.drain(..) {
+                match links {
+                    Some(links) if lane > 0 => links.send(lane, Message::Control(control)),
+                    _ => core.order(control),
+                }
+            }
+            core.turn(io, ended);
         }
     }
 
@@ -287,6 +566,8 @@ impl Driver {
     /// Stops an array with metadata: what is under way ends, everything is made durable, and the
     /// superblocks say that it was stopped. A driver that is dropped without this leaves the array
     /// as a crash would. Says whether the next start finds it clean; an array without metadata is.
+    ///
+    /// Of several lanes, it is the first that stops the array, while the others are still polled.
     ///
     /// # Panics
     /// When requests of hosts are under way.
@@ -332,7 +613,15 @@ impl Driver {
         if self.core.has_work() || self.clerk.as_ref().is_some_and(clerk_works) {
             return;
         }
+        let has_room =
+            |parts: &Parts| !parts.waiting.is_empty() && parts.at_work < self.max_requests;
+        if has_room(&self.own) || has_room(&self.others) {
+            return;
+        }
         let mut limit = limit;
+        if self.links.as_ref().is_some_and(Links::is_pushed_back) {
+            limit = limit.min(PUSHED_BACK);
+        }
         if let Some(ring) = &mut self.io.ring {
             if ring.has_ended() {
                 return;
@@ -352,24 +641,34 @@ impl Driver {
         if left.is_zero() {
             return;
         }
+        if self.links.as_ref().is_some_and(|links| !links.may_sleep()) {
+            return;
+        }
         let ring = self.io.ring.as_ref().filter(|ring| ring.in_flight() > 0);
-        let fds = ring.map(Ring::fd).into_iter().chain(wake);
-        let mut fds: arrayvec::ArrayVec<PollFd<'_>, 2> =
+        let bell = self.links.as_ref().map(Links::fd);
+        let fds = ring.map(Ring::fd).into_iter().chain(wake).chain(bell);
+        let mut fds: arrayvec::ArrayVec<PollFd<'_>, 3> =
             fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout =
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         // An interrupted or failed wait is a short one: the caller polls either way.
         let _ = rustix::event::poll(&mut fds, Some(&timeout));
+        self.links.iter().for_each(Links::woke);
     }
 
     /// Takes a member out of service, as `mdadm --fail` does. Refused silently by the engine when
     /// the array cannot do without it; see [`Driver::take_events`].
     pub fn fail_member(&mut self, member: MemberIdx) {
-        self.core.control(Control::FailMember(member));
+        let control = Control::FailMember(member);
+        match &mut self.links {
+            // All of them hear of it from the first.
+            Some(links) if links.number() > 0 => links.send(0, Message::Control(control)),
+            _ => self.core.control(control),
+        }
     }
 
-    /// Members out of service.
-    pub fn failed(&self) -> engine::MemberSet {
+    /// Members out of service; of several lanes, as far as this one knows.
+    pub fn failed(&self) -> MemberSet {
         self.core.failed()
     }
 
@@ -383,20 +682,44 @@ impl Driver {
     ///
     /// # Panics
     /// When requests are under way.
-    pub fn into_leaves(mut self) -> Vec<FormerLeaf> {
-        assert!(self.hosts.is_empty(), "requests are under way");
-        let mut none = Vec::new();
-        self.poll(&mut none);
-        while !self.core.is_quiet() {
-            self.wait(Duration::from_millis(100), None);
-            self.poll(&mut none);
+    pub fn into_leaves(self) -> Vec<FormerLeaf> {
+        assert!(self.links.is_none(), "all lanes are taken apart together");
+        Driver::lanes_into_leaves(vec![self])
+    }
+
+    /// Like [`Driver::into_leaves`], of all lanes of an array. The leaves' counters are those of the
+    /// first lane.
+    ///
+    /// # Panics
+    /// When requests are under way, or a lane is missing.
+    pub fn lanes_into_leaves(mut lanes: Vec<Driver>) -> Vec<FormerLeaf> {
+        let count = lanes[0].links.as_ref().map_or(1, |links| 1 + links.others().count());
+        assert_eq!(lanes.len(), count, "all lanes are taken apart together");
+        assert!(lanes.iter().all(|lane| lane.hosts.is_empty()), "requests are under way");
+        let (mut none, step) =
+            (Vec::new(), Duration::from_millis(if count == 1 { 100 } else { 1 }));
+        loop {
+            lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
+            if lanes.iter().all(|lane| lane.core.is_quiet()) {
+                break;
+            }
+            lanes.iter_mut().for_each(|lane| lane.wait(step, None));
         }
+        let failed = lanes.iter().fold(MemberSet::EMPTY, |all, lane| all.union(lane.failed()));
+        let mut first = lanes.swap_remove(0);
+        // Their handles go before anybody else may get the members.
+        drop(lanes);
         let mut leaves = Vec::new();
-        self.core.take_apart(true, &mut leaves);
+        first.core.take_apart(true, &mut leaves);
+        if count > 1 {
+            for (slot, leaf) in (0..).zip(&mut leaves) {
+                leaf.in_service &= !failed.contains(slot);
+            }
+        }
         leaves
     }
 
-    /// What every leaf of the array has moved, in slot order.
+    /// What every leaf of the array has moved, in slot order; of several lanes, through this one.
     pub fn leaf_counters(&self) -> Vec<Counters> {
         let mut counters = Vec::new();
         self.core.leaf_counters(&mut counters);
@@ -408,5 +731,10 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // Waits for what the kernel still works on, while its files are open and its memory lives.
         self.io.ring = None;
+        let Some(links) = &mut self.links else { return };
+        let at_work = |parts: &Parts| parts.at_work > 0 || !parts.waiting.is_empty();
+        links.leave(!self.hosts.is_empty() || at_work(&self.own) || at_work(&self.others));
+        // Other lanes may still work in these buffers: nobody gets them any more.
+        self.hosts.drain().for_each(|host| std::mem::forget(host.lease));
     }
 }

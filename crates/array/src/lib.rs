@@ -46,6 +46,7 @@ mod build;
 mod clerk;
 mod core;
 mod driver;
+mod links;
 mod member;
 pub mod rescue;
 pub mod run;

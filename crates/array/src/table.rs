@@ -41,6 +41,10 @@ impl<T> Table<T> {
         value
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }

@@ -66,6 +66,10 @@ impl LeasePool {
         }
     }
 
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.0.region
+    }
+
     /// How long a lease can be, in bytes.
     pub fn lease_bytes(&self) -> usize {
         self.0.lease_bytes

@@ -75,6 +75,10 @@ impl Member for DiskMember {
         }
     }
 
+    fn share(&self) -> Option<Box<dyn Member>> {
+        Some(Box::new(DiskMember::new(self.disk.clone(), self.area.clone())))
+    }
+
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
         self.counters.count(op);
         let inside = op.sector.0 + op.sectors <= self.area.end - self.area.start;

@@ -3,8 +3,8 @@
 //! Invariant: what the script does not name works as the member inside does.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{MemberError, Token};
 
@@ -75,12 +75,17 @@ struct AtWork {
     flips: Vec<(engine::BufSlice, usize)>,
 }
 
+/// The script, and how far it has come: one for all handles on the member.
+struct Script {
+    faults: Vec<Fault>,
+    ops: u64,
+}
+
 /// See the module.
 pub struct FaultMember {
     inner: Box<dyn Member>,
-    faults: Vec<Fault>,
+    script: Arc<Mutex<Script>>,
     control: FaultControl,
-    ops: u64,
     /// By number, which is the inner member's token: an array may use a token for several
     /// operations of one member at once.
     at_work: Table<AtWork>,
@@ -93,58 +98,7 @@ fn overlaps(op: &Op<'_>, range: &Range<u64>) -> bool {
     start < range.end && range.start < start + op.bytes()
 }
 
-impl FaultMember {
-    /// Puts a script over a member.
-    pub fn new(inner: Box<dyn Member>, faults: Vec<Fault>) -> FaultMember {
-        FaultMember::switched(inner, faults, &FaultControl::default())
-    }
-
-    /// Puts a script over a member that the control switches on and off.
-    pub fn switched(
-        inner: Box<dyn Member>,
-        faults: Vec<Fault>,
-        control: &FaultControl,
-    ) -> FaultMember {
-        FaultMember {
-            inner,
-            faults,
-            control: control.clone(),
-            ops: 0,
-            at_work: Table::new(),
-            delayed: std::collections::VecDeque::new(),
-            finished: Vec::new(),
-        }
-    }
-
-    /// The script, where it is on.
-    fn script(&self) -> &[Fault] {
-        if self.control.is_on() { &self.faults } else { &[] }
-    }
-
-    /// What the script says about the operation's outcome.
-    fn scripted_error(&mut self, op: &Op<'_>) -> Option<MemberError> {
-        if !self.control.is_on() {
-            return None;
-        }
-        self.ops += 1;
-        let ops = self.ops;
-        let is_write = matches!(op.kind, OpKind::Write { .. } | OpKind::WriteZeroes);
-        let error = self.faults.iter().find_map(|fault| match fault {
-            Fault::Gone { after } if ops > *after => Some(MemberError::Gone),
-            Fault::ReadError { range } if op.kind == OpKind::Read && overlaps(op, range) => {
-                Some(MemberError::Medium)
-            }
-            Fault::WriteError { range } if is_write && overlaps(op, range) => {
-                Some(MemberError::Medium)
-            }
-            _ => None,
-        });
-        if is_write && error.is_none() {
-            self.heal(op);
-        }
-        error
-    }
-
+impl Script {
     /// A write makes the sectors that it covers readable again.
     fn heal(&mut self, op: &Op<'_>) {
         let start = op.sector.0 * md::SECTOR_BYTES;
@@ -163,11 +117,71 @@ impl FaultMember {
         });
         self.faults.append(&mut rest);
     }
+}
+
+impl FaultMember {
+    /// Puts a script over a member.
+    pub fn new(inner: Box<dyn Member>, faults: Vec<Fault>) -> FaultMember {
+        FaultMember::switched(inner, faults, &FaultControl::default())
+    }
+
+    /// Puts a script over a member that the control switches on and off.
+    pub fn switched(
+        inner: Box<dyn Member>,
+        faults: Vec<Fault>,
+        control: &FaultControl,
+    ) -> FaultMember {
+        let script = Arc::new(Mutex::new(Script { faults, ops: 0 }));
+        FaultMember::with_script(inner, script, control)
+    }
+
+    fn with_script(
+        inner: Box<dyn Member>,
+        script: Arc<Mutex<Script>>,
+        control: &FaultControl,
+    ) -> FaultMember {
+        FaultMember {
+            inner,
+            script,
+            control: control.clone(),
+            at_work: Table::new(),
+            delayed: std::collections::VecDeque::new(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// The script, where it is on. Locked for the moment: no speed is asked of members that fail.
+    fn script(&self) -> Option<MutexGuard<'_, Script>> {
+        let script = || self.script.lock().expect("nobody panics with the script");
+        self.control.is_on().then(script)
+    }
+
+    /// What the script says about the operation's outcome.
+    fn scripted_error(&self, op: &Op<'_>) -> Option<MemberError> {
+        let mut script = self.script()?;
+        script.ops += 1;
+        let ops = script.ops;
+        let is_write = matches!(op.kind, OpKind::Write { .. } | OpKind::WriteZeroes);
+        let error = script.faults.iter().find_map(|fault| match fault {
+            Fault::Gone { after } if ops > *after => Some(MemberError::Gone),
+            Fault::ReadError { range } if op.kind == OpKind::Read && overlaps(op, range) => {
+                Some(MemberError::Medium)
+            }
+            Fault::WriteError { range } if is_write && overlaps(op, range) => {
+                Some(MemberError::Medium)
+            }
+            _ => None,
+        });
+        if is_write && error.is_none() {
+            script.heal(op);
+        }
+        error
+    }
 
     /// The places of a read that are to be damaged.
     fn flips(&self, op: &Op<'_>) -> Vec<(engine::BufSlice, usize)> {
         let mut places = Vec::new();
-        for fault in self.script() {
+        for fault in self.script().iter().flat_map(|script| &script.faults) {
             let Fault::FlipRead { at } = fault else { continue };
             let mut start = op.sector.0 * md::SECTOR_BYTES;
             for slice in op.slices {
@@ -183,7 +197,7 @@ impl FaultMember {
     /// The byte at which a write is to be torn, relative to its start.
     fn tear(&self, op: &Op<'_>) -> Option<u64> {
         let start = op.sector.0 * md::SECTOR_BYTES;
-        self.script().iter().find_map(|fault| match fault {
+        self.script()?.faults.iter().find_map(|fault| match fault {
             Fault::TornWrite { at } if overlaps(op, &(*at..at + 1)) => {
                 Some((at - start) / md::SECTOR_BYTES * md::SECTOR_BYTES)
             }
@@ -192,7 +206,8 @@ impl FaultMember {
     }
 
     fn delay(&self) -> u64 {
-        let delays = self.script().iter().map(|fault| match fault {
+        let Some(script) = self.script() else { return 0 };
+        let delays = script.faults.iter().map(|fault| match fault {
             Fault::Delay { nanos } => *nanos,
             _ => 0,
         });
@@ -255,6 +270,12 @@ impl Sealed for FaultMember {}
 impl Member for FaultMember {
     fn facts(&self) -> Facts {
         self.inner.facts()
+    }
+
+    fn share(&self) -> Option<Box<dyn Member>> {
+        let inner = self.inner.share()?;
+        let script = self.script.clone();
+        Some(Box::new(FaultMember::with_script(inner, script, &self.control)))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {

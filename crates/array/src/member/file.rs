@@ -271,6 +271,12 @@ impl Member for FileMember {
         self.facts
     }
 
+    fn share(&self) -> Option<Box<dyn Member>> {
+        let FileMember { start, facts, direct, .. } = *self;
+        let (file, id) = (self.file.clone(), self.id.clone());
+        Some(Box::new(FileMember::new(file, start, facts, direct, id)))
+    }
+
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
         self.counters.count(op);
         if op.sector.0 + op.sectors > self.facts.sectors {

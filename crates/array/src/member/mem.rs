@@ -1,5 +1,7 @@
 //! A member in memory: the speed of the engine itself.
 
+use std::sync::Arc;
+
 use engine::{BufSlice, MemberError};
 
 use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
@@ -7,7 +9,7 @@ use crate::buf::Region;
 
 /// Memory that really copies. Nothing survives the process.
 pub struct MemMember {
-    region: Region,
+    region: Arc<Region>,
     sectors: u64,
     counters: Counters,
 }
@@ -19,7 +21,7 @@ impl MemMember {
     /// When the system has no address space for it.
     pub fn new(sectors: u64) -> std::io::Result<MemMember> {
         let bytes = sectors.checked_mul(md::SECTOR_BYTES).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        let region = Region::new(bytes)?;
+        let region = Arc::new(Region::new(bytes)?);
         Ok(MemMember { region, sectors, counters: Counters::default() })
     }
 
@@ -45,6 +47,11 @@ impl Member for MemMember {
             keeps_data: true,
             uses_ring: false,
         }
+    }
+
+    fn share(&self) -> Option<Box<dyn Member>> {
+        let (region, sectors) = (self.region.clone(), self.sectors);
+        Some(Box::new(MemMember { region, sectors, counters: Counters::default() }))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {

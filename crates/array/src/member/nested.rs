@@ -86,6 +86,11 @@ impl Member for NestedMember {
         self.core.facts()
     }
 
+    fn share(&self) -> Option<Box<dyn Member>> {
+        // Its own decisions are those of one shard.
+        None
+    }
+
     fn submit(&mut self, op: &Op<'_>, _io: &mut Io, _done: &mut Vec<Done>) {
         let outer = self.outer.insert(Outer { token: op.token, open: 0, error: None });
         let mut open = 0;

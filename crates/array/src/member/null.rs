@@ -28,6 +28,10 @@ impl Member for NullMember {
         }
     }
 
+    fn share(&self) -> Option<Box<dyn Member>> {
+        Some(Box::new(NullMember::new(self.sectors)))
+    }
+
     fn submit(&mut self, op: &Op<'_>, _io: &mut Io, done: &mut Vec<Done>) {
         self.counters.count(op);
         done.push(Done { token: op.token, result: Ok(()) });

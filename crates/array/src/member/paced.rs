@@ -22,7 +22,8 @@ const LATE_NANOS: u64 = 1_000_000;
 
 struct Shared {
     rig: Rig,
-    /// Finished operations that their member has not fetched, by drive.
+    /// Finished operations that have not been fetched, by the handle that they came from. The
+    /// handle's number and its own number of the operation make up the model's tag.
     inbox: Vec<Mail>,
     scratch: Vec<drive::Done>,
 }
@@ -34,11 +35,18 @@ struct Mail {
 }
 
 impl Shared {
+    /// A box for what one handle has submitted.
+    fn add_port(&mut self) -> (usize, Arc<AtomicBool>) {
+        let there = Arc::new(AtomicBool::new(false));
+        self.inbox.push(Mail { ended: Vec::new(), there: there.clone() });
+        (self.inbox.len() - 1, there)
+    }
+
     /// Lets the drives' time pass and puts what has ended into their members' boxes.
     fn advance(&mut self, now: u64) {
         self.rig.advance(now, &mut self.scratch);
         for ended in self.scratch.drain(..) {
-            let mail = &mut self.inbox[ended.drive.index()];
+            let mail = &mut self.inbox[(ended.tag >> 32) as usize];
             mail.ended.push(ended);
             mail.there.store(true, Ordering::Release);
         }
@@ -106,6 +114,8 @@ pub struct PacedMember {
     inner: Box<dyn Member>,
     control: PaceControl,
     drive: DriveId,
+    /// Where its mail comes to.
+    port: usize,
     /// By number. The numbers are the model's tags and the inner member's tokens: an array may use
     /// a token for several operations of one member at once.
     waiting: Table<Waiting>,
@@ -126,13 +136,23 @@ impl PacedMember {
         let bytes = inner.facts().sectors * md::SECTOR_BYTES;
         let mut shared = control.lock();
         let drive = shared.rig.add_drive(profile, placement, bytes, bus);
-        let mail = Arc::new(AtomicBool::new(false));
-        shared.inbox.push(Mail { ended: Vec::new(), there: mail.clone() });
+        let (port, mail) = shared.add_port();
         drop(shared);
+        PacedMember::with_port(inner, control, drive, port, mail)
+    }
+
+    fn with_port(
+        inner: Box<dyn Member>,
+        control: &PaceControl,
+        drive: DriveId,
+        port: usize,
+        mail: Arc<AtomicBool>,
+    ) -> PacedMember {
         PacedMember {
             inner,
             control: control.clone(),
             drive,
+            port,
             waiting: Table::new(),
             mail,
             finished: Vec::new(),
@@ -161,7 +181,7 @@ impl PacedMember {
         shared.advance(now);
         self.control.note_next(&shared);
         let Shared { inbox, .. } = &mut *shared;
-        let mail = &mut inbox[self.drive.index()];
+        let mail = &mut inbox[self.port];
         self.mail.store(false, Ordering::Release);
         for ended in mail.ended.drain(..) {
             let number = ended.tag as u32;
@@ -185,7 +205,8 @@ impl PacedMember {
         let at_bytes = op.sector.0 * md::SECTOR_BYTES;
         let modelled = drive::Op { kind, at_bytes, bytes: op.bytes() };
         let mut shared = self.control.lock();
-        shared.rig.submit(now, self.drive, u64::from(number), modelled);
+        let tag = (self.port as u64) << 32 | u64::from(number);
+        shared.rig.submit(now, self.drive, tag, modelled);
         self.control.note_next(&shared);
     }
 }
@@ -195,6 +216,13 @@ impl Sealed for PacedMember {}
 impl Member for PacedMember {
     fn facts(&self) -> Facts {
         self.inner.facts()
+    }
+
+    fn share(&self) -> Option<Box<dyn Member>> {
+        let inner = self.inner.share()?;
+        let (port, mail) = self.control.lock().add_port();
+        let (control, drive) = (&self.control, self.drive);
+        Some(Box::new(PacedMember::with_port(inner, control, drive, port, mail)))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {

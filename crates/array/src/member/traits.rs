@@ -61,6 +61,17 @@ impl Counters {
         }
     }
 
+    /// Adds what another handle on the same member counted.
+    pub fn add(&mut self, other: &Counters) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+        self.flushes += other.flushes;
+        self.discards += other.discards;
+        self.late += other.late;
+    }
+
     /// What was counted since `before`.
     #[must_use]
     pub fn since(&self, before: &Counters) -> Counters {
@@ -168,13 +179,17 @@ pub struct Io {
 /// Keeps [`Member`] to this crate.
 pub trait Sealed {}
 
-/// A member. All calls come from the driver's thread.
+/// A member. All calls come from the thread of the driver that has it.
 ///
 /// Only this crate implements it: a member that names other memory than it was given, or ends an
 /// operation while the kernel still works on it, would be unsound.
 pub trait Member: Send + Sealed {
     /// What is always true of it.
     fn facts(&self) -> Facts;
+
+    /// Another handle on the same member, for another lane; each is called by its lane's thread
+    /// alone. `None` where that cannot be: an array. A handle counts what goes through itself.
+    fn share(&self) -> Option<Box<dyn Member>>;
 
     /// Takes an operation. What ends at once is added to `done` before this returns.
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>);

@@ -13,4 +13,4 @@ mod start;
 
 pub use create::{CreateFailed, CreateOptions, create, refuse_what_is_there};
 pub use opened::{Opened, look};
-pub use start::{StartError, StartOptions, start};
+pub use start::{StartError, StartOptions, start, start_lanes};

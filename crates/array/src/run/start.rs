@@ -79,7 +79,7 @@ impl std::error::Error for StartError {
     }
 }
 
-/// Starts the array by its read-write plan. `members` are the devices that the decision was made
+/// Starts the array by its read-write plan, in one lane. `members` are the devices that the decision was made
 /// from, in that order, opened for writing.
 ///
 /// # Errors
@@ -92,6 +92,23 @@ pub fn start(
     members: &[Opened],
     options: &StartOptions,
 ) -> Result<Driver, StartError> {
+    let driver = DriverOptions { lanes: 1, ..options.driver.clone() };
+    let options = StartOptions { driver, ..options.clone() };
+    Ok(start_lanes(array, members, &options)?.pop().expect("one lane"))
+}
+
+/// Like [`start`], in [`DriverOptions::lanes`] lanes. The first keeps the metadata.
+///
+/// # Errors
+/// See [`StartError`].
+///
+/// # Panics
+/// When a member of the plan is not among `members`.
+pub fn start_lanes(
+    array: &Array,
+    members: &[Opened],
+    options: &StartOptions,
+) -> Result<Vec<Driver>, StartError> {
     let plan = &array.read_write;
     if !plan.verdict.runs() {
         return Err(StartError::Refused(why_not(plan)));
@@ -108,7 +125,7 @@ pub fn start(
     let it = Starting { array, plan, geometry, members, metadata: &metadata };
     it.check()?;
     let resync_offset = it.replay(options)?;
-    let keeper = it.keeper(resync_offset)?;
+    let keeper = it.keeper(resync_offset, options.driver.lanes.max(1))?;
     let keeping = Keeping { intents: keeper.intent_map(), in_sync_below: keeper.in_sync_below() };
     let kept = it.kept()?;
     let spec = ArraySpec {
@@ -119,12 +136,12 @@ pub fn start(
         stripe_cache_bytes: options.stripe_cache_bytes,
         queue_depth: options.queue_depth,
     };
-    let clerk = |step| Clerk::new(keeper, kept, step);
-    let driver = Driver::with_metadata(spec, &options.driver, &keeping, clerk);
-    let driver = driver.map_err(StartError::Build)?;
-    let (is, should) = (driver.geometry().array_sectors(), geometry.array_sectors());
+    let clerk = |step, unit| Clerk::new(keeper, kept, step, unit);
+    let lanes = Driver::with_metadata(spec, &options.driver, &keeping, clerk);
+    let lanes = lanes.map_err(StartError::Build)?;
+    let (is, should) = (lanes[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
-    Ok(driver)
+    Ok(lanes)
 }
 
 fn refused<T>(why: impl Into<String>) -> Result<T, StartError> {
@@ -245,7 +262,7 @@ impl Starting<'_> {
         devices
     }
 
-    fn keeper(&self, resync_offset: Option<u64>) -> Result<Keeper, StartError> {
+    fn keeper(&self, resync_offset: Option<u64>, shards: u16) -> Result<Keeper, StartError> {
         let mut state = self.members[self.array.defining].superblock.state();
         state.resync_offset = resync_offset;
         let mut devices = Vec::new();
@@ -273,7 +290,7 @@ impl Starting<'_> {
         });
         Ok(Keeper::new(KeeperConfig {
             geometry: self.geometry.clone(),
-            shards: 1,
+            shards,
             devices,
             state,
             bitmap: self.bitmap()?,
