@@ -5,10 +5,10 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use array::{Completion, Driver, Fault, FaultMember, HostOp, MemberSpec, PaceControl, PacedMember};
+use array::{Completion, Fault, FaultMember, HostOp, MemberSpec, PaceControl, PacedMember};
 use common::host::{self, Host};
 use common::rng::{Rng, say_replay, seeds};
-use common::{SECTOR, boxed_mem, driver, spec};
+use common::{Lanes, SECTOR, boxed_mem, driver, spec};
 use drive::{BusId, Op, OpKind, Placement, Profile, Rig};
 use md::{Layout, Level, Raid10Layout, Sector};
 
@@ -33,7 +33,7 @@ fn behind(
 }
 
 /// Bytes per second of sequential reads of 256 KiB, two at a time.
-fn read_rate(driver: &mut Driver, time: Duration) -> f64 {
+fn read_rate(driver: &mut Lanes, time: Duration) -> f64 {
     const SECTORS: u64 = 512;
     let mut leases: Vec<_> = (0..2).map(|_| driver.leases().take(256 << 10)).collect();
     let (mut at, mut bytes) = (0, 0);
@@ -57,7 +57,7 @@ fn read_rate(driver: &mut Driver, time: Duration) -> f64 {
 }
 
 /// The best of several attempts; every one must keep to the drive's bound.
-fn rate_of(make: impl Fn(&PaceControl) -> Driver, expected: f64) {
+fn rate_of(make: impl Fn(&PaceControl) -> Lanes, expected: f64) {
     let mut best = 0f64;
     for _ in 0..5 {
         let rate = read_rate(&mut make(&PaceControl::default()), Duration::from_millis(400));
@@ -72,7 +72,7 @@ fn rate_of(make: impl Fn(&PaceControl) -> Driver, expected: f64) {
 
 const SECTORS: u64 = (128 << 20) / 512;
 
-fn one(control: &PaceControl, placement: Placement) -> Driver {
+fn one(control: &PaceControl, placement: Placement) -> Lanes {
     driver(spec(Level::Linear, 0, vec![hdd(control, SECTORS, placement)]))
 }
 

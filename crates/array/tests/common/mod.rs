@@ -3,11 +3,14 @@
 #![allow(dead_code)]
 
 pub mod host;
+pub mod lanes;
 pub mod rng;
 pub mod store;
 
-use array::{ArraySpec, Driver, DriverOptions, FaultMember, MemMember, Member, MemberSpec};
+use array::{ArraySpec, DriverOptions, FaultMember, MemMember, Member, MemberSpec};
 use md::{Layout, Level};
+
+pub use lanes::Lanes;
 
 pub const SECTOR: usize = 512;
 
@@ -44,6 +47,6 @@ pub fn options() -> DriverOptions {
     DriverOptions { leases: 64, lease_bytes: 1 << 20, ..DriverOptions::default() }
 }
 
-pub fn driver(spec: ArraySpec) -> Driver {
-    Driver::new(spec, &options()).expect("a valid array")
+pub fn driver(spec: ArraySpec) -> Lanes {
+    Lanes::new(spec, &options()).expect("a valid array")
 }

@@ -1,0 +1,113 @@
+//! Counts allocations: there are none per request once an array is warm, on one lane or on two. The
+//! lanes are driven in turn by one thread, whose allocations are counted.
+
+mod common;
+
+use array::{Completion, Driver, DriverOptions, HostOp, Lease};
+use common::rng::Rng;
+use common::{SECTOR, mems, spec};
+use md::{Level, MemberIdx, Sector};
+
+const DEPTH: u64 = 16;
+const CHUNK: u64 = 16;
+
+#[derive(Clone, Copy, Debug)]
+enum Pattern {
+    /// 4 KiB anywhere.
+    Random(HostOp),
+    /// Whole stripes, one after the other.
+    Stripes(HostOp),
+}
+
+struct Bench {
+    lanes: Vec<Driver>,
+    done: Vec<Completion>,
+    stripe: u64,
+    sectors: u64,
+    next: u64,
+    rng: Rng,
+}
+
+impl Bench {
+    fn new(level: Level, lanes: u16) -> Bench {
+        let spec = spec(level, if level == Level::Raid1 { 0 } else { CHUNK }, mems(6, 4096));
+        let options = DriverOptions {
+            lanes,
+            lane_unit_sectors: 256,
+            leases: 64,
+            lease_bytes: 64 << 10,
+            ..DriverOptions::default()
+        };
+        let lanes = Driver::lanes(spec, &options).expect("lanes");
+        let (stripe, sectors) =
+            (lanes[0].geometry().stripe_sectors().max(8), lanes[0].facts().sectors);
+        let (done, rng) = (Vec::new(), Rng::new(5));
+        Bench { lanes, done, stripe, sectors, next: 0, rng }
+    }
+
+    fn submit(&mut self, pattern: Pattern, lane: usize, mut lease: Lease) {
+        let (op, at, sectors) = match pattern {
+            Pattern::Random(op) => (op, self.rng.below(self.sectors / 8) * 8, 8),
+            Pattern::Stripes(op) => {
+                self.next = (self.next + 1) % (self.sectors / self.stripe);
+                (op, self.next * self.stripe, self.stripe)
+            }
+        };
+        lease.set_len(sectors as usize * SECTOR);
+        self.lanes[lane].submit(op, Sector(at), sectors, Some(lease), lane as u64).expect("room");
+    }
+
+    /// Keeps `DEPTH` requests under way in every lane until `count` have ended.
+    fn run(&mut self, pattern: Pattern, count: u64) {
+        for lane in 0..self.lanes.len() {
+            for _ in 0..DEPTH {
+                let lease = self.lanes[0].leases().take(4096).expect("a lease");
+                self.submit(pattern, lane, lease);
+            }
+        }
+        let (mut ended, mut out) = (0, DEPTH * self.lanes.len() as u64);
+        while out > 0 {
+            for lane in 0..self.lanes.len() {
+                let mut done = std::mem::take(&mut self.done);
+                self.lanes[lane].poll(&mut done);
+                for Completion { result, lease, .. } in done.drain(..) {
+                    assert_eq!(result, Ok(()));
+                    (ended, out) = (ended + 1, out - 1);
+                    if ended + out < count {
+                        self.submit(pattern, lane, lease.expect("its lease"));
+                        out += 1;
+                    }
+                }
+                self.done = done;
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_allocated_per_request_once_warm() {
+    let (read, write) = (HostOp::Read, HostOp::Write { fua: false });
+    let all = [Pattern::Random(read), Pattern::Random(write)]
+        .into_iter()
+        .chain([Pattern::Stripes(read), Pattern::Stripes(write)]);
+    for lanes in [1, 2] {
+        for level in [Level::Raid5, Level::Raid6, Level::Raid0, Level::Raid1, Level::Raid10] {
+            let mut bench = Bench::new(level, lanes);
+            for degraded in [false, true] {
+                if degraded && level == Level::Raid0 {
+                    continue;
+                }
+                if degraded {
+                    bench.lanes[0].fail_member(MemberIdx(1));
+                }
+                for pattern in all.clone() {
+                    bench.run(pattern, 20_000);
+                    let measured = allocation_counter::measure(|| bench.run(pattern, 20_000));
+                    let count = measured.count_total;
+                    println!("{level} {pattern:?} degraded {degraded} lanes {lanes}: {count}");
+                    assert!(count <= 8, "{level} {pattern:?}: {count} allocations");
+                }
+            }
+        }
+    }
+}

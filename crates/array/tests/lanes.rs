@@ -1,0 +1,226 @@
+//! Several lanes on one array: what only they can show.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use array::{
+    Array, ArraySpec, BuildError, Driver, DriverOptions, Event, Fault, FaultControl, FaultMember,
+    HostOp, MemberSpec, PaceControl, PacedMember, RequestError,
+};
+use common::rng::{Rng, say_replay, seeds};
+use common::{SECTOR, boxed_mem, mem, mems, spec};
+use md::{Level, MemberIdx, Sector};
+
+const WRITE: HostOp = HostOp::Write { fua: false };
+
+fn options(lanes: u16) -> DriverOptions {
+    let lane_unit_sectors = 64;
+    DriverOptions { lanes, lane_unit_sectors, leases: 64, ..DriverOptions::default() }
+}
+
+fn start(spec: ArraySpec, lanes: u16) -> Array {
+    Array::start(spec, &options(lanes)).expect("an array")
+}
+
+fn pattern(seed: u64, sectors: usize) -> Vec<u8> {
+    let mut bytes = vec![0; sectors * SECTOR];
+    Rng::new(seed).fill(&mut bytes);
+    bytes
+}
+
+#[test]
+fn requests_that_span_lanes_come_back_whole() {
+    for (level, members) in
+        [(Level::Linear, 2), (Level::Raid0, 3), (Level::Raid1, 2), (Level::Raid10, 4)]
+            .into_iter()
+            .chain([(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)])
+    {
+        let chunk = if matches!(level, Level::Raid1 | Level::Linear) { 0 } else { 16 };
+        let array = start(spec(level, chunk, mems(members, 2048)), 3);
+        let sectors = (array.len_bytes() / SECTOR as u64) as usize;
+        let all = pattern(7, sectors);
+        array.write_at(&all, 0).expect("written");
+        let mut back = vec![0; all.len()];
+        array.read_at(&mut back, 0).expect("read");
+        assert!(back == all, "{level}");
+        // Zeroes over several units, and what lies beside them.
+        array.write_zeroes(8 * 512, 512 * 600).expect("zeroed");
+        array.read_at(&mut back, 0).expect("read");
+        assert!(back[8 * 512..608 * 512].iter().all(|byte| *byte == 0), "{level}");
+        assert!(back[..8 * 512] == all[..8 * 512] && back[608 * 512..] == all[608 * 512..]);
+        array.stop().expect("stopped");
+    }
+}
+
+#[test]
+fn threads_that_write_across_lanes_find_what_they_wrote() {
+    for seed in seeds(4) {
+        say_replay("lanes", "threads_that_write_across_lanes_find_what_they_wrote", seed);
+        let array = Arc::new(start(spec(Level::Raid5, 16, mems(5, 8192)), 3));
+        let share = array.len_bytes() / SECTOR as u64 / 4;
+        let writers = (0..4).map(|writer| {
+            let array = array.clone();
+            std::thread::spawn(move || {
+                let mut rng = Rng::new(seed * 10 + writer);
+                let mut model = vec![0; share as usize * SECTOR];
+                for round in 0..150 {
+                    let sectors = 1 + rng.below(300);
+                    let at = rng.below(share - sectors);
+                    let bytes = at as usize * SECTOR..(at + sectors) as usize * SECTOR;
+                    let place = (writer * share + at) * SECTOR as u64;
+                    if rng.one_in(2) {
+                        rng.fill(&mut model[bytes.clone()]);
+                        array.write_at(&model[bytes], place).expect("written");
+                    } else {
+                        let mut back = vec![1; bytes.len()];
+                        array.read_at(&mut back, place).expect("read");
+                        assert!(back == model[bytes], "{sectors} sectors at {place}");
+                    }
+                    if round == 70 && writer == 0 {
+                        array.fail_member(MemberIdx(2));
+                    }
+                    if rng.one_in(30) {
+                        array.flush().expect("flushed");
+                    }
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
+        let events = array.take_events();
+        let failed = Event::MemberFailed { member: MemberIdx(2), error: None };
+        assert_eq!(events, [failed], "told once");
+    }
+}
+
+#[test]
+fn a_flush_asks_every_written_member_once() {
+    let array = start(spec(Level::Raid5, 16, mems(4, 2048)), 3);
+    array.write_at(&pattern(1, 2048), 0).expect("written");
+    array.flush().expect("flushed");
+    array.flush().expect("nothing to flush");
+    let flushes: Vec<u64> = array.leaf_counters().iter().map(|leaf| leaf.flushes).collect();
+    assert_eq!(flushes, [1; 4]);
+}
+
+#[test]
+fn a_member_that_dies_under_one_lane_is_lost_to_all() {
+    let control = FaultControl::default();
+    control.set_on(false);
+    let gone = FaultMember::switched(boxed_mem(2048), vec![Fault::Gone { after: 0 }], &control);
+    let members = vec![mem(2048), mem(2048), MemberSpec::ready(gone)];
+    let mut lanes = Driver::lanes(spec(Level::Raid5, 16, members), &options(3)).expect("lanes");
+    control.set_on(true);
+    let bytes = pattern(3, 8);
+    let mut lease = lanes[1].leases().take(bytes.len()).expect("a lease");
+    lease.bytes_mut().copy_from_slice(&bytes);
+    // In lane 0's part, by way of lane 1.
+    lanes[1].submit(WRITE, Sector(16), 8, Some(lease), 9).expect("room");
+    let (mut done, begin) = (Vec::new(), Instant::now());
+    while done.is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it never ends");
+        lanes.iter_mut().for_each(|lane| lane.poll(&mut done));
+    }
+    assert_eq!((done[0].tag, done[0].result), (9, Ok(())));
+    for lane in &lanes {
+        assert!(lane.failed().contains(2), "acknowledged when all know");
+    }
+}
+
+#[test]
+fn an_array_that_loses_too_much_fails_what_it_cannot_serve() {
+    let control = FaultControl::default();
+    control.set_on(false);
+    let dying = || {
+        let fault = Fault::Gone { after: 0 };
+        MemberSpec::ready(FaultMember::switched(boxed_mem(2048), vec![fault], &control))
+    };
+    let array = start(spec(Level::Raid5, 16, vec![dying(), dying(), mem(2048), mem(2048)]), 3);
+    array.write_at(&pattern(5, 4096), 0).expect("written");
+    control.set_on(true);
+    let mut results = Vec::new();
+    for at in (0..4096).step_by(16) {
+        results.push(array.write_at(&[9; 16 * SECTOR], at * SECTOR as u64));
+    }
+    let io = Err(array::ArrayError::Request(RequestError::Io));
+    assert!(results.iter().all(|result| *result == Ok(()) || *result == io));
+    assert!(results.contains(&io), "two members are gone");
+    // What was acknowledged is there; whoever needs both of the dead gets an error.
+    for (at, result) in (0..4096u64).step_by(16).zip(results) {
+        let mut back = vec![0; 16 * SECTOR];
+        let read = array.read_at(&mut back, at * SECTOR as u64);
+        if result == Ok(()) && read == Ok(()) {
+            assert!(back.iter().all(|byte| *byte == 9), "sector {at}");
+        }
+    }
+    drop(array);
+}
+
+#[test]
+fn lanes_share_a_drive_and_its_pace() {
+    let control = PaceControl::default();
+    let profile = drive::Profile::named("hdd-2007").expect("a profile");
+    let paced = || {
+        let whole = drive::Placement::Window { at: 0.0 };
+        let inner = boxed_mem(1 << 16);
+        MemberSpec::ready(PacedMember::new(inner, &control, profile, whole, None))
+    };
+    let array = start(spec(Level::Raid0, 128, vec![paced(), paced()]), 2);
+    let bytes = pattern(8, 1 << 14);
+    let begin = Instant::now();
+    for round in 0..4 {
+        array.write_at(&bytes, round * bytes.len() as u64).expect("written");
+    }
+    let mut back = vec![0; bytes.len()];
+    array.read_at(&mut back, 0).expect("read");
+    assert!(back == bytes);
+    assert!(begin.elapsed() > Duration::from_millis(10), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn leaves_come_back_from_all_lanes() {
+    let mut lanes = Driver::lanes(spec(Level::Raid1, 0, mems(2, 512)), &options(3)).expect("lanes");
+    lanes[2].fail_member(MemberIdx(1));
+    let mut none = Vec::new();
+    for _ in 0..3 {
+        lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
+    }
+    let leaves = Driver::lanes_into_leaves(lanes);
+    assert_eq!(leaves.iter().map(|leaf| leaf.in_service).collect::<Vec<_>>(), [true, false]);
+    assert!(leaves.iter().all(|leaf| leaf.member.is_some()));
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_as_a_whole() {
+    let mut lanes =
+        Driver::lanes(spec(Level::Raid0, 16, mems(2, 512)), &options(2)).expect("lanes");
+    let mut done = Vec::new();
+    for (at, sectors) in [(1024, 8), (1000, 200), (u64::MAX - 4, 8)] {
+        lanes[1].submit(HostOp::WriteZeroes, Sector(at), sectors, None, 4).expect("room");
+        lanes.iter_mut().for_each(|lane| lane.poll(&mut done));
+        let end = done.pop().expect("it ends at once");
+        assert_eq!(end.result, Err(RequestError::Invalid), "{sectors} at {at}");
+    }
+    let inner = spec(Level::Raid0, 16, mems(2, 512));
+    let nested = spec(Level::Raid1, 0, vec![MemberSpec::Array(inner), mem(512)]);
+    let error = Driver::lanes(nested, &options(2)).err().expect("refused");
+    assert!(matches!(error, BuildError::NestedLanes { lanes: 2 }), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "an array with arrays as members runs on one core; 2 were asked for"
+    );
+}
+
+#[test]
+fn a_lane_that_ends_in_its_work_takes_the_others_along() {
+    let mut lanes =
+        Driver::lanes(spec(Level::Raid0, 16, mems(2, 512)), &options(2)).expect("lanes");
+    lanes[1].submit(HostOp::WriteZeroes, Sector(0), 512, None, 4).expect("room");
+    drop(lanes.pop());
+    let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        lanes[0].poll(&mut Vec::new());
+    }));
+    assert!(polled.is_err());
+}
