@@ -11,6 +11,9 @@ use md::{Level, MemberIdx, Sector};
 const DEPTH: u64 = 16;
 const CHUNK: u64 = 16;
 
+const ROUND: u64 = 4_000;
+const MAX_ROUNDS: usize = 60;
+
 #[derive(Clone, Copy, Debug)]
 enum Pattern {
     /// 4 KiB anywhere.
@@ -84,6 +87,20 @@ impl Bench {
     }
 }
 
+/// Until [`ROUND`] requests are served without an allocation. Lists grow to the longest that they
+/// ever have to be, and rarely then: what is allocated per request, or per hundred, never ends.
+fn warm_up(bench: &mut Bench, pattern: Pattern, what: &str) {
+    let mut counts = Vec::new();
+    for _ in 0..MAX_ROUNDS {
+        let measured = allocation_counter::measure(|| bench.run(pattern, ROUND));
+        counts.push(measured.count_total);
+        if measured.count_total == 0 {
+            return println!("{what}: warm after {counts:?}");
+        }
+    }
+    panic!("{what}: {counts:?} allocations in rounds of {ROUND} requests");
+}
+
 #[test]
 fn nothing_is_allocated_per_request_once_warm() {
     let (read, write) = (HostOp::Read, HostOp::Write { fua: false });
@@ -101,11 +118,8 @@ fn nothing_is_allocated_per_request_once_warm() {
                     bench.lanes[0].fail_member(MemberIdx(1));
                 }
                 for pattern in all.clone() {
-                    bench.run(pattern, 20_000);
-                    let measured = allocation_counter::measure(|| bench.run(pattern, 20_000));
-                    let count = measured.count_total;
-                    println!("{level} {pattern:?} degraded {degraded} lanes {lanes}: {count}");
-                    assert!(count <= 8, "{level} {pattern:?}: {count} allocations");
+                    let what = format!("{level} {pattern:?} degraded {degraded} lanes {lanes}");
+                    warm_up(&mut bench, pattern, &what);
                 }
             }
         }
