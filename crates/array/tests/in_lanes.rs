@@ -1,4 +1,5 @@
 //! The tests of other files once more, with several lanes: see `common::lanes`.
+#![allow(clippy::duplicate_mod, reason = "every file brings what they share along")]
 
 #[path = "api.rs"]
 mod api;
@@ -6,5 +7,7 @@ mod api;
 mod faults;
 #[path = "files.rs"]
 mod files;
+#[path = "lasting.rs"]
+mod lasting;
 #[path = "random.rs"]
 mod random;

@@ -1,13 +1,17 @@
 //! Arrays that outlive the process: made, started, stopped, dropped as by a crash, started again.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use array::rescue::{Piece, StreamOptions, prepare, stream};
-use array::run::{CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start};
+use array::run::{
+    CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start_lanes,
+};
 use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
-use array::{Array, Driver};
+use array::{Array, Driver, DriverOptions};
 use md::assemble::{Candidate, Options, Verdict, assemble};
 use md::create::{BitmapWish, Request};
 use md::ondisk::superblock::Policy;
@@ -83,12 +87,15 @@ fn decide(opened: &[Opened], options: &Options) -> md::assemble::Array {
     found.arrays.remove(0)
 }
 
-fn started(opened: &[Opened], options: &Options) -> Result<Driver, StartError> {
-    start(&decide(opened, options), opened, &StartOptions::default())
+fn started(opened: &[Opened], options: &Options) -> Result<Vec<Driver>, StartError> {
+    let (lanes, lane_unit_sectors) = (common::lanes::lanes(), 64);
+    let driver = DriverOptions { lanes, lane_unit_sectors, ..DriverOptions::default() };
+    let how = StartOptions { driver, ..StartOptions::default() };
+    start_lanes(&decide(opened, options), opened, &how)
 }
 
 fn run(opened: &[Opened]) -> Array {
-    Array::run(started(opened, &Options::default()).unwrap()).unwrap()
+    Array::run_lanes(started(opened, &Options::default()).unwrap()).unwrap()
 }
 
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
