@@ -433,8 +433,8 @@ impl Array {
         all
     }
 
-    /// Has a lane's thread do something between two polls, and waits for the answer; `None` when the
-    /// thread has ended.
+    /// Has a lane's thread do something between two polls, and waits for the answer; `None` when
+    /// the thread has ended.
     fn ask<T: Send + 'static>(
         &self,
         lane: usize,

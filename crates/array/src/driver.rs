@@ -687,8 +687,8 @@ impl Driver {
         Driver::lanes_into_leaves(vec![self])
     }
 
-    /// Like [`Driver::into_leaves`], of all lanes of an array. The leaves' counters are those of the
-    /// first lane.
+    /// Like [`Driver::into_leaves`], of all lanes of an array. The leaves' counters are those of
+    /// the first lane.
     ///
     /// # Panics
     /// When requests are under way, or a lane is missing.

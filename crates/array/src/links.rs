@@ -6,8 +6,8 @@
 //!           <=== Part, Done, Event, Control ====               writer and one reader
 //! ```
 //! A message is a plain value that is copied. What finds a ring full waits in the sender's outbox,
-//! in order; requests in the lanes are bounded, and so are parts and ends. Lanes that are busy poll;
-//! only a lane that says that it sleeps is woken, by its bell (an eventfd).
+//! in order; requests in the lanes are bounded, and so are parts and ends. Busy lanes poll; only a
+//! lane that says that it sleeps is woken, by its bell (an eventfd).
 //!
 //! Invariant: messages from one lane to another arrive once each and in order, and a lane that has
 //! mail does not sleep. Called only from `driver`.

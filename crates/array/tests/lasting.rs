@@ -242,9 +242,11 @@ fn a_killed_array_is_dirty_and_is_resynced_when_it_starts_again() {
             request.bitmap = bitmap;
             request.chunk_sectors = Some(128);
         });
-        // The child is killed in the middle of its work.
+        // The child is killed in the middle of its work. This file may be a module of another.
+        let inside = module_path!().split_once("::").map(|(_, module)| format!("{module}::"));
+        let child = format!("{}child_that_is_killed", inside.unwrap_or_default());
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_is_killed", "--nocapture"])
+            .args(["--exact", &child, "--nocapture"])
             .env("RAIDLAB_TEST_MEMBERS", members.dir.path())
             .stdout(std::process::Stdio::null())
             .spawn()

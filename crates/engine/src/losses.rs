@@ -14,8 +14,8 @@
 //! follow, because its own rows need the first. It serves what it still can, and acknowledges no
 //! write any more.
 //!
-//! Invariant: all shards that acknowledge writes have lost the same members, and the array can serve
-//! all of its data without them. Called by an executor with the events of all shards, those of one
+//! Invariant: all shards that acknowledge writes have lost the same members, and the array can
+//! serve all of its data without them. Called by an executor with the events of all shards, those of one
 //! shard in their order.
 
 use md::{Geometry, MemberIdx};

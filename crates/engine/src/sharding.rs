@@ -77,8 +77,8 @@ impl Sharding {
         (at.0 / self.unit_sectors % u64::from(self.shards)) as u16
     }
 
-    /// Where a range lies in the own part of `shard` (see [`Sharding::local`]); `None` where not all
-    /// of it is that shard's, or it crosses from one unit into the next.
+    /// Where a range lies in the own part of `shard` (see [`Sharding::local`]); `None` where not
+    /// all of it is that shard's, or it crosses from one unit into the next.
     #[inline]
     pub fn own(&self, shard: u16, at: Sector, sectors: u64) -> Option<Sector> {
         if self.shards == 1 {

@@ -148,6 +148,7 @@ impl Target {
                 leases,
                 lease_bytes: lease_bytes as usize,
                 kernels: spec.kernels,
+                ..DriverOptions::default()
             },
         };
         if spec.members.len() != spec.expr.leaves() {
