@@ -15,8 +15,8 @@
 //! write any more.
 //!
 //! Invariant: all shards that acknowledge writes have lost the same members, and the array can
-//! serve all of its data without them. Called by an executor with the events of all shards, those of one
-//! shard in their order.
+//! serve all of its data without them. Called by an executor with the events of all shards, those
+//! of one shard in their order.
 
 use md::{Geometry, MemberIdx};
 

@@ -79,8 +79,8 @@ impl std::error::Error for StartError {
     }
 }
 
-/// Starts the array by its read-write plan, in one lane. `members` are the devices that the decision
-/// was made from, in that order, opened for writing.
+/// Starts the array by its read-write plan, in one lane. `members` are the devices that the
+/// decision was made from, in that order, opened for writing.
 ///
 /// # Errors
 /// See [`StartError`].
