@@ -4,10 +4,13 @@
 //! is no error. Called from every verb.
 
 use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
+
+use crate::members::holds_superblock;
 
 /// A line on stderr. A reader that has gone away (`2>&1 | head`) does not end the run.
 pub fn say(line: std::fmt::Arguments<'_>) {
@@ -43,9 +46,29 @@ impl JsonOut {
         let Some(path) = self.json.as_deref().filter(|path| !is_stdout(path)) else {
             return Ok(());
         };
-        let written = std::fs::write(path, format!("{:#}\n", json()));
-        written.map_err(|e| format!("--json {}: cannot write: {e}", path.display()))
+        replace_record(path, &format!("{:#}\n", json())).map_err(|e| format!("--json {e}"))
     }
+}
+
+/// Writes a record or a report into a file, which replaces what was in it. A member of an array, or
+/// a disk, is left alone: a slip of the finger must not cost anybody his data.
+pub fn replace_record(path: &Path, text: &str) -> Result<(), String> {
+    check_replaceable(path)?;
+    let written = std::fs::write(path, text);
+    written.map_err(|error| format!("{}: cannot write: {error}", path.display()))
+}
+
+/// Refuses what [`replace_record`] would not write over.
+pub fn check_replaceable(path: &Path) -> Result<(), String> {
+    let refuse = |what: &str| Err(format!("{}: {what}; name another file", path.display()));
+    let Ok(there) = std::fs::metadata(path) else { return Ok(()) };
+    if there.file_type().is_block_device() {
+        return refuse("it is a block device");
+    }
+    if there.is_file() && holds_superblock(path)? {
+        return refuse("it is a member of an md array");
+    }
+    Ok(())
 }
 
 /// Whether a path stands for stdout.

@@ -9,10 +9,27 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
 
-use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay, signatures};
+use array::run::look;
+use array::store::{
+    Access, Device, DeviceOptions, DeviceProblem, Disk, Location, open_overlay, signatures,
+};
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
-use md::ondisk::superblock::{Checksum, READ_BYTES, Superblock, detect};
+use md::ondisk::superblock::{Checksum, Outcome, READ_BYTES, Superblock, detect};
+
+/// Whether a file or disk that is to be written over is somebody's member. One that is in use cannot
+/// be looked at, and that is an error.
+pub fn holds_superblock(path: &Path) -> Result<bool, String> {
+    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+    let device = match Device::open(&Location::whole(path), options) {
+        Err(error) if matches!(error.problem, DeviceProblem::Empty) => return Ok(false),
+        opened => opened.map_err(|error| error.to_string())?,
+    };
+    let is_there = |(_, outcome): &(_, Outcome)| {
+        matches!(outcome, Outcome::Found { .. } | Outcome::Misplaced { .. } | Outcome::Invalid(_))
+    };
+    Ok(look(&device).outcomes.iter().any(is_there))
+}
 
 /// A member that was opened.
 pub struct Member {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lab::record::Record;
 
-use crate::console::{is_stdout, print_all, say};
+use crate::console::{check_replaceable, is_stdout, print_all, replace_record, say};
 
 /// See the module.
 pub struct Outputs {
@@ -34,6 +34,7 @@ impl Outputs {
             if is_stdout(path) {
                 continue;
             }
+            check_replaceable(path).map_err(|e| format!("{option} {e}"))?;
             let is_new = !path.exists();
             let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
             opened.map_err(|e| format!("{option} {}: cannot write: {e}", path.display()))?;
@@ -88,8 +89,7 @@ impl Outputs {
     }
 
     fn write_file(&mut self, path: &Path, text: &str) -> Result<(), String> {
-        let written = std::fs::write(path, text);
-        written.map_err(|e| format!("{}: cannot write: {e}", path.display()))?;
+        replace_record(path, text)?;
         self.made.retain(|made| made != path);
         Ok(())
     }

@@ -69,10 +69,15 @@ pub fn refuse_what_is_there(
         let name = disk.name();
         seen.extend(signatures(&**disk).iter().map(|what| format!("{name} holds {what}.")));
         for (_, outcome) in look(&**disk).outcomes {
-            if let Outcome::Found { superblock, .. } = outcome {
-                let metadata = superblock.metadata();
-                let (uuid, version) = (metadata.set_uuid, metadata.version);
-                seen.push(format!("{name} is a member of md array {uuid} (metadata {version})."));
+            match outcome {
+                Outcome::NoMagic => {}
+                Outcome::Found { superblock, .. } => {
+                    let metadata = superblock.metadata();
+                    let (uuid, version) = (metadata.set_uuid, metadata.version);
+                    let member = format!("is a member of md array {uuid} (metadata {version})");
+                    seen.push(format!("{name} {member}."));
+                }
+                other => seen.push(format!("{name} may be a member of an md array: {other}.")),
             }
         }
     }

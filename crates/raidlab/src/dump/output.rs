@@ -13,6 +13,7 @@ use md::SECTOR_BYTES;
 use sha2::{Digest, Sha256};
 
 use crate::console::is_stdout;
+use crate::members::holds_superblock;
 
 /// What is looked at for zeroes, and what is written of them at once.
 const BLOCK: usize = 4096;
@@ -154,6 +155,9 @@ fn open_file(path: &Path, overwrite: bool, members: &[(u64, u64)]) -> Result<Sin
         let holds = kind.is_block_device() || kind.is_file() && there.len() > 0;
         if holds && !overwrite {
             return fail("it is there already; --overwrite writes over it");
+        }
+        if holds && holds_superblock(path).map_err(|e| format!("-o {e}"))? {
+            return fail("it is a member of an md array; it is not written over");
         }
     }
     let mut options = OpenOptions::new();

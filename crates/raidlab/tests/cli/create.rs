@@ -116,6 +116,12 @@ fn members_that_hold_something_are_refused_by_name() {
     // Now both hold an array.
     let ran = create(&words).code(2);
     assert_eq!(ran.stderr.matches("is a member of md array").count(), 2, "{}", ran.stderr);
+    // A superblock that its version has no such field values for is somebody's all the same.
+    let mut bytes = std::fs::read(paths[0]).expect("it");
+    bytes[4096 + 4] = 2;
+    std::fs::write(paths[0], &bytes).expect("it");
+    let ran = create(&words).code(2);
+    assert!(ran.stderr.contains("may be a member of an md array"), "{}", ran.stderr);
 }
 
 #[test]

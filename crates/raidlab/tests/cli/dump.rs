@@ -172,6 +172,21 @@ fn outputs_are_never_replaced_unasked() {
 }
 
 #[test]
+fn a_slip_of_the_finger_costs_nobody_a_member() {
+    let case = corpus::case("raid1-2d-v12");
+    let dir = Dir::new();
+    let other = dir.file("other");
+    std::fs::copy(&case.images[1], &other).expect("a copy");
+    let bytes = std::fs::read(&other).expect("it");
+    // A member of an array that is not among those that are dumped.
+    let ran = dump(&format!("--overwrite -o {other} {}", case.images[0])).code(2);
+    assert!(ran.stderr.contains("member of an md array"), "{}", ran.stderr);
+    let ran = dump(&format!("--sha256 --json={other} {}", case.images[0])).code(2);
+    assert!(ran.stderr.contains("member of an md array"), "{}", ran.stderr);
+    assert!(std::fs::read(&other).expect("it") == bytes, "it was written to");
+}
+
+#[test]
 fn several_arrays_are_listed_and_told_apart() {
     let (one, two) = (corpus::case("raid1-2d-v12"), corpus::case("raid5-3d-usedsize"));
     let all = format!("{} {}", one.images.join(" "), two.images.join(" "));
