@@ -17,8 +17,8 @@ use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
 use md::ondisk::superblock::{Checksum, Outcome, READ_BYTES, Superblock, detect};
 
-/// Whether a file or disk that is to be written over is somebody's member. One that is in use cannot
-/// be looked at, and that is an error.
+/// Whether a file or disk that is to be written over is somebody's member. One that is in use
+/// cannot be looked at, and that is an error.
 pub fn holds_superblock(path: &Path) -> Result<bool, String> {
     let options = DeviceOptions { access: Access::ReadOnly, direct: false };
     let device = match Device::open(&Location::whole(path), options) {
