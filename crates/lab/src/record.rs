@@ -127,6 +127,123 @@ pub struct Cell {
     /// Smallest and largest of the samples' rates.
     #[serde(default)]
     pub spread: Option<Spread>,
+    /// The program that the cell is a phase of: `bonnie++-2.00`.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// The phase: `put-block`, `seeks`. `workload` says which kind of access it is.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// What names the run of the program within a sweep; the same for all its phases.
+    #[serde(default)]
+    pub item: Option<String>,
+    /// Where it ran, and how that was set up; `None` for the engine in process.
+    #[serde(default)]
+    pub place: Option<Place>,
+    /// Size of all files of the program, bytes.
+    #[serde(default)]
+    pub file_bytes: Option<u64>,
+    /// Bounds of the 95 % bootstrap interval of the median rate, MB/s.
+    #[serde(default)]
+    pub interval: Option<Spread>,
+    /// `cpu_process_s` over the wall clock: what bonnie prints as %CPU, as a fraction.
+    #[serde(default)]
+    pub cpu_process_share: Option<f64>,
+    /// CPU time of each thread that used any, the busiest first.
+    #[serde(default)]
+    pub cpu_threads: Vec<ThreadTime>,
+    /// The figure is a cache's, not the members': whose.
+    #[serde(default)]
+    pub cached: Option<String>,
+    /// Counters over time.
+    #[serde(default)]
+    pub series: Option<Series>,
+    /// What the evidence in this cell supports.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+}
+
+/// Where a cell was measured, if not in the engine itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// As on the command line, without directories of the user: `fs:ext4,data=journal`.
+    pub name: String,
+    /// `ext4`.
+    pub file_system: Option<String>,
+    /// What mkfs was told.
+    pub mkfs_options: Option<String>,
+    /// Options of the mount, as the kernel shows them.
+    pub mount_options: Option<String>,
+    /// Block of the file system, bytes.
+    pub block_bytes: Option<u64>,
+    /// Where an external journal lies: `raid1 of 2`.
+    pub journal: Option<String>,
+    /// Whether LVM lies between array and file system.
+    pub lvm: Option<bool>,
+    /// Read-ahead of the block device, KiB.
+    pub read_ahead_kib: Option<u64>,
+    /// Its I/O scheduler.
+    pub scheduler: Option<String>,
+    /// Other knobs that were set, by their names in sysfs.
+    pub knobs: std::collections::BTreeMap<String, String>,
+    /// Memory of the machine while it ran, bytes: what file sizes are compared with.
+    pub memory_bytes: Option<u64>,
+}
+
+/// CPU time of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadTime {
+    /// Its name: `lane-0`, `md127_raid5`, `iou-wrk-4711`.
+    pub name: String,
+    /// User and system, seconds.
+    pub seconds: f64,
+}
+
+/// Counters over the time of a cell, at equal steps. All lists are as long as there were steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Series {
+    /// Length of a step, seconds.
+    pub step_s: f64,
+    /// One per member, in slot order; or per disk, by name.
+    pub members: Vec<MemberSeries>,
+    /// Busy CPUs of the whole machine (2.0: two CPUs all the time).
+    pub busy_cpus: Vec<f32>,
+    /// CPU time that other virtual machines took from this one, in CPUs.
+    pub stolen_cpus: Vec<f32>,
+    /// Interrupts per second.
+    pub interrupts_per_s: Vec<f32>,
+}
+
+/// One member over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemberSeries {
+    /// `0`, `1`, ... or the disk's name.
+    pub name: String,
+    /// MB/s read.
+    pub read_mb_per_s: Vec<f32>,
+    /// MB/s written.
+    pub write_mb_per_s: Vec<f32>,
+    /// Operations per second, both directions.
+    pub iops: Vec<f32>,
+    /// Mean number of operations under way.
+    pub in_flight: Vec<f32>,
+    /// Share of the time with at least one operation under way, 0 to 1.
+    pub busy: Vec<f32>,
+}
+
+/// What the evidence supports, and what would change it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Its name: `page-cache`, `shared-bus`, `read-modify-write`.
+    pub name: String,
+    /// One sentence with the numbers in it.
+    pub text: String,
+    /// The numbers by name, for programs.
+    pub evidence: std::collections::BTreeMap<String, f64>,
+    /// The command that would change it, where there is one.
+    pub command: Option<String>,
 }
 
 /// One timed stretch of a cell.
