@@ -653,7 +653,10 @@ impl Driver {
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         // An interrupted or failed wait is a short one: the caller polls either way.
         let _ = rustix::event::poll(&mut fds, Some(&timeout));
-        self.links.iter().for_each(Links::woke);
+        if let Some(links) = &self.links {
+            let bell = fds.last().expect("the bell is the last of them");
+            links.woke(bell.revents().contains(PollFlags::IN));
+        }
     }
 
     /// Takes a member out of service, as `mdadm --fail` does. Refused silently by the engine when

@@ -237,7 +237,7 @@ impl Links {
         fence(Ordering::SeqCst);
         let may = !self.has_mail() && !self.broken.load(Ordering::Relaxed);
         if !may {
-            self.woke();
+            self.woke(false);
         }
         may
     }
@@ -247,10 +247,11 @@ impl Links {
         self.bell.fd.as_fd()
     }
 
-    /// The lane is awake again.
-    pub(crate) fn woke(&self) {
-        if !self.bell.asleep.swap(false, Ordering::AcqRel) {
-            // It was rung: silence it. If the ring is only on its way, one more sleep is short.
+    /// The lane is awake again. `rung`: its bell is readable, and is silenced. Whoever rings may do
+    /// so only after the lane has woken by itself: the bell then wakes it once more, later.
+    pub(crate) fn woke(&self, rung: bool) {
+        self.bell.asleep.store(false, Ordering::Relaxed);
+        if rung {
             let _ = rustix::io::read(&self.bell.fd, &mut [0; 8]);
         }
     }
@@ -268,7 +269,10 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use md::{GeometrySpec, Layout, Level};
+    use rustix::event::{PollFd, PollFlags, Timespec};
 
     use super::*;
 
@@ -328,6 +332,28 @@ mod tests {
         let mut count = [0; 8];
         assert!(rustix::io::read(&links[1].bell.fd, &mut count).is_ok());
         assert_eq!(u64::from_ne_bytes(count), 1, "one ring is enough");
+    }
+
+    /// Sleeps as `driver` does, without waiting; says whether the bell woke it.
+    fn sleeps_and_is_woken(links: &Links) -> bool {
+        assert!(links.may_sleep());
+        let mut bell = [PollFd::new(&links.bell.fd, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let rung = rustix::event::poll(&mut bell, Some(&now)).expect("polled") > 0;
+        links.woke(rung);
+        rung
+    }
+
+    #[test]
+    fn a_bell_that_rings_late_wakes_one_sleep() {
+        let links = links(2);
+        // Lane 0 has seen that lane 1 sleeps, and lane 1 wakes by itself before the bell rings.
+        assert!(links[1].may_sleep());
+        assert!(links[0].peers[1].as_ref().expect("a peer").bell.asleep.swap(false, Relaxed));
+        links[1].woke(false);
+        rustix::io::write(&links[1].bell.fd, &1u64.to_ne_bytes()).expect("rung");
+        let woken = (0..10).filter(|_| sleeps_and_is_woken(&links[1])).count();
+        assert_eq!(woken, 1);
     }
 
     #[test]
