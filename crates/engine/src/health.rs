@@ -19,6 +19,8 @@ pub(crate) struct Health {
     read_only: bool,
     /// Copies are alike below this position.
     in_sync_below: u64,
+    /// How often this shard has said that they are not.
+    reports: u64,
 }
 
 impl Health {
@@ -30,6 +32,7 @@ impl Health {
             unrecordable: false,
             read_only: false,
             in_sync_below,
+            reports: 0,
         }
     }
 
@@ -76,8 +79,17 @@ impl Health {
         self.in_sync_below
     }
 
-    pub(crate) fn set_in_sync_below(&mut self, position: u64) {
-        self.in_sync_below = position;
+    /// Copies may differ from `position` on, and the keeper is told so.
+    pub(crate) fn report_out_of_sync(&mut self, position: u64) {
+        self.in_sync_below = self.in_sync_below.min(position);
+        self.reports += 1;
+    }
+
+    /// The keeper's word, which knew of so many of the reports. Where it lacks one, the order has
+    /// crossed it: then it may lower the position, and a later order raises it.
+    pub(crate) fn set_in_sync_below(&mut self, position: u64, reports: u64) {
+        let known = reports == self.reports;
+        self.in_sync_below = if known { position } else { self.in_sync_below.min(position) };
     }
 
     /// Drops a member if the array can live without it; says whether the member is out now.

@@ -175,8 +175,7 @@ impl Shard {
         let intents = intents.as_mut()?;
         for (at, sectors, unsettled) in requests.intents_ended.drain(..) {
             if unsettled {
-                let position = intents.map().position_of(at).min(health.in_sync_below());
-                health.set_in_sync_below(position);
+                health.report_out_of_sync(intents.map().position_of(at));
             }
             intents.ended(now, at, sectors, unsettled, out);
         }
@@ -425,7 +424,9 @@ impl Shard {
                 self.flushes.other_written(members, kept, failed, out, &mut self.flushed);
                 self.end_flushes(out);
             }
-            Control::InSyncBelow { position } => self.health.set_in_sync_below(position),
+            Control::InSyncBelow { position, reports } => {
+                self.health.set_in_sync_below(position, reports);
+            }
         }
     }
 

@@ -581,7 +581,7 @@ fn a_resync_that_ends_makes_the_array_clean_everywhere() {
     desk.tell(KeeperInput::ResyncAt { run, position: 1024 });
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, None);
-    assert_eq!(desk.answers, [Control::InSyncBelow { position: u64::MAX }]);
+    assert_eq!(desk.answers, [Control::InSyncBelow { position: u64::MAX, reports: 0 }]);
     assert!(desk.keeper.resync().is_none());
 }
 
@@ -592,6 +592,8 @@ fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
     desk.run();
     desk.event(ControlEvent::OutOfSync { first_bit: 5, bits: 1 });
     assert_eq!(desk.others, [KeeperEffect::ResyncNeeded]);
+    let told = Control::InSyncBelow { position: 40, reports: 1 };
+    assert!(desk.answers.contains(&told), "{:?}", desk.answers);
     desk.release(5, 1);
     desk.run();
     desk.wait(100 * SECOND);

@@ -52,6 +52,8 @@ pub struct Keeper {
     geometry: Geometry,
     map: IntentMap,
     shards: u16,
+    /// By shard: how often it has said that copies differ.
+    reports: Vec<u64>,
     devices: Vec<Device>,
     /// What every device number is now.
     states: Vec<Option<DeviceState>>,
@@ -116,6 +118,7 @@ impl Keeper {
         let bits = config.bitmap.as_ref().map(|kept| Bits::new(kept, &map, resync_offset));
         Keeper {
             shards: config.shards,
+            reports: vec![0; usize::from(config.shards)],
             states,
             in_turn: config.superblocks_in_turn,
             policy,
@@ -221,7 +224,10 @@ impl Keeper {
         match event {
             ControlEvent::Intent { first_bit, bits } => self.intent(shard, first_bit, bits, out),
             ControlEvent::Released { first_bit, bits } => self.released(first_bit, bits),
-            ControlEvent::OutOfSync { first_bit, bits } => self.out_of_sync(first_bit, bits, out),
+            ControlEvent::OutOfSync { first_bit, bits } => {
+                self.reports[usize::from(shard)] += 1;
+                self.out_of_sync(first_bit, bits, out);
+            }
             ControlEvent::MemberFailed { member, error, epoch } => {
                 self.touched = true;
                 self.epochs.push((shard, epoch));
@@ -273,7 +279,7 @@ impl Keeper {
         self.resync = Some(position);
         // Reports of the resync at work do not know of it.
         self.resync_run += 1;
-        self.to_shards(Control::InSyncBelow { position }, out);
+        self.tell_in_sync(position, out);
         out.push(KeeperEffect::ResyncNeeded);
     }
 
@@ -291,8 +297,14 @@ impl Keeper {
                 image.resynced(bit, self.held[bit as usize] > 0);
             }
         }
-        let position = self.in_sync_below();
-        self.to_shards(Control::InSyncBelow { position }, out);
+        self.tell_in_sync(self.in_sync_below(), out);
+    }
+
+    fn tell_in_sync(&self, position: u64, out: &mut Vec<KeeperEffect>) {
+        out.extend((0..self.shards).zip(&self.reports).map(|(shard, &reports)| {
+            let control = Control::InSyncBelow { position, reports };
+            KeeperEffect::ToShard { shard, control }
+        }));
     }
 
     fn close(&mut self, stop: bool, out: &mut Vec<KeeperEffect>) {
