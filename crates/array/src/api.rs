@@ -452,6 +452,11 @@ impl Array {
         self.ask(0, |driver| driver.metadata()).flatten()
     }
 
+    /// What has gone wrong with metadata since the last call: sentences.
+    pub fn take_notes(&self) -> Vec<String> {
+        self.ask(0, Driver::take_notes).unwrap_or_default()
+    }
+
     /// Finishes what is under way, flushes, makes the metadata clean, and ends the thread. An array
     /// that is dropped instead leaves its metadata as a crash would.
     ///

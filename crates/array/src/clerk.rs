@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use engine::{
     BITMAP_PAGE_BYTES, BitmapPage, Control, ControlEvent, DeviceNumber, Keeper, KeeperEffect,
-    KeeperInput, KeeperStatus, MemberError, Record, Resync,
+    KeeperInput, KeeperStatus, MemberError, Record, RequestError, Resync,
 };
 use md::Sector;
 use md::ondisk::bitmap::BitmapHeader;
@@ -20,6 +20,7 @@ use md::ondisk::superblock::{ArrayState, Superblock};
 use md::ondisk::{Area, Timestamp};
 use rustix::io::Errno;
 
+use crate::core::Event;
 use crate::store::Disk;
 
 /// A device whose metadata are kept.
@@ -50,9 +51,13 @@ pub(crate) struct Clerk {
     /// A resync should begin when the one at work has ended what it began.
     wants_resync: bool,
     at_work: usize,
+    /// What the last note about it was of.
+    stalled: Option<(RequestError, u64)>,
     paused: bool,
     stopped: Option<bool>,
     notes: Vec<String>,
+    /// Members that the keeper took out of service: no shard has reported them.
+    events: Vec<Event>,
 }
 
 impl Clerk {
@@ -68,9 +73,11 @@ impl Clerk {
             unit,
             wants_resync: true,
             at_work: 0,
+            stalled: None,
             paused: false,
             stopped: None,
             notes: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -83,9 +90,15 @@ impl Clerk {
         std::mem::take(&mut self.notes)
     }
 
+    /// Members that it has taken out of service since the last call.
+    pub(crate) fn take_events(&mut self) -> impl Iterator<Item = Event> + '_ {
+        self.events.drain(..)
+    }
+
     /// When it wants to be called.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        self.timer
+        let resync = self.resync.as_ref().filter(|_| !self.paused);
+        self.timer.into_iter().chain(resync.and_then(Resync::retry_at)).min()
     }
 
     pub(crate) fn has_work(&self) -> bool {
@@ -114,6 +127,9 @@ impl Clerk {
             self.timer = None;
             self.inputs.push(KeeperInput::Timer);
         }
+        if let Some(resync) = &mut self.resync {
+            resync.tick(now);
+        }
         while !self.inputs.is_empty() {
             let mut effects = std::mem::take(&mut self.effects);
             self.keeper.handle(now, &mut self.inputs, &mut effects);
@@ -139,7 +155,10 @@ impl Clerk {
             }
             KeeperEffect::SetTimer { at } => self.timer = Some(at),
             KeeperEffect::ToShard { shard, control } => controls.push((shard, control)),
-            KeeperEffect::DeviceFailed { device, .. } => {
+            KeeperEffect::DeviceFailed { device, slot, error, by } => {
+                if let (Some(member), None) = (slot, by) {
+                    self.events.push(Event::MemberFailed { member, error });
+                }
                 let kept = self.kept.iter().find(|kept| kept.number == device);
                 let name = kept.map_or_else(String::new, |kept| kept.disk.name());
                 self.notes.push(format!("{name} (device {}) is out of service.", device.0));
@@ -186,19 +205,25 @@ impl Clerk {
         Some(next)
     }
 
-    pub(crate) fn resync_done(&mut self, at: Sector, in_sync: bool) {
+    pub(crate) fn resync_done(&mut self, now: u64, at: Sector, result: Result<(), RequestError>) {
         self.at_work -= 1;
-        if let Some(resync) = &mut self.resync {
-            resync.done(at, in_sync);
-            self.report();
+        let Some(resync) = &mut self.resync else { return };
+        resync.done(now, at, result);
+        if let Some(why) = resync.stalled() {
+            let told = self.stalled.replace((why, resync.failed()));
+            if told != self.stalled {
+                let note = format!("The resync does not come further: {why}. It is tried again.");
+                self.notes.push(note);
+            }
         }
+        self.report();
     }
 
     /// Tells the keeper how far the resync has come, and forgets one that is over.
     fn report(&mut self) {
         let Some(resync) = &self.resync else { return };
-        let (run, position) = (resync.run(), resync.position());
-        self.inputs.push(KeeperInput::ResyncAt { run, position });
+        let (run, position, stalled) = (resync.run(), resync.position(), resync.stalled());
+        self.inputs.push(KeeperInput::ResyncAt { run, position, stalled });
         if resync.is_done() {
             self.resync = None;
         }
@@ -221,7 +246,8 @@ impl Clerk {
 
     /// Whether something of it could be sent now.
     pub(crate) fn may_resync(&self) -> bool {
-        self.resyncs() && !self.paused && self.at_work == 0 && self.stopped.is_none()
+        let has_next = self.wants_resync || self.resync.as_ref().is_some_and(Resync::has_next);
+        has_next && !self.paused && self.at_work == 0 && self.stopped.is_none()
     }
 }
 
@@ -257,6 +283,8 @@ impl Kept {
             header.events = record.events;
             header.events_cleared = record.events_cleared;
             header.state = 0;
+        }
+        if page.page == 0 {
             bytes.extend_from_slice(&header.encode());
         }
         bytes.extend_from_slice(&page.bits);

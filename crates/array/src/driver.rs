@@ -466,7 +466,9 @@ impl Driver {
         }
         let Host { tag, lease, resync, error, .. } = self.hosts.remove(host);
         match (resync, &mut self.clerk) {
-            (Some(at), Some(clerk)) => clerk.resync_done(at, error.is_none()),
+            (Some(at), Some(clerk)) => {
+                clerk.resync_done(self.io.now, at, error.map_or(Ok(()), Err));
+            }
             _ => out.push(Completion { tag, result: error.map_or(Ok(()), Err), lease }),
         }
     }
@@ -677,7 +679,8 @@ impl Driver {
 
     /// What has happened to members since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        self.core.take_events().collect()
+        let of_clerk = self.clerk.iter_mut().flat_map(Clerk::take_events);
+        self.core.take_events().chain(of_clerk).collect()
     }
 
     /// Takes the array apart and gives its leaves back, in slot order, so that another array can be

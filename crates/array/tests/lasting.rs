@@ -3,7 +3,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use array::rescue::{Piece, StreamOptions, prepare, stream};
@@ -11,12 +11,14 @@ use array::run::{
     CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start_lanes,
 };
 use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
-use array::{Array, Driver, DriverOptions};
+use array::{Array, ArrayError, Driver, DriverOptions, Event, RequestError};
+use engine::MemberError;
 use md::assemble::{Candidate, Options, Verdict, assemble};
 use md::create::{BitmapWish, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Layout, Level, MemberIdx};
+use rustix::io::Errno;
 
 const SECTORS: u64 = 16 << 11;
 
@@ -403,6 +405,166 @@ fn a_device_that_holds_something_is_not_taken() {
     // Now they are an array.
     let error = create(&plan, &disks(), CreateOptions::default()).unwrap_err();
     assert!(error.to_string().contains("m0 is a member of md array 09090909"), "{error}");
+}
+
+/// A device of which a range cannot be written while a test says so.
+struct Flawed {
+    device: Arc<Device>,
+    /// First sector, the one behind the last, and the error.
+    flaw: Mutex<Option<(u64, u64, Errno)>>,
+}
+
+impl Flawed {
+    fn mend(&self) {
+        *self.flaw.lock().unwrap() = None;
+    }
+
+    fn check(&self, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        match *self.flaw.lock().unwrap() {
+            Some((start, end, error)) if range.start < end && start < range.end => {
+                Err(error.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Disk for Flawed {
+    fn sectors(&self) -> u64 {
+        self.device.sectors()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.device.logical_block()
+    }
+
+    fn name(&self) -> String {
+        self.device.name()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.device.is_read_only()
+    }
+
+    fn read(&self, sector: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.device.read(sector, buf)
+    }
+
+    fn write(&self, sector: u64, buf: &[u8]) -> std::io::Result<()> {
+        self.check(sector..sector + buf.len() as u64 / 512)?;
+        self.device.write(sector, buf)
+    }
+
+    fn write_zeroes(&self, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.check(range.clone())?;
+        self.device.write_zeroes(range)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.device.sync()
+    }
+
+    fn hole_end(&self, sector: u64) -> u64 {
+        self.device.hole_end(sector)
+    }
+}
+
+/// An array of which member 1 is flawed in its metadata or in its data.
+fn flawed(members: &Members, data: bool, error: Errno) -> (Array, Arc<Flawed>) {
+    let mut opened = members.opened(Access::ReadWrite);
+    let device = opened[1].device.clone().expect("a device");
+    let flawed = Arc::new(Flawed { device, flaw: Mutex::new(None) });
+    opened[1] = Opened::disk(flawed.clone()).expect("superblock");
+    let data_offset = opened[1].superblock.metadata().data_offset;
+    let range = if data { (data_offset, SECTORS) } else { (0, data_offset) };
+    *flawed.flaw.lock().unwrap() = Some((range.0, range.1, error));
+    (run(&opened), flawed)
+}
+
+#[test]
+fn a_member_that_is_lost_by_its_metadata_is_an_event_and_a_note() {
+    let members = Members::new(3);
+    members.create(Level::Raid5, |request| {
+        request.assume_clean = true;
+        request.chunk_sectors = Some(128);
+    });
+    let (array, _) = flawed(&members, false, Errno::IO);
+    array.write_at(&[1; 8192], 0).unwrap();
+    let failed = Event::MemberFailed { member: MemberIdx(1), error: Some(MemberError::Medium) };
+    assert_eq!(array.take_events(), [failed]);
+    let notes = array.take_notes();
+    assert!(
+        notes.len() == 2 && notes[0].contains("m1: its metadata cannot be written"),
+        "{notes:?}"
+    );
+    assert!(notes[1].contains("is out of service"), "{notes:?}");
+    // One that a shard dropped is told once, too.
+    drop(array);
+    let members = Members::new(3);
+    members.create(Level::Raid5, |request| request.assume_clean = true);
+    let array = run(&members.opened(Access::ReadWrite));
+    array.fail_member(MemberIdx(2));
+    array.write_at(&[1; 8192], 0).unwrap();
+    let failed = Event::MemberFailed { member: MemberIdx(2), error: None };
+    assert_eq!(array.take_events(), [failed]);
+    array.stop().unwrap();
+}
+
+#[test]
+fn a_member_without_room_for_metadata_costs_a_write_and_not_its_place() {
+    for bitmap in [BitmapWish::None, BitmapWish::Internal { chunk_bytes: Some(65536) }] {
+        let members = Members::new(3);
+        members.create(Level::Raid5, |request| {
+            request.assume_clean = true;
+            request.bitmap = bitmap;
+            request.chunk_sectors = Some(128);
+        });
+        let (array, flawed) = flawed(&members, false, Errno::NOSPC);
+        let full = ArrayError::Request(RequestError::NoSpace);
+        for _ in 0..3 {
+            assert_eq!(array.write_at(&[1; 8192], 0), Err(full.clone()));
+        }
+        let mut bytes = [1; 8192];
+        array.read_at(&mut bytes, 0).unwrap();
+        assert_eq!((bytes, array.failed().len()), ([0; 8192], 0));
+        flawed.mend();
+        array.write_at(&[2; 8192], 0).unwrap();
+        array.stop().unwrap();
+        drop(flawed);
+        let opened = members.opened(Access::ReadOnly);
+        assert_eq!(decide(&opened, &Options::default()).read_write.verdict, Verdict::Run);
+        assert!(opened.iter().all(|o| o.superblock.metadata().resync_offset.is_none()), "clean");
+        assert!(contents(&members, &[2])[..8192] == [2; 8192]);
+    }
+}
+
+#[test]
+fn a_resync_without_space_says_why_and_goes_on_when_there_is_room() {
+    for level in [Level::Raid1, Level::Raid5] {
+        let members = Members::new(if level == Level::Raid1 { 2 } else { 3 });
+        members.create(level, |request| {
+            request.chunk_sectors = level.has_chunks().then_some(128);
+        });
+        let file = std::fs::OpenOptions::new().write(true).open(members.path(0)).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0x33; 4096], 10 << 20).unwrap();
+        let (array, flawed) = flawed(&members, true, Errno::NOSPC);
+        let stalls = |status: &engine::KeeperStatus| status.resync_stalled.is_some();
+        wait_for(&array, "stall", stalls);
+        let status = array.metadata().unwrap();
+        assert!(status.resync_offset.is_some(), "{status:?}");
+        let notes = array.take_notes();
+        let told = |note: &&String| note.contains("does not come further: no space left");
+        assert_eq!(notes.iter().filter(told).count(), 1, "{notes:?}");
+        flawed.mend();
+        wait_for(&array, "room", |status| status.resync_offset.is_none());
+        assert_eq!(array.metadata().unwrap().resync_stalled, None);
+        array.stop().unwrap();
+        drop(flawed);
+        let all = contents(&members, &[]);
+        for lost in 0..members.count {
+            assert!(contents(&members, &[lost]) == all, "{level} without {lost}");
+        }
+    }
 }
 
 #[test]

@@ -167,6 +167,17 @@ pub enum Control {
         /// How many.
         bits: u32,
     },
+    /// The other answer: some member has no space to say so. Writes that wait for these bits fail
+    /// with [`RequestError::NoSpace`]; the next one asks again.
+    NotGranted {
+        /// First bit.
+        first_bit: u32,
+        /// How many.
+        bits: u32,
+    },
+    /// A member has no space for the record of a loss, which is tried again later: writes and
+    /// flushes that wait for it fail with [`RequestError::NoSpace`].
+    NoSpaceToRecord,
     /// Take no more writes: those that wait for their intents fail with [`RequestError::ReadOnly`],
     /// those under way end, and intents are given back without delay. Nothing is repaired on
     /// members any more.

@@ -139,6 +139,21 @@ impl Intents {
         });
     }
 
+    /// The keeper has refused bits; adds to `refused` who waits for any of them, and waits no more.
+    /// What others still wait for is asked for again by the next write that needs it.
+    pub(crate) fn not_granted(&mut self, bits: Range<u32>, refused: &mut Vec<u32>) {
+        for bit in bits.clone() {
+            self.bits[bit as usize] &= !ASKED;
+        }
+        self.parked.retain(|wait| {
+            let goes = overlap(&wait.all, &bits);
+            if goes {
+                refused.push(wait.request);
+            }
+            !goes
+        });
+    }
+
     /// A request that came through here has ended. `unsettled`: half-way, so that what it touched
     /// must be resynced.
     pub(crate) fn ended(
@@ -316,6 +331,24 @@ mod tests {
         assert!(granted(&mut intents, 6, 0..1).is_empty());
         intents.settle(6, &mut out);
         assert_eq!(events(&mut out), [released(0, 1)]);
+    }
+
+    #[test]
+    fn who_waits_for_a_refused_bit_waits_no_more() {
+        let (mut intents, mut out) = (intents(), Effects::new());
+        assert!(!intents.admit(1, Sector(0), 16, &mut out));
+        assert!(!intents.admit(2, Sector(8), 16, &mut out));
+        assert!(!intents.admit(3, Sector(16), 8, &mut out));
+        granted(&mut intents, 0, 1..3);
+        assert_eq!(intents.parked(), 3);
+        let mut refused = Vec::new();
+        intents.not_granted(0..1, &mut refused);
+        assert_eq!(refused, [1]);
+        intents.ended(0, Sector(0), 16, false, &mut out);
+        assert_eq!(granted(&mut intents, 0, 0..0), [2, 3]);
+        out.clear();
+        assert!(!intents.admit(4, Sector(0), 8, &mut out));
+        assert_eq!(events(&mut out), [intent(0, 1)], "asked for again");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(crate) struct Record {
     pub(crate) repair: Repair,
     /// It counts as a user of its intents.
     pub(crate) intent: bool,
+    /// Its error leaves nothing inconsistent: it never began, or all of it is on the members.
+    pub(crate) settled: bool,
     /// Of a write that waits for its intents: whether it continues a stream.
     pub(crate) stream: bool,
 }
@@ -148,6 +150,7 @@ impl Requests {
     pub(crate) fn release_held_back(&mut self, error: Option<RequestError>, out: &mut Effects) {
         while let Some(index) = self.held_back.pop_front() {
             if let Some(error) = error {
+                self.table[index].settled = self.table[index].error.is_none();
                 self.fail(index, error);
             }
             self.complete(index, out);
@@ -161,8 +164,7 @@ impl Requests {
         out.complete(record.tag, record.error.map_or(Ok(()), Err));
         self.writes_open -= u32::from(record.changes_data());
         if record.intent {
-            // Who was refused has not begun.
-            let unsettled = record.error.is_some_and(|error| error != RequestError::ReadOnly);
+            let unsettled = record.error.is_some() && !record.settled;
             self.intents_ended.push((record.at, record.sectors, unsettled));
         }
         self.table.release(index);

@@ -8,14 +8,15 @@
 //! shard that owns it, reports how it ended, and now and then tells the keeper the position.
 //!
 //! Invariant: everything below `position` is in sync. A range that could not be synced holds the
-//! position at its start for good; what lies behind it is synced all the same.
+//! position at its start; what lies behind it is synced all the same, and then it is tried again,
+//! at longer and longer intervals while nothing comes of it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use md::Sector;
 
-use crate::GRANULE_SECTORS;
+use crate::{GRANULE_SECTORS, RequestError};
 
 /// Positions of one request unless told otherwise: 512 KiB.
 pub const DEFAULT_RESYNC_STEP: u64 = 1024;
@@ -23,58 +24,64 @@ pub const DEFAULT_RESYNC_STEP: u64 = 1024;
 /// Requests of a resync that are at work together unless told otherwise.
 pub const DEFAULT_RESYNC_DEPTH: usize = 8;
 
-struct Part {
-    range: Range<u64>,
-    ended: bool,
-}
+/// What could not be synced is tried again after this long: 1 s at first, doubled each time.
+const RETRY_NANOS: u64 = 1_000_000_000;
+
+/// The longest that it takes to see that somebody has made room.
+const LONGEST_FOR_SPACE_NANOS: u64 = 64 * RETRY_NANOS;
+
+/// The same for what nobody can read, which may be much, and mostly stays so.
+const LONGEST_NANOS: u64 = 4096 * RETRY_NANOS;
+
+/// More pieces of what could not be synced than this are put together where they touch.
+const FAILED_PIECES: usize = 64;
 
 /// See the module's documentation.
 pub struct Resync {
     run: u32,
     /// What is left to be sent, in ascending order.
     left: VecDeque<Range<u64>>,
-    /// What was sent, in ascending order, from the first that has not ended.
-    open: VecDeque<Part>,
-    at_work: usize,
+    /// What was sent and has not ended.
+    open: Vec<Range<u64>>,
+    /// What could not be synced.
+    failed: Vec<Range<u64>>,
+    /// Why the last of them could not.
+    trouble: Option<RequestError>,
+    retry_nanos: u64,
+    /// Set while nothing is left but what has failed.
+    retry_at: Option<u64>,
     span: u64,
     step: u64,
     /// No range crosses a multiple of this.
     unit: u64,
     depth: usize,
     paused: bool,
-    stuck_at: Option<u64>,
-    failed: u64,
 }
 
 impl Resync {
     pub(crate) fn new(run: u32, from: u64, span: u64) -> Resync {
-        Resync::of_ranges(run, std::iter::once(from..span).collect(), span)
+        Resync::of_ranges(run, std::iter::once(from..span), span)
     }
 
     /// Over ascending ranges; what lies between them is in sync.
-    pub(crate) fn of_ranges(run: u32, ranges: VecDeque<Range<u64>>, span: u64) -> Resync {
-        let mut left: VecDeque<Range<u64>> = VecDeque::new();
-        for range in ranges.into_iter().filter(|range| !range.is_empty()) {
-            // Whole granules: a member's block may be as large.
-            let start = range.start / GRANULE_SECTORS * GRANULE_SECTORS;
-            let range = start..range.end.next_multiple_of(GRANULE_SECTORS).min(span);
-            match left.back_mut() {
-                Some(last) if last.end >= range.start => last.end = range.end,
-                _ => left.push_back(range),
-            }
-        }
+    pub(crate) fn of_ranges(
+        run: u32,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+        span: u64,
+    ) -> Resync {
         Resync {
             run,
-            left,
-            open: VecDeque::new(),
-            at_work: 0,
+            left: merge(ranges, span),
+            open: Vec::new(),
+            failed: Vec::new(),
+            trouble: None,
+            retry_nanos: RETRY_NANOS,
+            retry_at: None,
             span,
             step: DEFAULT_RESYNC_STEP,
             unit: u64::MAX,
             depth: DEFAULT_RESYNC_DEPTH,
             paused: false,
-            stuck_at: None,
-            failed: 0,
         }
     }
 
@@ -114,7 +121,7 @@ impl Resync {
     /// Adds the next ranges to `out`, at most `room`: for each, a request with this position and
     /// length, whose outcome goes to [`Resync::done`].
     pub fn next(&mut self, room: usize, out: &mut Vec<(Sector, u64)>) {
-        let room = room.min(self.depth.saturating_sub(self.at_work));
+        let room = room.min(self.depth.saturating_sub(self.open.len()));
         for _ in 0..if self.paused { 0 } else { room } {
             let Some(range) = self.left.front_mut() else { return };
             // Steps end at multiples of themselves, so that chunks are not cut needlessly.
@@ -126,51 +133,103 @@ impl Resync {
                 self.left.pop_front();
             }
             out.push((Sector(part.start), part.end - part.start));
-            self.open.push_back(Part { range: part, ended: false });
-            self.at_work += 1;
+            self.open.push(part);
         }
     }
 
-    /// The range from `at` ended; `in_sync`: it is in sync now.
+    /// The range from `at` ended at time `now`; `Ok`: it is in sync.
     ///
     /// # Panics
     /// If no such range is at work.
-    pub fn done(&mut self, at: Sector, in_sync: bool) {
-        let part = self.open.iter_mut().find(|part| part.range.start == at.0 && !part.ended);
-        let part = part.expect("the range is at work");
-        part.ended = true;
-        self.at_work -= 1;
-        if !in_sync {
-            self.failed += part.range.end - part.range.start;
-            self.stuck_at = Some(self.stuck_at.map_or(at.0, |stuck| stuck.min(at.0)));
+    pub fn done(&mut self, now: u64, at: Sector, result: Result<(), RequestError>) {
+        let part = self.open.iter().position(|part| part.start == at.0);
+        let part = self.open.swap_remove(part.expect("the range is at work"));
+        match result {
+            Ok(()) => self.retry_nanos = RETRY_NANOS,
+            Err(error) => {
+                self.failed.push(part);
+                self.trouble = Some(error);
+                if self.failed.len().is_multiple_of(FAILED_PIECES) {
+                    self.gather_failed();
+                }
+            }
         }
-        while self.open.front().is_some_and(|part| part.ended) {
-            self.open.pop_front();
+        if self.left.is_empty() && self.open.is_empty() && !self.failed.is_empty() {
+            self.retry_at = Some(now + self.retry_nanos);
+            let longest = match self.trouble {
+                Some(RequestError::NoSpace) => LONGEST_FOR_SPACE_NANOS,
+                _ => LONGEST_NANOS,
+            };
+            self.retry_nanos = (2 * self.retry_nanos).min(longest);
         }
+    }
+
+    fn gather_failed(&mut self) {
+        self.failed.sort_unstable_by_key(|range| range.start);
+        self.failed = merge(self.failed.drain(..), self.span).into();
+    }
+
+    /// Takes up again what could not be synced, when its time has come.
+    pub fn tick(&mut self, now: u64) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            self.gather_failed();
+            self.left = std::mem::take(&mut self.failed).into();
+        }
+    }
+
+    /// When [`Resync::tick`] has something to do.
+    pub fn retry_at(&self) -> Option<u64> {
+        self.retry_at
     }
 
     /// Everything below is in sync.
     pub fn position(&self) -> u64 {
-        let open = self.open.front().map(|part| part.range.start);
         let next = self.left.front().map_or(self.span, |range| range.start);
-        open.unwrap_or(next).min(self.stuck_at.unwrap_or(u64::MAX))
+        let others = self.open.iter().chain(&self.failed).map(|range| range.start);
+        others.fold(next, u64::min)
     }
 
-    /// Whether nothing is left to do.
+    /// Whether a range could be sent now.
+    pub fn has_next(&self) -> bool {
+        !self.left.is_empty() && !self.paused && self.open.len() < self.depth
+    }
+
+    /// Whether everything is in sync.
     pub fn is_done(&self) -> bool {
-        self.left.is_empty() && self.open.is_empty()
+        self.left.is_empty() && self.open.is_empty() && self.failed.is_empty()
+    }
+
+    /// Why it does not come further: everything has been tried, and not all of it could be synced.
+    /// It is tried again; see [`Resync::retry_at`].
+    pub fn stalled(&self) -> Option<RequestError> {
+        self.retry_at.and(self.trouble)
     }
 
     /// Positions that could not be synced.
     pub fn failed(&self) -> u64 {
-        self.failed
+        self.failed.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Positions in requests that have not ended or not begun.
+    /// Positions that are not in sync yet.
     pub fn remaining(&self) -> u64 {
-        let open = self.open.iter().filter(|part| !part.ended).map(|part| &part.range);
-        open.chain(&self.left).map(|range| range.end - range.start).sum()
+        let all = self.open.iter().chain(&self.left).chain(&self.failed);
+        all.map(|range| range.end - range.start).sum()
     }
+}
+
+/// Ascending ranges in whole granules (a member's block may be as large); those that touch are one.
+fn merge(ranges: impl IntoIterator<Item = Range<u64>>, span: u64) -> VecDeque<Range<u64>> {
+    let mut merged: VecDeque<Range<u64>> = VecDeque::new();
+    for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+        let start = range.start / GRANULE_SECTORS * GRANULE_SECTORS;
+        let range = start..range.end.next_multiple_of(GRANULE_SECTORS).min(span);
+        match merged.back_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => merged.push_back(range),
+        }
+    }
+    merged
 }
 
 #[cfg(test)]
@@ -183,9 +242,9 @@ mod tests {
         let mut ranges = Vec::new();
         resync.next(3, &mut ranges);
         assert_eq!(ranges, [(Sector(104), 920), (Sector(1024), 1024), (Sector(2048), 1024)]);
-        resync.done(Sector(1024), true);
+        resync.done(0, Sector(1024), Ok(()));
         assert_eq!(resync.position(), 104);
-        resync.done(Sector(104), true);
+        resync.done(0, Sector(104), Ok(()));
         assert_eq!(resync.position(), 2048);
         resync.pause(true);
         resync.next(9, &mut ranges);
@@ -194,22 +253,62 @@ mod tests {
         resync.next(9, &mut ranges);
         for (at, _) in ranges.drain(2..) {
             assert!(!resync.is_done());
-            resync.done(at, true);
+            resync.done(0, at, Ok(()));
         }
         assert!(resync.is_done());
         assert_eq!((resync.position(), resync.remaining()), (5000, 0));
     }
 
     #[test]
-    fn a_range_that_fails_holds_the_position_for_good() {
+    fn a_range_that_fails_holds_the_position_and_is_tried_again_later_and_later() {
         let mut resync = Resync::new(1, 0, 4096);
         let mut ranges = Vec::new();
         resync.next(9, &mut ranges);
-        for (at, _) in ranges {
-            resync.done(at, at.0 != 1024);
+        for (at, _) in ranges.drain(..) {
+            assert_eq!(resync.stalled(), None, "something is still at work");
+            let full = Err(RequestError::NoSpace);
+            resync.done(100, at, if at.0 == 1024 { full } else { Ok(()) });
         }
+        assert_eq!((resync.position(), resync.failed(), resync.is_done()), (1024, 1024, false));
+        assert_eq!(resync.stalled(), Some(RequestError::NoSpace));
+        let mut now = 100;
+        for seconds in [1, 2, 4, 8, 16, 32, 64, 128] {
+            assert_eq!(resync.retry_at(), Some(now + seconds * RETRY_NANOS));
+            now += seconds * RETRY_NANOS;
+            resync.tick(now - 1);
+            assert!(!resync.has_next());
+            resync.tick(now);
+            assert!(resync.has_next() && resync.stalled().is_none());
+            resync.next(9, &mut ranges);
+            assert_eq!(ranges, [(Sector(1024), 1024)]);
+            resync.done(now, ranges.pop().expect("one").0, Err(RequestError::Io));
+            assert_eq!(resync.stalled(), Some(RequestError::Io));
+        }
+        resync.tick(now + 256 * RETRY_NANOS);
+        resync.next(9, &mut ranges);
+        resync.done(0, Sector(1024), Ok(()));
         assert!(resync.is_done());
-        assert_eq!((resync.position(), resync.failed()), (1024, 1024));
+        assert_eq!((resync.position(), resync.retry_at()), (4096, None));
+    }
+
+    #[test]
+    fn what_cannot_be_synced_is_kept_in_few_pieces() {
+        let mut resync = Resync::new(1, 0, 1 << 20);
+        let mut ranges = Vec::new();
+        let mut now = 0;
+        for seconds in [1, 2, 4, 8, 16, 32, 64, 64] {
+            while resync.has_next() {
+                resync.next(8, &mut ranges);
+                for (at, _) in ranges.drain(..) {
+                    resync.done(now, at, Err(RequestError::NoSpace));
+                    assert!(resync.failed.len() <= FAILED_PIECES);
+                }
+            }
+            assert_eq!(resync.retry_at(), Some(now + seconds * RETRY_NANOS));
+            assert_eq!((resync.failed(), resync.remaining()), (1 << 20, 1 << 20));
+            now += seconds * RETRY_NANOS;
+            resync.tick(now);
+        }
     }
 
     #[test]
@@ -224,15 +323,15 @@ mod tests {
 
     #[test]
     fn only_what_is_in_need_is_walked() {
-        let ranges = VecDeque::from([64..128, 128..192, 1024..1088]);
+        let ranges = [64..128, 128..192, 1024..1088];
         let mut resync = Resync::of_ranges(1, ranges, 1 << 20);
         assert_eq!(resync.position(), 64);
         let mut ranges = Vec::new();
         resync.next(9, &mut ranges);
         assert_eq!(ranges, [(Sector(64), 128), (Sector(1024), 64)]);
-        resync.done(Sector(64), true);
+        resync.done(0, Sector(64), Ok(()));
         assert_eq!(resync.position(), 1024);
-        resync.done(Sector(1024), true);
+        resync.done(0, Sector(1024), Ok(()));
         assert_eq!(resync.position(), 1 << 20);
     }
 }

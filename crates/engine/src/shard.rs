@@ -7,6 +7,8 @@
 //! know each other only by control messages: shard 0 asks the others when it flushes, and a member
 //! that one drops is dropped by all (`keeper`, or `losses` where there is no metadata).
 
+use std::ops::Range;
+
 use md::{Geometry, Kind as GeometryKind, Sector};
 
 use crate::flat::{self, Flat};
@@ -412,7 +414,13 @@ impl Shard {
                 self.health.give_up_recording();
                 self.requests.release_held_back(Some(RequestError::Io), out);
             }
+            Control::NoSpaceToRecord => {
+                self.requests.release_held_back(Some(RequestError::NoSpace), out);
+            }
             Control::Granted { first_bit, bits } => self.granted(now, first_bit, bits, out),
+            Control::NotGranted { first_bit, bits } => {
+                self.not_granted(now, first_bit..first_bit + bits, out);
+            }
             Control::ReadOnly => self.make_read_only(out),
             Control::GiveWritten => {
                 let kept = !self.health.is_unrecordable();
@@ -440,17 +448,37 @@ impl Shard {
         self.ready = ready;
     }
 
+    fn not_granted(&mut self, now: u64, bits: Range<u32>, out: &mut Effects) {
+        let mut refused = std::mem::take(&mut self.ready);
+        let intents = self.intents.as_mut().expect("only who asks is refused something");
+        intents.not_granted(bits, &mut refused);
+        self.refuse(&mut refused, RequestError::NoSpace, out);
+        // Others may have waited only for their turn behind these.
+        let intents = self.intents.as_mut().expect("just used");
+        intents.granted(now, 0..0, &mut refused);
+        for index in refused.drain(..) {
+            self.start(now, index, self.requests[index].stream, out);
+        }
+        self.ready = refused;
+    }
+
     fn make_read_only(&mut self, out: &mut Effects) {
         self.health.make_read_only();
         let mut refused = std::mem::take(&mut self.ready);
         if let Some(intents) = &mut self.intents {
             intents.refuse(&mut refused);
         }
+        self.refuse(&mut refused, RequestError::ReadOnly, out);
+        self.ready = refused;
+    }
+
+    /// Ends requests that have not begun.
+    fn refuse(&mut self, refused: &mut Vec<u32>, error: RequestError, out: &mut Effects) {
         for index in refused.drain(..) {
-            self.requests.fail(index, RequestError::ReadOnly);
+            self.requests.fail(index, error);
+            self.requests[index].settled = true;
             // It has done nothing that a loss could matter to.
             self.requests.complete(index, out);
         }
-        self.ready = refused;
     }
 }

@@ -121,8 +121,13 @@ impl Desk {
     }
 
     fn tell(&mut self, input: KeeperInput) {
+        self.tell_all(vec![input]);
+    }
+
+    /// In one batch.
+    fn tell_all(&mut self, mut inputs: Vec<KeeperInput>) {
         let mut out = Vec::new();
-        self.keeper.handle(self.now, &mut vec![input], &mut out);
+        self.keeper.handle(self.now, &mut inputs, &mut out);
         for effect in out {
             match effect {
                 KeeperEffect::WriteMeta { token, device, record } => {
@@ -165,7 +170,10 @@ impl Desk {
                     self.superblocks.insert(pending.device, (**state).clone());
                 }
                 Some(Record::Bitmap(page)) => {
-                    self.pages.insert((pending.device, page.page), (**page).clone());
+                    let mut page = (**page).clone();
+                    let old = self.pages.get(&(pending.device, page.page));
+                    page.header = page.header.or(old.and_then(|old| old.header));
+                    self.pages.insert((pending.device, page.page), page);
                 }
                 _ => {}
             }
@@ -175,9 +183,11 @@ impl Desk {
 
     /// Ends everything, last first, until nothing is out.
     fn run(&mut self) {
-        while !self.pending.is_empty() {
-            self.finish(self.pending.len() - 1, Ok(()));
+        for _ in 0..1000 {
+            let Some(last) = self.pending.len().checked_sub(1) else { return };
+            self.finish(last, Ok(()));
         }
+        panic!("no end of work: {:?}", self.keeper.status());
     }
 
     /// Lets time pass; timers go off.
@@ -489,6 +499,198 @@ fn what_is_asked_for_while_bits_are_cleared_is_set_again_before_the_grant() {
 }
 
 #[test]
+fn a_bit_that_is_asked_for_when_it_has_faded_is_not_cleared_for_ever() {
+    let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 2, 0)));
+    desk.ask(7, 1);
+    desk.ask(8, 1);
+    desk.run();
+    desk.release(7, 1);
+    for _ in 0..2 {
+        desk.now = desk.timer.take().expect("the daemon ticks");
+        desk.tell(KeeperInput::Timer);
+    }
+    desk.now = desk.timer.take().expect("the daemon ticks");
+    let event = ControlEvent::Intent { first_bit: 7, bits: 1 };
+    desk.done.clear();
+    desk.tell_all(vec![KeeperInput::FromShard { shard: 0, event }, KeeperInput::Timer]);
+    desk.run();
+    assert_eq!(desk.done, "", "there is nothing to clear");
+    assert!(desk.bit(0, 7), "it is held");
+    // Given back, it fades as before.
+    desk.release(7, 1);
+    desk.wait(30 * SECOND);
+    assert!(!desk.bit(0, 7) && desk.bit(0, 8));
+}
+
+#[test]
+fn a_stop_ends_while_bits_are_in_need_of_a_resync() {
+    let mut config = with_bitmap(config(Level::Raid1, 2, 0));
+    config.state.resync_offset = Some(0);
+    config.bitmap.as_mut().expect("it has one").bits = vec![0b1010_0000; 16];
+    let mut desk = Desk::new(config);
+    // Bit 5 is in need, and written to as well; bit 6 is written to only.
+    desk.ask(5, 2);
+    desk.run();
+    desk.release(5, 2);
+    desk.tell(KeeperInput::Stop);
+    desk.run();
+    assert_eq!(desk.others, [KeeperEffect::Stopped { clean: true }]);
+    assert!(desk.bit(0, 5) && desk.bit(0, 7) && !desk.bit(0, 6));
+    assert_eq!(desk.superblocks[&0].resync_offset, Some(0));
+}
+
+/// A mirror whose bitmap has two pages: what every device has of it is written by `run`.
+fn with_two_pages(stale: bool) -> KeeperConfig {
+    let mut config = config(Level::Raid1, 2, 0);
+    let member_sectors = vec![8 * 32_000; 2];
+    let (level, layout) = (Level::Raid1, Layout::None);
+    let spec = GeometrySpec { level, layout, chunk_sectors: 0, member_sectors };
+    config.geometry = Geometry::new(&spec).expect("sound");
+    config.state.resync_offset = Some(0);
+    config.state.policy = Policy::Bitmap;
+    config.bitmap = Some(KeptBitmap {
+        chunk_sectors: 8,
+        daemon_sleep_nanos: 5 * SECOND,
+        events_cleared: 3,
+        bits: vec![if stale { 0 } else { 0xff }; 4000],
+        stale,
+    });
+    config
+}
+
+#[test]
+fn a_stale_bitmap_gets_all_its_bits_before_its_header() {
+    for (by_resync, order) in [(false, "BBBBBBSS"), (true, "FFBBBBBBSS")] {
+        let mut desk = Desk::new(with_two_pages(true));
+        if by_resync {
+            let run = desk.keeper.resync().expect("it is needed").run();
+            desk.tell(KeeperInput::ResyncAt { run, position: 800, stalled: None });
+            desk.wait(20 * SECOND);
+            assert_eq!(desk.done, "", "nothing is cleared while the others are not set");
+            desk.tell(KeeperInput::ResyncAt { run, position: 8 * 10_000, stalled: None });
+        } else {
+            desk.ask(0, 1);
+        }
+        let mut fresh = 0;
+        for _ in 0..order.len() {
+            desk.finish(0, Ok(()));
+            for device in 0..2 {
+                let page = |number| desk.pages.get(&(device, number));
+                // A crash may tear the page with the header, too.
+                let set = |page: &engine::BitmapPage, from: usize| {
+                    page.bits[from..].iter().all(|byte| *byte == 0xff)
+                };
+                let is_fresh = page(0).is_some_and(|page| page.header.is_some());
+                let first = page(0).is_some_and(|page| set(page, 1300));
+                let all = first && page(1).is_some_and(|page| set(page, 0));
+                assert!(all || !is_fresh, "device {device}");
+                fresh += u32::from(is_fresh);
+            }
+        }
+        assert!(fresh > 0 && desk.done == order, "{fresh} {}", desk.done);
+        desk.run();
+    }
+}
+
+#[test]
+fn a_bitmap_that_is_not_stale_gets_bits_and_header_at_once() {
+    let mut desk = Desk::new(with_two_pages(false));
+    desk.ask(0, 1);
+    desk.run();
+    assert_eq!(desk.done, "BBBBSS");
+}
+
+#[test]
+fn metadata_without_space_costs_nobody_his_place_and_refuses_what_waits() {
+    for bitmap in [false, true] {
+        let mut config = config(Level::Raid5, 3, 0);
+        if bitmap {
+            config = with_bitmap(config);
+        }
+        let mut desk = Desk::new(config);
+        let refused = Control::NotGranted { first_bit: 0, bits: 1 };
+        for _ in 0..3 {
+            desk.ask(0, 1);
+            desk.finish(1, Err(MemberError::NoSpace));
+            desk.run();
+            assert_eq!((desk.answers.last(), desk.granted()), (Some(&refused), 0));
+            assert_eq!(desk.keeper.status().degraded, 0);
+            assert_eq!(desk.out(), "", "it is not tried again and again");
+        }
+        desk.ask(0, 1);
+        desk.run();
+        assert_eq!(desk.granted(), 1);
+        assert!(desk.superblocks.values().all(|state| state.resync_offset == Some(0)));
+        // Bits alone.
+        if bitmap {
+            desk.ask(9, 1);
+            desk.finish(0, Err(MemberError::NoSpace));
+            desk.run();
+            let refused = Control::NotGranted { first_bit: 9, bits: 1 };
+            assert_eq!((desk.answers.last(), desk.granted()), (Some(&refused), 1));
+            desk.ask(9, 1);
+            desk.run();
+            assert_eq!(desk.granted(), 2);
+            assert!((0..3).all(|device| desk.bit(device, 9)));
+        }
+    }
+}
+
+#[test]
+fn superblocks_that_only_some_members_had_room_for_are_written_again_with_the_same_count() {
+    let mut desk = Desk::new(config(Level::Raid1, 3, 0));
+    desk.ask(0, 1);
+    desk.finish(1, Err(MemberError::NoSpace));
+    desk.run();
+    assert_eq!(desk.events(), [11, 11], "devices 0 and 2");
+    // Nobody asks: the timer does.
+    desk.wait(2 * SECOND);
+    assert_eq!(desk.events(), [10; 3], "and clean again");
+    assert_eq!(desk.done, "SSSSSFFFSSS");
+    assert!(desk.superblocks.values().all(|state| state.resync_offset.is_none()));
+    // A stop that finds no room says so.
+    desk.ask(0, 1);
+    desk.run();
+    desk.release(0, 1);
+    (0..3).for_each(|_| desk.finish(0, Ok(())));
+    desk.finish(0, Err(MemberError::NoSpace));
+    desk.run();
+    desk.tell(KeeperInput::Stop);
+    desk.finish(0, Err(MemberError::NoSpace));
+    desk.run();
+    assert_eq!(desk.others, [KeeperEffect::Stopped { clean: false }]);
+}
+
+#[test]
+fn a_loss_without_space_to_record_it_ends_what_waits_and_is_tried_again() {
+    let mut desk = Desk::new(config(Level::Raid5, 4, 0));
+    desk.ask(0, 1);
+    desk.run();
+    desk.fail(2, 1);
+    desk.finish(0, Err(MemberError::NoSpace));
+    desk.run();
+    assert_eq!(desk.answers.last(), Some(&Control::NoSpaceToRecord));
+    assert!(!desk.recorded() && desk.out().is_empty());
+    assert_eq!(desk.keeper.status().degraded, 1, "nobody else is lost");
+    desk.wait(2 * SECOND);
+    assert!(desk.recorded());
+    assert_eq!(desk.events(), [13, 13, 11, 13]);
+}
+
+#[test]
+fn a_spare_without_space_hears_of_the_next_update() {
+    let mut desk = Desk::new(config(Level::Raid1, 2, 1));
+    desk.ask(0, 1);
+    desk.run();
+    desk.fail(0, 1);
+    let spare = desk.pending.iter().position(|pending| pending.device == 2).expect("it hears");
+    desk.finish(spare, Err(MemberError::NoSpace));
+    desk.run();
+    assert!(desk.recorded() && desk.others.len() == 1, "only device 0 is lost: {:?}", desk.others);
+    assert_eq!(desk.superblocks[&2].events, 13, "by the second step");
+}
+
+#[test]
 fn long_superblocks_are_written_one_after_the_other() {
     let mut desk =
         Desk::new(KeeperConfig { superblocks_in_turn: true, ..config(Level::Raid6, 5, 0) });
@@ -557,15 +759,15 @@ fn resync_is_recorded_in_steps_behind_a_flush_and_at_a_stop() {
     let mut desk = Desk::new(config);
     let resync = desk.keeper.resync().expect("it is needed");
     let run = resync.run();
-    desk.tell(KeeperInput::ResyncAt { run, position: 8 });
+    desk.tell(KeeperInput::ResyncAt { run, position: 8, stalled: None });
     assert_eq!(desk.out(), "", "not a sixteenth yet");
-    desk.tell(KeeperInput::ResyncAt { run, position: 72 });
+    desk.tell(KeeperInput::ResyncAt { run, position: 72, stalled: None });
     assert_eq!(desk.out(), "FFF");
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, Some(72));
-    desk.tell(KeeperInput::ResyncAt { run: run + 1, position: 1024 });
+    desk.tell(KeeperInput::ResyncAt { run: run + 1, position: 1024, stalled: None });
     assert_eq!(desk.keeper.status().resync_offset, Some(72), "of a run that nobody began");
-    desk.tell(KeeperInput::ResyncAt { run, position: 80 });
+    desk.tell(KeeperInput::ResyncAt { run, position: 80, stalled: None });
     desk.tell(KeeperInput::Stop);
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, Some(80));
@@ -578,7 +780,7 @@ fn a_resync_that_ends_makes_the_array_clean_everywhere() {
     let mut desk = Desk::new(config);
     assert_eq!(desk.keeper.in_sync_below(), 512);
     let run = desk.keeper.resync().expect("it is needed").run();
-    desk.tell(KeeperInput::ResyncAt { run, position: 1024 });
+    desk.tell(KeeperInput::ResyncAt { run, position: 1024, stalled: None });
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, None);
     assert_eq!(desk.answers, [Control::InSyncBelow { position: u64::MAX, reports: 0 }]);
@@ -603,9 +805,9 @@ fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
     let mut ranges = Vec::new();
     resync.next(8, &mut ranges);
     assert_eq!(ranges, [(md::Sector(40), 8)]);
-    resync.done(md::Sector(40), true);
+    resync.done(0, md::Sector(40), Ok(()));
     let (run, position) = (resync.run(), resync.position());
-    desk.tell(KeeperInput::ResyncAt { run, position });
+    desk.tell(KeeperInput::ResyncAt { run, position, stalled: None });
     desk.run();
     desk.wait(100 * SECOND);
     assert!(!desk.bit(0, 5));

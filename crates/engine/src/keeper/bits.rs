@@ -65,6 +65,8 @@ pub(super) struct Bits {
     /// Of the header.
     events: u64,
     events_cleared: u64,
+    /// The header on the members is older than their superblocks, so that nobody believes the bits.
+    stale: bool,
     pub(super) sleep_nanos: u64,
     pub(super) next_tick: Option<u64>,
 }
@@ -89,6 +91,7 @@ impl Bits {
             clearing: Vec::new(),
             events: 0,
             events_cleared: kept.events_cleared,
+            stale: kept.stale,
             sleep_nanos: kept.daemon_sleep_nanos.max(1),
             next_tick: None,
         };
@@ -110,10 +113,23 @@ impl Bits {
         self.image.len()
     }
 
+    /// Whether the members' header says that the bits are not to be believed. Then it must stay so
+    /// until all bits are on all members.
+    pub(super) fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// Header and bits are on all members.
+    pub(super) fn header_done(&mut self) {
+        self.stale = false;
+    }
+
     /// A shard is going to write here.
     pub(super) fn want(&mut self, bit: u32) {
         self.image.insert(bit);
         self.touched.insert(bit);
+        // It may be among those that fade: it has not been left alone.
+        self.ticks[bit as usize] = 0;
     }
 
     /// Whether the bit is on all members.
@@ -121,10 +137,10 @@ impl Bits {
         self.durable.has(bit)
     }
 
-    /// Nobody holds the bit any more.
+    /// Nobody holds the bit any more. One that is in need stays until a resync has passed it.
     pub(super) fn fade(&mut self, bit: u32) {
         self.ticks[bit as usize] = 0;
-        if !self.listed.has(bit) {
+        if !self.listed.has(bit) && !self.needed.has(bit) {
             self.listed.insert(bit);
             self.fading.push(bit);
         }
@@ -171,7 +187,9 @@ impl Bits {
 
     /// What has faded; `at_once`: without waiting.
     fn faded(&self, at_once: bool) -> impl Iterator<Item = u32> {
-        let old = move |bit: &u32| at_once || self.ticks[*bit as usize] >= FADED;
+        let old = move |bit: &u32| {
+            (at_once || self.ticks[*bit as usize] >= FADED) && !self.needed.has(*bit)
+        };
         self.fading.iter().copied().filter(old)
     }
 
@@ -188,10 +206,17 @@ impl Bits {
 
     /// The data is durable: takes the bits out, except those that somebody has asked for
     /// meanwhile. From here on they may be clear on some members.
+    ///
+    /// None of them counts as faded afterwards, or clearing would have no end: what is held or in
+    /// need comes back by `fade` or `resynced`, and `want` has made the others wait anew.
     pub(super) fn clear(&mut self, held: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut pages = Vec::new();
         for bit in std::mem::take(&mut self.clearing) {
-            if self.touched.has(bit) || self.needed.has(bit) || held(bit) {
+            if self.needed.has(bit) || held(bit) {
+                self.listed.remove(bit);
+                continue;
+            }
+            if self.touched.has(bit) {
                 continue;
             }
             self.image.remove(bit);
@@ -232,9 +257,10 @@ impl Bits {
         pages
     }
 
-    /// A page as the members should hold it.
-    pub(super) fn page(&mut self, page: u32, events: u64) -> Arc<BitmapPage> {
-        let header = (page == 0).then(|| self.header(events));
+    /// A page as the members should hold it; page 0 with the header for superblocks of this count,
+    /// or without: then that stays as it is.
+    pub(super) fn page(&mut self, page: u32, events: Option<u64>) -> Arc<BitmapPage> {
+        let header = events.filter(|_| page == 0).map(|events| self.header(events));
         let first = first_byte(page);
         let end = first_byte(page + 1).min(self.count.div_ceil(8) as usize);
         let bits = (first..end).map(|at| self.image.byte(at)).collect();
@@ -302,11 +328,11 @@ mod tests {
         bits.want(3);
         bits.want(30_720 + 9);
         assert_eq!(bits.pages_to_set(), [0, 1]);
-        let page = bits.page(1, 7);
+        let page = bits.page(1, Some(7));
         assert_eq!((page.header, &page.bits[..]), (None, &[0, 2][..]));
         bits.page_done(&page);
         assert!(bits.is_durable(30_729) && !bits.is_durable(3));
-        let page = bits.page(0, 7);
+        let page = bits.page(0, Some(7));
         assert_eq!(page.header, Some(BitmapHeader { events: 7, events_cleared: 1 }));
         assert_eq!((page.bits.len(), page.bits[0]), (3840, 8));
     }
@@ -342,6 +368,24 @@ mod tests {
         bits.fade(0);
         bits.clear(|_| false);
         assert!(bits.image.has(0) && !bits.image.has(1));
+    }
+
+    #[test]
+    fn what_is_held_or_in_need_is_cleared_once_at_most() {
+        let mut bits = Bits::new(&kept(vec![0b111, 0]), &map(16), None);
+        bits.begin_clearing(true);
+        bits.need(1);
+        bits.clear(|bit| bit == 2);
+        assert_eq!(bits.set_bits(), 2);
+        assert!(!bits.has_faded(true) && !bits.is_fading());
+        bits.fade(1);
+        assert!(!bits.is_fading(), "it is in need");
+        bits.resynced(1, false);
+        bits.fade(2);
+        assert!(bits.has_faded(true));
+        bits.begin_clearing(true);
+        bits.clear(|_| false);
+        assert_eq!(bits.set_bits(), 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! Flush -> Header -> Pages -> EmptyPpl -> Superblocks        (each job has some of them)
+//! Flush -> Pages -> Header -> ...                            (a bitmap that is stale)
 //! ```
 
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use super::types::{BitmapPage, DeviceNumber, KeeperEffect, MetaToken, Record};
 pub(super) enum Phase {
     /// The members' data.
     Flush,
-    /// Only the bitmap's header, with its bits as they are.
+    /// Only the bitmap's header (and its page's bits).
     Header,
     /// Pages of the bitmap.
     Pages,
@@ -84,6 +85,8 @@ pub(super) struct Job {
     pub(super) pages: Vec<Arc<BitmapPage>>,
     /// No further phase: the world has changed.
     pub(super) spoiled: bool,
+    /// A device that serves had no room for part of the phase.
+    pub(super) lacking: bool,
 }
 
 impl Job {
@@ -97,6 +100,7 @@ impl Job {
             open: Vec::new(),
             pages: Vec::new(),
             spoiled: false,
+            lacking: false,
         }
     }
 

@@ -1,30 +1,23 @@
-//! The keeper itself: what it knows, what it must do next, and whom it answers when it is done.
+//! The keeper itself: what it knows, what it is told, and whom it answers when something is done.
 //!
-//! One job at a time; `choose` picks the next one from what is asked and what the members hold.
+//! One job at a time; `work` picks the next one from what is asked and what the members hold.
 //!
 //! Invariant: `on_disk` is what every serving member durably holds, and nothing is answered
 //! (`Granted`, `Recorded`, `Stopped`) before that is what the answer promises. Called by an
 //! executor, with batches of inputs; performs nothing itself.
 
-use std::sync::Arc;
+mod work;
 
+use md::ondisk::Role;
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
-use md::ondisk::{Role, Timestamp};
 use md::{Geometry, Level, MemberIdx};
 
 use super::bits::Bits;
-use super::job::{Goal, Job, Phase, Update, Why};
+use super::job::{Goal, Job, Phase, Update};
 use super::types::{
-    KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptDevice, MetaToken,
-    ReadOnlyWhy, Record,
+    KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptDevice, ReadOnlyWhy,
 };
-use crate::{Control, ControlEvent, IntentMap, MemberError, MemberSet, Resync};
-
-/// A flush that found no space is tried again after this long: 1 s.
-const RETRY_NANOS: u64 = 1_000_000_000;
-
-/// A resync is recorded whenever it has come this part of the way further, as in md.
-const CHECKPOINT_PARTS: u64 = 16;
+use crate::{Control, ControlEvent, IntentMap, MemberError, MemberSet, RequestError, Resync};
 
 struct Device {
     kept: KeptDevice,
@@ -74,6 +67,7 @@ pub struct Keeper {
     touched: bool,
     resync: Option<u64>,
     resync_run: u32,
+    resync_stalled: Option<RequestError>,
     checkpoint_at: u64,
     /// By bit: how many shards hold it.
     held: Vec<u16>,
@@ -84,6 +78,9 @@ pub struct Keeper {
     mode: KeeperMode,
     stopping: bool,
     job: Option<Job>,
+    /// Superblocks that some members had no room for, and some may have: written again before
+    /// anything else is.
+    unfinished: Option<Update>,
     retry_at: u64,
     next_token: u64,
     now: u64,
@@ -132,6 +129,7 @@ impl Keeper {
             touched: false,
             resync: resync_offset,
             resync_run: 0,
+            resync_stalled: None,
             checkpoint_at: 0,
             held: vec![0; map.bits() as usize],
             held_total: 0,
@@ -140,6 +138,7 @@ impl Keeper {
             mode: KeeperMode::Running,
             stopping: false,
             job: None,
+            unfinished: None,
             retry_at: 0,
             next_token: 0,
             now: 0,
@@ -170,11 +169,12 @@ impl Keeper {
             return None;
         }
         self.resync_run += 1;
+        self.resync_stalled = None;
         let Some(bits) = &self.bits else {
             return Some(Resync::new(self.resync_run, from, self.map.span()));
         };
         let needed = (0..self.map.bits()).filter(|bit| bits.is_needed(*bit));
-        let ranges = needed.map(|bit| self.map.positions(bit)).collect();
+        let ranges = needed.map(|bit| self.map.positions(bit));
         Some(Resync::of_ranges(self.resync_run, ranges, self.map.span()))
     }
 
@@ -185,6 +185,7 @@ impl Keeper {
             events: self.on_disk.events,
             dirty: self.on_disk.dirty,
             resync_offset: self.resync,
+            resync_stalled: self.resync_stalled,
             degraded: self.degraded(),
             held: self.held_total,
             bits_set: self.bits.as_ref().map_or(0, Bits::set_bits),
@@ -203,7 +204,9 @@ impl Keeper {
                 KeeperInput::FromShard { shard, event } => self.event(shard, event, out),
                 KeeperInput::MetaDone { token, result } => self.meta_done(token, result, out),
                 KeeperInput::Timer => self.timer = None,
-                KeeperInput::ResyncAt { run, position } => self.resync_at(run, position, out),
+                KeeperInput::ResyncAt { run, position, stalled } => {
+                    self.resync_at(run, position, stalled, out);
+                }
                 KeeperInput::Stop => self.close(true, out),
                 KeeperInput::ReadOnly => self.close(false, out),
             }
@@ -283,8 +286,15 @@ impl Keeper {
         out.push(KeeperEffect::ResyncNeeded);
     }
 
-    fn resync_at(&mut self, run: u32, position: u64, out: &mut Vec<KeeperEffect>) {
+    fn resync_at(
+        &mut self,
+        run: u32,
+        position: u64,
+        stalled: Option<RequestError>,
+        out: &mut Vec<KeeperEffect>,
+    ) {
         let Some(before) = self.resync.filter(|_| run == self.resync_run) else { return };
+        self.resync_stalled = stalled;
         let end = self.map.span();
         self.touched = true;
         let position = position.max(before).min(end);
@@ -312,13 +322,20 @@ impl Keeper {
         if self.mode == KeeperMode::Running {
             self.mode = KeeperMode::Closing;
             // They refuse what they have not begun.
-            for Asked { first_bit, bits, .. } in self.asked.drain(..) {
-                if let Some(image) = &mut self.bits {
-                    (first_bit..first_bit + bits).for_each(|bit| image.fade(bit));
-                }
-            }
+            self.forget_asked(|_| ());
             self.retry_at = 0;
             self.to_shards(Control::ReadOnly, out);
+        }
+    }
+
+    /// Grants none of what is asked for.
+    fn forget_asked(&mut self, mut tell: impl FnMut(Asked)) {
+        for asked in self.asked.drain(..) {
+            if let Some(image) = &mut self.bits {
+                let range = asked.first_bit..asked.first_bit + asked.bits;
+                range.for_each(|bit| image.fade(bit));
+            }
+            tell(asked);
         }
     }
 
@@ -388,7 +405,7 @@ impl Keeper {
             // are safe on whoever has them.
             job.spoiled |= job.phase != Some(Phase::Superblocks);
         }
-        out.push(KeeperEffect::DeviceFailed { device: number, slot, error });
+        out.push(KeeperEffect::DeviceFailed { device: number, slot, error, by: lost.by() });
         let Some(member) = slot else { return };
         for shard in (0..self.shards).filter(|shard| lost != Lost::ByShard(*shard)) {
             let control = Control::FailMember(member);
@@ -403,282 +420,6 @@ impl Keeper {
         self.asked.clear();
         self.to_shards(Control::ReadOnly, out);
         out.push(KeeperEffect::BecameReadOnly { why });
-    }
-
-    // ---- outcomes
-
-    fn meta_done(
-        &mut self,
-        token: MetaToken,
-        result: Result<(), MemberError>,
-        out: &mut Vec<KeeperEffect>,
-    ) {
-        // Of a job that was given up: nobody waits for it.
-        let Some(job) = &mut self.job else { return };
-        let Some(device) = job.done(token) else { return };
-        match result {
-            Ok(()) => {}
-            // A full backing store costs nobody his place; the data stays unsure for now.
-            Err(MemberError::NoSpace) if job.phase == Some(Phase::Flush) => {
-                job.spoiled = true;
-                self.retry_at = self.now + RETRY_NANOS;
-            }
-            Err(error) => self.lose(device, Some(error), Lost::Metadata, out),
-        }
-    }
-
-    /// Goes on until everything that can be done now is out.
-    fn go_on(&mut self, out: &mut Vec<KeeperEffect>) {
-        loop {
-            self.answer(out);
-            if let Some(job) = &mut self.job {
-                let devices = &self.devices;
-                job.send(&mut self.next_token, |at| devices[at].kept.number, out);
-                if !job.is_quiet() {
-                    return;
-                }
-                self.phase_done();
-                continue;
-            }
-            match self.choose(out) {
-                Some(job) => self.job = Some(job),
-                None => return,
-            }
-        }
-    }
-
-    /// Everything of a phase is on the members: the next one, or the end of the job.
-    fn phase_done(&mut self) {
-        let mut job = self.job.take().expect("a phase belongs to a job");
-        let pages = std::mem::take(&mut job.pages);
-        match job.phase {
-            Some(Phase::Pages) => {
-                let bits = self.bits.as_mut().expect("pages are of a bitmap");
-                pages.iter().for_each(|page| bits.page_done(page));
-            }
-            Some(Phase::Superblocks) => return self.update_done(&job),
-            _ => {}
-        }
-        if job.spoiled {
-            return;
-        }
-        if let Some(phase) = job.phases.pop_front() {
-            job.phase = Some(phase);
-            self.fill(&mut job, phase);
-            self.job = Some(job);
-        }
-    }
-
-    fn update_done(&mut self, job: &Job) {
-        let Goal::Update(update) = &job.goal else { unreachable!("only updates end so") };
-        self.on_disk = OnDisk {
-            events: update.state.events,
-            dirty: update.dirty,
-            resync_offset: update.state.resync_offset,
-            policy: update.state.policy,
-            may_go_back: update.why == Why::Dirty && update.pure,
-        };
-        self.losses_recorded = update.losses;
-        self.checkpoint_at = self.now;
-    }
-
-    /// Puts together what a phase writes.
-    fn fill(&mut self, job: &mut Job, phase: Phase) {
-        let serving: Vec<usize> = self.serving().collect();
-        match phase {
-            Phase::Flush => serving.iter().for_each(|at| job.add(*at, None)),
-            Phase::EmptyPpl => serving.iter().for_each(|at| job.add(*at, Some(Record::EmptyPpl))),
-            Phase::Header | Phase::Pages => self.fill_pages(job, phase, &serving),
-            Phase::Superblocks => {
-                let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
-                let (state, pure) = (update.state.clone(), update.pure);
-                self.high = self.high.max(state.events);
-                job.in_turn = self.in_turn;
-                let spares = |at: &usize| {
-                    let device = &self.devices[*at];
-                    !device.failed && device.kept.slot.is_none() && !pure
-                };
-                for at in serving.into_iter().chain((0..self.devices.len()).filter(spares)) {
-                    job.add(at, Some(Record::Superblock(state.clone())));
-                }
-            }
-        }
-    }
-
-    fn fill_pages(&mut self, job: &mut Job, phase: Phase, serving: &[usize]) {
-        let events = match &job.goal {
-            Goal::Update(update) => update.state.events,
-            _ => self.on_disk.events,
-        };
-        let Some(bits) = &mut self.bits else { return };
-        let mut pages = match (phase, &job.goal) {
-            (Phase::Header, _) if bits.note_cleared_at(events) => vec![0],
-            (Phase::Header, _) => vec![],
-            (_, Goal::Clear) => {
-                let held = &self.held;
-                bits.clear(|bit| held[bit as usize] > 0)
-            }
-            (_, Goal::Bits) => bits.pages_to_set(),
-            // The header goes with every update, before the superblocks.
-            (_, Goal::Update(_)) => [vec![0], bits.pages_to_set()].concat(),
-        };
-        pages.dedup();
-        for page in pages {
-            let page = bits.page(page, events);
-            serving.iter().for_each(|at| job.add(*at, Some(Record::Bitmap(page.clone()))));
-            if phase == Phase::Pages {
-                job.pages.push(page);
-            }
-        }
-    }
-
-    // ---- what comes next
-
-    fn is_recorded(&self) -> bool {
-        self.losses == self.losses_recorded && self.on_disk.events >= self.reach
-    }
-
-    fn choose(&mut self, out: &mut Vec<KeeperEffect>) -> Option<Job> {
-        let closing = self.mode == KeeperMode::Closing;
-        match self.mode {
-            KeeperMode::Running | KeeperMode::Closing => {}
-            KeeperMode::ReadOnly(_) | KeeperMode::Stopped => {
-                self.end(out);
-                return None;
-            }
-        }
-        if !self.updates() {
-            if closing {
-                self.end(out);
-            }
-            return None;
-        }
-        if !self.asked.is_empty() && !self.on_disk.dirty {
-            return Some(self.update(Why::Dirty));
-        }
-        if self.touched && !self.is_recorded() {
-            return Some(self.update(Why::Loss));
-        }
-        if !self.asked.is_empty() {
-            // Not granted by `answer`: bits are missing.
-            return Some(Job::new(Goal::Bits, &[Phase::Pages]));
-        }
-        if self.now < self.retry_at {
-            if closing && self.held_total == 0 {
-                // Tried in vain: the next start will look at it.
-                self.end(out);
-            }
-            return None;
-        }
-        if self.held_total > 0 {
-            return self.clear(false);
-        }
-        if closing {
-            return self.clear(true).or_else(|| self.stop(out));
-        }
-        if self.on_disk.dirty {
-            return Some(self.update(Why::Clean));
-        }
-        if self.wants_checkpoint() {
-            return Some(self.update(Why::Checkpoint));
-        }
-        self.clear(false)
-    }
-
-    fn clear(&mut self, at_once: bool) -> Option<Job> {
-        let may = self.touched && self.degraded() == 0;
-        let bits = self.bits.as_mut().filter(|bits| may && bits.has_faded(at_once))?;
-        bits.begin_clearing(at_once);
-        Some(Job::new(Goal::Clear, &[Phase::Flush, Phase::Header, Phase::Pages]))
-    }
-
-    fn stop(&mut self, out: &mut Vec<KeeperEffect>) -> Option<Job> {
-        let said = self.on_disk.dirty
-            || self.on_disk.resync_offset != self.resync
-            || self.on_disk.policy != self.policy;
-        if said {
-            return Some(self.update(Why::Stop));
-        }
-        self.end(out);
-        None
-    }
-
-    /// Ends the closing, or what a stop finds of an array that is read-only already.
-    fn end(&mut self, out: &mut Vec<KeeperEffect>) {
-        let broken = matches!(self.mode, KeeperMode::ReadOnly(why) if why != ReadOnlyWhy::Ordered);
-        let clean = !broken && !self.on_disk.dirty;
-        if self.mode == KeeperMode::Closing && !self.stopping {
-            let why = ReadOnlyWhy::Ordered;
-            self.mode = KeeperMode::ReadOnly(why);
-            out.push(KeeperEffect::BecameReadOnly { why });
-        } else if self.stopping {
-            self.mode = KeeperMode::Stopped;
-            out.push(KeeperEffect::Stopped { clean });
-        }
-    }
-
-    fn wants_checkpoint(&self) -> bool {
-        let (recorded, now) = (self.on_disk.resync_offset, self.resync);
-        match (recorded, now) {
-            _ if recorded == now => false,
-            (Some(recorded), Some(now)) if now > recorded => {
-                let far = now - recorded >= (self.map.span() / CHECKPOINT_PARTS).max(1);
-                far || self.now >= self.checkpoint_due()
-            }
-            _ => true,
-        }
-    }
-
-    fn checkpoint_due(&self) -> u64 {
-        self.checkpoint_at + self.checkpoint_nanos
-    }
-
-    fn update(&mut self, why: Why) -> Job {
-        let dirty = match why {
-            Why::Dirty => true,
-            Why::Clean | Why::Stop => false,
-            Why::Loss | Why::Checkpoint => self.on_disk.dirty,
-        };
-        let complete = self.degraded() == 0 && self.losses == self.losses_recorded;
-        let pure = matches!(why, Why::Dirty | Why::Clean) && complete;
-        // As in md: clean and dirty take turns between two counts, so that spares, which are left
-        // alone, do not fall behind.
-        let back = why == Why::Clean && pure && self.on_disk.may_go_back;
-        let events = match back && self.on_disk.events > 1 {
-            true => self.on_disk.events - 1,
-            false => self.on_disk.events + 1,
-        };
-        let policy = match why {
-            // The engine keeps no log: while it writes, the superblocks must not promise one.
-            Why::Dirty if self.policy == Policy::Ppl => Policy::Resync,
-            Why::Stop => self.policy,
-            _ => self.on_disk.policy,
-        };
-        let state = ArrayState {
-            events,
-            updated: Timestamp::default(),
-            resync_offset: match why {
-                _ if dirty => Some(0),
-                // What a resync has done since is not known to be durable.
-                Why::Loss => self.on_disk.resync_offset,
-                _ => self.resync,
-            },
-            policy,
-            devices: self.states.clone(),
-        };
-        let mut phases = Vec::new();
-        if matches!(why, Why::Clean | Why::Checkpoint | Why::Stop) {
-            phases.push(Phase::Flush);
-        }
-        if self.bits.is_some() {
-            phases.push(Phase::Pages);
-        }
-        if policy == Policy::Ppl && self.on_disk.policy != policy {
-            phases.push(Phase::EmptyPpl);
-        }
-        phases.push(Phase::Superblocks);
-        let (state, losses) = (Arc::new(state), self.losses);
-        Job::new(Goal::Update(Update { why, dirty, state, losses, pure }), &phases)
     }
 
     // ---- answers
@@ -703,7 +444,8 @@ impl Keeper {
         if !self.updates() {
             return self.grant_where(out, |_| true);
         }
-        if !self.on_disk.dirty || !self.is_recorded() || !self.may_stay_dirty() {
+        let sure = self.on_disk.dirty && self.unfinished.is_none();
+        if !sure || !self.is_recorded() || !self.may_stay_dirty() {
             return;
         }
         match self.bits.take() {
@@ -788,6 +530,15 @@ impl Keeper {
 enum Lost {
     ByShard(u16),
     Metadata,
+}
+
+impl Lost {
+    fn by(self) -> Option<u16> {
+        match self {
+            Lost::ByShard(shard) => Some(shard),
+            Lost::Metadata => None,
+        }
+    }
 }
 
 fn in_service(kept: KeptDevice) -> Device {

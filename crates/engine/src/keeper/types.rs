@@ -8,7 +8,7 @@ use std::sync::Arc;
 use md::ondisk::superblock::ArrayState;
 use md::{Geometry, MemberIdx};
 
-use crate::{Control, ControlEvent, MemberError};
+use crate::{Control, ControlEvent, MemberError, RequestError};
 
 /// A resync's progress is recorded at least this often: 5 minutes, as md does.
 pub const DEFAULT_CHECKPOINT_NANOS: u64 = 300_000_000_000;
@@ -84,7 +84,8 @@ pub struct BitmapHeader {
 pub struct BitmapPage {
     /// Page of the bitmap, header included: byte `page * 4096` of its area.
     pub page: u32,
-    /// On page 0, to be put in front of the bits.
+    /// On page 0, to be put in front of the bits; `None` there: the header stays as it was read,
+    /// that of a stale bitmap with its stale count or state.
     pub header: Option<BitmapHeader>,
     /// The page's bits: byte 256 of page 0, byte 0 of every other page onwards. Whole bytes; the
     /// last page ends with the last bit's byte, what follows on disk does not matter.
@@ -129,6 +130,8 @@ pub enum KeeperInput {
         run: u32,
         /// Everything below is in sync.
         position: u64,
+        /// See [`crate::Resync::stalled`].
+        stalled: Option<RequestError>,
     },
     /// Hosts are gone and their requests have ended: make the metadata clean, answer
     /// [`KeeperEffect::Stopped`].
@@ -178,6 +181,8 @@ pub enum KeeperEffect {
         slot: Option<MemberIdx>,
         /// What it did, or `None` when it was told to go.
         error: Option<MemberError>,
+        /// The shard that dropped it; `None`: its metadata could not be written.
+        by: Option<u16>,
     },
     /// Redundancy was lost somewhere (a write ended half-way): a new [`crate::Keeper::resync`]
     /// should take the place of what runs.
@@ -252,6 +257,8 @@ pub struct KeeperStatus {
     pub dirty: bool,
     /// Redundancy holds below this position; `None`: everywhere.
     pub resync_offset: Option<u64>,
+    /// Why the resync does not come further for now, where it does not.
+    pub resync_stalled: Option<RequestError>,
     /// Slots that nobody serves, or not all of it.
     pub degraded: usize,
     /// Intents that shards hold.

@@ -47,7 +47,6 @@ pub struct Kept {
     inputs: Vec<KeeperInput>,
     jobs: Vec<MetaJob>,
     timer: Option<u64>,
-    last_control_at: u64,
     /// Acknowledged writes, and those that a flush in flight covers: (flush, how many).
     acknowledged: Vec<(u64, u64, u64)>,
     flushes: Vec<(u64, usize)>,
@@ -67,7 +66,6 @@ impl Kept {
             inputs: Vec::new(),
             jobs: Vec::new(),
             timer: None,
-            last_control_at: 0,
             acknowledged: Vec::new(),
             flushes: Vec::new(),
             resyncing: Vec::new(),
@@ -90,7 +88,7 @@ impl Kept {
         }
     }
 
-    pub(super) fn completed(&mut self, live: &Live, result: Result<(), RequestError>) {
+    pub(super) fn completed(&mut self, now: u64, live: &Live, result: Result<(), RequestError>) {
         let Live { tag, op, at, sectors, .. } = *live;
         match op {
             HostOp::Flush => {
@@ -108,23 +106,25 @@ impl Kept {
             HostOp::Write { .. } | HostOp::WriteZeroes if result.is_ok() => {
                 self.acknowledged.push((tag, at, sectors));
             }
-            HostOp::Resync => self.resynced(tag, result.is_ok()),
+            HostOp::Resync => self.resynced(now, tag, result),
             _ => {}
         }
     }
 
-    fn resynced(&mut self, tag: u64, in_sync: bool) {
+    fn resynced(&mut self, now: u64, tag: u64, result: Result<(), RequestError>) {
         let mine = self.resyncing.iter().position(|(resync, ..)| *resync == tag);
         let (_, at, run) = self.resyncing.swap_remove(mine.expect("submitted before"));
         let Some(resync) = self.resync.as_mut().filter(|resync| resync.run() == run) else {
             return;
         };
-        resync.done(md::Sector(at), in_sync);
-        self.inputs.push(KeeperInput::ResyncAt { run, position: resync.position() });
+        resync.done(now, md::Sector(at), result);
+        let (position, stalled) = (resync.position(), resync.stalled());
+        self.inputs.push(KeeperInput::ResyncAt { run, position, stalled });
     }
 
     pub(super) fn next_event(&self) -> Option<u64> {
-        self.jobs.iter().map(|job| job.ready_at).chain(self.timer).min()
+        let retry = self.resync.as_ref().and_then(Resync::retry_at);
+        self.jobs.iter().map(|job| job.ready_at).chain(self.timer).chain(retry).min()
     }
 
     /// What a power cut leaves of the metadata.
@@ -148,7 +148,7 @@ impl Kept {
                             continue;
                         }
                         if first == 0 {
-                            old.0 = page.header;
+                            old.0 = page.header.or(old.0);
                         }
                         let end = (first + SECTOR).saturating_sub(skew).min(page.bits.len());
                         let part = first.saturating_sub(skew)..end;
@@ -182,7 +182,6 @@ impl World {
     fn keeper_effect(&mut self, effect: KeeperEffect) {
         let (now, covers) = (self.now, self.writes_done);
         let delay = self.delay(self.delays.io);
-        let message = self.delay((0, 20_000));
         let kept = self.kept.as_mut().expect("it has just acted");
         let ready_at = now + delay;
         match effect {
@@ -196,10 +195,7 @@ impl World {
                 kept.jobs.push(MetaJob { ready_at, token, device, record: None, covers });
             }
             KeeperEffect::ToShard { control, shard } => {
-                // Messages do not overtake each other.
-                kept.last_control_at = kept.last_control_at.max(now + message);
-                let at = kept.last_control_at;
-                self.controls.push((at, shard, control));
+                self.send_control(shard, control);
             }
             KeeperEffect::SetTimer { at } => kept.timer = Some(at),
             KeeperEffect::ResyncNeeded => kept.resync = kept.keeper.resync(),
@@ -209,15 +205,18 @@ impl World {
 
     /// Sends the next ranges of the resync.
     pub fn feed_resync(&mut self) {
-        let room = self.shard.room().min(2);
+        let room = self.room().min(2);
+        let unit = self.resync_unit();
         let Some(kept) = &mut self.kept else { return };
         let Some(resync) = &mut kept.resync else { return };
         let (mut ranges, run) = (Vec::new(), resync.run());
+        resync.keep_within(unit);
+        resync.tick(self.now);
         resync.next(room, &mut ranges);
         if resync.is_done() {
             let position = resync.position();
             kept.resync = None;
-            kept.inputs.push(KeeperInput::ResyncAt { run, position });
+            kept.inputs.push(KeeperInput::ResyncAt { run, position, stalled: None });
         }
         for (at, sectors) in ranges {
             let tag = self.queue(HostOp::Resync, at.0, sectors);
@@ -234,6 +233,10 @@ impl World {
             kept.timer = None;
             kept.inputs.push(KeeperInput::Timer);
         }
+        if kept.resync.as_ref().and_then(Resync::retry_at).is_some_and(|at| at <= now) {
+            self.feed_resync();
+        }
+        let Some(kept) = &mut self.kept else { return };
         let mut due: Vec<MetaJob> = kept.jobs.extract_if(.., |job| job.ready_at <= now).collect();
         self.rng.shuffle(&mut due);
         for job in due {
@@ -259,7 +262,7 @@ impl World {
             Some(Record::Superblock(state)) => disk.superblock = Some((**state).clone()),
             Some(Record::Bitmap(page)) => {
                 let old = disk.pages.entry(page.page).or_default();
-                old.0 = page.header;
+                old.0 = page.header.or(old.0);
                 old.1.clone_from(&page.bits);
             }
             Some(Record::EmptyPpl) => {}

@@ -442,7 +442,7 @@ impl World {
         }
         self.model.complete(&live, &live.bytes, result);
         if let Some(kept) = &mut self.kept {
-            kept.completed(&live, result);
+            kept.completed(self.now, &live, result);
         }
         self.ended.push((tag, result));
     }

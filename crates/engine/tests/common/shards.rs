@@ -53,11 +53,14 @@ impl World {
     pub(super) fn control_event(&mut self, shard: u16, event: ControlEvent) {
         let about_flush =
             matches!(event, ControlEvent::CollectWritten | ControlEvent::Written { .. });
-        if let (Some(kept), false) = (&mut self.kept, about_flush) {
+        let alone = self.between.sharding.shards() == 1;
+        if let (Some(kept), false) = (self.kept.as_mut().filter(|_| alone), about_flush) {
             return kept.event(shard, event);
         }
         let delay = match event {
-            ControlEvent::MemberFailed { .. } => self.delay(self.delays.record),
+            ControlEvent::MemberFailed { .. } if self.kept.is_none() => {
+                self.delay(self.delays.record)
+            }
             _ => self.delay((0, 20_000)),
         };
         let last = &mut self.between.last_from[usize::from(shard)];
@@ -80,14 +83,28 @@ impl World {
                 ControlEvent::Written { members, kept } => {
                     orders.push((0, Control::Written { members, kept }));
                 }
-                event => self.between.losses.event(shard, &event, &mut orders),
+                event => match &mut self.kept {
+                    Some(kept) => kept.event(shard, event),
+                    None => self.between.losses.event(shard, &event, &mut orders),
+                },
             }
-            for (shard, control) in orders {
-                let delay = self.delay((0, 20_000));
-                let last = &mut self.between.last_to[usize::from(shard)];
-                *last = (*last).max(now + delay);
-                self.controls.push((*last, shard, control));
-            }
+            orders.drain(..).for_each(|(shard, control)| self.send_control(shard, control));
+        }
+    }
+
+    /// The control plane says something to a shard.
+    pub(super) fn send_control(&mut self, shard: u16, control: Control) {
+        let at = self.now + self.delay((0, 20_000));
+        let last = &mut self.between.last_to[usize::from(shard)];
+        *last = (*last).max(at);
+        self.controls.push((*last, shard, control));
+    }
+
+    /// Positions of which no range of a resync may cross a multiple.
+    pub(super) fn resync_unit(&self) -> u64 {
+        match self.between.sharding.shards() {
+            1 => u64::MAX,
+            _ => self.between.map.unit_positions(self.between.sharding.unit_sectors()),
         }
     }
 }

@@ -42,13 +42,15 @@ pub fn resync(devices: &[Arc<Device>], stop: &AtomicBool) -> Result<bool, String
         for note in driver.take_notes() {
             say(format_args!("raidlab: {note}"));
         }
-        let offset = driver.metadata().and_then(|status| status.resync_offset);
+        let status = driver.metadata();
+        let offset = status.and_then(|status| status.resync_offset);
         meter.set(offset.unwrap_or(sectors));
         if offset.is_none() {
             done = true;
             break;
         }
-        if driver.is_resyncing() {
+        let stalled = status.is_some_and(|status| status.resync_stalled.is_some());
+        if driver.is_resyncing() && !stalled {
             last_at_work = Instant::now();
         } else if last_at_work.elapsed() > PATIENCE {
             break;

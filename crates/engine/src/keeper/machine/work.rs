@@ -1,0 +1,335 @@
+//! What the keeper works on: which job is next, what each of its phases writes, and what its end
+//! means.
+//!
+//! Invariant: a job begins only when the one before it has ended, and `on_disk` changes only when
+//! all of an update is on every serving member. Called only from `machine`.
+
+use std::sync::Arc;
+
+use md::ondisk::Timestamp;
+use md::ondisk::superblock::{ArrayState, Policy};
+
+use super::{Asked, Keeper, Lost, OnDisk};
+use crate::keeper::bits::Bits;
+use crate::keeper::job::{Goal, Job, Phase, Update, Why};
+use crate::keeper::types::{KeeperEffect, KeeperMode, MetaToken, ReadOnlyWhy, Record};
+use crate::{Control, MemberError};
+
+/// What found no space is tried again after this long: 1 s.
+const RETRY_NANOS: u64 = 1_000_000_000;
+
+/// A resync is recorded whenever it has come this part of the way further, as in md.
+const CHECKPOINT_PARTS: u64 = 16;
+
+impl Keeper {
+    pub(super) fn meta_done(
+        &mut self,
+        token: MetaToken,
+        result: Result<(), MemberError>,
+        out: &mut Vec<KeeperEffect>,
+    ) {
+        // Of a job that was given up: nobody waits for it.
+        let Some(job) = &mut self.job else { return };
+        let Some(device) = job.done(token) else { return };
+        match result {
+            Ok(()) => {}
+            // A full backing store costs nobody his place: what depends on the job fails or waits,
+            // and it is done again. A spare may be some updates behind.
+            Err(MemberError::NoSpace) => {
+                if self.devices[device].kept.slot.is_some() {
+                    job.spoiled = true;
+                    job.lacking = true;
+                    self.retry_at = self.now + RETRY_NANOS;
+                }
+            }
+            Err(error) => self.lose(device, Some(error), Lost::Metadata, out),
+        }
+    }
+
+    /// Goes on until everything that can be done now is out.
+    pub(super) fn go_on(&mut self, out: &mut Vec<KeeperEffect>) {
+        loop {
+            self.answer(out);
+            if let Some(job) = &mut self.job {
+                let devices = &self.devices;
+                job.send(&mut self.next_token, |at| devices[at].kept.number, out);
+                if !job.is_quiet() {
+                    return;
+                }
+                self.phase_done(out);
+                continue;
+            }
+            match self.choose(out) {
+                Some(job) => self.job = Some(job),
+                None => return,
+            }
+        }
+    }
+
+    /// Everything of a phase is on the members, or is not going to be: the next one, or the end of
+    /// the job.
+    fn phase_done(&mut self, out: &mut Vec<KeeperEffect>) {
+        let mut job = self.job.take().expect("a phase belongs to a job");
+        let pages = std::mem::take(&mut job.pages);
+        if job.lacking {
+            return self.no_space(job, out);
+        }
+        match (job.phase, &mut self.bits) {
+            (Some(Phase::Pages), Some(bits)) => pages.iter().for_each(|page| bits.page_done(page)),
+            (Some(Phase::Header), Some(bits)) => bits.header_done(),
+            (Some(Phase::Superblocks), _) => return self.update_done(&job),
+            _ => {}
+        }
+        if job.spoiled {
+            return;
+        }
+        if let Some(phase) = job.phases.pop_front() {
+            job.phase = Some(phase);
+            self.fill(&mut job, phase);
+            self.job = Some(job);
+        }
+    }
+
+    /// Some member had no room: whoever waits for this must not wait for ever.
+    fn no_space(&mut self, job: Job, out: &mut Vec<KeeperEffect>) {
+        if job.phase == Some(Phase::Flush) {
+            // The data stays unsure for now; nobody waits for that.
+            return;
+        }
+        if let (Some(Phase::Superblocks), Goal::Update(update)) = (job.phase, job.goal) {
+            self.unfinished = Some(update);
+        }
+        self.forget_asked(|Asked { shard, first_bit, bits }| {
+            let control = Control::NotGranted { first_bit, bits };
+            out.push(KeeperEffect::ToShard { shard, control });
+        });
+        for (shard, _) in &self.epochs {
+            let control = Control::NoSpaceToRecord;
+            out.push(KeeperEffect::ToShard { shard: *shard, control });
+        }
+    }
+
+    fn update_done(&mut self, job: &Job) {
+        let Goal::Update(update) = &job.goal else { unreachable!("only updates end so") };
+        self.on_disk = OnDisk {
+            events: update.state.events,
+            dirty: update.dirty,
+            resync_offset: update.state.resync_offset,
+            policy: update.state.policy,
+            may_go_back: update.why == Why::Dirty && update.pure,
+        };
+        self.losses_recorded = update.losses;
+        self.checkpoint_at = self.now;
+    }
+
+    /// Puts together what a phase writes.
+    fn fill(&mut self, job: &mut Job, phase: Phase) {
+        let serving: Vec<usize> = self.serving().collect();
+        match phase {
+            Phase::Flush => serving.iter().for_each(|at| job.add(*at, None)),
+            Phase::EmptyPpl => serving.iter().for_each(|at| job.add(*at, Some(Record::EmptyPpl))),
+            Phase::Header | Phase::Pages => self.fill_pages(job, phase, &serving),
+            Phase::Superblocks => {
+                let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
+                let (state, pure) = (update.state.clone(), update.pure);
+                self.high = self.high.max(state.events);
+                job.in_turn = self.in_turn;
+                let spares = |at: &usize| {
+                    let device = &self.devices[*at];
+                    !device.failed && device.kept.slot.is_none() && !pure
+                };
+                for at in serving.into_iter().chain((0..self.devices.len()).filter(spares)) {
+                    job.add(at, Some(Record::Superblock(state.clone())));
+                }
+            }
+        }
+    }
+
+    fn fill_pages(&mut self, job: &mut Job, phase: Phase, serving: &[usize]) {
+        let events = match &job.goal {
+            Goal::Update(update) => update.state.events,
+            _ => self.on_disk.events,
+        };
+        let Some(bits) = &mut self.bits else { return };
+        let mut pages = match (phase, &job.goal) {
+            (Phase::Header, Goal::Update(_)) => vec![0],
+            (Phase::Header, _) if bits.note_cleared_at(events) => vec![0],
+            (Phase::Header, _) => vec![],
+            (_, Goal::Clear) => {
+                let held = &self.held;
+                bits.clear(|bit| held[bit as usize] > 0)
+            }
+            (_, Goal::Bits) => bits.pages_to_set(),
+            // The header goes with every update, before the superblocks.
+            (_, Goal::Update(_)) => [vec![0], bits.pages_to_set()].concat(),
+        };
+        pages.dedup();
+        // A crash on the way leaves a stale bitmap stale: its header comes in a phase of its own.
+        let events = (phase == Phase::Header || !bits.is_stale()).then_some(events);
+        for page in pages {
+            let page = bits.page(page, events);
+            serving.iter().for_each(|at| job.add(*at, Some(Record::Bitmap(page.clone()))));
+            if phase == Phase::Pages {
+                job.pages.push(page);
+            }
+        }
+    }
+
+    // ---- what comes next
+
+    pub(super) fn is_recorded(&self) -> bool {
+        self.losses == self.losses_recorded && self.on_disk.events >= self.reach
+    }
+
+    fn choose(&mut self, out: &mut Vec<KeeperEffect>) -> Option<Job> {
+        let closing = self.mode == KeeperMode::Closing;
+        match self.mode {
+            KeeperMode::Running | KeeperMode::Closing => {}
+            KeeperMode::ReadOnly(_) | KeeperMode::Stopped => {
+                self.end(out);
+                return None;
+            }
+        }
+        if !self.updates() {
+            if closing {
+                self.end(out);
+            }
+            return None;
+        }
+        // Whoever asks does not wait for the timer: if there is still no space, he is told so.
+        let may_try = self.now >= self.retry_at || !self.asked.is_empty();
+        if let Some(update) = self.unfinished.take_if(|_| may_try) {
+            // The same once more, with the same count: a member that got it would otherwise be two
+            // ahead of one that did not.
+            return Some(Job::new(Goal::Update(update), &[Phase::Superblocks]));
+        }
+        if !self.asked.is_empty() && !self.on_disk.dirty {
+            return Some(self.update(Why::Dirty));
+        }
+        if self.touched && !self.is_recorded() && may_try {
+            return Some(self.update(Why::Loss));
+        }
+        if !self.asked.is_empty() {
+            // Not granted by `answer`: bits are missing.
+            return Some(Job::new(Goal::Bits, &[Phase::Pages]));
+        }
+        if self.now < self.retry_at {
+            if closing && self.held_total == 0 {
+                // Tried in vain: the next start will look at it.
+                self.end(out);
+            }
+            return None;
+        }
+        if self.held_total > 0 {
+            return self.clear(false);
+        }
+        if closing {
+            return self.clear(true).or_else(|| self.stop(out));
+        }
+        if self.on_disk.dirty {
+            return Some(self.update(Why::Clean));
+        }
+        if self.wants_checkpoint() {
+            return Some(self.update(Why::Checkpoint));
+        }
+        self.clear(false)
+    }
+
+    fn clear(&mut self, at_once: bool) -> Option<Job> {
+        let may = self.touched && self.degraded() == 0;
+        let may = move |bits: &&mut Bits| may && !bits.is_stale() && bits.has_faded(at_once);
+        let bits = self.bits.as_mut().filter(may)?;
+        bits.begin_clearing(at_once);
+        Some(Job::new(Goal::Clear, &[Phase::Flush, Phase::Header, Phase::Pages]))
+    }
+
+    fn stop(&mut self, out: &mut Vec<KeeperEffect>) -> Option<Job> {
+        let said = self.on_disk.dirty
+            || self.on_disk.resync_offset != self.resync
+            || self.on_disk.policy != self.policy;
+        if said {
+            return Some(self.update(Why::Stop));
+        }
+        self.end(out);
+        None
+    }
+
+    /// Ends the closing, or what a stop finds of an array that is read-only already.
+    fn end(&mut self, out: &mut Vec<KeeperEffect>) {
+        let broken = matches!(self.mode, KeeperMode::ReadOnly(why) if why != ReadOnlyWhy::Ordered);
+        let clean = !broken && !self.on_disk.dirty && self.unfinished.is_none();
+        if self.mode == KeeperMode::Closing && !self.stopping {
+            let why = ReadOnlyWhy::Ordered;
+            self.mode = KeeperMode::ReadOnly(why);
+            out.push(KeeperEffect::BecameReadOnly { why });
+        } else if self.stopping {
+            self.mode = KeeperMode::Stopped;
+            out.push(KeeperEffect::Stopped { clean });
+        }
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        let (recorded, now) = (self.on_disk.resync_offset, self.resync);
+        match (recorded, now) {
+            _ if recorded == now => false,
+            (Some(recorded), Some(now)) if now > recorded => {
+                let far = now - recorded >= (self.map.span() / CHECKPOINT_PARTS).max(1);
+                far || self.now >= self.checkpoint_due()
+            }
+            _ => true,
+        }
+    }
+
+    pub(super) fn checkpoint_due(&self) -> u64 {
+        self.checkpoint_at + self.checkpoint_nanos
+    }
+
+    fn update(&mut self, why: Why) -> Job {
+        let dirty = match why {
+            Why::Dirty => true,
+            Why::Clean | Why::Stop => false,
+            Why::Loss | Why::Checkpoint => self.on_disk.dirty,
+        };
+        let complete = self.degraded() == 0 && self.losses == self.losses_recorded;
+        let pure = matches!(why, Why::Dirty | Why::Clean) && complete;
+        // As in md: clean and dirty take turns between two counts, so that spares, which are left
+        // alone, do not fall behind.
+        let back = why == Why::Clean && pure && self.on_disk.may_go_back;
+        let events = match back && self.on_disk.events > 1 {
+            true => self.on_disk.events - 1,
+            false => self.on_disk.events + 1,
+        };
+        let policy = match why {
+            // The engine keeps no log: while it writes, the superblocks must not promise one.
+            Why::Dirty if self.policy == Policy::Ppl => Policy::Resync,
+            Why::Stop => self.policy,
+            _ => self.on_disk.policy,
+        };
+        let state = ArrayState {
+            events,
+            updated: Timestamp::default(),
+            resync_offset: match why {
+                _ if dirty => Some(0),
+                // What a resync has done since is not known to be durable.
+                Why::Loss => self.on_disk.resync_offset,
+                _ => self.resync,
+            },
+            policy,
+            devices: self.states.clone(),
+        };
+        let mut phases = Vec::new();
+        if matches!(why, Why::Clean | Why::Checkpoint | Why::Stop) {
+            phases.push(Phase::Flush);
+        }
+        if let Some(bits) = &self.bits {
+            phases.push(Phase::Pages);
+            phases.extend(bits.is_stale().then_some(Phase::Header));
+        }
+        if policy == Policy::Ppl && self.on_disk.policy != policy {
+            phases.push(Phase::EmptyPpl);
+        }
+        phases.push(Phase::Superblocks);
+        let (state, losses) = (Arc::new(state), self.losses);
+        Job::new(Goal::Update(Update { why, dirty, state, losses, pure }), &phases)
+    }
+}
