@@ -4,7 +4,8 @@
 //! A run writes at random to an array with a keeper, loses members, resyncs; then the power goes.
 //! Of what was on its way or in a member's cache, any part survives. The wreck is judged by md's
 //! rules alone (`Wreck::accepted`, `Wreck::is_marked`), then put together again, resynced by the
-//! engine and compared to the last sector.
+//! engine and compared to the last sector. Arrays have one shard, two or three; some have a bitmap
+//! of two pages, which may be stale when the run begins.
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
@@ -18,8 +19,8 @@ use common::member::{Platter, SECTOR};
 use common::model::Model;
 use common::rng::Rng;
 use engine::{
-    BitmapHeader, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, HostOp, IntentMap, Keeper, KeeperConfig,
-    KeeperInput, KeptBitmap, KeptDevice, MemberSet, ShardConfig,
+    BITMAP_PAGE_BYTES, BitmapHeader, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, HostOp, IntentMap,
+    Keeper, KeeperConfig, KeeperInput, KeptBitmap, KeptDevice, MemberSet, ShardConfig, Sharding,
 };
 use md::geometry::Copy;
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
@@ -32,6 +33,12 @@ use parity::{Block, Kernels};
 
 const DAEMON_NANOS: u64 = 3_000_000;
 
+/// Bits of a bitmap's first page: the header is in front of them.
+const FIRST_PAGE_BITS: usize = (BITMAP_PAGE_BYTES - 256) * 8;
+
+/// One array in so many is that large, which takes its time.
+const LARGE_ONE_IN: u64 = 40;
+
 #[derive(Clone)]
 struct Shape {
     geometry: Geometry,
@@ -39,30 +46,42 @@ struct Shape {
     /// Bits of this many positions; `None`: no bitmap.
     bitmap: Option<u64>,
     torn: bool,
+    shards: u16,
 }
 
 impl Shape {
-    fn pick(levels: &[(Level, Layout, usize)], rng: &mut Rng) -> Shape {
+    fn pick(levels: &[(Level, Layout, usize)], shards: u16, rng: &mut Rng) -> Shape {
         let (level, layout, members) = levels[rng.below(levels.len() as u64) as usize];
         let chunk = rng.pick(&[8, 16, 32]);
-        let rows = rng.within(4, 10);
+        let large = rng.one_in(LARGE_ONE_IN);
+        let rows = match large {
+            true => {
+                let positions = FIRST_PAGE_BITS as u64 + rng.within(100, 600);
+                let copies = if level == Level::Raid10 { 2 * positions } else { positions };
+                let of_each = if level == Level::Raid10 { members as u64 } else { 1 };
+                copies.div_ceil(of_each).div_ceil(chunk)
+            }
+            false => rng.within(4, 10),
+        };
         let unit = if level == Level::Raid1 { 0 } else { chunk };
         let geometry = common::geometry(level, layout, unit, &vec![rows * chunk; members]);
-        let bitmap = rng.pick(&[None, Some(8), Some(32)]);
+        let bitmap = if large { Some(1) } else { rng.pick(&[None, Some(8), Some(32)]) };
         let map = match bitmap {
             Some(chunk) => IntentMap::bitmap(&geometry, chunk).expect("levels with redundancy"),
             None => IntentMap::whole_array(&geometry),
         };
-        Shape { geometry, map, bitmap, torn: rng.one_in(3) }
+        Shape { geometry, map, bitmap, torn: rng.one_in(3), shards }
     }
 
     fn config(&self, keeper: &Keeper, missing: MemberSet, rng: &mut Rng) -> ShardConfig {
         let least = ShardConfig::least_stripe_cache_bytes(&self.geometry);
         ShardConfig {
             missing,
+            // Small units, so that requests span shards.
+            sharding: Sharding::with_least_unit(&self.geometry, self.shards, rng.pick(&[1, 64])),
             stripe_cache_bytes: rng.pick(&[least, 8 * least]),
             discard_zeroes: rng.one_in(2),
-            max_requests: 64,
+            max_requests: if self.shards == 1 { 64 } else { 1 << 10 },
             intents: keeper.intent_map(),
             safe_mode_nanos: rng.pick(&[100_000, 1_000_000]),
             in_sync_below: keeper.in_sync_below(),
@@ -77,7 +96,7 @@ impl Shape {
         };
         Keeper::new(KeeperConfig {
             geometry: self.geometry.clone(),
-            shards: 1,
+            shards: self.shards,
             devices: here.iter().map(device).collect(),
             state,
             bitmap,
@@ -245,7 +264,8 @@ impl Wreck {
 
     /// Puts the array together again, lets the engine resync it, stops it cleanly, and checks that
     /// nothing is marked or different any more.
-    fn recover(self, rng: &mut Rng) {
+    fn recover(mut self, rng: &mut Rng) {
+        self.shape.shards = rng.pick(&[1, 2, 3]);
         let accepted = self.accepted(Rule::CountAndRoles);
         let complete = accepted.len() == self.shape.geometry.members();
         let parity = matches!(self.shape.geometry.kind(), Kind::Parity(_));
@@ -300,10 +320,20 @@ struct Case {
 
 impl Case {
     fn new(levels: &[(Level, Layout, usize)], seed: u64) -> Case {
+        Case::with(levels, seed, |_| ())
+    }
+
+    fn with(
+        levels: &[(Level, Layout, usize)],
+        seed: u64,
+        change: impl FnOnce(&mut ShardConfig),
+    ) -> Case {
         let mut rng = Rng::new(seed);
-        let shape = Shape::pick(levels, &mut rng);
+        let shape = Shape::pick(levels, 1 + (seed % 3) as u16, &mut rng);
         let members = shape.geometry.members();
-        let out_of_sync = rng.one_in(4);
+        let large = shape.map.bits() as usize > FIRST_PAGE_BITS;
+        let out_of_sync = rng.one_in(if large { 2 } else { 4 });
+        let stale = shape.bitmap.is_some() && rng.one_in(if large { 2 } else { 4 });
         let policy = if shape.bitmap.is_some() { Policy::Bitmap } else { Policy::Resync };
         let role = |at: usize| Some(DeviceState::new(Role::Slot(at as u16)));
         let state = ArrayState {
@@ -313,16 +343,22 @@ impl Case {
             policy,
             devices: (0..members).map(role).collect(),
         };
-        let header = BitmapHeader { events: 10, events_cleared: 5 };
-        let fill = if out_of_sync { 0xff } else { 0 };
+        // A stale bitmap says nothing, least of all the truth.
+        let header = BitmapHeader { events: if stale { 9 } else { 10 }, events_cleared: 5 };
+        let fill = if out_of_sync && !stale { 0xff } else { 0 };
         let bits = vec![fill; shape.map.bits().div_ceil(8) as usize];
         let here: Vec<usize> = (0..members).collect();
-        let bitmap = shape.kept_bitmap(header, bits.clone(), false);
+        let bitmap = shape.kept_bitmap(header, bits.clone(), stale);
         let keeper = shape.keeper(state.clone(), &here, bitmap);
-        let config = shape.config(&keeper, MemberSet::EMPTY, &mut rng);
+        let mut config = shape.config(&keeper, MemberSet::EMPTY, &mut rng);
+        change(&mut config);
         let durable = Model::new(shape.geometry.array_sectors(), config.discard_zeroes);
         let mut world = World::new(config, rng.next());
-        let pages = BTreeMap::from([(0, (Some(header), bits))]);
+        let (first, second) = bits.split_at(bits.len().min(FIRST_PAGE_BITS / 8));
+        let mut pages = BTreeMap::from([(0, (Some(header), first.to_vec()))]);
+        if !second.is_empty() {
+            pages.insert(1, (None, second.to_vec()));
+        }
         let disk = Disk { superblock: Some(state), pages };
         let mut kept = Kept::new(keeper, vec![disk; members], durable);
         kept.torn = shape.torn;
@@ -394,7 +430,8 @@ impl Case {
         let kept = self.world.kept.take().expect("a keeper");
         let disks = kept.cut(&mut self.rng);
         let torn = disks.iter().any(|disk| disk.superblock.is_none());
-        if torn && !self.world.shard.status().failed.is_empty() {
+        let lost = |number| !self.world.shard_of(number).status().failed.is_empty();
+        if torn && ((0..self.shape.shards).any(lost) || kept.keeper.status().degraded > 0) {
             // The named exemption: a superblock torn on an array that has lost members already.
             // Writing them in turn loses one at most, and here that may be the last one that is
             // fresh, as in md.
@@ -489,18 +526,8 @@ fn power_cuts_leave_parity_true_or_marked() {
 fn the_checker_finds_an_array_that_marks_nothing() {
     let levels = [(Level::Raid1, Layout::None, 2)];
     let found = (0..40).filter(|seed| {
-        let blind = || {
-            let mut case = Case::new(&levels, *seed);
-            let mut config = case.shape.config(
-                &case.world.kept.as_ref().expect("a keeper").keeper,
-                MemberSet::EMPTY,
-                &mut case.rng,
-            );
-            config.intents = None;
-            case.world.shard = engine::Shard::new(config).expect("sound");
-            case.run();
-        };
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(blind)).is_err()
+        let blind = || Case::with(&levels, *seed, |config| config.intents = None).run();
+        std::panic::catch_unwind(blind).is_err()
     });
     assert!(found.count() > 10);
 }
