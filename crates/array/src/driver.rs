@@ -11,6 +11,8 @@
 //! waits where nothing is to be had. Tests and benchmarks call it directly; [`crate::Array`] gives
 //! each lane a thread of its own.
 
+mod ending;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -20,7 +22,7 @@ use engine::{
     BufSlice, Control, ControlEvent, HostOp, IntentMap, KeeperStatus, Losses, MAX_REQUEST_SECTORS,
     MIN_UNIT_SECTORS, MemberSet, RequestError, Sharding,
 };
-use md::{Geometry, MemberIdx, Sector};
+use md::{Geometry, Level, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::buf::{Lease, LeasePool, Region, Regions};
@@ -28,7 +30,7 @@ use crate::build::{ArraySpec, BuildError, Keeping, LaneOf, build, divide, refuse
 use crate::clerk::Clerk;
 use crate::core::{Core, Event};
 use crate::links::{Links, Message, Part};
-use crate::member::{Counters, Facts, FormerLeaf, Io, KernelDone, Ring};
+use crate::member::{Counters, Facts, Io, KernelDone, Ring};
 use crate::table::Table;
 
 /// How soon to try again when the kernel had no room for an operation.
@@ -114,6 +116,10 @@ pub struct Driver {
     kernel: Vec<KernelDone>,
     leases: LeasePool,
     max_requests: usize,
+    /// Ranges of the resync that are at work. The first has a place of its own, and a buffer where
+    /// it needs one, so that it gets on whatever hosts do.
+    resyncs: usize,
+    resync_lease: Option<Lease>,
     /// To the other lanes, where there are any.
     links: Option<Links>,
     own: Parts,
@@ -161,7 +167,8 @@ impl Driver {
     /// gets one driver. Requests may be submitted to any of them, and what a driver does not own it
     /// hands to the others; so all of them must be polled until the last request has ended.
     ///
-    /// A driver that ends with work under way takes the others with it: they panic.
+    /// A driver that ends with work under way, or that a later request needs, takes the others with
+    /// it: they do no more work, and requests end with [`RequestError::Io`].
     ///
     /// # Errors
     /// When the specification cannot work, or the system lacks what it needs.
@@ -186,6 +193,9 @@ impl Driver {
             }
         };
         // A resync on levels with copies works in a host buffer.
+        let needs_memory = matches!(geometry.level(), Level::Raid1 | Level::Raid10);
+        let own = needs_memory.then(|| lanes[0].leases.take(lanes[0].leases.lease_bytes()));
+        lanes[0].resync_lease = own.flatten();
         let step = lanes[0].leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
         lanes[0].clerk = Some(clerk(step, unit));
@@ -199,8 +209,10 @@ impl Driver {
     ) -> Result<Vec<Driver>, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
         let lease_bytes = options.lease_bytes.max(1).next_multiple_of(4096);
-        let memory = Region::new((lease_bytes * options.leases.max(1)) as u64)
-            .map_err(system("map the host buffers"))?;
+        let own = matches!(spec.level, Level::Raid1 | Level::Raid10) && keeping.is_some();
+        let leases = options.leases.max(1) + usize::from(own);
+        let memory =
+            Region::new((lease_bytes * leases) as u64).map_err(system("map the host buffers"))?;
         let leases = LeasePool::new(Arc::new(memory), HOST_REGION, lease_bytes);
         let lanes = options.lanes.max(1);
         let mut all = Vec::new();
@@ -234,7 +246,10 @@ impl Driver {
         assert_eq!(number, HOST_REGION, "host buffers have the same number in all lanes");
         let max_requests = options.max_requests.max(1);
         // As much as its own hosts ask for, and as much again for other lanes.
-        let capacity = if lane.lanes == 1 { max_requests } else { 2 * max_requests };
+        let capacity = match lane.lanes {
+            1 => max_requests + usize::from(keeping.is_some()),
+            _ => 2 * max_requests,
+        };
         let mut core = build(spec, capacity, &mut regions, keeping, lane)?;
         if lane.number == 0 {
             refuse_shared_files(&core)?;
@@ -255,6 +270,8 @@ impl Driver {
             kernel: Vec::new(),
             leases: leases.clone(),
             max_requests,
+            resyncs: 0,
+            resync_lease: None,
             links: None,
             own: Parts::default(),
             others: Parts::default(),
@@ -287,10 +304,8 @@ impl Driver {
 
     /// How many more requests can be submitted now.
     pub fn room(&self) -> usize {
-        match self.links {
-            None => self.core.room(),
-            Some(_) => self.max_requests.saturating_sub(self.hosts.len()),
-        }
+        let of_resync = self.resyncs.min(1);
+        (self.max_requests + of_resync).saturating_sub(self.hosts.len())
     }
 
     /// Submits a request. Reads and writes bring a lease of exactly their length.
@@ -329,7 +344,9 @@ impl Driver {
             None => BufSlice::default(),
         };
         let host = self.hosts.insert(Host { tag, lease, resync: None, open: 1, error: None });
-        self.give(Part { host, op, at, sectors, buf });
+        if !self.is_broken() {
+            self.give(Part { host, op, at, sectors, buf });
+        }
         Ok(())
     }
 
@@ -419,6 +436,9 @@ impl Driver {
     /// Does everything that can be done now and adds what has completed. Never waits.
     pub fn poll(&mut self, out: &mut Vec<Completion>) {
         self.io.now = clock_nanos();
+        if self.is_broken() {
+            return self.end_broken(out);
+        }
         self.receive();
         self.reap();
         self.feed_resync();
@@ -464,7 +484,12 @@ impl Driver {
         if request.open > 0 {
             return;
         }
-        let Host { tag, lease, resync, error, .. } = self.hosts.remove(host);
+        let Host { tag, mut lease, resync, error, .. } = self.hosts.remove(host);
+        if resync.is_some() {
+            self.resyncs -= 1;
+            self.resync_lease = self.resync_lease.take().or(lease);
+            lease = None;
+        }
         match (resync, &mut self.clerk) {
             (Some(at), Some(clerk)) => {
                 clerk.resync_done(self.io.now, at, error.map_or(Ok(()), Err));
@@ -473,28 +498,33 @@ impl Driver {
         }
     }
 
-    /// Gives the array the next ranges of its resync, while there is room for hosts as well.
+    /// Gives the array the next ranges of its resync: one at least, and more while there is room
+    /// for hosts as well.
     fn feed_resync(&mut self) {
         if self.clerk.is_none() {
             return;
         }
         let needs_memory = !self.core.geometry().level().has_parity();
         while self.clerk.as_ref().is_some_and(Clerk::resyncs)
-            && self.max_requests > self.hosts.len() + 1
+            && (self.resyncs == 0 || self.max_requests > self.hosts.len() + 1)
         {
-            let len = if needs_memory { self.leases.lease_bytes() } else { 0 };
             let mut lease = None;
             if needs_memory {
-                lease = self.leases.take(len);
+                let other = || self.leases.take(self.leases.lease_bytes());
+                lease = self.resync_lease.take().or_else(other);
                 if lease.is_none() {
                     return;
                 }
             }
             let clerk = self.clerk.as_mut().expect("just seen");
-            let Some((at, sectors)) = clerk.next_resync() else { return };
+            let Some((at, sectors)) = clerk.next_resync() else {
+                self.resync_lease = self.resync_lease.take().or(lease);
+                return;
+            };
             if let Some(lease) = &mut lease {
                 lease.set_len((sectors * md::SECTOR_BYTES) as usize);
             }
+            self.resyncs += 1;
             let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
             let resync = Some(at);
             let host = self.hosts.insert(Host { tag: 0, lease, resync, open: 1, error: None });
@@ -565,37 +595,6 @@ impl Driver {
         }
     }
 
-    /// Stops an array with metadata: what is under way ends, everything is made durable, and the
-    /// superblocks say that it was stopped. A driver that is dropped without this leaves the array
-    /// as a crash would. Says whether the next start finds it clean; an array without metadata is.
-    ///
-    /// Of several lanes, it is the first that stops the array, while the others are still polled.
-    ///
-    /// # Panics
-    /// When requests of hosts are under way.
-    pub fn stop(&mut self) -> bool {
-        let none = |out: &[Completion]| assert!(out.is_empty(), "requests are under way");
-        let (mut out, step) = (Vec::new(), Duration::from_millis(100));
-        self.pause_resync(true);
-        self.poll(&mut out);
-        while self.clerk.as_ref().is_some_and(Clerk::resync_is_at_work) {
-            self.wait(step, None);
-            self.poll(&mut out);
-            none(&out);
-        }
-        none(&out);
-        assert!(self.hosts.is_empty(), "requests are under way");
-        let Some(clerk) = &mut self.clerk else { return true };
-        clerk.stop();
-        loop {
-            self.poll(&mut out);
-            if let Some(clean) = self.clerk.as_ref().and_then(Clerk::stopped) {
-                return clean;
-            }
-            self.wait(step, None);
-        }
-    }
-
     fn reap(&mut self) {
         let Some(ring) = &mut self.io.ring else {
             return self.core.reap_members(&mut self.io);
@@ -611,6 +610,9 @@ impl Driver {
 
     /// Waits until a `poll` may have something to do, `limit` at most, or `wake` becomes readable.
     pub fn wait(&mut self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
+        if self.is_broken() {
+            return self.sleep(limit, wake);
+        }
         let clerk_works = |clerk: &Clerk| clerk.has_work() || clerk.may_resync();
         if self.core.has_work() || self.clerk.as_ref().is_some_and(clerk_works) {
             return;
@@ -643,6 +645,11 @@ impl Driver {
         if left.is_zero() {
             return;
         }
+        self.sleep(left, wake);
+    }
+
+    /// Sleeps until the kernel, another lane or `wake` has something; `limit` at most.
+    fn sleep(&self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
         if self.links.as_ref().is_some_and(|links| !links.may_sleep()) {
             return;
         }
@@ -652,7 +659,7 @@ impl Driver {
         let mut fds: arrayvec::ArrayVec<PollFd<'_>, 3> =
             fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout =
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         // An interrupted or failed wait is a short one: the caller polls either way.
         let _ = rustix::event::poll(&mut fds, Some(&timeout));
         if let Some(links) = &self.links {
@@ -683,64 +690,10 @@ impl Driver {
         self.core.take_events().chain(of_clerk).collect()
     }
 
-    /// Takes the array apart and gives its leaves back, in slot order, so that another array can be
-    /// put together from them. Waits for what members still do behind requests that have ended.
-    ///
-    /// # Panics
-    /// When requests are under way.
-    pub fn into_leaves(self) -> Vec<FormerLeaf> {
-        assert!(self.links.is_none(), "all lanes are taken apart together");
-        Driver::lanes_into_leaves(vec![self])
-    }
-
-    /// Like [`Driver::into_leaves`], of all lanes of an array. The leaves' counters are those of
-    /// the first lane.
-    ///
-    /// # Panics
-    /// When requests are under way, or a lane is missing.
-    pub fn lanes_into_leaves(mut lanes: Vec<Driver>) -> Vec<FormerLeaf> {
-        let count = lanes[0].links.as_ref().map_or(1, |links| 1 + links.others().count());
-        assert_eq!(lanes.len(), count, "all lanes are taken apart together");
-        assert!(lanes.iter().all(|lane| lane.hosts.is_empty()), "requests are under way");
-        let (mut none, step) =
-            (Vec::new(), Duration::from_millis(if count == 1 { 100 } else { 1 }));
-        loop {
-            lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
-            if lanes.iter().all(|lane| lane.core.is_quiet()) {
-                break;
-            }
-            lanes.iter_mut().for_each(|lane| lane.wait(step, None));
-        }
-        let failed = lanes.iter().fold(MemberSet::EMPTY, |all, lane| all.union(lane.failed()));
-        let mut first = lanes.swap_remove(0);
-        // Their handles go before anybody else may get the members.
-        drop(lanes);
-        let mut leaves = Vec::new();
-        first.core.take_apart(true, &mut leaves);
-        if count > 1 {
-            for (slot, leaf) in (0..).zip(&mut leaves) {
-                leaf.in_service &= !failed.contains(slot);
-            }
-        }
-        leaves
-    }
-
     /// What every leaf of the array has moved, in slot order; of several lanes, through this one.
     pub fn leaf_counters(&self) -> Vec<Counters> {
         let mut counters = Vec::new();
         self.core.leaf_counters(&mut counters);
         counters
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        // Waits for what the kernel still works on, while its files are open and its memory lives.
-        self.io.ring = None;
-        let Some(links) = &mut self.links else { return };
-        let at_work = |parts: &Parts| parts.at_work > 0 || !parts.waiting.is_empty();
-        links.leave(!self.hosts.is_empty() || at_work(&self.own) || at_work(&self.others));
-        // Other lanes may still work in these buffers: nobody gets them any more.
-        self.hosts.drain().for_each(|host| std::mem::forget(host.lease));
     }
 }

@@ -9,13 +9,18 @@
 //! in order; requests in the lanes are bounded, and so are parts and ends. Busy lanes poll; only a
 //! lane that says that it sleeps is woken, by its bell (an eventfd).
 //!
-//! Invariant: messages from one lane to another arrive once each and in order, and a lane that has
-//! mail does not sleep. Called only from `driver`.
+//! A lane may leave whenever nobody waits for it. If somebody does, the array is *broken*: that is
+//! seen by whoever leaves, in his mail, or by whoever sends, at his bell. A broken array does no
+//! more work; when all lanes are *quiet*, which is when they will touch no host buffer any more,
+//! what is under way ends with errors.
+//!
+//! Invariant: messages from one lane to another arrive once each and in order, a lane that has mail
+//! does not sleep, and nobody waits for a lane that has left. Called only from `driver`.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex};
 
 use engine::{
     BufSlice, Control, ControlEvent, HostOp, IntentMap, RequestError, ShardPart, Sharding,
@@ -24,6 +29,8 @@ use md::{Geometry, Sector};
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
+
+use crate::buf::Lease;
 
 /// Messages that a ring holds: small enough to stay in the cache.
 const RING_MESSAGES: usize = 256;
@@ -54,10 +61,33 @@ pub(crate) enum Message {
     Control(Control),
 }
 
+impl Message {
+    /// Whether somebody waits for what follows from it.
+    fn matters(&self) -> bool {
+        use ControlEvent::{Corrected, OutOfSync, Released};
+        !matches!(self, Message::Event(Released { .. } | OutOfSync { .. } | Corrected { .. }))
+    }
+}
+
 /// Wakes a lane that sleeps.
 struct Bell {
     asleep: AtomicBool,
+    /// Nobody is there any more.
+    left: AtomicBool,
     fd: OwnedFd,
+}
+
+/// What all lanes share.
+#[derive(Default)]
+struct Fate {
+    /// A lane has left that somebody waits for.
+    broken: AtomicBool,
+    /// Lanes that will touch no host buffer any more.
+    quiet: AtomicU32,
+    /// Counts the changes of both.
+    news: AtomicU32,
+    /// Of lanes that left in their work: others may still work in these, until all are quiet.
+    leases: Mutex<Vec<Lease>>,
 }
 
 struct Peer {
@@ -68,21 +98,24 @@ struct Peer {
     bell: Arc<Bell>,
     /// Something was sent since it was last seen to be awake.
     told: bool,
+    /// And somebody waits for what follows.
+    matters: bool,
 }
 
 impl Peer {
     fn send(&mut self, message: Message) {
-        assert!(!self.to.is_abandoned(), "{}", GONE);
         self.told = true;
+        self.matters |= message.matters();
         if !self.outbox.is_empty() || self.to.push(message).is_err() {
             self.outbox.push_back(message);
         }
     }
 
-    /// Sends what waits, as far as there is room, and sees that it is looked at.
-    fn settle(&mut self) {
+    /// Sends what waits, as far as there is room, and sees that it is looked at. `false`: nobody
+    /// will, and somebody waits for it.
+    fn settle(&mut self) -> bool {
         if !self.told {
-            return;
+            return true;
         }
         while let Some(message) = self.outbox.front() {
             if self.to.push(*message).is_err() {
@@ -91,9 +124,17 @@ impl Peer {
             self.outbox.pop_front();
         }
         self.told = !self.outbox.is_empty();
-        // Between what was sent and the look at the bell; `Links::may_sleep` has the other one.
+        // Between what was sent and the look at the bell; `Links::may_sleep` and `Links::leave`
+        // have the other one.
         fence(Ordering::SeqCst);
+        if self.bell.left.load(Ordering::Relaxed) {
+            self.outbox.clear();
+            self.told = false;
+            return !self.matters;
+        }
+        self.matters &= self.told;
         self.bell.ring();
+        true
     }
 }
 
@@ -106,8 +147,6 @@ impl Bell {
     }
 }
 
-const GONE: &str = "another lane of the array has ended with work under way";
-
 /// One lane's ends of all its links.
 pub(crate) struct Links {
     number: u16,
@@ -116,8 +155,10 @@ pub(crate) struct Links {
     /// By lane; `None` at the own number.
     peers: Vec<Option<Peer>>,
     bell: Arc<Bell>,
-    /// A lane has ended in the midst of its work.
-    broken: Arc<AtomicBool>,
+    fate: Arc<Fate>,
+    /// What was seen of `Fate::news`.
+    seen: u32,
+    is_quiet: bool,
 }
 
 impl Links {
@@ -127,11 +168,12 @@ impl Links {
     /// When the system has no eventfd for every lane.
     pub(crate) fn between(geometry: &Geometry, sharding: Sharding) -> std::io::Result<Vec<Links>> {
         let count = usize::from(sharding.shards());
-        let broken = Arc::new(AtomicBool::new(false));
+        let fate = Arc::new(Fate::default());
         let mut bells = Vec::new();
         for _ in 0..count {
             let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            bells.push(Arc::new(Bell { asleep: AtomicBool::new(false), fd }));
+            let (asleep, left) = (AtomicBool::new(false), AtomicBool::new(false));
+            bells.push(Arc::new(Bell { asleep, left, fd }));
         }
         let mut all: Vec<Links> = (0..sharding.shards())
             .map(|number| Links {
@@ -140,7 +182,9 @@ impl Links {
                 map: IntentMap::whole_array(geometry),
                 peers: (0..count).map(|_| None).collect(),
                 bell: bells[usize::from(number)].clone(),
-                broken: broken.clone(),
+                fate: fate.clone(),
+                seen: 0,
+                is_quiet: false,
             })
             .collect();
         for one in 0..count {
@@ -149,7 +193,7 @@ impl Links {
                 let (to_one, from_other) = RingBuffer::new(RING_MESSAGES);
                 let peer = |to, from, at: usize| {
                     let (outbox, bell) = (VecDeque::new(), bells[at].clone());
-                    Some(Peer { to, from, outbox, bell, told: false })
+                    Some(Peer { to, from, outbox, bell, told: false, matters: false })
                 };
                 all[one].peers[other] = peer(to_other, from_other, other);
                 all[other].peers[one] = peer(to_one, from_one, one);
@@ -202,11 +246,7 @@ impl Links {
     }
 
     /// Gives everything that has come to `take`, with its sender.
-    ///
-    /// # Panics
-    /// When a lane has ended with work under way: its part of the array is gone.
     pub(crate) fn receive(&mut self, mut take: impl FnMut(u16, Message)) {
-        assert!(!self.broken.load(Ordering::Relaxed), "{}", GONE);
         for (lane, peer) in (0..).zip(&mut self.peers) {
             let Some(peer) = peer else { continue };
             while let Ok(message) = peer.from.pop() {
@@ -217,7 +257,52 @@ impl Links {
 
     /// Sends what waits, and rings for whoever sleeps.
     pub(crate) fn settle(&mut self) {
-        self.peers.iter_mut().flatten().for_each(Peer::settle);
+        let mut all_there = true;
+        self.peers.iter_mut().flatten().for_each(|peer| all_there &= peer.settle());
+        if !all_there {
+            self.break_up();
+        }
+    }
+
+    fn break_up(&self) {
+        if !self.fate.broken.swap(true, Ordering::AcqRel) {
+            self.tell_all();
+        }
+    }
+
+    /// Nobody sleeps on a change of the array's fate.
+    fn tell_all(&self) {
+        self.fate.news.fetch_add(1, Ordering::AcqRel);
+        // As in `Peer::settle`.
+        fence(Ordering::SeqCst);
+        self.peers.iter().flatten().for_each(|peer| peer.bell.ring());
+    }
+
+    /// Whether a lane has left that somebody waits for, so that nothing can be served any more.
+    #[inline]
+    pub(crate) fn is_broken(&self) -> bool {
+        self.fate.broken.load(Ordering::Relaxed)
+    }
+
+    /// Of a broken array: this lane takes note of what there is to know, so that it may sleep.
+    pub(crate) fn hear(&mut self) {
+        self.receive(|_, _| ());
+        self.seen = self.fate.news.load(Ordering::Acquire);
+    }
+
+    /// Of a broken array: this lane will touch no host buffer any more. Says whether that is so of
+    /// all of them.
+    pub(crate) fn be_quiet(&mut self) -> bool {
+        if !std::mem::replace(&mut self.is_quiet, true) {
+            self.fate.quiet.fetch_add(1, Ordering::AcqRel);
+            self.tell_all();
+        }
+        self.hear();
+        let all = self.fate.quiet.load(Ordering::Acquire) == u32::from(self.sharding.shards());
+        if all {
+            self.fate.leases.lock().expect("nobody panics with the list").clear();
+        }
+        all
     }
 
     /// Whether something waits for room in a ring: look again soon.
@@ -235,7 +320,8 @@ impl Links {
         // Between the word and the look: whoever sends looks at the bell after it has sent, so that
         // one of both sees the other.
         fence(Ordering::SeqCst);
-        let may = !self.has_mail() && !self.broken.load(Ordering::Relaxed);
+        let seen = !self.is_broken() || self.fate.news.load(Ordering::Relaxed) == self.seen;
+        let may = !self.has_mail() && seen;
         if !may {
             self.woke(false);
         }
@@ -256,14 +342,21 @@ impl Links {
         }
     }
 
-    /// This lane ends. `at_work`: with something under way, here or on its way here, so that the
-    /// others cannot go on.
-    pub(crate) fn leave(&mut self, at_work: bool) {
-        if at_work || self.has_mail() {
-            self.broken.store(true, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
-            self.peers.iter().flatten().for_each(|peer| peer.bell.ring());
+    /// This lane ends and will touch no host buffer any more. `at_work`: with something under way,
+    /// here or for others, so that these cannot go on. It leaves the buffers of its own requests.
+    pub(crate) fn leave(&mut self, at_work: bool, leases: impl Iterator<Item = Lease>) {
+        self.settle();
+        self.bell.left.store(true, Ordering::Relaxed);
+        // Between the word and the look at the mail; `Peer::settle` has the other one.
+        fence(Ordering::SeqCst);
+        let mut lost = at_work;
+        self.receive(|_, message| lost |= message.matters());
+        lost |= self.peers.iter().flatten().any(|peer| peer.matters && !peer.outbox.is_empty());
+        if lost {
+            self.break_up();
         }
+        self.fate.leases.lock().expect("nobody panics with the list").extend(leases);
+        self.be_quiet();
     }
 }
 
@@ -356,13 +449,43 @@ mod tests {
         assert_eq!(woken, 1);
     }
 
-    #[test]
-    #[should_panic(expected = "another lane of the array has ended")]
-    fn nobody_waits_for_a_lane_that_is_gone() {
+    /// Of two lanes, the second leaves; says whether the array is broken when the first has looked.
+    fn breaks(before: &[Message], at_work: bool, after: &[Message]) -> bool {
         let mut links = links(2);
         let mut gone = links.pop().expect("two lanes");
-        gone.leave(true);
+        let send = |from: &mut Links, messages: &[Message], to| {
+            messages.iter().for_each(|message| from.send(to, *message));
+            from.settle();
+        };
+        send(&mut links[0], before, 1);
+        gone.leave(at_work, std::iter::empty());
         drop(gone);
-        ends(&mut links[0]);
+        send(&mut links[0], after, 1);
+        links[0].is_broken()
+    }
+
+    #[test]
+    fn only_who_is_waited_for_breaks_the_array() {
+        let done = Message::Done { host: 1, result: Ok(()) };
+        let released = Message::Event(ControlEvent::Released { first_bit: 0, bits: 1 });
+        assert!(!breaks(&[], false, &[]));
+        assert!(!breaks(&[released], false, &[released; 2 * RING_MESSAGES]));
+        assert!(breaks(&[], true, &[]));
+        assert!(breaks(&[done], false, &[]), "it has mail");
+        assert!(breaks(&[], false, &[done]), "nobody takes it");
+        assert!(breaks(&[released; 2 * RING_MESSAGES], false, &[done]));
+    }
+
+    #[test]
+    fn what_still_waits_in_an_outbox_is_missed() {
+        let mut links = links(2);
+        for host in 0..=RING_MESSAGES as u32 {
+            links[1].send(0, Message::Done { host, result: Ok(()) });
+        }
+        links.pop().expect("two lanes").leave(false, std::iter::empty());
+        assert!(links[0].is_broken());
+        assert!(!links[0].may_sleep(), "it has not seen that");
+        assert!(links[0].be_quiet(), "the other one is");
+        assert!(links[0].may_sleep());
     }
 }

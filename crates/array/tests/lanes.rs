@@ -2,14 +2,16 @@
 
 mod common;
 
+use std::future::Future as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use array::{
-    Array, ArraySpec, BuildError, Driver, DriverOptions, Event, Fault, FaultControl, FaultMember,
-    HostOp, MemberSpec, PaceControl, PacedMember, RequestError,
+    Array, ArraySpec, BuildError, Completion, Driver, DriverOptions, Event, Fault, FaultControl,
+    FaultMember, HostOp, MemberSpec, PaceControl, PacedMember, RequestError,
 };
 use common::rng::{Rng, say_replay, seeds};
+use common::store::{Kind, Store};
 use common::{SECTOR, boxed_mem, mem, mems, spec};
 use md::{Level, MemberIdx, Sector};
 
@@ -213,14 +215,144 @@ fn what_cannot_be_asked_is_refused_as_a_whole() {
     );
 }
 
+/// Polls what is left of the lanes until so many requests have ended.
+fn ends(lanes: &mut [Option<Driver>], count: usize) -> Vec<Completion> {
+    let (mut done, begin) = (Vec::new(), Instant::now());
+    while done.len() < count {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{} of {count} end", done.len());
+        lanes.iter_mut().flatten().for_each(|lane| lane.poll(&mut done));
+    }
+    done
+}
+
+/// Requests to one lane that mostly are others'; says how many.
+fn ask(lane: &mut Driver, op: HostOp, count: u64) -> usize {
+    for tag in 0..count {
+        let lease = match op {
+            HostOp::Flush => None,
+            _ => Some(lane.leases().take(100 * SECTOR).expect("a lease")),
+        };
+        let sectors = if lease.is_some() { 100 } else { 0 };
+        lane.submit(op, Sector(tag * 104), sectors, lease, tag).expect("room");
+    }
+    count as usize
+}
+
+const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+
 #[test]
-fn a_lane_that_ends_in_its_work_takes_the_others_along() {
-    let mut lanes =
-        Driver::lanes(spec(Level::Raid0, 16, mems(2, 512)), &options(2)).expect("lanes");
-    lanes[1].submit(HostOp::WriteZeroes, Sector(0), 512, None, 4).expect("room");
-    drop(lanes.pop());
-    let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        lanes[0].poll(&mut Vec::new());
-    }));
-    assert!(polled.is_err());
+fn lanes_that_go_leave_errors_and_no_questions() {
+    for (order, (polls, files)) in
+        ORDERS.iter().flat_map(|order| [(0, false), (1, false), (2, true)].map(|how| (order, how)))
+    {
+        let mut store = Store::new(Kind::Direct).expect("a store");
+        let members = match files {
+            true => (0..4).map(|_| MemberSpec::Ready(store.member(4096))).collect(),
+            false => mems(4, 4096),
+        };
+        let lanes = Driver::lanes(spec(Level::Raid5, 16, members), &options(3)).expect("lanes");
+        let pool = lanes[0].leases().clone();
+        let mut lanes: Vec<Option<Driver>> = lanes.into_iter().map(Some).collect();
+        let mut open = [0; 3];
+        let mut done = Vec::new();
+        for (lane, open) in lanes.iter_mut().zip(&mut open) {
+            *open += ask(lane.as_mut().expect("there"), WRITE, 6);
+        }
+        for _ in 0..polls {
+            for (lane, open) in lanes.iter_mut().zip(&mut open) {
+                lane.as_mut().expect("there").poll(&mut done);
+                *open -= done.drain(..).count();
+            }
+        }
+        let at_work = open != [0; 3];
+        for gone in *order {
+            lanes[gone] = None;
+            open[gone] = 0;
+            let ended = ends(&mut lanes, open.iter().sum());
+            assert!(ended.iter().all(|end| end.lease.is_some()), "buffers come back");
+            // Whoever is left ends what it is asked for later.
+            let mut more = 0;
+            for lane in lanes.iter_mut().flatten() {
+                more += ask(lane, HostOp::Read, 4) + ask(lane, HostOp::Flush, 1);
+            }
+            let ended = ends(&mut lanes, more);
+            let failed = ended.iter().filter(|end| end.result == Err(RequestError::Io)).count();
+            assert!(failed == more || !at_work && failed > 0 || more == 0, "{order:?} {polls}");
+            open = [0; 3];
+        }
+        let back: Vec<_> = std::iter::from_fn(|| pool.take(SECTOR)).collect();
+        assert_eq!(back.len(), options(3).leases, "{order:?} {polls} {files}");
+    }
+}
+
+#[test]
+fn who_needs_no_other_lane_goes_on_without_it() {
+    for gone in 0..3 {
+        let lanes = Driver::lanes(spec(Level::Raid5, 16, mems(4, 4096)), &options(3));
+        let mut lanes: Vec<Option<Driver>> = lanes.expect("lanes").into_iter().map(Some).collect();
+        let open = lanes.iter_mut().flatten().map(|lane| ask(lane, WRITE, 6)).sum();
+        assert!(ends(&mut lanes, open).iter().all(|end| end.result == Ok(())));
+        lanes[gone] = None;
+        for lane in (0..3).filter(|lane| *lane != gone) {
+            let driver = lanes[lane].as_mut().expect("there");
+            let lease = driver.leases().take(8 * SECTOR).expect("a lease");
+            // A unit is 96 sectors.
+            driver.submit(WRITE, Sector(96 * lane as u64), 8, Some(lease), 1).expect("room");
+            assert_eq!(ends(&mut lanes, 1)[0].result, Ok(()));
+        }
+    }
+}
+
+/// Whoever wakes it regrets it.
+struct Bomb;
+
+impl std::task::Wake for Bomb {
+    fn wake(self: Arc<Self>) {
+        panic!("the caller's waker panics in the array's thread, as this test wants");
+    }
+}
+
+#[test]
+fn a_thread_that_panics_leaves_errors_to_all() {
+    for victim in 0..3 {
+        let (answer, answered) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let array = Arc::new(start(spec(Level::Raid5, 16, mems(4, 8192)), 3));
+            let writers: Vec<_> = (0..3)
+                .map(|writer| {
+                    let array = array.clone();
+                    std::thread::spawn(move || {
+                        let place = |at: u64| (writer * 8 + at % 8) * 300 * SECTOR as u64;
+                        let write = |at| array.write_at(&[3; 300 * SECTOR], place(at));
+                        (0u64..).find_map(|at| write(at).err()).expect("it ends")
+                    })
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(20));
+            let waker = std::task::Waker::from(Arc::new(Bomb));
+            let mut context = std::task::Context::from_waker(&waker);
+            loop {
+                // In the victim's first unit, which no writer touches.
+                let mut pending = array.read(array.lease(8 * SECTOR), (12000 + 96 * victim) * 512);
+                if std::pin::Pin::new(&mut pending).poll(&mut context).is_pending() {
+                    break;
+                }
+            }
+            let stopped = |error| {
+                error == array::ArrayError::Stopped
+                    || error == array::ArrayError::Request(RequestError::Io)
+            };
+            assert!(writers.into_iter().all(|writer| stopped(writer.join().expect("a writer"))));
+            assert!(stopped(
+                array.read_at(&mut [0; 4096], 0).err().unwrap_or(array::ArrayError::Stopped)
+            ));
+            assert!(stopped(array.flush().expect_err("a lane is gone")));
+            let all: Vec<_> = (0..64).map(|_| array.lease(512)).collect();
+            drop(all);
+            let array = Arc::into_inner(array).expect("the writers have ended");
+            assert!(stopped(array.stop().expect_err("a lane is gone")));
+            answer.send(()).expect("somebody waits");
+        });
+        answered.recv_timeout(Duration::from_secs(60)).expect("everything ends");
+    }
 }

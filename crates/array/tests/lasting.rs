@@ -90,8 +90,16 @@ fn decide(opened: &[Opened], options: &Options) -> md::assemble::Array {
 }
 
 fn started(opened: &[Opened], options: &Options) -> Result<Vec<Driver>, StartError> {
+    started_as(opened, options, DriverOptions::default())
+}
+
+fn started_as(
+    opened: &[Opened],
+    options: &Options,
+    driver: DriverOptions,
+) -> Result<Vec<Driver>, StartError> {
     let (lanes, lane_unit_sectors) = (common::lanes::lanes(), 64);
-    let driver = DriverOptions { lanes, lane_unit_sectors, ..DriverOptions::default() };
+    let driver = DriverOptions { lanes, lane_unit_sectors, ..driver };
     let how = StartOptions { driver, ..StartOptions::default() };
     start_lanes(&decide(opened, options), opened, &how)
 }
@@ -201,6 +209,25 @@ fn what_is_written_is_there_after_a_clean_stop_and_after_a_loss() {
             }
         }
         mdadm_agrees(&members, &context);
+    }
+}
+
+#[test]
+fn a_resync_comes_on_also_where_hosts_have_all_there_is() {
+    for level in [Level::Raid1, Level::Raid5] {
+        let members = Members::new(3);
+        members.create(level, |request| {
+            request.chunk_sectors = level.has_chunks().then_some(128);
+        });
+        let opened = members.opened(Access::ReadWrite);
+        let driver = DriverOptions { max_requests: 1, leases: 1, ..DriverOptions::default() };
+        let lanes = started_as(&opened, &Options::default(), driver).unwrap();
+        let array = Array::run_lanes(lanes).unwrap();
+        let lease = array.lease(4096);
+        wait_for(&array, "resync", |status| status.resync_offset.is_none());
+        let lease = array.write(lease, 0).wait().unwrap();
+        drop(lease);
+        array.stop().unwrap();
     }
 }
 

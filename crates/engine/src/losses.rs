@@ -50,6 +50,11 @@ impl Losses {
         self.lost
     }
 
+    /// Whether a shard has lost a member and has not been told how it stands.
+    pub fn is_waiting(&self) -> bool {
+        self.shards.iter().any(|known| known.waits.is_some())
+    }
+
     /// Takes an event of a shard and adds the orders that follow from it, each with its shard.
     /// Events that are about something else are ignored.
     pub fn event(&mut self, shard: u16, event: &ControlEvent, out: &mut Vec<(u16, Control)>) {
@@ -134,8 +139,10 @@ mod tests {
         let mut losses = losses(Level::Raid5, 3);
         assert_eq!(says(&mut losses, 1, 4, 1), [fail(0, 4), fail(2, 4)]);
         assert_eq!(says(&mut losses, 2, 4, 1), []);
+        assert!(losses.is_waiting());
         assert_eq!(says(&mut losses, 0, 4, 1), [recorded(0, 1), recorded(1, 1), recorded(2, 1)]);
         assert_eq!(losses.lost(), MemberSet::one(4));
+        assert!(!losses.is_waiting());
     }
 
     #[test]

@@ -1,0 +1,140 @@
+//! How a driver ends: stopped, taken apart, dropped, or because a lane that it needs has gone.
+//!
+//! Invariant: a host gets a buffer back when no lane and no kernel works in it any more, also when
+//! the array breaks. Part of `driver`.
+
+use std::time::Duration;
+
+use engine::{MemberSet, RequestError};
+
+use super::{Completion, Driver, Host, Parts};
+use crate::clerk::Clerk;
+use crate::links::Links;
+use crate::member::FormerLeaf;
+
+impl Driver {
+    /// Whether a lane has gone that others need: nothing can be served any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.links.as_ref().is_some_and(Links::is_broken)
+    }
+
+    /// Of a broken array: does nothing more, waits for the kernel, and, when all lanes do so, ends
+    /// what hosts wait for.
+    pub(super) fn end_broken(&mut self, out: &mut Vec<Completion>) {
+        let links = self.links.as_mut().expect("only lanes break");
+        links.hear();
+        if let Some(ring) = self.io.ring.as_mut().filter(|ring| ring.in_flight() > 0) {
+            ring.submit();
+            ring.reap(&mut self.kernel);
+            self.kernel.clear();
+            if ring.in_flight() > 0 {
+                return;
+            }
+        }
+        if !links.be_quiet() {
+            return;
+        }
+        for Host { tag, lease, resync, .. } in self.hosts.drain() {
+            if resync.is_none() {
+                out.push(Completion { tag, result: Err(RequestError::Io), lease });
+            }
+        }
+    }
+
+    /// Stops an array with metadata: what is under way ends, everything is made durable, and the
+    /// superblocks say that it was stopped. A driver that is dropped without this leaves the array
+    /// as a crash would. Says whether the next start finds it clean; an array without metadata is.
+    ///
+    /// Of several lanes, it is the first that stops the array, while the others are still polled.
+    ///
+    /// # Panics
+    /// When requests of hosts are under way.
+    pub fn stop(&mut self) -> bool {
+        let none = |out: &[Completion]| assert!(out.is_empty(), "requests are under way");
+        let (mut out, step) = (Vec::new(), Duration::from_millis(100));
+        self.pause_resync(true);
+        self.poll(&mut out);
+        while !self.is_broken() && self.clerk.as_ref().is_some_and(Clerk::resync_is_at_work) {
+            self.wait(step, None);
+            self.poll(&mut out);
+            none(&out);
+        }
+        none(&out);
+        if self.is_broken() {
+            return false;
+        }
+        assert!(self.hosts.is_empty(), "requests are under way");
+        let Some(clerk) = &mut self.clerk else { return true };
+        clerk.stop();
+        loop {
+            self.poll(&mut out);
+            if let Some(clean) = self.clerk.as_ref().and_then(Clerk::stopped) {
+                return clean;
+            }
+            if self.is_broken() {
+                return false;
+            }
+            self.wait(step, None);
+        }
+    }
+
+    /// Takes the array apart and gives its leaves back, in slot order, so that another array can be
+    /// put together from them. Waits for what members still do behind requests that have ended.
+    ///
+    /// # Panics
+    /// When requests are under way.
+    pub fn into_leaves(self) -> Vec<FormerLeaf> {
+        assert!(self.links.is_none(), "all lanes are taken apart together");
+        Driver::lanes_into_leaves(vec![self])
+    }
+
+    /// Like [`Driver::into_leaves`], of all lanes of an array. The leaves' counters are those of
+    /// the first lane.
+    ///
+    /// # Panics
+    /// When requests are under way, or a lane is missing.
+    pub fn lanes_into_leaves(mut lanes: Vec<Driver>) -> Vec<FormerLeaf> {
+        let count = lanes[0].links.as_ref().map_or(1, |links| 1 + links.others().count());
+        assert_eq!(lanes.len(), count, "all lanes are taken apart together");
+        assert!(lanes.iter().all(|lane| lane.hosts.is_empty()), "requests are under way");
+        let (mut none, step) =
+            (Vec::new(), Duration::from_millis(if count == 1 { 100 } else { 1 }));
+        loop {
+            lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
+            if lanes.iter().all(|lane| lane.core.is_quiet()) {
+                break;
+            }
+            lanes.iter_mut().for_each(|lane| lane.wait(step, None));
+        }
+        let failed = lanes.iter().fold(MemberSet::EMPTY, |all, lane| all.union(lane.failed()));
+        let mut first = lanes.swap_remove(0);
+        // Their handles go before anybody else may get the members.
+        drop(lanes);
+        let mut leaves = Vec::new();
+        first.core.take_apart(true, &mut leaves);
+        if count > 1 {
+            for (slot, leaf) in (0..).zip(&mut leaves) {
+                leaf.in_service &= !failed.contains(slot);
+            }
+        }
+        leaves
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Waits for what the kernel still works on, while its files are open and its memory lives.
+        self.io.ring = None;
+        let Some(links) = &mut self.links else { return };
+        let has_parts = |parts: &Parts| parts.at_work > 0 || !parts.waiting.is_empty();
+        let plane_has_work = self.losses.as_ref().is_some_and(|losses| losses.is_waiting())
+            || self.clerk.as_ref().is_some_and(|clerk| clerk.stopped().is_none());
+        let at_work = !self.hosts.is_empty()
+            || has_parts(&self.own)
+            || has_parts(&self.others)
+            || self.core.has_work()
+            || plane_has_work
+            || std::thread::panicking();
+        links.leave(at_work, self.hosts.drain().filter_map(|host| host.lease));
+    }
+}
