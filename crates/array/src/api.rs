@@ -51,6 +51,8 @@ pub enum ArrayError {
     },
     /// The array has been stopped.
     Stopped,
+    /// The array has been stopped, but the next start finds it as a crash would leave it.
+    Unclean,
 }
 
 impl std::fmt::Display for ArrayError {
@@ -62,6 +64,10 @@ impl std::fmt::Display for ArrayError {
                 "{len} bytes at {offset}: the array has {array_bytes} bytes in blocks of {block}"
             ),
             ArrayError::Stopped => f.write_str("the array has been stopped"),
+            ArrayError::Unclean => f.write_str(
+                "the array has been stopped, but its metadata cannot say so: the next start finds \
+                 it as after a crash",
+            ),
         }
     }
 }
@@ -211,7 +217,8 @@ impl Busy {
 
 struct Lane {
     shared: Arc<Shared>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    /// Ends with whether it leaves the array clean.
+    thread: Option<std::thread::JoinHandle<bool>>,
 }
 
 /// See the module.
@@ -461,24 +468,26 @@ impl Array {
     /// that is dropped instead leaves its metadata as a crash would.
     ///
     /// # Errors
-    /// When the flush fails.
+    /// When the flush fails; [`ArrayError::Unclean`] when the metadata cannot be made clean.
     pub fn stop(mut self) -> Result<(), ArrayError> {
         let flushed = self.flush();
         self.lanes[0].shared.put(|inbox| inbox.closing = flushed.is_ok());
-        self.end_threads();
-        flushed
+        let clean = self.end_threads();
+        flushed.and(if clean { Ok(()) } else { Err(ArrayError::Unclean) })
     }
 
-    fn end_threads(&mut self) {
+    /// Says whether the array was stopped and is clean.
+    fn end_threads(&mut self) -> bool {
         if self.lanes.is_empty() {
             // Not even one thread could be started.
-            return;
+            return false;
         }
         for lane in &self.lanes {
             lane.shared.put(|inbox| inbox.stopping = true);
         }
         self.busy.wait();
         // The first one, while the others still answer it; then the others.
+        let mut clean = true;
         let (first, others) = self.lanes.split_at_mut(1);
         for lanes in [first, others] {
             for lane in lanes.iter() {
@@ -486,9 +495,10 @@ impl Array {
             }
             for thread in lanes.iter_mut().filter_map(|lane| lane.thread.take()) {
                 // A thread that panicked has printed why; its callers find the array stopped.
-                let _ = thread.join();
+                clean &= thread.join().unwrap_or(false);
             }
         }
+        clean
     }
 
     fn part_bytes(&self) -> usize {
@@ -577,7 +587,8 @@ impl Worker {
         }
     }
 
-    fn run(mut self) {
+    /// Says whether the array is clean, as far as this lane is asked.
+    fn run(mut self) -> bool {
         crate::driver::wait_precisely();
         loop {
             let (stopping, leaving) = self.fetch();
@@ -595,10 +606,8 @@ impl Worker {
                 self.busy.one_less();
             }
             if leaving && self.idle {
-                if self.shared.inbox().closing {
-                    self.driver.stop();
-                }
-                return;
+                let closing = self.shared.inbox().closing;
+                return !closing || self.driver.stop();
             }
             self.sleep();
         }

@@ -231,6 +231,31 @@ fn a_resync_comes_on_also_where_hosts_have_all_there_is() {
     }
 }
 
+#[test]
+fn a_stop_says_when_the_metadata_cannot_be_made_clean() {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    let members = Members::new(2);
+    // Files that can be made to refuse writes while they are open.
+    let files: Vec<_> = (0..2)
+        .map(|number| {
+            let file = memfd_create("member", MemfdFlags::ALLOW_SEALING).unwrap();
+            ftruncate(&file, SECTORS * 512).unwrap();
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+            std::fs::remove_file(members.path(number)).unwrap();
+            let path = format!("/proc/self/fd/{fd}");
+            std::os::unix::fs::symlink(path, members.path(number)).unwrap();
+            file
+        })
+        .collect();
+    members.create(Level::Raid1, |request| request.assume_clean = true);
+    let opened = members.opened(Access::ReadWrite);
+    let array = run(&opened);
+    array.write_at(&[1; 4096], 0).unwrap();
+    array.flush().unwrap();
+    files.iter().for_each(|file| fcntl_add_seals(file, SealFlags::WRITE).unwrap());
+    assert_eq!(array.stop(), Err(array::ArrayError::Unclean));
+}
+
 /// mdadm finds nothing wrong with a member's superblock, where it is installed.
 fn mdadm_agrees(members: &Members, context: &str) {
     for number in 0..members.count {
