@@ -1,6 +1,6 @@
 //! Prints what the model itself costs: real nanoseconds per modelled operation.
 //!
-//! `cargo run --release -p drive --example speed`
+//! `cargo run --release -p drive --example model_speed`
 
 #[path = "../tests/closed_loop/mod.rs"]
 mod closed_loop;

@@ -1,6 +1,7 @@
 //! Prints the speed of every operation with every kernel of this CPU.
 //!
-//!     cargo run --release -p parity --example speed [DATA_BLOCKS [KIB_PER_BLOCK [OPERATION...]]]
+//!     cargo run --release -p parity --example kernel_speed \
+//!         [DATA_BLOCKS [KIB_PER_BLOCK [OPERATION...]]]
 //!
 //! A figure is GB/s (10^9 bytes) of the *row's data*, also for operations that touch fewer blocks
 //! (an update counts the one block that changes). The median of samples that are taken in
