@@ -118,12 +118,11 @@ fn disks(out: &mut String, sb: &SuperblockV0) {
     out.push_str("      Number   Major   Minor   RaidDevice State\n");
     disk(out, "this", &sb.this_disk);
     out.push('\n');
-    for (number, entry) in sb.disks.iter().enumerate().take(DISKS_MAX) {
-        let slots = sb.raid_disks.saturating_add_signed(leaving(sb));
-        let is_empty = *entry == DiskV0::default();
-        if (number as u32) < slots || !is_empty {
-            disk(out, &number.to_string(), entry);
-        }
+    // As mdadm does: a failed disk whose descriptor lies behind slots and spares is not listed.
+    let slots = sb.raid_disks.saturating_add_signed(leaving(sb));
+    let listed = DISKS_MAX.min(slots.saturating_add(sb.spare_disks) as usize);
+    for (number, entry) in sb.disks[..listed].iter().enumerate() {
+        disk(out, &number.to_string(), entry);
     }
 }
 

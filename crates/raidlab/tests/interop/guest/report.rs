@@ -243,7 +243,9 @@ impl Facts {
         let word = self.get("level");
         let named = |level: &&Level| level.name() == word;
         let level = *LEVELS.iter().find(named).unwrap_or_else(|| panic!("level {word:?}"));
-        let number = self.get("layout").parse().unwrap_or(0);
+        // A RAID 0 whose superblock has no layout is shown as -1.
+        let number: i32 = self.get("layout").parse().unwrap_or(0);
+        let number = if level == Level::Raid0 && number == -1 { 0 } else { number };
         let layout = Layout::from_number(level, number).unwrap_or_else(|e| panic!("{e}"));
         let slots = self.number("raid_disks") as usize;
         // `component_size` is in KiB; levels whose members count each for itself have none.
