@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use array::store::{
     Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, OverlayProblem,
-    open_overlay, signatures,
+    open_overlay, packed_as, signatures,
 };
 
 fn file(dir: &Path, name: &str, sectors: u64) -> Location {
@@ -153,10 +153,10 @@ fn what_is_no_member_is_named() {
         bytes[..start.len()].copy_from_slice(start);
         std::fs::write(at(name).path, bytes).unwrap();
         let device = open(&at(name), Access::ReadOnly).unwrap();
-        assert!(device.packed_as().unwrap().contains(says), "{name}");
+        assert!(packed_as(&device).unwrap().contains(says), "{name}");
     }
     let plain = file(dir.path(), "plain", 8);
-    assert_eq!(open(&plain, Access::ReadOnly).unwrap().packed_as(), None);
+    assert_eq!(packed_as(&open(&plain, Access::ReadOnly).unwrap()), None);
 }
 
 #[test]

@@ -3,14 +3,16 @@
 //! Invariant: with JSON on stdout, stdout holds the JSON and nothing else. A reader that goes away
 //! is no error. Called from every verb.
 
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use array::store::{Device, Identity};
 use clap::Args;
 use serde_json::Value;
 
-use crate::members::holds_superblock;
+use crate::members::{Used, somebodys, touched};
 
 /// A line on stderr. A reader that has gone away (`2>&1 | head`) does not end the run.
 pub fn say(line: std::fmt::Arguments<'_>) {
@@ -30,6 +32,27 @@ impl JsonOut {
     /// Whether stdout is for JSON.
     pub fn is_stdout(&self) -> bool {
         self.json.as_deref().is_some_and(is_stdout)
+    }
+
+    /// Refuses, before anything is done, a file that the command uses otherwise.
+    pub fn keep_off(&self, used: &[Used]) -> Result<(), String> {
+        let Some(path) = self.json.as_deref().filter(|path| !is_stdout(path)) else {
+            return Ok(());
+        };
+        match touched(used, path) {
+            Some(how) => Err(format!("--json {}: {how}; name another file", path.display())),
+            None => check_replaceable(path).map_err(|error| format!("--json {error}")),
+        }
+    }
+
+    /// Whether the JSON would go to the same file, be it there or not.
+    pub fn is(&self, other: &Path) -> bool {
+        let absolute = |path: &Path| std::path::absolute(path).ok();
+        let json = self.json.as_deref().filter(|path| !is_stdout(path));
+        json.is_some_and(|json| {
+            let there = Identity::at(json).filter(|_| !is_stream(json));
+            absolute(json) == absolute(other) || there.is_some() && there == Identity::at(other)
+        })
     }
 
     /// Puts the result where it was asked for.
@@ -53,22 +76,45 @@ impl JsonOut {
 /// Writes a record or a report into a file, which replaces what was in it. A member of an array, or
 /// a disk, is left alone: a slip of the finger must not cost anybody his data.
 pub fn replace_record(path: &Path, text: &str) -> Result<(), String> {
-    check_replaceable(path)?;
-    let written = std::fs::write(path, text);
-    written.map_err(|error| format!("{}: cannot write: {error}", path.display()))
+    let fail = |error| format!("{}: cannot write: {error}", path.display());
+    if is_stream(path) {
+        return std::fs::write(path, text).map_err(fail);
+    }
+    let file = open_replaceable(path)?;
+    file.set_len(0).and_then(|()| (&file).write_all(text.as_bytes())).map_err(fail)
 }
 
 /// Refuses what [`replace_record`] would not write over.
 pub fn check_replaceable(path: &Path) -> Result<(), String> {
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_file() || there.file_type().is_block_device() => {
+            open_replaceable(path).map(drop)
+        }
+        Ok(there) if there.is_dir() => {
+            Err(format!("{}: cannot write: it is a directory", path.display()))
+        }
+        // What is not there is made when there is something to write.
+        _ => Ok(()),
+    }
+}
+
+/// Opens it, locked, still as it was: what is looked at is what will be written to.
+fn open_replaceable(path: &Path) -> Result<File, String> {
     let refuse = |what: &str| Err(format!("{}: {what}; name another file", path.display()));
-    let Ok(there) = std::fs::metadata(path) else { return Ok(()) };
-    if there.file_type().is_block_device() {
+    if std::fs::metadata(path).is_ok_and(|there| there.file_type().is_block_device()) {
         return refuse("it is a block device");
     }
-    if there.is_file() && holds_superblock(path)? {
-        return refuse("it is a member of an md array");
+    let (output, _) = Device::open_output(path).map_err(|error| error.to_string())?;
+    match somebodys(&output) {
+        Some(what) => refuse(&what),
+        None => Ok(output.into_file()),
     }
-    Ok(())
+}
+
+/// Whether it is there and holds nothing: a pipe, a terminal, /dev/null.
+pub fn is_stream(path: &Path) -> bool {
+    let kind = std::fs::metadata(path).map(|there| there.file_type());
+    kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir() && !kind.is_block_device())
 }
 
 /// Whether a path stands for stdout.

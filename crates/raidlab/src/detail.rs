@@ -15,7 +15,7 @@ use md::ondisk::{MemberMetadata, Version};
 use serde_json::{Value, json};
 
 use crate::console::JsonOut;
-use crate::members::{Members, array_name, choose};
+use crate::members::{Members, Used, array_name, choose};
 use crate::{Ending, mdadm};
 
 const EXAMPLES: &str = "\
@@ -45,6 +45,7 @@ pub struct DetailArguments {
 
 /// Runs the command.
 pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
+    arguments.json.keep_off(&Used::members(&arguments.members))?;
     let members = Members::open(&arguments.members, None)?;
     let found = members.assemble(&Options::default());
     let arrays: Vec<&Array> = match arguments.array.as_deref() {

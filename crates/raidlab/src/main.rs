@@ -21,8 +21,8 @@ mod status;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Runs, measures, predicts and rescues Linux software RAID, from user space.
 #[derive(Parser)]
@@ -59,7 +59,8 @@ enum Ending {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = Arguments::command().try_get_matches();
+    let arguments = match parsed.and_then(|matches| arguments(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error),
     };
@@ -82,6 +83,16 @@ fn main() -> ExitCode {
     }
 }
 
+fn arguments(matches: &ArgMatches) -> Result<Arguments, clap::Error> {
+    let mut arguments = Arguments::from_arg_matches(matches)?;
+    if let (Command::Create(create), Some(matches)) =
+        (&mut arguments.command, matches.subcommand_matches("create"))
+    {
+        create.take_positions(matches);
+    }
+    Ok(arguments)
+}
+
 /// Help and version as they are; whatever is wrong with the arguments in one line.
 fn misused(error: &clap::Error) -> ExitCode {
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
@@ -89,7 +100,13 @@ fn misused(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }
-    console::say(format_args!("raidlab: {}", one_line(&error.to_string())));
+    let creates = std::env::args_os().nth(1).is_some_and(|verb| verb == "create");
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(name)) if creates => create::mdadm_only::refusal(name),
+        _ => None,
+    };
+    let line = unknown.unwrap_or_else(|| one_line(&error.to_string()));
+    console::say(format_args!("raidlab: {line}"));
     ExitCode::from(2)
 }
 

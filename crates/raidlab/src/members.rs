@@ -9,26 +9,67 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
 
-use array::run::look;
+use array::run::is_a_member;
 use array::store::{
-    Access, Device, DeviceOptions, DeviceProblem, Disk, Location, open_overlay, signatures,
+    Access, Device, DeviceOptions, DeviceProblem, Disk, Identity, Location, Overlap, open_overlay,
+    packed_as, signatures,
 };
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
 use md::ondisk::superblock::{Checksum, Outcome, READ_BYTES, Superblock, detect};
 
-/// Whether a file or disk that is to be written over is somebody's member. One that is in use
-/// cannot be looked at, and that is an error.
-pub fn holds_superblock(path: &Path) -> Result<bool, String> {
-    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-    let device = match Device::open(&Location::whole(path), options) {
-        Err(error) if matches!(error.problem, DeviceProblem::Empty) => return Ok(false),
-        opened => opened.map_err(|error| error.to_string())?,
-    };
-    let is_there = |(_, outcome): &(_, Outcome)| {
-        matches!(outcome, Outcome::Found { .. } | Outcome::Misplaced { .. } | Outcome::Invalid(_))
-    };
-    Ok(look(&device).outcomes.iter().any(is_there))
+/// What a command reads, or works with, and must not write over.
+#[derive(Clone)]
+pub struct Used {
+    /// What it is to the command: `member a.img`.
+    name: String,
+    identity: Identity,
+    /// Whether it is only a part of what is there.
+    is_part: bool,
+}
+
+impl Used {
+    /// All members that a command is given and that are there.
+    pub fn members(names: &[OsString]) -> Vec<Used> {
+        let used = names.iter().filter_map(|name| {
+            let location = Location::parse(name).ok()?;
+            let identity = Identity::at(&location.path)?;
+            let is_part = location.offset != 0 || location.size.is_some();
+            Some(Used { name: format!("member {location}"), identity, is_part })
+        });
+        used.collect()
+    }
+
+    /// Anything else that is used whole: `what` it is, where.
+    pub fn file(what: &str, path: &Path) -> Option<Used> {
+        let (name, identity) = (format!("{what} {}", path.display()), Identity::at(path)?);
+        Some(Used { name, identity, is_part: false })
+    }
+
+    /// Whether writing to `output` would change it: how they touch, in words.
+    pub fn touches(&self, output: Identity) -> Option<String> {
+        let name = &self.name;
+        match output.overlap(self.identity)? {
+            Overlap::Same => Some(format!("it is the {name}")),
+            // A file on a disk that has an array in another part of it.
+            Overlap::On if self.is_part && !output.is_block_device() => None,
+            Overlap::On => Some(format!("it lies on the {name}")),
+            Overlap::Under => Some(format!("the {name} lies on it")),
+        }
+    }
+}
+
+/// How writing to a path, or making a file there, would change what is used.
+pub fn touched(used: &[Used], path: &Path) -> Option<String> {
+    let parent = path.parent().filter(|parent| *parent != "").unwrap_or(".".as_ref());
+    let made_in = || Identity::at(parent).filter(|_| parent.is_dir());
+    let there = Identity::at(path).or_else(made_in)?;
+    used.iter().find_map(|used| used.touches(there))
+}
+
+/// Why a file or disk that is to be written over may be somebody's member.
+pub fn somebodys(disk: &dyn Disk) -> Option<String> {
+    is_a_member(disk).first().map(|what| format!("it {what}"))
 }
 
 /// A member that was opened.
@@ -41,29 +82,35 @@ pub struct Member {
     pub superblock: Option<(Superblock, Checksum)>,
     /// Without a superblock: what it is instead, in words.
     pub instead: String,
+    /// Whether there is a superblock, or something that may have been one.
+    may_have_one: bool,
 }
 
 impl Member {
-    fn read(name: String, disk: Arc<dyn Disk>, packed_as: Option<&'static str>) -> Member {
+    fn read(name: String, disk: Arc<dyn Disk>) -> Member {
         let detection = detect(disk.sectors(), |place| {
             let mut bytes = vec![0; READ_BYTES];
             disk.read(place.sector, &mut bytes).map(|()| bytes)
         });
         let superblock =
             detection.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum));
-        let instead = match (&superblock, packed_as) {
-            (Some(_), _) => String::new(),
-            (None, Some(packed)) => format!("no md superblock: it is {packed}"),
-            (None, None) => {
-                let signs: Vec<String> =
-                    signatures(&*disk).iter().map(ToString::to_string).collect();
-                match signs.is_empty() {
-                    true => "no md superblock".into(),
-                    false => format!("no md superblock, but {}", signs.join(", ")),
-                }
+        let mut instead = String::new();
+        if superblock.is_none() {
+            instead = "no md superblock".into();
+            let odd = detection.outcomes.iter().find(|(_, it)| !matches!(it, Outcome::NoMagic));
+            let signs: Vec<String> = signatures(&*disk).iter().map(ToString::to_string).collect();
+            if let Some((place, outcome)) = odd {
+                let sector = place.sector;
+                instead += &format!(" that can be used, but there may be one: sector {sector}: ");
+                instead += &outcome.to_string();
+            } else if let Some(packed) = packed_as(&*disk) {
+                instead += &format!(": it is {packed}");
+            } else if !signs.is_empty() {
+                instead += &format!(", but {}", signs.join(", "));
             }
-        };
-        Member { name, disk, superblock, instead }
+        }
+        let may_have_one = superblock.is_some() || !is_a_member(&*disk).is_empty();
+        Member { name, disk, superblock, instead, may_have_one }
     }
 }
 
@@ -75,52 +122,102 @@ pub struct Members {
     pub candidates: Vec<Candidate>,
     /// The place in `all` of each candidate.
     pub given: Vec<usize>,
+    /// Of those that were named, what was opened.
+    devices: Vec<Arc<Device>>,
+    /// `name: why` of files of a directory that cannot be looked at.
+    pub unseen: Vec<String>,
 }
 
 impl Members {
     /// Opens the members; with an overlay, its contents lie over them.
     pub fn open(names: &[OsString], overlay: Option<&Path>) -> Result<Members, String> {
-        let mut devices = Vec::new();
+        let mut devices: Vec<Arc<Device>> = Vec::new();
+        let mut twins = Vec::new();
         for name in names {
             let location = Location::parse(name).map_err(|error| error.to_string())?;
             let options = DeviceOptions { access: Access::ReadOnly, direct: false };
             let device = Device::open(&location, options).map_err(|error| error.to_string())?;
-            devices.push((location.to_string(), device.packed_as(), Arc::new(device)));
+            let twin = devices.iter().find(|it| device.overlap(it) == Some(Overlap::Same));
+            twins.push(twin.map(|twin| twin.location().to_string()));
+            devices.push(Arc::new(device));
         }
-        let disks = devices.iter().map(|(_, _, device)| device.clone() as Arc<dyn Disk>);
+        // What is given twice has one overlay.
+        let singles = devices.iter().zip(&twins).filter(|(_, twin)| twin.is_none());
+        let disks: Vec<_> = singles.map(|(it, _)| it.clone() as Arc<dyn Disk>).collect();
         let disks: Vec<Arc<dyn Disk>> = match overlay {
-            None => disks.collect(),
+            None => disks,
             Some(path) => {
-                let disks: Vec<_> = disks.collect();
                 let over = open_overlay(path, &disks, Access::ReadOnly)
                     .map_err(|error| error.to_string())?;
                 over.into_iter().map(|disk| Arc::new(disk) as Arc<dyn Disk>).collect()
             }
         };
-        let named = devices.into_iter().zip(disks);
-        Ok(Members::of(named.map(|((name, packed, _), disk)| Member::read(name, disk, packed))))
+        let mut disks = disks.into_iter();
+        let named = devices.iter().zip(twins).map(|(device, twin)| {
+            let name = device.location().to_string();
+            let Some(twin) = twin else {
+                return Member::read(name, disks.next().expect("one for each single one"));
+            };
+            let instead = match twin == name {
+                true => "given twice".into(),
+                false => format!("the same {} as {twin}", kind(device)),
+            };
+            let disk = device.clone() as Arc<dyn Disk>;
+            Member { name, disk, superblock: None, instead, may_have_one: false }
+        });
+        let all = named.collect::<Vec<_>>().into_iter();
+        Ok(Members { devices, ..Members::of(all) })
     }
 
     /// All members with a superblock among the files of a directory; the others are no members.
+    /// What cannot be looked at may be one, and is listed.
     pub fn in_directory(directory: &Path) -> Result<Members, String> {
         let fail = |error| format!("{}: {error}", directory.display());
-        let mut paths = Vec::new();
+        let (mut paths, mut unseen) = (Vec::new(), Vec::new());
         for entry in std::fs::read_dir(directory).map_err(fail)? {
             let path = entry.map_err(fail)?.path();
-            if path.is_file() {
-                paths.push(path);
+            match std::fs::metadata(&path) {
+                Ok(there) if there.is_file() => paths.push(path),
+                Ok(_) => {}
+                Err(error) => unseen.push(format!("{}: {error}", path.display())),
             }
         }
         paths.sort();
         let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-        let opened = paths.into_iter().filter_map(|path| {
-            // What cannot be opened cannot be told from what is no member.
-            let device = Device::open(&Location::whole(path), options).ok()?;
-            let name = device.location().to_string();
-            let member = Member::read(name, Arc::new(device), None);
-            member.superblock.is_some().then_some(member)
-        });
-        Ok(Members::of(opened))
+        let mut opened = Vec::new();
+        for path in paths {
+            match Device::open(&Location::whole(path), options) {
+                Ok(device) => {
+                    let member = Member::read(device.location().to_string(), Arc::new(device));
+                    opened.extend(member.may_have_one.then_some(member));
+                }
+                Err(error) if matches!(error.problem, DeviceProblem::Empty) => {}
+                Err(error) => unseen.push(error.to_string()),
+            }
+        }
+        unseen.sort();
+        Ok(Members { unseen, ..Members::of(opened.into_iter()) })
+    }
+
+    /// Refuses members that share bytes: with a geometry in the caller's words, nothing else would
+    /// tell.
+    pub fn refuse_overlaps(&self) -> Result<(), String> {
+        for (at, device) in self.devices.iter().enumerate() {
+            for other in &self.devices[..at] {
+                let (name, twin) = (device.location(), other.location());
+                match device.overlap(other) {
+                    None => {}
+                    Some(Overlap::Same) if name == twin => {
+                        return Err(format!("{name}: given twice"));
+                    }
+                    Some(Overlap::Same) => {
+                        return Err(format!("{name}: the same {} as {twin}", kind(device)));
+                    }
+                    Some(_) => return Err(format!("{name}: it shares bytes with {twin}")),
+                }
+            }
+        }
+        Ok(())
     }
 
     fn of(members: impl Iterator<Item = Member>) -> Members {
@@ -133,7 +230,7 @@ impl Members {
             candidates.push(Candidate::new(name, sectors, block, superblock, *checksum));
             given.push(index);
         }
-        Members { all, candidates, given }
+        Members { all, candidates, given, devices: Vec::new(), unseen: Vec::new() }
     }
 
     /// The arrays among them.
@@ -151,6 +248,11 @@ impl Members {
         let strangers = self.all.iter().filter(|member| member.superblock.is_none());
         strangers.map(|member| format!("{}: {}", member.name, member.instead)).collect()
     }
+}
+
+/// What a member is in.
+fn kind(device: &Device) -> &'static str {
+    if device.is_block_device() { "device" } else { "file" }
 }
 
 /// How an array is called in messages: its name without the host, or its uuid.

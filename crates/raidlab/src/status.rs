@@ -16,14 +16,15 @@ use crate::Ending;
 use crate::console::JsonOut;
 use crate::detail::{counts, defining, is_dirty, mdstat_level, words};
 use crate::mdadm;
-use crate::members::{Members, array_name};
+use crate::members::{Members, Used, array_name};
 
 const EXAMPLES: &str = "\
 Examples:
   raidlab status .              the arrays among the files of this directory
   raidlab status disk*.img      the arrays among these members
 
-Ends with 1 when one of them is degraded, was not stopped, or cannot be started.";
+Ends with 1 when one of them is degraded, was not stopped, or cannot be started, and when a file
+of the directory cannot be looked at.";
 
 /// Shows all arrays among members, a paragraph for each, in the style of /proc/mdstat.
 #[derive(Args)]
@@ -38,6 +39,7 @@ pub struct StatusArguments {
 
 /// Runs the command.
 pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
+    arguments.json.keep_off(&Used::members(&arguments.members))?;
     let members = match arguments.members.as_slice() {
         [only] if Path::new(only).is_dir() => Members::in_directory(Path::new(only))?,
         several => Members::open(several, None)?,
@@ -50,14 +52,18 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
     let unused = unused(&found, &members);
     let list = if unused.is_empty() { "<none>".into() } else { unused.join(" ") };
     let _ = writeln!(text, "unused devices: {list}");
+    for why in &members.unseen {
+        let _ = writeln!(text, "not looked at: {why}");
+    }
     arguments.json.put(&text, || {
         let arrays = found.arrays.iter().map(|array| self::json(array, &members));
-        json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused})
+        json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": members.unseen})
     })?;
-    let finding = found
-        .arrays
-        .iter()
-        .any(|array| array.read_write.verdict != Verdict::Run || is_dirty(array, &members));
+    let finding = !members.unseen.is_empty()
+        || found
+            .arrays
+            .iter()
+            .any(|array| array.read_write.verdict != Verdict::Run || is_dirty(array, &members));
     Ok(if finding { Ending::Finding } else { Ending::Fine })
 }
 

@@ -5,13 +5,16 @@
 //! than the array has, all of which say so. Old superblocks are erased first, so that no older
 //! array can be assembled from a part of the devices.
 
+use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
-use md::create::{Plan, Write};
+use md::SECTOR_BYTES;
+use md::create::{Places, Plan, Write};
 use md::ondisk::superblock::{Outcome, READ_BYTES};
 
 use super::look;
-use crate::store::{Disk, signatures};
+use crate::store::{Disk, packed_as, signatures, some_data};
 
 /// How an array is made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,15 +36,42 @@ pub enum CreateFailed {
         doing: &'static str,
         /// What the system said.
         source: std::io::Error,
+        /// The devices that are not as they were, each with what was done to it.
+        changed: Vec<(String, Change)>,
     },
+}
+
+/// What was done to a device before another one failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The superblocks that it held are erased, or a part of them is.
+    Erased,
+    /// The new array's bitmap and logs were written as well, or a part of them.
+    Prepared,
+    /// It has the new array's superblock.
+    Member,
 }
 
 impl std::fmt::Display for CreateFailed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             CreateFailed::Holds(what) => f.write_str(&what.join("\n")),
-            CreateFailed::Device { name, doing, source } => {
-                write!(f, "{name}: cannot {doing}: {source}")
+            CreateFailed::Device { name, doing, source, changed } => {
+                write!(f, "{name}: cannot {doing}: {source}")?;
+                f.write_str(match changed.is_empty() {
+                    true => "; no member was changed",
+                    false => "; changed already: ",
+                })?;
+                for (at, (name, change)) in changed.iter().enumerate() {
+                    let comma = if at > 0 { ", " } else { "" };
+                    let change = match change {
+                        Change::Erased => "the superblocks that it held are erased",
+                        Change::Prepared => "what it held is erased, it has no superblock",
+                        Change::Member => "it has the new array's superblock",
+                    };
+                    write!(f, "{comma}{name} ({change})")?;
+                }
+                Ok(())
             }
         }
     }
@@ -56,40 +86,92 @@ impl std::error::Error for CreateFailed {
     }
 }
 
-/// What the devices hold that somebody may miss: a sentence for each thing.
-///
-/// # Errors
-/// When there is anything, and `force` is not given.
-pub fn refuse_what_is_there(
-    disks: &[Arc<dyn Disk>],
-    options: CreateOptions,
-) -> Result<Vec<String>, CreateFailed> {
+/// Why a device may be somebody's member: a sentence for each superblock, or what looks like one.
+/// What cannot be read counts: who knows what is there.
+pub fn is_a_member(disk: &dyn Disk) -> Vec<String> {
     let mut seen = Vec::new();
-    for disk in disks {
-        let name = disk.name();
-        seen.extend(signatures(&**disk).iter().map(|what| format!("{name} holds {what}.")));
-        for (_, outcome) in look(&**disk).outcomes {
-            match outcome {
-                Outcome::NoMagic => {}
-                Outcome::Found { superblock, .. } => {
-                    let metadata = superblock.metadata();
-                    let (uuid, version) = (metadata.set_uuid, metadata.version);
-                    let member = format!("is a member of md array {uuid} (metadata {version})");
-                    seen.push(format!("{name} {member}."));
-                }
-                other => seen.push(format!("{name} may be a member of an md array: {other}.")),
+    for (place, outcome) in look(disk).outcomes {
+        match outcome {
+            Outcome::NoMagic => {}
+            Outcome::Found { superblock, .. } => {
+                let metadata = superblock.metadata();
+                let (uuid, version) = (metadata.set_uuid, metadata.version);
+                seen.push(format!("is a member of md array {uuid} (metadata {version})"));
+            }
+            other => {
+                let sector = place.sector;
+                seen.push(format!("may be a member of an md array: sector {sector}: {other}"));
             }
         }
     }
+    seen
+}
+
+/// What the devices of a plan hold that somebody may miss: a sentence for each thing. `disks` as
+/// for [`create`].
+///
+/// # Errors
+/// When there is anything, and `force` is not given.
+///
+/// # Panics
+/// When the plan has a device that is not among `disks`.
+pub fn refuse_what_is_there(
+    plan: &Plan,
+    disks: &[Option<Arc<dyn Disk>>],
+    options: CreateOptions,
+) -> Result<Vec<String>, CreateFailed> {
+    let mut seen = Vec::new();
+    for (disk, places) in planned(plan, disks).iter().zip(&plan.places) {
+        let name = disk.name();
+        seen.extend(what_it_holds(&**disk, places).iter().map(|what| format!("{name} {what}.")));
+    }
     if seen.is_empty() || options.force { Ok(seen) } else { Err(CreateFailed::Holds(seen)) }
+}
+
+fn what_it_holds(disk: &dyn Disk, places: &Places) -> Vec<String> {
+    let mut seen: Vec<String> =
+        signatures(disk).iter().map(|what| format!("holds {what}")).collect();
+    if let Some(what) = packed_as(disk) {
+        // What to do about it is for who wants to read it.
+        seen.push(format!("is {}", what.split(':').next().unwrap_or(what)));
+    }
+    seen.extend(is_a_member(disk));
+    // Disks that are used again are full of something, as with mdadm; a file is somebody's.
+    if seen.is_empty() && !disk.is_block_device() {
+        match some_data(disk, &written(places)) {
+            Ok(None) => {}
+            Ok(Some((at, bytes))) => {
+                let mut hex = String::new();
+                bytes.iter().for_each(|byte| {
+                    let _ = write!(hex, " {byte:02x}");
+                });
+                seen.push(format!("holds data of no kind that is known (at byte {at}:{hex})"));
+            }
+            Err(error) => seen.push(format!("may hold something: it cannot be read: {error}")),
+        }
+    }
+    seen
+}
+
+/// Where metadata of the new array goes, in sectors of the device.
+fn written(places: &Places) -> Vec<Range<u64>> {
+    let superblock = places.super_sector..places.super_sector + READ_BYTES as u64 / SECTOR_BYTES;
+    let areas = [places.bitmap, places.bad_blocks, places.ppl];
+    let areas = areas.into_iter().flatten().map(|area| area.sector..area.sector + area.sectors);
+    [superblock].into_iter().chain(areas).collect()
+}
+
+fn planned(plan: &Plan, disks: &[Option<Arc<dyn Disk>>]) -> Vec<Arc<dyn Disk>> {
+    let disk = |places: &Places| disks[places.device].clone();
+    plan.places.iter().map(|places| disk(places).expect("the plan's devices are there")).collect()
 }
 
 /// Writes a planned array to its devices: `disks` by their number in the request (`None` where a
 /// device is missing). Gives what was there before, a sentence for each.
 ///
 /// # Errors
-/// What a device holds, unless forced; or what could not be written. Until the last step, no
-/// superblock is there then.
+/// What a device holds, unless forced; or what could not be written, with what had been written by
+/// then. Until the last step, no superblock is there.
 ///
 /// # Panics
 /// When the plan has a device that is not among `disks`.
@@ -98,46 +180,69 @@ pub fn create(
     disks: &[Option<Arc<dyn Disk>>],
     options: CreateOptions,
 ) -> Result<Vec<String>, CreateFailed> {
-    let planned: Vec<Arc<dyn Disk>> = plan
-        .places
-        .iter()
-        .map(|places| disks[places.device].clone().expect("the plan's devices are there"))
-        .collect();
-    let seen = refuse_what_is_there(&planned, options)?;
-    let failed = |disk: &Arc<dyn Disk>, doing| {
-        let name = disk.name();
-        move |source| CreateFailed::Device { name, doing, source }
-    };
-    for disk in &planned {
-        erase_superblocks(&**disk).map_err(failed(disk, "erase what was there"))?;
-    }
-    for (disk, places) in planned.iter().zip(&plan.places) {
-        for write in plan.preparations(places) {
-            let written = match write {
+    let seen = refuse_what_is_there(plan, disks, options)?;
+    let mut making = Making { disks: planned(plan, disks), changes: Vec::new() };
+    making.changes = vec![None; making.disks.len()];
+    making.each("erase what was there", |making, at| making.erase_superblocks(at))?;
+    making.each("write its bitmap and logs", |making, at| {
+        for write in plan.preparations(&plan.places[at]) {
+            making.changes[at] = Some(Change::Prepared);
+            let disk = &making.disks[at];
+            match write {
                 Write::Zeroes(area) => disk.write_zeroes(area.sector..area.sector + area.sectors),
                 Write::Bytes { sector, bytes } => disk.write(sector, &bytes),
-            };
-            written.map_err(failed(disk, "write its bitmap and logs"))?;
+            }?;
         }
-        disk.sync().map_err(failed(disk, "write its bitmap and logs"))?;
-    }
+        making.disks[at].sync()
+    })?;
     // From here on a crash leaves members of an array that lacks the others.
-    for (disk, superblock) in planned.iter().zip(&plan.superblocks) {
+    making.each("write its superblock", |making, at| {
+        let (disk, superblock) = (&making.disks[at], &plan.superblocks[at]);
         let bytes = superblock.encode(disk.logical_block() as usize);
-        let written = disk.write(superblock.sector(), &bytes).and_then(|()| disk.sync());
-        written.map_err(failed(disk, "write its superblock"))?;
-    }
+        // Torn or whole: a part of it may be there.
+        making.changes[at] = Some(Change::Prepared);
+        disk.write(superblock.sector(), &bytes).and_then(|()| disk.sync())?;
+        making.changes[at] = Some(Change::Member);
+        Ok(())
+    })?;
     Ok(seen)
 }
 
-/// Takes away every superblock that is there, also those of other versions: mdadm would choose
-/// between them by their age.
-fn erase_superblocks(disk: &dyn Disk) -> std::io::Result<()> {
-    for (candidate, outcome) in look(disk).outcomes {
-        if !matches!(outcome, Outcome::NoMagic) {
-            let end = candidate.sector + READ_BYTES as u64 / md::SECTOR_BYTES;
-            disk.write_zeroes(candidate.sector..end.min(disk.sectors()))?;
+/// The devices of an array that is being made, and what they have gone through.
+struct Making {
+    disks: Vec<Arc<dyn Disk>>,
+    changes: Vec<Option<Change>>,
+}
+
+impl Making {
+    /// One step, for one device after the other.
+    fn each(
+        &mut self,
+        doing: &'static str,
+        mut step: impl FnMut(&mut Making, usize) -> std::io::Result<()>,
+    ) -> Result<(), CreateFailed> {
+        for at in 0..self.disks.len() {
+            step(self, at).map_err(|source| {
+                let changes = self.disks.iter().zip(&self.changes);
+                let changed = changes.filter_map(|(disk, change)| Some((disk.name(), (*change)?)));
+                let name = self.disks[at].name();
+                CreateFailed::Device { name, doing, source, changed: changed.collect() }
+            })?;
         }
+        Ok(())
     }
-    disk.sync()
+
+    /// Takes away every superblock that is there, also those of other versions: mdadm would choose
+    /// between them by their age.
+    fn erase_superblocks(&mut self, at: usize) -> std::io::Result<()> {
+        let disk = self.disks[at].clone();
+        for (candidate, outcome) in look(&*disk).outcomes {
+            if !matches!(outcome, Outcome::NoMagic) {
+                self.changes[at] = Some(Change::Erased);
+                let end = candidate.sector + READ_BYTES as u64 / SECTOR_BYTES;
+                disk.write_zeroes(candidate.sector..end.min(disk.sectors()))?;
+            }
+        }
+        disk.sync()
+    }
 }

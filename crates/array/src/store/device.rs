@@ -12,8 +12,8 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::Location;
+use super::claims::{Identity, Overlap, loop_device_of, who_uses};
 use super::disk::{Disk, beyond_the_end, read_only_error};
 use crate::buf::Region;
 use crate::member::FileId;
@@ -129,6 +130,7 @@ impl std::error::Error for DeviceError {
 pub struct Device {
     file: Arc<File>,
     location: Location,
+    identity: Identity,
     id: FileId,
     /// First byte in the file, and how many.
     window: Range<u64>,
@@ -146,60 +148,70 @@ impl Device {
     /// # Errors
     /// Names the location and what is wrong with it.
     pub fn open(location: &Location, options: DeviceOptions) -> Result<Device, DeviceError> {
-        let fail = |problem| DeviceError { location: location.clone(), problem };
-        let system = |doing| move |source: io::Error| fail(DeviceProblem::System { doing, source });
-        let path = &location.path;
-        let kind = std::fs::metadata(path).map_err(system("look at it"))?.file_type();
-        let is_block_device = kind.is_block_device();
-        if !is_block_device && !kind.is_file() {
-            return Err(fail(DeviceProblem::Kind { is: kind_name(kind) }));
-        }
-        let writes = options.access == Access::ReadWrite;
-        let attached = || loop_device_of(path).filter(|_| writes && !is_block_device);
-        if let Some(device) = attached() {
-            let how = format!("it is attached to {}", device.display());
-            return Err(fail(DeviceProblem::InUse { how }));
-        }
-        let opened = open_file(path, options.access, options.direct, is_block_device);
-        let (file, direct) = opened.map_err(|errno| match errno {
-            Errno::BUSY => fail(DeviceProblem::InUse { how: who_uses(path) }),
-            _ => fail(DeviceProblem::System {
-                doing: if writes { "open it for reading and writing" } else { "open it" },
-                source: errno.into(),
-            }),
-        })?;
-        let metadata = file.metadata().map_err(system("look at it"))?;
-        if metadata.file_type() != kind {
-            let source = io::Error::other("it was replaced meanwhile");
-            return Err(system("open it")(source));
-        }
-        let bytes = rustix::fs::seek(&file, SeekFrom::End(0))
-            .map_err(|errno| system("ask for its size")(errno.into()))?;
-        let window = window(location, bytes).map_err(fail)?;
-        lock(&file, &window, options.access).map_err(fail)?;
-        let identity = if is_block_device {
-            // One device may have several names, in several places: its number is the device.
-            (u64::MAX, metadata.rdev())
-        } else {
-            (metadata.dev(), metadata.ino())
+        let opened = Opening::new(location, options)?;
+        let window = window(location, opened.bytes).map_err(|problem| opened.fail(problem))?;
+        lock(&opened.file, &window, options.access).map_err(|problem| opened.fail(problem))?;
+        Ok(opened.device(window, options.access))
+    }
+
+    /// Opens a file or a block device that something else is to be written over: all of it is
+    /// locked, also where it may grow, and it may be empty. Nothing is written or cut off here. A
+    /// file that is not there is made: the second value says so.
+    ///
+    /// # Errors
+    /// As [`Device::open`] for writing.
+    pub fn open_output(path: &Path) -> Result<(Device, bool), DeviceError> {
+        let location = Location::whole(path);
+        let made = match File::options().read(true).write(true).create_new(true).open(path) {
+            Ok(_) => true,
+            // A link that leads nowhere is there, but what it leads to is not.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.exists() => false,
+            Err(source) => {
+                return Err(DeviceError {
+                    location,
+                    problem: DeviceProblem::System { doing: "make it", source },
+                });
+            }
         };
-        let id = FileId { path: path.clone(), identity, bytes: window.clone() };
-        let logical_block = match is_block_device {
-            true => rustix::fs::ioctl_blksszget(&file).unwrap_or(512).clamp(512, 4096),
-            false if direct => crate::member::direct_block(&file),
-            false => 512,
-        };
-        Ok(Device {
-            file: Arc::new(file),
-            location: location.clone(),
-            id,
-            window,
-            access: options.access,
-            direct,
-            is_block_device,
-            logical_block,
-            hole: Mutex::new(0..0),
-        })
+        let options = DeviceOptions { access: Access::ReadWrite, direct: false };
+        let opened = Opening::new(&location, options)?;
+        let all = 0..i64::MAX as u64;
+        lock(&opened.file, &all, options.access).map_err(|problem| opened.fail(problem))?;
+        let bytes = 0..opened.bytes;
+        Ok((opened.device(bytes, options.access), made))
+    }
+
+    /// The file itself, still locked: for whoever writes something else over it.
+    ///
+    /// # Panics
+    /// When a member still uses it.
+    pub fn into_file(self) -> File {
+        Arc::into_inner(self.file).expect("nobody else uses it")
+    }
+
+    /// What it is, whatever it is called.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Whether two members share bytes: `Same` when they are one and the same.
+    pub fn overlap(&self, other: &Device) -> Option<Overlap> {
+        if self.identity == other.identity {
+            let (a, b) = (&self.window, &other.window);
+            return match a == b {
+                true => Some(Overlap::Same),
+                false => (a.start < b.end && b.start < a.end).then_some(Overlap::On),
+            };
+        }
+        let is_whole = |it: &Device| it.location.offset == 0 && it.location.size.is_none();
+        // Two files are two, and where a part is on what lies below nobody knows here.
+        if !self.is_block_device && !other.is_block_device || !is_whole(self) || !is_whole(other) {
+            return None;
+        }
+        match self.identity.overlap(other.identity)? {
+            Overlap::Same if self.sectors() != other.sectors() => Some(Overlap::On),
+            overlap => Some(overlap),
+        }
     }
 
     /// Makes an image file of `bytes` bytes, all of it a hole, where there is nothing yet. Open it
@@ -243,6 +255,11 @@ impl Device {
         }
     }
 
+    /// Its bytes, also those behind its last whole sector where it was opened as an output.
+    pub fn bytes(&self) -> u64 {
+        self.window.end - self.window.start
+    }
+
     /// Where it was opened.
     pub fn location(&self) -> &Location {
         &self.location
@@ -256,14 +273,6 @@ impl Device {
     /// Whether it is a block device; otherwise it is in a regular file.
     pub fn is_block_device(&self) -> bool {
         self.is_block_device
-    }
-
-    /// The container or compression that its first bytes announce, with what to do about it. A
-    /// member may begin with any data, so this only explains why no metadata was found.
-    pub fn packed_as(&self) -> Option<&'static str> {
-        let mut start = [0; 512];
-        self.read(0, &mut start).ok()?;
-        packed_as(&start)
     }
 
     pub(crate) fn file(&self) -> &Arc<File> {
@@ -280,7 +289,7 @@ impl Device {
     }
 
     /// The bytes of a range of sectors, in the file.
-    fn bytes(&self, sector: u64, len: usize) -> io::Result<Range<u64>> {
+    fn range(&self, sector: u64, len: usize) -> io::Result<Range<u64>> {
         assert!((len as u64).is_multiple_of(SECTOR_BYTES), "disks move whole sectors");
         let sectors = len as u64 / SECTOR_BYTES;
         if sector.checked_add(sectors).is_none_or(|end| end > self.sectors()) {
@@ -333,8 +342,12 @@ impl Disk for Device {
         self.access == Access::ReadOnly
     }
 
+    fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
     fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
-        let bytes = self.bytes(sector, buf.len())?;
+        let bytes = self.range(sector, buf.len())?;
         if !self.direct || self.is_aligned(&bytes, buf.as_ptr()) {
             return self.file.read_exact_at(buf, bytes.start);
         }
@@ -345,7 +358,7 @@ impl Disk for Device {
 
     fn write(&self, sector: u64, buf: &[u8]) -> io::Result<()> {
         self.check_writable()?;
-        let bytes = self.bytes(sector, buf.len())?;
+        let bytes = self.range(sector, buf.len())?;
         if !self.direct || self.is_aligned(&bytes, buf.as_ptr()) {
             return self.file.write_all_at(buf, bytes.start);
         }
@@ -363,7 +376,7 @@ impl Disk for Device {
         self.check_writable()?;
         let len = range.end.saturating_sub(range.start) * SECTOR_BYTES;
         let (mut sector, end) = (range.start, range.end);
-        let bytes = self.bytes(sector, len as usize)?;
+        let bytes = self.range(sector, len as usize)?;
         let mode = rustix::fs::FallocateFlags::ZERO_RANGE | rustix::fs::FallocateFlags::KEEP_SIZE;
         if len == 0 || rustix::fs::fallocate(&self.file, mode, bytes.start, len).is_ok() {
             return Ok(());
@@ -401,6 +414,80 @@ impl Disk for Device {
             *hole = at..data.min(self.window.end);
         }
         (hole.end - self.window.start) / SECTOR_BYTES
+    }
+}
+
+/// A file or a block device that was opened, before anything is decided about its bytes.
+struct Opening {
+    file: File,
+    location: Location,
+    identity: Identity,
+    is_block_device: bool,
+    direct: bool,
+    bytes: u64,
+}
+
+impl Opening {
+    /// Opens it. What is decided, is decided about the file that is open: its name may lead
+    /// elsewhere by now.
+    fn new(location: &Location, options: DeviceOptions) -> Result<Opening, DeviceError> {
+        let fail = |problem| DeviceError { location: location.clone(), problem };
+        let system = |doing| move |source: io::Error| fail(DeviceProblem::System { doing, source });
+        let path = &location.path;
+        let kind = std::fs::metadata(path).map_err(system("look at it"))?.file_type();
+        let is_block_device = kind.is_block_device();
+        if !is_block_device && !kind.is_file() {
+            return Err(fail(DeviceProblem::Kind { is: kind_name(kind) }));
+        }
+        let writes = options.access == Access::ReadWrite;
+        let opened = open_file(path, options.access, options.direct, is_block_device);
+        let (file, direct) = opened.map_err(|errno| match errno {
+            Errno::BUSY => fail(DeviceProblem::InUse { how: who_uses(path) }),
+            _ => fail(DeviceProblem::System {
+                doing: if writes { "open it for reading and writing" } else { "open it" },
+                source: errno.into(),
+            }),
+        })?;
+        let metadata = file.metadata().map_err(system("look at it"))?;
+        if metadata.file_type() != kind {
+            let source = io::Error::other("it was replaced meanwhile");
+            return Err(system("open it")(source));
+        }
+        let identity = Identity::of(&metadata);
+        if let Some(device) = writes.then(|| loop_device_of(identity)).flatten() {
+            let how = format!("it is attached to {}", device.display());
+            return Err(fail(DeviceProblem::InUse { how }));
+        }
+        let bytes = rustix::fs::seek(&file, SeekFrom::End(0))
+            .map_err(|errno| system("ask for its size")(errno.into()))?;
+        let location = location.clone();
+        Ok(Opening { file, location, identity, is_block_device, direct, bytes })
+    }
+
+    fn fail(&self, problem: DeviceProblem) -> DeviceError {
+        DeviceError { location: self.location.clone(), problem }
+    }
+
+    fn device(self, window: Range<u64>, access: Access) -> Device {
+        let Opening { file, location, identity, is_block_device, direct, .. } = self;
+        let path = location.path.clone();
+        let logical_block = match is_block_device {
+            true => rustix::fs::ioctl_blksszget(&file).unwrap_or(512).clamp(512, 4096),
+            false if direct => crate::member::direct_block(&file),
+            false => 512,
+        };
+        Device {
+            file: Arc::new(file),
+            location,
+            identity,
+            id: FileId { path, identity: identity.pair(), bytes: window.clone() },
+            window,
+            access,
+            direct,
+            is_block_device,
+            logical_block,
+            hole: Mutex::new(0..0),
+        }
     }
 }
 
@@ -493,60 +580,4 @@ pub(super) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<()
             Err(DeviceProblem::System { doing: "lock it", source })
         }
     }
-}
-
-/// The loop device that a file is attached to.
-fn loop_device_of(path: &Path) -> Option<PathBuf> {
-    let wanted = std::fs::canonicalize(path).ok()?;
-    let entries = std::fs::read_dir("/sys/block").ok()?;
-    entries.flatten().find_map(|entry| {
-        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-        let same = Path::new(backing.trim_end_matches('\n')) == wanted;
-        same.then(|| Path::new("/dev").join(entry.file_name()))
-    })
-}
-
-/// What the kernel does with a block device that is busy, as far as it tells.
-fn who_uses(path: &Path) -> String {
-    let device = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let listed = |file: &str| {
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        text.lines().find_map(|line| {
-            let mut words = line.split_whitespace();
-            let first = words.next()?;
-            (std::fs::canonicalize(first).ok()? == device)
-                .then(|| words.next().unwrap_or_default().to_owned())
-        })
-    };
-    if let Some(place) = listed("/proc/self/mounts") {
-        return format!("it is mounted on {place}");
-    }
-    if listed("/proc/swaps").is_some() {
-        return "it holds swap".into();
-    }
-    let name = device.file_name().unwrap_or_default();
-    let holders = Path::new("/sys/class/block").join(name).join("holders");
-    let holders = std::fs::read_dir(holders).into_iter().flatten().flatten();
-    let holders: Vec<_> =
-        holders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    match holders.as_slice() {
-        [] => "the kernel has a claim on it, or on a partition of it".into(),
-        holders => format!("it belongs to {}", holders.join(", ")),
-    }
-}
-
-/// What the first bytes of a file say that it is instead of a raw image.
-fn packed_as(start: &[u8; 512]) -> Option<&'static str> {
-    let table: [(usize, &[u8], &str); 9] = [
-        (0, b"\x28\xb5\x2f\xfd", "a zstd file: unpack it first (zstd -d)"),
-        (0, b"\x1f\x8b\x08", "a gzip file: unpack it first (gunzip)"),
-        (0, b"\xfd7zXZ\0", "an xz file: unpack it first (unxz)"),
-        (0, b"BZh", "a bzip2 file: unpack it first (bunzip2)"),
-        (0, b"\x04\x22\x4d\x18", "an lz4 file: unpack it first (lz4 -d)"),
-        (0, b"QFI\xfb", "a qcow2 image: make it raw first (qemu-img convert -O raw)"),
-        (0, b"KDMV", "a VMDK image: make it raw first (qemu-img convert -O raw)"),
-        (0, b"vhdxfile", "a VHDX image: make it raw first (qemu-img convert -O raw)"),
-        (64, b"\x7f\x10\xda\xbe", "a VDI image: make it raw first (qemu-img convert -O raw)"),
-    ];
-    table.iter().find_map(|(at, magic, what)| start[*at..].starts_with(magic).then_some(*what))
 }

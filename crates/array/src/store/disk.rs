@@ -25,6 +25,12 @@ pub trait Disk: Send + Sync {
     /// Whether it refuses writes.
     fn is_read_only(&self) -> bool;
 
+    /// Whether it is a block device, or lies over one. A file is more likely to be something that
+    /// somebody took for an empty image.
+    fn is_block_device(&self) -> bool {
+        false
+    }
+
     /// Fills `buf`, whole sectors, from `sector` on.
     ///
     /// # Errors

@@ -7,15 +7,17 @@
 //!                             +--> FileMember   the data of a running array, through io_uring
 //! ```
 
+mod claims;
 mod device;
 mod disk;
 mod location;
 mod overlay;
 mod signature;
 
+pub use claims::{Identity, Overlap};
 pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
 pub use disk::Disk;
 pub(crate) use disk::read_only_error;
 pub use location::{Location, LocationError};
 pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};
-pub use signature::{Signature, signatures};
+pub use signature::{Signature, packed_as, signatures, some_data};

@@ -493,6 +493,10 @@ impl Disk for OverlayDisk {
         self.shared.read_only
     }
 
+    fn is_block_device(&self) -> bool {
+        self.base.is_block_device()
+    }
+
     fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
         self.check(sector, buf.len())?;
         let end = sector + buf.len() as u64 / SECTOR_BYTES;

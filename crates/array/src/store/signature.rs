@@ -1,5 +1,5 @@
-//! What a device holds already: told from its first and last sectors, before something else is made
-//! of it.
+//! What a device holds already: told from its first and last sectors, and where that says nothing
+//! from what else is there, before something else is made of it.
 //!
 //! Invariant: nothing is written, and what cannot be read counts as not there. A signature says
 //! that somebody would miss the device; no signature does not say that nobody would. md's own
@@ -9,6 +9,7 @@
 //! XFS, Btrfs, LVM2 label, LUKS (cryptsetup's on-disk format), UEFI for GPT, and so on.
 
 use std::fmt;
+use std::io;
 use std::ops::Range;
 
 use md::SECTOR_BYTES;
@@ -210,4 +211,80 @@ fn mbr(disk: &dyn Disk) -> Option<Signature> {
     let count = record[446..510].chunks(16).filter(|entry| used(entry)).count();
     let label = Some(format!("{count} partition(s)"));
     is_table.then_some(Signature { what: "MBR partition table", at: 510, label })
+}
+
+/// The container or compression that the first bytes announce, with what to do about it. A member
+/// may begin with any data, so where there is metadata this says nothing.
+pub fn packed_as(disk: &dyn Disk) -> Option<&'static str> {
+    let table: [(usize, &[u8], &str); 9] = [
+        (0, b"\x28\xb5\x2f\xfd", "a zstd file: unpack it first (zstd -d)"),
+        (0, b"\x1f\x8b\x08", "a gzip file: unpack it first (gunzip)"),
+        (0, b"\xfd7zXZ\0", "an xz file: unpack it first (unxz)"),
+        (0, b"BZh", "a bzip2 file: unpack it first (bunzip2)"),
+        (0, b"\x04\x22\x4d\x18", "an lz4 file: unpack it first (lz4 -d)"),
+        (0, b"QFI\xfb", "a qcow2 image: make it raw first (qemu-img convert -O raw)"),
+        (0, b"KDMV", "a VMDK image: make it raw first (qemu-img convert -O raw)"),
+        (0, b"vhdxfile", "a VHDX image: make it raw first (qemu-img convert -O raw)"),
+        (64, b"\x7f\x10\xda\xbe", "a VDI image: make it raw first (qemu-img convert -O raw)"),
+    ];
+    let start = bytes(disk, 0..SECTOR_BYTES)?;
+    table.iter().find_map(|(at, magic, what)| start[*at..].starts_with(magic).then_some(*what))
+}
+
+/// Where nobody knows what the data would look like: what is read of it from the start, so that
+/// small files and those with little in them are looked at whole,
+const DATA_BYTES: u64 = 64 << 20;
+/// at the end,
+const END_BYTES: u64 = 1 << 20;
+/// and between: looks, and what is read at each.
+const SAMPLES: u64 = 256;
+const SAMPLE_BYTES: u64 = 4096;
+
+/// The first data that is not zero in the first 64 MiB that are no hole, in the last MiB, in
+/// `areas` (ranges of sectors), and in a sample of the rest: where, in bytes of the device, and
+/// what.
+///
+/// # Errors
+/// What cannot be read: who knows what is there.
+pub fn some_data(disk: &dyn Disk, areas: &[Range<u64>]) -> io::Result<Option<(u64, [u8; 8])>> {
+    let sectors = disk.sectors();
+    let mut looks = vec![
+        (0..sectors, DATA_BYTES / SECTOR_BYTES),
+        (sectors.saturating_sub(END_BYTES / SECTOR_BYTES)..sectors, u64::MAX),
+    ];
+    looks.extend(areas.iter().map(|area| (area.start..area.end.min(sectors), u64::MAX)));
+    looks.extend((1..=SAMPLES).map(|sample| {
+        let at = (u128::from(sectors) * u128::from(sample) / u128::from(SAMPLES + 1)) as u64;
+        (at..(at + SAMPLE_BYTES / SECTOR_BYTES).min(sectors), u64::MAX)
+    }));
+    for (look, most) in looks {
+        if let Some(found) = data_in(disk, look, most)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// The same in one range, of which at most `most` sectors are read.
+fn data_in(disk: &dyn Disk, range: Range<u64>, most: u64) -> io::Result<Option<(u64, [u8; 8])>> {
+    let (mut at, mut left) = (range.start, most);
+    let mut bytes = vec![0; 256 << 10];
+    while at < range.end && left > 0 {
+        let data = disk.hole_end(at);
+        if data > at {
+            at = data;
+            continue;
+        }
+        let part = (range.end - at).min(left).min(bytes.len() as u64 / SECTOR_BYTES);
+        let read = &mut bytes[..(part * SECTOR_BYTES) as usize];
+        disk.read(at, read)?;
+        if let Some(first) = read.iter().position(|&byte| byte != 0) {
+            let start = first / 8 * 8;
+            let word = read[start..start + 8].try_into().expect("eight bytes");
+            return Ok(Some((at * SECTOR_BYTES + start as u64, word)));
+        }
+        at += part;
+        left -= part;
+    }
+    Ok(None)
 }

@@ -8,7 +8,10 @@ use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use array::store::{Access, Device as OpenDevice, DeviceOptions, Disk, Location};
+use array::store::{
+    Access, Device as OpenDevice, DeviceError, DeviceOptions, DeviceProblem, Disk, Identity,
+    Location, Overlap,
+};
 use md::SECTOR_BYTES;
 use md::create::Device;
 
@@ -25,8 +28,6 @@ pub struct Given {
     pub opened: Vec<Arc<OpenDevice>>,
     /// Files to be removed when there will be no array.
     made: Vec<PathBuf>,
-    /// Regular files, whose space can be reserved.
-    files: Vec<Location>,
     kept: Cell<bool>,
 }
 
@@ -47,11 +48,10 @@ pub fn open(arguments: &CreateArguments) -> Result<Given, String> {
         disks: Vec::new(),
         opened: Vec::new(),
         made: Vec::new(),
-        files: Vec::new(),
         kept: Cell::new(false),
     };
     let access = if arguments.dry_run { Access::ReadOnly } else { Access::ReadWrite };
-    for member in &arguments.members {
+    for (at, member) in arguments.members.iter().enumerate() {
         if is_missing(member) {
             given.devices.push(None);
             given.disks.push(None);
@@ -62,18 +62,17 @@ pub fn open(arguments: &CreateArguments) -> Result<Given, String> {
             given.make(&location, arguments.file_size)?;
         }
         let options = DeviceOptions { access, direct: false };
-        let device = OpenDevice::open(&location, options).map_err(|error| error.to_string())?;
-        if !device.is_block_device() {
-            given.files.push(location.clone());
-        }
+        let opened = OpenDevice::open(&location, options);
+        let device = opened.map_err(|error| given.why_not(&location, error))?;
+        given.refuse_overlaps(&device)?;
         given.devices.push(Some(Device {
             label: location.to_string(),
             sectors: device.sectors(),
             logical_block: device.logical_block(),
             uuid: random_uuid()?,
             data_offset: None,
-            write_mostly: false,
-            failfast: false,
+            write_mostly: arguments.marks.write_mostly.is_some_and(|from| at >= from),
+            failfast: arguments.marks.failfast.is_some_and(|from| at >= from),
         }));
         let device = Arc::new(device);
         given.disks.push(Some(device.clone()));
@@ -91,6 +90,11 @@ impl Given {
                 path.display()
             ));
         };
+        // A slip in the name of a disk must not become a file in the kernel's memory.
+        if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
+            let path = path.display();
+            return Err(format!("{path}: there is no such device; no image files are made there"));
+        }
         let fail = |error| format!("{}: cannot make it: {error}", path.display());
         let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(fail)?;
         self.made.push(path.clone());
@@ -103,27 +107,53 @@ impl Given {
         present == self.made.len() && self.devices.len() == present
     }
 
+    /// Why a member cannot be opened: what is given twice is locked by ourselves.
+    fn why_not(&self, location: &Location, error: DeviceError) -> String {
+        let identity = Identity::at(&location.path);
+        let twin = self.opened.iter().find(|it| Some(it.identity()) == identity);
+        match (&error.problem, twin) {
+            (DeviceProblem::Locked { .. } | DeviceProblem::InUse { .. }, Some(twin)) => {
+                let window = |at: &Location| (at.offset, at.size);
+                twice(location, twin.location(), window(location) == window(twin.location()))
+            }
+            _ => error.to_string(),
+        }
+    }
+
+    /// Refuses what can be opened twice and is one all the same, such as two loop devices over one
+    /// file.
+    fn refuse_overlaps(&self, device: &OpenDevice) -> Result<(), String> {
+        let twin = self.opened.iter().find_map(|it| Some((it, device.overlap(it)?)));
+        match twin {
+            None => Ok(()),
+            Some((twin, how)) => {
+                Err(twice(device.location(), twin.location(), how == Overlap::Same))
+            }
+        }
+    }
+
     /// Reserves the disk space of image files, so that it cannot run out under the array.
     pub fn reserve(&self, arguments: &CreateArguments) -> Result<(), String> {
         if arguments.no_prealloc {
             return Ok(());
         }
-        for location in &self.files {
-            let path = &location.path;
-            let fail = |error: std::io::Error| {
+        for (at, device) in self.opened.iter().enumerate() {
+            device.preallocate().map_err(|error| {
+                // Files that were made here go; to punch holes into others could cost data.
+                let kept = self.opened[..=at]
+                    .iter()
+                    .filter(|it| !it.is_block_device() && !self.made.contains(&it.location().path));
+                let kept: Vec<String> = kept.map(|it| it.location().to_string()).collect();
+                let kept = match kept.is_empty() {
+                    true => String::new(),
+                    false => format!("; what is reserved so far stays so: {}", kept.join(", ")),
+                };
                 format!(
-                    "{location}: cannot reserve its disk space: {error}; --no-prealloc does without"
+                    "{}: cannot reserve its disk space: {error}; nothing was written; \
+                     --no-prealloc does without{kept}",
+                    device.location()
                 )
-            };
-            let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
-            let end = file.metadata().map_err(fail)?.len();
-            let size = location.size.unwrap_or(end.saturating_sub(location.offset));
-            let mode = rustix::fs::FallocateFlags::KEEP_SIZE;
-            match rustix::fs::fallocate(&file, mode, location.offset, size) {
-                // A file system that cannot reserve has nothing to run out of, or cannot know.
-                Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(fail(error.into())),
-            }
+            })?;
         }
         Ok(())
     }
@@ -131,5 +161,13 @@ impl Given {
     /// The array is there: its files stay.
     pub fn keep(&self) {
         self.kept.set(true);
+    }
+}
+
+fn twice(location: &Location, twin: &Location, same: bool) -> String {
+    match same {
+        true if location == twin => format!("{location}: given twice"),
+        true => format!("{location}: given twice: it is the same as {twin}"),
+        false => format!("{location}: it shares bytes with {twin}"),
     }
 }

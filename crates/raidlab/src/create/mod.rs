@@ -3,24 +3,24 @@
 //! Invariant: nothing is written before the whole plan stands and every member was looked at; what
 //! a member holds is only ever replaced with `--force`.
 
+pub mod mdadm_only;
 mod members;
 mod resync;
 mod show;
 
 use std::ffi::OsString;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use array::run::{self, CreateFailed, CreateOptions};
-use array::store::Disk;
-use clap::Args;
+use clap::{ArgMatches, Args};
 use md::create::{BitmapWish, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Level, SECTOR_BYTES};
 
 use crate::console::{JsonOut, say};
+use crate::members::Used;
 use crate::numbers::{parse_layout, parse_level, parse_sectors};
 use crate::{Ending, mdadm, signal};
 
@@ -31,7 +31,14 @@ Examples:
   raidlab create --level 1 --raid-devices 2 --name data a.img missing
 
 As mdadm --create: the members are given in the order of their slots, then the spares; numbers
-without a unit are KiB. New files of zeroes need no resync: zeroes are in sync.";
+without a unit are KiB. New files of zeroes need no resync: zeroes are in sync.
+
+Without --force nothing is written over: no superblock, file system, partition table or packed image
+anywhere, and in files no data of any kind. Disks that hold bytes of no known kind are taken, as
+mdadm takes them.
+
+Of mdadm's options -a/--auto, --write-journal, --nodes and others that need a kernel are refused
+by name.";
 
 /// Makes an array as mdadm --create does, with md's metadata.
 #[derive(Args)]
@@ -48,13 +55,21 @@ pub struct CreateArguments {
     #[arg(short = 'p', long, visible_alias = "parity", help_heading = "Array")]
     layout: Option<String>,
     /// The chunk [default: 512K]
-    #[arg(short, long, value_name = "SIZE", value_parser = parse_sectors, help_heading = "Array")]
+    #[arg(short, long, alias = "rounding", value_name = "SIZE", value_parser = parse_sectors,
+          help_heading = "Array")]
     chunk: Option<u64>,
     /// Slots
-    #[arg(short = 'n', long, value_name = "N", help_heading = "Array")]
+    #[arg(short = 'n', long, alias = "raid-disks", value_name = "N", help_heading = "Array")]
     raid_devices: u16,
     /// Spares, behind the members of the slots
-    #[arg(short = 'x', long, value_name = "N", default_value = "0", help_heading = "Array")]
+    #[arg(
+        short = 'x',
+        long,
+        alias = "spare-disks",
+        value_name = "N",
+        default_value = "0",
+        help_heading = "Array"
+    )]
     spare_devices: u16,
     /// How much of each member is used [default: what the smallest has]
     #[arg(short = 'z', long, value_name = "SIZE", value_parser = parse_sectors,
@@ -66,6 +81,19 @@ pub struct CreateArguments {
     /// The host that goes before the name; 'none' for none [default: this machine's]
     #[arg(long, value_name = "NAME", help_heading = "Array")]
     homehost: Option<String>,
+    /// The array's uuid [default: a new one]
+    #[arg(short, long, value_parser = parse_uuid, help_heading = "Array")]
+    uuid: Option<Uuid>,
+    /// The members behind this word are read only where there is nobody else
+    #[arg(short = 'W', long, help_heading = "Array")]
+    write_mostly: bool,
+    /// The members behind this word are failed at their first error (RAID 1 and 10)
+    #[arg(long, help_heading = "Array")]
+    failfast: bool,
+    /// Writes that members which are write-mostly may lag behind [default: 256]; RAID 1 only
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+          default_missing_value = "256", requires = "write_mostly", help_heading = "Array")]
+    write_behind: Option<u32>,
 
     /// Version of the metadata: 0.90, 1.0, 1.1, 1.2
     #[arg(short = 'e', long, value_parser = parse_version, default_value = "1.2",
@@ -88,7 +116,7 @@ pub struct CreateArguments {
     /// The members are in sync already, or shall be called so
     #[arg(long, help_heading = "Making it")]
     assume_clean: bool,
-    /// Also over members that hold something, and arrays of one device
+    /// Also over members that hold something, and, as with mdadm, arrays of a single device
     #[arg(short, long, help_heading = "Making it")]
     force: bool,
     /// Accepted because mdadm has it: nothing is ever asked
@@ -112,6 +140,36 @@ pub struct CreateArguments {
     dry_run: bool,
     #[command(flatten)]
     json: JsonOut,
+    /// Where the words that hold for the members behind them are.
+    #[arg(skip)]
+    marks: Marks,
+}
+
+/// From which member on a word holds, counted from 0.
+#[derive(Default)]
+struct Marks {
+    write_mostly: Option<usize>,
+    failfast: Option<usize>,
+}
+
+impl CreateArguments {
+    /// Reads from the command line what the order of its words says.
+    pub fn take_positions(&mut self, matches: &ArgMatches) {
+        let members: Vec<usize> =
+            matches.indices_of("members").map(Iterator::collect).unwrap_or_default();
+        let from = |word: &str, given: bool| {
+            let at = matches.index_of(word).filter(|_| given)?;
+            Some(members.iter().filter(|&&member| member < at).count())
+        };
+        self.marks = Marks {
+            write_mostly: from("write_mostly", self.write_mostly),
+            failfast: from("failfast", self.failfast),
+        };
+    }
+}
+
+fn parse_uuid(text: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|_| "32 hexadecimal digits, as 01234567:89abcdef:01234567:89abcdef".into())
 }
 
 fn parse_version(text: &str) -> Result<Version, String> {
@@ -145,6 +203,7 @@ fn parse_policy(text: &str) -> Result<Policy, String> {
 /// Runs the command.
 pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     check_counts(arguments)?;
+    arguments.json.keep_off(&Used::members(&arguments.members))?;
     let members = members::open(arguments)?;
     let mut request = request(arguments, &members)?;
     let mut plan = md::create::plan(&request).map_err(|error| error.to_string())?;
@@ -158,11 +217,7 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
         plan.warnings = warnings;
     }
     let options = CreateOptions { force: arguments.force };
-    let present: Vec<Arc<dyn Disk>> = members.disks.iter().flatten().cloned().collect();
-    let seen = match run::refuse_what_is_there(&present, options) {
-        Ok(seen) => seen,
-        Err(error) => return Err(holds(error)),
-    };
+    let seen = run::refuse_what_is_there(&plan, &members.disks, options).map_err(holds)?;
     let text = show::text(&request, &plan, arguments.dry_run, zeroes);
     let json = || show::json(&request, &plan, arguments.dry_run);
     if arguments.dry_run {
@@ -173,9 +228,11 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     // The plan first: whoever sees that it is wrong can still look at what was there.
     say(format_args!("{}", text.trim_end()));
     members.reserve(arguments)?;
-    for what in run::create(&plan, &members.disks, options).map_err(holds)? {
-        say(format_args!("raidlab: lost: {what}"));
-    }
+    let made = run::create(&plan, &members.disks, options);
+    // What was there is told also where it is gone for nothing.
+    let lost = made.as_ref().err().is_none_or(changed_something);
+    seen.iter().filter(|_| lost).for_each(|what| say(format_args!("raidlab: lost: {what}")));
+    made.map_err(holds)?;
     members.keep();
     let wanted = plan.resync_offset.is_some() && !arguments.no_resync;
     let (left, ending) = match wanted {
@@ -193,6 +250,10 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     Ok(ending)
 }
 
+fn changed_something(error: &CreateFailed) -> bool {
+    matches!(error, CreateFailed::Device { changed, .. } if !changed.is_empty())
+}
+
 /// One line that says what members hold and how to go on.
 fn holds(error: CreateFailed) -> String {
     match error {
@@ -205,6 +266,15 @@ fn holds(error: CreateFailed) -> String {
 
 fn check_counts(arguments: &CreateArguments) -> Result<(), String> {
     let (slots, spares) = (arguments.raid_devices, arguments.spare_devices);
+    let marks = [
+        ("--write-mostly", arguments.marks.write_mostly),
+        ("--failfast", arguments.marks.failfast),
+    ];
+    for (word, from) in marks {
+        if from == Some(arguments.members.len()) {
+            return Err(format!("{word} holds for the members behind it, and there is none"));
+        }
+    }
     let wanted = usize::from(slots) + usize::from(spares);
     let given = arguments.members.len();
     if given != wanted {
@@ -232,8 +302,8 @@ fn request(arguments: &CreateArguments, members: &members::Given) -> Result<Requ
         Some(host) => Some(host.to_string()),
         None => Some(mdadm::host_name()),
     };
-    let mut set_uuid = random_uuid()?;
-    if let (Version::V0_90, Some(host)) = (arguments.metadata, &host) {
+    let mut set_uuid = arguments.uuid.map_or_else(random_uuid, Ok)?;
+    if let (Version::V0_90, Some(host), None) = (arguments.metadata, &host, arguments.uuid) {
         set_uuid.0[8..].copy_from_slice(&mdadm::home_host_digest(host));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
@@ -249,6 +319,7 @@ fn request(arguments: &CreateArguments, members: &members::Given) -> Result<Requ
         policy: arguments.consistency_policy,
         assume_clean: arguments.assume_clean,
         force: arguments.force,
+        write_behind: arguments.write_behind,
         name: arguments.name.clone(),
         // 0.90 has no names; a host without a name would be one.
         homehost: host.filter(|_| !arguments.name.is_empty()),

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use array::Driver;
 use array::run::{Opened, StartOptions, start};
 use array::store::Device;
 use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::bitmap::sync_sectors;
 
 use crate::console::say;
+use crate::members::show_size;
 use crate::meter::Meter;
 
 /// Between two looks at how far it is.
@@ -39,9 +41,7 @@ pub fn resync(devices: &[Arc<Device>], stop: &AtomicBool) -> Result<bool, String
     let mut last_at_work = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         driver.poll(&mut completions);
-        for note in driver.take_notes() {
-            say(format_args!("raidlab: {note}"));
-        }
+        say_notes(&mut driver);
         let status = driver.metadata();
         let offset = status.and_then(|status| status.resync_offset);
         meter.set(offset.unwrap_or(sectors));
@@ -58,6 +58,25 @@ pub fn resync(devices: &[Arc<Device>], stop: &AtomicBool) -> Result<bool, String
         driver.wait(STEP, None);
     }
     meter.finish();
+    let status = driver.metadata();
+    let offset = status.and_then(|status| status.resync_offset);
+    let stalled = status.and_then(|status| status.resync_stalled);
+    let why = stalled.map(|why| format!(": {why}")).unwrap_or_default();
     let clean = driver.stop();
+    say_notes(&mut driver);
+    if !done && !stop.load(Ordering::Relaxed) {
+        let (here, all) = (show_size(offset.unwrap_or(0)), show_size(sectors));
+        say(format_args!("raidlab: the resync went no further than {here} of {all}{why}"));
+    }
+    if done && !clean {
+        say(format_args!("raidlab: the array could not be stopped clean"));
+    }
     Ok(done && clean)
+}
+
+/// What the array has to say: why something failed, or stopped.
+fn say_notes(driver: &mut Driver) {
+    for note in driver.take_notes() {
+        say(format_args!("raidlab: {note}"));
+    }
 }

@@ -17,7 +17,7 @@ use md::Level;
 use serde_json::{Value, json};
 
 use crate::console::{JsonOut, print_all, say};
-use crate::members::show_size;
+use crate::members::{Used, show_size, touched};
 use crate::meter::Meter;
 use crate::numbers::{parse_level, parse_sectors};
 use crate::{Ending, signal};
@@ -136,13 +136,25 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending, String> {
     if to_stdout && arguments.json.is_stdout() {
         return Err("--json and -o - both go to stdout; use --json=FILE".into());
     }
+    if arguments.output.as_deref().is_some_and(|path| arguments.json.is(path)) {
+        return Err("--json and -o name the same file".into());
+    }
+    let mut used = Used::members(&arguments.members);
+    if let Some(path) = arguments.overlay.as_deref()
+        && let Some(how) = touched(&used, path)
+    {
+        return Err(format!("--overlay {}: {how}; name another file", path.display()));
+    }
+    used.extend(arguments.overlay.as_deref().and_then(|path| Used::file("overlay", path)));
+    arguments.json.keep_off(&used)?;
     let source = source::open(arguments)?;
     source.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     let mut output = Output::open(
         arguments.output.as_deref(),
         arguments.overwrite,
         arguments.sha256,
-        &source.identities,
+        source.view.sectors(),
+        &used,
     )?;
     let outcome = copy(arguments, &source.view, source.name, source.notes, &mut output)?;
     report(arguments, &outcome, to_stdout)
@@ -223,8 +235,6 @@ fn report(arguments: &DumpArguments, outcome: &Outcome, to_stdout: bool) -> Resu
     };
     match &outcome.stop {
         None => {}
-        // Whoever read it has what they wanted.
-        Some(Stop::Gone) => return Ok(Ending::Fine),
         Some(Stop::Signal) => {
             say(format_args!("raidlab: stopped after {done} of {all}{partial}"));
             return Ok(Ending::Stopped);

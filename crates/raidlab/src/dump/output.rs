@@ -1,19 +1,24 @@
-//! Where a dump goes: a file that stays sparse, a block device, stdout, nowhere; and its checksum.
+//! Where a dump goes: a file that stays sparse, a block device, a stream, stdout, nowhere; and its
+//! checksum.
 //!
 //! Invariant: bytes arrive in order; the output never replaces a member or an existing file
-//! unasked. Called from `dump`.
+//! unasked, and what is decided about it is decided about the file that is open and locked, before
+//! a byte of it changes. Called from `dump`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use array::store::{Device, Disk, Identity};
 use md::SECTOR_BYTES;
+use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
-use crate::console::is_stdout;
-use crate::members::holds_superblock;
+use crate::console::{is_stdout, is_stream};
+use crate::members::{Used, show_size, somebodys, touched};
 
 /// What is looked at for zeroes, and what is written of them at once.
 const BLOCK: usize = 4096;
@@ -23,8 +28,6 @@ const ZEROES: usize = 1 << 20;
 pub enum Stop {
     /// Somebody pressed Ctrl-C.
     Signal,
-    /// Nobody reads any more.
-    Gone,
     /// The output cannot be written.
     Output(String),
     /// Something cannot be served.
@@ -41,8 +44,10 @@ enum Sink {
     Stdout,
     /// A regular file, which begins empty: zeroes need not be written.
     Sparse(File),
-    /// A block device, or anything else that keeps what it held.
+    /// A block device, which keeps what it held.
     Dense(File),
+    /// A pipe, a terminal, /dev/null: one byte after the other.
+    Stream(File),
 }
 
 /// See the module.
@@ -56,17 +61,19 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens the output; `members` are the device and inode numbers of what is read.
+    /// Opens the output for so many sectors; `used` is what it must not touch.
     pub fn open(
         path: Option<&Path>,
         overwrite: bool,
         sha256: bool,
-        members: &[(u64, u64)],
+        sectors: u64,
+        used: &[Used],
     ) -> Result<Output, String> {
         let sink = match path {
             None => Sink::None,
-            Some(path) if is_stdout(path) => Sink::Stdout,
-            Some(path) => open_file(path, overwrite, members)?,
+            Some(path) if is_stdout(path) => open_stdout(used)?,
+            Some(path) if is_stream(path) => open_stream(path)?,
+            Some(path) => open_file(path, overwrite, sectors, used)?,
         };
         Ok(Output {
             sink,
@@ -85,10 +92,11 @@ impl Output {
         let written = match &self.sink {
             Sink::None => Ok(()),
             Sink::Stdout => io::stdout().lock().write_all(bytes),
+            Sink::Stream(file) => (&*file).write_all(bytes),
             Sink::Dense(file) => file.write_all_at(bytes, self.at),
             Sink::Sparse(file) => write_sparse(file, bytes, self.at),
         };
-        written.map_err(|error| self.stop(&error))?;
+        written.map_err(|error| Stop::Output(self.failed(&error)))?;
         self.at += bytes.len() as u64;
         Ok(())
     }
@@ -117,67 +125,101 @@ impl Output {
     /// Makes the output complete and durable; gives the checksum.
     pub fn finish(&mut self) -> Result<Option<String>, String> {
         let done = match &self.sink {
-            Sink::None => Ok(()),
+            Sink::None | Sink::Stream(_) => Ok(()),
             Sink::Stdout => io::stdout().lock().flush(),
             Sink::Dense(file) => file.sync_all(),
             Sink::Sparse(file) => file.set_len(self.at).and_then(|()| file.sync_all()),
         };
-        match done {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                return Err(format!("{}: cannot write: {error}", self.path.display()));
-            }
-            _ => {}
-        }
+        done.map_err(|error| self.failed(&error))?;
         let digest = self.hash.take().map(Sha256::finalize);
         Ok(digest.map(|digest| digest.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    fn stop(&self, error: &io::Error) -> Stop {
-        match (&self.sink, error.kind()) {
-            (Sink::Stdout, ErrorKind::BrokenPipe) => Stop::Gone,
-            _ => Stop::Output(format!("{}: cannot write: {error}", self.path.display())),
+    /// A reader that went away has not got all of it, and whoever called us must know.
+    fn failed(&self, error: &io::Error) -> String {
+        let name = match self.sink {
+            Sink::Stdout => "stdout".into(),
+            _ => self.path.display().to_string(),
+        };
+        match error.kind() {
+            ErrorKind::BrokenPipe => format!("{name}: the reader went away"),
+            _ => format!("{name}: cannot write: {error}"),
         }
     }
 }
 
-fn open_file(path: &Path, overwrite: bool, members: &[(u64, u64)]) -> Result<Sink, String> {
-    let fail = |what: &str| Err(format!("-o {}: {what}", path.display()));
-    let there = std::fs::metadata(path).ok();
-    if let Some(there) = &there {
-        let kind = there.file_type();
-        let is_member = members.contains(&identity(there));
-        if is_member {
-            return fail("it is one of the members");
-        }
-        if kind.is_dir() {
-            return fail("it is a directory; name a file");
-        }
-        let holds = kind.is_block_device() || kind.is_file() && there.len() > 0;
-        if holds && !overwrite {
-            return fail("it is there already; --overwrite writes over it");
-        }
-        if holds && holds_superblock(path).map_err(|e| format!("-o {e}"))? {
-            return fail("it is a member of an md array; it is not written over");
-        }
+/// A closed stdout would be /dev/null to us, opened for both ways before `main`: a pipeline that
+/// forgot it would never know that nothing was stored.
+fn open_stdout(used: &[Used]) -> Result<Sink, String> {
+    let fail = |what: &dyn std::fmt::Display| format!("-o -: {what}");
+    let stdout = io::stdout();
+    let fd = stdout.as_fd();
+    let there = fd.try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
+    let there = there.map_err(|error| fail(&format_args!("stdout: {error}")))?;
+    let flags = rustix::fs::fcntl_getfl(fd).map_err(|error| fail(&error))?;
+    let both_ways = flags & OFlags::RWMODE == OFlags::RDWR;
+    let null = std::fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == there.rdev());
+    if there.file_type().is_char_device() && null && both_ways {
+        let problem = "stdout is closed; to read without storing, leave -o out or name /dev/null";
+        return Err(fail(&problem));
     }
-    let mut options = OpenOptions::new();
-    options.write(true).create(true);
-    let opened = options.open(path);
-    let file = opened.map_err(|error| format!("-o {}: cannot open it: {error}", path.display()))?;
-    if there.is_some_and(|there| !there.file_type().is_file()) {
+    let stores = there.is_file() || there.file_type().is_block_device();
+    let identity = Identity::of(&there);
+    match used.iter().find_map(|used| used.touches(identity)).filter(|_| stores) {
+        Some(how) => Err(fail(&how)),
+        None => Ok(Sink::Stdout),
+    }
+}
+
+/// What holds nothing is never cut off, replaced or made; a pipe waits for its reader.
+fn open_stream(path: &Path) -> Result<Sink, String> {
+    let fail = |error: io::Error| format!("-o {}: cannot open it: {error}", path.display());
+    let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
+    let there = file.metadata().map_err(fail)?;
+    if there.is_file() || there.file_type().is_block_device() {
+        return Err(fail(io::Error::other("it was replaced meanwhile")));
+    }
+    Ok(Sink::Stream(file))
+}
+
+fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Result<Sink, String> {
+    let fail = |what: &str| Err(format!("-o {}: {what}", path.display()));
+    if path.is_dir() {
+        return fail("it is a directory; name a file");
+    }
+    if path.is_symlink() && !path.exists() {
+        return fail("it is a link that leads nowhere; name a file");
+    }
+    // A slip in the name of a disk must not fill the kernel's memory.
+    if !path.exists() && path.starts_with("/dev") && !path.starts_with("/dev/shm") {
+        return fail("there is no such device");
+    }
+    // Before it is opened or made: it may be busy, and to make a file is to write to a disk.
+    if let Some(how) = touched(used, path) {
+        return fail(&how);
+    }
+    let (output, _) = Device::open_output(path).map_err(|error| format!("-o {error}"))?;
+    if let Some(how) = used.iter().find_map(|used| used.touches(output.identity())) {
+        return fail(&how);
+    }
+    let is_block_device = output.is_block_device();
+    if (is_block_device || output.bytes() > 0) && !overwrite {
+        return fail("it is there already; --overwrite writes over it");
+    }
+    if let Some(what) = somebodys(&output) {
+        return fail(&format!("{what}; it is not written over"));
+    }
+    if is_block_device && output.sectors() < sectors {
+        let (room, all) = (show_size(output.sectors()), show_size(sectors));
+        return fail(&format!("it has {room}, the array has {all}; nothing was written"));
+    }
+    let file = output.into_file();
+    if is_block_device {
         return Ok(Sink::Dense(file));
     }
     let emptied = file.set_len(0);
     emptied.map_err(|error| format!("-o {}: cannot empty it: {error}", path.display()))?;
     Ok(Sink::Sparse(file))
-}
-
-/// What tells a file, or a block device under any of its names, from all others.
-pub fn identity(metadata: &std::fs::Metadata) -> (u64, u64) {
-    match metadata.file_type().is_block_device() {
-        true => (u64::MAX, metadata.rdev()),
-        false => (metadata.dev(), metadata.ino()),
-    }
 }
 
 /// Writes what is not zero.

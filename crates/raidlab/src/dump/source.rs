@@ -7,15 +7,15 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use array::rescue::{View, prepare, prepare_explicit};
-use array::store::{Disk, Location};
+use array::store::Disk;
+use md::MemberIdx;
 use md::assemble::{
-    Array, ExplicitMember, ExplicitSpec, Options, Override, Standing, Verdict, explicit,
+    Array, ExplicitMember, ExplicitSpec, Options, Override, Plan, Standing, Verdict, explicit,
 };
 use parity::Kernels;
 
 use super::DumpArguments;
-use super::output::identity;
-use crate::members::{Members, array_name, choose, is_missing};
+use crate::members::{Members, array_name, choose, is_missing, show_size};
 use crate::numbers::parse_layout;
 
 /// See the module.
@@ -25,8 +25,6 @@ pub struct Source {
     pub name: String,
     /// What to know before trusting what is read.
     pub notes: Vec<String>,
-    /// Device and inode numbers of the members' files.
-    pub identities: Vec<(u64, u64)>,
 }
 
 /// Opens the members and makes the array readable.
@@ -39,17 +37,11 @@ pub fn open(arguments: &DumpArguments) -> Result<Source, String> {
             .into());
     }
     let members = Members::open(&there, arguments.overlay.as_deref())?;
-    let identities = identities(&there);
     let (view, name, notes) = match arguments.level {
         Some(_) => described(arguments, &members)?,
         None => assembled(arguments, &members)?,
     };
-    Ok(Source { view, name, notes, identities })
-}
-
-fn identities(members: &[OsString]) -> Vec<(u64, u64)> {
-    let paths = members.iter().filter_map(|member| Location::parse(member).ok());
-    paths.filter_map(|at| std::fs::metadata(at.path).ok()).map(|it| identity(&it)).collect()
+    Ok(Source { view, name, notes })
 }
 
 /// The places of `--order`: `None` where a slot is to stay empty.
@@ -103,8 +95,7 @@ fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Opened, Str
     match &array.read_only.verdict {
         Verdict::Run => {}
         Verdict::RunDegraded { missing } => {
-            let slots: Vec<String> = missing.iter().map(ToString::to_string).collect();
-            notes.push(format!("degraded: slot(s) {} recovered from the others", slots.join(", ")));
+            notes.extend(degraded(missing, &array.read_only, members));
         }
         Verdict::RunPartial { lost } => notes.push(format!("partial: {lost}")),
         Verdict::NeedsForce { with, risk } => {
@@ -126,6 +117,35 @@ fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Opened, Str
     let prepared = prepare(array, &array.read_only, &members.candidates, &disks, kernels())?;
     notes.extend(prepared.notes);
     Ok((prepared.view, name, notes))
+}
+
+/// What is recovered from the others: slots without a member, and the rest of those whose member
+/// ends early or was not rebuilt to its end.
+fn degraded(missing: &[MemberIdx], plan: &Plan, members: &Members) -> Vec<String> {
+    let source = |slot: &MemberIdx| plan.slots.get(slot.index()).and_then(Option::as_ref);
+    let (partly, gone): (Vec<&MemberIdx>, Vec<&MemberIdx>) =
+        missing.iter().partition(|slot| source(slot).is_some_and(|it| it.valid_sectors > 0));
+    let gone: Vec<String> = gone.iter().map(ToString::to_string).collect();
+    let mut notes = Vec::new();
+    if !gone.is_empty() {
+        notes.push(format!("degraded: slot(s) {} recovered from the others", gone.join(", ")));
+    }
+    notes.extend(partly.iter().filter_map(|slot| {
+        let it = source(slot)?;
+        let candidate = &members.candidates[it.candidate];
+        let (name, up_to) = (&candidate.label, it.valid_sectors);
+        let end = it.data_offset.saturating_add(up_to);
+        let why = match end >= candidate.device_sectors {
+            true => "it ends there",
+            false => "it was not rebuilt further",
+        };
+        let size = show_size(up_to);
+        Some(format!(
+            "degraded: {name} serves slot {slot} up to sector {up_to} of its data ({size}): {why}; \
+             the rest is recovered from the others"
+        ))
+    }));
+    notes
 }
 
 /// From places in the list of members to candidates.
@@ -173,6 +193,7 @@ fn described(arguments: &DumpArguments, members: &Members) -> Result<Opened, Str
     let level = arguments.level.expect("only called with a level");
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let default_chunk = if level.has_chunks() { 1024 } else { 0 };
+    members.refuse_overlaps()?;
     let mut opened = members.all.iter();
     let listed: Vec<Option<usize>> = (0..arguments.members.len())
         .map(|place| {

@@ -4,7 +4,9 @@
 //! decoded is a result of its own, so that the rest of the member is still shown. Called from
 //! `examine`.
 
-use array::store::{Access, Device, DeviceOptions, Disk, Location, Signature, signatures};
+use array::store::{
+    Access, Device, DeviceOptions, Disk, Location, Signature, packed_as, signatures,
+};
 use md::SECTOR_BYTES;
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{Bitmap, BitmapHeader, BitmapProblem, BitmapShape, uuid_on_disk};
@@ -72,7 +74,7 @@ impl Found {
             Some((superblock, checksum)) => found.read_areas(&device, &superblock, checksum),
             None => {
                 found.contents = signatures(&device);
-                found.packed_as = device.packed_as();
+                found.packed_as = packed_as(&device);
             }
         }
         Ok(found)

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 pub use found::Found;
 
 use crate::console::{JsonOut, say};
+use crate::members::Used;
 use crate::{Ending, mdadm};
 
 const EXAMPLES: &str = "\
@@ -54,6 +55,7 @@ pub struct ExamineArguments {
 
 /// Runs the command.
 pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
+    arguments.json.keep_off(&Used::members(&arguments.members))?;
     let (mut texts, mut values) = (String::new(), Vec::new());
     let (mut findings, mut errors) = (false, Vec::new());
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);

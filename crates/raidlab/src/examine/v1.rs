@@ -232,20 +232,33 @@ fn roles(out: &mut String, sb: &SuperblockV1) {
     let _ = writeln!(out, "   Array State : {} {legend}", slots(sb));
 }
 
-/// A letter for each slot, those that a shrinking array is about to lose included.
+/// md knows no more slots: a superblock has no more roles.
+const SLOTS_SHOWN: u32 = 1920;
+
+/// A letter for each slot, those that a shrinking array is about to lose included. Damage can
+/// claim four billion slots: those that no superblock can describe are only counted.
 pub fn slots(sb: &SuperblockV1) -> String {
     let leaving = match sb.has(feature::RESHAPE_ACTIVE) && sb.delta_disks < 0 {
         true => sb.delta_disks.unsigned_abs(),
         false => 0,
     };
-    // Roles above are no slots, and 65535 letters are no help.
-    let count = sb.raid_disks.saturating_add(leaving).min(0xff00);
-    let letter =
-        |slot: u32| match sb.dev_roles.iter().filter(|&&role| u32::from(role) == slot).count() {
-            0 => '.',
-            1 => 'A',
-            2 => 'R',
-            _ => '?',
-        };
-    (0..count).map(letter).collect()
+    let count = sb.raid_disks.saturating_add(leaving);
+    let shown = count.min(SLOTS_SHOWN);
+    let mut members = vec![0_u32; shown as usize];
+    for &role in &sb.dev_roles {
+        if let Some(members) = members.get_mut(usize::from(role)) {
+            *members += 1;
+        }
+    }
+    let letter = |members: u32| match members {
+        0 => '.',
+        1 => 'A',
+        2 => 'R',
+        _ => '?',
+    };
+    let mut text: String = members.into_iter().map(letter).collect();
+    if count > shown {
+        let _ = write!(text, " and {} more", count - shown);
+    }
+    text
 }

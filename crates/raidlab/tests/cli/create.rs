@@ -221,7 +221,7 @@ fn old_bytes_are_resynced_and_then_every_member_can_be_lost() {
         let byte = |at: usize| ((at >> 9) * 31 + at * 7 + index * 101) as u8;
         std::fs::write(path, (0..16 << 20).map(byte).collect::<Vec<u8>>()).expect("a file");
     }
-    let words = format!("--level 5 --chunk 64K --raid-devices 3 {all}");
+    let words = format!("--level 5 --chunk 64K --raid-devices 3 --force {all}");
     let ran = create(&words).code(0);
     assert!(ran.stdout.contains("raid5 over 3 devices made"), "{}", ran.stdout);
     for member in examine_json(&all) {
@@ -243,7 +243,7 @@ fn a_resync_can_be_left_to_others() {
     for path in all.split(' ') {
         std::fs::write(path, vec![7; 16 << 20]).expect("a file");
     }
-    let ran = create(&format!("--level 1 --raid-devices 2 --no-resync {all}")).code(0);
+    let ran = create(&format!("--level 1 --raid-devices 2 --no-resync --force {all}")).code(0);
     assert!(ran.stdout.contains("its resync goes on"), "{}", ran.stdout);
     for member in examine_json(&all) {
         assert_eq!(member["superblock"]["resync_offset_sectors"], 0);

@@ -5,6 +5,7 @@
 mod corpus;
 mod create;
 mod detail;
+mod devices;
 mod documents;
 mod dump;
 mod examine;
@@ -13,6 +14,7 @@ mod kernels;
 mod matrix;
 mod misuse;
 mod outputs;
+mod safety;
 mod signals;
 mod support;
 mod traffic;

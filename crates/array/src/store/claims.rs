@@ -1,0 +1,176 @@
+//! What is the same storage under several names, what lies on what, and who else has a claim on it.
+//!
+//! ```text
+//! file --loop--> loop0 --partition--> loop0p1 --dm--> dm-3        each lies on those before it
+//!   ^--file system, mounted from sda1, which lies on sda
+//! ```
+//! Invariant: nothing is opened and nothing is written; what the system does not tell counts as not
+//! there. Two partitions of one disk, or two volumes on it, do not touch each other; two loop
+//! devices over one file do.
+//!
+//! Called by whoever is about to write: opening members and outputs.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What tells a file, or a block device under any of its names, from all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity(u64, u64);
+
+/// In the place of a file system's number: a block device.
+const BLOCK: u64 = u64::MAX;
+
+/// How two of them touch each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// They are the same: one file, one device, or a loop device and its file.
+    Same,
+    /// The first lies on the second: a partition of it, a volume, a file on its file system.
+    On,
+    /// The second lies on the first.
+    Under,
+}
+
+impl Identity {
+    /// Of what has been looked at.
+    pub fn of(metadata: &Metadata) -> Identity {
+        match metadata.file_type().is_block_device() {
+            true => Identity(BLOCK, metadata.rdev()),
+            false => Identity(metadata.dev(), metadata.ino()),
+        }
+    }
+
+    /// Of what is at a path, if there is something.
+    pub fn at(path: &Path) -> Option<Identity> {
+        fs::metadata(path).ok().map(|metadata| Identity::of(&metadata))
+    }
+
+    /// Whether it is a block device.
+    pub fn is_block_device(self) -> bool {
+        self.0 == BLOCK
+    }
+
+    pub(crate) fn pair(self) -> (u64, u64) {
+        (self.0, self.1)
+    }
+
+    /// Whether writing to one of the two changes the other, as far as the system tells.
+    pub fn overlap(self, other: Identity) -> Option<Overlap> {
+        let (mine, its) = (self.behind_loops(), other.behind_loops());
+        if mine == its {
+            Some(Overlap::Same)
+        } else if self.below().contains(&its) {
+            Some(Overlap::On)
+        } else {
+            other.below().contains(&mine).then_some(Overlap::Under)
+        }
+    }
+
+    /// The file behind a loop device; everything else is itself.
+    fn behind_loops(self) -> Identity {
+        let mut it = self;
+        // A loop device over a partition of a loop device, and so on: nobody stacks this deep.
+        for _ in 0..8 {
+            match it.sys().and_then(|at| loop_file(&at)) {
+                Some(file) => it = file,
+                None => break,
+            }
+        }
+        it
+    }
+
+    /// Everything that this one lies on, loop devices as their files.
+    fn below(self) -> Vec<Identity> {
+        let mut all = vec![self.behind_loops()];
+        let mut next = 0;
+        while let Some(&it) = all.get(next) {
+            for under in it.directly_below() {
+                let under = under.behind_loops();
+                if !all.contains(&under) {
+                    all.push(under);
+                }
+            }
+            next += 1;
+        }
+        all.remove(0);
+        all
+    }
+
+    fn directly_below(self) -> Vec<Identity> {
+        let Some(at) = self.sys() else {
+            // A file: the device of its file system, where it has one.
+            let device = Identity(BLOCK, self.0);
+            return if self.0 != BLOCK && device.sys().is_some() { vec![device] } else { vec![] };
+        };
+        let mut below = Vec::new();
+        if at.join("partition").exists() {
+            below.extend(at.parent().and_then(number_of));
+        }
+        let slaves = fs::read_dir(at.join("slaves")).into_iter().flatten().flatten();
+        below.extend(slaves.filter_map(|slave| number_of(&slave.path())));
+        below
+    }
+
+    /// Where the kernel describes a block device.
+    fn sys(self) -> Option<PathBuf> {
+        if self.0 != BLOCK {
+            return None;
+        }
+        let (major, minor) = (rustix::fs::major(self.1), rustix::fs::minor(self.1));
+        fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
+    }
+}
+
+/// The block device that is described here.
+fn number_of(at: &Path) -> Option<Identity> {
+    let text = fs::read_to_string(at.join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    let number = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+    Some(Identity(BLOCK, number))
+}
+
+/// What a loop device, described here, was attached to. The kernel says ` (deleted)` behind the
+/// path of what is gone; then nothing is there under that name.
+fn loop_file(at: &Path) -> Option<Identity> {
+    let backing = fs::read_to_string(at.join("loop/backing_file")).ok()?;
+    Identity::at(Path::new(backing.trim_end_matches('\n')))
+}
+
+/// The loop device that something is attached to.
+pub(super) fn loop_device_of(wanted: Identity) -> Option<PathBuf> {
+    let entries = fs::read_dir("/sys/block").ok()?;
+    entries.flatten().find_map(|entry| {
+        let same = loop_file(&entry.path()) == Some(wanted);
+        same.then(|| Path::new("/dev").join(entry.file_name()))
+    })
+}
+
+/// What the kernel does with a block device that is busy, as far as it tells.
+pub(super) fn who_uses(path: &Path) -> String {
+    let device = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let listed = |file: &str| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            let first = words.next()?;
+            (fs::canonicalize(first).ok()? == device)
+                .then(|| words.next().unwrap_or_default().to_owned())
+        })
+    };
+    if let Some(place) = listed("/proc/self/mounts") {
+        return format!("it is mounted on {place}");
+    }
+    if listed("/proc/swaps").is_some() {
+        return "it holds swap".into();
+    }
+    let name = device.file_name().unwrap_or_default();
+    let holders = Path::new("/sys/class/block").join(name).join("holders");
+    let holders = fs::read_dir(holders).into_iter().flatten().flatten();
+    let holders: Vec<_> =
+        holders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    match holders.as_slice() {
+        [] => "the kernel has a claim on it, or on a partition of it".into(),
+        holders => format!("it belongs to {}", holders.join(", ")),
+    }
+}

@@ -1,0 +1,174 @@
+//! Block devices, as loop devices over files: what is in use, what lies on what, what is too small.
+//!
+//! All of this needs root, and is skipped where no loop device can be had.
+
+use std::process::Command;
+
+use crate::support::{Dir, raidlab};
+
+/// A loop device, gone when dropped.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &str) -> Option<Loop> {
+        let output = Command::new("losetup").args(["--show", "-f", file]).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                let name = String::from_utf8_lossy(&output.stdout).trim().to_string();
+                Some(Loop(name))
+            }
+            _ => {
+                eprintln!("skipped: no loop device can be had here");
+                None
+            }
+        }
+    }
+
+    /// Its two partitions of 4 MiB, from 1 MiB and 5 MiB on.
+    fn partitions(&self) -> Option<(String, String)> {
+        for (number, start) in [("1", "2048"), ("2", "10240")] {
+            let made = run("addpart", &[&self.0, number, start, "8192"]);
+            if !made || !std::path::Path::new(&format!("{}p{number}", self.0)).exists() {
+                eprintln!("partitions skipped: they cannot be made here");
+                return None;
+            }
+        }
+        Some((format!("{}p1", self.0), format!("{}p2", self.0)))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        for number in ["1", "2"] {
+            run("delpart", &[&self.0, number]);
+        }
+        run("losetup", &["-d", &self.0]);
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+fn image(dir: &Dir, name: &str, mib: u64) -> String {
+    let path = dir.file(name);
+    std::fs::File::create(&path).and_then(|file| file.set_len(mib << 20)).expect("a file");
+    path
+}
+
+fn refused(words: &str, named: &[&str]) {
+    let ran = raidlab(words).code(2);
+    for name in named {
+        assert!(ran.stderr.contains(name), "{words}: '{name}' is not named: {}", ran.stderr);
+    }
+}
+
+fn bytes(path: &str) -> Vec<u8> {
+    std::fs::read(path).expect("a file")
+}
+
+/// A mirror of two new files of 16 MiB.
+fn mirror(dir: &Dir) -> (String, String) {
+    let (a, b) = (dir.file("a0"), dir.file("a1"));
+    raidlab(&format!("create -l 1 -n 2 --file-size 16M {a} {b}")).code(0);
+    (a, b)
+}
+
+#[test]
+fn a_loop_device_and_its_file_are_one() {
+    let dir = Dir::new();
+    let (a, b) = mirror(&dir);
+    let (Some(first), Some(second)) = (Loop::over(&a), Loop::over(&a)) else { return };
+    let before = bytes(&a);
+    let (one, two) = (&first.0, &second.0);
+    refused(&format!("dump {a} {b} --overwrite -o {one}"), &[one, "it is the member", &a]);
+    refused(&format!("dump {one} {b} --overwrite -o {a}"), &["it is the member", one]);
+    refused(&format!("dump {one} {b} --overwrite -o {two}"), &["it is the member", one]);
+    refused(&format!("dump {b} --overwrite -o {a}"), &[&a, "it is attached to"]);
+    refused(&format!("dump {b} --sha256 --json={a}"), &[&a, "it is attached to"]);
+    let described = "dump --sha256 --level 1 --raid-devices 2";
+    refused(&format!("{described} {a} {one}"), &[one, "the same device as", &a]);
+    refused(&format!("create -l 1 -n 2 --force {a} {b}"), &[&a, "it is attached to"]);
+    refused(&format!("create -l 1 -n 2 --force {one} {two}"), &[two, "given twice"]);
+    assert!(bytes(&a) == before, "it was written to");
+    let ran = raidlab(&format!("dump --sha256 {one} {a} {b}")).code(0);
+    assert!(ran.stderr.contains("the same file as"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_is_mounted_or_too_small_is_not_written_over() {
+    let dir = Dir::new();
+    let (a, b) = mirror(&dir);
+    let (small, large) = (image(&dir, "small", 8), image(&dir, "large", 20));
+    let (Some(small_loop), Some(large_loop)) = (Loop::over(&small), Loop::over(&large)) else {
+        return;
+    };
+    let (small_loop, large_loop) = (&small_loop.0, &large_loop.0);
+    let dump = format!("dump {a} {b} --overwrite -o");
+    refused(&format!("{dump} {small_loop}"), &["it has 8.00 MiB, the array has 15.00 MiB"]);
+    assert!(bytes(&small).iter().all(|&byte| byte == 0), "it was written to");
+    refused(&format!("dump {a} {b} -o {large_loop}"), &["--overwrite"]);
+    raidlab(&format!("{dump} {large_loop}")).code(0);
+    if !run("mkfs.ext4", &["-q", large_loop]) {
+        return eprintln!("mounted devices skipped: mkfs.ext4 is not there");
+    }
+    let mounted = dir.file("mounted");
+    std::fs::create_dir(&mounted).expect("a directory");
+    if !run("mount", &[large_loop, &mounted]) {
+        return eprintln!("mounted devices skipped: none can be mounted");
+    }
+    let is_in_use = raidlab(&format!("{dump} {large_loop}"));
+    // Its file system lies on the member: to write there is to write to the member.
+    let described = format!("dump --level 1 --raid-devices 1 {large_loop} -o {mounted}/out");
+    let lies_on = raidlab(&described);
+    let left = std::path::Path::new(&mounted).join("out").exists();
+    run("umount", &[&mounted]);
+    assert!(is_in_use.stderr.contains("it is in use: it is mounted on"), "{is_in_use:?}");
+    assert!(lies_on.stderr.contains(&format!("it lies on the member {large_loop}")), "{lies_on:?}");
+    assert_eq!((is_in_use.code, lies_on.code, left), (2, 2, false));
+}
+
+#[test]
+fn a_disk_and_its_partitions_touch_each_other() {
+    let dir = Dir::new();
+    let whole = image(&dir, "whole", 16);
+    let Some(disk) = Loop::over(&whole) else { return };
+    let Some((first, second)) = disk.partitions() else { return };
+    let disk = &disk.0;
+    refused(&format!("create -l 1 -n 2 {disk} {second}"), &[&second, "in use"]);
+    raidlab(&format!("create -l 1 -n 2 {first} {second}")).code(0);
+    let before = bytes(&whole);
+    let dump = format!("dump {first} --overwrite -o");
+    refused(&format!("{dump} {disk}"), &[&format!("the member {first} lies on it")]);
+    refused(&format!("{dump} {whole}"), &[&format!("the member {first} lies on it")]);
+    refused(&format!("{dump} {second}"), &["it is a member of md array"]);
+    for member in [&whole, disk] {
+        let dump = format!("dump {member}@1M --overwrite -o");
+        refused(&format!("{dump} {first}"), &["it lies on the member"]);
+    }
+    assert!(bytes(&whole) == before, "it was written to");
+    // Another partition is another device.
+    let blank = std::fs::OpenOptions::new().write(true).open(&second).expect("it");
+    std::os::unix::fs::FileExt::write_all_at(&blank, &vec![0; 4 << 20], 0).expect("written");
+    drop(blank);
+    raidlab(&format!("{dump} {second}")).code(0);
+}
+
+#[test]
+fn what_cannot_be_read_may_be_a_member() {
+    let dir = Dir::new();
+    let (a, b) = mirror(&dir);
+    let cut = image(&dir, "cut", 20);
+    let Some(device) = Loop::over(&cut) else { return };
+    let device = &device.0;
+    // Where superblocks 0.90 and 1.0 would be, reads fail now.
+    let file = std::fs::OpenOptions::new().write(true).open(&cut).expect("it");
+    file.set_len(16 << 20).expect("a length");
+    let may_be = "may be a member of an md array: sector 40832: cannot be read";
+    refused(&format!("dump {a} {b} --overwrite -o {device}"), &[device, may_be]);
+    let new = dir.file("new");
+    let words = format!("create -l 1 -n 2 --file-size 20M {new} {device}");
+    refused(&words, &[may_be, "--force"]);
+    let ran = raidlab(&format!("status {device}"));
+    assert!(ran.stdout.contains(&format!("unused devices: {device}")), "{}", ran.stdout);
+}
