@@ -133,17 +133,20 @@ impl Case {
         let expected = self.json["sha256_of_array_contents"].as_str().unwrap();
         let sha256: String = Sha256::digest(&whole.bytes).iter().map(hex).collect();
         assert_eq!(sha256, expected, "{}: contents; {:?}", self.name, whole.notes);
+        let serving: Vec<usize> =
+            array.read_only.slots.iter().flatten().map(|source| source.candidate).collect();
         let mut counts = [0, 0];
         for mask in 0..(1_u32 << self.disks.len()) - 1 {
             let lost = self.disks.len() - mask.count_ones() as usize;
             if lost <= most_lost {
-                self.check_without(mask, &whole.bytes, &mut counts);
+                self.check_without(mask, &whole.bytes, &serving, &mut counts);
             }
         }
         counts
     }
 
-    fn check_without(&self, mask: u32, whole: &[u8], counts: &mut [usize; 2]) {
+    /// `serving`: the members that the whole array is read from.
+    fn check_without(&self, mask: u32, whole: &[u8], serving: &[usize], counts: &mut [usize; 2]) {
         let kept = (0..self.disks.len()).filter(|number| mask >> number & 1 == 1);
         let kept: Vec<usize> = kept.collect();
         let candidates: Vec<_> = kept.iter().map(|at| self.candidates[*at].clone()).collect();
@@ -183,7 +186,10 @@ impl Case {
                 assert!(why.len() > 40 && why.ends_with('.'), "{context}: not a clear refusal");
                 // What there is of it is right, and the rest is named.
                 let logged = candidates.iter().any(|candidate| candidate.metadata.has_journal);
-                if part.bytes.len() == whole.len() && !self.is_dirty() && !logged {
+                // A member that the array went on without cannot know it: alone, it has old data.
+                let mut sources = array.read_only.slots.iter().flatten();
+                let fresh = sources.any(|source| serving.contains(&kept[source.candidate]));
+                if fresh && part.bytes.len() == whole.len() && !self.is_dirty() && !logged {
                     let mut expected = whole.to_vec();
                     for range in &part.lost {
                         let bytes = range.start as usize * 512..range.end as usize * 512;
