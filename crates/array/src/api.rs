@@ -81,15 +81,24 @@ struct Ticket {
     ended: Condvar,
 }
 
+/// How a request ended, with its lease if it had one.
+type Outcome = Result<Option<Lease>, ArrayError>;
+
 #[derive(Default)]
 struct TicketState {
-    outcome: Option<Result<Option<Lease>, ArrayError>>,
+    outcome: Option<Outcome>,
     waker: Option<Waker>,
+    /// Takes the outcome instead of somebody who waits for it.
+    then: Option<Box<dyn FnOnce(Outcome) + Send>>,
 }
 
 impl Ticket {
-    fn end(&self, outcome: Result<Option<Lease>, ArrayError>) {
+    fn end(&self, outcome: Outcome) {
         let mut state = self.state.lock().expect("nobody panics with a ticket");
+        if let Some(then) = state.then.take() {
+            drop(state);
+            return then(outcome);
+        }
         state.outcome = Some(outcome);
         let waker = state.waker.take();
         drop(state);
@@ -114,7 +123,7 @@ impl Pending {
         Ok(self.wait_any()?.expect("reads and writes have a lease"))
     }
 
-    fn wait_any(self) -> Result<Option<Lease>, ArrayError> {
+    fn wait_any(self) -> Outcome {
         let mut state = self.0.state.lock().expect("nobody panics with a ticket");
         loop {
             if let Some(outcome) = state.outcome.take() {
@@ -343,6 +352,39 @@ impl Array {
         self.hand_over(HostOp::Write { fua: true }, offset, Some(lease), 0)
     }
 
+    /// Hands a request over and has `then` called with its end, for fronts that answer many clients
+    /// without a thread for each. Reads and writes bring a lease of their length, which comes back;
+    /// other requests say how many `bytes` they are about (none for a flush).
+    ///
+    /// `then` runs on a thread of the array, or on the caller's where the request is refused at
+    /// once. The array stands still meanwhile: it must not block, and must not drop the array.
+    ///
+    /// # Panics
+    /// When the lease is of another array.
+    pub fn request(
+        &self,
+        op: HostOp,
+        offset: u64,
+        bytes: u64,
+        lease: Option<Lease>,
+        then: impl FnOnce(Result<Option<Lease>, ArrayError>) + Send + 'static,
+    ) {
+        let ticket = Ticket::default();
+        ticket.state.lock().expect("it is new").then = Some(Box::new(then));
+        // Nobody waits for it: `then` takes the outcome.
+        drop(self.hand_over_as(ticket, op, offset, lease, bytes / SECTOR_BYTES));
+    }
+
+    /// The longest read or write, in bytes: what a lease holds.
+    pub fn max_request_bytes(&self) -> usize {
+        self.part_bytes()
+    }
+
+    /// Whether a discarded range is sure to read as zeroes.
+    pub fn discard_zeroes(&self) -> bool {
+        self.facts.discard_zeroes
+    }
+
     /// Fills `buf` from byte `offset`; blocks.
     ///
     /// # Errors
@@ -527,7 +569,18 @@ impl Array {
     }
 
     fn hand_over(&self, op: HostOp, offset: u64, lease: Option<Lease>, sectors: u64) -> Pending {
-        let ticket = Arc::new(Ticket::default());
+        self.hand_over_as(Ticket::default(), op, offset, lease, sectors)
+    }
+
+    fn hand_over_as(
+        &self,
+        ticket: Ticket,
+        op: HostOp,
+        offset: u64,
+        lease: Option<Lease>,
+        sectors: u64,
+    ) -> Pending {
+        let ticket = Arc::new(ticket);
         let pending = Pending(ticket.clone());
         if let Some(lease) = &lease {
             assert!(lease.is_of(&self.leases), "the lease is of another array");

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use array::{Array, ArrayError, DriverOptions, Event, Fault, MemberSpec, RequestError};
+use array::{Array, ArrayError, DriverOptions, Event, Fault, HostOp, MemberSpec, RequestError};
 use common::rng::{Rng, say_replay, seeds};
 use common::store::{Kind, Store};
 use common::{SECTOR, faulty, mem, mems, spec};
@@ -41,6 +41,37 @@ fn block_on<F: Future>(future: F) -> F::Output {
             Poll::Pending => std::thread::park(),
         }
     }
+}
+
+#[test]
+fn requests_are_answered_from_their_completions() {
+    let array = raid5();
+    let (answer, answers) = std::sync::mpsc::channel();
+    let tell = |name: &'static str| {
+        let answer = answer.clone();
+        move |outcome| drop(answer.send((name, outcome)))
+    };
+    let mut lease = array.lease(8192);
+    lease.bytes_mut().fill(7);
+    array.request(HostOp::Write { fua: true }, 4096, 8192, Some(lease), tell("write"));
+    let mut next = || answers.recv_timeout(Duration::from_secs(10)).expect("an answer");
+    let (name, outcome) = next();
+    assert_eq!((name, outcome.expect("written").expect("its lease").len()), ("write", 8192));
+    array.request(HostOp::WriteZeroes, 4096, 4096, None, tell("zero"));
+    assert!(matches!(next(), ("zero", Ok(None))));
+    let lease = array.lease(8192);
+    array.request(HostOp::Read, 4096, 8192, Some(lease), tell("read"));
+    let (_, outcome) = next();
+    let lease = outcome.expect("read").expect("its lease");
+    assert!(lease.bytes()[..4096].iter().all(|byte| *byte == 0));
+    assert!(lease.bytes()[4096..].iter().all(|byte| *byte == 7));
+    array.request(HostOp::Flush, 0, 0, None, tell("flush"));
+    assert!(matches!(next(), ("flush", Ok(None))));
+    // What is refused is answered, too.
+    array.request(HostOp::Read, 100, 8192, Some(lease), tell("crooked"));
+    assert!(matches!(next(), ("crooked", Err(ArrayError::Range { offset: 100, .. }))));
+    array.request(HostOp::Discard, array.len_bytes(), 4096, None, tell("beyond"));
+    assert!(matches!(next(), ("beyond", Err(ArrayError::Request(RequestError::Invalid)))));
 }
 
 #[test]

@@ -1,0 +1,366 @@
+//! Mounts an array's file, and takes the mount away again.
+//!
+//! ```text
+//!  the process's threads    | the front's: one set of descriptors of their own, no signals
+//!   Front --- calls ------->|  keeper thread --- starts ---> Array's threads, session threads
+//! ```
+//! Invariant: when the process dies, however it does, the front's threads die, their descriptors
+//! are closed, and the kernel ends the connection: who waits for the file gets an error. That would
+//! fail if the descriptors were the whole process's, because a thread of it that waits for its own
+//! mount cannot die and would keep them open.
+//!
+//! So nothing that holds a descriptor crosses the line: the array is made by a closure on the
+//! keeper thread, used there, and dropped there.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use array::Array;
+use fuser::{BackgroundSession, Config, MountOption, Session};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use super::files::{Background, Files, MAX_TRANSFER};
+use super::protect::Protection;
+use super::sys;
+
+/// Somebody may look at the file for a moment (udev does) when it is to go.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the kernel may take to end a session whose mount is gone.
+const END_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How an array is mounted.
+#[derive(Clone, Debug)]
+pub struct FrontOptions {
+    /// A directory of the caller's on which nothing is mounted.
+    pub directory: PathBuf,
+    /// The file's name in it.
+    pub name: OsString,
+    /// Threads that take requests from the kernel.
+    pub threads: usize,
+}
+
+impl FrontOptions {
+    /// A file `array` in `directory`, served by two threads.
+    pub fn new(directory: impl Into<PathBuf>) -> FrontOptions {
+        FrontOptions { directory: directory.into(), name: "array".into(), threads: 2 }
+    }
+}
+
+/// Why a front could not be started or stopped.
+#[derive(Debug)]
+pub enum FrontError {
+    /// The array could not be made, or stopped: its own words.
+    Array(String),
+    /// The directory cannot be mounted on.
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+    /// A system call failed.
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody has the file open, or works in a file system on it: nothing was undone.
+    Busy(PathBuf),
+}
+
+impl std::fmt::Display for FrontError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FrontError::Array(problem) => f.write_str(problem),
+            FrontError::Directory { path, problem } => write!(f, "{}: {problem}", path.display()),
+            FrontError::System { doing, source } => write!(f, "cannot {doing}: {source}"),
+            FrontError::Busy(path) => write!(f, "{}: still in use", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for FrontError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            FrontError::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+fn system(doing: &'static str) -> impl Fn(io::Error) -> FrontError {
+    move |source| FrontError::System { doing, source }
+}
+
+enum Call {
+    Do(Box<dyn FnOnce(&Array) + Send>),
+    /// Unmount if nobody uses the file; `force` does it anyway, and users get errors.
+    Stop {
+        force: bool,
+        answer: mpsc::Sender<Result<(), FrontError>>,
+    },
+}
+
+/// An array mounted as a file. Dropping it takes the mount away from whoever still uses it, and
+/// leaves the array's metadata as a crash would; [`Front::stop`] ends it in order.
+pub struct Front {
+    file: PathBuf,
+    missing: Vec<String>,
+    calls: Mutex<mpsc::Sender<Call>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Front {
+    /// Makes an array and mounts it.
+    ///
+    /// `make` runs on a thread with descriptors of its own (see the module): it must open what the
+    /// array needs, and must not bring along anything that holds a descriptor.
+    ///
+    /// # Errors
+    /// When the array cannot be made, or the directory cannot be mounted on.
+    pub fn start(
+        options: FrontOptions,
+        make: impl FnOnce() -> Result<Array, String> + Send + 'static,
+    ) -> Result<Front, FrontError> {
+        check_directory(&options.directory)?;
+        let file = options.directory.join(&options.name);
+        let (started, start) = mpsc::channel();
+        let (calls, to_do) = mpsc::channel();
+        let keeper = std::thread::Builder::new()
+            .name("raidlab-fuse".into())
+            .spawn(move || {
+                let mut missing = Vec::new();
+                match Keeper::start(options, make, &mut missing) {
+                    Ok(keeper) => {
+                        // Whoever waits for this is there.
+                        let _ = started.send(Ok(missing));
+                        keeper.run(&to_do);
+                    }
+                    Err(error) => drop(started.send(Err(error))),
+                }
+            })
+            .map_err(system("start the front's thread"))?;
+        let ended = || FrontError::Array("the front's thread has ended".into());
+        let missing = match start.recv().unwrap_or_else(|_| Err(ended())) {
+            Ok(missing) => missing,
+            Err(error) => {
+                // It has said all that it had to say.
+                let _ = keeper.join();
+                return Err(error);
+            }
+        };
+        Ok(Front { file, missing, calls: Mutex::new(calls), keeper: Some(keeper) })
+    }
+
+    /// The file that is the array.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Protections that the system did not permit, a sentence each: see [`Front::start`]'s module
+    /// on what they are for.
+    pub fn missing_protections(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Has the array asked or told something; waits for the answer. `None` when the front's thread
+    /// has ended.
+    ///
+    /// The call runs on the front's own thread: what it returns must not hold a descriptor.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Array) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = mpsc::channel();
+        // Nobody waits for the answer only when the caller is gone.
+        self.tell(Call::Do(Box::new(move |array| drop(answer.send(call(array))))))?;
+        answered.recv().ok()
+    }
+
+    /// Takes the mount away, finishes what is under way, flushes, and stops the array.
+    ///
+    /// # Errors
+    /// After [`FrontError::Busy`] the front goes on as before: somebody still uses the file.
+    pub fn stop(&mut self) -> Result<(), FrontError> {
+        let stopped = self.stop_as(false);
+        if !matches!(stopped, Err(FrontError::Busy(_))) {
+            self.join();
+        }
+        stopped
+    }
+
+    fn stop_as(&self, force: bool) -> Result<(), FrontError> {
+        let (answer, answered) = mpsc::channel();
+        let gone = || FrontError::Array("the front's thread has ended".into());
+        self.tell(Call::Stop { force, answer }).ok_or_else(gone)?;
+        answered.recv().unwrap_or_else(|_| Err(gone()))
+    }
+
+    fn tell(&self, call: Call) -> Option<()> {
+        self.calls.lock().expect("nobody panics with the channel").send(call).ok()
+    }
+
+    fn join(&mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            // A thread that panicked has printed why.
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        if self.keeper.is_some() {
+            // There is nobody to tell.
+            let _ = self.stop_as(true);
+            self.join();
+        }
+    }
+}
+
+/// A directory, not somebody's mount: unmounting must not lay bare, or take away, what is below.
+fn check_directory(path: &Path) -> Result<(), FrontError> {
+    let refuse = |problem: String| FrontError::Directory { path: path.into(), problem };
+    let here = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
+    if !here.is_dir() {
+        return Err(refuse("is not a directory".into()));
+    }
+    let above = std::fs::metadata(path.join("..")).map_err(|error| refuse(error.to_string()))?;
+    if here.dev() != above.dev() || here.ino() == above.ino() {
+        return Err(refuse("something is mounted there already".into()));
+    }
+    Ok(())
+}
+
+/// The front's own thread.
+struct Keeper {
+    options: FrontOptions,
+    array: Arc<Array>,
+    session: Option<BackgroundSession>,
+    background: Background,
+    _protection: Protection,
+}
+
+impl Keeper {
+    fn start(
+        options: FrontOptions,
+        make: impl FnOnce() -> Result<Array, String>,
+        missing: &mut Vec<String>,
+    ) -> Result<Keeper, FrontError> {
+        sys::block_signals().map_err(system("block signals"))?;
+        if let Err(error) = sys::own_descriptors() {
+            missing.push(format!(
+                "cannot have descriptors of its own (close_range): {error}; should this process be \
+                 killed, whoever waits for the mount waits until it is aborted"
+            ));
+        }
+        let protection = Protection::take(missing);
+        let array = Arc::new(make().map_err(FrontError::Array)?);
+        let threads = system("start a thread");
+        let (files, background) = Files::new(&array, options.name.clone()).map_err(threads)?;
+        let mut config = Config::default();
+        let longest = array.max_request_bytes().min(MAX_TRANSFER);
+        config.mount_options = vec![
+            MountOption::FSName("raidlab".into()),
+            MountOption::Subtype("raidlab".into()),
+            MountOption::NoAtime,
+            MountOption::NoExec,
+            MountOption::CUSTOM(format!("max_read={longest}")),
+        ];
+        config.n_threads = Some(options.threads.max(1));
+        config.clone_fd = options.threads > 1;
+        let session = Session::new(files, &options.directory, &config).and_then(Session::spawn);
+        let session = session.map_err(|error| {
+            let hint = match error.kind() {
+                io::ErrorKind::NotFound => " (no /dev/fuse, or no fusermount3 and not root)",
+                io::ErrorKind::PermissionDenied => " (not root, and no fusermount3)",
+                _ => "",
+            };
+            let problem = format!("cannot mount with FUSE: {error}{hint}");
+            FrontError::Directory { path: options.directory.clone(), problem }
+        })?;
+        Ok(Keeper { options, array, session: Some(session), background, _protection: protection })
+    }
+
+    fn run(mut self, calls: &mpsc::Receiver<Call>) {
+        while let Ok(call) = calls.recv() {
+            match call {
+                Call::Do(call) => call(&self.array),
+                Call::Stop { force, answer } => {
+                    let unmounted = self.unmount(force);
+                    let goes_on = matches!(unmounted, Err(FrontError::Busy(_)));
+                    if goes_on {
+                        // Nobody waits for it only when the caller is gone.
+                        let _ = answer.send(unmounted);
+                        continue;
+                    }
+                    let _ = answer.send(unmounted.and_then(|()| self.finish(force)));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn unmount(&mut self, force: bool) -> Result<(), FrontError> {
+        let path = &self.options.directory;
+        let patience = Instant::now() + BUSY_PATIENCE;
+        loop {
+            match rustix::mount::unmount(path, UnmountFlags::empty()) {
+                // Not mounted any more: somebody else has unmounted it.
+                Ok(()) | Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+                Err(Errno::BUSY) if !force && Instant::now() < patience => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(Errno::BUSY) if !force => return Err(FrontError::Busy(path.clone())),
+                Err(Errno::BUSY) => {
+                    // Ends the connection first: whoever waits gets an error.
+                    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH;
+                    let forced = rustix::mount::unmount(path, flags);
+                    return forced.map_err(|error| system("unmount by force")(error.into()));
+                }
+                // Not root: fusermount3 may, and takes it from whoever uses it.
+                Err(Errno::PERM) => {
+                    let session = self.session.take();
+                    let ended = session.map_or(Ok(()), BackgroundSession::umount_and_join);
+                    return ended.map_err(system("unmount with fusermount3"));
+                }
+                Err(error) => return Err(system("unmount")(error.into())),
+            }
+        }
+    }
+
+    fn finish(self, force: bool) -> Result<(), FrontError> {
+        let Keeper { array, session, background, options, .. } = self;
+        match background.ended.recv_timeout(END_PATIENCE) {
+            Err(RecvTimeoutError::Disconnected) => {}
+            _ => {
+                // The array must outlive the session that serves it.
+                std::mem::forget((array, session));
+                let problem = "unmounted, but the kernel does not end the session: another mount \
+                               namespace may hold the mount"
+                    .into();
+                return Err(FrontError::Directory { path: options.directory, problem });
+            }
+        }
+        // Its threads have ended; that there is no mount any more is known to it.
+        drop(session);
+        // A thread that panicked has printed why.
+        let _ = background.slow.join();
+        let Some(array) = Arc::into_inner(array) else {
+            return Err(FrontError::Array("the array is still in use".into()));
+        };
+        match force {
+            // Dropped: as a crash would leave it.
+            true => Ok(()),
+            false => array.stop().map_err(|error| FrontError::Array(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Lets many writers in at once, or one alone.
+//!
+//! A write of less than a block reads the block, changes it and writes it. Whoever writes the same
+//! block meanwhile would be undone, so such writes are made alone.
+//!
+//! Invariant: while `alone` works, nobody holds a [`Pass`].
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+#[derive(Default)]
+struct State {
+    inside: usize,
+    closed: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The right to write; given back when dropped, on any thread.
+pub struct Pass(Arc<Gate>);
+
+impl Gate {
+    /// Waits while somebody works alone.
+    pub fn enter(self: &Arc<Gate>) -> Pass {
+        let mut state = self.wait_while(|state| state.closed);
+        state.inside += 1;
+        Pass(self.clone())
+    }
+
+    /// Waits until all are out, and does `work` while nobody gets in.
+    pub fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.wait_while(|state| state.closed).closed = true;
+        drop(self.wait_while(|state| state.inside > 0));
+        let result = work();
+        self.lock().closed = false;
+        self.changed.notify_all();
+        result
+    }
+
+    fn wait_while(&self, test: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let state = self.lock();
+        self.changed.wait_while(state, |state| test(state)).expect("nobody panics with the gate")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with the gate")
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.inside -= 1;
+        if state.inside == 0 && state.closed {
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn who_works_alone_is_alone() {
+        let (gate, inside) = (Arc::new(Gate::default()), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let (gate, inside) = (&gate, &inside);
+                scope.spawn(move || {
+                    for round in 0..500 {
+                        if round % 4 == writer {
+                            gate.alone(|| {
+                                assert_eq!(inside.fetch_add(100, Ordering::SeqCst), 0);
+                                std::thread::yield_now();
+                                assert_eq!(inside.fetch_sub(100, Ordering::SeqCst), 100);
+                            });
+                        } else {
+                            let _pass = gate.enter();
+                            assert!(inside.fetch_add(1, Ordering::SeqCst) < 4);
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
