@@ -1,7 +1,9 @@
-//! Division by the chunk size: shift and mask where it is a power of two.
+//! Division by what does not change: the chunk size by shift and mask where it is a power of two,
+//! widths and periods by one multiplication.
 //!
-//! Invariant: `split(s) == (s / sectors, s % sectors)` for every chunk size. Called by the
-//! placement of every level, once per request.
+//! Invariant: `split(s) == (s / sectors, s % sectors)` for every chunk size, and the same for every
+//! [`Divisor`]. Called by the placement of every level, several times per request; a division by the
+//! CPU takes 25 to 90 cycles.
 
 /// A chunk size in sectors, never 0.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +14,39 @@ pub(super) struct Chunk {
 }
 
 const NOT_A_POWER: u32 = u32::MAX;
+
+/// Members of an array, or rows until placement repeats: small, never 0.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Divisor {
+    number: u64,
+    /// 2^64 / `number`, rounded up; 0 for 1.
+    reciprocal: u64,
+}
+
+impl Divisor {
+    pub(super) fn new(number: u64) -> Divisor {
+        assert!((1..=Divisor::MAX).contains(&number), "{number} is no width of an array");
+        let reciprocal = if number == 1 { 0 } else { (u64::MAX / number).wrapping_add(1) };
+        Divisor { number, reciprocal }
+    }
+
+    const MAX: u64 = 1 << 16;
+
+    /// Quotient and remainder.
+    #[inline]
+    pub(super) fn split(self, value: u64) -> (u64, u64) {
+        let Divisor { number, reciprocal } = self;
+        // The reciprocal is too large by e / number, with e < number: the product, divided by 2^64,
+        // by value x e / (number x 2^64). The quotient is right where that is less than 1 / number,
+        // so for value x e < 2^64; 2^48 x 2^16 at most.
+        let quotient = if value >= 1 << 48 || reciprocal == 0 {
+            value / number
+        } else {
+            ((u128::from(value) * u128::from(reciprocal)) >> 64) as u64
+        };
+        (quotient, value - quotient * number)
+    }
+}
 
 impl Chunk {
     pub(super) fn new(sectors: u64) -> Chunk {
@@ -27,6 +62,26 @@ impl Chunk {
             (sector >> self.shift, sector & (self.sectors - 1))
         } else {
             (sector / self.sectors, sector % self.sectors)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_divisor_divides() {
+        let far = [1 << 47, (1 << 48) - 1, 1 << 48, u64::MAX - 1, u64::MAX];
+        for number in (1..=300).chain([1023, 1024, 65_521, 65_535, 65_536]) {
+            let divisor = Divisor::new(number);
+            let near = 0..2000;
+            let multiples = (1..2000u64).map(|at| at * 0x1_2345_6789 / number * number);
+            let around = multiples.flat_map(|at| [at.saturating_sub(1), at, at + 1]);
+            let last = ((1 << 48) - 1) / number * number;
+            for value in near.chain(around).chain(far).chain([last - 1, last]) {
+                assert_eq!(divisor.split(value), (value / number, value % number), "{number}");
+            }
         }
     }
 }

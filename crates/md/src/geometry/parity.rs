@@ -15,7 +15,7 @@
 //!
 //! Formulas: format reference, 6.5 and 6.6. Called by the engine for each request and each row.
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, Divisor};
 use super::spec::{GeometryError, GeometrySpec, checked_array_sectors};
 use crate::layout::{Layout, Raid5Layout, Raid6Layout};
 use crate::units::{MemberIdx, Sector, StripeNo};
@@ -69,6 +69,8 @@ pub struct Parity {
     stripes: u64,
     /// One period of rows.
     rows: Vec<Row>,
+    by_data_disks: Divisor,
+    by_rows: Divisor,
 }
 
 impl Parity {
@@ -85,7 +87,7 @@ impl Parity {
         checked_array_sectors(
             u128::from(stripes) * u128::from(chunk.sectors) * u128::from(data_disks),
         )?;
-        let rows = (0..period(spec.layout, members))
+        let rows: Vec<Row> = (0..period(spec.layout, members))
             .map(|stripe| {
                 let members = members as usize;
                 match spec.layout {
@@ -95,7 +97,8 @@ impl Parity {
                 }
             })
             .collect();
-        Ok(Parity { chunk, data_disks, stripes, rows })
+        let (by_data_disks, by_rows) = (Divisor::new(data_disks), Divisor::new(rows.len() as u64));
+        Ok(Parity { chunk, data_disks, stripes, rows, by_data_disks, by_rows })
     }
 
     /// Sectors per chunk, a power of two.
@@ -132,16 +135,15 @@ impl Parity {
     #[inline]
     pub fn locate(&self, at: Sector) -> DataPos {
         let (number, offset) = self.chunk.split(at.0);
-        let stripe = number / self.data_disks;
+        let (stripe, index) = self.by_data_disks.split(number);
         assert!(stripe < self.stripes, "sector {at} is outside of the array");
-        let index = (number - stripe * self.data_disks) as u16;
-        DataPos { stripe: StripeNo(stripe), index, offset }
+        DataPos { stripe: StripeNo(stripe), index: index as u16, offset }
     }
 
     /// Who holds what in a row.
     #[inline]
     pub fn row(&self, stripe: StripeNo) -> &Row {
-        &self.rows[(stripe.0 % self.rows.len() as u64) as usize]
+        &self.rows[self.by_rows.split(stripe.0).1 as usize]
     }
 
     /// The array sector of `offset` sectors into data chunk `index` of a row: the inverse of
