@@ -18,6 +18,11 @@ impl MemberSet {
 
     /// Every slot from `start` up to, not including, `end`.
     pub fn range(start: u16, end: u16) -> MemberSet {
+        if end <= 64 {
+            // Nearly all arrays are this small.
+            let below = |limit: u16| if limit < 64 { (1 << limit) - 1 } else { u64::MAX };
+            return MemberSet([below(end) & !below(start), 0, 0, 0]);
+        }
         // All slots of one word below a limit.
         let below = |word: usize, limit: u16| match usize::from(limit).saturating_sub(word * 64) {
             0 => 0,
@@ -53,6 +58,10 @@ impl MemberSet {
     /// How many are in the set.
     #[inline]
     pub fn len(&self) -> usize {
+        if self.0[1..] == [0; WORDS - 1] {
+            // Not all CPUs that this is built for can count bits in one go.
+            return self.0[0].count_ones() as usize;
+        }
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
@@ -90,19 +99,32 @@ impl MemberSet {
     }
 
     /// The slots in ascending order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
-        let words = self.0;
-        (0..WORDS).flat_map(move |at| {
-            let mut word = words[at];
-            std::iter::from_fn(move || {
-                if word == 0 {
-                    return None;
-                }
-                let bit = word.trailing_zeros();
-                word &= word - 1;
-                Some((at * 64) as u16 + bit as u16)
-            })
-        })
+        Slots { words: self.0, at: 0 }
+    }
+}
+
+/// What is left of a set, from word `at` on.
+struct Slots {
+    words: [u64; WORDS],
+    at: usize,
+}
+
+impl Iterator for Slots {
+    type Item = u16;
+
+    #[inline]
+    fn next(&mut self) -> Option<u16> {
+        while self.at < WORDS {
+            let word = self.words[self.at];
+            if word != 0 {
+                self.words[self.at] = word & (word - 1);
+                return Some((self.at * 64) as u16 + word.trailing_zeros() as u16);
+            }
+            self.at += 1;
+        }
+        None
     }
 }
 

@@ -5,15 +5,16 @@
 
 use md::Sector;
 
-/// Streams that are remembered; the least recently extended one is forgotten first.
+/// Streams that are remembered. One that has not been extended while all others were looked at is
+/// forgotten first, so random requests push each other out and not the streams.
 const STREAMS: usize = 16;
 
 #[derive(Clone, Copy, Default)]
 struct Stream {
-    end: u64,
     copy: Option<u8>,
     length: u32,
-    touched: u64,
+    /// Extended since it was last looked at.
+    extended: bool,
 }
 
 /// What is known of the stream that a request continues.
@@ -32,27 +33,34 @@ impl Seen {
     }
 }
 
-#[derive(Default)]
+/// Where no request begins.
+const NOWHERE: u64 = u64::MAX;
+
 pub(crate) struct Streams {
+    /// Where each stream will go on; apart from the rest, because every request looks at all.
+    ends: [u64; STREAMS],
     streams: [Stream; STREAMS],
-    clock: u64,
+    /// The next one to be forgotten.
+    hand: usize,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams { ends: [NOWHERE; STREAMS], streams: [Stream::default(); STREAMS], hand: 0 }
+    }
 }
 
 impl Streams {
     /// Notes a request and says which stream it continues.
     pub(crate) fn observe(&mut self, at: Sector, sectors: u64) -> Seen {
-        self.clock += 1;
-        let known =
-            self.streams.iter().position(|stream| stream.touched != 0 && stream.end == at.0);
-        let slot = known.unwrap_or_else(|| self.oldest());
+        let known = self.ends.iter().position(|end| *end == at.0);
+        let slot = known.unwrap_or_else(|| self.forget_one());
         let stream = &mut self.streams[slot];
         if known.is_some() {
             stream.length = stream.length.saturating_add(1);
-        } else {
-            *stream = Stream::default();
+            stream.extended = true;
         }
-        stream.end = at.0 + sectors;
-        stream.touched = self.clock;
+        self.ends[slot] = at.0 + sectors;
         Seen { length: stream.length, copy: stream.copy, at: slot }
     }
 
@@ -61,9 +69,15 @@ impl Streams {
         self.streams[seen.at].copy = Some(copy);
     }
 
-    fn oldest(&self) -> usize {
-        let ages = self.streams.iter().enumerate();
-        ages.min_by_key(|(_, stream)| stream.touched).expect("there are streams").0
+    fn forget_one(&mut self) -> usize {
+        loop {
+            let slot = self.hand;
+            self.hand = (slot + 1) % STREAMS;
+            if !std::mem::take(&mut self.streams[slot].extended) {
+                self.streams[slot] = Stream::default();
+                return slot;
+            }
+        }
     }
 }
 
@@ -92,5 +106,20 @@ mod tests {
         for step in 0..100u64 {
             assert!(!streams.observe(Sector(step * step * 8 + step * 16), 8).is_stream());
         }
+    }
+    #[test]
+    fn random_requests_push_each_other_out_and_not_the_streams() {
+        let mut streams = Streams::default();
+        let mut random = 7u64;
+        for step in 0..50 {
+            let seen = streams.observe(Sector(step * 8), 8);
+            assert_eq!(seen.length, step as u32);
+            // More of them than there are places, each somewhere else.
+            for _ in 0..STREAMS {
+                random += 1_000_003;
+                assert!(!streams.observe(Sector((1 << 30) + random * 8), 8).is_stream());
+            }
+        }
+        assert_eq!(streams.ends.iter().filter(|end| **end == 50 * 8).count(), 1);
     }
 }

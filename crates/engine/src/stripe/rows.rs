@@ -326,8 +326,13 @@ impl Rows {
     /// Makes operations of everything in the row's queue that may go now; adds them to `formed`.
     pub(crate) fn form(&mut self, row: u32, ops: &mut Slab<Op>, formed: &mut Vec<u32>) {
         loop {
+            let entry = &self.table[row];
+            let alone = entry.pending.len() == 1 && entry.active.is_empty();
             self.select(row, ops);
             if self.taken.is_empty() {
+                return;
+            }
+            if alone && self.form_single(row, ops, formed) {
                 return;
             }
             self.cut();
@@ -337,6 +342,17 @@ impl Rows {
             }
             self.cuts = cuts;
         }
+    }
+
+    /// Makes the operation of a piece that is alone and short: what random requests are.
+    fn form_single(&mut self, row: u32, ops: &mut Slab<Op>, formed: &mut Vec<u32>) -> bool {
+        let Piece { start, end, class, .. } = self.pieces[self.taken[0]];
+        let step = if class.granular { GRANULE_SECTORS } else { MAX_SPAN_SECTORS };
+        let short = start / step == (end - 1) / step && class.intent != Intent::Discard;
+        if short {
+            self.form_span(row, (start, end), ops, formed);
+        }
+        short
     }
 
     /// Finds the points inside the chunk at which the taken pieces must be cut into operations.

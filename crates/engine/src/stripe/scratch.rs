@@ -11,6 +11,9 @@
 //! ```
 
 const PAGE_BYTES: u64 = 4096;
+/// Single pages that came back and are kept as they are: joining them with their neighbours, only to
+/// split those again, would take most of the time. Joined when somebody needs more.
+const LOOSE_PAGES: usize = 64;
 const NIL: u32 = u32::MAX;
 /// In `order_of`: this page begins no free block.
 const NOT_FREE: u8 = u8::MAX;
@@ -29,6 +32,8 @@ pub(crate) struct Scratch {
     prev: Vec<u32>,
     order_of: Vec<u8>,
     free_pages: u64,
+    /// Free, but not in the lists above; the last one used is the next one to be used again.
+    loose: Vec<u32>,
 }
 
 impl Scratch {
@@ -43,6 +48,7 @@ impl Scratch {
             prev: vec![NIL; pages],
             order_of: vec![NOT_FREE; pages],
             free_pages: pages as u64,
+            loose: Vec::with_capacity(LOOSE_PAGES),
         };
         scratch.push(0, top as u8);
         scratch
@@ -51,7 +57,18 @@ impl Scratch {
     pub(crate) fn take(&mut self, bytes: u64) -> Option<Block> {
         let pages = bytes.div_ceil(PAGE_BYTES).max(1);
         let order = pages.next_power_of_two().ilog2() as u8;
-        let found = (order..self.heads.len() as u8).find(|o| self.heads[usize::from(*o)] != NIL)?;
+        if order == 0
+            && let Some(page) = self.loose.pop()
+        {
+            self.free_pages -= 1;
+            return Some(Block { offset: u64::from(page) * PAGE_BYTES, order });
+        }
+        let found = self.find(order).or_else(|| {
+            while let Some(page) = self.loose.pop() {
+                self.join(page, 0);
+            }
+            self.find(order)
+        })?;
         let page = self.heads[usize::from(found)];
         self.unlink(page);
         for half in (order..found).rev() {
@@ -61,10 +78,23 @@ impl Scratch {
         Some(Block { offset: u64::from(page) * PAGE_BYTES, order })
     }
 
+    /// The lowest order, from this one on, of which a block is free.
+    fn find(&self, order: u8) -> Option<u8> {
+        (order..self.heads.len() as u8).find(|order| self.heads[usize::from(*order)] != NIL)
+    }
+
     pub(crate) fn give_back(&mut self, block: Block) {
         self.free_pages += 1 << block.order;
-        let mut page = (block.offset / PAGE_BYTES) as u32;
-        let mut order = block.order;
+        let page = (block.offset / PAGE_BYTES) as u32;
+        if block.order == 0 && self.loose.len() < LOOSE_PAGES {
+            debug_assert!(!self.loose.contains(&page), "page {page} is freed twice");
+            return self.loose.push(page);
+        }
+        self.join(page, block.order);
+    }
+
+    /// Joins a free block with its other half as long as that is free too.
+    fn join(&mut self, mut page: u32, mut order: u8) {
         while usize::from(order) + 1 < self.heads.len() {
             let buddy = page ^ (1 << order);
             if self.order_of[buddy as usize] != order {

@@ -8,7 +8,8 @@ use md::{MemberIdx, RowRole, Sector, StripeNo};
 use super::op::{Class, Intent};
 use super::rows::Piece;
 use super::stripes::{Context, Stripes};
-use crate::{BufSlice, HostOp, MemberError, MemberSet, REGION_ZERO};
+use crate::token::Kind;
+use crate::{BufSlice, Effect, HostOp, MemberError, MemberSet, REGION_ZERO, Token};
 
 /// One chunk's part of a request.
 #[derive(Clone, Copy)]
@@ -25,6 +26,9 @@ impl Stripes {
     /// Sends a read to the members; rows that need recovery go through operations.
     pub(crate) fn read(&mut self, cx: &mut Context<'_>, request: u32, stream: bool) {
         if cx.health.failed().is_empty() {
+            if read_in_one(cx, request) {
+                return;
+            }
             self.each_part(cx, request, |stripes, cx, part| {
                 let row = cx.parity().row(part.stripe);
                 let member = row.data[usize::from(part.index)];
@@ -205,6 +209,23 @@ impl Stripes {
             }
         }
     }
+}
+
+/// Sends a read that lies in one chunk of a healthy array; `false`: it does not.
+fn read_in_one(cx: &mut Context<'_>, request: u32) -> bool {
+    let place = cx.parity().locate(cx.requests[request].at);
+    let record = &mut cx.requests[request];
+    if record.sectors > cx.geometry.chunk_sectors() - place.offset {
+        return false;
+    }
+    record.open += 1;
+    let buf = record.buf;
+    let member = cx.parity().row(place.stripe).data[usize::from(place.index)];
+    let sector = cx.parity().member_sector(place.stripe, place.offset);
+    let token = Token::new(Kind::Read, member.0, cx.requests.key(request));
+    let slices = cx.out.push_slices([buf]);
+    cx.out.list.push(Effect::Read { token, member, sector, slices });
+    true
 }
 
 /// Whether the request also wants a block of the same row whose member has failed: then the whole
