@@ -5,9 +5,13 @@
 //!                ^                                        |
 //!                +------------- done ---------------------+
 //! ```
-//! Invariant: `turn` returns only when nothing is left that could be done without waiting for the
-//! kernel or the clock. Used by `driver` for the array that hosts see, and by `member::nested` for
-//! arrays inside it.
+//! Invariant: whoever has called `turn` until it has nothing to do (`has_work`) need only wait for
+//! the kernel or the clock. Used by `driver` for the array that hosts see, and by `member::nested`
+//! for arrays inside it.
+//!
+//! Work goes *depth first*, in steps of what the CPU's caches hold: what has begun ends before more
+//! is begun, and what has ended is handed to its host while its bytes are in the caches. Members
+//! that take their time see no difference, because nobody waits between two steps.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -86,13 +90,21 @@ pub enum Event {
 /// Kept at most; the oldest are forgotten first.
 const MAX_EVENTS: usize = 4096;
 
+/// How much is done in one step, in bytes of requests or of member I/O.
+const STEP_BYTES: u64 = 256 << 10;
+
 pub(crate) struct Core {
     shard: Shard,
     slots: Vec<Slot>,
     queue_depth: usize,
     inputs: Vec<Input>,
-    /// Requests among the inputs.
-    coming: usize,
+    /// Requests that the shard has not seen yet.
+    coming: VecDeque<Request>,
+    /// The level has parity: its shard begins writes step by step itself, and should see neighbours
+    /// together.
+    parity: bool,
+    /// Bytes of member I/O so far.
+    moved: u64,
     /// Slice lists of queued operations, to be filled again.
     spare: Vec<Vec<BufSlice>>,
     effects: Effects,
@@ -123,12 +135,15 @@ impl Core {
             in_flight: 0,
             queued: VecDeque::new(),
         });
+        let parity = shard.geometry().level().has_parity();
         Core {
             shard,
             slots: slots.collect(),
             queue_depth,
             inputs: Vec::new(),
-            coming: 0,
+            coming: VecDeque::new(),
+            parity,
+            moved: 0,
             spare: Vec::new(),
             effects: Effects::new(),
             done: Vec::new(),
@@ -169,17 +184,19 @@ impl Core {
 
     /// How many requests it can take now.
     pub(crate) fn room(&self) -> usize {
-        self.shard.room() - self.coming
+        self.shard.room() - self.coming.len()
     }
 
     /// Whether a turn has something to do now.
     pub(crate) fn has_work(&self) -> bool {
-        !self.inputs.is_empty() || !self.done.is_empty()
+        !self.inputs.is_empty()
+            || !self.done.is_empty()
+            || !self.coming.is_empty()
+            || self.shard.has_more()
     }
 
     pub(crate) fn submit(&mut self, op: HostOp, at: Sector, sectors: u64, buf: BufSlice, tag: u64) {
-        self.inputs.push(Input::Request(Request { tag, op, at, sectors, buf }));
-        self.coming += 1;
+        self.coming.push_back(Request { tag, op, at, sectors, buf });
     }
 
     pub(crate) fn control(&mut self, control: Control) {
@@ -194,23 +211,60 @@ impl Core {
         self.control(control);
     }
 
-    /// Goes round until nothing is left to do now; adds what has completed.
+    /// Goes round until nothing is left to do now, or requests have completed after a step's work;
+    /// adds what has completed.
     pub(crate) fn turn(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
         let before = ended.len();
+        let enough = self.moved + STEP_BYTES;
         loop {
             self.take_done(io);
-            if self.inputs.is_empty() && !self.timer_fires(io.now, ended.len() > before) {
-                return;
+            let completed = ended.len() > before;
+            if self.inputs.is_empty() && !self.shard.has_more() {
+                if completed && self.moved >= enough {
+                    return;
+                }
+                self.admit();
             }
-            let mut effects = std::mem::take(&mut self.effects);
-            self.shard.handle(io.now, &mut self.inputs, &mut effects);
-            self.coming = 0;
-            for effect in &effects.list {
-                self.perform(effect, &effects, io, ended);
+            if self.inputs.is_empty() && !self.shard.has_more() {
+                settle(&mut self.slots, io, &mut self.done);
+                if !self.done.is_empty() {
+                    continue;
+                }
+                if !self.timer_fires(io.now, completed) {
+                    return;
+                }
             }
-            settle(&mut self.slots, io, &mut self.done);
-            effects.clear();
-            self.effects = effects;
+            self.step(io, ended);
+        }
+    }
+
+    /// Gives the shard what has happened and does what it answers.
+    fn step(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.shard.handle(io.now, &mut self.inputs, &mut effects);
+        for (at, effect) in effects.list.iter().enumerate() {
+            if let Some(Effect::Read { member, sector, .. }) = effects.list.get(at + 1)
+                && let Some(member) = &self.slots[usize::from(member.0)].member
+            {
+                member.expect(*sector);
+            }
+            self.perform(effect, &effects, io, ended);
+        }
+        effects.clear();
+        self.effects = effects;
+    }
+
+    /// Turns the next requests into inputs: all writes where there is parity, and a step's worth of
+    /// others.
+    fn admit(&mut self) {
+        let mut bytes = 0;
+        while bytes < STEP_BYTES
+            && let Some(request) = self.coming.pop_front()
+        {
+            if !self.parity || request.op == HostOp::Read {
+                bytes += u64::from(request.buf.len);
+            }
+            self.inputs.push(Input::Request(request));
         }
     }
 
@@ -355,6 +409,7 @@ impl Core {
         io: &mut Io,
     ) {
         let bytes: u64 = slices.iter().map(|slice| u64::from(slice.len)).sum();
+        self.moved += bytes;
         let sectors = bytes / md::SECTOR_BYTES;
         self.give_op(member, &Op { token, kind, sector, sectors, slices }, io);
     }

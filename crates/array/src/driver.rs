@@ -25,7 +25,7 @@ use engine::{
 use md::{Geometry, Level, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::buf::{Lease, LeasePool, Region, Regions};
+use crate::buf::{Lease, LeasePool, Region, Regions, settle_stores};
 use crate::build::{ArraySpec, BuildError, Keeping, LaneOf, build, divide, refuse_shared_files};
 use crate::clerk::Clerk;
 use crate::core::{Core, Event};
@@ -257,7 +257,8 @@ impl Driver {
         core.number_leaves(&mut 0);
         let ring = core.facts().uses_ring.then(Ring::new).transpose();
         let ring = ring.map_err(system("set up io_uring"))?;
-        let io = Io { ring, regions, kernels: options.kernels, now: clock_nanos() };
+        let (kernels, now) = (options.kernels, clock_nanos());
+        let io = Io { ring, regions, kernels, now, stored_past: false };
         Ok(Driver {
             core,
             clerk: None,
@@ -444,6 +445,9 @@ impl Driver {
         self.feed_resync();
         self.core.turn(&mut self.io, &mut self.ended);
         self.control_plane();
+        if std::mem::take(&mut self.io.stored_past) {
+            settle_stores();
+        }
         if let Some(ring) = &mut self.io.ring {
             ring.submit();
         }

@@ -114,6 +114,12 @@ impl Shard {
         self.config.max_requests - self.requests.live()
     }
 
+    /// Whether the last batch has left something to begin: `handle` must be called again before the
+    /// caller waits, best with what has ended meanwhile.
+    pub fn has_more(&self) -> bool {
+        matches!(&self.way, Way::Stripe(stripes) if stripes.has_more())
+    }
+
     /// The array that the shard serves.
     pub fn geometry(&self) -> &Geometry {
         &self.config.geometry
@@ -136,7 +142,8 @@ impl Shard {
     }
 
     /// Takes a batch of inputs at time `now` (nanoseconds of any steady clock) and adds what is to
-    /// be done to `out`. `inputs` is left empty.
+    /// be done to `out`. `inputs` is left empty. Of a large batch it begins only a part; see
+    /// [`has_more`](Shard::has_more).
     ///
     /// # Panics
     /// When more requests come in than there is [`room`](Shard::room) for, or a completion that

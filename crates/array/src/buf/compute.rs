@@ -6,27 +6,30 @@ use parity::{Block, Change, Kernels};
 
 use super::region::{Regions, Span};
 
-type Blocks<'a> = ArrayVec<Block<'a>, MAX_MEMBERS>;
-type Bytes<'a> = ArrayVec<&'a [u8], MAX_MEMBERS>;
+/// Lists on the stack are moved whole, so they are no longer than they must be: nearly all rows are
+/// short.
+const SHORT_ROW: usize = 16;
+
+type Blocks<'a, const N: usize> = ArrayVec<Block<'a>, N>;
+type Bytes<'a, const N: usize> = ArrayVec<&'a [u8], N>;
+type Spans<const N: usize> = ArrayVec<Span, N>;
 
 /// Runs one job. Its results are where the job says when this returns.
 ///
 /// # Panics
 /// When a result would overlap an input or another result: a bug of the engine.
 pub(crate) fn compute(job: &Compute, effects: &Effects, regions: &Regions, kernels: Kernels) {
+    let inputs = match job {
+        Compute::Generate { sources, .. }
+        | Compute::RecoverFromP { sources, .. }
+        | Compute::RecoverFromQ { sources, .. }
+        | Compute::RecoverTwo { sources, .. } => sources,
+        Compute::Update { deltas, .. } => deltas,
+    };
     let work = Work { regions, kernels };
-    match job {
-        Compute::Generate { p, q, sources } => work.generate(*p, *q, effects.sources(sources)),
-        Compute::Update { p, q, deltas } => work.update(*p, *q, effects.deltas(deltas)),
-        Compute::RecoverFromP { dst, p, sources } => {
-            work.recover_from_p(*dst, *p, effects.sources(sources));
-        }
-        Compute::RecoverFromQ { dst, q, sources } => {
-            work.recover_from_q(*dst, *q, effects.sources(sources));
-        }
-        Compute::RecoverTwo { x, y, p, q, sources } => {
-            work.recover_two((*x, *y), (*p, *q), effects.sources(sources));
-        }
+    match inputs.len() <= SHORT_ROW {
+        true => work.run::<SHORT_ROW>(job, effects),
+        false => work.run::<MAX_MEMBERS>(job, effects),
     }
 }
 
@@ -36,89 +39,108 @@ struct Work<'r> {
 }
 
 impl<'r> Work<'r> {
-    fn generate(&self, p: Option<BufSlice>, q: Option<BufSlice>, sources: &[Source]) {
-        let inputs: ArrayVec<Span, MAX_MEMBERS> = self.spans(sources);
+    /// A job of at most `N` blocks.
+    fn run<const N: usize>(&self, job: &Compute, effects: &Effects) {
+        match job {
+            Compute::Generate { p, q, sources } => {
+                self.generate::<N>(*p, *q, effects.sources(sources));
+            }
+            Compute::Update { p, q, deltas } => self.update::<N>(*p, *q, effects.deltas(deltas)),
+            Compute::RecoverFromP { dst, p, sources } => {
+                self.recover_from_p::<N>(*dst, *p, effects.sources(sources));
+            }
+            Compute::RecoverFromQ { dst, q, sources } => {
+                self.recover_from_q::<N>(*dst, *q, effects.sources(sources));
+            }
+            Compute::RecoverTwo { x, y, p, q, sources } => {
+                self.recover_two::<N>((*x, *y), (*p, *q), effects.sources(sources));
+            }
+        }
+    }
+
+    fn generate<const N: usize>(
+        &self,
+        p: Option<BufSlice>,
+        q: Option<BufSlice>,
+        sources: &[Source],
+    ) {
+        let inputs: Spans<N> = self.spans(sources);
         match (p, q) {
             (Some(p), Some(q)) => {
                 let [p, q] = self.outputs([p, q], &inputs);
-                self.kernels.pq_gen(p, q, &self.blocks(sources));
+                self.kernels.pq_gen(p, q, &self.blocks::<N>(sources));
             }
             (Some(p), None) => {
                 let [p] = self.outputs([p], &inputs);
-                self.kernels.xor_gen(p, &self.bytes(sources));
+                self.kernels.xor_gen(p, &self.bytes::<N>(&inputs));
             }
             (None, Some(q)) => {
                 let [q] = self.outputs([q], &inputs);
-                self.kernels.q_gen(q, &self.blocks(sources));
+                self.kernels.q_gen(q, &self.blocks::<N>(sources));
             }
             (None, None) => {}
         }
     }
 
-    fn update(&self, p: Option<BufSlice>, q: Option<BufSlice>, deltas: &[Delta]) {
-        let changes = deltas.iter().flat_map(|delta| [delta.old, delta.new]);
-        let inputs: ArrayVec<Span, { 2 * MAX_MEMBERS }> =
-            changes.map(|slice| self.regions.span(slice)).collect();
-        let change = |(delta, pair): (&Delta, &[Span])| Change {
+    fn update<const N: usize>(&self, p: Option<BufSlice>, q: Option<BufSlice>, deltas: &[Delta]) {
+        let pair = |delta: &Delta| [self.regions.span(delta.old), self.regions.span(delta.new)];
+        let inputs: ArrayVec<[Span; 2], N> = deltas.iter().map(pair).collect();
+        let change = |(delta, [old, new]): (&Delta, &[Span; 2])| Change {
             exponent: delta.exponent,
-            old: self.input(pair[0]),
-            new: self.input(pair[1]),
+            old: self.input(*old),
+            new: self.input(*new),
         };
-        let changes: ArrayVec<Change<'_>, MAX_MEMBERS> =
-            deltas.iter().zip(inputs.chunks_exact(2)).map(change).collect();
+        let changes: ArrayVec<Change<'_>, N> = deltas.iter().zip(&inputs).map(change).collect();
+        let inputs = inputs.as_flattened();
         match (p, q) {
             (Some(p), Some(q)) => {
-                let [p, q] = self.outputs([p, q], &inputs);
+                let [p, q] = self.outputs([p, q], inputs);
                 self.kernels.pq_update(p, q, &changes);
             }
             (Some(p), None) => {
-                let [p] = self.outputs([p], &inputs);
+                let [p] = self.outputs([p], inputs);
                 self.kernels.p_update(p, &changes);
             }
             (None, Some(q)) => {
-                let [q] = self.outputs([q], &inputs);
+                let [q] = self.outputs([q], inputs);
                 self.kernels.q_update(q, &changes);
             }
             (None, None) => {}
         }
     }
 
-    fn recover_from_p(&self, dst: BufSlice, p: BufSlice, sources: &[Source]) {
-        let p = self.regions.span(p);
-        let mut inputs: ArrayVec<Span, { MAX_MEMBERS + 1 }> = self.spans(sources);
-        inputs.push(p);
-        let [dst] = self.outputs([dst], &inputs);
-        self.kernels.recover_d_p(dst, &self.bytes(sources), self.input(p));
+    fn recover_from_p<const N: usize>(&self, dst: BufSlice, p: BufSlice, sources: &[Source]) {
+        let (p, inputs): (Span, Spans<N>) = (self.regions.span(p), self.spans(sources));
+        let [dst] = self.outputs([dst], inputs.iter().chain([&p]));
+        self.kernels.recover_d_p(dst, &self.bytes::<N>(&inputs), self.input(p));
     }
 
-    fn recover_from_q(&self, dst: Source, q: BufSlice, sources: &[Source]) {
-        let q = self.regions.span(q);
-        let mut inputs: ArrayVec<Span, { MAX_MEMBERS + 1 }> = self.spans(sources);
-        inputs.push(q);
-        let [out] = self.outputs([dst.slice], &inputs);
-        self.kernels.recover_d_q(out, dst.exponent, &self.blocks(sources), self.input(q));
+    fn recover_from_q<const N: usize>(&self, dst: Source, q: BufSlice, sources: &[Source]) {
+        let (q, inputs): (Span, Spans<N>) = (self.regions.span(q), self.spans(sources));
+        let [out] = self.outputs([dst.slice], inputs.iter().chain([&q]));
+        let others = self.blocks::<N>(sources);
+        self.kernels.recover_d_q(out, dst.exponent, &others, self.input(q));
     }
 
-    fn recover_two(
+    fn recover_two<const N: usize>(
         &self,
         (x, y): (Source, Source),
         (p, q): (BufSlice, BufSlice),
         sources: &[Source],
     ) {
         let (p, q) = (self.regions.span(p), self.regions.span(q));
-        let mut inputs: ArrayVec<Span, { MAX_MEMBERS + 2 }> = self.spans(sources);
-        inputs.extend([p, q]);
-        let [out_x, out_y] = self.outputs([x.slice, y.slice], &inputs);
+        let inputs: Spans<N> = self.spans(sources);
+        let [out_x, out_y] = self.outputs([x.slice, y.slice], inputs.iter().chain([&p, &q]));
         let (p, q) = (self.input(p), self.input(q));
-        let others = self.blocks(sources);
+        let others = self.blocks::<N>(sources);
         self.kernels.recover_dd(out_x, x.exponent, out_y, y.exponent, &others, p, q);
     }
 
-    fn spans<const N: usize>(&self, sources: &[Source]) -> ArrayVec<Span, N> {
+    fn spans<const N: usize>(&self, sources: &[Source]) -> Spans<N> {
         sources.iter().map(|source| self.regions.span(source.slice)).collect()
     }
 
-    fn blocks(&self, sources: &[Source]) -> Blocks<'r> {
+    fn blocks<const N: usize>(&self, sources: &[Source]) -> Blocks<'r, N> {
         let block = |source: &Source| Block {
             exponent: source.exponent,
             bytes: self.input(self.regions.span(source.slice)),
@@ -126,8 +148,8 @@ impl<'r> Work<'r> {
         sources.iter().map(block).collect()
     }
 
-    fn bytes(&self, sources: &[Source]) -> Bytes<'r> {
-        sources.iter().map(|source| self.input(self.regions.span(source.slice))).collect()
+    fn bytes<const N: usize>(&self, spans: &[Span]) -> Bytes<'r, N> {
+        spans.iter().map(|span| self.input(*span)).collect()
     }
 
     fn input(&self, span: Span) -> &'r [u8] {
@@ -138,10 +160,16 @@ impl<'r> Work<'r> {
     }
 
     /// The memory of the results.
-    fn outputs<const N: usize>(&self, slices: [BufSlice; N], inputs: &[Span]) -> [&'r mut [u8]; N] {
+    fn outputs<'s, const N: usize>(
+        &self,
+        slices: [BufSlice; N],
+        inputs: impl IntoIterator<Item = &'s Span, IntoIter: Clone>,
+    ) -> [&'r mut [u8]; N] {
         let spans = slices.map(|slice| self.regions.span(slice));
+        let inputs = inputs.into_iter();
         for (at, span) in spans.iter().enumerate() {
-            let clear = inputs.iter().chain(&spans[..at]).all(|other| !span.overlaps(*other));
+            let clear = |other: &Span| !span.overlaps(*other);
+            let clear = inputs.clone().all(clear) && spans[..at].iter().all(clear);
             assert!(clear, "a computation's result overlaps its input");
         }
         // SAFETY: the regions outlive `'r`; the results are disjoint from each other and from all

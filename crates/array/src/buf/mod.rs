@@ -8,6 +8,7 @@
 //! This folder is one of the few addresses of `unsafe`.
 
 mod compute;
+mod copy;
 mod lease;
 mod region;
 
@@ -15,3 +16,4 @@ pub use lease::{Lease, LeasePool};
 pub use region::{Region, Regions, Span};
 
 pub(crate) use compute::compute;
+pub(crate) use copy::settle_stores;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use engine::{BufSlice, MAX_SPAN_SECTORS, REGION_ZERO};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use super::copy;
+
 /// From this size on, ask the kernel for huge pages.
 const HUGE_FROM_BYTES: usize = 4 << 20;
 
@@ -105,12 +107,28 @@ impl Span {
     /// Copies the bytes of `source` here.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// When the lengths differ or the spans overlap.
     pub(crate) fn copy_from(self, source: Span) {
-        assert_eq!(self.len, source.len);
-        // SAFETY: both are inside live regions and of this length; the operation that the copy
-        // belongs to owns the destination alone. `copy` allows the same memory on both sides.
-        unsafe { std::ptr::copy(source.start, self.start, self.len) }
+        assert!(self.len == source.len && !self.overlaps(source));
+        // SAFETY: both are inside live regions, of this length and disjoint; the operation that the
+        // copy belongs to owns the destination alone.
+        unsafe { copy::near(source.start, self.start, self.len) }
+    }
+
+    /// The same past the caches: for what nobody is likely to read again soon. The driver settles
+    /// such stores before it tells anybody; see [`super::settle_stores`].
+    ///
+    /// # Panics
+    /// When the lengths differ or the spans overlap.
+    pub(crate) fn stream_from(self, source: Span) {
+        assert!(self.len == source.len && !self.overlaps(source));
+        // SAFETY: as in `copy_from`; the driver settles.
+        unsafe { copy::past(source.start, self.start, self.len) }
+    }
+
+    /// Says that the bytes are about to be read.
+    pub(crate) fn expect(self) {
+        copy::expect(self.start, self.len);
     }
 
     /// Copies `source` here.

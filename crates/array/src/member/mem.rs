@@ -1,17 +1,52 @@
 //! A member in memory: the speed of the engine itself.
+//!
+//! Every read copies out of it and every write into it. A write goes past the CPU's caches, which
+//! takes half the time, unless the caches are likely to have its place: because the member is small
+//! enough to live in them, or has just been read there (the old data of a read-modify-write).
 
 use std::sync::Arc;
 
 use engine::{BufSlice, MemberError};
 
+use md::Sector;
+
 use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
-use crate::buf::Region;
+use crate::buf::{Region, Span};
+
+/// A member that is smaller may be in the caches.
+const PAST_FROM_MEMBER_BYTES: usize = 32 << 20;
+/// A shorter write leaves most of a page in the caches that its neighbours may want.
+const PAST_FROM_BYTES: u64 = 4096;
+/// Reads that are remembered: more than an array begins before it writes what it has read.
+const RECENT: usize = 32;
+/// How much of a read that comes next is fetched ahead; from there on the CPU sees the pattern.
+const AHEAD_BYTES: u64 = 512;
 
 /// Memory that really copies. Nothing survives the process.
 pub struct MemMember {
     region: Arc<Region>,
     sectors: u64,
     counters: Counters,
+    recent: Recent,
+}
+
+/// Where the last reads began.
+#[derive(Default)]
+struct Recent {
+    sectors: [u64; RECENT],
+    next: usize,
+}
+
+impl Recent {
+    fn note(&mut self, sector: Sector) {
+        self.sectors[self.next] = sector.0 + 1;
+        self.next = (self.next + 1) % RECENT;
+    }
+
+    fn contains(&self, sector: Sector) -> bool {
+        // No early end: all at once is faster.
+        self.sectors.iter().fold(false, |found, at| found | (*at == sector.0 + 1))
+    }
 }
 
 impl MemMember {
@@ -21,12 +56,22 @@ impl MemMember {
     /// When the system has no address space for it.
     pub fn new(sectors: u64) -> std::io::Result<MemMember> {
         let bytes = sectors.checked_mul(md::SECTOR_BYTES).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        let region = Arc::new(Region::new(bytes)?);
-        Ok(MemMember { region, sectors, counters: Counters::default() })
+        Ok(MemMember::over(Arc::new(Region::new(bytes)?), sectors))
+    }
+
+    fn over(region: Arc<Region>, sectors: u64) -> MemMember {
+        MemMember { region, sectors, counters: Counters::default(), recent: Recent::default() }
+    }
+
+    /// Whether a write goes past the caches.
+    fn goes_past(&self, op: &Op<'_>) -> bool {
+        self.region.len() >= PAST_FROM_MEMBER_BYTES
+            && op.bytes() >= PAST_FROM_BYTES
+            && !self.recent.contains(op.sector)
     }
 
     /// Calls `each` with the member's part and the buffer's part of every slice.
-    fn each(&self, op: &Op<'_>, io: &Io, each: impl Fn(crate::buf::Span, crate::buf::Span)) {
+    fn each(&self, op: &Op<'_>, io: &Io, each: impl Fn(Span, Span)) {
         let mut at = op.sector.0 * md::SECTOR_BYTES;
         for slice in op.slices {
             let BufSlice { len, .. } = *slice;
@@ -50,8 +95,14 @@ impl Member for MemMember {
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
-        let (region, sectors) = (self.region.clone(), self.sectors);
-        Some(Box::new(MemMember { region, sectors, counters: Counters::default() }))
+        Some(Box::new(MemMember::over(self.region.clone(), self.sectors)))
+    }
+
+    fn expect(&self, sector: Sector) {
+        let at = sector.0.saturating_mul(md::SECTOR_BYTES);
+        if at + AHEAD_BYTES <= self.region.len() as u64 {
+            self.region.span(at, AHEAD_BYTES as usize).expect();
+        }
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
@@ -60,7 +111,14 @@ impl Member for MemMember {
         let result = if inside { Ok(()) } else { Err(MemberError::Invalid) };
         if inside {
             match op.kind {
-                OpKind::Read => self.each(op, io, |here, buffer| buffer.copy_from(here)),
+                OpKind::Read => {
+                    self.recent.note(op.sector);
+                    self.each(op, io, |here, buffer| buffer.copy_from(here));
+                }
+                OpKind::Write { .. } if self.goes_past(op) => {
+                    self.each(op, io, |here, buffer| here.stream_from(buffer));
+                    io.stored_past = true;
+                }
                 OpKind::Write { .. } => self.each(op, io, |here, buffer| here.copy_from(buffer)),
                 OpKind::Discard | OpKind::WriteZeroes => {
                     let len = op.bytes() as usize;

@@ -174,6 +174,8 @@ pub struct Io {
     pub(crate) kernels: parity::Kernels,
     /// Nanoseconds of the driver's clock, as of this round.
     pub(crate) now: u64,
+    /// A member has stored something past the caches since they were settled.
+    pub(crate) stored_past: bool,
 }
 
 /// Keeps [`Member`] to this crate.
@@ -193,6 +195,9 @@ pub trait Member: Send + Sealed {
 
     /// Takes an operation. What ends at once is added to `done` before this returns.
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>);
+
+    /// A read from this sector on comes next.
+    fn expect(&self, _sector: Sector) {}
 
     /// Starts what `submit` has gathered, and adds what ends at once. Called after every batch of
     /// submissions where [`Member::gathers`].

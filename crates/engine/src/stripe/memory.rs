@@ -70,10 +70,6 @@ impl Stripes {
         }
     }
 
-    pub(crate) fn borrowed_positions(&self, at: u32) -> MemberSet {
-        self.ops[at].borrowed.iter().map(|(position, _)| *position).collect()
-    }
-
     /// Forgets what the cache holds of a range that is about to be written. `untouched` data stays
     /// true; so does parity that the operation has borrowed, because it updates it in place.
     pub(crate) fn drop_cached(&mut self, at: u32, untouched: MemberSet) {

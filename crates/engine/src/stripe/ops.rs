@@ -15,7 +15,7 @@ use md::{MemberIdx, Row, RowRole};
 
 use super::jobs::Jobs;
 use super::memory::Afterwards;
-use super::op::{Intent, Phase};
+use super::op::{Class, Intent, Phase};
 use super::plan::{ParityWork, ReadPlan, Situation, WritePlan, plan_read, plan_resync, plan_write};
 use super::rows::Piece;
 use super::stripes::{Context, Stripes};
@@ -42,8 +42,8 @@ fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
 }
 
 /// What an operation is about to do, by position.
-#[derive(Default)]
-struct Course {
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Course {
     /// `None` for reads.
     parity: Option<ParityWork>,
     reads: MemberSet,
@@ -52,6 +52,10 @@ struct Course {
     parity_out: MemberSet,
     /// What is asked for and cannot be had.
     hopeless: MemberSet,
+    /// What the row's cache holds and the operation uses in place.
+    borrow: MemberSet,
+    /// What needs stripe memory of its own.
+    own: MemberSet,
 }
 
 impl Stripes {
@@ -91,30 +95,18 @@ impl Stripes {
             unread: op.unread,
             cached: self.cached_positions(at),
         };
-        let data_positions = MemberSet::range(0, data);
-        let parity_positions = situation.parity_positions();
-        let Some(course) = self.choose(at, &situation) else {
+        let Some(course) = self.course(at, &situation) else {
             self.give_up(cx, at);
             return true;
         };
-        let Course { parity, reads, recover, parity_out, hopeless } = course;
-        // What the host's buffers do not hold: from the row's cache, or in memory of its own.
-        let in_host = if self.ops[at].is_write() { MemberSet::EMPTY } else { situation.covered };
-        let sources = match (parity, recover.is_empty()) {
-            (Some(ParityWork::Generate), true) => data_positions.minus(situation.covered),
-            (Some(ParityWork::Update), true) => situation.covered,
-            (_, true) => MemberSet::EMPTY,
-            (_, false) => data_positions.union(parity_positions),
-        };
-        let wanted = sources.union(parity_out).minus(in_host);
-        self.borrow_cached(at, wanted.intersection(situation.cached));
-        let own = reads.union(recover).union(parity_out).minus(in_host);
-        if !self.take_memory(at, own.minus(self.borrowed_positions(at))) {
+        self.borrow_cached(at, course.borrow);
+        if !self.take_memory(at, course.own) {
             return false;
         }
         if self.ops[at].is_write() {
-            self.drop_cached(at, data_positions.minus(situation.covered));
+            self.drop_cached(at, MemberSet::range(0, data).minus(situation.covered));
         }
+        let Course { parity, reads, recover, hopeless, .. } = course;
         let op = &mut self.ops[at];
         op.unread_planned = op.unread;
         op.parity = parity;
@@ -128,6 +120,44 @@ impl Stripes {
             self.reads_done(cx, at);
         }
         true
+    }
+
+    /// What an operation does. `None`: there is no way, at least not for the whole range. Most
+    /// operations are like one before them, so the last courses of plain writes are remembered.
+    fn course(&mut self, at: u32, situation: &Situation) -> Option<Course> {
+        let op = &self.ops[at];
+        if op.class != (Class { intent: Intent::Write, granular: false }) {
+            return self
+                .choose(at, situation)
+                .map(|course| self.with_memory(at, situation, course));
+        }
+        let place = |set: MemberSet| usize::from(set.iter().next().unwrap_or(0));
+        let slot = (place(situation.covered) + 5 * place(situation.absent)) % self.courses.len();
+        if let Some((known, course)) = &self.courses[slot]
+            && known == situation
+        {
+            return Some(*course);
+        }
+        let course = self.with_memory(at, situation, self.choose(at, situation)?);
+        self.courses[slot] = Some((*situation, course));
+        Some(course)
+    }
+
+    /// Adds what memory the course needs.
+    fn with_memory(&self, at: u32, situation: &Situation, course: Course) -> Course {
+        let Course { parity, reads, recover, parity_out, .. } = course;
+        let data_positions = MemberSet::range(0, situation.data);
+        // What the host's buffers do not hold: from the row's cache, or in memory of its own.
+        let in_host = if self.ops[at].is_write() { MemberSet::EMPTY } else { situation.covered };
+        let sources = match (parity, recover.is_empty()) {
+            (Some(ParityWork::Generate), true) => data_positions.minus(situation.covered),
+            (Some(ParityWork::Update), true) => situation.covered,
+            (_, true) => MemberSet::EMPTY,
+            (_, false) => data_positions.union(situation.parity_positions()),
+        };
+        let borrow = sources.union(parity_out).minus(in_host).intersection(situation.cached);
+        let own = reads.union(recover).union(parity_out).minus(in_host).minus(borrow);
+        Course { borrow, own, ..course }
     }
 
     /// Chooses what an operation does. `None`: there is no way, at least not for the whole range.

@@ -10,7 +10,7 @@ use crate::MemberSet;
 
 /// What a plan is made for. A range in which every position is either wholly covered by the request
 /// or not at all.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Situation {
     /// Data blocks in a row.
     pub(crate) data: u16,

@@ -9,6 +9,8 @@ use md::{Geometry, Kind as GeometryKind, Parity};
 
 use super::neighbours::Neighbours;
 use super::op::Op;
+use super::ops::Course;
+use super::plan::Situation;
 use super::rows::Rows;
 use super::scratch::Scratch;
 use crate::health::Health;
@@ -16,6 +18,11 @@ use crate::requests::Requests;
 use crate::scatter::Scatter;
 use crate::slab::Slab;
 use crate::{Effects, ShardConfig};
+
+/// How much is begun at once, in sectors of all members: what has begun then ends before more is,
+/// so that its data is still in the CPU's caches. Members that take their time see no difference:
+/// the executor begins the rest before it waits for them.
+const BEGIN_SECTORS: u64 = (256 << 10) / md::SECTOR_BYTES;
 
 /// What the stripe side works on besides its own state; lent by the shard for one call.
 pub(crate) struct Context<'a> {
@@ -48,6 +55,8 @@ pub(crate) struct Stripes {
     pub(crate) scatter: Scatter,
     pub(crate) discard_zeroes: bool,
     pub(crate) neighbours: Neighbours,
+    /// The last courses of plain writes, by a mix of what they depend on.
+    pub(crate) courses: [Option<(Situation, Course)>; 16],
 }
 
 impl Stripes {
@@ -64,6 +73,7 @@ impl Stripes {
             starved: VecDeque::new(),
             formed: Vec::new(),
             scatter: Scatter::default(),
+            courses: [None; 16],
             discard_zeroes: config.discard_zeroes,
             neighbours: Neighbours::new(config.merge_wait_nanos.min(crate::MAX_MERGE_WAIT_NANOS)),
         }
@@ -79,34 +89,46 @@ impl Stripes {
         self.ops.live()
     }
 
-    /// Plans what has gathered during the batch; says when the clock alone will bring more.
+    /// Whether `settle` has left something to begin.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.rows.touched.is_empty()
+    }
+
+    /// Plans what has gathered during the batch, or a part of it (`has_more`); says when the clock
+    /// alone will bring more.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>, timer: bool) -> Option<u64> {
         if timer {
             self.neighbours.timer_due(&mut self.rows, cx.now);
         }
         let alone = cx.requests.writes_open() <= 1;
+        let mut begun = 0;
         loop {
             // In the order in which they were touched, so that a stream goes out in its own order.
-            while let Some(row) = self.rows.touched.pop_front() {
+            while begun < BEGIN_SECTORS
+                && let Some(row) = self.rows.touched.pop_front()
+            {
                 self.rows.table[row].listed = false;
                 if !self.neighbours.waits(&mut self.rows, row, cx.now, alone) {
-                    self.form_and_start(cx, row);
+                    begun += self.form_and_start(cx, row);
                 }
                 self.rows.retire(row);
             }
             self.feed_starved(cx);
-            if self.rows.touched.is_empty() {
+            if self.rows.touched.is_empty() || begun >= BEGIN_SECTORS {
                 break;
             }
         }
         self.neighbours.settle(&mut self.rows, cx.now)
     }
 
-    fn form_and_start(&mut self, cx: &mut Context<'_>, row: u32) {
+    /// Returns how much has begun, in sectors of all members.
+    fn form_and_start(&mut self, cx: &mut Context<'_>, row: u32) -> u64 {
+        let mut begun = 0;
         let mut formed = std::mem::take(&mut self.formed);
         self.rows.form(row, &mut self.ops, &mut formed);
         for op in formed.drain(..) {
             self.ops[op].begun_at = cx.now;
+            begun += self.ops[op].sectors() * cx.geometry.members() as u64;
             if self.ops[op].is_write() {
                 self.neighbours.write_begun();
             }
@@ -118,5 +140,6 @@ impl Stripes {
             // Who comes now may wait again.
             entry.wait = None;
         }
+        begun
     }
 }

@@ -280,7 +280,11 @@ impl World {
             }
             let mut effects = std::mem::take(&mut self.effects);
             let now = self.now;
-            self.shard_mut(number).handle(now, &mut inputs, &mut effects);
+            let shard = self.shard_mut(number);
+            shard.handle(now, &mut inputs, &mut effects);
+            while shard.has_more() {
+                shard.handle(now, &mut inputs, &mut effects);
+            }
             for effect in &effects.list {
                 self.take_effect(number, effect, &effects);
             }
