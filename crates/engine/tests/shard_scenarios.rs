@@ -199,3 +199,32 @@ fn a_failure_is_told_once_by_every_shard() {
         .filter(|event| matches!(event, ControlEvent::MemberFailed { member: MemberIdx(3), .. }));
     assert_eq!(told.count(), 3);
 }
+
+/// What does not fit into the CPU's caches is begun step by step, and without any more inputs all of
+/// it is begun in the end.
+#[test]
+fn a_large_batch_is_begun_in_steps() {
+    use engine::{BufSlice, Effect, Effects, Input, Request, Shard};
+    let layout = Layout::default_for(Level::Raid5);
+    let geometry = common::geometry(Level::Raid5, layout, CHUNK, &[256 * CHUNK; 4]);
+    let width = geometry.stripe_sectors();
+    let mut shard = Shard::new(ShardConfig::new(geometry)).expect("a shard");
+    // Not neighbours, so that none waits for another.
+    let request = |row: u64| {
+        let buf = BufSlice { region: 1, len: (width * md::SECTOR_BYTES) as u32, offset: 0 };
+        let at = md::Sector(2 * row * width);
+        Input::Request(Request { tag: row, op: WRITE, at, sectors: width, buf })
+    };
+    let (rows, row_bytes) = (64, 4 * CHUNK * md::SECTOR_BYTES);
+    let (mut out, mut inputs) = (Effects::new(), (0..rows).map(request).collect::<Vec<_>>());
+    let (mut steps, mut begun) = (0, 0);
+    while steps == 0 || shard.has_more() {
+        shard.handle(1, &mut inputs, &mut out);
+        let jobs = out.list.iter().filter(|e| matches!(e, Effect::Compute { .. })).count() as u64;
+        assert!(jobs > 0 && jobs * row_bytes < (256 << 10) + row_bytes, "{jobs} at once");
+        begun += jobs;
+        steps += 1;
+        out.clear();
+    }
+    assert!(begun == rows && steps > 1, "{begun} rows in {steps} steps");
+}

@@ -100,7 +100,7 @@ impl Member for MemMember {
 
     fn expect(&self, sector: Sector) {
         let at = sector.0.saturating_mul(md::SECTOR_BYTES);
-        if at + AHEAD_BYTES <= self.region.len() as u64 {
+        if at.saturating_add(AHEAD_BYTES) <= self.region.len() as u64 {
             self.region.span(at, AHEAD_BYTES as usize).expect();
         }
     }
@@ -132,5 +132,78 @@ impl Member for MemMember {
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {
         out.push(self.counters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::Regions;
+
+    const BLOCK: BufSlice = BufSlice { region: 0, len: 4096, offset: 0 };
+
+    fn io() -> Io {
+        let mut regions = Regions::new().expect("memory");
+        regions.add(Arc::new(Region::new(1 << 20).expect("memory")));
+        let kernels = parity::Kernels::best();
+        Io { ring: None, regions, kernels, now: 0, stored_past: false }
+    }
+
+    /// Says whether the operation went past the caches.
+    fn run(
+        member: &mut MemMember,
+        io: &mut Io,
+        kind: OpKind,
+        sector: u64,
+        slice: BufSlice,
+    ) -> bool {
+        let token = engine::Token::from_bits(0);
+        let (sector, sectors) = (Sector(sector), u64::from(slice.len) / md::SECTOR_BYTES);
+        let op = Op { token, kind, sector, sectors, slices: &[slice] };
+        let mut done = Vec::new();
+        member.submit(&op, io, &mut done);
+        assert_eq!(done.pop().map(|done| done.result), Some(Ok(())));
+        std::mem::take(&mut io.stored_past)
+    }
+
+    fn bytes(io: &Io, slice: BufSlice) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        io.regions.span(slice).append_to(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn what_was_written_is_read_whichever_way_it_went() {
+        let (mut io, write) = (io(), OpKind::Write { fua: false });
+        let (from, to) = (BLOCK, BufSlice { offset: 8192, ..BLOCK });
+        let large = (PAST_FROM_MEMBER_BYTES / 512) as u64;
+        for (sectors, past) in [(large, true), (large / 2, false)] {
+            let mut member = MemMember::new(sectors).expect("memory");
+            for sector in [0, 8, 1000, sectors - 8] {
+                let content: Vec<u8> = (0..4096).map(|at| (at + sector) as u8 | 1).collect();
+                io.regions.span(from).copy_from_slice(&content);
+                assert_eq!(run(&mut member, &mut io, write, sector, from), past);
+                io.regions.span(to).fill_zero();
+                run(&mut member, &mut io, OpKind::Read, sector, to);
+                assert_eq!(bytes(&io, to), content);
+                // It is in the caches now.
+                assert!(!run(&mut member, &mut io, write, sector, from));
+                // As long as not much else was read.
+                for other in 0..RECENT as u64 {
+                    run(&mut member, &mut io, OpKind::Read, 16 * other + 24, to);
+                }
+                assert_eq!(run(&mut member, &mut io, write, sector, from), past);
+            }
+            // Short writes leave the rest of the page where it is.
+            assert!(!run(&mut member, &mut io, write, 16, BufSlice { len: 2048, ..from }));
+        }
+    }
+
+    #[test]
+    fn a_read_at_the_end_is_not_expected_beyond_it() {
+        let member = MemMember::new(8).expect("memory");
+        member.expect(Sector(7));
+        member.expect(Sector(8));
+        member.expect(Sector(u64::MAX));
     }
 }
