@@ -371,6 +371,12 @@ impl Array {
     ) {
         let ticket = Ticket::default();
         ticket.state.lock().expect("it is new").then = Some(Box::new(then));
+        if op != HostOp::Flush
+            && lease.is_none()
+            && let Err(error) = self.check(offset, bytes as usize)
+        {
+            return ticket.end(Err(error));
+        }
         // Nobody waits for it: `then` takes the outcome.
         drop(self.hand_over_as(ticket, op, offset, lease, bytes / SECTOR_BYTES));
     }

@@ -149,7 +149,7 @@ impl Clerk {
             KeeperEffect::Flush { token, device } => {
                 let kept = self.kept.iter().find(|kept| kept.number == device);
                 let result = kept.map_or(Err(MemberError::Gone), |kept| {
-                    kept.disk.sync().map_err(|error| member_error(&error))
+                    kept.disk.sync().map_err(|error| sync_error(&error))
                 });
                 self.inputs.push(KeeperInput::MetaDone { token, result });
             }
@@ -176,11 +176,13 @@ impl Clerk {
     fn write(&mut self, device: DeviceNumber, record: &Record) -> Result<(), MemberError> {
         let kept = self.kept.iter_mut().find(|kept| kept.number == device);
         let Some(kept) = kept else { return Err(MemberError::Gone) };
-        let written = kept.write(record).and_then(|()| kept.disk.sync());
-        written.map_err(|error| {
+        let written = kept.write(record).map_err(|error| (member_error(&error), error));
+        let written =
+            written.and_then(|()| kept.disk.sync().map_err(|error| (sync_error(&error), error)));
+        written.map_err(|(kind, error)| {
             let name = kept.disk.name();
             self.notes.push(format!("{name}: its metadata cannot be written: {error}."));
-            member_error(&error)
+            kind
         })
     }
 
@@ -303,6 +305,15 @@ impl Kept {
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Timestamp { seconds: since.map_or(0, |since| since.as_secs()), micros: 0 }
+}
+
+/// Of a sync: no space means that writes are lost which the system had taken. It says so once, and
+/// the next sync would end well.
+fn sync_error(error: &io::Error) -> MemberError {
+    match member_error(error) {
+        MemberError::NoSpace => MemberError::Medium,
+        other => other,
+    }
 }
 
 fn member_error(error: &io::Error) -> MemberError {

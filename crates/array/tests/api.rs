@@ -71,7 +71,10 @@ fn requests_are_answered_from_their_completions() {
     array.request(HostOp::Read, 100, 8192, Some(lease), tell("crooked"));
     assert!(matches!(next(), ("crooked", Err(ArrayError::Range { offset: 100, .. }))));
     array.request(HostOp::Discard, array.len_bytes(), 4096, None, tell("beyond"));
-    assert!(matches!(next(), ("beyond", Err(ArrayError::Request(RequestError::Invalid)))));
+    assert!(matches!(next(), ("beyond", Err(ArrayError::Range { len: 4096, .. }))));
+    // Without a lease, too: cut down to whole sectors it would be another range.
+    array.request(HostOp::WriteZeroes, 100, 512, None, tell("crooked"));
+    assert!(matches!(next(), ("crooked", Err(ArrayError::Range { offset: 100, .. }))));
 }
 
 #[test]

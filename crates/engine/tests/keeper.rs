@@ -678,6 +678,24 @@ fn a_loss_without_space_to_record_it_ends_what_waits_and_is_tried_again() {
 }
 
 #[test]
+fn a_loss_that_a_read_only_array_cannot_record_keeps_nobody_waiting() {
+    let mut desk = Desk::new(config(Level::Raid5, 4, 0));
+    desk.ask(0, 1);
+    desk.run();
+    desk.fail(2, 1);
+    desk.finish(0, Err(MemberError::NoSpace));
+    desk.run();
+    desk.tell(KeeperInput::ReadOnly);
+    desk.release(0, 1);
+    // Tried once more, in vain.
+    desk.finish(0, Err(MemberError::NoSpace));
+    desk.run();
+    let why = ReadOnlyWhy::Ordered;
+    assert_eq!(desk.others[1..], [KeeperEffect::BecameReadOnly { why }]);
+    assert_eq!(desk.answers.last(), Some(&Control::NotRecorded { epoch: 1 }));
+}
+
+#[test]
 fn a_spare_without_space_hears_of_the_next_update() {
     let mut desk = Desk::new(config(Level::Raid1, 2, 1));
     desk.ask(0, 1);

@@ -256,6 +256,9 @@ pub(crate) fn direct_block(file: &File) -> u32 {
 
 pub(super) fn error_of(errno: Errno, kind: OpKind) -> MemberError {
     match errno {
+        // The system has dropped writes that it had taken, and says so once: the next sync would
+        // end well. Data are lost, as on a bad medium.
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG if kind == OpKind::Flush => MemberError::Medium,
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => MemberError::NoSpace,
         Errno::NODEV | Errno::NXIO | Errno::BADF | Errno::STALE => MemberError::Gone,
         Errno::TIMEDOUT => MemberError::Timeout,
@@ -364,5 +367,18 @@ fn skip(spans: &mut Vec<Span>, mut len: usize) {
     if len > 0 {
         let first = spans[0];
         spans[0] = first.part(len, first.len() - len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_without_space_may_be_tried_again_but_a_sync_has_lost_data() {
+        let write = OpKind::Write { fua: false };
+        assert_eq!(error_of(Errno::NOSPC, write), MemberError::NoSpace);
+        assert_eq!(error_of(Errno::NOSPC, OpKind::Flush), MemberError::Medium);
+        assert_eq!(error_of(Errno::DQUOT, OpKind::Flush), MemberError::Medium);
     }
 }

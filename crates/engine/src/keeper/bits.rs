@@ -65,6 +65,8 @@ pub(super) struct Bits {
     /// Of the header.
     events: u64,
     events_cleared: u64,
+    /// The same before the clearing at work.
+    cleared_before: u64,
     /// The header on the members is older than their superblocks, so that nobody believes the bits.
     stale: bool,
     pub(super) sleep_nanos: u64,
@@ -91,6 +93,7 @@ impl Bits {
             clearing: Vec::new(),
             events: 0,
             events_cleared: kept.events_cleared,
+            cleared_before: kept.events_cleared,
             stale: kept.stale,
             sleep_nanos: kept.daemon_sleep_nanos.max(1),
             next_tick: None,
@@ -234,8 +237,14 @@ impl Bits {
     /// The count at which bits are being cleared. Whether the header must be written for it first.
     pub(super) fn note_cleared_at(&mut self, events: u64) -> bool {
         let news = self.events_cleared < events;
+        self.cleared_before = self.events_cleared;
         self.events_cleared = self.events_cleared.max(events);
         news
+    }
+
+    /// The header did not reach all members: the next clearing writes it again.
+    pub(super) fn clearing_failed(&mut self) {
+        self.events_cleared = self.cleared_before;
     }
 
     /// The header for superblocks of this count. Its own count never goes back: a header that is

@@ -425,7 +425,9 @@ impl Keeper {
     // ---- answers
 
     fn answer(&mut self, out: &mut Vec<KeeperEffect>) {
-        if matches!(self.mode, KeeperMode::ReadOnly(why) if why != ReadOnlyWhy::Ordered) {
+        // Nothing is recorded any more: what waits for it must not wait for ever.
+        let never = |why| why != ReadOnlyWhy::Ordered || !self.is_recorded();
+        if matches!(self.mode, KeeperMode::ReadOnly(why) if never(why)) {
             for (shard, epoch) in self.epochs.drain(..) {
                 let control = Control::NotRecorded { epoch };
                 out.push(KeeperEffect::ToShard { shard, control });

@@ -34,7 +34,8 @@ As mdadm --create: the members are given in the order of their slots, then the s
 without a unit are KiB. New files of zeroes need no resync: zeroes are in sync.
 
 Without --force nothing is written over: no superblock, file system, partition table or packed image
-anywhere, and in files no data of any kind. Disks that hold bytes of no known kind are taken, as
+anywhere, and in files no data of any kind (their first 64 MiB, their last and 256 places between
+are looked at). Disks that hold bytes of no known kind are taken, as
 mdadm takes them.
 
 Of mdadm's options -a/--auto, --write-journal, --nodes and others that need a kernel are refused

@@ -96,8 +96,10 @@ impl Keeper {
             // The data stays unsure for now; nobody waits for that.
             return;
         }
-        if let (Some(Phase::Superblocks), Goal::Update(update)) = (job.phase, job.goal) {
-            self.unfinished = Some(update);
+        match (job.phase, job.goal, &mut self.bits) {
+            (Some(Phase::Superblocks), Goal::Update(update), _) => self.unfinished = Some(update),
+            (Some(Phase::Header), Goal::Clear, Some(bits)) => bits.clearing_failed(),
+            _ => {}
         }
         self.forget_asked(|Asked { shard, first_bit, bits }| {
             let control = Control::NotGranted { first_bit, bits };
@@ -262,6 +264,7 @@ impl Keeper {
             let why = ReadOnlyWhy::Ordered;
             self.mode = KeeperMode::ReadOnly(why);
             out.push(KeeperEffect::BecameReadOnly { why });
+            self.answer(out);
         } else if self.stopping {
             self.mode = KeeperMode::Stopped;
             out.push(KeeperEffect::Stopped { clean });
