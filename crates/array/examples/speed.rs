@@ -6,8 +6,8 @@
 //! taskset -c 1 perf record -g target/release/examples/speed --only 'raid5 rand write'
 //! ```
 //! Each line gives requests per second, and CPU nanoseconds per request: where other work shares
-//! the machine, the second is what can be compared. Members of the kind `null` move no bytes: what is
-//! left is the engine, the driver and the parity. The contents are zeroes.
+//! the machine, the second is what can be compared. Members of the kind `null` move no bytes: what
+//! is left is the engine, the driver and the parity. The contents are zeroes.
 
 use std::time::Instant;
 

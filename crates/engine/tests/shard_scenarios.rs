@@ -200,8 +200,8 @@ fn a_failure_is_told_once_by_every_shard() {
     assert_eq!(told.count(), 3);
 }
 
-/// What does not fit into the CPU's caches is begun step by step, and without any more inputs all of
-/// it is begun in the end.
+/// What does not fit into the CPU's caches is begun step by step, and without any more inputs all
+/// of it is begun in the end.
 #[test]
 fn a_large_batch_is_begun_in_steps() {
     use engine::{BufSlice, Effect, Effects, Input, Request, Shard};

@@ -1,8 +1,8 @@
 //! How bytes get from one place in memory to another.
 //!
-//! Invariant: whatever the way, the destination holds the source's bytes for the thread that copied.
-//! For other threads it does after [`settle_stores`], which the driver calls before it tells anybody
-//! that something has ended. Called only from `region`.
+//! Invariant: whatever the way, the destination holds the source's bytes for the thread that
+//! copied. For other threads it does after [`settle_stores`], which the driver calls before it
+//! tells anybody that something has ended. Called only from `region`.
 //!
 //! - *near*: through the caches. The C library's copy turns into `rep movsb` from a few KiB on,
 //!   which on some CPUs takes half as long again as plain vectors (docs/perf/engine.md).
@@ -69,8 +69,8 @@ const LINE: usize = 64;
 /// Copies whole lines with the vectors that every x86-64 has.
 ///
 /// # Safety
-/// As for [`std::ptr::copy_nonoverlapping`] of bytes; `len` is a multiple of [`LINE`], and so is the
-/// target's address where it goes `PAST` the caches.
+/// As for [`std::ptr::copy_nonoverlapping`] of bytes; `len` is a multiple of [`LINE`], and so is
+/// the target's address where it goes `PAST` the caches.
 #[cfg(target_arch = "x86_64")]
 unsafe fn lines<const PAST: bool>(source: *const u8, target: *mut u8, len: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_stream_si128};

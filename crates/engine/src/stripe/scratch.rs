@@ -11,8 +11,8 @@
 //! ```
 
 const PAGE_BYTES: u64 = 4096;
-/// Single pages that came back and are kept as they are: joining them with their neighbours, only to
-/// split those again, would take most of the time. Joined when somebody needs more.
+/// Single pages that came back and are kept as they are: joining them with their neighbours, only
+/// to split those again, would take most of the time. Joined when somebody needs more.
 const LOOSE_PAGES: usize = 64;
 const NIL: u32 = u32::MAX;
 /// In `order_of`: this page begins no free block.

@@ -2,8 +2,8 @@
 //! widths and periods by one multiplication.
 //!
 //! Invariant: `split(s) == (s / sectors, s % sectors)` for every chunk size, and the same for every
-//! [`Divisor`]. Called by the placement of every level, several times per request; a division by the
-//! CPU takes 25 to 90 cycles.
+//! [`Divisor`]. Called by the placement of every level, several times per request; a division by
+//! the CPU takes 25 to 90 cycles.
 
 /// A chunk size in sectors, never 0.
 #[derive(Clone, Copy, Debug)]
