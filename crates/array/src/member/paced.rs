@@ -25,10 +25,33 @@ struct Shared {
     /// Finished operations that have not been fetched, by the handle that they came from. The
     /// handle's number and its own number of the operation make up the model's tag.
     inbox: Vec<Mail>,
+    /// By number of the drive.
+    loads: Vec<Load>,
     scratch: Vec<drive::Done>,
 }
 
+/// What a drive has had to do, by its model's clock.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    under_way: u64,
+    since: u64,
+    busy_ns: u64,
+    queued_ns: u64,
+}
+
+impl Load {
+    /// Accounts for the time up to `at`, in which nothing changed. An end that is heard of only
+    /// after a later submission counts up to that submission.
+    fn pass(&mut self, at: u64) {
+        let passed = at.saturating_sub(self.since);
+        self.busy_ns += if self.under_way > 0 { passed } else { 0 };
+        self.queued_ns += passed * self.under_way;
+        self.since = self.since.max(at);
+    }
+}
+
 struct Mail {
+    drive: DriveId,
     ended: Vec<drive::Done>,
     /// Whether there is any, to be seen without the lock.
     there: Arc<AtomicBool>,
@@ -36,9 +59,9 @@ struct Mail {
 
 impl Shared {
     /// A box for what one handle has submitted.
-    fn add_port(&mut self) -> (usize, Arc<AtomicBool>) {
+    fn add_port(&mut self, drive: DriveId) -> (usize, Arc<AtomicBool>) {
         let there = Arc::new(AtomicBool::new(false));
-        self.inbox.push(Mail { ended: Vec::new(), there: there.clone() });
+        self.inbox.push(Mail { drive, ended: Vec::new(), there: there.clone() });
         (self.inbox.len() - 1, there)
     }
 
@@ -48,6 +71,9 @@ impl Shared {
         for ended in self.scratch.drain(..) {
             let mail = &mut self.inbox[(ended.tag >> 32) as usize];
             mail.ended.push(ended);
+            let load = &mut self.loads[mail.drive.index()];
+            load.pass(ended.at);
+            load.under_way -= 1;
             mail.there.store(true, Ordering::Release);
         }
     }
@@ -66,7 +92,8 @@ const NEVER: u64 = u64::MAX;
 
 impl Default for PaceControl {
     fn default() -> PaceControl {
-        let shared = Shared { rig: Rig::new(), inbox: Vec::new(), scratch: Vec::new() };
+        let shared =
+            Shared { rig: Rig::new(), inbox: Vec::new(), loads: Vec::new(), scratch: Vec::new() };
         PaceControl {
             shared: Arc::new(Mutex::new(shared)),
             on: Arc::new(AtomicBool::new(true)),
@@ -122,6 +149,9 @@ pub struct PacedMember {
     mail: Arc<AtomicBool>,
     finished: Vec<Done>,
     late: u64,
+    /// The first handle on the drive tells what the drive has had to do; the others would tell it
+    /// again.
+    tells_load: bool,
 }
 
 impl PacedMember {
@@ -136,9 +166,14 @@ impl PacedMember {
         let bytes = inner.facts().sectors * md::SECTOR_BYTES;
         let mut shared = control.lock();
         let drive = shared.rig.add_drive(profile, placement, bytes, bus);
-        let (port, mail) = shared.add_port();
+        let drives = shared.rig.drives();
+        shared.loads.resize(drives, Load::default());
+        let (port, mail) = shared.add_port(drive);
         drop(shared);
-        PacedMember::with_port(inner, control, drive, port, mail)
+        PacedMember {
+            tells_load: true,
+            ..PacedMember::with_port(inner, control, drive, port, mail)
+        }
     }
 
     fn with_port(
@@ -157,6 +192,7 @@ impl PacedMember {
             mail,
             finished: Vec::new(),
             late: 0,
+            tells_load: false,
         }
     }
 
@@ -206,6 +242,9 @@ impl PacedMember {
         let modelled = drive::Op { kind, at_bytes, bytes: op.bytes() };
         let mut shared = self.control.lock();
         let tag = (self.port as u64) << 32 | u64::from(number);
+        let load = &mut shared.loads[self.drive.index()];
+        load.pass(now);
+        load.under_way += 1;
         shared.rig.submit(now, self.drive, tag, modelled);
         self.control.note_next(&shared);
     }
@@ -220,7 +259,7 @@ impl Member for PacedMember {
 
     fn share(&self) -> Option<Box<dyn Member>> {
         let inner = self.inner.share()?;
-        let (port, mail) = self.control.lock().add_port();
+        let (port, mail) = self.control.lock().add_port(self.drive);
         let (control, drive) = (&self.control, self.drive);
         Some(Box::new(PacedMember::with_port(inner, control, drive, port, mail)))
     }
@@ -285,6 +324,10 @@ impl Member for PacedMember {
         self.inner.leaf_counters(out);
         if let Some(leaf) = out.get_mut(first) {
             leaf.late += self.late;
+            if self.tells_load {
+                let load = self.control.lock().loads[self.drive.index()];
+                (leaf.busy_ns, leaf.queued_ns) = (Some(load.busy_ns), Some(load.queued_ns));
+            }
         }
     }
 }

@@ -42,6 +42,12 @@ pub struct Counters {
     /// Operations that a paced member could not finish at the modelled time, because its backing
     /// store was slower than the drive it plays.
     pub late: u64,
+    /// Nanoseconds with at least one operation under way; `None` where nobody measures it. Paced
+    /// members know it from their model.
+    pub busy_ns: Option<u64>,
+    /// The same, each nanosecond times the operations under way: divided by the time that has
+    /// passed, the mean length of the queue.
+    pub queued_ns: Option<u64>,
 }
 
 impl Counters {
@@ -70,6 +76,8 @@ impl Counters {
         self.flushes += other.flushes;
         self.discards += other.discards;
         self.late += other.late;
+        self.busy_ns = sum(self.busy_ns, other.busy_ns);
+        self.queued_ns = sum(self.queued_ns, other.queued_ns);
     }
 
     /// What was counted since `before`.
@@ -83,7 +91,17 @@ impl Counters {
             flushes: self.flushes - before.flushes,
             discards: self.discards - before.discards,
             late: self.late - before.late,
+            busy_ns: self.busy_ns.map(|now| now - before.busy_ns.unwrap_or(0)),
+            queued_ns: self.queued_ns.map(|now| now - before.queued_ns.unwrap_or(0)),
         }
+    }
+}
+
+/// What either knows; of several handles on one drive only one does.
+fn sum(one: Option<u64>, two: Option<u64>) -> Option<u64> {
+    match (one, two) {
+        (Some(one), Some(two)) => Some(one + two),
+        (one, two) => one.or(two),
     }
 }
 
