@@ -4,6 +4,7 @@
 //! or in the error; a run that is stopped, or ends with an error, keeps what it has.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use array::Event;
@@ -11,6 +12,7 @@ use md::Level;
 use md::nested::{ArrayExpr, Members, NestedGeometry};
 
 use crate::bound::{self, CellShape, MemberDrive, Pattern, Shape};
+use crate::findings;
 use crate::host::Host;
 use crate::matrix::{ArrayCase, BenchLevel, Plan};
 use crate::members::MemberExpr;
@@ -19,6 +21,7 @@ use crate::quantity::show_size;
 use crate::record::{Cell, MemberTraffic, Record};
 use crate::runner::{self, Outcome, Timing};
 use crate::target::{Findings, Proof, Target, TargetSpec};
+use crate::watch::{MemberTap, Recorder, Watched};
 use crate::workload::{Kind, Spec};
 
 /// How a bench is run.
@@ -29,6 +32,8 @@ pub struct Settings<'a> {
     pub sample: Duration,
     /// Samples per cell.
     pub runs: u32,
+    /// More of them, at most so many, until they are steady.
+    pub until_steady: Option<u32>,
     /// Where member files go that name no directory.
     pub directory: &'a Path,
     /// CPUs that the process has been held to, for the record.
@@ -94,7 +99,13 @@ fn check_every(case: &ArrayCase) -> u32 {
 }
 
 fn timing(settings: &Settings<'_>, check_every: u32) -> Timing {
-    Timing { warm_up: settings.warm_up, sample: settings.sample, runs: settings.runs, check_every }
+    Timing {
+        warm_up: settings.warm_up,
+        sample: settings.sample,
+        runs: settings.runs,
+        until_steady: settings.until_steady,
+        check_every,
+    }
 }
 
 /// Runs a plan. What was measured before an error is in the record too.
@@ -157,11 +168,17 @@ impl Bench<'_, '_> {
             };
             let every = check_every(case);
             let timing = timing(self.settings, every);
+            let tap = Arc::new(MemberTap::default());
+            target.tap = Some(tap.clone());
+            let recorder = Recorder::start(Watched { tap: Some(tap), ..Watched::default() });
             let outcome = runner::run(&mut target, *spec, timing, self.baseline, stop, &mut tell)?;
+            let recorded = recorder.stop();
             if outcome.stopped && outcome.samples.is_empty() {
                 break;
             }
-            let cell = make_cell(case, spec, self.settings, &target, &outcome, every);
+            let mut cell = make_cell(case, spec, self.settings, &target, &outcome, every);
+            recorded.put_into(&mut cell);
+            cell.findings = findings::find(&cell);
             (self.progress)(Progress::Measured(&cell));
             self.record.cells.push(cell);
             measured += 1;
@@ -309,6 +326,7 @@ fn make_cell(
         stripe_cache_kib: case.has_parity().then_some(case.stripe_cache_bytes / 1024),
         queue_depth: case.queue_depth,
         cores: settings.cores,
+        rounds_max: settings.until_steady.map(|most| most.max(settings.runs)),
         bus_mb_per_s: case.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
         member_bytes: Some(case.member_bytes),
         placement: drive.map(|(_, placement)| placement_name(placement)),
@@ -446,6 +464,12 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
     }
     if cell.samples.iter().all(|sample| sample.ops == 0) {
         warnings.push("no request was completed in any sample: use longer --seconds".into());
+    } else if let (Some(false), Some(most)) = (cell.steady, cell.rounds_max) {
+        warnings.push(format!(
+            "not steady by the SNIA rule after {} samples (--until-steady {most}): that is the \
+             result; the members' speed changes by itself",
+            cell.samples.len()
+        ));
     } else if cell.steady == Some(false) {
         warnings.push("not steady by the SNIA rule: use a longer --seconds or more --runs".into());
     }
@@ -532,6 +556,7 @@ mod tests {
             sample: Duration::from_secs(2),
             runs,
             directory: Path::new("/nonexistent"),
+            until_steady: None,
             cores: None,
             seed: 1,
             kernels: parity::Kernels::best(),
@@ -560,6 +585,7 @@ mod tests {
             sample: Duration::from_millis(5),
             runs: 1,
             directory: Path::new("/nonexistent"),
+            until_steady: None,
             cores: None,
             seed: 1,
             kernels: parity::Kernels::best(),

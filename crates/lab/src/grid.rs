@@ -12,7 +12,7 @@
 //!
 //! Invariant: every cell of the record stands in exactly one place. Called by `table` and `html`.
 
-use crate::record::{Cell, Record};
+use crate::record::{Cell, Finding, Record};
 
 /// Most columns that are shown side by side.
 pub const COLUMNS_MAX: usize = 4;
@@ -161,6 +161,21 @@ impl<'a> Grid<'a> {
             match found.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, places)) => places.push(place),
                 None => found.push((text, vec![place])),
+            }
+        }
+        found
+    }
+
+    /// Findings, each name once: the first cell's sentence, and all cells that have it.
+    pub fn findings(&self) -> Vec<(&'a Finding, Vec<String>)> {
+        let mut found: Vec<(&Finding, Vec<String>)> = Vec::new();
+        for (row, column, cell) in self.cells() {
+            let place = format!("{}, {}", row.label, column.title());
+            for finding in &cell.findings {
+                match found.iter_mut().find(|(known, _)| known.name == finding.name) {
+                    Some((_, places)) => places.push(place.clone()),
+                    None => found.push((finding, vec![place.clone()])),
+                }
             }
         }
         found

@@ -12,6 +12,7 @@
 
 pub mod bench;
 pub mod bound;
+pub mod findings;
 #[cfg(test)]
 mod fixture;
 pub mod grid;
@@ -28,4 +29,5 @@ pub mod runner;
 pub mod stats;
 pub mod table;
 pub mod target;
+pub mod watch;
 pub mod workload;

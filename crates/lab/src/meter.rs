@@ -119,7 +119,8 @@ fn process_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-fn ticks_per_s() -> f64 {
+/// Clock ticks of a second, which `/proc` counts CPU time in.
+pub(crate) fn ticks_per_s() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
@@ -155,7 +156,7 @@ fn threads() -> Option<BTreeMap<u32, ThreadCpu>> {
 
 /// Name and times in the text of a task's `stat` (proc_pid_stat(5)): `id (name) state ...`, fields
 /// 14 and 15 are user and system ticks. The name may hold spaces and parentheses.
-fn thread_times(stat: &str, ticks_per_s: f64) -> Option<ThreadCpu> {
+pub(crate) fn thread_times(stat: &str, ticks_per_s: f64) -> Option<ThreadCpu> {
     let (start, end) = (stat.find('(')?, stat.rfind(')')?);
     let mut fields = stat.get(end + 1..)?.split_whitespace();
     // The first field behind the name is field 3.

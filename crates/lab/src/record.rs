@@ -160,6 +160,52 @@ pub struct Cell {
     /// What the evidence in this cell supports.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// How busy each member was over the samples, in the order of `per_member`.
+    #[serde(default)]
+    pub member_load: Vec<MemberLoad>,
+    /// What an array of Linux md did in the background meanwhile.
+    #[serde(default)]
+    pub sync: Option<SyncRun>,
+    /// The stripe cache of an array of Linux md meanwhile.
+    #[serde(default)]
+    pub stripe_cache: Option<StripeCacheUse>,
+    /// Samples were taken until they were steady, at most so many.
+    #[serde(default)]
+    pub rounds_max: Option<u32>,
+}
+
+/// How busy a member was; `None` where nobody counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemberLoad {
+    /// Share of the time with at least one operation under way, 0 to 1.
+    pub busy: Option<f64>,
+    /// Mean number of operations under way.
+    pub in_flight: Option<f64>,
+}
+
+/// Background work of an array of Linux md while a cell ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SyncRun {
+    /// md's word: `idle`, `resync`, `recover`, `check`, `repair`, `reshape`.
+    pub action: String,
+    /// Share that was done when the cell began; `None` when nothing ran.
+    pub begin: Option<f64>,
+    /// Share that was done when it ended.
+    pub end: Option<f64>,
+}
+
+/// The stripe cache of an array of Linux md while a cell ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StripeCacheUse {
+    /// Its entries when the cell began, a page of every member each.
+    pub entries_begin: u64,
+    /// Its entries when the cell ended: md adds some when it runs out, and takes them back later.
+    pub entries_end: u64,
+    /// The most that were seen in use.
+    pub active_max: Option<u64>,
 }
 
 /// Where a cell was measured, if not in the engine itself.
@@ -199,7 +245,8 @@ pub struct ThreadTime {
     pub seconds: f64,
 }
 
-/// Counters over the time of a cell, at equal steps. All lists are as long as there were steps.
+/// Counters over the time of a cell, at equal steps. All lists are as long as there were steps, or
+/// empty where nobody counts that.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Series {
@@ -342,6 +389,9 @@ impl Record {
     }
 }
 
+/// The same samples give the same interval, whoever computes it.
+const INTERVAL_SEED: u64 = 1;
+
 /// `paced:hdd-2007` of `paced:hdd-2007*3+hdd-2009*2`.
 fn first_member(set: &str) -> &str {
     set.split(['+', '*']).next().unwrap_or(set)
@@ -357,6 +407,8 @@ impl Cell {
         self.iops = stats::median(&iops).unwrap_or(0.0);
         self.spread = stats::range(&rates).map(|(min, max)| Spread { min, max });
         self.steady = stats::steady(&rates);
+        let interval = stats::median_interval(&rates, INTERVAL_SEED);
+        self.interval = interval.map(|(min, max)| Spread { min, max });
         let gib = self.user_bytes() as f64 / f64::from(1 << 30);
         self.cpu_s_per_gib = self.cpu_process_s.filter(|_| gib > 0.0).map(|cpu| cpu / gib);
         self.bound_share =
@@ -525,6 +577,8 @@ mod tests {
         assert_eq!(cell.spread, Some(Spread { min: 50.0, max: 300.0 }));
         assert_eq!(cell.bound_share, Some(0.5));
         assert_eq!(cell.steady, None);
+        // Resamples of three values have every one of them as their median.
+        assert_eq!(cell.interval, cell.spread);
         assert_eq!(cell.cpu_s_per_gib, Some(f64::from(1 << 30) / 9e8));
     }
 

@@ -19,7 +19,7 @@ use md::Sector;
 use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
 use crate::quantity::show_size;
 use crate::record::{Latency, Sample};
-use crate::stats::LatencyRecorder;
+use crate::stats::{self, LatencyRecorder};
 use crate::target::{Findings, Target};
 use crate::workload::{Spec, Step, Workload};
 
@@ -32,6 +32,8 @@ pub struct Timing {
     pub sample: Duration,
     /// Number of samples.
     pub runs: u32,
+    /// More samples than `runs`, at most so many, until they are steady.
+    pub until_steady: Option<u32>,
     /// Every how many-th read is checked while the clock runs; 1 is all of them.
     pub check_every: u32,
 }
@@ -39,7 +41,21 @@ pub struct Timing {
 impl Timing {
     /// Warm-up and samples together.
     pub fn total(&self) -> Duration {
-        self.warm_up + self.sample * self.runs
+        self.warm_up + self.sample * self.rounds_max()
+    }
+
+    /// Samples that are taken at most.
+    pub fn rounds_max(&self) -> u32 {
+        self.until_steady.unwrap_or(0).max(self.runs)
+    }
+
+    /// Whether these samples will do.
+    fn enough(&self, samples: &[Sample]) -> bool {
+        if samples.len() < self.runs as usize {
+            return false;
+        }
+        let rates: Vec<f64> = samples.iter().map(Sample::mb_per_s).collect();
+        samples.len() >= self.rounds_max() as usize || stats::steady(&rates) == Some(true)
     }
 }
 
@@ -138,10 +154,16 @@ impl Run<'_> {
         let warm = begin + self.timing.warm_up.as_nanos() as u64;
         self.until(warm, false, stop, &mut |now| progress(seconds(now - begin)));
         let before = self.target.driver.leaf_counters();
+        if let Some(tap) = &self.target.tap {
+            tap.begin(0, clock_nanos(), &before);
+        }
         let meter = CpuMeter::start(baseline);
         let samples = self.samples(begin, stop, progress);
         let cpu = meter.stop();
         let after = self.target.driver.leaf_counters();
+        if let Some(tap) = &self.target.tap {
+            tap.end(0, clock_nanos(), &after);
+        }
         let leaves = after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
         let stopped = samples.len() < self.timing.runs as usize || stop();
         self.drain();
@@ -173,7 +195,7 @@ impl Run<'_> {
         let mut samples: Vec<Sample> = Vec::new();
         let mut start = clock_nanos();
         let first = start;
-        for run in 1..=self.timing.runs {
+        for run in 1..=self.timing.rounds_max() {
             let end = first + self.timing.sample.as_nanos() as u64 * u64::from(run);
             (self.bytes, self.ops) = (0, 0);
             let now = self.until(end, true, stop, &mut |now| progress(seconds(now - begin)));
@@ -181,6 +203,9 @@ impl Run<'_> {
             start = now;
             if now >= end {
                 samples.push(part);
+                if self.timing.enough(&samples) {
+                    break;
+                }
                 continue;
             }
             match samples.last_mut() {
@@ -217,6 +242,9 @@ impl Run<'_> {
                     return now.min(end - 1);
                 }
                 progress(now);
+                if let Some(tap) = &self.target.tap {
+                    tap.note(0, now, || self.target.driver.leaf_counters());
+                }
                 told = now;
             }
             self.submit(now);
@@ -363,7 +391,7 @@ mod tests {
 
     fn timing(sample_ms: u64, runs: u32) -> Timing {
         let sample = Duration::from_millis(sample_ms);
-        Timing { warm_up: Duration::ZERO, sample, runs, check_every: 1 }
+        Timing { warm_up: Duration::ZERO, sample, runs, until_steady: None, check_every: 1 }
     }
 
     #[test]
@@ -411,6 +439,28 @@ mod tests {
         let read: u64 = ran.leaves.iter().map(|leaf| leaf.read_bytes).sum();
         let bytes: u64 = ran.samples.iter().map(|sample| sample.bytes).sum();
         assert_eq!(read, bytes, "what failed counts for nothing");
+    }
+
+    #[test]
+    fn samples_go_on_until_they_are_steady_or_too_many() {
+        let limited = |until_steady| Timing { until_steady, ..timing(10, 5) };
+        let sample = |bytes| Sample { seconds: 1.0, bytes, ops: 1 };
+        let rising: Vec<Sample> = (1..=9).map(|run| sample(run * 1_000_000)).collect();
+        let level = [sample(5_000_000); 5];
+        assert!(limited(None).enough(&rising[..5]) && !limited(None).enough(&level[..4]));
+        assert!(!limited(Some(9)).enough(&rising[..5]) && limited(Some(9)).enough(&rising[..9]));
+        let then = [&rising[..3], &level[..]].concat();
+        assert!(!limited(Some(9)).enough(&then[..7]) && limited(Some(9)).enough(&then));
+        assert_eq!(limited(Some(3)).rounds_max(), 5, "no fewer than asked for");
+
+        let mut target = filled("mem");
+        let until = Timing { until_steady: Some(40), ..timing(20, 5) };
+        let ran = run(&mut target, spec(Kind::SeqRead), until, None, &|| false, &mut |_| {});
+        let ran = ran.expect("it runs");
+        assert!((5..=40).contains(&ran.samples.len()) && !ran.stopped);
+        let rates: Vec<f64> = ran.samples.iter().map(Sample::mb_per_s).collect();
+        let steady = stats::steady(&rates) == Some(true);
+        assert!(steady || rates.len() == 40, "{rates:?}");
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub fn render(record: &Record, colour: bool) -> String {
     }
     legend(&grid, &mut out);
     warnings(&grid, style, &mut out);
+    findings(&grid, style, &mut out);
     out
 }
 
@@ -213,18 +214,39 @@ fn legend(grid: &Grid<'_>, out: &mut String) {
 }
 
 fn warnings(grid: &Grid<'_>, style: Style, out: &mut String) {
-    const PLACES_MAX: usize = 3;
     for (text, places) in grid.warnings() {
-        let more = places.len().saturating_sub(PLACES_MAX);
-        let mut shown = places[..places.len() - more].join("; ");
-        if more > 0 {
-            shown.push_str(&format!("; and {more} more"));
+        note("warning:", &format!("{text} ({})", some(&places)), style, out);
+    }
+}
+
+/// A line for each kind of finding: the first cell's figures, and where else it was found.
+fn findings(grid: &Grid<'_>, style: Style, out: &mut String) {
+    for (finding, places) in grid.findings() {
+        let mut text = format!("{}: {} ({})", finding.name, finding.text, some(&places));
+        if let Some(command) = &finding.command {
+            text.push_str(&format!("; try {command}"));
         }
-        let wrapped = wrap(&format!("{text} ({shown})"), WIDTH - "warning: ".len());
-        for (index, part) in wrapped.iter().enumerate() {
-            let lead = if index == 0 { style.paint("33", "warning:") } else { " ".repeat(8) };
-            line(out, &format!("{lead} {part}"));
-        }
+        note("finding:", &text, style, out);
+    }
+}
+
+fn some(places: &[String]) -> String {
+    const PLACES_MAX: usize = 3;
+    let more = places.len().saturating_sub(PLACES_MAX);
+    let mut shown = places[..places.len() - more].join("; ");
+    if more > 0 {
+        shown.push_str(&format!("; and {more} more"));
+    }
+    shown
+}
+
+fn note(lead: &str, text: &str, style: Style, out: &mut String) {
+    for (index, part) in wrap(text, WIDTH - lead.len() - 1).iter().enumerate() {
+        let lead = match index {
+            0 => style.paint("33", lead),
+            _ => " ".repeat(lead.len()),
+        };
+        line(out, &format!("{lead} {part}"));
     }
 }
 
@@ -287,6 +309,27 @@ mod tests {
         assert_eq!(text.matches("12 operations were late").count(), 1);
         assert!(text.contains("(RAID 6, sequential read)"));
         assert!(text.contains("DATA DIFFERED") && text.contains("\x1b[31m"));
+    }
+
+    #[test]
+    fn a_finding_is_a_line_with_its_places_and_what_to_try() {
+        let mut record = fixture::record();
+        let finding = crate::record::Finding {
+            name: "shared-bus".into(),
+            text: "it is full".into(),
+            command: Some("--bus 266MB/s".into()),
+            ..Default::default()
+        };
+        for cell in [0, 1, 4, 8, 12] {
+            record.cells[cell].findings = vec![finding.clone()];
+        }
+        let text = render(&record, false);
+        let shown = text.lines().skip_while(|line| !line.starts_with("finding:"));
+        let shown = shown.collect::<Vec<_>>().join(" ");
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.starts_with("finding: shared-bus: it is full ("), "{text}");
+        assert!(shown.ends_with("; and 2 more); try --bus 266MB/s"), "{text}");
+        assert_eq!(text.matches("shared-bus").count(), 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! differs when read is a finding, never ignored. Called from `runner`.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use array::{
@@ -16,6 +17,7 @@ use md::{Layout, Level, MemberIdx, Sector};
 use crate::bound::Shape;
 use crate::members::{Maker, MemberExpr};
 use crate::pattern::{Mismatch, Pattern};
+use crate::watch::MemberTap;
 
 /// How data is filled in and read back: large requests, several at once.
 const BULK_BYTES: u64 = 1 << 20;
@@ -110,6 +112,8 @@ pub struct Proof {
 pub struct Target {
     /// The array.
     pub driver: Driver,
+    /// Where the runner notes what the members count while samples are taken.
+    pub tap: Option<Arc<MemberTap>>,
     recipe: Recipe,
     pace: PaceControl,
     faults: FaultControl,
@@ -168,6 +172,7 @@ impl Target {
         let unit = spec.unit_bytes as u64;
         Ok(Target {
             driver,
+            tap: None,
             recipe,
             pace,
             faults,

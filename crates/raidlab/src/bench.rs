@@ -114,6 +114,10 @@ pub struct BenchArguments {
     #[arg(long, value_name = "N", default_value = "5", help_heading = "Measuring",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
+    /// More samples, at most MAX, until they are steady by the SNIA rule
+    #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
+          help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
+    until_steady: Option<u32>,
     /// Time before the first sample
     #[arg(long, value_name = "TIME", value_parser = parse_warm_up, default_value = "0.3",
           help_heading = "Measuring")]
@@ -244,6 +248,7 @@ pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
         warm_up: Duration::from_secs_f64(arguments.warm_up),
         sample: Duration::from_secs_f64(arguments.seconds),
         runs: arguments.runs,
+        until_steady: arguments.until_steady,
         directory: &directory,
         cores: arguments.cores,
         seed: arguments.seed,

@@ -18,6 +18,7 @@ mod output;
 mod progress;
 mod signal;
 mod status;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,8 @@ enum Command {
     Status(status::StatusArguments),
     /// Write an array's contents to a file or to stdout; members are only read.
     Dump(Box<dump::DumpArguments>),
+    /// Show live what disks, members and CPUs do, as iostat does.
+    Watch(watch::WatchArguments),
 }
 
 /// How a command ended when it did not fail.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Detail(arguments) => detail::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
+        Command::Watch(arguments) => watch::run(&arguments),
     };
     match ended {
         Ok(Ending::Fine) => ExitCode::SUCCESS,

@@ -18,3 +18,4 @@ mod safety;
 mod signals;
 mod support;
 mod traffic;
+mod watch;

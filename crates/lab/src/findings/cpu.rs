@@ -1,0 +1,65 @@
+//! Findings about CPU time.
+//!
+//! Invariant: as in the module above. Where most of the time is the generator's, the engine is not
+//! accused of it.
+
+use super::{finding, percent, seconds, short};
+use crate::record::{Cell, Finding};
+
+/// The share of one CPU that the generator itself takes, by its calibration.
+fn generator_share(cell: &Cell) -> Option<f64> {
+    let ns = cell.generator_ns_per_op?;
+    let ops: u64 = cell.samples.iter().map(|sample| sample.ops).sum();
+    let share = ns * ops as f64 / 1e9 / seconds(cell) / f64::from(cell.cores.unwrap_or(1).max(1));
+    share.is_finite().then_some(share)
+}
+
+/// Choosing, filling and checking blocks takes most of the time.
+pub(super) fn generator_bound(cell: &Cell) -> Option<Finding> {
+    const MOST: f64 = 0.5;
+    let share = generator_share(cell).filter(|share| *share >= MOST)?;
+    let ns = cell.generator_ns_per_op?;
+    let text = format!(
+        "the generator took {} of the time ({} ns for each request, to choose, fill and check \
+         it): the figure is its own as much as the array's",
+        percent(share.min(1.0)),
+        short(ns)
+    );
+    let evidence = [("generator_share", share), ("generator_ns_per_op", ns)];
+    let command = match cell.cores {
+        None | Some(1) => "--cores 2".to_string(),
+        Some(cores) => format!("--cores {}", cores * 2),
+    };
+    Some(finding("generator-bound", text, &evidence, Some(command)))
+}
+
+/// A thread has no time left, and the members have.
+pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
+    const FULL: f64 = 0.9;
+    const AT_THE_BOUND: f64 = 0.9;
+    const MEMBERS_BUSY: f64 = 0.9;
+    let wall = seconds(cell);
+    let busiest = cell.cpu_threads.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let cores = f64::from(cell.cores.unwrap_or(1).max(1));
+    let process = cell.cpu_process_s? / wall / cores;
+    let thread = busiest.map(|thread| thread.seconds / wall);
+    let share = thread.map_or(process, |thread| thread.max(process));
+    let members_full = cell.bound_share.is_some_and(|share| share >= AT_THE_BOUND)
+        || cell.member_load.iter().filter_map(|load| load.busy).any(|busy| busy >= MEMBERS_BUSY);
+    if !share.is_finite() || share < FULL || members_full || generator_bound(cell).is_some() {
+        return None;
+    }
+    let used = match busiest.filter(|_| thread.is_some_and(|thread| thread >= FULL)) {
+        Some(thread) => {
+            format!("thread {} used {} of one CPU", thread.name, percent(share.min(1.0)))
+        }
+        None => format!("the process used {} of {cores} CPU(s)", percent(share.min(1.0))),
+    };
+    let text = format!("{used} all the time: the CPU is the limit, not the members");
+    let mut evidence = vec![("cpu_process_s", cell.cpu_process_s?), ("cpu_share", share)];
+    evidence.extend(busiest.map(|thread| ("busiest_thread_s", thread.seconds)));
+    evidence.extend(cell.cpu_s_per_gib.map(|cost| ("cpu_s_per_gib", cost)));
+    evidence.extend(generator_share(cell).map(|share| ("generator_share", share)));
+    let command = format!("--cores {}", cell.cores.unwrap_or(1).max(1) * 2);
+    Some(finding("cpu-bound", text, &evidence, Some(command)))
+}

@@ -1,0 +1,234 @@
+//! Findings about the members: what moved how much, who waited for whom.
+//!
+//! Invariant: as in the module above.
+
+use super::{data_members, finding, has_parity, percent, seconds, short, stripe_kib, total};
+use crate::record::{Cell, Finding, MemberTraffic};
+
+/// The members moved less than half of what the workload moved: the rest came from a cache, or is
+/// still in one.
+pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
+    const MOVED_SHARE: f64 = 0.5;
+    let user = cell.user_bytes();
+    let of: fn(&MemberTraffic) -> u64 =
+        if cell.writes() { |m| m.written_bytes } else { |m| m.read_bytes };
+    let moved = total(cell, of) as f64 / user as f64;
+    let place = cell.place.as_ref();
+    let memory = place.and_then(|place| place.memory_bytes);
+    let fits = cell.file_bytes.zip(memory).filter(|(file, memory)| file < memory);
+    let too_little = !cell.per_member.is_empty() && moved < MOVED_SHARE;
+    if !too_little && cell.cached.is_none() {
+        return None;
+    }
+    let mut evidence = vec![("user_bytes", user as f64)];
+    if !cell.per_member.is_empty() {
+        evidence.push(("member_bytes_per_user_byte", moved));
+    }
+    if let Some((file, memory)) = fits {
+        evidence.extend([("file_bytes", file as f64), ("memory_bytes", memory as f64)]);
+    }
+    let who = cell.cached.clone().unwrap_or_else(|| "a cache".into());
+    let share = match cell.per_member.is_empty() {
+        true => "nobody knows how much".to_string(),
+        false => format!("only {}", percent(moved)),
+    };
+    let way = if cell.writes() { "reached" } else { "came from" };
+    let text = format!("{share} of the data {way} the members meanwhile: the rest is {who}'s");
+    let command = memory.map(|memory| {
+        format!("files of {} GiB or more, twice the memory", (2 * memory).div_ceil(1 << 30))
+    });
+    Some(finding("page-cache", text, &evidence, command))
+}
+
+/// md was at work in the background.
+pub(super) fn resync_running(cell: &Cell) -> Option<Finding> {
+    let sync =
+        cell.sync.as_ref().filter(|s| !matches!(s.action.as_str(), "" | "idle" | "frozen"))?;
+    let mut evidence = Vec::new();
+    evidence.extend(sync.begin.map(|share| ("begin_share", share)));
+    evidence.extend(sync.end.map(|share| ("end_share", share)));
+    let from_to = match (sync.begin, sync.end) {
+        (Some(begin), Some(end)) => format!(" from {:.1} to {:.1} %", begin * 100.0, end * 100.0),
+        (Some(begin), None) => format!(" from {:.1} % to its end", begin * 100.0),
+        _ => String::new(),
+    };
+    let text = format!(
+        "a {} of the array ran meanwhile{from_to}: the members served it besides the workload",
+        sync.action
+    );
+    let command = "mdadm --wait /dev/mdX, and measure again".to_string();
+    Some(finding("resync-running", text, &evidence, Some(command)))
+}
+
+/// Everything that the members moved fills the bus that they share.
+pub(super) fn shared_bus(cell: &Cell) -> Option<Finding> {
+    const FULL: f64 = 0.85;
+    let bus = cell.bus_mb_per_s.filter(|rate| *rate > 0.0)?;
+    let moved = total(cell, MemberTraffic::bytes) as f64 / 1e6 / seconds(cell);
+    let share = moved / bus;
+    if cell.disks < 2 || !share.is_finite() || share < FULL {
+        return None;
+    }
+    let text = format!(
+        "the {} members moved {} MB/s over a bus of {} MB/s, {} of it: more members will not be \
+         faster",
+        cell.disks,
+        short(moved),
+        short(bus),
+        percent(share)
+    );
+    let evidence = [
+        ("members_mb_per_s", moved),
+        ("bus_mb_per_s", bus),
+        ("bus_share", share),
+        ("members", f64::from(cell.disks)),
+    ];
+    let command = format!("--bus {}MB/s, or members on another bus", (bus * 2.0).round());
+    Some(finding("shared-bus", text, &evidence, Some(command)))
+}
+
+/// One member is busy all the time and needs more time per byte; the others wait for it.
+pub(super) fn one_slow_member(cell: &Cell) -> Option<Finding> {
+    const BUSY: f64 = 0.8;
+    const SLOWER: f64 = 1.3;
+    if cell.per_member.len() != cell.member_load.len() {
+        return None;
+    }
+    let cost = |(index, traffic): (usize, &MemberTraffic)| {
+        let busy = cell.member_load[index].busy?;
+        (traffic.bytes() > 0).then(|| (index, busy, busy * seconds(cell) / traffic.bytes() as f64))
+    };
+    let mut costs: Vec<_> = cell.per_member.iter().enumerate().filter_map(cost).collect();
+    // Who is missing a measure is not compared with.
+    let known = cell.member_load.iter().filter(|load| load.busy.is_some()).count();
+    if costs.len() < 2 || known < cell.per_member.len() - cell.degraded.min(cell.disks) as usize {
+        return None;
+    }
+    costs.sort_by(|one, two| one.2.total_cmp(&two.2));
+    let (slow, busy, per_byte) = costs.pop()?;
+    let (_, _, usual) = costs[costs.len() / 2];
+    let others = costs.iter().map(|(_, busy, _)| busy).sum::<f64>() / costs.len() as f64;
+    // The others must have had time to spare: otherwise they are as much of a bottleneck.
+    if busy < BUSY || per_byte < usual * SLOWER || others * SLOWER > busy {
+        return None;
+    }
+    let text = format!(
+        "member {slow} was busy {} of the time and needed {}x as long per byte as the others, \
+         which were busy {}: they wait for it",
+        percent(busy),
+        short(per_byte / usual),
+        percent(others)
+    );
+    let evidence = [
+        ("member", slow as f64),
+        ("busy", busy),
+        ("others_busy", others),
+        ("time_per_byte_ratio", per_byte / usual),
+    ];
+    let command = format!("test member {slow} by itself (--level single), and replace it");
+    Some(finding("one-slow-member", text, &evidence, Some(command)))
+}
+
+/// Some members moved much more than others, or others nothing.
+pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
+    const UNEVEN: f64 = 1.25;
+    if matches!(cell.level.as_str(), "single" | "linear") || cell.per_member.len() < 2 {
+        return None;
+    }
+    let (idle, ratio) = (cell.idle_members(), cell.imbalance()?);
+    let moved = |member: &&MemberTraffic| member.bytes() > 0;
+    let fewest = cell.per_member.iter().filter(moved).map(|m| m.reads + m.writes).min()?;
+    // With n operations at random on each, two members differ by some 1/sqrt(n) by chance.
+    if idle == 0 && ratio < UNEVEN + 4.0 / (fewest.max(1) as f64).sqrt() {
+        return None;
+    }
+    let text = match idle {
+        0 => format!("the busiest member moved {}x what the idlest one moved", short(ratio)),
+        1 => "one member moved nothing".to_string(),
+        _ => format!("{idle} members moved nothing"),
+    };
+    let (why, command) = match cell.level.as_str() {
+        "raid4" => ("parity has a member of its own", Some("--level raid5".to_string())),
+        "raid1" | "raid10" if !cell.writes() => (
+            "a stream reads one copy, and other copies serve other streams",
+            Some(format!("--jobs {}", (cell.jobs.max(1) * 2).max(cell.disks))),
+        ),
+        _ if cell.degraded > 0 => ("a member is missing", None),
+        _ => (
+            "the requests do not spread over the chunks",
+            cell.chunk_kib.filter(|kib| *kib > 4).map(|kib| format!("--chunk {}K", kib / 2)),
+        ),
+    };
+    let evidence = [
+        ("busiest_over_idlest", ratio),
+        ("idle_members", idle as f64),
+        ("fewest_operations", fewest as f64),
+    ];
+    Some(finding("unbalanced-members", format!("{text}: {why}"), &evidence, command))
+}
+
+/// Writes read first.
+pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
+    const READ_SHARE: f64 = 0.2;
+    let resyncing = resync_running(cell).is_some();
+    if !has_parity(cell) || !cell.writes() || resyncing || cell.per_member.is_empty() {
+        return None;
+    }
+    let user = cell.user_bytes() as f64;
+    let read = total(cell, |member| member.read_bytes) as f64 / user;
+    let written = total(cell, |member| member.written_bytes) as f64 / user;
+    if read < READ_SHARE {
+        return None;
+    }
+    let stripe = stripe_kib(cell);
+    let text = format!(
+        "for each byte written the members read {} and wrote {}: writes of {} KiB do not cover \
+         {}, so old data or parity is read first",
+        short(read),
+        short(written),
+        short(cell.block_kib),
+        stripe.map_or("a whole stripe".to_string(), |kib| format!("a stripe of {kib} KiB"))
+    );
+    let mut evidence = vec![
+        ("read_bytes_per_user_byte", read),
+        ("written_bytes_per_user_byte", written),
+        ("block_kib", cell.block_kib),
+    ];
+    evidence.extend(stripe.map(|kib| ("stripe_kib", kib as f64)));
+    let whole = stripe.filter(|kib| cell.workload == "seq-write" && *kib <= 16 << 10);
+    let command = match whole {
+        Some(kib) => format!("--block {kib}K"),
+        None if cell.disks.is_multiple_of(2) => "--level raid10".into(),
+        None => "--level raid1".into(),
+    };
+    Some(finding("read-modify-write", text, &evidence, Some(command)))
+}
+
+/// md's stripe cache grew, or was full.
+pub(super) fn stripe_cache_growing(cell: &Cell) -> Option<Finding> {
+    const FULL: f64 = 0.95;
+    let cache = cell.stripe_cache?;
+    let (begin, end) = (cache.entries_begin as f64, cache.entries_end as f64);
+    let active = cache.active_max.map(|active| active as f64);
+    let grew = cache.entries_end > cache.entries_begin;
+    if !grew && active.is_none_or(|active| active < begin.max(end) * FULL) {
+        return None;
+    }
+    let text = match grew {
+        true => format!(
+            "the stripe cache grew from {begin} to {end} entries while the clock ran: early \
+             samples had less of it than late ones"
+        ),
+        false => format!(
+            "{} of the {end} entries of the stripe cache were in use: writes waited for room",
+            active.unwrap_or(end)
+        ),
+    };
+    let mut evidence = vec![("entries_begin", begin), ("entries_end", end)];
+    evidence.extend(active.map(|active| ("active_max", active)));
+    let wanted = (cache.entries_end.max(1) * 2).next_power_of_two().min(32_768);
+    let command = format!("echo {wanted} > /sys/block/mdX/md/stripe_cache_size");
+    let memory = data_members(cell).map(|_| f64::from(cell.disks) * 4.0 * wanted as f64 / 1024.0);
+    evidence.extend(memory.map(|mib| ("memory_mib_at_command", mib)));
+    Some(finding("stripe-cache-growing", text, &evidence, Some(command)))
+}

@@ -1,0 +1,101 @@
+//! Findings about how much is under way at once.
+//!
+//! Invariant: as in the module above.
+
+use super::{finding, percent, short, stripe_kib};
+use crate::record::{Cell, Finding};
+
+/// Share of the bound above which nothing is lost by the queue.
+const AT_THE_BOUND: f64 = 0.85;
+
+fn at_the_bound(cell: &Cell) -> bool {
+    cell.bound_share.is_some_and(|share| share >= AT_THE_BOUND)
+}
+
+/// Never more than one request was under way, though several members could have worked.
+pub(super) fn never_deeper_than_one(cell: &Cell) -> Option<Finding> {
+    // A mean over steps of a queue that is never longer than one may be a little over one.
+    const ONE: f64 = 1.05;
+    let read_ahead = cell.read_ahead_kib.unwrap_or(0)
+        + cell.place.as_ref().and_then(|place| place.read_ahead_kib).unwrap_or(0);
+    let ahead = cell.workload == "seq-read" && read_ahead > 0;
+    // The bound of a random pattern is one at its own depth: it says nothing about deeper queues.
+    let full = at_the_bound(cell) && cell.workload.starts_with("seq-");
+    if cell.disks < 2 || cell.depth.max(1) * cell.jobs.max(1) != 1 || ahead || full {
+        return None;
+    }
+    // Where it was counted, the count decides: a page cache writes with more in flight than a
+    // program asks for. A program that is not counted may have such a cache below it.
+    let loads = cell.member_load.iter().map(|load| load.in_flight);
+    let counted: Option<f64> =
+        loads.clone().collect::<Option<Vec<f64>>>().map(|all| all.iter().sum());
+    let counted = counted.filter(|_| !cell.member_load.is_empty());
+    // One request may well be for all members: what counts is how deep the queue of any one was.
+    let deepest = loads.flatten().reduce(f64::max);
+    if deepest.is_some_and(|deepest| deepest > ONE) || (counted.is_none() && cell.place.is_some()) {
+        return None;
+    }
+    let on_all = counted.map_or(String::new(), |all| {
+        format!(" ({} operations on all members together, in the mean)", short(all))
+    });
+    let text = format!(
+        "one request at a time on {} members{on_all}: most of them wait most of the time",
+        cell.disks
+    );
+    let mut evidence = vec![
+        ("depth", f64::from(cell.depth.max(1))),
+        ("jobs", f64::from(cell.jobs.max(1))),
+        ("members", f64::from(cell.disks)),
+    ];
+    evidence.extend(counted.map(|all| ("in_flight", all)));
+    let command = format!("--depth {}", (cell.disks * 4).min(1024));
+    Some(finding("queue-never-deeper-than-one", text, &evidence, Some(command)))
+}
+
+/// A sequential reader asks for less at once than it takes to keep all members busy.
+pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
+    if cell.workload != "seq-read" || at_the_bound(cell) {
+        return None;
+    }
+    let stripe = stripe_kib(cell)?;
+    let place = cell.place.as_ref();
+    let (window, ahead) = match place {
+        // Below a file system or the page cache only the device's read-ahead counts.
+        Some(place) => (place.read_ahead_kib? as f64, place.read_ahead_kib?),
+        None => {
+            let ahead = cell.read_ahead_kib.unwrap_or(0);
+            (f64::from(cell.depth) * cell.block_kib + ahead as f64, ahead)
+        }
+    };
+    let window = window * f64::from(cell.jobs.max(1));
+    let idle = members_had_time(cell);
+    // Without a bound or busy times nobody knows whether it cost anything.
+    if window >= stripe as f64 || !(cell.bound_share.is_some() || idle.is_some_and(|idle| idle)) {
+        return None;
+    }
+    let lost = cell.bound_share.map_or(String::new(), |share| {
+        format!("; {} of what the members could deliver", percent(share))
+    });
+    let text = format!(
+        "{} KiB are asked for at once, a stripe is {stripe} KiB: not all members work{lost}",
+        short(window)
+    );
+    let mut evidence = vec![
+        ("window_kib", window),
+        ("read_ahead_kib", ahead as f64),
+        ("stripe_kib", stripe as f64),
+    ];
+    evidence.extend(cell.bound_share.map(|share| ("bound_share", share)));
+    let wanted = stripe * 2;
+    let command = match place {
+        Some(_) => format!("blockdev --setra {} /dev/mdX", wanted * 2),
+        None => format!("--read-ahead {wanted}K"),
+    };
+    Some(finding("read-ahead-too-small", text, &evidence, Some(command)))
+}
+
+/// Whether the busiest member had time to spare; `None` where nobody counted.
+fn members_had_time(cell: &Cell) -> Option<bool> {
+    let busiest = cell.member_load.iter().filter_map(|load| load.busy).reduce(f64::max)?;
+    Some(busiest < AT_THE_BOUND)
+}

@@ -1,0 +1,347 @@
+//! Each rule on a record made by hand that must give it and on one that must not; and those that
+//! paced members can provoke, for real.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::bench::{self, Settings};
+use crate::matrix::{self, Options};
+use crate::record::{MemberLoad, Place, StripeCacheUse, SyncRun, ThreadTime};
+use crate::workload::Kind;
+
+fn moved(read_bytes: u64, written_bytes: u64) -> MemberTraffic {
+    MemberTraffic { read_bytes, written_bytes, reads: 10_000, writes: 10_000 }
+}
+
+/// Four members, 100 MB read in a second, evenly, in deep queues; nothing to find.
+fn quiet(level: &str, workload: &str) -> Cell {
+    let share =
+        if workload.ends_with("write") { moved(0, 33_000_000) } else { moved(25_000_000, 0) };
+    Cell {
+        target: "engine".into(),
+        level: level.into(),
+        disks: 4,
+        chunk_kib: Some(64),
+        workload: workload.into(),
+        block_kib: 1024.0,
+        depth: 4,
+        jobs: 1,
+        samples: vec![Sample { seconds: 1.0, bytes: 100_000_000, ops: 100 }],
+        cpu_process_s: Some(0.2),
+        per_member: vec![share; 4],
+        member_load: vec![MemberLoad { busy: Some(0.97), in_flight: Some(3.0) }; 4],
+        bound_share: Some(0.97),
+        ..Cell::default()
+    }
+}
+
+fn names(cell: &Cell) -> Vec<String> {
+    find(cell).into_iter().map(|finding| finding.name).collect()
+}
+
+/// That `gives` has exactly this finding, well formed, and `gives_not` has none at all.
+fn check(name: &str, gives: &Cell, gives_not: &Cell) -> Finding {
+    let found = find(gives);
+    assert_eq!(names(gives), [name], "{found:?}");
+    assert_eq!(names(gives_not), [""; 0], "{name} without evidence: {:?}", find(gives_not));
+    let finding = found[0].clone();
+    println!("{name}: {}; try {:?}", finding.text, finding.command);
+    assert!(!finding.evidence.is_empty() && finding.evidence.values().all(|v| v.is_finite()));
+    assert!(finding.text.chars().any(|c| c.is_ascii_digit()), "numbers: {}", finding.text);
+    finding
+}
+
+#[test]
+fn an_ordinary_cell_gives_nothing() {
+    for level in ["single", "linear", "raid0", "raid1", "raid4", "raid5", "raid6", "raid10"] {
+        for workload in Kind::ALL.map(Kind::name) {
+            assert_eq!(names(&quiet(level, workload)), [""; 0], "{level} {workload}");
+        }
+    }
+    assert_eq!(find(&Cell::default()), [], "nothing is known of it");
+}
+
+#[test]
+fn page_cache() {
+    let mut cell = quiet("raid0", "seq-read");
+    let place = Place { memory_bytes: Some(8 << 30), ..Place::default() };
+    (cell.place, cell.file_bytes) = (Some(place), Some(1 << 30));
+    let none = cell.clone();
+    cell.per_member = vec![moved(1_000_000, 0); 4];
+    let found = check("page-cache", &cell, &none);
+    assert_eq!(found.evidence["member_bytes_per_user_byte"], 0.04);
+    assert!(found.command.unwrap().contains("16 GiB"));
+    // A record that says whose cache it was, and knows of no members.
+    let mut said = none.clone();
+    (said.cached, said.per_member, said.member_load) =
+        (Some("the page cache".into()), Vec::new(), Vec::new());
+    assert_eq!(names(&said), ["page-cache"]);
+}
+
+#[test]
+fn resync_running() {
+    let mut cell = quiet("raid5", "seq-read");
+    let idle = SyncRun { action: "idle".into(), ..SyncRun::default() };
+    let none = Cell { sync: Some(idle), ..cell.clone() };
+    let sync = SyncRun { action: "recover".into(), begin: Some(0.1), end: Some(0.2) };
+    cell.sync = Some(sync);
+    let found = check("resync-running", &cell, &none);
+    assert!(found.text.contains("from 10.0 to 20.0 %"), "{}", found.text);
+    assert_eq!((found.evidence["begin_share"], found.evidence["end_share"]), (0.1, 0.2));
+}
+
+#[test]
+fn shared_bus() {
+    let mut cell = quiet("raid0", "seq-read");
+    let none = Cell { bus_mb_per_s: Some(200.0), ..cell.clone() };
+    cell.bus_mb_per_s = Some(110.0);
+    let found = check("shared-bus", &cell, &none);
+    assert_eq!(found.evidence["members_mb_per_s"], 100.0);
+    assert_eq!(found.command.as_deref(), Some("--bus 220MB/s, or members on another bus"));
+}
+
+#[test]
+fn one_slow_member() {
+    let mut cell = quiet("raid0", "seq-read");
+    let none = cell.clone();
+    for at in [0, 1, 3] {
+        cell.member_load[at].busy = Some(0.5);
+    }
+    let found = check("one-slow-member", &cell, &none);
+    assert_eq!((found.evidence["member"], found.evidence["others_busy"]), (2.0, 0.5));
+    assert!((found.evidence["time_per_byte_ratio"] - 1.94).abs() < 1e-9);
+    // All slower than one is not one slower than all.
+    cell.member_load = none.member_load.clone();
+    cell.member_load[1].busy = Some(0.5);
+    assert_eq!(names(&cell), [""; 0]);
+    // What nobody counts is not slow.
+    cell.member_load = vec![MemberLoad::default(); 4];
+    assert_eq!(names(&cell), [""; 0]);
+}
+
+#[test]
+fn unbalanced_members() {
+    let mut cell = quiet("raid4", "rand-write");
+    (cell.member_load, cell.block_kib) = (Vec::new(), 4.0);
+    let none = cell.clone();
+    cell.per_member[3] = moved(0, 99_000_000);
+    let found = check("unbalanced-members", &cell, &none);
+    assert_eq!(found.evidence["busiest_over_idlest"], 3.0);
+    assert_eq!(found.command.as_deref(), Some("--level raid5"));
+    // By chance: 25 operations a member.
+    cell.per_member.iter_mut().for_each(|member| (member.reads, member.writes) = (0, 25));
+    cell.per_member[3].written_bytes = 60_000_000;
+    assert_eq!(names(&cell), [""; 0]);
+    // A mirror that serves one stream from one copy.
+    let mut mirror = quiet("raid1", "seq-read");
+    mirror.per_member[1..].fill(moved(0, 0));
+    mirror.per_member[0].read_bytes = 100_000_000;
+    mirror.member_load[1..].fill(MemberLoad { busy: Some(0.0), in_flight: Some(0.0) });
+    assert_eq!(names(&mirror), ["unbalanced-members"]);
+    assert_eq!(find(&mirror)[0].command.as_deref(), Some("--jobs 4"));
+    // A member that is missing moves nothing.
+    let mut degraded = quiet("raid6", "seq-read");
+    (degraded.degraded, degraded.per_member[0]) = (1, moved(0, 0));
+    assert_eq!(names(&degraded), [""; 0]);
+}
+
+#[test]
+fn read_modify_write() {
+    let mut cell = quiet("raid5", "rand-write");
+    cell.block_kib = 4.0;
+    let none = cell.clone();
+    cell.per_member = vec![moved(50_000_000, 50_000_000); 4];
+    let found = check("read-modify-write", &cell, &none);
+    assert_eq!(found.evidence["read_bytes_per_user_byte"], 2.0);
+    assert_eq!(found.evidence["stripe_kib"], 192.0);
+    assert_eq!(found.command.as_deref(), Some("--level raid10"));
+    let sequential = Cell { workload: "seq-write".into(), ..cell.clone() };
+    assert_eq!(find(&sequential)[0].command.as_deref(), Some("--block 192K"));
+    // Reads of a resync are nobody's read-modify-write.
+    let resync = SyncRun { action: "resync".into(), ..SyncRun::default() };
+    assert_eq!(names(&Cell { sync: Some(resync), ..cell }), ["resync-running"]);
+}
+
+#[test]
+fn stripe_cache_growing() {
+    let mut cell = quiet("raid5", "seq-write");
+    let cache = |end, active| {
+        Some(StripeCacheUse { entries_begin: 256, entries_end: end, active_max: Some(active) })
+    };
+    let none = Cell { stripe_cache: cache(256, 100), ..cell.clone() };
+    cell.stripe_cache = cache(1024, 100);
+    let found = check("stripe-cache-growing", &cell, &none);
+    assert_eq!((found.evidence["entries_begin"], found.evidence["entries_end"]), (256.0, 1024.0));
+    cell.stripe_cache = cache(256, 250);
+    assert!(find(&cell)[0].text.contains("250 of the 256"), "{:?}", find(&cell));
+}
+
+#[test]
+fn queue_never_deeper_than_one() {
+    let mut cell = quiet("raid0", "rand-read");
+    (cell.block_kib, cell.bound_share) = (4.0, Some(0.3));
+    cell.member_load.fill(MemberLoad { busy: Some(0.25), in_flight: Some(0.25) });
+    let none = cell.clone();
+    cell.depth = 1;
+    let found = check("queue-never-deeper-than-one", &cell, &none);
+    assert_eq!((found.evidence["in_flight"], found.evidence["members"]), (1.0, 4.0));
+    // Below a program there may be a cache that writes deeper: only a count tells.
+    cell.place = Some(Place::default());
+    assert_eq!(names(&cell), ["queue-never-deeper-than-one"]);
+    cell.member_load[0].in_flight = Some(4.0);
+    assert_eq!(names(&cell), [""; 0]);
+    cell.member_load.clear();
+    assert_eq!(names(&cell), [""; 0]);
+}
+
+#[test]
+fn read_ahead_too_small() {
+    let mut cell = quiet("raid5", "seq-read");
+    (cell.block_kib, cell.depth, cell.bound_share) = (16.0, 2, Some(0.4));
+    cell.member_load.fill(MemberLoad { busy: Some(0.4), in_flight: Some(1.0) });
+    let none = Cell { read_ahead_kib: Some(1024), ..cell.clone() };
+    let found = check("read-ahead-too-small", &cell, &none);
+    assert_eq!((found.evidence["window_kib"], found.evidence["stripe_kib"]), (32.0, 192.0));
+    assert_eq!(found.command.as_deref(), Some("--read-ahead 384K"));
+    // On a device its own read-ahead counts, and only where members had time.
+    cell.place = Some(Place { read_ahead_kib: Some(128), ..Place::default() });
+    cell.bound_share = None;
+    assert_eq!(find(&cell)[0].command.as_deref(), Some("blockdev --setra 768 /dev/mdX"));
+    cell.member_load.fill(MemberLoad { busy: Some(0.99), in_flight: Some(1.0) });
+    assert_eq!(names(&cell), [""; 0]);
+}
+
+#[test]
+fn generator_bound_and_cpu_bound() {
+    let mut cell = quiet("raid0", "rand-read");
+    (cell.member_load, cell.bound_share, cell.cpu_process_s) = (Vec::new(), None, Some(0.99));
+    cell.samples[0].ops = 1_000_000;
+    cell.generator_ns_per_op = Some(100.0);
+    let busy = cell.clone();
+    let waiting = Cell { cpu_process_s: Some(0.5), ..cell.clone() };
+    let found = check("cpu-bound", &busy, &waiting);
+    assert_eq!(found.evidence["cpu_share"], 0.99);
+    cell.generator_ns_per_op = Some(800.0);
+    let found = check("generator-bound", &cell, &waiting);
+    assert!((found.evidence["generator_share"] - 0.8).abs() < 1e-9);
+    // Members at their limit are the limit, however the host waits for them.
+    let full = vec![MemberLoad { busy: Some(0.99), in_flight: Some(1.0) }; 4];
+    assert_eq!(names(&Cell { member_load: full, ..busy.clone() }), [""; 0]);
+    // Several cores: one thread that is full is enough, half the process is not.
+    let thread = |seconds| vec![ThreadTime { name: "md0_raid5".into(), seconds }];
+    let two = Cell { cores: Some(2), cpu_threads: thread(0.5), ..busy };
+    assert_eq!(names(&two), [""; 0]);
+    let found = find(&Cell { cpu_threads: thread(0.95), ..two });
+    assert!(found[0].text.starts_with("thread md0_raid5 used 95 %"), "{found:?}");
+}
+
+/// One cell, for real.
+fn run(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
+    let options = Options {
+        levels: vec![level.parse().expect("a level")],
+        members: vec![members.parse().expect("a set")],
+        workloads: vec![kind],
+        sizes: vec![32 << 20],
+        ..more
+    };
+    let settings = Settings {
+        warm_up: Duration::from_millis(100),
+        sample: Duration::from_millis(200),
+        runs: 3,
+        until_steady: None,
+        directory: Path::new("/nonexistent"),
+        cores: None,
+        seed: 1,
+        kernels: parity::Kernels::best(),
+    };
+    let plan = matrix::plan(&options).expect("a plan");
+    let (record, ended) = bench::run(&plan, &settings, &|| false, &mut |_| {});
+    ended.expect("it runs");
+    assert_eq!(record.cells.len(), 1);
+    let cell = record.cells[0].clone();
+    println!("{:?}\n{:?} {:?}", cell.findings, cell.per_member, cell.member_load);
+    assert_eq!(cell.findings, find(&cell), "a finished cell gives the same again");
+    let series = cell.series.as_ref().expect("it was watched");
+    let steps = series.members[0].read_mb_per_s.len();
+    let covered = steps as f64 * series.step_s;
+    let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
+    assert!((covered / seconds - 1.0).abs() < 0.2, "{covered} of {seconds} seconds");
+    cell
+}
+
+fn has(cell: &Cell, name: &str) -> bool {
+    cell.findings.iter().any(|finding| finding.name == name)
+}
+
+const PACED: &str = "paced:hdd-2007:mem";
+
+#[test]
+fn a_real_shared_bus_is_found() {
+    let bus = |rate: u64| Options { buses: vec![rate], ..Options::default() };
+    let slow = run("raid0", PACED, Kind::SeqRead, bus(60_000_000));
+    assert!(has(&slow, "shared-bus"));
+    let fast = run("raid0", PACED, Kind::SeqRead, bus(4_000_000_000));
+    assert!(!has(&fast, "shared-bus"));
+}
+
+#[test]
+fn a_real_slow_member_is_found() {
+    let set = "paced:hdd-2007:mem*3+paced:hdd-2007@1.0:mem";
+    let slow = run("raid0", set, Kind::SeqRead, Options::default());
+    let found = slow.findings.iter().find(|finding| finding.name == "one-slow-member");
+    let found = found.unwrap_or_else(|| panic!("{:?}", slow.member_load));
+    assert_eq!(found.evidence["member"], 3.0);
+    let even = run("raid0", PACED, Kind::SeqRead, Options::default());
+    assert!(!has(&even, "one-slow-member"));
+}
+
+#[test]
+fn a_real_read_modify_write_is_found() {
+    let small = run("raid5", PACED, Kind::RandWrite, Options::default());
+    assert!(has(&small, "read-modify-write"));
+    let whole = run("raid5", PACED, Kind::SeqWrite, Options::default());
+    assert!(!has(&whole, "read-modify-write"));
+}
+
+#[test]
+fn a_real_queue_of_one_is_found() {
+    let depth = |depth: u32| Options { depths: vec![depth], ..Options::default() };
+    let one = run("raid0", PACED, Kind::RandRead, depth(1));
+    assert!(has(&one, "queue-never-deeper-than-one"));
+    let sixteen = run("raid0", PACED, Kind::RandRead, depth(16));
+    assert!(!has(&sixteen, "queue-never-deeper-than-one"));
+}
+
+#[test]
+fn a_real_read_ahead_that_is_too_small_is_found() {
+    let ahead = |bytes: u64| Options {
+        depths: vec![1],
+        blocks: vec![64 << 10],
+        read_aheads: vec![bytes],
+        ..Options::default()
+    };
+    let none = run("raid0", PACED, Kind::SeqRead, ahead(0));
+    assert!(has(&none, "read-ahead-too-small"));
+    let enough = run("raid0", PACED, Kind::SeqRead, ahead(4 << 20));
+    assert!(!has(&enough, "read-ahead-too-small"));
+}
+
+#[test]
+fn a_real_parity_member_is_unbalanced() {
+    let parity = run("raid4", PACED, Kind::RandRead, Options::default());
+    assert!(has(&parity, "unbalanced-members"), "the parity member serves no reads");
+    let even = run("raid0", PACED, Kind::SeqRead, Options::default());
+    assert!(!has(&even, "unbalanced-members"));
+}
+
+#[test]
+fn memory_is_fast_enough_to_show_the_cpu_or_the_generator() {
+    let memory = run("raid5", "mem", Kind::SeqRead, Options::default());
+    // Which of the two depends on the build; on a loaded machine the thread may not get its CPU.
+    let share = memory.cpu_process_s.expect("metered") / seconds(&memory);
+    let found = has(&memory, "cpu-bound") || has(&memory, "generator-bound");
+    assert!(found || share < 0.95, "{share} {:?}", memory.findings);
+    let paced = run("raid0", PACED, Kind::RandRead, Options::default());
+    assert!(!has(&paced, "cpu-bound") && !has(&paced, "generator-bound"), "{:?}", paced.findings);
+}

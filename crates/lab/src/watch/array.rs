@@ -1,0 +1,128 @@
+//! Arrays of Linux md that run: their members and their state, from sysfs.
+//!
+//! ```text
+//!   /sys/block/md0/slaves/sda1          the members' names
+//!                  md/level             raid5
+//!                  md/degraded          members that are missing
+//!                  md/dev-sda1/slot     0, 1, ... or none (a spare)
+//!                  md/sync_action       idle, resync, recover, check, repair, reshape
+//!                  md/sync_completed    1024 / 4096 (sectors), or none
+//!                  md/stripe_cache_size, stripe_cache_active      (RAID 4, 5, 6)
+//! ```
+//! The kernel's Documentation/admin-guide/md.rst.
+//!
+//! Invariant: what a file does not say is `None`. Called from `snapshot` and `recorder`.
+
+use std::fs;
+use std::path::Path;
+
+/// An array that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArrayState {
+    /// `md0`.
+    pub name: String,
+    /// `raid5`.
+    pub level: Option<String>,
+    /// Members that are missing.
+    pub degraded: Option<u32>,
+    /// Its members, in slot order, spares last.
+    pub members: Vec<Slot>,
+    /// What runs in the background.
+    pub sync: Option<SyncProgress>,
+    /// Entries of the stripe cache, one page of every member each.
+    pub stripe_cache: Option<u64>,
+    /// Entries in use.
+    pub stripe_cache_active: Option<u64>,
+}
+
+/// A member of an array that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// `sda1`.
+    pub name: String,
+    /// Its place; `None` for a spare.
+    pub slot: Option<u32>,
+}
+
+/// What runs in the background.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncProgress {
+    /// `idle`, `resync`, `recover`, `check`, `repair`, `reshape`, `frozen`.
+    pub action: String,
+    /// Sectors done and to be done; `None` when nothing runs.
+    pub sectors: Option<(u64, u64)>,
+}
+
+/// The array of this name; `None` when there is none.
+pub(super) fn read(sys: &Path, name: &str) -> Option<ArrayState> {
+    let block = sys.join("block").join(name.replace('/', "!"));
+    let md = block.join("md");
+    if !md.is_dir() {
+        return None;
+    }
+    let slot = |member: &str| line(&md.join(format!("dev-{member}/slot")))?.parse().ok();
+    let mut members: Vec<Slot> = names(&block.join("slaves"))
+        .into_iter()
+        .map(|member| Slot { slot: slot(&member), name: member.replace('!', "/") })
+        .collect();
+    members.sort_by_key(|member| (member.slot.is_none(), member.slot));
+    let number = |file: &str| line(&md.join(file))?.parse().ok();
+    let completed = line(&md.join("sync_completed"));
+    Some(ArrayState {
+        name: name.to_string(),
+        level: line(&md.join("level")),
+        degraded: line(&md.join("degraded")).and_then(|text| text.parse().ok()),
+        members,
+        sync: line(&md.join("sync_action")).map(|action| SyncProgress {
+            action,
+            sectors: completed.and_then(|text| done_of_all(&text)),
+        }),
+        stripe_cache: number("stripe_cache_size"),
+        stripe_cache_active: number("stripe_cache_active"),
+    })
+}
+
+/// `1024 / 4096`.
+fn done_of_all(text: &str) -> Option<(u64, u64)> {
+    let (done, all) = text.split_once('/')?;
+    Some((done.trim().parse().ok()?, all.trim().parse().ok()?))
+}
+
+/// All arrays, by name.
+pub(super) fn all(sys: &Path) -> Vec<ArrayState> {
+    names(&sys.join("block")).iter().filter_map(|name| read(sys, name)).collect()
+}
+
+/// Whole disks that hold something: no partitions, no loop device without a file.
+pub(super) fn disks(sys: &Path) -> Vec<String> {
+    let block = sys.join("block");
+    let holds = |name: &String| {
+        line(&block.join(name).join("size")).and_then(|size| size.parse().ok()) != Some(0_u64)
+    };
+    names(&block).into_iter().filter(holds).map(|name| name.replace('!', "/")).collect()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+fn line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_string()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_two_numbers_or_nothing() {
+        assert_eq!(done_of_all("1024 / 4096"), Some((1024, 4096)));
+        assert_eq!(done_of_all("none"), None);
+        assert_eq!(done_of_all("delayed"), None);
+    }
+}

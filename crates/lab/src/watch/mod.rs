@@ -1,0 +1,27 @@
+//! Samplers: what disks, members, CPUs and threads do while something runs, or just so.
+//!
+//! ```text
+//!   /proc, /sys --> disk, machine, array (pure parsers) --> snapshot --> live (raidlab watch)
+//!                                                               |
+//!   engine's counters --> tap ----------------------------> recorder --> record::Series
+//!                                                             track: bounded, equal steps
+//! ```
+//!
+//! Invariant: everything is read, nothing is written, and no privilege is needed. What a source
+//! does not say is absent, never 0.
+
+mod array;
+mod disk;
+mod live;
+mod machine;
+mod recorder;
+mod snapshot;
+mod threads;
+mod track;
+
+pub use array::{ArrayState, Slot, SyncProgress};
+pub use disk::{Disk, DiskCounters, DiskRates};
+pub use live::{Cpu, Did, Frame, Group, Head, Line, Selection, render};
+pub use machine::{CpuShares, MachineCounters};
+pub use recorder::{MemberTap, Recorded, Recorder, Watched};
+pub use snapshot::{Roots, Snapshot};
