@@ -9,7 +9,10 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # What `make bench` passes on; `make bench ARGS=...` replaces it.
 ARGS ?= --html $(TARGET)/bench/report.html --json $(TARGET)/bench/record.json
 
-.PHONY: help setup setup-tests build test test-all bench bench-peers clean
+# What `make bench-arrays` passes on: peers, --rounds N, --seconds S, --dir DIR, --json FILE.
+PEER_ARGS ?=
+
+.PHONY: help setup setup-tests build test test-all bench bench-engine bench-peers bench-arrays clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,7 +21,9 @@ help:
 	@echo 'make test-all   the same with the slow sweeps (RAIDLAB_TEST=all)'
 	@echo 'make bench      set up, measure; report and record in $(TARGET)/bench'
 	@echo '                ARGS=... replaces the arguments: $(ARGS)'
+	@echo 'make bench-engine  the engine by itself beside targets and copy ceilings; 17 GiB of memory'
 	@echo 'make bench-peers  parity beside ISA-L and SnapRAID; needs libisal-dev and snapraid'
+	@echo 'make bench-arrays  arrays beside md (MD_NATIVE=DIR), fio, nbdkit, btrfs; PEER_ARGS=... chooses'
 	@echo 'make setup      only the set-up: installs by apt what is missing, if anything is'
 	@echo 'make clean      remove what was built'
 
@@ -41,8 +46,15 @@ bench: setup
 	@mkdir -p $(TARGET)/bench
 	$(CARGO) run --release -p raidlab -- bench $(ARGS)
 
+bench-engine: setup
+	@mkdir -p $(TARGET)/bench
+	$(CARGO) run --release -p raidlab -- bench --engine --json $(TARGET)/bench/engine.json
+
 bench-peers: setup
 	CARGO=$(CARGO) benches/peers/run
+
+bench-arrays: setup
+	CARGO=$(CARGO) benches/peers/arrays/run $(PEER_ARGS)
 
 clean:
 	$(CARGO) clean

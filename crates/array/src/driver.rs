@@ -285,8 +285,8 @@ impl Driver {
         self.core.geometry()
     }
 
-    /// How the array is divided among its lanes.
-    pub(crate) fn sharding(&self) -> Sharding {
+    /// How the array is divided among its lanes: a host that knows gives each its own.
+    pub fn sharding(&self) -> Sharding {
         match &self.links {
             Some(links) => links.sharding(),
             None => Sharding::new(self.geometry(), 1),

@@ -58,7 +58,7 @@ pub use buf::{Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, MemberSpec};
 pub use core::Event;
 pub use driver::{Completion, Driver, DriverOptions, Full, clock_nanos, wait_precisely};
-pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError};
+pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError, ShardPart, Sharding};
 pub use member::{
     Counters, DiskMember, Done, Facts, Fault, FaultControl, FaultMember, FileMember, FileOptions,
     FormerLeaf, Io, KernelDone, MemMember, Member, NullMember, Op, OpKind, OpenError, PaceControl,

@@ -18,7 +18,7 @@ use crate::matrix::{ArrayCase, BenchLevel, Plan};
 use crate::members::MemberExpr;
 use crate::meter::IdleBaseline;
 use crate::quantity::show_size;
-use crate::record::{Cell, MemberTraffic, Record};
+use crate::record::{Cell, MemberTraffic, Record, ThreadTime};
 use crate::runner::{self, Outcome, Timing};
 use crate::target::{Findings, Proof, Target, TargetSpec};
 use crate::watch::{MemberTap, Recorder, Watched};
@@ -36,12 +36,21 @@ pub struct Settings<'a> {
     pub until_steady: Option<u32>,
     /// Where member files go that name no directory.
     pub directory: &'a Path,
-    /// CPUs that the process has been held to, for the record.
+    /// CPUs that the process has been held to: as many lanes has each array. `None`: one lane,
+    /// held nowhere.
     pub cores: Option<u32>,
     /// Makes the run's data its own.
     pub seed: u64,
     /// What computes parity.
     pub kernels: parity::Kernels,
+}
+
+impl Settings<'_> {
+    /// Lanes of each array.
+    fn lanes(&self) -> u16 {
+        // No machine has more CPUs than that.
+        self.cores.map_or(1, |cores| u16::try_from(cores).unwrap_or(u16::MAX))
+    }
 }
 
 /// What happens meanwhile.
@@ -71,6 +80,8 @@ pub enum Progress<'p> {
 /// How strictly reads are checked while the clock runs on members that are nothing but memory:
 /// there the engine's own speed is measured, and everything is checked afterwards.
 const MEMORY_CHECK_EVERY: u32 = 16;
+/// How io_uring names the threads that work for a process.
+const KERNEL_WORKERS: &str = "iou-";
 /// More operations than this share being late makes the figure the backing store's.
 const LATE_SHARE: f64 = 0.01;
 
@@ -105,6 +116,7 @@ fn timing(settings: &Settings<'_>, check_every: u32) -> Timing {
         runs: settings.runs,
         until_steady: settings.until_steady,
         check_every,
+        check_later: false,
     }
 }
 
@@ -214,7 +226,8 @@ fn make_target(case: &ArrayCase, settings: &Settings<'_>) -> Result<Target, Stri
         stripe_cache_bytes: case.stripe_cache_bytes,
         queue_depth: case.queue_depth.map_or(usize::MAX, |depth| depth as usize),
         block_bytes,
-        in_flight,
+        in_flight: in_flight * usize::from(settings.lanes()),
+        lanes: settings.lanes(),
         area_bytes: case.area_bytes,
         unit_bytes: unit_bytes(case) as usize,
         kernels: settings.kernels,
@@ -235,16 +248,17 @@ fn unit_bytes(case: &ArrayCase) -> u64 {
 }
 
 /// Whether every array of the plan fits into memory with its buffers, before the machine begins to
-/// swap or to kill. `available` is what there is, in bytes.
+/// swap or to kill. `available` is what there is, in bytes; `lanes` how many threads there are with
+/// requests of their own.
 ///
 /// # Errors
 /// One line that names the array, what needs the most, and the option that makes it less.
-pub fn check_memory(plan: &Plan, available: u64) -> Result<(), String> {
+pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), String> {
     for case in &plan.arrays {
         let in_memory = case.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
         let members = u128::from(case.member_bytes) * in_memory.count() as u128;
         let (block_bytes, in_flight) = largest(case);
-        let (leases, lease_bytes) = crate::target::buffers(block_bytes, in_flight);
+        let (leases, lease_bytes) = crate::target::buffers(block_bytes, in_flight * lanes as usize);
         let buffers = leases as u128 * u128::from(lease_bytes);
         let cache = u128::from(case.stripe_cache_bytes);
         let cache = if case.has_parity() { cache } else { 0 };
@@ -283,7 +297,7 @@ fn make_cell(
     outcome: &Outcome,
     check_every: u32,
 ) -> Cell {
-    let geometry = target.driver.geometry();
+    let geometry = target.geometry();
     let has_chunks = case.expr.level.has_chunks() && case.level != BenchLevel::Single;
     let layout = geometry.layout();
     let late: u64 = outcome.leaves.iter().map(|leaf| leaf.late).sum();
@@ -332,6 +346,7 @@ fn make_cell(
         placement: drive.map(|(_, placement)| placement_name(placement)),
         late_ops: drive.is_some().then_some(late),
         checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
+        cpu_threads: threads(outcome),
         generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
         ..Cell::default()
     };
@@ -339,6 +354,21 @@ fn make_cell(
     cell.summarise();
     warn(&mut cell, target, outcome, late);
     cell
+}
+
+/// CPU time by thread. Lanes measure their own time exactly; what the kernel's clock ticks say of
+/// the others (io_uring's workers) stands beside it. Without lanes to hold apart, the one thread
+/// that generates is the process but for these workers.
+fn threads(outcome: &Outcome) -> Vec<ThreadTime> {
+    let mut threads = outcome.lanes.clone();
+    let others = outcome.cpu.threads.iter().flatten();
+    let others = others.filter(|thread| thread.name.starts_with(KERNEL_WORKERS));
+    threads.extend(others.map(|thread| ThreadTime {
+        name: thread.name.clone(),
+        seconds: thread.user_s + thread.system_s,
+    }));
+    threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
+    threads
 }
 
 /// After the last cell of an array: a copy or a parity block that is wrong counts as wrong data,
@@ -393,11 +423,11 @@ fn missing_leaves(case: &ArrayCase, target: &Target) -> Vec<usize> {
         Members::Leaves(count) => vec![1; *count],
         Members::Arrays(arrays) => arrays.iter().map(ArrayExpr::leaves).collect(),
     };
-    let failed = target.driver.failed();
+    let failed = target.failed();
     let mut first = 0;
     let mut missing = Vec::new();
     for (member, leaves) in counts.into_iter().enumerate() {
-        if failed.contains(member as u16) {
+        if failed.contains(&(member as u16)) {
             missing.extend(first..first + leaves);
         }
         first += leaves;
@@ -537,15 +567,15 @@ mod tests {
         // Four members of 128 MiB, 32 buffers of 1 MiB, 32 MiB of stripe cache, 4 bytes of 4 KiB.
         let mem = plan("mem", "raid5", Options::default());
         let needed = (512 << 20) + (32 << 20) + (32 << 20) + (512 << 10);
-        assert_eq!(check_memory(&mem, needed), Ok(()));
-        let error = check_memory(&mem, needed - 1).expect_err("a byte is missing");
+        assert_eq!(check_memory(&mem, 1, needed), Ok(()));
+        let error = check_memory(&mem, 1, needed - 1).expect_err("a byte is missing");
         assert!(error.contains("512 MiB of it for members in memory"), "{error}");
         assert!(error.starts_with("raid5(4): ") && error.ends_with("use less --size"), "{error}");
         // Files are not memory.
         let file = plan("paced:hdd-2007", "raid0", Options::default());
-        assert_eq!(check_memory(&file, 17 << 20), Ok(()));
+        assert_eq!(check_memory(&file, 1, 17 << 20), Ok(()));
         let deep = Options { depths: vec![1024], blocks: vec![16 << 20], ..Options::default() };
-        let error = check_memory(&plan("file", "raid0", deep), 8 << 30).expect_err("16 GiB");
+        let error = check_memory(&plan("file", "raid0", deep), 1, 8 << 30).expect_err("16 GiB");
         assert!(error.contains("16 GiB of it for buffers") && error.contains("--depth"), "{error}");
     }
 

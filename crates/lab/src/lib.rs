@@ -11,7 +11,10 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod book;
 pub mod bound;
+pub mod ceiling;
+pub mod engine_table;
 pub mod findings;
 #[cfg(test)]
 mod fixture;

@@ -698,7 +698,7 @@ mod tests {
                         case.cells.iter().for_each(|cell| assert!(cell.in_flight() > 0));
                     }
                     // Neither may panic, however absurd the sizes are.
-                    let _ = crate::bench::check_memory(&plan, 1 << 30);
+                    let _ = crate::bench::check_memory(&plan, 1, 1 << 30);
                 }
             }
         }

@@ -3,25 +3,34 @@
 //! ```text
 //! | warm-up | sample 1 | sample 2 | ... | sample n | drain | check everything |
 //!             ^ counters, latencies and CPU meters ^
+//!
+//! on several cores, each with a lane of the array and a generator of its own:
+//! core 0  | warm-up | sample 1 | ... | sample n | drain -- | \
+//! core 1  | warm-up | sample 1 | ... | sample n | drain -- | / joined; one thread checks everything
 //! ```
 //! The samples follow each other without a pause, so that no sample has a slow start or a tail. A
 //! run that is stopped adds what it has begun to its last sample: samples, counters of members
 //! and CPU meters always cover the same time.
 //!
 //! Invariant: what is counted in a sample completed in that sample without an error; what was not
-//! checked as the plan says is not reported as checked. Called from `bench`.
+//! checked as the plan says is not reported as checked. Called from `bench` and `engine_table`.
 
+mod generator;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use array::{Completion, Counters, HostOp, Lease, clock_nanos};
-use md::Sector;
+use array::{Counters, Driver, clock_nanos};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
+use self::generator::{Generator, Part, Together};
+use crate::meter::{CpuUsed, IdleBaseline};
 use crate::quantity::show_size;
-use crate::record::{Latency, Sample};
+use crate::record::{Latency, Sample, ThreadTime};
 use crate::stats::{self, LatencyRecorder};
 use crate::target::{Findings, Target};
-use crate::workload::{Spec, Step, Workload};
+use crate::workload::{Share, Spec, Workload};
 
 /// How long, how often, how strictly.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +45,8 @@ pub struct Timing {
     pub until_steady: Option<u32>,
     /// Every how many-th read is checked while the clock runs; 1 is all of them.
     pub check_every: u32,
+    /// Whether to leave the check of everything to the caller, who runs this several times.
+    pub check_later: bool,
 }
 
 impl Timing {
@@ -66,8 +77,12 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// Of the requests that completed in samples.
     pub latency: Option<Latency>,
+    /// The same, to be joined with other runs.
+    pub latencies: LatencyRecorder,
     /// CPU over all samples.
     pub cpu: CpuUsed,
+    /// CPU over all samples of each thread that generated, in the order of the lanes; exact.
+    pub lanes: Vec<ThreadTime>,
     /// What the leaves moved during the samples.
     pub leaves: Vec<Counters>,
     /// What was wrong, during and after.
@@ -80,29 +95,14 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
-struct Flight {
-    step: Step,
-    started: u64,
-}
+/// How often a run on several cores looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
 
-struct Run<'a> {
-    target: &'a mut Target,
-    workload: Workload,
-    spec: Spec,
-    timing: Timing,
-    flights: Vec<Option<Flight>>,
-    idle: Vec<(usize, Lease)>,
-    reads: u32,
-    findings: Findings,
-    latency: LatencyRecorder,
-    bytes: u64,
-    ops: u64,
-}
-
-/// Runs a workload. `stop` is asked now and then; `progress` hears the seconds that have passed.
+/// Runs a workload. `stop` is asked now and then; `progress` hears the seconds that have passed. On
+/// a target of several lanes, each core has the depth and the jobs that `spec` says.
 ///
 /// # Errors
-/// When the area is too small for the workload.
+/// When the area is too small for the workload, or there are fewer CPUs than lanes.
 pub fn run(
     target: &mut Target,
     spec: Spec,
@@ -111,213 +111,180 @@ pub fn run(
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, String> {
-    let blocks = target.area_bytes() / spec.block_bytes;
-    if blocks < u64::from(spec.jobs) {
-        return Err(format!(
-            "{}: {} job(s) with blocks of {} do not fit into {}; use a larger --size",
-            spec.kind.name(),
-            spec.jobs,
-            show_size(spec.block_bytes),
-            show_size(target.area_bytes())
-        ));
+    let (area_bytes, keeps_data) = (target.area_bytes(), target.keeps_data());
+    let lanes = target.lanes.len();
+    let mut generators = Vec::new();
+    for (lane, driver) in (0..).zip(&mut target.lanes) {
+        let share = share(driver, &spec, area_bytes, lane)?;
+        // Every core's own way through its share.
+        let workload = Workload::new(spec, share, 0x5eed + u64::from(lane));
+        let book = keeps_data.then_some(&target.book);
+        let (filler, tap) = (&target.book, target.tap.as_deref());
+        generators.push(Generator::new(driver, filler, book, tap, workload, spec, timing)?);
     }
-    let mut run = Run {
-        workload: Workload::new(spec, blocks, 0x5eed),
-        flights: Vec::new(),
-        idle: Vec::new(),
-        reads: 0,
-        findings: Findings::default(),
-        latency: LatencyRecorder::new(),
-        bytes: 0,
-        ops: 0,
-        target,
-        spec,
-        timing,
+    let together = Together::new(lanes);
+    let mut parts = match generators.len() {
+        1 => {
+            let only = generators.pop().expect("one lane");
+            vec![only.run(0, &together, baseline, &mut |elapsed| {
+                let stopped = stop();
+                if !stopped {
+                    progress(elapsed);
+                }
+                stopped
+            })]
+        }
+        _ => on_threads(generators, &together, baseline, stop, progress)?,
     };
-    for slot in 0..spec.in_flight() {
-        let lease = run.target.driver.leases().take(spec.block_bytes as usize);
-        run.idle.push((slot, lease.ok_or("the target has too few buffers")?));
-        run.flights.push(None);
+    let mut findings = Findings::default();
+    let mut latencies = LatencyRecorder::new();
+    for part in &parts {
+        findings.add(&part.findings);
+        latencies.merge(&part.latencies);
     }
-    Ok(run.measure(baseline, stop, progress))
+    let samples = join(&parts.iter().map(|part| &part.samples[..]).collect::<Vec<_>>());
+    let stopped = samples.len() < timing.runs as usize || stop();
+    let mut checked = true;
+    if !timing.check_later && (spec.kind.is_write() || timing.check_every > 1) {
+        findings.add(&target.check_all(stop));
+        checked = !stop();
+    }
+    Ok(Outcome {
+        samples,
+        latency: latencies.latency(),
+        latencies,
+        cpu: parts[0].cpu.take().expect("the first lane has the meter"),
+        lanes: parts.iter().map(|part| part.thread.clone()).collect(),
+        leaves: sum(parts.iter().map(|part| &part.leaves[..])),
+        findings,
+        checked,
+        events: target.take_events(),
+        stopped,
+    })
 }
 
-impl Run<'_> {
-    fn measure(
-        mut self,
-        baseline: Option<IdleBaseline>,
-        stop: &dyn Fn() -> bool,
-        progress: &mut dyn FnMut(f64),
-    ) -> Outcome {
-        array::wait_precisely();
-        let begin = clock_nanos();
-        let warm = begin + self.timing.warm_up.as_nanos() as u64;
-        self.until(warm, false, stop, &mut |now| progress(seconds(now - begin)));
-        let before = self.target.driver.leaf_counters();
-        if let Some(tap) = &self.target.tap {
-            tap.begin(0, clock_nanos(), &before);
-        }
-        let meter = CpuMeter::start(baseline);
-        let samples = self.samples(begin, stop, progress);
-        let cpu = meter.stop();
-        let after = self.target.driver.leaf_counters();
-        if let Some(tap) = &self.target.tap {
-            tap.end(0, clock_nanos(), &after);
-        }
-        let leaves = after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
-        let stopped = samples.len() < self.timing.runs as usize || stop();
-        self.drain();
-        drop(std::mem::take(&mut self.idle));
-        let mut checked = true;
-        if self.spec.kind.is_write() || self.timing.check_every > 1 {
-            let found = self.target.check_all(stop);
-            self.findings.add(&found);
-            checked = !stop();
-        }
-        Outcome {
-            samples,
-            latency: self.latency.latency(),
-            cpu,
-            leaves,
-            findings: self.findings,
-            checked,
-            events: self.target.take_events(),
-            stopped,
-        }
+/// What a lane's generator covers: the blocks that begin in what the lane owns.
+fn share(driver: &Driver, spec: &Spec, area_bytes: u64, lane: u16) -> Result<Share, String> {
+    let blocks = area_bytes / spec.block_bytes;
+    let sharding = driver.sharding();
+    let share = Share::of_lane(blocks, spec.block_bytes / md::SECTOR_BYTES, sharding, lane);
+    if share.count() >= u64::from(spec.jobs) {
+        return Ok(share);
     }
+    let each = match sharding.shards() {
+        1 => String::new(),
+        lanes => format!(" on each of {lanes} cores"),
+    };
+    Err(format!(
+        "{}: {} job(s){each} with blocks of {} do not fit into {}; use a larger --size",
+        spec.kind.name(),
+        spec.jobs,
+        show_size(spec.block_bytes),
+        show_size(area_bytes)
+    ))
+}
 
-    fn samples(
-        &mut self,
-        begin: u64,
-        stop: &dyn Fn() -> bool,
-        progress: &mut dyn FnMut(f64),
-    ) -> Vec<Sample> {
-        let mut samples: Vec<Sample> = Vec::new();
-        let mut start = clock_nanos();
-        let first = start;
-        for run in 1..=self.timing.rounds_max() {
-            let end = first + self.timing.sample.as_nanos() as u64 * u64::from(run);
-            (self.bytes, self.ops) = (0, 0);
-            let now = self.until(end, true, stop, &mut |now| progress(seconds(now - begin)));
-            let part = Sample { seconds: seconds(now - start), bytes: self.bytes, ops: self.ops };
-            start = now;
-            if now >= end {
-                samples.push(part);
-                if self.timing.enough(&samples) {
-                    break;
-                }
-                continue;
-            }
-            match samples.last_mut() {
-                Some(last) => {
-                    last.seconds += part.seconds;
-                    last.bytes += part.bytes;
-                    last.ops += part.ops;
-                }
-                None if part.ops > 0 => samples.push(part),
-                None => {}
-            }
-            break;
-        }
-        samples
+/// The CPUs that this thread may run on.
+///
+/// # Errors
+/// When the system does not say.
+pub fn allowed_cpus() -> Result<Vec<usize>, String> {
+    let allowed = sched_getaffinity(None).map_err(|e| format!("--cores: {e}"))?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect())
+}
+
+/// Holds the calling thread, and those that it starts from now on, to these CPUs.
+///
+/// # Errors
+/// When the system refuses.
+pub fn hold_to(cpus: &[usize]) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    sched_setaffinity(None, &set).map_err(|e| format!("--cores: CPU(s) {cpus:?}: {e}"))
+}
+
+/// Each generator on a thread of its own, held to a CPU of its own; this one only looks on.
+fn on_threads(
+    generators: Vec<Generator<'_>>,
+    together: &Together,
+    baseline: Option<IdleBaseline>,
+    stop: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Vec<Part>, String> {
+    let (cpus, count) = (allowed_cpus()?, generators.len());
+    if cpus.len() < count {
+        return Err(format!("{count} cores are wanted, and there are {}", cpus.len()));
     }
-
-    /// Keeps the workload going until `end`; returns the time. Earlier than `end`: stopped.
-    fn until(
-        &mut self,
-        end: u64,
-        measured: bool,
-        stop: &dyn Fn() -> bool,
-        progress: &mut dyn FnMut(u64),
-    ) -> u64 {
-        let mut done = Vec::new();
-        let mut told = 0;
-        loop {
-            let now = clock_nanos();
-            if now >= end {
-                return now;
-            }
-            if now - told > 100_000_000 {
-                if stop() {
-                    return now.min(end - 1);
+    let (begin, stopped) = (clock_nanos(), AtomicBool::new(false));
+    let mut parts: Vec<Option<Part>> = (0..count).map(|_| None).collect();
+    std::thread::scope(|scope| {
+        let (ended, ends) = mpsc::channel();
+        for ((lane, generator), cpu) in generators.into_iter().enumerate().zip(cpus) {
+            let (ended, stopped) = (ended.clone(), &stopped);
+            let thread = std::thread::Builder::new().name(format!("lane-{lane}"));
+            let body = move || {
+                // A thread that cannot be held somewhere measures all the same, a little worse.
+                let _ = hold_to(&[cpu]);
+                let mut watch = |_: f64| stopped.load(Ordering::Relaxed);
+                if together.all_are_here() {
+                    let part = generator.run(lane, together, baseline, &mut watch);
+                    let _ = ended.send((lane, part));
                 }
-                progress(now);
-                if let Some(tap) = &self.target.tap {
-                    tap.note(0, now, || self.target.driver.leaf_counters());
-                }
-                told = now;
-            }
-            self.submit(now);
-            self.target.driver.poll(&mut done);
-            if done.is_empty() {
-                let limit = Duration::from_nanos(end - now).min(Duration::from_millis(100));
-                self.target.driver.wait(limit, None);
-            } else {
-                let now = clock_nanos();
-                done.drain(..).for_each(|completion| self.complete(completion, now, measured));
-            }
-        }
-    }
-
-    fn submit(&mut self, now: u64) {
-        while !self.idle.is_empty() {
-            let Some(step) = self.workload.begin() else { return };
-            let (slot, mut lease) = self.idle.pop().expect("not empty");
-            let sectors = self.spec.block_bytes / md::SECTOR_BYTES;
-            let op = if self.spec.kind.is_write() {
-                self.target.fill_block(step.block, lease.bytes_mut());
-                HostOp::Write { fua: false }
-            } else {
-                HostOp::Read
             };
-            self.flights[slot] = Some(Flight { step, started: now });
-            let at = Sector(step.block * sectors);
-            let submitted = self.target.driver.submit(op, at, sectors, Some(lease), slot as u64);
-            assert!(submitted.is_ok(), "the target has room for all that is in flight");
-        }
-    }
-
-    fn complete(&mut self, completion: Completion, now: u64, measured: bool) {
-        let slot = completion.tag as usize;
-        let flight = self.flights[slot].take().expect("a flight lands once");
-        let lease = completion.lease.expect("reads and writes have a lease");
-        self.workload.done(flight.step);
-        if measured && completion.result.is_ok() {
-            self.latency.record(now - flight.started);
-            self.bytes += lease.len() as u64;
-            self.ops += 1;
-        }
-        if let Err(error) = completion.result {
-            self.findings.failed_requests += 1;
-            self.findings.first_error.get_or_insert_with(|| error.to_string());
-        } else if !self.spec.kind.is_write() && self.target.keeps_data() {
-            self.reads = self.reads.wrapping_add(1);
-            if self.reads.is_multiple_of(self.timing.check_every)
-                && let Err(wrong) = self.target.check_block(flight.step.block, lease.bytes())
-            {
-                self.findings.wrong_reads += 1;
-                self.findings.first_wrong.get_or_insert(wrong);
+            if let Err(error) = thread.spawn_scoped(scope, body) {
+                together.give_up();
+                return Err(format!("cannot start a thread for lane {lane}: {error}"));
             }
         }
-        self.idle.push((slot, lease));
-    }
-
-    /// Waits for what is still under way; it counts for nothing but the checks.
-    fn drain(&mut self) {
-        let mut done = Vec::new();
-        while self.idle.len() < self.flights.len() {
-            self.target.driver.poll(&mut done);
-            if done.is_empty() {
-                self.target.driver.wait(Duration::from_millis(100), None);
+        drop(ended);
+        let mut left = count;
+        while left > 0 {
+            match ends.recv_timeout(LOOK) {
+                Ok((lane, part)) => {
+                    parts[lane] = Some(part);
+                    left -= 1;
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    stopped.fetch_or(stop(), Ordering::Relaxed);
+                    progress(generator::seconds(clock_nanos() - begin));
+                }
+                // A thread has panicked; the scope hands the panic on.
+                Err(RecvTimeoutError::Disconnected) => break,
             }
-            let now = clock_nanos();
-            done.drain(..).for_each(|completion| self.complete(completion, now, false));
         }
-    }
+        Ok(())
+    })?;
+    Ok(parts.into_iter().map(|part| part.expect("every thread has ended")).collect())
 }
 
-fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
+/// The samples of all lanes, one by one: they begin and end together, but for the last request. A
+/// sample takes as long as it took on the slowest lane. Where one lane was stopped earlier than
+/// another, what the other had more is in the last sample.
+fn join(lanes: &[&[Sample]]) -> Vec<Sample> {
+    let count = lanes.iter().map(|samples| samples.len()).min().unwrap_or(0);
+    let mut joined = vec![Sample::default(); count];
+    for samples in lanes {
+        let mut folded = samples[..count].to_vec();
+        if let Some(last) = folded.last_mut() {
+            samples[count..].iter().for_each(|more| generator::add(last, more));
+        }
+        for (all, sample) in joined.iter_mut().zip(&folded) {
+            all.seconds = all.seconds.max(sample.seconds);
+            all.bytes += sample.bytes;
+            all.ops += sample.ops;
+        }
+    }
+    joined
+}
+
+/// What went to each leaf through all lanes.
+fn sum<'a>(lanes: impl Iterator<Item = &'a [Counters]>) -> Vec<Counters> {
+    let mut all: Vec<Counters> = Vec::new();
+    for lane in lanes {
+        all.resize(lane.len(), Counters::default());
+        all.iter_mut().zip(lane).for_each(|(sum, leaf)| sum.add(leaf));
+    }
+    all
 }
 
 /// What the generator itself costs per request, in nanoseconds: choosing the block, filling or
@@ -326,7 +293,7 @@ pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
     const TIME: Duration = Duration::from_millis(20);
     let pattern = crate::pattern::Pattern::new(1, unit_bytes);
     let blocks = (256 << 20) / spec.block_bytes.max(1);
-    let mut workload = Workload::new(spec, blocks.max(u64::from(spec.jobs)), 1);
+    let mut workload = Workload::new(spec, Share::all(blocks.max(u64::from(spec.jobs))), 1);
     let mut latency = LatencyRecorder::new();
     let mut bytes = vec![0; spec.block_bytes as usize];
     let units = bytes.len() as u64 / unit_bytes as u64;
@@ -356,25 +323,33 @@ mod tests {
     use std::cell::Cell;
     use std::path::Path;
 
+    use md::nested::ArrayExpr;
+
+    use super::generator::seconds;
     use super::*;
     use crate::members::MemberSet;
     use crate::target::TargetSpec;
     use crate::workload::Kind;
 
     fn filled(members: &str) -> Target {
-        let expr = "raid0(2)".parse().expect("an expression");
+        filled_in_lanes("raid0(2)", members, 1)
+    }
+
+    fn filled_in_lanes(array: &str, members: &str, lanes: u16) -> Target {
+        let expr: ArrayExpr = array.parse().expect("an expression");
         let set: MemberSet = members.parse().expect("a set");
         let mut target = Target::new(&TargetSpec {
             expr: &expr,
             chunk_sectors: 128,
-            members: &set.expand(2).expect("members"),
+            members: &set.expand(expr.leaves()).expect("members"),
             directory: Path::new("/nonexistent"),
             bus_bytes_per_s: None,
-            member_bytes: 2 << 20,
+            member_bytes: u64::from(lanes) * (2 << 20),
             stripe_cache_bytes: 1 << 20,
             queue_depth: usize::MAX,
             block_bytes: 65536,
-            in_flight: 4,
+            in_flight: 4 * usize::from(lanes),
+            lanes,
             area_bytes: None,
             unit_bytes: 4096,
             kernels: parity::Kernels::best(),
@@ -391,7 +366,14 @@ mod tests {
 
     fn timing(sample_ms: u64, runs: u32) -> Timing {
         let sample = Duration::from_millis(sample_ms);
-        Timing { warm_up: Duration::ZERO, sample, runs, until_steady: None, check_every: 1 }
+        Timing {
+            warm_up: Duration::ZERO,
+            sample,
+            runs,
+            until_steady: None,
+            check_every: 1,
+            check_later: false,
+        }
     }
 
     #[test]
@@ -413,6 +395,58 @@ mod tests {
             assert_eq!(moved, bytes, "{kind:?}");
             assert!(ran.findings.is_clean() && ran.latency.is_some());
         }
+    }
+
+    #[test]
+    fn lanes_generate_side_by_side_and_everything_is_checked() {
+        if allowed_cpus().expect("the system says").len() < 2 {
+            println!("skipped: two CPUs are wanted");
+            return;
+        }
+        for kind in Kind::ALL {
+            // Units of 4 MiB are 32 rows: blocks of 192 KiB begin in one and end in the next.
+            let mut target = filled_in_lanes("raid5(3)", "mem", 2);
+            let spec = Spec { block_bytes: 192 << 10, ..spec(kind) };
+            let spec = if kind.is_sequential() { spec } else { Spec { block_bytes: 4096, ..spec } };
+            let ran = run(&mut target, spec, timing(30, 3), None, &|| false, &mut |_| {});
+            let ran = ran.expect("it runs");
+            assert_eq!((ran.samples.len(), ran.stopped, ran.checked), (3, false, true));
+            assert!(ran.findings.is_clean(), "{kind:?}: {:?}", ran.findings);
+            let names: Vec<&str> = ran.lanes.iter().map(|lane| lane.name.as_str()).collect();
+            assert_eq!(names, ["lane-0", "lane-1"]);
+            assert!(ran.lanes.iter().all(|lane| lane.seconds > 0.0), "{:?}", ran.lanes);
+            let (bytes, ops) = ran.samples.iter().fold((0, 0), |(bytes, ops), sample| {
+                assert!(sample.seconds >= 0.03 && sample.ops > 0);
+                (bytes + sample.bytes, ops + sample.ops)
+            });
+            assert_eq!(bytes, ops * spec.block_bytes);
+            assert_eq!(ran.latencies.count(), ops, "both lanes' latencies");
+        }
+    }
+
+    #[test]
+    fn a_wrong_bit_is_found_in_either_lane() {
+        if allowed_cpus().expect("the system says").len() < 2 {
+            println!("skipped: two CPUs are wanted");
+            return;
+        }
+        // Of 4 MiB units, the first is lane 0's, the second lane 1's: 2 MiB of each member a unit.
+        for at in ["100", "2M"] {
+            let members = format!("mem+fault:flip@{at}:mem");
+            let mut target = filled_in_lanes("raid0(2)", &members, 2);
+            let every = Timing { check_later: true, ..timing(100, 1) };
+            let ran = run(&mut target, spec(Kind::RandRead), every, None, &|| false, &mut |_| {});
+            assert!(ran.expect("it runs").findings.wrong_reads > 0, "{at}");
+        }
+    }
+
+    #[test]
+    fn samples_of_lanes_are_joined_and_what_one_had_more_is_in_the_last() {
+        let sample = |seconds, ops| Sample { seconds, bytes: ops * 512, ops };
+        let one = [sample(1.0, 10), sample(1.0, 20), sample(0.5, 5)];
+        let other = [sample(1.25, 7), sample(1.0, 8)];
+        assert_eq!(join(&[&one, &other]), [sample(1.25, 17), sample(1.5, 33)]);
+        assert_eq!(join(&[&one, &[]]), []);
     }
 
     #[test]
@@ -453,14 +487,17 @@ mod tests {
         assert!(!limited(Some(9)).enough(&then[..7]) && limited(Some(9)).enough(&then));
         assert_eq!(limited(Some(3)).rounds_max(), 5, "no fewer than asked for");
 
-        let mut target = filled("mem");
-        let until = Timing { until_steady: Some(40), ..timing(20, 5) };
-        let ran = run(&mut target, spec(Kind::SeqRead), until, None, &|| false, &mut |_| {});
-        let ran = ran.expect("it runs");
-        assert!((5..=40).contains(&ran.samples.len()) && !ran.stopped);
-        let rates: Vec<f64> = ran.samples.iter().map(Sample::mb_per_s).collect();
-        let steady = stats::steady(&rates) == Some(true);
-        assert!(steady || rates.len() == 40, "{rates:?}");
+        for lanes in 1..=allowed_cpus().expect("the system says").len().min(2) as u16 {
+            let mut target = filled_in_lanes("raid0(2)", "mem", lanes);
+            let until = Timing { until_steady: Some(40), ..timing(20, 5) };
+            let ran = run(&mut target, spec(Kind::SeqRead), until, None, &|| false, &mut |_| {});
+            let ran = ran.expect("it runs");
+            assert!((5..=40).contains(&ran.samples.len()) && !ran.stopped);
+            let rates: Vec<f64> = ran.samples.iter().map(Sample::mb_per_s).collect();
+            // Of several lanes, the first judges by its own samples.
+            let steady = lanes > 1 || stats::steady(&rates) == Some(true);
+            assert!(steady || rates.len() == 40, "{rates:?}");
+        }
     }
 
     #[test]

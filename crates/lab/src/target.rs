@@ -12,11 +12,12 @@ use array::{
     MemberSpec, PaceControl,
 };
 use md::nested::{ArrayExpr, Members, NestedGeometry};
-use md::{Layout, Level, MemberIdx, Sector};
+use md::{Geometry, Layout, Level, MemberIdx, Sector};
 
+use crate::book::Book;
 use crate::bound::Shape;
 use crate::members::{Maker, MemberExpr};
-use crate::pattern::{Mismatch, Pattern};
+use crate::pattern::Mismatch;
 use crate::watch::MemberTap;
 
 /// How data is filled in and read back: large requests, several at once.
@@ -26,6 +27,8 @@ const BULK_DEPTH: usize = 8;
 /// filling takes smaller steps.
 const MANY_BUFFERS_BYTES: u64 = 256 << 20;
 const LEAST_BULK_BYTES: u64 = 64 << 10;
+/// Rounds in which all lanes have heard of a lost member: far more than it takes.
+const LANES_AGREE_ROUNDS: usize = 1000;
 
 /// Number and length of the buffers for requests of `block_bytes`, `in_flight` at once.
 pub fn buffers(block_bytes: u64, in_flight: usize) -> (usize, u64) {
@@ -55,8 +58,10 @@ pub struct TargetSpec<'a> {
     pub queue_depth: usize,
     /// Longest request that will come, in bytes.
     pub block_bytes: u64,
-    /// Requests that will be under way at once.
+    /// Requests that will be under way at once, in all lanes together.
     pub in_flight: usize,
+    /// Threads that the array is divided among; see [`Driver::lanes`].
+    pub lanes: u16,
     /// How much of the array is used, in bytes, at most.
     pub area_bytes: Option<u64>,
     /// Smallest unit that will be read or written, in bytes.
@@ -110,15 +115,15 @@ pub struct Proof {
 
 /// See the module.
 pub struct Target {
-    /// The array.
-    pub driver: Driver,
+    /// The array: one driver for each lane.
+    pub(crate) lanes: Vec<Driver>,
+    /// What it must contain.
+    pub(crate) book: Book,
     /// Where the runner notes what the members count while samples are taken.
     pub tap: Option<Arc<MemberTap>>,
     recipe: Recipe,
     pace: PaceControl,
     faults: FaultControl,
-    pattern: Pattern,
-    versions: Vec<u32>,
     area_bytes: u64,
     bulk_bytes: u64,
     keeps_data: bool,
@@ -149,6 +154,7 @@ impl Target {
             queue_depth: spec.queue_depth,
             options: DriverOptions {
                 max_requests: leases.max(64),
+                lanes: spec.lanes.max(1),
                 leases,
                 lease_bytes: lease_bytes as usize,
                 kernels: spec.kernels,
@@ -159,8 +165,8 @@ impl Target {
             return Err("the member set does not fit the array".into());
         }
         let leaves = spec.members.iter().map(|member| maker.make(member).map(Some));
-        let driver = recipe.driver(&mut leaves.collect::<Result<Vec<_>, _>>()?)?;
-        let facts = driver.facts();
+        let lanes = recipe.lanes(&mut leaves.collect::<Result<Vec<_>, _>>()?)?;
+        let facts = lanes[0].facts();
         if spec.unit_bytes < facts.logical_block as usize {
             return Err(format!(
                 "--block: these members work in units of {} bytes; use multiples of that",
@@ -171,18 +177,28 @@ impl Target {
         let area = spec.area_bytes.map_or(whole, |bytes| bytes.min(whole));
         let unit = spec.unit_bytes as u64;
         Ok(Target {
-            driver,
+            lanes,
+            book: Book::new(spec.seed, spec.unit_bytes, area),
             tap: None,
             recipe,
             pace,
             faults,
-            pattern: Pattern::new(spec.seed, spec.unit_bytes),
-            versions: vec![0; (area / unit) as usize],
             area_bytes: area / unit * unit,
             bulk_bytes: lease_bytes.min(BULK_BYTES),
             keeps_data: facts.keeps_data,
             events: Vec::new(),
         })
+    }
+
+    /// The array's shape.
+    pub fn geometry(&self) -> &Geometry {
+        self.lanes[0].geometry()
+    }
+
+    /// Members out of service, by slot.
+    pub fn failed(&self) -> Vec<u16> {
+        let failed = self.lanes[0].failed();
+        (0..self.geometry().members() as u16).filter(|slot| failed.contains(*slot)).collect()
     }
 
     /// How much of the array is used, in bytes.
@@ -213,7 +229,7 @@ impl Target {
     ) -> Result<(), String> {
         self.set_paced(false);
         self.faults.set_on(false);
-        self.versions.fill(1);
+        self.book.set_all(1);
         let found = self.bulk(true, stop, progress);
         self.faults.set_on(true);
         self.set_paced(true);
@@ -241,7 +257,7 @@ impl Target {
     pub fn degrade(&mut self, count: u32) -> Result<(), String> {
         let gone = self.take_out(count as usize);
         if gone.len() < count as usize {
-            let geometry = self.driver.geometry();
+            let geometry = self.geometry();
             let (level, members) = (geometry.level(), geometry.members());
             return Err(format!(
                 "{level} of {members} cannot serve with {count} member(s) missing"
@@ -261,13 +277,15 @@ impl Target {
         if !self.keeps_data {
             return Ok(None);
         }
-        let outer_out = self.driver.failed();
-        let mut leaves = self.driver.into_leaves();
+        let outer_out = self.failed();
+        let mut leaves = Driver::lanes_into_leaves(std::mem::take(&mut self.lanes));
+        // What lies on the members does not depend on who is at work: one lane reads it.
+        self.recipe.options.lanes = 1;
         let present: Vec<bool> = leaves.iter().map(|leaf| leaf.in_service).collect();
         let mut lost_inside = Vec::new();
         let mut first = 0;
         for (member, inside) in (0u16..).zip(self.recipe.leaves_of_members()) {
-            if !outer_out.contains(member) {
+            if !outer_out.contains(&member) {
                 lost_inside.extend((first..first + inside).filter(|leaf| !present[*leaf]));
             }
             first += inside;
@@ -287,13 +305,14 @@ impl Target {
                 given.push(if needed { former.member.take() } else { None });
             }
             let had: Vec<bool> = given.iter().map(Option::is_some).collect();
-            self.driver = self.recipe.driver(&mut given)?;
+            self.lanes = self.recipe.lanes(&mut given)?;
             let found = self.check_all(stop);
             if !found.is_clean() {
                 proof.without = without;
                 proof.found.add(&found);
             }
-            let mut back = self.driver.into_leaves().into_iter().filter(|f| f.member.is_some());
+            let former = Driver::lanes_into_leaves(std::mem::take(&mut self.lanes));
+            let mut back = former.into_iter().filter(|former| former.member.is_some());
             for (leaf, unused) in given.into_iter().enumerate() {
                 if unused.is_some() {
                     leaves[leaf].member = unused;
@@ -306,59 +325,60 @@ impl Target {
     }
 
     fn take_out(&mut self, count: usize) -> Vec<u16> {
-        let geometry = self.driver.geometry().clone();
-        let failed = self.driver.failed();
+        let geometry = self.geometry().clone();
+        let failed = self.failed();
         let mut gone: Vec<u16> = Vec::new();
         for member in 0..geometry.members() as u16 {
-            let out = |slot: u16| failed.contains(slot) || gone.contains(&slot);
+            let out = |slot: u16| failed.contains(&slot) || gone.contains(&slot);
             let enough = geometry.enough(|other| other.0 != member && !out(other.0));
-            if gone.len() < count && !failed.contains(member) && enough {
+            if gone.len() < count && !failed.contains(&member) && enough {
                 gone.push(member);
             }
         }
         // What happened to members before is not of our doing.
-        self.events.extend(self.driver.take_events());
+        self.gather_events();
         let mut none = Vec::new();
         for member in &gone {
-            self.driver.fail_member(MemberIdx(*member));
-            self.driver.poll(&mut none);
+            self.lanes[0].fail_member(MemberIdx(*member));
+            // The first lane tells the others.
+            for _ in 0..LANES_AGREE_ROUNDS {
+                self.lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
+                if self.lanes.iter().all(|lane| lane.failed().contains(*member)) {
+                    break;
+                }
+            }
         }
-        self.driver.take_events();
+        self.lanes.iter_mut().for_each(|lane| drop(lane.take_events()));
         gone
     }
 
     /// What has happened to members since the last call, but for those taken out on purpose.
     pub fn take_events(&mut self) -> Vec<Event> {
-        self.events.extend(self.driver.take_events());
+        self.gather_events();
         std::mem::take(&mut self.events)
+    }
+
+    /// Every lane tells of a lost member; it is lost once.
+    fn gather_events(&mut self) {
+        for event in self.lanes.iter_mut().flat_map(Driver::take_events) {
+            let told = |told: &Event| match (told, &event) {
+                (Event::MemberFailed { member: a, .. }, Event::MemberFailed { member: b, .. }) => {
+                    a == b
+                }
+                _ => false,
+            };
+            match self.events.iter_mut().find(|before| told(before)) {
+                // Who saw the error knows more than who was told.
+                Some(before @ Event::MemberFailed { error: None, .. }) => *before = event,
+                Some(_) => {}
+                None => self.events.push(event),
+            }
+        }
     }
 
     /// Smallest unit that is read or written, in bytes.
     pub fn unit_bytes(&self) -> usize {
-        self.pattern.unit_bytes()
-    }
-
-    /// Fills a buffer with the next version of a block, which becomes what it must contain.
-    pub fn fill_block(&mut self, block: u64, bytes: &mut [u8]) {
-        let first = self.first_unit(block, bytes.len());
-        let units = bytes.len() / self.pattern.unit_bytes();
-        let versions = &mut self.versions[first as usize..first as usize + units];
-        versions.iter_mut().for_each(|version| *version = version.wrapping_add(1));
-        let versions = &self.versions;
-        self.pattern.fill(bytes, first, |unit| versions[unit as usize]);
-    }
-
-    /// Checks a block that was read.
-    ///
-    /// # Errors
-    /// The first byte that differs.
-    pub fn check_block(&self, block: u64, bytes: &[u8]) -> Result<(), Mismatch> {
-        let first = self.first_unit(block, bytes.len());
-        self.pattern.check(bytes, first, |unit| self.versions[unit as usize])
-    }
-
-    fn first_unit(&self, block: u64, block_bytes: usize) -> u64 {
-        block * block_bytes as u64 / self.pattern.unit_bytes() as u64
+        self.book.unit_bytes()
     }
 
     fn bulk(
@@ -368,8 +388,8 @@ impl Target {
         progress: &mut dyn FnMut(f64),
     ) -> Findings {
         let mut found = Findings::default();
-        let stripe = self.driver.geometry().stripe_sectors() * md::SECTOR_BYTES;
-        let (unit, bulk) = (self.pattern.unit_bytes() as u64, self.bulk_bytes);
+        let stripe = self.geometry().stripe_sectors() * md::SECTOR_BYTES;
+        let (unit, bulk) = (self.unit_bytes() as u64, self.bulk_bytes);
         // Whole stripes where they fit, so that filling an array with parity reads nothing.
         let size = match stripe {
             0 => bulk / unit * unit,
@@ -386,25 +406,28 @@ impl Target {
             }
             while on && under_way < BULK_DEPTH && next < self.area_bytes {
                 let len = size.min(self.area_bytes - next);
-                let Some(mut lease) = self.driver.leases().take(len as usize) else { break };
+                let sector = Sector(next / md::SECTOR_BYTES);
+                let owner = self.lanes[0].sharding().shard_of(sector);
+                let lane = &mut self.lanes[usize::from(owner)];
+                let Some(mut lease) = lane.leases().take(len as usize) else { break };
                 let op = if write { HostOp::Write { fua: false } } else { HostOp::Read };
                 if write {
-                    let versions = &self.versions;
-                    let first = next / unit;
-                    self.pattern.fill(lease.bytes_mut(), first, |unit| versions[unit as usize]);
+                    self.book.fill(next / unit, lease.bytes_mut());
                 }
-                let sector = Sector(next / md::SECTOR_BYTES);
                 let tag = next;
                 let sectors = len / md::SECTOR_BYTES;
-                if self.driver.submit(op, sector, sectors, Some(lease), tag).is_err() {
+                if lane.submit(op, sector, sectors, Some(lease), tag).is_err() {
                     break;
                 }
                 next += len;
                 under_way += 1;
             }
-            self.driver.poll(&mut done);
+            self.lanes.iter_mut().for_each(|lane| lane.poll(&mut done));
             if done.is_empty() {
-                self.driver.wait(Duration::from_millis(100), None);
+                // One thread works for all lanes here: it must not sleep long for one of them.
+                let limit = if self.lanes.len() == 1 { 100 } else { 1 };
+                let limit = Duration::from_millis(limit);
+                self.lanes.iter_mut().for_each(|lane| lane.wait(limit, None));
             }
             for end in done.drain(..) {
                 under_way -= 1;
@@ -421,8 +444,7 @@ impl Target {
             found.first_error.get_or_insert_with(|| error.to_string());
         } else if !write {
             let bytes = end.lease.as_ref().map_or(&[][..], Lease::bytes);
-            let checked = self.pattern.check(bytes, first, |unit| self.versions[unit as usize]);
-            if let Err(mismatch) = checked {
+            if let Err(mismatch) = self.book.check(first, bytes) {
                 found.wrong_reads += 1;
                 found.first_wrong.get_or_insert(mismatch);
             }
@@ -443,9 +465,9 @@ struct Recipe {
 impl Recipe {
     /// The array over the leaves that are there. Leaves of an inner array that cannot serve without
     /// those that are not stay where they are.
-    fn driver(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Driver, String> {
+    fn lanes(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Vec<Driver>, String> {
         let array = self.array(&self.expr, leaves)?;
-        Driver::new(array, &self.options).map_err(|e| e.to_string())
+        Driver::lanes(array, &self.options).map_err(|e| e.to_string())
     }
 
     fn array(
@@ -548,6 +570,7 @@ mod tests {
             queue_depth: usize::MAX,
             block_bytes: 4096,
             in_flight: 4,
+            lanes: 1,
             area_bytes: Some(3 << 20),
             unit_bytes: 4096,
             kernels: parity::Kernels::best(),
@@ -621,12 +644,12 @@ mod tests {
         let mut target = filled("raid0(raid1(2),raid1(2))", "mem*3+fault:gone@0:mem");
         assert!(target.check_all(&|| false).is_clean());
         for block in 0..target.area_bytes() / 65536 {
-            let mut lease = target.driver.leases().take(65536).expect("a buffer");
-            target.fill_block(block, lease.bytes_mut());
+            let mut lease = target.lanes[0].leases().take(65536).expect("a buffer");
+            target.book.fill_next(block * 16, lease.bytes_mut());
             let at = Sector(block * 128);
             let op = HostOp::Write { fua: false };
-            target.driver.submit(op, at, 128, Some(lease), 0).expect("room");
-            target.driver.poll(&mut Vec::new());
+            target.lanes[0].submit(op, at, 128, Some(lease), 0).expect("room");
+            target.lanes[0].poll(&mut Vec::new());
         }
         let proof = target.prove_redundancy(&|| false).expect("put together again");
         let proof = proof.expect("one of the other mirror can be spared");
@@ -638,10 +661,10 @@ mod tests {
     fn outermost_members_are_taken_out_and_never_too_many() {
         let mut target = filled("raid1(raid0(2),raid0(2))", "mem");
         target.degrade(1).expect("one can go");
-        assert_eq!(target.driver.failed().len(), 1);
-        let before = target.driver.leaf_counters();
+        assert_eq!(target.failed(), [0]);
+        let before = target.lanes[0].leaf_counters();
         assert!(target.check_all(&|| false).is_clean());
-        let after = target.driver.leaf_counters();
+        let after = target.lanes[0].leaf_counters();
         let read: Vec<bool> = after.iter().zip(&before).map(|(a, b)| a.reads > b.reads).collect();
         assert_eq!(read, [false, false, true, true]);
         let error = target.degrade(1).expect_err("the last one cannot");
@@ -670,7 +693,7 @@ mod tests {
         assert_eq!((found.wrong_reads, found.failed_requests), (1, 0));
         // A version that was never written: what is there is old.
         let mut target = filled("raid0(2)", "mem");
-        target.fill_block(5, &mut [0; 4096]);
+        target.book.fill_next(5, &mut [0; 4096]);
         let found = target.check_all(&|| false);
         assert_eq!(found.first_wrong, Some(Mismatch { unit: 5, byte: 8 }));
     }

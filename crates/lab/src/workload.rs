@@ -4,11 +4,17 @@
 //! ```text
 //! sequential   job 0 |----->          |  job 1 |----->         |    each wraps in its own part
 //! random       every job anywhere, uniformly
+//!
+//! on two cores | unit 0 | unit 1 | unit 2 | unit 3 |     each core's generator: the blocks that
+//!               core 0   core 1   core 0   core 1        begin in its lane's units
 //! ```
 //! Invariant: a block that is being written is not touched a second time before it is done, so that
 //! there is never a doubt about what it must contain.
 
 use std::str::FromStr;
+
+use array::Sharding;
+use md::Sector;
 
 use crate::stats::SplitMix64;
 
@@ -108,12 +114,75 @@ pub struct Step {
     pub job: u32,
     /// Which, counted in blocks from the start of the area.
     pub block: u64,
+    /// The same, counted in the generator's own share.
+    place: u64,
+}
+
+/// The blocks of an area that are one generator's. The shares of all lanes are disjoint, and
+/// together they are the area.
+#[derive(Clone, Debug)]
+pub struct Share {
+    count: u64,
+    places: Places,
+}
+
+#[derive(Clone, Debug)]
+enum Places {
+    /// All there are.
+    All,
+    /// The units of a lane, all of so many whole blocks.
+    Units { unit_blocks: u64, lane: u64, lanes: u64 },
+    /// Where blocks and units do not fit each other.
+    Listed(Vec<u64>),
+}
+
+impl Share {
+    /// All of an area of `blocks` blocks.
+    pub fn all(blocks: u64) -> Share {
+        Share { count: blocks, places: Places::All }
+    }
+
+    /// The blocks of `block_sectors` sectors that begin in what `lane` owns. A block that goes on
+    /// in another lane's unit is cut by the driver.
+    pub fn of_lane(blocks: u64, block_sectors: u64, sharding: Sharding, lane: u16) -> Share {
+        let lanes = u64::from(sharding.shards());
+        if lanes == 1 {
+            return Share::all(blocks);
+        }
+        let owner = |block: &u64| sharding.shard_of(Sector(block * block_sectors));
+        if !sharding.unit_sectors().is_multiple_of(block_sectors) {
+            let own: Vec<u64> = (0..blocks).filter(|block| owner(block) == lane).collect();
+            return Share { count: own.len() as u64, places: Places::Listed(own) };
+        }
+        let (unit_blocks, lane) = (sharding.unit_sectors() / block_sectors, u64::from(lane));
+        let round = unit_blocks * lanes;
+        let rest = (blocks % round).saturating_sub(lane * unit_blocks).min(unit_blocks);
+        let count = blocks / round * unit_blocks + rest;
+        Share { count, places: Places::Units { unit_blocks, lane, lanes } }
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    #[inline]
+    fn block(&self, place: u64) -> u64 {
+        match &self.places {
+            Places::All => place,
+            Places::Units { unit_blocks, lane, lanes } => {
+                let unit = place / unit_blocks * lanes + lane;
+                unit * unit_blocks + place % unit_blocks
+            }
+            Places::Listed(own) => own[place as usize],
+        }
+    }
 }
 
 /// See the module.
 pub struct Workload {
     spec: Spec,
-    blocks: u64,
+    share: Share,
     jobs: Vec<Job>,
     turn: usize,
     busy: Vec<u64>,
@@ -121,23 +190,24 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// A workload over an area of `blocks` blocks.
+    /// A workload over these blocks.
     ///
     /// # Panics
     /// When there are fewer blocks than jobs.
-    pub fn new(spec: Spec, blocks: u64, seed: u64) -> Workload {
+    pub fn new(spec: Spec, share: Share, seed: u64) -> Workload {
+        let blocks = share.count();
         let count = u64::from(spec.jobs.max(1));
         assert!(blocks >= count, "{blocks} blocks are too few for {count} jobs");
-        let share = blocks / count;
+        let part = blocks / count;
         let jobs = (0..count).map(|job| Job {
-            first: job * share,
-            end: (job + 1) * share,
-            next: job * share,
+            first: job * part,
+            end: (job + 1) * part,
+            next: job * part,
             under_way: 0,
         });
         Workload {
             spec,
-            blocks,
+            share,
             jobs: jobs.collect(),
             turn: 0,
             busy: vec![0; if spec.kind.is_write() { blocks.div_ceil(64) as usize } else { 0 }],
@@ -151,11 +221,11 @@ impl Workload {
             let at = self.turn;
             self.turn = (self.turn + 1) % self.jobs.len();
             if self.jobs[at].under_way < self.spec.window()
-                && let Some(block) = self.choose(at)
+                && let Some(place) = self.choose(at)
             {
                 self.jobs[at].under_way += 1;
-                self.set_busy(block, true);
-                return Some(Step { job: at as u32, block });
+                self.set_busy(place, true);
+                return Some(Step { job: at as u32, block: self.share.block(place), place });
             }
         }
         None
@@ -166,34 +236,35 @@ impl Workload {
         let job = &mut self.jobs[step.job as usize];
         assert!(job.under_way > 0, "job {} ends more than it began", step.job);
         job.under_way -= 1;
-        self.set_busy(step.block, false);
+        self.set_busy(step.place, false);
     }
 
+    /// A place in the own share.
     fn choose(&mut self, at: usize) -> Option<u64> {
         if self.spec.kind.is_sequential() {
             let job = &self.jobs[at];
-            let block = job.next;
-            if self.is_busy(block) {
+            let place = job.next;
+            if self.is_busy(place) {
                 return None;
             }
             let job = &mut self.jobs[at];
-            job.next = if block + 1 == job.end { job.first } else { block + 1 };
-            return Some(block);
+            job.next = if place + 1 == job.end { job.first } else { place + 1 };
+            return Some(place);
         }
         // In a small area most blocks may be under way: give up after a few tries.
         (0..16).find_map(|_| {
-            let block = self.random.below(self.blocks);
-            (!self.is_busy(block)).then_some(block)
+            let place = self.random.below(self.share.count());
+            (!self.is_busy(place)).then_some(place)
         })
     }
 
-    fn is_busy(&self, block: u64) -> bool {
-        self.busy.get((block / 64) as usize).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    fn is_busy(&self, place: u64) -> bool {
+        self.busy.get((place / 64) as usize).is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 
-    fn set_busy(&mut self, block: u64, busy: bool) {
-        if let Some(word) = self.busy.get_mut((block / 64) as usize) {
-            let bit = 1 << (block % 64);
+    fn set_busy(&mut self, place: u64, busy: bool) {
+        if let Some(word) = self.busy.get_mut((place / 64) as usize) {
+            let bit = 1 << (place % 64);
             *word = if busy { *word | bit } else { *word & !bit };
         }
     }
@@ -201,6 +272,7 @@ impl Workload {
 
 #[cfg(test)]
 mod tests {
+    use md::{Geometry, GeometrySpec, Layout, Level};
     use proptest::prelude::*;
 
     use super::*;
@@ -211,7 +283,7 @@ mod tests {
 
     #[test]
     fn sequential_jobs_wrap_in_their_own_parts() {
-        let mut workload = Workload::new(spec(Kind::SeqRead, 1, 2), 8, 1);
+        let mut workload = Workload::new(spec(Kind::SeqRead, 1, 2), Share::all(8), 1);
         let mut seen = [Vec::new(), Vec::new()];
         for _ in 0..12 {
             let step = workload.begin().expect("one under way at most");
@@ -225,7 +297,7 @@ mod tests {
     #[test]
     fn no_block_is_written_twice_at_once() {
         for kind in [Kind::SeqWrite, Kind::RandWrite] {
-            let mut workload = Workload::new(spec(kind, 64, 1), 16, 1);
+            let mut workload = Workload::new(spec(kind, 64, 1), Share::all(16), 1);
             let mut out = std::collections::HashSet::new();
             while let Some(step) = workload.begin() {
                 assert!(out.insert(step.block), "{kind:?}: block {} is out twice", step.block);
@@ -239,13 +311,13 @@ mod tests {
         let ahead = |kind| Spec { read_ahead_bytes: 40_000, ..spec(kind, 2, 1) };
         assert_eq!(ahead(Kind::SeqRead).window(), 12);
         assert_eq!(ahead(Kind::RandRead).window(), 2);
-        let mut workload = Workload::new(ahead(Kind::SeqRead), 100, 1);
+        let mut workload = Workload::new(ahead(Kind::SeqRead), Share::all(100), 1);
         assert_eq!(std::iter::from_fn(|| workload.begin()).count(), 12);
     }
 
     #[test]
     fn random_blocks_reach_everywhere() {
-        let mut workload = Workload::new(spec(Kind::RandRead, 1, 1), 100, 3);
+        let mut workload = Workload::new(spec(Kind::RandRead, 1, 1), Share::all(100), 3);
         let mut seen = [false; 100];
         for _ in 0..2000 {
             let step = workload.begin().expect("one under way at most");
@@ -253,6 +325,36 @@ mod tests {
             workload.done(step);
         }
         assert!(seen.iter().all(|seen| *seen));
+    }
+
+    #[test]
+    fn the_shares_of_all_lanes_are_disjoint_and_the_whole_area() {
+        let geometry = Geometry::new(&GeometrySpec {
+            level: Level::Raid5,
+            layout: Layout::default_for(Level::Raid5),
+            chunk_sectors: 128,
+            member_sectors: vec![1 << 20; 6],
+        });
+        let geometry = geometry.expect("an array");
+        for lanes in [1, 2, 3] {
+            let sharding = Sharding::new(&geometry, lanes);
+            // Blocks that fit the units of 4160 KiB, and some that do not.
+            for block_sectors in [1, 8, 128, 640, 2048, 2560] {
+                let blocks = 20 * sharding.unit_sectors() / block_sectors + 3;
+                let mut owners = vec![None; blocks as usize];
+                for lane in 0..lanes {
+                    let share = Share::of_lane(blocks, block_sectors, sharding, lane);
+                    let mut last = None;
+                    for block in (0..share.count()).map(|place| share.block(place)) {
+                        assert!(last < Some(block), "a stream goes forward");
+                        last = Some(block);
+                        assert_eq!(owners[block as usize].replace(lane), None);
+                        assert_eq!(sharding.shard_of(Sector(block * block_sectors)), lane);
+                    }
+                }
+                assert!(owners.iter().all(Option::is_some), "{lanes} lanes, {block_sectors}");
+            }
+        }
     }
 
     proptest! {
@@ -267,7 +369,7 @@ mod tests {
             ends in proptest::collection::vec(any::<proptest::sample::Index>(), 1..200),
         ) {
             let spec = Spec { read_ahead_bytes: 5000, ..spec(kind, depth, jobs) };
-            let mut workload = Workload::new(spec, blocks, 1);
+            let mut workload = Workload::new(spec, Share::all(blocks), 1);
             let mut out: Vec<Step> = Vec::new();
             let mut next: Vec<Option<u64>> = vec![None; jobs as usize];
             let share = blocks / u64::from(jobs);
@@ -301,6 +403,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "too few for 3 jobs")]
     fn every_job_needs_a_block() {
-        Workload::new(spec(Kind::SeqRead, 1, 3), 2, 1);
+        Workload::new(spec(Kind::SeqRead, 1, 3), Share::all(2), 1);
     }
 }

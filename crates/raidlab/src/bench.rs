@@ -22,6 +22,15 @@ use crate::console::say;
 use crate::output::Outputs;
 use crate::progress::Reporter;
 
+/// Length of a sample, unless told otherwise.
+const SAMPLE_SECONDS: f64 = 0.7;
+/// The same for `--engine`: its rows are many, and members in memory have no slow moods.
+const ENGINE_SAMPLE_SECONDS: f64 = 0.25;
+/// How much of each array `--engine` uses: far more than any cache holds.
+const ENGINE_AREA_BYTES: u64 = 4 << 30;
+/// Less would fit into caches, and hold no stream of large blocks for two cores.
+const ENGINE_LEAST_BYTES: u64 = 64 << 20;
+
 /// Without options: the table of the Linux RAID wiki on modelled disks of 2007, in about four
 /// minutes. Every list option may be given several times or as a comma list; what is run is the
 /// product of all of them. Sizes take the suffixes K, M, G (powers of 1024).
@@ -106,10 +115,18 @@ pub struct BenchArguments {
           help_heading = "Parity")]
     kernel: Vec<Kernels>,
 
-    /// Length of a sample
-    #[arg(long, value_name = "TIME", value_parser = parse_sample, default_value = "0.7",
-          help_heading = "Measuring")]
-    seconds: f64,
+    /// Measure the engine by itself, on members in memory: every row of its table beside its target
+    /// and what plain copies reach here. --level and --workload choose rows; --size is the part of
+    /// each array that is used [default: 4G], --runs the pairs of samples
+    #[arg(long, help_heading = "Engine", conflicts_with_all = [
+          "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members", "bus",
+          "queue_depth", "block", "depth", "jobs", "read_ahead", "html", "kernels", "cores",
+          "warm_up", "dir"])]
+    engine: bool,
+
+    /// Length of a sample [default: 0.7; with --engine 0.25]
+    #[arg(long, value_name = "TIME", value_parser = parse_sample, help_heading = "Measuring")]
+    seconds: Option<f64>,
     /// Samples of each cell
     #[arg(long, value_name = "N", default_value = "5", help_heading = "Measuring",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -122,7 +139,8 @@ pub struct BenchArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_warm_up, default_value = "0.3",
           help_heading = "Measuring")]
     warm_up: f64,
-    /// CPUs that the bench is held to. The engine has one shard, so 1 is all there is to choose
+    /// CPUs that the bench is held to. Each has a lane of the array and a generator of its own, with
+    /// --depth and --jobs of its own [default: one lane, held nowhere]
     #[arg(long, value_name = "N", value_parser = parse_cores, help_heading = "Measuring")]
     cores: Option<u32>,
     /// Makes the data that is written the run's own
@@ -178,12 +196,10 @@ fn parse_block(text: &str) -> Result<u64, String> {
 }
 
 fn parse_cores(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(1) => Ok(1),
-        Ok(0) | Err(_) => Err("a number of CPUs is wanted, and 1 is all there is to choose".into()),
-        Ok(_) => Err("the engine has one shard, which runs on one CPU: 1 is all there is to \
-                      choose (or leave it out, and the bench is not held to any CPU)"
-            .into()),
+    // Lanes are numbered with 16 bits.
+    match text.parse::<u32>() {
+        Ok(cores @ 1..=0xffff) => Ok(cores),
+        _ => Err("a number of CPUs is wanted, 1 or more".into()),
     }
 }
 
@@ -230,6 +246,9 @@ pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
     if arguments.kernels {
         return kernels(arguments);
     }
+    if arguments.engine {
+        return engine(arguments);
+    }
     let kernels = match arguments.kernel[..] {
         [] => fastest_kernels(),
         [kernels] => kernels,
@@ -238,15 +257,15 @@ pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
     let plan = matrix::plan(&arguments.options())?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     check_directory(&plan, &directory)?;
-    if let Some(available) = lab::host::available_memory_bytes() {
-        lab::bench::check_memory(&plan, available)?;
-    }
     if let Some(cores) = arguments.cores {
         hold_to(cores)?;
     }
+    if let Some(available) = lab::host::available_memory_bytes() {
+        lab::bench::check_memory(&plan, arguments.cores.unwrap_or(1), available)?;
+    }
     let settings = Settings {
         warm_up: Duration::from_secs_f64(arguments.warm_up),
-        sample: Duration::from_secs_f64(arguments.seconds),
+        sample: Duration::from_secs_f64(arguments.seconds.unwrap_or(SAMPLE_SECONDS)),
         runs: arguments.runs,
         until_steady: arguments.until_steady,
         directory: &directory,
@@ -303,6 +322,52 @@ fn kernels(arguments: &BenchArguments) -> Result<Ending, String> {
     Ok(if stopped() { Ending::Stopped } else { Ending::Fine })
 }
 
+/// `--engine`: the engine's own speed beside targets and ceilings.
+fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
+    let area_bytes = match arguments.size[..] {
+        [] => ENGINE_AREA_BYTES,
+        [bytes] if bytes >= ENGINE_LEAST_BYTES => bytes,
+        [_] => return Err("--size: --engine wants 64M or more".into()),
+        _ => return Err("--size: one at a time with --engine".into()),
+    };
+    let kernels = match arguments.kernel[..] {
+        [] => fastest_kernels(),
+        [kernels] => kernels,
+        _ => return Err("--kernel: one at a time, but for --kernels".into()),
+    };
+    let levels = arguments.level.iter().map(|level| match level {
+        BenchLevel::Md(level) => Ok(*level),
+        BenchLevel::Single => Err("--level single: --engine has rows of arrays only".to_string()),
+    });
+    let settings = lab::engine_table::Settings {
+        sample: Duration::from_secs_f64(arguments.seconds.unwrap_or(ENGINE_SAMPLE_SECONDS)),
+        rounds: arguments.runs,
+        area_bytes,
+        kernels,
+        seed: arguments.seed,
+        cpus: lab::runner::allowed_cpus()?,
+        levels: levels.collect::<Result<_, _>>()?,
+        workloads: arguments.workload.clone(),
+    };
+    if !settings.has_rows() {
+        return Err("--engine: no row has this --level and this --workload".into());
+    }
+    if let Some(available) = lab::host::available_memory_bytes() {
+        settings.check_memory(available)?;
+    }
+    let stop = stop_on_signal()?;
+    let stopped = || stop.load(Ordering::Relaxed);
+    let outputs = Outputs::open(arguments.json.as_deref(), None)?;
+    let mut tell = |what: &str| say(format_args!("{what}"));
+    let table = lab::engine_table::run(&settings, &stopped, &mut tell)?;
+    outputs.write_texts(&table.text(), &table.to_json(), None)?;
+    Ok(match (stopped(), table.is_met()) {
+        (true, _) => Ending::Stopped,
+        (false, true) => Ending::Fine,
+        (false, false) => Ending::Finding,
+    })
+}
+
 fn announce(plan: &Plan, estimate_seconds: f64) {
     for left_out in &plan.left_out {
         say(format_args!("left out: {left_out}"));
@@ -328,12 +393,14 @@ fn check_directory(plan: &Plan, default: &Path) -> Result<(), String> {
 
 /// Holds this process to the first CPUs that it may run on.
 fn hold_to(cores: u32) -> Result<(), String> {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    let allowed = sched_getaffinity(None).map_err(|e| format!("--cores: {e}"))?;
-    let mut chosen = CpuSet::new();
-    let first = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(cores as usize);
-    first.for_each(|cpu| chosen.set(cpu));
-    sched_setaffinity(None, &chosen).map_err(|e| format!("--cores {cores}: {e}"))
+    let allowed = lab::runner::allowed_cpus()?;
+    match allowed.get(..cores as usize) {
+        Some(first) => lab::runner::hold_to(first),
+        None => Err(format!(
+            "--cores {cores}: this process may run on {} CPU(s); use no more",
+            allowed.len()
+        )),
+    }
 }
 
 fn stop_on_signal() -> Result<Arc<AtomicBool>, String> {

@@ -187,3 +187,50 @@ fn the_data_is_the_seeds_and_one_cpu_is_enough() {
     let cells = bench(words).code(0).cells();
     assert!(cells.iter().all(|cell| cell["verified"] == true && cell["cores"] == 1));
 }
+
+#[test]
+fn two_cores_have_a_lane_each_and_all_of_the_array_is_verified() {
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        println!("skipped: two CPUs are wanted");
+        return;
+    }
+    let words = "--members mem --size 64M --level raid5,raid10 --cores 2 --seconds 0.05 --runs 2";
+    let cells = bench(words).code(0).cells();
+    assert_eq!(cells.len(), 8);
+    for cell in &cells {
+        assert_eq!((&cell["verified"], &cell["cores"]), (&json!(true), &json!(2)), "{cell}");
+        let names: Vec<&str> =
+            cell["cpu_threads"].as_array().into_iter().flatten().filter_map(name).collect();
+        assert!(names.contains(&"lane-0") && names.contains(&"lane-1"), "{names:?}");
+        let used = cell["cpu_threads"].as_array().expect("a list");
+        let used: f64 = used.iter().filter_map(|thread| thread["seconds"].as_f64()).sum();
+        let process = cell["cpu_process_s"].as_f64().expect("a number");
+        assert!(used > 0.0 && used < process * 1.5 + 0.05, "{used} of {process}");
+    }
+    // A member that lies is found by the lanes too, and a degraded array is one to all of them.
+    let words = "--members mem*3+fault:flip@1M:mem --size 64M --level raid5 --cores 2 \
+                 --workload rand-read --seconds 0.05 --runs 2";
+    assert!(bench(words).code(1).cells().iter().all(|cell| cell["verified"] == false));
+    let words = "--members mem --size 64M --level raid6 --degraded 2 --cores 2 --seconds 0.05";
+    let cells = bench(words).code(0).cells();
+    for cell in &cells {
+        assert_eq!((&cell["verified"], &cell["degraded"]), (&json!(true), &json!(2)), "{cell}");
+        let out = cell["per_member"].as_array().expect("a list");
+        assert!(out[..2].iter().all(|member| member["reads"] == 0), "{cell}");
+    }
+}
+
+fn name(thread: &Value) -> Option<&str> {
+    thread["name"].as_str()
+}
+
+#[test]
+fn arrays_in_arrays_run_on_one_core() {
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        println!("skipped: two CPUs are wanted");
+        return;
+    }
+    let ran = raidlab("bench --members mem --size 8M --array raid1(raid0(2),raid0(2)) --cores 2");
+    let ran = ran.code(2);
+    assert!(ran.stderr.contains("runs on one core; 2 were asked for"), "{}", ran.stderr);
+}

@@ -48,8 +48,10 @@ fn the_line_names_what_is_wrong() {
         ("--seconds 0.0001", &["--seconds", "1ms"]),
         ("--bus 10Mbit", &["--bus", "133MB/s"]),
         ("--queue-depth 0", &["--queue-depth"]),
-        ("--cores 2", &["--cores", "one shard", "1 is all there is to choose"]),
+        ("--cores 0", &["--cores", "a number of CPUs", "1 or more"]),
         ("--cores none", &["--cores", "a number of CPUs"]),
+        ("--cores 60000 --members null", &["--cores 60000", "may run on", "use no more"]),
+        ("--engine --members mem", &["--engine", "--members"]),
         ("--size 0", &["--size 0"]),
         ("--size 18446744073709551615", &["--size", "1024T"]),
         ("--size 4K --jobs 64", &["64 job(s)", "do not fit into 4 KiB", "--size"]),
@@ -70,6 +72,18 @@ fn the_line_names_what_is_wrong() {
     ] {
         let members = if words.contains("--members") { "" } else { "--members mem" };
         refused(raidlab(&format!("bench {members} {words}")), named);
+    }
+}
+
+#[test]
+fn the_engine_table_names_what_it_has_no_row_for() {
+    for (words, named) in [
+        ("--size 1M", &["--size", "64M"][..]),
+        ("--size 900T", &["memory", "--size"]),
+        ("--level raid4", &["--engine", "no row", "--level"]),
+        ("--level single", &["--level single", "arrays only"]),
+    ] {
+        refused(raidlab(&format!("bench --engine {words}")), named);
     }
 }
 

@@ -1,0 +1,339 @@
+//! A generator: one lane of a target, one workload, and the samples of both.
+//!
+//! Invariant: between `run` and its end a lane is polled by its own generator alone, and by nobody
+//! before all lanes have nothing under way any more: what one asked for, another may have to serve.
+//! Called only from `runner`.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use array::{Completion, Counters, Driver, HostOp, Lease, clock_nanos};
+use md::Sector;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::Timing;
+use crate::book::Book;
+use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
+use crate::record::{Sample, ThreadTime};
+use crate::stats::LatencyRecorder;
+use crate::target::Findings;
+use crate::watch::MemberTap;
+use crate::workload::{Spec, Step, Workload};
+
+/// How often a generator asks whether it is to stop, and tells how far it is.
+const WATCH_NANOS: u64 = 100_000_000;
+
+/// What the generators of a run share.
+pub(super) struct Together {
+    count: usize,
+    here: AtomicUsize,
+    given_up: AtomicBool,
+    begin: OnceLock<u64>,
+    /// The first lane's samples will do.
+    enough: AtomicBool,
+    drained: AtomicUsize,
+}
+
+impl Together {
+    pub(super) fn new(count: usize) -> Together {
+        Together {
+            count,
+            here: AtomicUsize::new(0),
+            given_up: AtomicBool::new(false),
+            begin: OnceLock::new(),
+            enough: AtomicBool::new(false),
+            drained: AtomicUsize::new(0),
+        }
+    }
+
+    /// Waits until every generator has a thread; `false` when one will never have.
+    pub(super) fn all_are_here(&self) -> bool {
+        self.here.fetch_add(1, Ordering::AcqRel);
+        while self.here.load(Ordering::Acquire) < self.count {
+            if self.given_up.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    /// There will be no thread for all of them.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What one generator brings.
+pub(super) struct Part {
+    pub(super) samples: Vec<Sample>,
+    pub(super) latencies: LatencyRecorder,
+    pub(super) findings: Findings,
+    pub(super) leaves: Vec<Counters>,
+    pub(super) thread: ThreadTime,
+    /// Of the whole process and machine; the first lane has the meter.
+    pub(super) cpu: Option<CpuUsed>,
+}
+
+struct Flight {
+    step: Step,
+    started: u64,
+}
+
+/// See the module.
+pub(super) struct Generator<'a> {
+    driver: &'a mut Driver,
+    filler: &'a Book,
+    /// Where what is read can be checked.
+    book: Option<&'a Book>,
+    /// Where the members' counters are noted.
+    tap: Option<&'a MemberTap>,
+    workload: Workload,
+    spec: Spec,
+    timing: Timing,
+    flights: Vec<Option<Flight>>,
+    idle: Vec<(usize, Lease)>,
+    reads: u32,
+    findings: Findings,
+    latencies: LatencyRecorder,
+    bytes: u64,
+    ops: u64,
+}
+
+impl<'a> Generator<'a> {
+    /// Takes the buffers that it needs; nothing is under way yet.
+    pub(super) fn new(
+        driver: &'a mut Driver,
+        filler: &'a Book,
+        book: Option<&'a Book>,
+        tap: Option<&'a MemberTap>,
+        workload: Workload,
+        spec: Spec,
+        timing: Timing,
+    ) -> Result<Generator<'a>, String> {
+        let (mut flights, mut idle) = (Vec::new(), Vec::new());
+        for slot in 0..spec.in_flight() {
+            let lease = driver.leases().take(spec.block_bytes as usize);
+            idle.push((slot, lease.ok_or("the target has too few buffers")?));
+            flights.push(None);
+        }
+        Ok(Generator {
+            driver,
+            filler,
+            book,
+            tap,
+            workload,
+            spec,
+            timing,
+            flights,
+            idle,
+            reads: 0,
+            findings: Findings::default(),
+            latencies: LatencyRecorder::new(),
+            bytes: 0,
+            ops: 0,
+        })
+    }
+
+    /// Warm-up, samples, drain. `watch` hears the seconds that have passed and says whether to
+    /// stop.
+    pub(super) fn run(
+        mut self,
+        lane: usize,
+        together: &Together,
+        baseline: Option<IdleBaseline>,
+        watch: &mut dyn FnMut(f64) -> bool,
+    ) -> Part {
+        array::wait_precisely();
+        let begin = *together.begin.get_or_init(clock_nanos);
+        let mut watch = |now: u64| watch(seconds(now - begin));
+        let warm = begin + self.timing.warm_up.as_nanos() as u64;
+        self.until(warm, false, lane, &mut watch);
+        let before = self.driver.leaf_counters();
+        if let Some(tap) = self.tap {
+            tap.begin(lane as u16, clock_nanos(), &before);
+        }
+        let meter = (lane == 0).then(|| CpuMeter::start(baseline));
+        let cpu_before = thread_seconds();
+        let samples = self.samples(lane, together, &mut watch);
+        let cpu_after = thread_seconds();
+        let cpu = meter.map(|meter| meter.stop());
+        let after = self.driver.leaf_counters();
+        if let Some(tap) = self.tap {
+            tap.end(lane as u16, clock_nanos(), &after);
+        }
+        self.drain(together);
+        Part {
+            samples,
+            latencies: self.latencies,
+            findings: self.findings,
+            leaves: after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(),
+            thread: ThreadTime { name: format!("lane-{lane}"), seconds: cpu_after - cpu_before },
+            cpu,
+        }
+    }
+
+    fn samples(
+        &mut self,
+        lane: usize,
+        together: &Together,
+        watch: &mut dyn FnMut(u64) -> bool,
+    ) -> Vec<Sample> {
+        let mut samples: Vec<Sample> = Vec::new();
+        let mut start = clock_nanos();
+        let first = start;
+        for run in 1..=self.timing.rounds_max() {
+            let end = first + self.timing.sample.as_nanos() as u64 * u64::from(run);
+            (self.bytes, self.ops) = (0, 0);
+            let now = self.until(end, true, lane, watch);
+            let part = Sample { seconds: seconds(now - start), bytes: self.bytes, ops: self.ops };
+            start = now;
+            if now >= end {
+                samples.push(part);
+                if self.enough(&samples, lane, together) {
+                    break;
+                }
+                continue;
+            }
+            match samples.last_mut() {
+                Some(last) => add(last, &part),
+                None if part.ops > 0 => samples.push(part),
+                None => {}
+            }
+            break;
+        }
+        samples
+    }
+
+    /// Whether these samples will do. The first lane judges; what another has taken by then is
+    /// joined to its last sample.
+    fn enough(&self, samples: &[Sample], lane: usize, together: &Together) -> bool {
+        if lane == 0 && self.timing.enough(samples) {
+            together.enough.store(true, Ordering::Release);
+        }
+        together.enough.load(Ordering::Acquire) && samples.len() >= self.timing.runs as usize
+    }
+
+    /// Keeps the workload going until `end`; returns the time. Earlier than `end`: stopped.
+    fn until(
+        &mut self,
+        end: u64,
+        measured: bool,
+        lane: usize,
+        watch: &mut dyn FnMut(u64) -> bool,
+    ) -> u64 {
+        let mut done = Vec::new();
+        let mut told = 0;
+        loop {
+            let now = clock_nanos();
+            if now >= end {
+                return now;
+            }
+            if now - told > WATCH_NANOS {
+                if watch(now) {
+                    return now.min(end - 1);
+                }
+                if let Some(tap) = self.tap {
+                    tap.note(lane as u16, now, || self.driver.leaf_counters());
+                }
+                told = now;
+            }
+            self.submit(now);
+            self.driver.poll(&mut done);
+            if done.is_empty() {
+                let limit = Duration::from_nanos(end - now).min(Duration::from_millis(100));
+                self.driver.wait(limit, None);
+            } else {
+                let now = clock_nanos();
+                done.drain(..).for_each(|completion| self.complete(completion, now, measured));
+            }
+        }
+    }
+
+    fn submit(&mut self, now: u64) {
+        while !self.idle.is_empty() {
+            let Some(step) = self.workload.begin() else { return };
+            let (slot, mut lease) = self.idle.pop().expect("not empty");
+            let sectors = self.spec.block_bytes / md::SECTOR_BYTES;
+            let op = if self.spec.kind.is_write() {
+                self.filler.fill_next(self.first_unit(step.block), lease.bytes_mut());
+                HostOp::Write { fua: false }
+            } else {
+                HostOp::Read
+            };
+            self.flights[slot] = Some(Flight { step, started: now });
+            let at = Sector(step.block * sectors);
+            let submitted = self.driver.submit(op, at, sectors, Some(lease), slot as u64);
+            assert!(submitted.is_ok(), "the target has room for all that is in flight");
+        }
+    }
+
+    fn first_unit(&self, block: u64) -> u64 {
+        block * self.spec.block_bytes / self.filler.unit_bytes() as u64
+    }
+
+    fn complete(&mut self, completion: Completion, now: u64, measured: bool) {
+        let slot = completion.tag as usize;
+        let flight = self.flights[slot].take().expect("a flight lands once");
+        let lease = completion.lease.expect("reads and writes have a lease");
+        self.workload.done(flight.step);
+        if measured && completion.result.is_ok() {
+            self.latencies.record(now - flight.started);
+            self.bytes += lease.len() as u64;
+            self.ops += 1;
+        }
+        if let Err(error) = completion.result {
+            self.findings.failed_requests += 1;
+            self.findings.first_error.get_or_insert_with(|| error.to_string());
+        } else if let Some(book) = self.book.filter(|_| !self.spec.kind.is_write()) {
+            self.reads = self.reads.wrapping_add(1);
+            if self.reads.is_multiple_of(self.timing.check_every)
+                && let Err(wrong) = book.check(self.first_unit(flight.step.block), lease.bytes())
+            {
+                self.findings.wrong_reads += 1;
+                self.findings.first_wrong.get_or_insert(wrong);
+            }
+        }
+        self.idle.push((slot, lease));
+    }
+
+    /// Waits for what is still under way, here and in all other lanes; it counts for nothing but
+    /// the checks.
+    fn drain(&mut self, together: &Together) {
+        let mut done = Vec::new();
+        let mut told = false;
+        loop {
+            if self.idle.len() == self.flights.len() && !told {
+                told = true;
+                together.drained.fetch_add(1, Ordering::AcqRel);
+            }
+            if told && together.drained.load(Ordering::Acquire) == together.count {
+                return;
+            }
+            self.driver.poll(&mut done);
+            if done.is_empty() {
+                let limit = if together.count == 1 { 100 } else { 1 };
+                self.driver.wait(Duration::from_millis(limit), None);
+            }
+            let now = clock_nanos();
+            done.drain(..).for_each(|completion| self.complete(completion, now, false));
+        }
+    }
+}
+
+pub(super) fn add(sample: &mut Sample, more: &Sample) {
+    sample.seconds += more.seconds;
+    sample.bytes += more.bytes;
+    sample.ops += more.ops;
+}
+
+pub(super) fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// CPU time of the calling thread.
+fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
