@@ -1,0 +1,256 @@
+//! fio on files, on nbdkit's memory and on btrfs.
+//!
+//! Everything that is made here (files, a server, loop devices, a mount) ends with the value that
+//! holds it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::ours::{self, Array};
+use crate::{Load, Row, Settings, random, sequential};
+
+const MEMBERS: u32 = 6;
+const MEMBER_MIB: u64 = 256;
+
+/// A directory of our own, removed with what is in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(settings: &Settings, name: &str) -> Result<Scratch, String> {
+        let path = settings.dir.join(format!("peer-{name}-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a program; its output, or what it said.
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let ran = Command::new(program).args(arguments).output();
+    let ran = ran.map_err(|e| format!("{program}: {e}"))?;
+    if !ran.status.success() {
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let said = said.trim().lines().last().unwrap_or("it failed").to_string();
+        return Err(format!("{program}: {said}"));
+    }
+    Ok(String::from_utf8_lossy(&ran.stdout).trim().to_string())
+}
+
+/// Requests per second of one load. `place` says what it is run on.
+fn fio(settings: &Settings, load: &Load, place: &[&str]) -> Result<f64, String> {
+    let kind = match load.name() {
+        "seq-read" => "read",
+        "seq-write" => "write",
+        "rand-read" => "randread",
+        _ => "randwrite",
+    };
+    let words = [
+        "--name=peer".to_string(),
+        format!("--rw={kind}"),
+        format!("--bs={}k", load.block_kib),
+        format!("--iodepth={}", load.depth),
+        format!("--runtime={}", settings.seconds.ceil()),
+        "--time_based".into(),
+        "--cpus_allowed=0".into(),
+        "--randrepeat=0".into(),
+        "--norandommap".into(),
+        "--output-format=json".into(),
+    ];
+    let mut all: Vec<&str> = words.iter().map(String::as_str).collect();
+    all.extend(place);
+    let text = run("fio", &all)?;
+    // Notes come before the document.
+    let text = &text[text.find('{').unwrap_or(0)..];
+    let document: Value = serde_json::from_str(text).map_err(|e| format!("fio: {e}"))?;
+    let job = &document["jobs"][0];
+    let side = if load.write { "write" } else { "read" };
+    job[side]["iops"].as_f64().ok_or_else(|| "fio: no figure".into())
+}
+
+fn row(peer: &'static str, what: &str, load: Load) -> Row {
+    let what = what.to_string();
+    Row { peer, what, load, theirs: Vec::new(), ours: Vec::new(), target: None }
+}
+
+/// fio on plain files, beside a single file and RAID 0 of ours on files in the same directory.
+pub fn files(settings: &Settings) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for (what, level, count) in [("1 file", "single", 1), ("6 files, raid0", "raid0", MEMBERS)] {
+        let scratch = Scratch::new(settings, "fio")?;
+        let names: Vec<String> =
+            (0..count).map(|at| scratch.0.join(format!("{at}")).display().to_string()).collect();
+        let filename = format!("--filename={}", names.join(":"));
+        let size = format!("--size={}m", MEMBER_MIB * u64::from(count));
+        let place = [
+            "--ioengine=io_uring",
+            "--direct=1",
+            "--file_service_type=random",
+            &filename,
+            &size,
+        ];
+        // Laid out and written once, as ours are.
+        fio(&quick(settings), &sequential(true, 1024), &place)?;
+        for load in [random(false), random(true), sequential(false, 1024), sequential(true, 1536)] {
+            let mut row = row("fio", what, load);
+            for _ in 0..settings.rounds {
+                row.theirs.push(fio(settings, &load, &place)?);
+                let array = Array {
+                    level,
+                    disks: count,
+                    degraded: false,
+                    members: format!("file:{}", scratch.0.display()),
+                    size_mib: MEMBER_MIB * u64::from(count),
+                };
+                row.ours.push(ours::measure(settings, &array, &load)?);
+            }
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+fn quick(settings: &Settings) -> Settings {
+    Settings {
+        rounds: 1,
+        seconds: 1.0,
+        dir: settings.dir.clone(),
+        raidlab: settings.raidlab.clone(),
+    }
+}
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// nbdkit's memory plugin over a Unix socket. There is a socket on their side and none on ours: this
+/// says what a block service in another process costs, not how good either is.
+pub fn nbdkit(settings: &Settings) -> Result<Vec<Row>, String> {
+    let scratch = Scratch::new(settings, "nbdkit")?;
+    let socket = scratch.0.join("socket");
+    let size_mib = MEMBER_MIB * u64::from(MEMBERS);
+    let started = Command::new("nbdkit")
+        .args(["-f", "-U"])
+        .arg(&socket)
+        .args(["memory", &format!("{size_mib}M")])
+        .stderr(Stdio::null())
+        .spawn();
+    let _server = Server(started.map_err(|e| format!("nbdkit: {e}; apt-get install nbdkit"))?);
+    for _ in 0..100 {
+        if socket.exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
+    let place = ["--ioengine=nbd", &uri];
+    fio(&quick(settings), &sequential(true, 1024), &place)?;
+    let mut rows = Vec::new();
+    for load in [random(false), random(true), sequential(false, 1024), sequential(true, 1536)] {
+        let mut row = row("nbdkit", "memory, raid0 x 6", load);
+        for _ in 0..settings.rounds {
+            row.theirs.push(fio(settings, &load, &place)?);
+            let array = Array {
+                level: "raid0",
+                disks: MEMBERS,
+                degraded: false,
+                members: "mem".into(),
+                size_mib,
+            };
+            row.ours.push(ours::measure(settings, &array, &load)?);
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Loop devices, and a file system that is mounted over them.
+struct Btrfs {
+    loops: Vec<String>,
+    mounted: Option<PathBuf>,
+}
+
+impl Drop for Btrfs {
+    fn drop(&mut self) {
+        if let Some(place) = &self.mounted {
+            let _ = run("umount", &[&place.display().to_string()]);
+        }
+        for device in &self.loops {
+            let _ = run("losetup", &["-d", device]);
+        }
+    }
+}
+
+impl Btrfs {
+    fn new(dir: &Path, profile: &str) -> Result<Btrfs, String> {
+        let mut all = Btrfs { loops: Vec::new(), mounted: None };
+        for at in 0..MEMBERS {
+            let path = dir.join(format!("member{at}"));
+            let file = fs::File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            // Twice ours: btrfs wants room for its own.
+            let sized = file.set_len(2 * MEMBER_MIB << 20);
+            sized.map_err(|e| format!("{}: {e}", path.display()))?;
+            let path = path.display().to_string();
+            let device = run("losetup", &["--direct-io=on", "-f", "--show", &path])
+                .or_else(|_| run("losetup", &["-f", "--show", &path]))?;
+            all.loops.push(device);
+        }
+        let mut words = vec!["-q", "-f", "-d", profile, "-m", "raid1"];
+        words.extend(all.loops.iter().map(String::as_str));
+        run("mkfs.btrfs", &words)?;
+        let place = dir.join("mount");
+        fs::create_dir(&place).map_err(|e| format!("{}: {e}", place.display()))?;
+        // Other members are found by a scan, which wants root.
+        run("btrfs", &["device", "scan"])?;
+        run("mount", &["-t", "btrfs", &all.loops[0], &place.display().to_string()])?;
+        all.mounted = Some(place);
+        Ok(all)
+    }
+}
+
+/// btrfs keeps checksums and copies on write, which we do not: its figures are a file system's.
+pub fn btrfs(settings: &Settings) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for level in ["raid5", "raid10"] {
+        let scratch = Scratch::new(settings, "btrfs")?;
+        let btrfs = Btrfs::new(&scratch.0, level)?;
+        let data = if level == "raid5" { MEMBERS - 1 } else { MEMBERS / 2 };
+        let size_mib = MEMBER_MIB * u64::from(data);
+        let file = scratch.0.join("mount/file");
+        let filename = format!("--filename={}", file.display());
+        let size = format!("--size={size_mib}m");
+        let place = ["--ioengine=io_uring", "--direct=1", &filename, &size];
+        fio(&quick(settings), &sequential(true, 1024), &place)?;
+        for load in [random(false), random(true), sequential(false, 1024), sequential(true, 1280)] {
+            let what = format!("{level} x {MEMBERS}, files");
+            let mut row = row("btrfs", &what, load);
+            for _ in 0..settings.rounds {
+                row.theirs.push(fio(settings, &load, &place)?);
+                let array = Array {
+                    level,
+                    disks: MEMBERS,
+                    degraded: false,
+                    members: format!("file:{}", scratch.0.display()),
+                    size_mib,
+                };
+                row.ours.push(ours::measure(settings, &array, &load)?);
+            }
+            rows.push(row);
+        }
+        drop(btrfs);
+    }
+    Ok(rows)
+}
