@@ -64,12 +64,21 @@ struct Moves {
 pub struct CopySet {
     members: Vec<MmapMut>,
     member_bytes: usize,
-    host: Vec<u8>,
-    scratch: Vec<u8>,
+    host: MmapMut,
+    scratch: MmapMut,
     pool: Vec<u8>,
     random: SplitMix64,
     /// Where a stream goes on: a count of chunks.
     next_chunk: usize,
+}
+
+/// Memory in huge pages, as members and buffers of hosts have it; every page is there.
+fn huge(bytes: usize) -> std::io::Result<MmapMut> {
+    let mut map = MmapMut::map_anon(bytes)?;
+    // Advice only: without it the ceiling is a little lower, as the members are slower.
+    let _ = map.advise(Advice::HugePage);
+    map.fill(1);
+    Ok(map)
 }
 
 impl CopySet {
@@ -78,22 +87,17 @@ impl CopySet {
     /// # Errors
     /// When the system has no memory for it.
     pub fn new(members: usize, member_bytes: usize) -> Result<CopySet, String> {
-        let map = || {
-            let mut map = MmapMut::map_anon(member_bytes)?;
-            // Advice only: without it the ceiling is a little lower, as the members are slower.
-            let _ = map.advise(Advice::HugePage);
-            map.fill(1);
-            Ok::<MmapMut, std::io::Error>(map)
-        };
-        let made: Result<Vec<MmapMut>, _> = (0..members).map(|_| map()).collect();
+        let made: Result<Vec<MmapMut>, _> = (0..members).map(|_| huge(member_bytes)).collect();
         let size = show_size(member_bytes as u64);
         let members =
             made.map_err(|e| format!("cannot map {members} x {size} for the ceiling: {e}"))?;
+        let small = || huge(1).map_err(|e| format!("cannot map memory for the ceiling: {e}"));
+        let (host, scratch) = (small()?, small()?);
         Ok(CopySet {
             members,
             member_bytes,
-            host: Vec::new(),
-            scratch: Vec::new(),
+            host,
+            scratch,
             pool: Vec::new(),
             random: SplitMix64(0xce11),
             next_chunk: 0,
@@ -101,10 +105,22 @@ impl CopySet {
     }
 
     /// Copies for so long, and says what the workload would have moved.
-    pub fn measure(&mut self, work: &Work, time: Duration) -> Sample {
+    ///
+    /// # Errors
+    /// When the system has no memory for the host's buffers.
+    pub fn measure(&mut self, work: &Work, time: Duration) -> Result<Sample, String> {
         let block = work.block_bytes;
-        self.host.resize(block * work.depth, 1);
-        self.scratch.resize(block.max(work.chunk_bytes) * self.members.len(), 2);
+        let buffers = [
+            (&mut self.host, block * work.depth),
+            (&mut self.scratch, block.max(work.chunk_bytes) * self.members.len()),
+        ];
+        for (buffer, bytes) in buffers {
+            if buffer.len() < bytes {
+                let size = show_size(bytes as u64);
+                let made = huge(bytes);
+                *buffer = made.map_err(|e| format!("cannot map {size} for the ceiling: {e}"))?;
+            }
+        }
         // As large as a generator's pool: it stays in the first caches.
         self.pool.resize(block.min(32 << 10) + (32 << 10), 3);
         let table = moves(work, self.members.len());
@@ -120,8 +136,8 @@ impl CopySet {
             }
             let seconds = begin.elapsed().as_secs_f64();
             if seconds >= time.as_secs_f64() {
-                black_box((&self.host, &self.scratch));
-                return Sample { seconds, bytes: ops * block as u64, ops };
+                black_box((&self.host[..], &self.scratch[..]));
+                return Ok(Sample { seconds, bytes: ops * block as u64, ops });
             }
         }
     }
@@ -288,10 +304,12 @@ mod tests {
     fn a_full_stripe_write_reaches_every_member_and_a_read_none() {
         for (level, members) in [(Level::Raid0, 5), (Level::Raid5, 6), (Level::Raid6, 7)] {
             let mut set = CopySet::new(members, 1 << 20).expect("a few MiB");
-            set.measure(&work(level, Kind::SeqRead, false), Duration::ZERO);
+            set.measure(&work(level, Kind::SeqRead, false), Duration::ZERO).expect("memory");
+            set.scratch.fill(2);
             assert!(set.members.iter().all(|member| member.iter().all(|byte| *byte == 1)));
             // Two requests of a row each: data is 3, parity 2.
             let sample = set.measure(&work(level, Kind::SeqWrite, false), Duration::ZERO);
+            let sample = sample.expect("memory");
             assert_eq!((sample.ops, sample.bytes), (2, 2 * (320 << 10)));
             let count = |byte: u8| {
                 let of = |member: &MmapMut| member.iter().filter(|other| **other == byte).count();
@@ -307,7 +325,7 @@ mod tests {
         let mut set = CopySet::new(6, 1 << 20).expect("a few MiB");
         set.members[0].fill(9);
         for kind in [Kind::SeqRead, Kind::SeqRead, Kind::SeqRead, Kind::SeqRead] {
-            set.measure(&work(Level::Raid5, kind, true), Duration::ZERO);
+            set.measure(&work(Level::Raid5, kind, true), Duration::ZERO).expect("memory");
             assert!(set.host.iter().all(|byte| *byte == 1));
         }
     }

@@ -429,7 +429,7 @@ impl Bench {
             let ran = sample(&mut self.target, spec, settings, stop)?;
             let wanted = matches!(plan.goal, Goal::Iops(_) | Goal::Rate(_));
             let copied = self.copies.as_mut().filter(|_| wanted);
-            let copied = copied.map(|copies| copies.measure(&work, settings.sample));
+            let copied = copied.map(|copies| copies.measure(&work, settings.sample)).transpose()?;
             if ran.stopped || stop() {
                 break;
             }

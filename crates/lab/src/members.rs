@@ -5,20 +5,23 @@
 //! PART   = MEMBER [* COUNT]
 //! MEMBER = mem | null | file | file:DIR
 //!        | paced:PROFILE[@AT][:MEMBER]       AT: 0.0 (outer edge) .. 1.0, or stretch
+//!                                            PROFILE: a name, or a document that ends with .toml
 //!        | fault:RULE[/RULE]...:MEMBER
 //! RULE   = flip@BYTE | torn@BYTE | read-error@FROM..TO | write-error@FROM..TO | gone@COUNT
 //!        | delay=TIME
 //! ```
 //! After the first part of a set, the prefix `paced:` may be left out where a profile is named.
 //!
-//! Invariant: parsing names the first thing that is wrong; nothing is created here but the member
-//! that `Maker` is asked for. Called from `matrix` and `target`.
+//! Invariant: parsing names the first thing that is wrong; it reads drive profiles and creates
+//! nothing. A profile document is read once: all who name it mean the same drive. What is created
+//! is the member that `Maker` is asked for. Called from `matrix` and `target`.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Mutex;
 
 use array::{
     Fault, FaultControl, FaultMember, FileMember, FileOptions, MemMember, Member, NullMember,
@@ -103,8 +106,8 @@ impl FromStr for MemberSet {
                 }
                 None => (part, None),
             };
-            let bare_profile =
-                paced && Profile::named(member.split('@').next().unwrap_or("")).is_some();
+            let name = member.split(['@', ':']).next().unwrap_or("");
+            let bare_profile = paced && (is_document(name) || Profile::named(name).is_some());
             let expr = match bare_profile {
                 true => paced_expr(member, 1)?,
                 false => member_expr(member, 1)?,
@@ -206,12 +209,33 @@ fn paced_expr(text: &str, depth: usize) -> Result<MemberExpr, MembersError> {
             (profile, Placement::Window { at: fraction.ok_or_else(|| error(text, problem))? })
         }
     };
-    if Profile::named(profile).is_none() {
-        let known: Vec<&str> = Profile::names().collect();
-        let problem = format!("no drive profile '{profile}'; there are {}", known.join(", "));
-        return Err(error(text, problem));
-    }
+    known_profile(profile).map_err(|problem| error(text, problem))?;
     Ok(MemberExpr::Paced { profile: profile.into(), placement, inner: Box::new(inner) })
+}
+
+fn is_document(name: &str) -> bool {
+    name.ends_with(".toml")
+}
+
+/// The built-in profile of that name, or what a document says.
+fn known_profile(name: &str) -> Result<&'static Profile, String> {
+    // Read once and kept: members and their drives refer to it as long as the process lives.
+    static DOCUMENTS: Mutex<Vec<(String, &'static Profile)>> = Mutex::new(Vec::new());
+    if !is_document(name) {
+        return Profile::named(name).ok_or_else(|| {
+            let known: Vec<&str> = Profile::names().collect();
+            format!("no drive profile '{name}'; there are {}, or FILE.toml", known.join(", "))
+        });
+    }
+    let mut documents = DOCUMENTS.lock().expect("nobody panics with the list");
+    if let Some((_, profile)) = documents.iter().find(|(known, _)| known == name) {
+        return Ok(profile);
+    }
+    let text = std::fs::read_to_string(name).map_err(|e| format!("{name}: {e}"))?;
+    let profile = Profile::parse(&text).map_err(|e| format!("{name}: {e}"))?;
+    let profile: &'static Profile = Box::leak(Box::new(profile));
+    documents.push((name.to_string(), profile));
+    Ok(profile)
 }
 
 fn fault_rule(text: &str) -> Result<Fault, MembersError> {
@@ -249,7 +273,7 @@ impl MemberExpr {
     pub fn drive(&self) -> Option<(&'static Profile, Placement)> {
         match self {
             MemberExpr::Paced { profile, placement, .. } => {
-                Some((Profile::named(profile)?, *placement))
+                Some((known_profile(profile).ok()?, *placement))
             }
             MemberExpr::Fault { inner, .. } => inner.drive(),
             _ => None,
@@ -351,7 +375,7 @@ impl Maker<'_> {
             MemberExpr::Paced { profile, placement, inner } => {
                 // Through the page cache: the drive is modelled, its store need only keep up.
                 let inner = self.make_over(inner, false)?;
-                let profile = Profile::named(profile).ok_or("the profile was known before")?;
+                let profile = known_profile(profile)?;
                 Box::new(PacedMember::new(inner, self.pace, profile, *placement, self.bus))
             }
             MemberExpr::Fault { rules, inner } => {
@@ -404,6 +428,32 @@ mod tests {
         assert_eq!(names, ["hdd-2007", "hdd-2007", "hdd-2007", "hdd-2009", "hdd-2009"]);
         assert!(set.expand(4).expect_err("five").to_string().contains("names 5 member(s)"));
         assert_eq!(set.counted(), Some(5));
+    }
+
+    #[test]
+    fn a_profile_may_be_a_document() {
+        let directory =
+            std::env::temp_dir().join(format!("raidlab-profile-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("a directory");
+        let path = |name: &str| directory.join(name).display().to_string();
+        let built_in = include_str!("../../drive/profiles/hdd-2007.toml");
+        let faster = built_in.replace("value = 83,", "value = 120,").replace("hdd-2007", "mine");
+        std::fs::write(path("mine.toml"), faster).expect("a file");
+        std::fs::write(path("bad.toml"), "name = 1").expect("a file");
+        let set: Result<MemberSet, _> =
+            format!("paced:{0}*2+{0}@0.5:mem+hdd-2009", path("mine.toml")).parse();
+        let missing: Result<MemberSet, _> = format!("paced:{}", path("none.toml")).parse();
+        let bad: Result<MemberSet, _> = format!("paced:{}", path("bad.toml")).parse();
+        std::fs::remove_dir_all(&directory).expect("removed");
+        let all = set.expect("a set").expand(4).expect("four members");
+        let drives: Vec<_> = all.iter().map(|member| member.drive().expect("paced")).collect();
+        assert_eq!(drives[0].0.name(), "mine");
+        assert!(std::ptr::eq(drives[0].0, drives[2].0), "read once");
+        assert_eq!(drives[2].1, Placement::Window { at: 0.5 });
+        assert_eq!(drives[3].0.name(), "hdd-2009");
+        assert!(drives[0].0.media_rate_at(0.0) > 1.3 * drives[3].0.media_rate_at(1.0));
+        assert!(missing.expect_err("no such file").to_string().contains("none.toml: "));
+        assert!(bad.expect_err("no profile").to_string().contains("bad.toml: "));
     }
 
     #[test]

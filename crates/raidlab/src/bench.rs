@@ -60,7 +60,7 @@ pub struct BenchArguments {
           help_heading = "Arrays")]
     stripe_cache: Vec<u64>,
 
-    /// Member sets: mem, null, file, file:DIR, paced:PROFILE, paced:PROFILE@0.5,
+    /// Member sets: mem, null, file, file:DIR, paced:PROFILE, paced:FILE.toml, paced:PROFILE@0.5,
     /// paced:PROFILE@stretch, paced:PROFILE:MEMBER, fault:RULE:MEMBER; counted sets as
     /// paced:hdd-2007*3+hdd-2009*2 [default: paced:hdd-2007]
     #[arg(long, value_delimiter = ',', value_name = "SET", help_heading = "Members")]
