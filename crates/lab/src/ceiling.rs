@@ -3,18 +3,22 @@
 //! An engine over memory can do no less than move the bytes that the level demands. So its ceiling
 //! is a loop that moves exactly these and decides nothing: `copy_from_slice` on one core, one
 //! request after the other (depth first), over as many members of the same size as the array has,
-//! in huge pages as the members are. Places are uniformly random, or go forward, as in the workload.
+//! in huge pages as the members are. Places are random or go forward, as in the workload.
 //!
-//! | workload | moved for each request |
-//! |---|---|
-//! | random read | the block from a member to the host's buffer |
-//! | the same, RAID 5 with one missing | for one in `n`, the block's range from all `n - 1` others |
-//! | random write, RAID 0, 1, 10 | the host's copy, and the block to each member that has a copy |
-//! | random write, RAID 5, 6 | the host's copy; the old block and the old parity from 2 (RAID 6: 3) members, the new ones to the same places |
-//! | the same, RAID 5 with one missing | of `n`, one loses the block: the `n - 2` others of the row are read, parity is written; one loses parity: only the block is written; the rest as above |
-//! | sequential read | every chunk, member after member, to the host's buffer |
-//! | the same, RAID 5 with one missing | in rows that lost data, parity besides, and the lost chunk once more as if it were computed |
-//! | full-stripe write | the host's copy; each data chunk and each parity chunk to its member |
+//! What is moved for each request:
+//!
+//! - *random read*: the block from a member to the host's buffer.
+//! - *random read, RAID 5 of n with one missing*: for one in n, the range from all n - 1 others.
+//! - *random write, RAID 0, 1, 10*: the host's copy; the block to each member that has a copy.
+//! - *random write, RAID 5 and 6*: the host's copy; the old block and the old parity from 2 (RAID
+//!   6: 3) members, the new ones to the same places.
+//! - *random write, RAID 5 of n with one missing*: one in n lost the block: the n - 2 others of the
+//!   row are read and parity is written. One in n lost parity: only the block is written. The
+//!   rest as above.
+//! - *sequential read*: every chunk, member after member, to the host's buffer.
+//! - *sequential read, RAID 5 with one missing*: where data is lost, parity instead, and the lost
+//!   chunk once more as if it were computed.
+//! - *full-stripe write*: the host's copy; each data and each parity chunk to its member.
 //!
 //! *The host's copy* is what a generator does before each write: fill a buffer from a small pool.
 //! Buffers of hosts are as many as the workload has under way, so they are as warm as there.
@@ -245,7 +249,7 @@ fn parity(level: Level) -> usize {
     }
 }
 
-/// The table at the head of this file, for random workloads; weights come to `members`.
+/// The list at the head of this file, for random workloads; weights come to `members`.
 fn moves(work: &Work, members: usize) -> Vec<Moves> {
     let all = members as u64;
     let only = |reads, writes| vec![Moves { weight: all, reads, writes }];

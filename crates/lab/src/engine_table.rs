@@ -195,7 +195,8 @@ pub struct Row {
     pub depth: u32,
     /// Cores, each with a generator of its own.
     pub cores: u32,
-    /// Of `figure`, `target`, `ceiling` and `needed`: `iops`, `mb_per_s` (10^6 bytes), `us`, `ratio`.
+    /// Of `figure`, `target`, `ceiling` and `needed`: `iops`, `mb_per_s` (10^6 bytes), `us` or
+    /// `ratio`.
     pub unit: &'static str,
     /// The median of `figures`; of a latency, the p50 of all rounds together.
     pub figure: f64,

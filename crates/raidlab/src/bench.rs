@@ -139,8 +139,8 @@ pub struct BenchArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_warm_up, default_value = "0.3",
           help_heading = "Measuring")]
     warm_up: f64,
-    /// CPUs that the bench is held to. Each has a lane of the array and a generator of its own, with
-    /// --depth and --jobs of its own [default: one lane, held nowhere]
+    /// CPUs that the bench is held to. Each has a lane of the array and a generator of its own,
+    /// with --depth and --jobs of its own [default: one lane, held nowhere]
     #[arg(long, value_name = "N", value_parser = parse_cores, help_heading = "Measuring")]
     cores: Option<u32>,
     /// Makes the data that is written the run's own

@@ -90,13 +90,8 @@ pub fn files(settings: &Settings) -> Result<Vec<Row>, String> {
             (0..count).map(|at| scratch.0.join(format!("{at}")).display().to_string()).collect();
         let filename = format!("--filename={}", names.join(":"));
         let size = format!("--size={}m", MEMBER_MIB * u64::from(count));
-        let place = [
-            "--ioengine=io_uring",
-            "--direct=1",
-            "--file_service_type=random",
-            &filename,
-            &size,
-        ];
+        let place =
+            ["--ioengine=io_uring", "--direct=1", "--file_service_type=random", &filename, &size];
         // Laid out and written once, as ours are.
         fio(&quick(settings), &sequential(true, 1024), &place)?;
         for load in [random(false), random(true), sequential(false, 1024), sequential(true, 1536)] {
@@ -136,8 +131,8 @@ impl Drop for Server {
     }
 }
 
-/// nbdkit's memory plugin over a Unix socket. There is a socket on their side and none on ours: this
-/// says what a block service in another process costs, not how good either is.
+/// nbdkit's memory plugin over a Unix socket. There is a socket on their side and none on ours:
+/// this says what a block service in another process costs, not how good either is.
 pub fn nbdkit(settings: &Settings) -> Result<Vec<Row>, String> {
     let scratch = Scratch::new(settings, "nbdkit")?;
     let socket = scratch.0.join("socket");

@@ -2,17 +2,17 @@
 //!
 //!     benches/peers/arrays/run [--rounds N] [--seconds S] [--dir DIR] [--json FILE] [PEER]...
 //!
-//! PEER is md, fio, nbdkit or btrfs; without one, all. In every round each contest runs the peer and
-//! then raidlab with the same block size, depth and size, so that what else the machine does meets
-//! both alike. Printed are medians, and the median over the rounds of the ratio of both. What cannot
-//! run here prints a line that begins with `skipped: `.
+//! PEER is md, fio, nbdkit or btrfs; without one, all. In every round each contest runs the peer
+//! and then raidlab with the same block size, depth and size, so that what else the machine does
+//! meets both alike. Printed are medians, and the median over the rounds of the ratio of both. What
+//! cannot run here prints a line that begins with `skipped: `.
 //!
-//! | peer | is | beside |
-//! |---|---|---|
-//! | md | Linux md on ram disks in a user-mode kernel (`MD_NATIVE=DIR`), one CPU | `mem` members, one CPU |
-//! | fio | io_uring, O_DIRECT, on plain files | `file` members in the same directory |
-//! | nbdkit | its memory plugin over a Unix socket, by fio's nbd engine | `mem` members; no socket there |
-//! | btrfs | its RAID on loop devices over files, a file on it by fio, O_DIRECT | `file` members in the same directory |
+//! - md: on ram disks in a user-mode kernel (`MD_NATIVE=DIR`), one CPU; beside `mem` members.
+//! - fio: io_uring, O_DIRECT, on plain files; beside `file` members in the same directory.
+//! - nbdkit: its memory plugin over a Unix socket, by fio's nbd engine; beside `mem` members, where
+//!   there is no socket.
+//! - btrfs: its RAID on loop devices over files, a file on it by fio, O_DIRECT; beside `file`
+//!   members in the same directory.
 
 mod fio;
 mod md;
@@ -81,12 +81,8 @@ fn main() {
     let wanted = |peer: &str| peers.is_empty() || peers.iter().any(|wanted| wanted == peer);
     let mut rows = Vec::new();
     type Contest = fn(&Settings) -> Result<Vec<Row>, String>;
-    let contests: [(&str, Contest); 4] = [
-        ("md", md::contest),
-        ("fio", fio::files),
-        ("nbdkit", fio::nbdkit),
-        ("btrfs", fio::btrfs),
-    ];
+    let contests: [(&str, Contest); 4] =
+        [("md", md::contest), ("fio", fio::files), ("nbdkit", fio::nbdkit), ("btrfs", fio::btrfs)];
     for (peer, contest) in contests.into_iter().filter(|(peer, _)| wanted(peer)) {
         match contest(&settings) {
             Ok(more) => rows.extend(more),
@@ -107,12 +103,8 @@ fn main() {
 
 fn arguments() -> Result<(Settings, Vec<String>, Option<PathBuf>), String> {
     let raidlab = std::env::var_os("RAIDLAB").ok_or("RAIDLAB must name the program; see run")?;
-    let mut settings = Settings {
-        rounds: 3,
-        seconds: 1.0,
-        dir: std::env::temp_dir(),
-        raidlab: raidlab.into(),
-    };
+    let mut settings =
+        Settings { rounds: 3, seconds: 1.0, dir: std::env::temp_dir(), raidlab: raidlab.into() };
     let (mut peers, mut json) = (Vec::new(), None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {

@@ -69,15 +69,16 @@ const CASES: &[Case] = &[
 ];
 
 /// Makes the array that the kernel's command line names and runs the loads that it names: words of
-/// `STATE,r|w,BLOCK_KIB,DEPTH,RANDOM` with `:` between them. Written bytes are on the ram disks when
-/// `bench` has them acknowledged: all I/O is O_DIRECT.
+/// `STATE,r|w,BLOCK_KIB,DEPTH,RANDOM` with `:` between them. Written bytes are on the ram disks
+/// when `bench` has them acknowledged: all I/O is O_DIRECT.
 const INIT: &str = r#"#!/bin/sh
-mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmpfs /tmp
+mount -t proc proc /proc; mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev; mount -t tmpfs tmpfs /tmp
 members=; i=0
 while [ $i -lt $peer_disks ]; do members="$members /dev/ram$i"; i=$((i+1)); done
 chunk="-c 64"; [ $peer_level = 1 ] && chunk=
-mdadm --create /dev/md0 --run --metadata=1.2 --level=$peer_level -n $peer_disks $chunk --assume-clean \
-  $members >/tmp/o 2>&1 || { echo "PEERFAIL"; cat /tmp/o; poweroff -f; }
+mdadm --create /dev/md0 --run --metadata=1.2 --level=$peer_level -n $peer_disks $chunk \
+  --assume-clean $members >/tmp/o 2>&1 || { echo "PEERFAIL"; cat /tmp/o; poweroff -f; }
 [ -e /sys/block/md0/md/stripe_cache_size ] && echo 8192 > /sys/block/md0/md/stripe_cache_size
 # Ram disks get their pages when they are written for the first time: that is not to be measured.
 bench /dev/md0 w 1280 16 0 3 >/dev/null
@@ -225,12 +226,11 @@ fn make_initrd(root: &Path, out: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One entry; fields are 8 hexadecimal digits (Documentation/driver-api/early-userspace/buffer-format).
+/// One entry; fields are 8 hexadecimal digits (Documentation/driver-api/early-userspace/
+/// buffer-format.rst).
 fn cpio(out: &mut Vec<u8>, name: &str, mode: u32, data: &[u8]) {
     let links = 1;
-    let fields = [
-        1, mode, 0, 0, links, 0, data.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0,
-    ];
+    let fields = [1, mode, 0, 0, links, 0, data.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
     out.extend(b"070701");
     fields.iter().for_each(|field| out.extend(format!("{field:08x}").bytes()));
     out.extend(name.bytes());
