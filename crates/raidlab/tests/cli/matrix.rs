@@ -194,7 +194,7 @@ fn two_cores_have_a_lane_each_and_all_of_the_array_is_verified() {
         println!("skipped: two CPUs are wanted");
         return;
     }
-    let words = "--members mem --size 64M --level raid5,raid10 --cores 2 --seconds 0.05 --runs 2";
+    let words = "--members mem --size 64M --level raid5,raid10 --cores 2";
     let cells = bench(words).code(0).cells();
     assert_eq!(cells.len(), 8);
     for cell in &cells {
@@ -209,9 +209,9 @@ fn two_cores_have_a_lane_each_and_all_of_the_array_is_verified() {
     }
     // A member that lies is found by the lanes too, and a degraded array is one to all of them.
     let words = "--members mem*3+fault:flip@1M:mem --size 64M --level raid5 --cores 2 \
-                 --workload rand-read --seconds 0.05 --runs 2";
+                 --workload rand-read";
     assert!(bench(words).code(1).cells().iter().all(|cell| cell["verified"] == false));
-    let words = "--members mem --size 64M --level raid6 --degraded 2 --cores 2 --seconds 0.05";
+    let words = "--members mem --size 64M --level raid6 --degraded 2 --cores 2";
     let cells = bench(words).code(0).cells();
     for cell in &cells {
         assert_eq!((&cell["verified"], &cell["degraded"]), (&json!(true), &json!(2)), "{cell}");
