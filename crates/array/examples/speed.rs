@@ -173,7 +173,7 @@ fn main() {
         let mut d = driver(spec(level, members(count, &options)));
         let stripe = (d.geometry().stripe_sectors() as usize * 512).max(64 << 10);
         let rows = MAX_REQUEST_BYTES / stripe;
-        let full = workload("seq write, full stripes x16", true, false, rows * stripe >> 10, 16);
+        let full = workload("seq write, full stripes x16", true, false, (rows * stripe) >> 10, 16);
         if !options.null {
             // The first touch of every page.
             run(&mut d, full, f64::MAX, true);

@@ -54,7 +54,7 @@ fn requests_are_answered_from_their_completions() {
     let mut lease = array.lease(8192);
     lease.bytes_mut().fill(7);
     array.request(HostOp::Write { fua: true }, 4096, 8192, Some(lease), tell("write"));
-    let mut next = || answers.recv_timeout(Duration::from_secs(10)).expect("an answer");
+    let next = || answers.recv_timeout(Duration::from_secs(10)).expect("an answer");
     let (name, outcome) = next();
     assert_eq!((name, outcome.expect("written").expect("its lease").len()), ("write", 8192));
     array.request(HostOp::WriteZeroes, 4096, 4096, None, tell("zero"));
