@@ -29,6 +29,13 @@ pub fn all() -> bool {
     std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all")
 }
 
+/// The boot to begin with: RAIDLAB_INTEROP_FROM goes on where a long run of the matrix has failed.
+pub fn first_boot() -> usize {
+    std::env::var("RAIDLAB_INTEROP_FROM").map_or(0, |boot| {
+        boot.parse().unwrap_or_else(|_| panic!("RAIDLAB_INTEROP_FROM={boot}: not a number"))
+    })
+}
+
 /// Runs a job and wants all of it to be fine.
 pub fn run(guest: &Guest, job: &Job, scratch: &Scratch) -> Report {
     let report = guest.run(job, scratch.path()).unwrap_or_else(|error| panic!("{error}"));
