@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use array::store::{Device, Identity};
@@ -81,7 +81,8 @@ pub fn replace_record(path: &Path, text: &str) -> Result<(), String> {
         return std::fs::write(path, text).map_err(fail);
     }
     let file = open_replaceable(path)?;
-    file.set_len(0).and_then(|()| (&file).write_all(text.as_bytes())).map_err(fail)
+    // It has been looked at, so its own position is anywhere.
+    file.set_len(0).and_then(|()| file.write_all_at(text.as_bytes(), 0)).map_err(fail)
 }
 
 /// Refuses what [`replace_record`] would not write over.
