@@ -17,7 +17,8 @@ use crate::placement::{Layout, Placement};
 use crate::rotating::Surface;
 
 /// The built-in profiles: name, document.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 5] = [
+    ("hdd-2002", include_str!("../profiles/hdd-2002.toml")),
     ("hdd-2007", include_str!("../profiles/hdd-2007.toml")),
     ("hdd-2009", include_str!("../profiles/hdd-2009.toml")),
     ("sata-ssd", include_str!("../profiles/sata-ssd.toml")),
