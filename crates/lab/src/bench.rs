@@ -75,6 +75,13 @@ pub enum Progress<'p> {
     },
     /// A cell is done.
     Measured(&'p Cell),
+    /// Everything of one entry of [`ArrayCase::cells`] stands as it will in the record.
+    Final {
+        /// Which entry.
+        entry: usize,
+        /// Its cells.
+        cells: &'p [Cell],
+    },
 }
 
 /// How strictly reads are checked while the clock runs on members that are nothing but memory:
@@ -135,7 +142,7 @@ pub fn run(
         stop,
         progress,
         baseline: IdleBaseline::measure(Duration::from_millis(300)),
-        record: Record::new(probe_host(plan, settings), SystemTime::now()),
+        record: head(plan, settings),
     };
     let mut cases = plan.arrays.iter();
     let ended = cases.try_for_each(|case| match stop() {
@@ -144,6 +151,11 @@ pub fn run(
     });
     bench.record.set_ratios();
     (bench.record, ended)
+}
+
+/// The head of the record that [`run`] would write: the machine and the time, no cells yet.
+pub fn head(plan: &Plan, settings: &Settings<'_>) -> Record {
+    Record::new(probe_host(plan, settings), SystemTime::now())
 }
 
 fn probe_host(plan: &Plan, settings: &Settings<'_>) -> Host {
@@ -172,7 +184,7 @@ impl Bench<'_, '_> {
         }
         target.degrade(case.degraded)?;
         let mut measured = 0;
-        for spec in &case.cells {
+        for (entry, spec) in case.cells.iter().enumerate() {
             let (cell, progress) = (self.record.cells.len(), &mut *self.progress);
             let mut tell = |seconds| {
                 let workload = spec.kind.name();
@@ -192,11 +204,22 @@ impl Bench<'_, '_> {
             recorded.put_into(&mut cell);
             cell.findings = findings::find(&cell);
             (self.progress)(Progress::Measured(&cell));
+            // The last one is final only when the array's redundancy is proven.
+            if !outcome.stopped && entry + 1 < case.cells.len() {
+                (self.progress)(Progress::Final { entry, cells: std::slice::from_ref(&cell) });
+            }
             self.record.cells.push(cell);
             measured += 1;
         }
         match self.record.cells.last_mut().filter(|_| measured > 0 && !stop()) {
-            Some(last) => prove_redundancy(target, last, stop),
+            Some(last) => {
+                prove_redundancy(target, last, stop)?;
+                if !stop() {
+                    let (entry, cells) = (case.cells.len() - 1, std::slice::from_ref(last));
+                    (self.progress)(Progress::Final { entry, cells });
+                }
+                Ok(())
+            }
             None => Ok(()),
         }
     }

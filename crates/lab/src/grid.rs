@@ -37,6 +37,10 @@ pub struct Column {
     pub depth: u32,
     /// Jobs.
     pub jobs: u32,
+    /// Program and phase, where the cell is one: `bonnie++-2.00 put-block`.
+    pub phase: Option<String>,
+    /// Whether only operations were counted, no bytes: creating files, and the like.
+    pub counts: bool,
 }
 
 /// Arrays of as many disks.
@@ -64,11 +68,18 @@ impl Column {
             block_kib: Some(cell.block_kib),
             depth: cell.depth,
             jobs: cell.jobs,
+            phase: cell.program.as_ref().map(|program| {
+                format!("{program} {}", cell.phase.as_deref().unwrap_or(&cell.workload))
+            }),
+            counts: cell.iops > 0.0 && cell.user_bytes() == 0,
         }
     }
 
     /// `sequential read`.
     pub fn title(&self) -> &str {
+        if let Some(phase) = &self.phase {
+            return phase;
+        }
         match self.workload.as_str() {
             "seq-read" => "sequential read",
             "rand-read" => "random read",
@@ -92,7 +103,7 @@ impl Column {
 
     /// Whether requests per second say more than MB/s.
     pub fn random(&self) -> bool {
-        self.workload.starts_with("rand")
+        self.counts || self.workload.starts_with("rand")
     }
 
     /// The order of the Linux RAID wiki's table.
@@ -248,10 +259,11 @@ fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
 /// A setting that may tell rows apart, in words; `None` where the cell does not have it.
 type Knob = fn(&Cell) -> Option<String>;
 
-const KNOBS: [Knob; 9] = [
+const KNOBS: [Knob; 10] = [
     |cell| Some(cell.target.clone()),
+    |cell| cell.place.as_ref().map(|place| place.name.clone()),
     |cell| (cell.level != "single").then(|| cell.members.clone()),
-    |cell| cell.chunk_kib.map(|chunk| kib(chunk as f64).replace(' ', "")),
+    chunk,
     |cell| cell.placement.clone(),
     |cell| cell.read_ahead_kib.map(|size| format!("ra={}", kib(size as f64).replace(' ', ""))),
     |cell| cell.stripe_cache_kib.map(|size| format!("sc={}", kib(size as f64).replace(' ', ""))),
@@ -259,6 +271,18 @@ const KNOBS: [Knob; 9] = [
     |cell| cell.cores.map(|cores| format!("cores={cores}")),
     |cell| cell.bus_mb_per_s.map(|bus| format!("bus={bus:.0}MB/s")),
 ];
+
+fn chunk(cell: &Cell) -> Option<String> {
+    cell.chunk_kib.map(|chunk| kib(chunk as f64).replace(' ', ""))
+}
+
+/// What the array of each cell is called among these cells; `with_chunk`: also by its chunk.
+pub fn labels(cells: &[Cell], with_chunk: bool) -> Vec<String> {
+    let is_chunk = |knob: &Knob| std::ptr::fn_addr_eq(*knob, chunk as Knob);
+    let mut knobs = varying(cells);
+    knobs.retain(|knob| with_chunk || !is_chunk(knob));
+    cells.iter().map(|cell| row_label(cell, &knobs)).collect()
+}
 
 /// The settings that differ between cells.
 fn varying(cells: &[Cell]) -> Vec<Knob> {

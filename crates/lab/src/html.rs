@@ -1,15 +1,18 @@
 //! The report: one HTML file that needs nothing else, to be read offline and sent around.
 //!
 //! ```text
-//!   Record -> Grid -> Page (plain data) -> html/report.html (template: escapes every text)
-//!                 \-> html::chart (SVG; escapes its own texts) --^
+//!   Report -> Grid -> Page (plain data) -> html/report.html (template: escapes every text)
+//!                 \-> chart, lines, heat (SVG; escape their own texts) --^
 //! ```
 //!
 //! Invariant: no script, no font, no image and no address from outside; every text of the record is
 //! escaped; every chart has a title, a description and a table with the same figures. Called by
 //! `bench --html` and `report`.
 
+mod along;
 mod chart;
+mod heat;
+mod lines;
 
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
@@ -17,19 +20,25 @@ use serde::Serialize;
 use crate::grid::{self, Column, Grid, Row};
 use crate::host::Host;
 use crate::record::{Cell, MemberTraffic, Record};
+use crate::report::Report;
 
 const TEMPLATE: &str = include_str!("html/report.html");
 const STYLE: &str = include_str!("html/report.css");
 
-/// The record as an HTML document.
+/// A record as an HTML document.
 pub fn render(record: &Record) -> String {
+    render_report(&Report::of(record.clone()))
+}
+
+/// A report as an HTML document.
+pub fn render_report(report: &Report) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     // The template is part of the program and the page is plain data: a failure here is a bug.
     environment.add_template("report", TEMPLATE).expect("the template parses");
-    let page = Page::of(record);
+    let page = Page::of(report);
     let template = environment.get_template("report").expect("just added");
     template.render(page).expect("the page has what the template asks for")
 }
@@ -37,6 +46,7 @@ pub fn render(record: &Record) -> String {
 #[derive(Serialize)]
 struct Page {
     style: &'static str,
+    title: String,
     version: String,
     started: String,
     subtitle: String,
@@ -49,8 +59,21 @@ struct Page {
     sections: Vec<Section>,
     samples: Vec<SampleRow>,
     members: Vec<MemberRow>,
-    provenance: Vec<(String, String)>,
+    sources: Vec<SourceRow>,
     settings: Vec<(String, String)>,
+    along: Vec<along::Along>,
+    beside: Option<along::Published>,
+    findings: Vec<along::FindingRow>,
+    maps: Vec<along::Map>,
+    maps_left_out: usize,
+    not_run: Vec<(String, String)>,
+}
+
+/// A record of the report: where it comes from.
+#[derive(Serialize)]
+struct SourceRow {
+    name: String,
+    provenance: Vec<(String, String)>,
 }
 
 #[derive(Serialize)]
@@ -136,11 +159,14 @@ struct MemberRow {
 }
 
 impl Page {
-    fn of(record: &Record) -> Page {
+    fn of(report: &Report) -> Page {
+        let record = &report.record;
         let grid = Grid::new(record);
+        let (maps, maps_left_out) = along::maps(record);
         let warnings = grid.warnings().into_iter();
         Page {
             style: STYLE,
+            title: report.title.clone(),
             version: record.raidlab.clone(),
             started: record.started.clone(),
             subtitle: subtitle(record),
@@ -161,8 +187,18 @@ impl Page {
                 .cells()
                 .map(|(row, column, cell)| member_row(row, column, cell))
                 .collect(),
-            provenance: provenance(&record.host),
+            sources: report.sources.iter().map(source_row).collect(),
             settings: settings(record),
+            along: along::along(record),
+            beside: along::published(report),
+            findings: along::findings(&grid),
+            maps,
+            maps_left_out,
+            not_run: report
+                .not_run
+                .iter()
+                .map(|not_run| (not_run.what.clone(), not_run.reason.clone()))
+                .collect(),
         }
     }
 }
@@ -292,6 +328,13 @@ fn member_text(traffic: &MemberTraffic) -> String {
     if parts.is_empty() { "idle".to_string() } else { parts.join(", ") }
 }
 
+fn source_row(source: &crate::report::Source) -> SourceRow {
+    let of = |name: &str, value: &str| (name.to_string(), value.to_string());
+    let mut all = vec![of("begun", &source.started), of("raidlab", &source.raidlab)];
+    all.extend(provenance(&source.host));
+    SourceRow { name: source.name.clone(), provenance: all }
+}
+
 fn provenance(host: &Host) -> Vec<(String, String)> {
     let backing = host.backing.clone().unwrap_or_default();
     let load = host.load_average.map(|load| load.map(|load| format!("{load:.2}")).join(" "));
@@ -391,8 +434,10 @@ mod tests {
         let record = fixture::record();
         let page = render(&record);
         let charts = page.matches("<svg").count();
-        assert_eq!(charts, 16, "four charts of four workloads");
-        assert_eq!(page.matches("<title").count(), 1 + charts + dots(&record));
+        assert_eq!(charts, 20, "four charts of four workloads, and each by number of disks");
+        let points = page.matches("class=\"point").count();
+        assert_eq!(points, 16, "RAID 0 and RAID 10,n2 with two disks and four");
+        assert_eq!(page.matches("<title").count(), 1 + charts + dots(&record) + points);
         assert_eq!(page.matches("<desc").count(), charts);
         assert_eq!(page.matches("class=\"dot\"").count(), dots(&record));
         for cell in &record.cells {

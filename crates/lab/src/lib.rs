@@ -3,7 +3,8 @@
 //! ```text
 //!   runner -> samples, meters -> record::Cell  <- bound (what the members could deliver)
 //!                                     |
-//!                                   grid -> table (terminal), html (one offline file)
+//!            sweep -> results (SQLite): runs -> report -> grid -> table, markdown, html
+//!                                        \-> compare (two records)
 //! ```
 //!
 //! Invariant: a figure is never shown without its unit, its samples and its provenance.
@@ -14,6 +15,7 @@ pub mod bench;
 pub mod book;
 pub mod bound;
 pub mod ceiling;
+pub mod compare;
 pub mod engine_table;
 pub mod findings;
 #[cfg(test)]
@@ -22,14 +24,19 @@ pub mod grid;
 pub mod host;
 pub mod html;
 pub mod kernels;
+pub mod markdown;
 pub mod matrix;
 pub mod members;
 pub mod meter;
 pub mod pattern;
+pub mod published;
 pub mod quantity;
 pub mod record;
+pub mod report;
+pub mod results;
 pub mod runner;
 pub mod stats;
+pub mod sweep;
 pub mod table;
 pub mod target;
 pub mod watch;

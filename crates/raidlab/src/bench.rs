@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 use lab::bench::{Progress, Settings};
 use lab::matrix::{self, BenchLevel, Options, Plan};
 use lab::members::MemberSet;
@@ -21,6 +21,7 @@ use crate::Ending;
 use crate::console::say;
 use crate::output::Outputs;
 use crate::progress::Reporter;
+use crate::results::{DbArgument, Keeper};
 
 /// Length of a sample, unless told otherwise.
 const SAMPLE_SECONDS: f64 = 0.7;
@@ -36,6 +37,19 @@ const ENGINE_LEAST_BYTES: u64 = 64 << 20;
 /// product of all of them. Sizes take the suffixes K, M, G (powers of 1024).
 #[derive(Args)]
 pub struct BenchArguments {
+    /// A sweep: a TOML file with the options of this command, as in sweeps/wiki-2-disks.toml. What
+    /// is measured is stored; a sweep that was stopped goes on where it was
+    #[arg(value_name = "SWEEP", conflicts_with_all = ["kernels", "engine"])]
+    sweep: Option<PathBuf>,
+    /// Show what a sweep would measure and how long it would take
+    #[arg(long, requires = "sweep", help_heading = "Results")]
+    pub dry_run: bool,
+    /// Measure a sweep from its beginning, as a new run
+    #[arg(long, requires = "sweep", help_heading = "Results")]
+    pub again: bool,
+    #[command(flatten)]
+    pub db: DbArgument,
+
     /// Levels: single (an ordinary disk), linear, raid0, raid1, raid4, raid5, raid6, raid10
     #[arg(long, value_delimiter = ',', value_name = "LEVEL", help_heading = "Arrays")]
     level: Vec<BenchLevel>,
@@ -75,7 +89,7 @@ pub struct BenchArguments {
     queue_depth: Vec<u32>,
     /// Where member files go that name no directory
     #[arg(long, value_name = "DIR", help_heading = "Members")]
-    dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
 
     /// Workloads: seq-read, seq-write, rand-read, rand-write [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Workload")]
@@ -104,7 +118,7 @@ pub struct BenchArguments {
     /// Measure the parity kernels by themselves: operation x kernels x blocks, GB/s of data,
     /// beside what memory allows
     #[arg(long, help_heading = "Parity", conflicts_with_all = [
-          "level", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members",
+          "db", "level", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members",
           "bus", "queue_depth", "workload", "block", "depth", "jobs", "read_ahead", "size",
           "html"])]
     kernels: bool,
@@ -119,7 +133,7 @@ pub struct BenchArguments {
     /// and what plain copies reach here. --level and --workload choose rows; --size is the part of
     /// each array that is used [default: 4G], --runs the pairs of samples
     #[arg(long, help_heading = "Engine", conflicts_with_all = [
-          "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members", "bus",
+          "db", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members", "bus",
           "queue_depth", "block", "depth", "jobs", "read_ahead", "html", "kernels", "cores",
           "warm_up", "dir"])]
     engine: bool,
@@ -142,17 +156,17 @@ pub struct BenchArguments {
     /// CPUs that the bench is held to. Each has a lane of the array and a generator of its own,
     /// with --depth and --jobs of its own [default: one lane, held nowhere]
     #[arg(long, value_name = "N", value_parser = parse_cores, help_heading = "Measuring")]
-    cores: Option<u32>,
+    pub cores: Option<u32>,
     /// Makes the data that is written the run's own
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Measuring")]
     seed: u64,
 
     /// Write the record here; - is stdout, and everything else goes to stderr then
     #[arg(long, value_name = "FILE", help_heading = "Output")]
-    json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
     /// Write the report here: one offline HTML page with charts and every sample
     #[arg(long, value_name = "FILE", help_heading = "Output")]
-    html: Option<PathBuf>,
+    pub html: Option<PathBuf>,
 }
 
 /// Expressions hold commas of their own: a list is cut only at commas that follow a closing
@@ -219,7 +233,22 @@ fn parse_warm_up(text: &str) -> Result<f64, String> {
 }
 
 impl BenchArguments {
-    fn options(&self) -> Options {
+    /// How cells are measured.
+    pub fn settings<'a>(&self, directory: &'a Path, kernels: Kernels) -> Settings<'a> {
+        Settings {
+            warm_up: Duration::from_secs_f64(self.warm_up),
+            sample: Duration::from_secs_f64(self.seconds.unwrap_or(SAMPLE_SECONDS)),
+            runs: self.runs,
+            until_steady: self.until_steady,
+            directory,
+            cores: self.cores,
+            seed: self.seed,
+            kernels,
+        }
+    }
+
+    /// What is measured.
+    pub fn options(&self) -> Options {
         Options {
             levels: self.level.clone(),
             layouts: self.layout.clone(),
@@ -242,50 +271,45 @@ impl BenchArguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
+pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, String> {
     if arguments.kernels {
         return kernels(arguments);
     }
     if arguments.engine {
         return engine(arguments);
     }
-    let kernels = match arguments.kernel[..] {
-        [] => fastest_kernels(),
-        [kernels] => kernels,
-        _ => return Err("--kernel: one at a time, but for --kernels".into()),
-    };
+    if let Some(file) = &arguments.sweep {
+        return crate::sweep::run(arguments, file, matches);
+    }
+    let kernels = kernels_of(arguments)?;
     let plan = matrix::plan(&arguments.options())?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
-    check_directory(&plan, &directory)?;
-    if let Some(cores) = arguments.cores {
-        hold_to(cores)?;
-    }
-    if let Some(available) = lab::host::available_memory_bytes() {
-        lab::bench::check_memory(&plan, arguments.cores.unwrap_or(1), available)?;
-    }
-    let settings = Settings {
-        warm_up: Duration::from_secs_f64(arguments.warm_up),
-        sample: Duration::from_secs_f64(arguments.seconds.unwrap_or(SAMPLE_SECONDS)),
-        runs: arguments.runs,
-        until_steady: arguments.until_steady,
-        directory: &directory,
-        cores: arguments.cores,
-        seed: arguments.seed,
-        kernels,
-    };
+    hold_to_cores(arguments)?;
+    check_plan(&plan, arguments)?;
+    let settings = arguments.settings(&directory, kernels);
     let stop = stop_on_signal()?;
     let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
     let estimate = lab::bench::estimate_seconds(&plan, &settings);
     announce(&plan, estimate);
     let mut reporter = Reporter::new(plan.cells(), estimate);
     let stopped = || stop.load(Ordering::Relaxed);
-    let mut show = |progress: Progress<'_>| reporter.show(&progress);
+    let mut keeper = Keeper::begin(&arguments.db, || lab::bench::head(&plan, &settings))?;
+    let mut show = |progress: Progress<'_>| {
+        if let (Progress::Final { cells, .. }, Some(keeper)) = (&progress, &mut keeper) {
+            keeper.put(cells);
+        }
+        reporter.show(&progress);
+    };
     let (record, ended) = lab::bench::run(&plan, &settings, &stopped, &mut show);
     reporter.finish();
+    let kept = keeper.map(|keeper| keeper.end(ended.is_ok() && !stopped())).transpose();
     // What was measured is worth something, whatever came then.
     let (measured, cells) = (record.cells.len(), plan.cells());
     if ended.is_ok() || measured > 0 {
         outputs.write(&record)?;
+    }
+    if let Some(run) = kept? {
+        say(format_args!("results: {run}"));
     }
     if let Err(problem) = ended {
         return Err(match measured {
@@ -300,6 +324,30 @@ pub fn run(arguments: &BenchArguments) -> Result<Ending, String> {
     Ok(if record.verified() { Ending::Fine } else { Ending::Finding })
 }
 
+/// The parity kernels that were asked for, or the fastest.
+pub fn kernels_of(arguments: &BenchArguments) -> Result<Kernels, String> {
+    match arguments.kernel[..] {
+        [] => Ok(fastest_kernels()),
+        [kernels] => Ok(kernels),
+        _ => Err("--kernel: one at a time, but for --kernels".into()),
+    }
+}
+
+/// Whether there is a place for the plan's files and memory for the rest.
+pub fn check_plan(plan: &Plan, arguments: &BenchArguments) -> Result<(), String> {
+    let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    check_directory(plan, &directory)?;
+    match lab::host::available_memory_bytes() {
+        Some(available) => lab::bench::check_memory(plan, arguments.cores.unwrap_or(1), available),
+        None => Ok(()),
+    }
+}
+
+/// `--cores`.
+pub fn hold_to_cores(arguments: &BenchArguments) -> Result<(), String> {
+    arguments.cores.map_or(Ok(()), hold_to)
+}
+
 /// Measured once, here; everything below is handed the value.
 fn fastest_kernels() -> Kernels {
     let start = Instant::now();
@@ -310,9 +358,7 @@ fn fastest_kernels() -> Kernels {
 fn kernels(arguments: &BenchArguments) -> Result<Ending, String> {
     let all = || Kernels::available().filter(|&kernels| kernels != Kernels::reference()).collect();
     let chosen = if arguments.kernel.is_empty() { all() } else { arguments.kernel.clone() };
-    if let Some(cores) = arguments.cores {
-        hold_to(cores)?;
-    }
+    hold_to_cores(arguments)?;
     let stop = stop_on_signal()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let settings = lab::kernels::Settings::usual(chosen, arguments.runs as usize);
@@ -403,7 +449,8 @@ fn hold_to(cores: u32) -> Result<(), String> {
     }
 }
 
-fn stop_on_signal() -> Result<Arc<AtomicBool>, String> {
+/// Set by Ctrl-C and by a request to end.
+pub fn stop_on_signal() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();
     ctrlc::set_handler(move || {

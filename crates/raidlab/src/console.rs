@@ -69,20 +69,20 @@ impl JsonOut {
         let Some(path) = self.json.as_deref().filter(|path| !is_stdout(path)) else {
             return Ok(());
         };
-        replace_record(path, &format!("{:#}\n", json())).map_err(|e| format!("--json {e}"))
+        replace_record(path, format!("{:#}\n", json())).map_err(|e| format!("--json {e}"))
     }
 }
 
 /// Writes a record or a report into a file, which replaces what was in it. A member of an array, or
 /// a disk, is left alone: a slip of the finger must not cost anybody his data.
-pub fn replace_record(path: &Path, text: &str) -> Result<(), String> {
+pub fn replace_record(path: &Path, text: impl AsRef<[u8]>) -> Result<(), String> {
     let fail = |error| format!("{}: cannot write: {error}", path.display());
     if is_stream(path) {
         return std::fs::write(path, text).map_err(fail);
     }
     let file = open_replaceable(path)?;
     // It has been looked at, so its own position is anywhere.
-    file.set_len(0).and_then(|()| file.write_all_at(text.as_bytes(), 0)).map_err(fail)
+    file.set_len(0).and_then(|()| file.write_all_at(text.as_ref(), 0)).map_err(fail)
 }
 
 /// Refuses what [`replace_record`] would not write over.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod compare;
 mod console;
 mod create;
 mod detail;
@@ -16,8 +17,11 @@ mod meter;
 mod numbers;
 mod output;
 mod progress;
+mod report;
+mod results;
 mod signal;
 mod status;
+mod sweep;
 mod watch;
 
 use std::process::ExitCode;
@@ -37,6 +41,10 @@ struct Arguments {
 enum Command {
     /// Measure arrays: level x layout x chunk x members x workload, every byte checked.
     Bench(Box<bench::BenchArguments>),
+    /// Show results: tables, charts, one offline HTML page, Markdown, CSV, Parquet.
+    Report(Box<report::ReportArguments>),
+    /// Compare two records or runs, cell by cell: slower, faster, or no difference.
+    Compare(compare::CompareArguments),
     /// Make an array over devices and image files.
     Create(Box<create::CreateArguments>),
     /// Show what members' superblocks say, as mdadm --examine does.
@@ -63,12 +71,17 @@ enum Ending {
 
 fn main() -> ExitCode {
     let parsed = Arguments::command().try_get_matches();
-    let arguments = match parsed.and_then(|matches| arguments(&matches)) {
-        Ok(arguments) => arguments,
+    let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));
+    let (arguments, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return misused(&error),
     };
+    // What was said on the command line itself, for the verbs that must know.
+    let said = matches.subcommand().map_or(&matches, |(_, said)| said);
     let ended = match arguments.command {
-        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments, said),
+        Command::Report(arguments) => report::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
         Command::Examine(arguments) => examine::run(&arguments),
         Command::Detail(arguments) => detail::run(&arguments),

@@ -48,6 +48,7 @@ impl Reporter {
                     self.line(cell);
                 }
             }
+            Progress::Final { .. } => {}
         }
     }
 

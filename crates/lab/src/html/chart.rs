@@ -312,17 +312,64 @@ impl Chart {
     }
 }
 
+/// Two bars for each label, ours and the published one, on one scale.
+pub(super) fn pairs(title: &str, bars: &[(String, f64, f64)]) -> String {
+    const LABELS: f64 = 250.0;
+    const BAR: f64 = 9.0;
+    let top = bars.iter().map(|(_, ours, theirs)| ours.max(*theirs)).fold(0.0, f64::max);
+    let scale = Scale::linear(top, PLOT_END - LABELS);
+    let desc = "Two bars for each figure: here above, published below.";
+    let mut chart = Chart::new(title, desc);
+    for (at, (label, ours, theirs)) in bars.iter().enumerate() {
+        let y = at as f64 * (ROW + 2.0);
+        chart.text("label", 0.0, y + ROW / 2.0 + 4.0, &first_of(label, 42));
+        for (class, top, value) in [("bar", 2.0, ours), ("bar published", 2.0 + BAR, theirs)] {
+            chart.rectangle(class, (LABELS, y + top), (scale.length(*value), BAR));
+        }
+        chart.values(y, &grid::digits(*ours), &grid::digits(*theirs));
+    }
+    let Chart { title, desc, body } = chart;
+    let height = bars.len() as f64 * (ROW + 2.0) + 4.0;
+    format!(
+        "<svg role=\"img\" viewBox=\"0 0 {WIDTH} {height:.0}\"><title>{title}</title>\
+         <desc>{desc}</desc>{body}</svg>"
+    )
+}
+
+/// A scale from 0 for other charts.
+pub(super) struct Scale(Axis, f64);
+
+impl Scale {
+    /// From 0 to `top` or a little more, over `length`.
+    pub(super) fn linear(top: f64, length: f64) -> Scale {
+        Scale(Axis::linear(top), length)
+    }
+
+    /// Where a value lies, from 0 to the length.
+    pub(super) fn length(&self, value: f64) -> f64 {
+        self.0.length(value) / (PLOT_END - LABEL) * self.1
+    }
+
+    /// Round values with their labels.
+    pub(super) fn ticks(&self) -> &[(f64, String)] {
+        &self.0.ticks
+    }
+}
+
 /// Labels have room for some 25 characters; the tables have them in full.
-fn shorten(label: &str) -> String {
-    const ROOM: usize = 25;
-    if label.chars().count() <= ROOM {
+pub(super) fn shorten(label: &str) -> String {
+    first_of(label, 25)
+}
+
+fn first_of(label: &str, room: usize) -> String {
+    if label.chars().count() <= room {
         return label.to_string();
     }
-    label.chars().take(ROOM - 1).chain(['…']).collect()
+    label.chars().take(room - 1).chain(['…']).collect()
 }
 
 /// Text as XML and HTML want it, in content and in attributes.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

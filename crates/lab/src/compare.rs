@@ -1,0 +1,300 @@
+//! Two records side by side, cell by cell, with a verdict that respects the noise.
+//!
+//! ```text
+//!   records A and B -> cells that measured the same -> ratio, interval -> verdict
+//! ```
+//!
+//! Invariant: "no difference" and "cannot tell" are answers; a verdict is never given from fewer
+//! samples than can support it. Called by `raidlab compare`.
+
+mod rank;
+mod text;
+
+use serde::Serialize;
+
+pub use rank::{ALPHA, Ratio, ratio};
+pub use text::{markdown, text};
+
+use crate::grid;
+use crate::record::{Cell, Record};
+
+/// What the samples support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// B is faster.
+    Faster,
+    /// B is slower.
+    Slower,
+    /// The samples do not show a difference.
+    NoDifference,
+    /// There are too few samples to show any.
+    TooFewSamples,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::NoDifference => "no difference",
+            Verdict::TooFewSamples => "too few samples",
+        }
+    }
+}
+
+/// One array under one workload, in both records.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// What both are: `RAID 5 x4 64KiB, sequential read 1 MiB x 4`.
+    pub what: String,
+    /// `MB/s` or `per second`.
+    pub unit: &'static str,
+    /// Median of A's samples.
+    pub a: f64,
+    /// Median of B's samples.
+    pub b: f64,
+    /// Number of samples of each.
+    pub samples: (usize, usize),
+    /// B over A; `None` where there are too few samples.
+    pub ratio: Option<Ratio>,
+    /// What that means.
+    pub verdict: Verdict,
+    /// CPU seconds per GiB of each, where known.
+    pub cpu_s_per_gib: (Option<f64>, Option<f64>),
+    /// Whether B is slower than was asked for: significantly, and by more than is allowed.
+    pub failed: bool,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// Slowdown that is allowed: 0.05 is 5 %.
+    pub max_slowdown: f64,
+    /// Chance of an interval to miss the true ratio, and of a false verdict, for each cell.
+    pub alpha: f64,
+    /// In the order of A.
+    pub pairs: Vec<Pair>,
+    /// What only A has.
+    pub only_a: Vec<String>,
+    /// What only B has.
+    pub only_b: Vec<String>,
+    /// What is to be known before believing it.
+    pub warnings: Vec<String>,
+}
+
+impl Comparison {
+    /// Compares two records; B may be slower than A by `max_slowdown` (0.05: 5 %).
+    pub fn new(a: &Record, b: &Record, max_slowdown: f64) -> Comparison {
+        let (of_a, of_b) = (gather(a), gather(b));
+        let find = |all: &[Gathered], key: &str| all.iter().position(|one| one.key == key);
+        let mut pairs = Vec::new();
+        let mut only_a = Vec::new();
+        for one in &of_a {
+            match find(&of_b, &one.key) {
+                Some(at) => pairs.push(pair(one, &of_b[at], max_slowdown)),
+                None => only_a.push(one.what.clone()),
+            }
+        }
+        let only_b = of_b.iter().filter(|one| find(&of_a, &one.key).is_none());
+        let only_b = only_b.map(|one| one.what.clone()).collect();
+        let warnings = warnings(a, b);
+        Comparison { max_slowdown, alpha: ALPHA, pairs, only_a, only_b, warnings }
+    }
+
+    /// Whether anything is slower than was asked for.
+    pub fn failed(&self) -> bool {
+        self.pairs.iter().any(|pair| pair.failed)
+    }
+
+    /// How many pairs have the verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.pairs.iter().filter(|pair| pair.verdict == verdict).count()
+    }
+}
+
+/// The samples of all cells of a record that measured the same.
+struct Gathered {
+    key: String,
+    what: String,
+    unit: &'static str,
+    values: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+fn gather(record: &Record) -> Vec<Gathered> {
+    let mut all: Vec<Gathered> = Vec::new();
+    for cell in &record.cells {
+        let key = identity(cell);
+        let at = all.iter().position(|one| one.key == key).unwrap_or_else(|| {
+            let (what, unit) = (in_words(cell), unit(cell));
+            all.push(Gathered { key, what, unit, values: Vec::new(), cpu: Vec::new() });
+            all.len() - 1
+        });
+        let rate = |sample: &crate::record::Sample| match all[at].unit {
+            "MB/s" => sample.mb_per_s(),
+            _ => sample.iops(),
+        };
+        let values: Vec<f64> = cell.samples.iter().map(rate).filter(|rate| *rate > 0.0).collect();
+        all[at].values.extend(values);
+        all[at].cpu.extend(cell.cpu_s_per_gib);
+    }
+    all
+}
+
+/// Requests count where addresses are random, and where no bytes are moved at all.
+fn unit(cell: &Cell) -> &'static str {
+    let bytes = cell.samples.iter().any(|sample| sample.bytes > 0);
+    if bytes && !cell.workload.starts_with("rand") { "MB/s" } else { "per second" }
+}
+
+/// What must be the same for two cells to have measured the same.
+fn identity(cell: &Cell) -> String {
+    let place = cell.place.clone().unwrap_or_default();
+    let settings = (&place.name, &place.mount_options, &place.journal, &place.knobs, place.lvm);
+    let array = (&cell.level, &cell.layout, &cell.array, cell.disks, cell.chunk_kib, cell.degraded);
+    let members = (&cell.members, cell.member_bytes, &cell.placement, cell.bus_mb_per_s);
+    let knobs = (cell.stripe_cache_kib, cell.read_ahead_kib, cell.queue_depth, cell.cores);
+    let workload = (&cell.workload, cell.block_kib.to_bits(), cell.depth, cell.jobs);
+    let program = (&cell.program, &cell.phase, cell.file_bytes);
+    format!("{:?}", (&cell.target, settings, array, members, knobs, workload, program))
+}
+
+fn in_words(cell: &Cell) -> String {
+    let mut text = format!("{} x{}", grid::array_label(cell), cell.disks);
+    if let Some(chunk) = cell.chunk_kib {
+        text.push_str(&format!(" {}", grid::kib(chunk as f64).replace(' ', "")));
+    }
+    if let Some(place) = &cell.place {
+        text.push_str(&format!(" {}", place.name));
+    }
+    match (&cell.program, &cell.phase) {
+        (Some(program), phase) => {
+            let phase = phase.as_deref().unwrap_or(&cell.workload);
+            text.push_str(&format!(", {program} {phase}"));
+        }
+        _ => text.push_str(&format!(
+            ", {} {} x {}",
+            cell.workload,
+            grid::kib(cell.block_kib),
+            u64::from(cell.depth) * u64::from(cell.jobs)
+        )),
+    }
+    text
+}
+
+fn pair(a: &Gathered, b: &Gathered, max_slowdown: f64) -> Pair {
+    let ratio = ratio(&a.values, &b.values);
+    let verdict = match &ratio {
+        None => Verdict::TooFewSamples,
+        Some(ratio) if ratio.low > 1.0 => Verdict::Faster,
+        Some(ratio) if ratio.high < 1.0 => Verdict::Slower,
+        Some(_) => Verdict::NoDifference,
+    };
+    let median = |values: &[f64]| crate::stats::median(values).unwrap_or(0.0);
+    let slow = ratio.as_ref().is_some_and(|ratio| ratio.estimate < 1.0 - max_slowdown);
+    Pair {
+        what: a.what.clone(),
+        unit: a.unit,
+        a: median(&a.values),
+        b: median(&b.values),
+        samples: (a.values.len(), b.values.len()),
+        ratio,
+        verdict,
+        cpu_s_per_gib: (crate::stats::median(&a.cpu), crate::stats::median(&b.cpu)),
+        failed: verdict == Verdict::Slower && slow,
+    }
+}
+
+fn warnings(a: &Record, b: &Record) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut differ = |what: &str, a: Option<&str>, b: Option<&str>| {
+        if let (Some(a), Some(b)) = (a, b)
+            && a != b
+        {
+            warnings.push(format!("{what} differs: {a} and {b}"));
+        }
+    };
+    differ("the CPU", a.host.cpu.as_deref(), b.host.cpu.as_deref());
+    differ("the kernel", a.host.kernel.as_deref(), b.host.kernel.as_deref());
+    let kernels = (a.host.parity_kernel.as_deref(), b.host.parity_kernel.as_deref());
+    differ("the parity kernel", kernels.0, kernels.1);
+    for (name, record) in [("A", a), ("B", b)] {
+        if !record.verified() {
+            warnings.push(format!("{name} read data that was wrong: its figures mean nothing"));
+        }
+        let unsteady = record.cells.iter().filter(|cell| cell.steady == Some(false)).count();
+        if unsteady > 0 {
+            warnings.push(format!("{name} has {unsteady} cell(s) that were not steady"));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::record::Sample;
+
+    fn with_samples(record: &mut Record, factor: f64) {
+        for (index, cell) in record.cells.iter_mut().enumerate() {
+            let base = cell.mb_per_s * 1e6;
+            let wobble = |at: usize| 1.0 + ((index * 7 + at * 13) % 11) as f64 / 1000.0;
+            let sample = |at| Sample {
+                seconds: 1.0,
+                bytes: (base * factor * wobble(at)) as u64,
+                ops: (base * factor * wobble(at) / 4096.0) as u64,
+            };
+            cell.samples = (0..5).map(sample).collect();
+            cell.summarise();
+        }
+    }
+
+    #[test]
+    fn the_same_record_twice_shows_no_difference() {
+        let mut record = fixture::record();
+        with_samples(&mut record, 1.0);
+        let same = Comparison::new(&record, &record, 0.05);
+        assert_eq!(same.pairs.len(), record.cells.len());
+        assert_eq!(same.count(Verdict::NoDifference), record.cells.len());
+        assert!(!same.failed() && same.only_a.is_empty() && same.only_b.is_empty());
+    }
+
+    #[test]
+    fn a_slowdown_counts_when_it_is_more_than_allowed() {
+        let (mut a, mut b) = (fixture::record(), fixture::record());
+        with_samples(&mut a, 1.0);
+        with_samples(&mut b, 0.8);
+        let slower = Comparison::new(&a, &b, 0.05);
+        assert_eq!(slower.count(Verdict::Slower), a.cells.len());
+        assert!(slower.failed());
+        let allowed = Comparison::new(&a, &b, 0.3);
+        assert_eq!(allowed.count(Verdict::Slower), a.cells.len());
+        assert!(!allowed.failed(), "20 % slower, 30 % allowed");
+        let faster = Comparison::new(&b, &a, 0.05);
+        assert_eq!(faster.count(Verdict::Faster), a.cells.len());
+        assert!(!faster.failed());
+    }
+
+    #[test]
+    fn cells_are_matched_by_what_they_measured_and_too_few_samples_are_said() {
+        let (a, mut b) = (fixture::record(), fixture::record());
+        b.cells.reverse();
+        b.cells[0].chunk_kib = Some(128);
+        let three = Comparison::new(&a, &b, 0.05);
+        assert_eq!(three.pairs.len(), a.cells.len() - 1);
+        assert_eq!((three.only_a.len(), three.only_b.len()), (1, 1));
+        assert!(three.only_b[0].contains("128KiB"), "{:?}", three.only_b);
+        assert_eq!(three.count(Verdict::TooFewSamples), three.pairs.len(), "three samples each");
+        assert!(!three.failed());
+        // Cells that were measured again give their samples together.
+        let mut twice = fixture::record();
+        with_samples(&mut twice, 1.0);
+        let again = twice.cells[0].clone();
+        twice.cells = vec![again.clone(), again];
+        let both = Comparison::new(&twice, &twice, 0.05);
+        assert_eq!((both.pairs.len(), both.pairs[0].samples), (1, (10, 10)));
+    }
+}

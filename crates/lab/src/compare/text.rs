@@ -1,0 +1,121 @@
+//! A comparison for people: a table for the terminal, one for Markdown.
+//!
+//! Invariant: the same rows in both; a ratio is shown with its interval.
+
+use super::{Comparison, Pair, Verdict};
+use crate::grid::digits;
+
+/// For a terminal.
+pub fn text(comparison: &Comparison) -> String {
+    let mut rows = vec![HEADS.map(str::to_string).to_vec()];
+    rows.extend(comparison.pairs.iter().map(|pair| row(pair).to_vec()));
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let fields = row.iter().zip(&widths).enumerate().map(|(at, (field, &width))| match at {
+            0 => format!("{field:<width$}"),
+            6 => field.clone(),
+            _ => format!("{field:>width$}"),
+        });
+        out.push_str(fields.collect::<Vec<_>>().join("  ").trim_end());
+        out.push('\n');
+    }
+    out.push('\n');
+    for line in closing(comparison) {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+/// For a page.
+pub fn markdown(comparison: &Comparison) -> String {
+    let line = |fields: &[String]| format!("| {} |\n", fields.join(" | "));
+    let mut out = line(&HEADS.map(str::to_string));
+    out.push_str("|---|---:|---:|---|---:|---:|---|\n");
+    for pair in &comparison.pairs {
+        out.push_str(&line(&row(pair).map(|field| field.replace('|', "\\|"))));
+    }
+    for told in closing(comparison) {
+        out.push_str(&format!("\n{told}\n"));
+    }
+    out
+}
+
+const HEADS: [&str; 7] = ["what", "A", "B", "unit", "B/A", "99 % interval", "verdict"];
+
+fn row(pair: &Pair) -> [String; 7] {
+    let ratio = pair.ratio.as_ref();
+    let verdict = match (pair.verdict, pair.failed) {
+        (Verdict::Slower, true) => "SLOWER than allowed".to_string(),
+        (Verdict::TooFewSamples, _) => {
+            format!("too few samples ({} and {})", pair.samples.0, pair.samples.1)
+        }
+        (verdict, _) => verdict.name().to_string(),
+    };
+    [
+        pair.what.clone(),
+        digits(pair.a),
+        digits(pair.b),
+        pair.unit.to_string(),
+        ratio.map_or("-".into(), |ratio| format!("{:.3}", ratio.estimate)),
+        ratio.map_or("-".into(), |ratio| format!("{:.3} .. {:.3}", ratio.low, ratio.high)),
+        verdict,
+    ]
+}
+
+/// What is said below the table.
+fn closing(comparison: &Comparison) -> Vec<String> {
+    let count = |verdict| comparison.count(verdict);
+    let mut lines = vec![format!(
+        "{} compared: {} slower, {} faster, {} without difference, {} with too few samples.",
+        comparison.pairs.len(),
+        count(Verdict::Slower),
+        count(Verdict::Faster),
+        count(Verdict::NoDifference),
+        count(Verdict::TooFewSamples),
+    )];
+    let decided = comparison.pairs.len() - count(Verdict::TooFewSamples);
+    if decided > 0 {
+        lines.push(format!(
+            "Rank test: each verdict is wrong by chance in at most {:.0} % of the cases, which \
+             makes {:.1} here.",
+            comparison.alpha * 100.0,
+            comparison.alpha * decided as f64
+        ));
+    }
+    if count(Verdict::TooFewSamples) > 0 {
+        lines.push("Five samples on each side are needed: --runs 5 or more.".into());
+    }
+    for (name, only) in [("A", &comparison.only_a), ("B", &comparison.only_b)] {
+        if !only.is_empty() {
+            lines.push(format!("Only in {name}: {}.", only.join("; ")));
+        }
+    }
+    lines.extend(comparison.warnings.iter().map(|warning| format!("Note: {warning}.")));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn every_pair_has_a_line_and_few_samples_are_named() {
+        let record = fixture::record();
+        let comparison = Comparison::new(&record, &record, 0.05);
+        let text = text(&comparison);
+        assert!(text.starts_with("what "));
+        assert_eq!(text.matches("too few samples (3 and 3)").count(), record.cells.len());
+        assert!(text.contains("--runs 5"));
+        let page = markdown(&comparison);
+        assert_eq!(
+            page.lines().filter(|line| line.starts_with('|')).count(),
+            2 + record.cells.len()
+        );
+    }
+}

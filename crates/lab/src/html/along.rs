@@ -1,0 +1,196 @@
+//! The parts of the page that stand beside the grid: figures along an axis, published figures,
+//! findings, maps of members over time.
+//!
+//! Invariant: plain data for the template; every chart has a table, or the samples, with its
+//! figures.
+
+use serde::Serialize;
+
+use super::{chart, heat, lines};
+use crate::grid::{self, Grid};
+use crate::markdown::point;
+use crate::record::{Finding, Record};
+use crate::report::{Axis, Curve, Report, curves, work};
+
+/// More maps than this make a page that browsers are slow with.
+const MAPS_MAX: usize = 40;
+
+/// The charts along one axis.
+#[derive(Serialize)]
+pub(super) struct Along {
+    id: &'static str,
+    title: &'static str,
+    charts: Vec<AlongChart>,
+}
+
+#[derive(Serialize)]
+struct AlongChart {
+    title: String,
+    unit: &'static str,
+    svg: String,
+    heads: Vec<String>,
+    rows: Vec<AlongRow>,
+}
+
+#[derive(Serialize)]
+struct AlongRow {
+    label: String,
+    fields: Vec<String>,
+}
+
+/// Both axes, where there is more than one place on them.
+pub(super) fn along(record: &Record) -> Vec<Along> {
+    let axes = [
+        (Axis::Disks, "by-disks", "By number of disks", "disks"),
+        (Axis::Chunk, "by-chunk", "By chunk", "chunk, KiB"),
+    ];
+    let of = |(axis, id, title, name)| {
+        let curves = curves(record, axis);
+        let mut works: Vec<&str> = Vec::new();
+        for curve in &curves {
+            if !works.contains(&curve.work.as_str()) {
+                works.push(&curve.work);
+            }
+        }
+        let charts = works
+            .into_iter()
+            .map(|work| chart_of(name, curves.iter().filter(|curve| curve.work == work).collect()));
+        Along { id, title, charts: charts.collect() }
+    };
+    axes.into_iter().map(of).filter(|along| !along.charts.is_empty()).collect()
+}
+
+fn chart_of(axis: &str, curves: Vec<&Curve>) -> AlongChart {
+    let mut places: Vec<u64> =
+        curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0)).collect();
+    places.sort_unstable();
+    places.dedup();
+    let (title, unit) = (curves[0].work.clone(), curves[0].unit);
+    let row = |curve: &&Curve| AlongRow {
+        label: curve.label.clone(),
+        fields: places.iter().map(|place| point(curve, *place)).collect(),
+    };
+    AlongChart {
+        svg: lines::lines(&format!("{title} by {axis}, {unit}"), axis, &curves),
+        heads: places.iter().map(u64::to_string).collect(),
+        rows: curves.iter().map(row).collect(),
+        title,
+        unit,
+    }
+}
+
+/// The section of published figures.
+#[derive(Serialize)]
+pub(super) struct Published {
+    title: String,
+    source: String,
+    system: String,
+    notes: String,
+    svg: String,
+    rows: Vec<PublishedRow>,
+}
+
+#[derive(Serialize)]
+struct PublishedRow {
+    array: String,
+    work: String,
+    ours: String,
+    theirs: String,
+    unit: &'static str,
+    our_ratio: String,
+    their_ratio: String,
+    cpu: String,
+    note: String,
+}
+
+/// `None` where no figure stands beside a cell.
+pub(super) fn published(report: &Report) -> Option<Published> {
+    let published = report.published.as_ref()?;
+    let beside = report.beside();
+    if beside.is_empty() {
+        return None;
+    }
+    let mut bars = Vec::new();
+    let mut rows = Vec::new();
+    for one in &beside {
+        let chunk = one.cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
+        let array = format!("{} x{}{chunk}", grid::array_label(one.cell), one.cell.disks);
+        let ratio = |pick: fn((f64, f64)) -> f64| {
+            one.ratios.map_or(String::new(), |both| format!("{:.2}×", pick(both)))
+        };
+        let system = one.figure.file_system.as_deref().map(|fs| format!(", {fs}"));
+        let block = one.figure.block_bytes.map(|bytes| format!(" of {bytes}-byte blocks"));
+        let note = one.figure.note.as_deref().map(|note| format!(", {note}"));
+        let note = [system, block, note].into_iter().flatten().collect::<String>();
+        bars.push((format!("{array}, {}", work(one.cell)), one.ours, one.theirs));
+        rows.push(PublishedRow {
+            array,
+            work: work(one.cell),
+            ours: grid::digits(one.ours),
+            theirs: grid::digits(one.theirs),
+            unit: one.unit,
+            our_ratio: ratio(|both| both.0),
+            their_ratio: ratio(|both| both.1),
+            cpu: one.figure.cpu_percent.map_or(String::new(), |cpu| format!("{cpu} %")),
+            note: note.trim_start_matches(", ").to_string(),
+        });
+    }
+    Some(Published {
+        title: published.title.clone(),
+        source: published.source.clone(),
+        system: published.system.clone(),
+        notes: published.notes.clone(),
+        svg: chart::pairs("Here and published", &bars),
+        rows,
+    })
+}
+
+/// A finding with its places.
+#[derive(Serialize)]
+pub(super) struct FindingRow {
+    name: String,
+    text: String,
+    evidence: String,
+    command: Option<String>,
+    places: String,
+}
+
+/// Each name once, with the first cell's sentence.
+pub(super) fn findings(grid: &Grid<'_>) -> Vec<FindingRow> {
+    let row = |(finding, places): (&Finding, Vec<String>)| {
+        let evidence = finding.evidence.iter();
+        let evidence = evidence.map(|(name, value)| format!("{name} {}", grid::digits(*value)));
+        FindingRow {
+            name: finding.name.clone(),
+            text: finding.text.clone(),
+            evidence: evidence.collect::<Vec<_>>().join(", "),
+            command: finding.command.clone(),
+            places: places.join("; "),
+        }
+    };
+    grid.findings().into_iter().map(row).collect()
+}
+
+/// A map of members over time.
+#[derive(Serialize)]
+pub(super) struct Map {
+    title: String,
+    svg: String,
+}
+
+/// The maps of the first cells that have series, and how many more there are.
+pub(super) fn maps(record: &Record) -> (Vec<Map>, usize) {
+    let labels = grid::labels(&record.cells, true);
+    let mut maps = Vec::new();
+    let mut left_out = 0;
+    for (cell, label) in record.cells.iter().zip(labels) {
+        let Some(series) = &cell.series else { continue };
+        if maps.len() == MAPS_MAX {
+            left_out += 1;
+            continue;
+        }
+        let title = format!("{label} x{}, {}", cell.disks, work(cell));
+        maps.extend(heat::map(&title, series).map(|svg| Map { title, svg }));
+    }
+    (maps, left_out)
+}

@@ -1,0 +1,122 @@
+//! What is shown of one or several records: cells, what could not be run, published figures beside.
+//!
+//! ```text
+//!   records, runs -> Report -> table (terminal), markdown, html
+//!                       \-> curves: by number of disks, by chunk
+//! ```
+//!
+//! Invariant: plain data, read only; every record in it keeps its provenance. Built by the command
+//! line.
+
+mod curves;
+mod text;
+
+pub use curves::{Axis, Curve, curves};
+pub use text::text;
+
+use crate::host::Host;
+use crate::published::{Beside, Published};
+use crate::record::{Cell, Record};
+use crate::results::NotRun;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// For people.
+    pub title: String,
+    /// All cells; the head is that of the newest record.
+    pub record: Record,
+    /// Where they come from, the oldest first.
+    pub sources: Vec<Source>,
+    /// What could not be measured.
+    pub not_run: Vec<NotRun>,
+    /// What to show beside.
+    pub published: Option<Published>,
+}
+
+/// One record of a report.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// `run 12`, or the file's name.
+    pub name: String,
+    /// Version of raidlab that wrote it.
+    pub raidlab: String,
+    /// When the run began.
+    pub started: String,
+    /// The machine.
+    pub host: Host,
+    /// Cells in it.
+    pub cells: usize,
+}
+
+impl Report {
+    /// One record and nothing else.
+    pub fn of(record: Record) -> Report {
+        let source = Source {
+            name: String::new(),
+            raidlab: record.raidlab.clone(),
+            started: record.started.clone(),
+            host: record.host.clone(),
+            cells: record.cells.len(),
+        };
+        let title = "Linux software RAID, measured".to_string();
+        let (sources, not_run) = (vec![source], Vec::new());
+        Report { title, record, sources, not_run, published: None }
+    }
+
+    /// Several reports as one: all cells, one after the other. The first published figures count.
+    ///
+    /// # Panics
+    /// Without any.
+    pub fn together(reports: Vec<Report>) -> Report {
+        let several = reports.len() > 1;
+        let mut reports = reports.into_iter();
+        let mut all = reports.next().expect("a report of nothing");
+        for mut next in reports {
+            std::mem::swap(&mut all.record.cells, &mut next.record.cells);
+            let older = std::mem::replace(&mut all.record, next.record);
+            // The newer head; the older cells, which were swapped into it, stay first.
+            all.record.cells.extend(older.cells);
+            all.sources.extend(next.sources);
+            all.not_run.extend(next.not_run);
+            all.published = all.published.or(next.published);
+        }
+        if several {
+            all.title = format!("{} records", all.sources.len());
+        }
+        all
+    }
+
+    /// Published figures beside our cells.
+    pub fn beside(&self) -> Vec<Beside<'_>> {
+        self.published.as_ref().map_or(Vec::new(), |published| published.beside(&self.record))
+    }
+}
+
+/// What was done, in short: the phase of a program, or the workload.
+pub fn work(cell: &Cell) -> String {
+    match (&cell.program, &cell.phase) {
+        (Some(program), Some(phase)) => format!("{program} {phase}"),
+        _ => cell.workload.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn records_together_keep_all_cells_in_order_and_every_source() {
+        let (mut one, mut two) = (fixture::record(), fixture::record());
+        one.cells.truncate(2);
+        two.cells = two.cells.split_off(4);
+        two.started = "2010-01-01T00:00:00Z".into();
+        let order: Vec<_> = one.cells.iter().chain(&two.cells).cloned().collect();
+        let all = Report::together(vec![Report::of(one), Report::of(two)]);
+        assert_eq!(all.record.cells, order);
+        assert_eq!(all.record.started, "2010-01-01T00:00:00Z");
+        assert_eq!(all.sources.len(), 2);
+        assert_eq!(all.sources[0].started, "2009-02-13T23:31:30Z");
+    }
+}

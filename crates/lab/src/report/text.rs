@@ -1,0 +1,100 @@
+//! A report for the terminal: the table, then what else there is to say.
+//!
+//! Invariant: the same facts as in the other forms; nothing is shown that is not in the report.
+
+use super::{Axis, Curve, Report, curves};
+use crate::grid::digits;
+use crate::published::Beside;
+use crate::table;
+
+/// The report as text, ending with a newline.
+pub fn text(report: &Report, colour: bool) -> String {
+    let mut out = format!("{}\n", report.title);
+    for source in &report.sources {
+        let host = source.host.hostname.as_deref().unwrap_or("unknown host");
+        let (name, started) = (&source.name, &source.started);
+        let told = [name.as_str(), started, host].into_iter().filter(|part| !part.is_empty());
+        let told = told.collect::<Vec<_>>().join(", ");
+        out.push_str(&format!("{told}, {} cell(s)\n", source.cells));
+    }
+    out.push('\n');
+    out.push_str(&table::render(&report.record, colour));
+    for (axis, title) in [(Axis::Disks, "By number of disks"), (Axis::Chunk, "By chunk, KiB")] {
+        let lines = lines(&curves(&report.record, axis));
+        if !lines.is_empty() {
+            out.push_str(&format!("\n{title}, and what each step adds:\n{lines}"));
+        }
+    }
+    let beside = report.beside();
+    if let (Some(published), false) = (&report.published, beside.is_empty()) {
+        let (title, source) = (&published.title, &published.source);
+        out.push_str(&format!("\nBeside published figures: {title} ({source}).\n"));
+        out.push_str(&format!("{}. {}\n", published.system, published.notes));
+        beside.iter().for_each(|beside| out.push_str(&beside_line(beside)));
+    }
+    for not_run in &report.not_run {
+        out.push_str(&format!("\nnot run: {}: {}\n", not_run.what, not_run.reason));
+    }
+    out
+}
+
+/// `RAID 5, seq-read: 3: 155 MB/s, 4: 230 (+48 %)`.
+fn lines(curves: &[Curve]) -> String {
+    let line = |curve: &Curve| {
+        let gains = std::iter::once(None).chain(curve.gains().into_iter().map(Some));
+        let points = curve.points.iter().zip(gains).map(|((x, y), gain)| match gain {
+            None => format!("{x}: {} {}", digits(*y), curve.unit),
+            Some(gain) => format!("{x}: {} ({:+.0} %)", digits(*y), gain * 100.0),
+        });
+        let points = points.collect::<Vec<_>>().join(", ");
+        format!("  {}, {}: {points}\n", curve.label, curve.work)
+    };
+    curves.iter().map(line).collect()
+}
+
+fn beside_line(beside: &Beside<'_>) -> String {
+    let Beside { cell, figure, ours, theirs, unit, ratios } = beside;
+    let place = format!("{} x{}", crate::grid::array_label(cell), cell.disks);
+    let chunk = cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
+    let system = figure.file_system.as_deref().map(|fs| format!(" ({fs})")).unwrap_or_default();
+    let shape = ratios.map(|(ours, theirs)| {
+        format!("; of its ordinary disk {ours:.2}x here, {theirs:.2}x published")
+    });
+    format!(
+        "  {place}{chunk}, {}: {} here, {} published{system}, {unit}{}\n",
+        super::work(cell),
+        digits(*ours),
+        digits(*theirs),
+        shape.unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::results::NotRun;
+
+    #[test]
+    fn everything_of_the_report_is_told() {
+        let mut report = Report::of(fixture::record());
+        report
+            .record
+            .cells
+            .iter_mut()
+            .for_each(|cell| cell.chunk_kib = cell.chunk_kib.map(|_| 256));
+        report.published = Some(crate::published::named("wiki-2-disks").expect("the wiki"));
+        let not_run = NotRun { what: "raid5(9)".into(), reason: "no room".into() };
+        report.not_run = vec![not_run];
+        let text = text(&report, false);
+        for part in [
+            "2009-02-13T23:31:30Z, <made-up> & co, 52 cell(s)",
+            "RAID 0, seq-read: 2: 159 MB/s, 4: ",
+            "RAID 10,f2 x2 256KiB, seq-read: ",
+            "150 published (ext3), MB/s; of its ordinary disk 1.88x here, 1.83x published",
+            "not run: raid5(9): no room",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Records as CSV and as Parquet: one row per cell, the same columns in both.
+//!
+//! Invariant: nothing is rounded but what says so; an unknown value is empty, never 0.
+
+use std::sync::Arc;
+
+use parquet::basic::{ConvertedType, Repetition, Type as Physical};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::types::Type;
+
+use super::columns::{COLUMNS, Column, Value};
+use crate::record::{Cell, Record};
+
+/// One row per cell of all records, a heading first (RFC 4180, lines end with a newline).
+pub fn csv(records: &[Record]) -> String {
+    let line = |fields: Vec<String>| fields.join(",") + "\n";
+    let mut out = line(COLUMNS.iter().map(|column| column.name.to_string()).collect());
+    for (record, cell) in rows(records) {
+        let fields = COLUMNS.iter().map(|column| match (column.of)(record, cell) {
+            Value::Text(text) => quoted(&text.unwrap_or_default()),
+            Value::Whole(number) => number.map_or(String::new(), |number| number.to_string()),
+            Value::Number(number) => number.map_or(String::new(), |number| number.to_string()),
+            Value::Flag(flag) => flag.map_or(String::new(), |flag| flag.to_string()),
+        });
+        out.push_str(&line(fields.collect()));
+    }
+    out
+}
+
+fn rows(records: &[Record]) -> impl Iterator<Item = (&Record, &Cell)> {
+    records.iter().flat_map(|record| record.cells.iter().map(move |cell| (record, cell)))
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text.to_string()
+}
+
+/// The same rows as a Parquet file: one row group, every column optional, without compression.
+///
+/// # Errors
+/// What the writer says; with memory as its target there is nothing that we know of.
+pub fn parquet(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
+    let rows: Vec<(&Record, &Cell)> = rows(records).collect();
+    let fields = COLUMNS.iter().map(|column| field(column.name, &kind(column)).map(Arc::new));
+    let fields = fields.collect::<Result<Vec<_>, _>>()?;
+    let schema = Type::group_type_builder("cells").with_fields(fields).build()?;
+    let mut out = Vec::new();
+    let properties = Arc::new(WriterProperties::builder().build());
+    let mut file = SerializedFileWriter::new(&mut out, Arc::new(schema), properties)?;
+    let mut group = file.next_row_group()?;
+    for column in &COLUMNS {
+        let mut writer = group.next_column()?.expect("the schema has as many columns");
+        write_column(column, &rows, &mut writer)?;
+        writer.close()?;
+    }
+    group.close()?;
+    file.close()?;
+    Ok(out)
+}
+
+/// A value of the kind that the column has: that of a cell of which nothing is known.
+fn kind(column: &Column) -> Value {
+    let nowhere = Record::new(crate::host::Host::default(), std::time::UNIX_EPOCH);
+    (column.of)(&nowhere, &Cell::default())
+}
+
+fn field(name: &str, kind: &Value) -> Result<Type, ParquetError> {
+    let (physical, converted) = match kind {
+        Value::Text(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
+        Value::Whole(_) => (Physical::INT64, ConvertedType::NONE),
+        Value::Number(_) => (Physical::DOUBLE, ConvertedType::NONE),
+        Value::Flag(_) => (Physical::BOOLEAN, ConvertedType::NONE),
+    };
+    Type::primitive_type_builder(name, physical)
+        .with_repetition(Repetition::OPTIONAL)
+        .with_converted_type(converted)
+        .build()
+}
+
+/// Values that are there, and for each row whether it has one (definition level 1) or not (0).
+fn write_column(
+    column: &Column,
+    rows: &[(&Record, &Cell)],
+    writer: &mut SerializedColumnWriter<'_>,
+) -> Result<(), ParquetError> {
+    let (mut texts, mut wholes, mut numbers, mut flags) = (vec![], vec![], vec![], vec![]);
+    let mut levels = Vec::with_capacity(rows.len());
+    for (record, cell) in rows {
+        let there = match (column.of)(record, cell) {
+            Value::Text(value) => value.map(|v| texts.push(ByteArray::from(v.into_bytes()))),
+            Value::Whole(value) => value.map(|v| wholes.push(v)),
+            Value::Number(value) => value.map(|v| numbers.push(v)),
+            Value::Flag(value) => value.map(|v| flags.push(v)),
+        };
+        levels.push(i16::from(there.is_some()));
+    }
+    let levels = Some(&levels[..]);
+    let written = match kind(column) {
+        Value::Text(_) => writer.typed::<ByteArrayType>().write_batch(&texts, levels, None),
+        Value::Whole(_) => writer.typed::<Int64Type>().write_batch(&wholes, levels, None),
+        Value::Number(_) => writer.typed::<DoubleType>().write_batch(&numbers, levels, None),
+        Value::Flag(_) => writer.typed::<BoolType>().write_batch(&flags, levels, None),
+    };
+    written.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn csv_has_a_row_for_each_cell_and_quotes_what_needs_it() {
+        let mut record = fixture::record();
+        record.cells[1].warnings = vec!["say \"no\", twice".into()];
+        let text = csv(&[record.clone(), record.clone()]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 1 + 2 * record.cells.len());
+        assert!(lines[0].starts_with("started,raidlab,host,kernel,cpu,target,place,level,"));
+        assert!(lines[1].starts_with("2009-02-13T23:31:30Z,"), "{}", lines[1]);
+        assert!(lines[2].ends_with("\"say \"\"no\"\", twice\""), "{}", lines[2]);
+        assert!(
+            lines[1].contains(",single,,,1,0,paced:hdd-2007,"),
+            "unknown is empty: {}",
+            lines[1]
+        );
+    }
+
+    #[test]
+    fn parquet_reads_back_value_by_value() {
+        let mut record = fixture::record();
+        record.cells[0].chunk_kib = None;
+        record.cells[0].steady = None;
+        let bytes = parquet(std::slice::from_ref(&record)).expect("a file");
+        let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).expect("Parquet");
+        let rows: Vec<_> =
+            reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
+        assert_eq!(rows.len(), record.cells.len());
+        let at = |name: &str| COLUMNS.iter().position(|column| column.name == name).expect(name);
+        for (row, cell) in rows.iter().zip(&record.cells) {
+            assert_eq!(row.get_string(at("level")).expect("a text"), &cell.level);
+            assert_eq!(row.get_long(at("disks")).expect("a count"), i64::from(cell.disks));
+            assert_eq!(row.get_double(at("mb_per_s")).expect("a number"), cell.mb_per_s);
+            assert!(row.get_bool(at("verified")).expect("a flag"));
+            let chunk = row.get_long(at("chunk_kib")).ok();
+            assert_eq!(chunk, cell.chunk_kib.map(|chunk| chunk as i64));
+        }
+        assert!(parquet(&[]).expect("no cells are a file too").starts_with(b"PAR1"));
+    }
+}

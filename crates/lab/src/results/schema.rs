@@ -1,0 +1,129 @@
+//! What the results file looks like inside, and how an older one becomes a newer one.
+//!
+//! ```text
+//!   runs  1 --- n  cells      the record's head; a cell as JSON, with the columns to select it by
+//!   runs  1 --- n  items      what a sweep has done with: measured, or not, and why not
+//! ```
+//!
+//! Invariant: a step that was ever published is never changed; a change of the schema is a step
+//! more.
+//! `user_version` counts the steps that a file has seen. Called by `store` when it opens a file.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// Marks the file as ours (`PRAGMA application_id`): "RLab".
+pub const APPLICATION_ID: i32 = 0x524c_6162;
+
+/// Each brings a file from its index to the next version.
+const STEPS: [&str; 2] = [
+    "CREATE TABLE runs (
+         id INTEGER PRIMARY KEY AUTOINCREMENT,
+         title TEXT NOT NULL,
+         raidlab TEXT NOT NULL,
+         started TEXT NOT NULL,
+         ended TEXT,
+         hostname TEXT,
+         host TEXT NOT NULL
+     );
+     CREATE TABLE cells (
+         id INTEGER PRIMARY KEY AUTOINCREMENT,
+         run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+         key TEXT NOT NULL,
+         target TEXT NOT NULL, level TEXT NOT NULL, layout TEXT, array TEXT,
+         disks INTEGER NOT NULL, members TEXT NOT NULL, chunk_kib INTEGER,
+         degraded INTEGER NOT NULL, place TEXT, program TEXT, phase TEXT, workload TEXT NOT NULL,
+         block_kib REAL NOT NULL, depth INTEGER NOT NULL, jobs INTEGER NOT NULL,
+         mb_per_s REAL NOT NULL, iops REAL NOT NULL, cpu_s_per_gib REAL, verified INTEGER,
+         cell TEXT NOT NULL
+     );
+     CREATE INDEX cells_by_run ON cells (run, key);
+     CREATE INDEX cells_by_array ON cells (level, disks, workload);",
+    "ALTER TABLE runs ADD COLUMN sweep TEXT;
+     ALTER TABLE runs ADD COLUMN published TEXT;
+     CREATE TABLE items (
+         run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+         key TEXT NOT NULL,
+         what TEXT NOT NULL,
+         reason TEXT,
+         at TEXT NOT NULL,
+         PRIMARY KEY (run, key)
+     );",
+];
+
+/// Brings the file to the newest version, or makes an empty one into ours.
+///
+/// # Errors
+/// A file of another program, or of a newer raidlab, is left alone.
+pub fn migrate(connection: &mut Connection) -> Result<(), String> {
+    let told = |error: rusqlite::Error| error.to_string();
+    // A reader must not wait for a writer to find out that there is nothing to do.
+    let number = |pragma: &str| {
+        connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map_err(told)
+    };
+    let ours = number("application_id")? == i64::from(APPLICATION_ID);
+    if ours && number("user_version")? == STEPS.len() as i64 {
+        return Ok(());
+    }
+    // Looks and changes under one lock: two programs may open a new file at the same time.
+    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+    let change = change.map_err(told)?;
+    let number = |pragma: &str| change.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    let version = number("user_version").map_err(told)?;
+    let application = number("application_id").map_err(told)?;
+    let tables: i64 = change
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(told)?;
+    if application != i64::from(APPLICATION_ID) && (application != 0 || tables > 0) {
+        return Err("it is another program's database".into());
+    }
+    let seen = usize::try_from(version).unwrap_or(usize::MAX);
+    if seen > STEPS.len() {
+        return Err(format!(
+            "it was written by a newer raidlab (version {version} of the file, this raidlab knows \
+             {}); use that one",
+            STEPS.len()
+        ));
+    }
+    if seen == STEPS.len() {
+        return Ok(());
+    }
+    for step in &STEPS[seen..] {
+        change.execute_batch(step).map_err(told)?;
+    }
+    change.pragma_update(None, "application_id", APPLICATION_ID).map_err(told)?;
+    change.pragma_update(None, "user_version", STEPS.len() as i64).map_err(told)?;
+    change.commit().map_err(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_first_version_keeps_its_cells() {
+        let mut old = Connection::open_in_memory().expect("memory");
+        old.execute_batch(STEPS[0]).expect("the first version");
+        old.pragma_update(None, "application_id", APPLICATION_ID).expect("ours");
+        old.pragma_update(None, "user_version", 1).expect("version 1");
+        let run = "INSERT INTO runs (title, raidlab, started, host) VALUES ('a', '0', 't', '{}')";
+        old.execute(run, []).expect("a run");
+        migrate(&mut old).expect("the newest version");
+        let (title, sweep): (String, Option<String>) = old
+            .query_row("SELECT title, sweep FROM runs", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .expect("the run is there");
+        assert_eq!((title.as_str(), sweep), ("a", None));
+        migrate(&mut old).expect("nothing to do the second time");
+    }
+
+    #[test]
+    fn files_of_others_and_of_newer_versions_are_left_alone() {
+        let mut other = Connection::open_in_memory().expect("memory");
+        other.execute_batch("CREATE TABLE mine (a)").expect("a table");
+        assert!(migrate(&mut other).expect_err("not ours").contains("another program's"));
+        let mut newer = Connection::open_in_memory().expect("memory");
+        migrate(&mut newer).expect("a new file");
+        newer.pragma_update(None, "user_version", 99).expect("a version");
+        let error = migrate(&mut newer).expect_err("too new");
+        assert!(error.contains("newer raidlab") && error.contains("99"), "{error}");
+    }
+}

@@ -1,0 +1,528 @@
+//! The results file: opening it, putting cells in, getting records out.
+//!
+//! Invariant: every method leaves the file consistent. Writers wait for each other
+//! ([`WAIT`]); readers never wait (WAL). Paths of the user do not get into the file.
+//!
+//! What a crash leaves behind: a cell is committed and synchronised before `put_cell` returns. On a
+//! crash before that the cell is missing, the run is there without its end, and a sweep goes on.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension, TransactionBehavior, named_params, params,
+};
+
+use super::schema;
+use crate::host::Host;
+use crate::record::{Cell, Record, rfc3339};
+
+/// How long a writer waits for another one.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// Why results could not be stored or read.
+#[derive(Debug)]
+pub struct StoreError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl std::fmt::Display for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.problem)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Names what was measured: the same for the same thing under the same settings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ItemKey(pub String);
+
+/// A run that begins.
+#[derive(Clone, Debug, Default)]
+pub struct NewRun<'a> {
+    /// For people: the sweep's title, or `bench`.
+    pub title: &'a str,
+    /// The sweep's name, if it is one: by this it is found again.
+    pub sweep: Option<&'a str>,
+    /// The set of published figures to show beside it.
+    pub published: Option<&'a str>,
+}
+
+/// A run as the list shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunInfo {
+    /// Its number.
+    pub id: i64,
+    /// For people.
+    pub title: String,
+    /// The sweep's name.
+    pub sweep: Option<String>,
+    /// The set of published figures to show beside it.
+    pub published: Option<String>,
+    /// When it began, RFC 3339.
+    pub started: String,
+    /// When it ended; `None` while it runs, and after a crash.
+    pub ended: Option<String>,
+    /// Where.
+    pub hostname: Option<String>,
+    /// Cells in it.
+    pub cells: u64,
+    /// What could not be run.
+    pub not_run: u64,
+}
+
+/// A thing to be measured, as it is found again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its name.
+    pub key: ItemKey,
+    /// In words.
+    pub what: String,
+}
+
+/// What a sweep could not measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotRun {
+    /// In words.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// An open results file.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    connection: Connection,
+}
+
+/// Where results go if nobody says otherwise: `raidlab/results.db` in `$XDG_DATA_HOME`, which is
+/// `~/.local/share` by default (XDG Base Directory Specification: relative paths do not count).
+pub fn default_path() -> Option<PathBuf> {
+    let absolute = |name| Some(PathBuf::from(std::env::var_os(name)?)).filter(|p| p.is_absolute());
+    let data =
+        absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))?;
+    Some(data.join("raidlab").join("results.db"))
+}
+
+impl Store {
+    /// Opens the file; makes it, and its directory, where there is none.
+    ///
+    /// # Errors
+    /// What is wrong with it: a directory that cannot be made, a file of another program, a newer
+    /// version.
+    pub fn create(path: &Path) -> Result<Store, StoreError> {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(|error| StoreError {
+                path: directory.into(),
+                problem: format!("cannot make the directory: {error}"),
+            })?;
+        }
+        Store::opened(path, OpenFlags::SQLITE_OPEN_CREATE)
+    }
+
+    /// Opens a file that is there.
+    ///
+    /// # Errors
+    /// As [`Store::create`]; and when there is none.
+    pub fn open(path: &Path) -> Result<Store, StoreError> {
+        if !path.exists() {
+            let problem = "there are no results yet; `raidlab bench --db` or a sweep makes some";
+            return Err(StoreError { path: path.into(), problem: problem.into() });
+        }
+        Store::opened(path, OpenFlags::empty())
+    }
+
+    fn opened(path: &Path, more: OpenFlags) -> Result<Store, StoreError> {
+        let fail = |problem: String| StoreError { path: path.into(), problem };
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+        let told = |error: rusqlite::Error| fail(in_words(&error));
+        let mut connection = Connection::open_with_flags(path, flags).map_err(told)?;
+        connection.busy_timeout(WAIT).map_err(told)?;
+        schema::migrate(&mut connection).map_err(|problem| fail(plain(&problem)))?;
+        // WAL: readers and a writer do not wait for each other. FULL: what is committed is on the
+        // disk; a cell took seconds to measure, so a sync costs nothing.
+        let wal = |connection: &Connection| {
+            connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+            connection.pragma_update(None, "synchronous", "full")?;
+            connection.pragma_update(None, "foreign_keys", true)
+        };
+        wal(&connection).map_err(told)?;
+        Ok(Store { path: path.into(), connection })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn told(&self) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
+        |error| StoreError { path: self.path.clone(), problem: in_words(&error) }
+    }
+
+    /// A run begins. `head` is the record without its cells.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn begin(&self, run: &NewRun<'_>, head: &Record) -> Result<i64, StoreError> {
+        let host = serde_json::to_string(&head.host).expect("a host is plain data");
+        self.connection
+            .execute(
+                "INSERT INTO runs (title, sweep, published, raidlab, started, hostname, host)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![
+                    run.title,
+                    run.sweep,
+                    run.published,
+                    head.raidlab,
+                    head.started,
+                    head.host.hostname,
+                    host
+                ],
+            )
+            .map_err(self.told())?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    /// Puts what was measured of an item into a run: all its cells or none. A cell that the item
+    /// has left in the run before is replaced.
+    ///
+    /// # Errors
+    /// What SQLite says; then nothing has changed.
+    pub fn put(&mut self, run: i64, item: &Item, cells: &[Cell]) -> Result<(), StoreError> {
+        let path = &self.path;
+        let told =
+            |error: rusqlite::Error| StoreError { path: path.clone(), problem: in_words(&error) };
+        let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let change = change.map_err(told)?;
+        let delete = "DELETE FROM cells WHERE run = ?1 AND key = ?2";
+        change.execute(delete, params![run, item.key.0]).map_err(told)?;
+        for cell in cells {
+            insert(&change, run, &item.key, cell).map_err(told)?;
+        }
+        note(&change, run, item, None).map_err(told)?;
+        change.commit().map_err(told)
+    }
+
+    /// Notes what could not be run, and why.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn put_not_run(&self, run: i64, item: &Item, reason: &str) -> Result<(), StoreError> {
+        note(&self.connection, run, item, Some(reason)).map_err(self.told())
+    }
+
+    /// The run has done all that it had to do.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn end(&self, run: i64) -> Result<(), StoreError> {
+        let text = "UPDATE runs SET ended = ?2 WHERE id = ?1";
+        let now = rfc3339(SystemTime::now());
+        self.connection.execute(text, params![run, now]).map_err(self.told())?;
+        Ok(())
+    }
+
+    /// The keys of what was measured in a run.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn finished(&self, run: i64) -> Result<HashSet<ItemKey>, StoreError> {
+        let read = || {
+            let text = "SELECT key FROM items WHERE run = ?1 AND reason IS NULL";
+            let mut query = self.connection.prepare(text)?;
+            let keys = query.query_map([run], |row| Ok(ItemKey(row.get(0)?)))?;
+            keys.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.told())
+    }
+
+    /// All runs, the oldest first.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
+        let read = || {
+            let mut query = self.connection.prepare(
+                "SELECT id, title, sweep, published, started, ended, hostname,
+                     (SELECT count(*) FROM cells WHERE run = runs.id),
+                     (SELECT count(*) FROM items WHERE run = runs.id AND reason IS NOT NULL)
+                 FROM runs ORDER BY id",
+            )?;
+            let info = |row: &rusqlite::Row<'_>| {
+                Ok(RunInfo {
+                    id: row.get(0)?,
+                    title: row.get(1)?,
+                    sweep: row.get(2)?,
+                    published: row.get(3)?,
+                    started: row.get(4)?,
+                    ended: row.get(5)?,
+                    hostname: row.get(6)?,
+                    cells: row.get::<_, i64>(7)?.unsigned_abs(),
+                    not_run: row.get::<_, i64>(8)?.unsigned_abs(),
+                })
+            };
+            query.query_map([], info)?.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.told())
+    }
+
+    /// The newest run of a sweep on this machine by this raidlab, to be gone on with.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn newest_of(&self, sweep: &str, head: &Record) -> Result<Option<i64>, StoreError> {
+        self.connection
+            .query_row(
+                "SELECT max(id) FROM runs WHERE sweep = ?1 AND hostname IS ?2 AND raidlab = ?3",
+                params![sweep, head.host.hostname, head.raidlab],
+                |row| row.get(0),
+            )
+            .optional()
+            .map(Option::flatten)
+            .map_err(self.told())
+    }
+
+    /// A run as a record, ratios to the ordinary disk filled in.
+    ///
+    /// # Errors
+    /// When there is no such run, or a cell in it cannot be read.
+    pub fn record(&self, run: i64) -> Result<Record, StoreError> {
+        let fail = |problem: String| StoreError { path: self.path.clone(), problem };
+        let head = self
+            .connection
+            .query_row("SELECT raidlab, started, host FROM runs WHERE id = ?1", [run], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+            })
+            .optional()
+            .map_err(self.told())?;
+        let Some((raidlab, started, host)) = head else {
+            return Err(fail(format!("there is no run {run}; `raidlab report --list` shows all")));
+        };
+        let host: Host = serde_json::from_str(&host)
+            .map_err(|error| fail(format!("run {run}, field host: {error}")))?;
+        let texts = || {
+            let order = "SELECT id, cell FROM cells WHERE run = ?1 ORDER BY id";
+            let mut query = self.connection.prepare(order)?;
+            let rows = query
+                .query_map([run], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let mut cells: Vec<Cell> = Vec::new();
+        for (id, text) in texts().map_err(self.told())? {
+            let cell = serde_json::from_str(&text);
+            cells.push(cell.map_err(|error| fail(format!("run {run}, cell {id}: {error}")))?);
+        }
+        let mut record = Record { raidlab, host, started, cells };
+        record.set_ratios();
+        Ok(record)
+    }
+
+    /// What a run could not measure.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn not_run(&self, run: i64) -> Result<Vec<NotRun>, StoreError> {
+        let read = || {
+            let text = "SELECT what, reason FROM items
+                        WHERE run = ?1 AND reason IS NOT NULL ORDER BY rowid";
+            let mut query = self.connection.prepare(text)?;
+            let each = query
+                .query_map([run], |row| Ok(NotRun { what: row.get(0)?, reason: row.get(1)? }))?;
+            each.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.told())
+    }
+}
+
+fn insert(change: &Connection, run: i64, key: &ItemKey, cell: &Cell) -> rusqlite::Result<()> {
+    let json = serde_json::to_string(cell).expect("a cell is plain data");
+    change.execute(
+        "INSERT INTO cells (run, key, target, level, layout, array, disks, members, chunk_kib,
+             degraded, place, program, phase, workload, block_kib, depth, jobs, mb_per_s, iops,
+             cpu_s_per_gib, verified, cell)
+         VALUES (:run, :key, :target, :level, :layout, :array, :disks, :members, :chunk_kib,
+             :degraded, :place, :program, :phase, :workload, :block_kib, :depth, :jobs, :mb_per_s,
+             :iops, :cpu_s_per_gib, :verified, :cell)",
+        named_params! {
+            ":run": run,
+            ":key": key.0,
+            ":target": cell.target,
+            ":level": cell.level,
+            ":layout": cell.layout,
+            ":array": cell.array,
+            ":disks": cell.disks,
+            ":members": cell.members,
+            ":chunk_kib": cell.chunk_kib.map(|chunk| chunk as i64),
+            ":degraded": cell.degraded,
+            ":place": cell.place.as_ref().map(|place| &place.name),
+            ":program": cell.program,
+            ":phase": cell.phase,
+            ":workload": cell.workload,
+            ":block_kib": cell.block_kib,
+            ":depth": cell.depth,
+            ":jobs": cell.jobs,
+            ":mb_per_s": cell.mb_per_s,
+            ":iops": cell.iops,
+            ":cpu_s_per_gib": cell.cpu_s_per_gib,
+            ":verified": cell.verified,
+            ":cell": json,
+        },
+    )?;
+    Ok(())
+}
+
+/// That an item was measured, or why not.
+fn note(to: &Connection, run: i64, item: &Item, reason: Option<&str>) -> rusqlite::Result<()> {
+    let text = "INSERT OR REPLACE INTO items (run, key, what, reason, at)
+                VALUES (?1, ?2, ?3, ?4, ?5)";
+    let at = rfc3339(SystemTime::now());
+    to.execute(text, params![run, item.key.0, item.what, reason, at])?;
+    Ok(())
+}
+
+/// SQLite's message, with what to do about it where we know.
+fn in_words(error: &rusqlite::Error) -> String {
+    use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, NotADatabase, ReadOnly};
+    match error.sqlite_error_code() {
+        Some(NotADatabase) => "it is not a results file of raidlab".into(),
+        Some(CannotOpen) => "cannot be opened as a results file".into(),
+        Some(ReadOnly) => "cannot be written".into(),
+        Some(DatabaseBusy) => {
+            format!("another program has been writing for {} s; try again", WAIT.as_secs())
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The same for a message that has lost its code on the way.
+fn plain(problem: &str) -> String {
+    match problem {
+        "file is not a database" => "it is not a results file of raidlab".into(),
+        "unable to open database file" => "cannot be opened as a results file".into(),
+        other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let name = format!("raidlab-results-{}-{name}", std::process::id());
+            let directory = std::env::temp_dir().join(name);
+            let _ = std::fs::remove_dir_all(&directory);
+            std::fs::create_dir_all(&directory).expect("a directory");
+            Scratch(directory)
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.join("deeper").join("results.db")
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn item(index: usize) -> Item {
+        Item { key: ItemKey(format!("{index:016x}")), what: format!("item {index}") }
+    }
+
+    fn run() -> NewRun<'static> {
+        NewRun { title: "a test", sweep: Some("wiki"), published: None }
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_went_in() {
+        let scratch = Scratch::new("back");
+        let record = fixture::record();
+        let mut store = Store::create(&scratch.file()).expect("a new file");
+        let id = store.begin(&run(), &record).expect("a run");
+        for (index, cell) in record.cells.iter().enumerate() {
+            store.put(id, &item(index), std::slice::from_ref(cell)).expect("a cell");
+        }
+        drop(store);
+        let store = Store::open(&scratch.file()).expect("the file");
+        assert_eq!(store.record(id).expect("the run"), record);
+        let all = store.runs().expect("runs");
+        assert_eq!((all.len(), all[0].cells), (1, record.cells.len() as u64));
+        assert_eq!((all[0].ended.clone(), all[0].sweep.as_deref()), (None, Some("wiki")));
+        store.end(id).expect("the end");
+        assert!(store.runs().expect("runs")[0].ended.is_some());
+        assert!(store.record(99).expect_err("no run 99").to_string().contains("no run 99"));
+    }
+
+    #[test]
+    fn an_item_that_is_repeated_replaces_itself_and_its_failure() {
+        let scratch = Scratch::new("again");
+        let record = fixture::record();
+        let mut store = Store::create(&scratch.file()).expect("a new file");
+        let id = store.begin(&run(), &record).expect("a run");
+        let one = item(1);
+        store.put_not_run(id, &one, "no room").expect("a failure");
+        store.put_not_run(id, &one, "no room at all").expect("the same once more");
+        let why = NotRun { what: "item 1".into(), reason: "no room at all".into() };
+        assert_eq!(store.not_run(id).expect("failures"), [why]);
+        assert!(store.finished(id).expect("keys").is_empty());
+        store.put(id, &one, &record.cells[..1]).expect("a cell");
+        store.put(id, &one, &record.cells[1..3]).expect("other cells");
+        assert_eq!(store.not_run(id).expect("failures"), []);
+        assert_eq!(store.finished(id).expect("keys"), HashSet::from([one.key]));
+        let cells = store.record(id).expect("a record").cells;
+        assert_eq!((cells.len(), cells[0].workload.as_str()), (2, "rand-read"));
+        assert_eq!(store.newest_of("wiki", &record).expect("a run"), Some(id));
+        assert_eq!(store.newest_of("other", &record).expect("none"), None);
+        let upgraded = Record { raidlab: "9".into(), ..record };
+        assert_eq!(store.newest_of("wiki", &upgraded).expect("none"), None);
+    }
+
+    #[test]
+    fn two_writers_lose_nothing() {
+        let scratch = Scratch::new("two");
+        let file = scratch.file();
+        Store::create(&file).expect("a new file");
+        let record = fixture::record();
+        const EACH: usize = 40;
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let (file, record) = (&file, &record);
+                scope.spawn(move || {
+                    let mut store = Store::create(file).expect("the file");
+                    let id = store.begin(&run(), record).expect("a run");
+                    for index in 0..EACH {
+                        let cell = &record.cells[index..index + 1];
+                        store.put(id, &item(index + writer), cell).expect("a cell");
+                    }
+                });
+            }
+        });
+        let store = Store::open(&file).expect("the file");
+        let cells: Vec<u64> = store.runs().expect("runs").iter().map(|run| run.cells).collect();
+        assert_eq!(cells, [EACH as u64; 2]);
+    }
+
+    #[test]
+    fn what_is_no_results_file_is_refused_and_left_alone() {
+        let scratch = Scratch::new("other");
+        let file = scratch.0.join("notes.txt");
+        let text = "just some notes, and long enough to have a header of 100 bytes ".repeat(4);
+        std::fs::write(&file, &text).expect("a file");
+        let error = Store::create(&file).expect_err("not ours").to_string();
+        assert!(error.contains("notes.txt: it is not a results file"), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).expect("the file"), text);
+        let error = Store::open(&scratch.0.join("none.db")).expect_err("nothing there");
+        assert!(error.to_string().contains("no results yet"), "{error}");
+    }
+}

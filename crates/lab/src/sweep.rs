@@ -1,0 +1,17 @@
+//! Sweeps: many items from one file, measured one by one, and gone on with after any kind of end.
+//!
+//! ```text
+//!   file (what the file says) --the command line's own parser--> Part (plan + settings)
+//!                                                                   |
+//!            key (what each item is called) --> carry: skip, run, store
+//! ```
+//!
+//! Invariant: an item is measured once in a run; what is stored is never measured again unless
+//! asked for. Called by the command line.
+
+mod carry;
+mod file;
+mod key;
+
+pub use carry::{Ended, Part, Task, carry, head, tasks};
+pub use file::{SweepError, SweepFile, SweepOption, SweepTable};

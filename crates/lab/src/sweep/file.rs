@@ -1,0 +1,261 @@
+//! What a sweep file says.
+//!
+//! ```text
+//!   title = "..."            the sweep's own keys
+//!   [defaults]               options of every [[run]], by the names of the command line
+//!   members = "paced:hdd-2007"
+//!   [[run]]                  one matrix: every list multiplies
+//!   level = ["raid0", "raid5"]
+//!   disks = [2, 3, 4]
+//! ```
+//!
+//! Values stay texts here: the command line's parser reads them, so whatever it learns, sweeps
+//! know.
+//!
+//! Invariant: a key that nobody knows is an error, with its line. Pure.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A sweep, as its file says it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepFile {
+    /// What it is found by in the results: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// What a reader should know.
+    pub notes: Option<String>,
+    /// The set of published figures to show beside it.
+    pub published: Option<String>,
+    /// The matrices, the defaults filled in.
+    pub runs: Vec<SweepTable>,
+}
+
+/// One `[[run]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepTable {
+    /// Where it begins, from 1.
+    pub line: usize,
+    /// Its options, the defaults' first.
+    pub options: Vec<SweepOption>,
+}
+
+/// `--key=value` for each value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepOption {
+    /// The option without its dashes.
+    pub key: String,
+    /// Where it stands, from 1.
+    pub line: usize,
+    /// What it is set to. `true` is an option without value: an empty list.
+    pub values: Vec<String>,
+}
+
+/// What is wrong with a sweep file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SweepError {
+    /// Where, from 1.
+    pub line: usize,
+    /// What.
+    pub problem: String,
+}
+
+impl std::fmt::Display for SweepError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+impl std::error::Error for SweepError {}
+
+const OWN_KEYS: [&str; 6] = ["name", "title", "notes", "published", "defaults", "run"];
+
+impl SweepFile {
+    /// Reads a sweep. `stem` is its name where it gives none; `known` are the options that a matrix
+    /// may set.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line.
+    pub fn parse(text: &str, stem: &str, known: &[&str]) -> Result<SweepFile, SweepError> {
+        let reader = Reader { text, known };
+        let document = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            reader.fail(at, error.message().to_string())
+        })?;
+        let mut file = SweepFile {
+            name: stem.into(),
+            title: String::new(),
+            notes: None,
+            published: None,
+            runs: Vec::new(),
+        };
+        let mut defaults = Vec::new();
+        let mut tables = Vec::new();
+        for (key, value) in document.get_ref() {
+            let at = key.span().start;
+            match key.get_ref().as_ref() {
+                "name" => file.name = reader.text_of(key, value)?,
+                "title" => file.title = reader.text_of(key, value)?,
+                "notes" => file.notes = Some(reader.text_of(key, value)?),
+                "published" => file.published = Some(reader.text_of(key, value)?),
+                "defaults" => match value.get_ref() {
+                    DeValue::Table(table) => defaults = reader.options(table)?,
+                    _ => return Err(reader.fail(at, "defaults is a table: [defaults]".into())),
+                },
+                "run" => match value.get_ref() {
+                    DeValue::Array(array) => tables = array.iter().collect(),
+                    _ => return Err(reader.fail(at, "each matrix is a table: [[run]]".into())),
+                },
+                other => return Err(reader.unknown(at, other, &OWN_KEYS)),
+            }
+        }
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if file.name.is_empty() || !file.name.chars().all(fits) {
+            let problem = format!("name '{}': letters, digits, '-', '_', '.' only", file.name);
+            return Err(reader.fail(0, problem));
+        }
+        if file.title.is_empty() {
+            file.title.clone_from(&file.name);
+        }
+        if tables.is_empty() {
+            return Err(reader.fail(0, "there is no [[run]]: nothing to measure".into()));
+        }
+        for table in tables {
+            let line = reader.line(table.span().start);
+            let DeValue::Table(own) = table.get_ref() else {
+                let at = table.span().start;
+                return Err(reader.fail(at, "each matrix is a table: [[run]]".into()));
+            };
+            let own = reader.options(own)?;
+            let named = |key: &str| own.iter().any(|option| option.key == key);
+            let mut options: Vec<SweepOption> =
+                defaults.iter().filter(|option| !named(&option.key)).cloned().collect();
+            options.extend(own);
+            file.runs.push(SweepTable { line, options });
+        }
+        Ok(file)
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    known: &'a [&'a str],
+}
+
+impl Reader<'_> {
+    /// The line of a place in the text, from 1.
+    fn line(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().iter().take(at);
+        1 + before.filter(|byte| **byte == b'\n').count()
+    }
+
+    fn fail(&self, at: usize, problem: String) -> SweepError {
+        SweepError { line: self.line(at), problem }
+    }
+
+    fn unknown(&self, at: usize, key: &str, known: &[&str]) -> SweepError {
+        self.fail(at, format!("unknown key '{key}'; there are {}", known.join(", ")))
+    }
+
+    fn text_of(
+        &self,
+        key: &Spanned<std::borrow::Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<String, SweepError> {
+        let text = value.get_ref().as_str().map(|text| text.trim().to_string());
+        let name = key.get_ref();
+        text.ok_or_else(|| self.fail(key.span().start, format!("{name}: a text in quotes")))
+    }
+
+    fn options(&self, table: &DeTable<'_>) -> Result<Vec<SweepOption>, SweepError> {
+        let mut options = Vec::new();
+        for (key, value) in table {
+            let (name, at) = (key.get_ref().as_ref(), key.span().start);
+            if !self.known.contains(&name) {
+                return Err(self.unknown(at, name, self.known));
+            }
+            let values = match value.get_ref() {
+                DeValue::Boolean(true) => Vec::new(),
+                DeValue::Boolean(false) => continue,
+                DeValue::Array(array) if array.is_empty() => {
+                    return Err(self.fail(at, format!("{name}: an empty list; leave it out")));
+                }
+                DeValue::Array(array) => {
+                    let each = array.iter().map(|one| self.plain(name, one));
+                    each.collect::<Result<_, _>>()?
+                }
+                _ => vec![self.plain(name, value)?],
+            };
+            options.push(SweepOption { key: name.into(), line: self.line(at), values });
+        }
+        // The document's order is lost on the way; that of the lines is the writer's.
+        options.sort_by_key(|option| option.line);
+        Ok(options)
+    }
+
+    fn plain(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, SweepError> {
+        match value.get_ref() {
+            DeValue::String(text) => Ok(text.to_string()),
+            DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().into()),
+            DeValue::Float(number) => Ok(number.as_str().into()),
+            _ => {
+                let problem = format!("{key}: texts and numbers only, or a list of them");
+                Err(self.fail(value.span().start, problem))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 4] = ["level", "disks", "members", "seconds"];
+
+    fn parse(text: &str) -> Result<SweepFile, SweepError> {
+        SweepFile::parse(text, "stem", &KNOWN)
+    }
+
+    #[test]
+    fn defaults_go_into_each_matrix_that_does_not_say_otherwise() {
+        let text = "title = 'T'\npublished = 'wiki'\n[defaults]\nmembers = 'mem'\nseconds = 0.5\n\
+                    [[run]]\nlevel = ['raid0', 'raid5,raid6']\ndisks = [2, 3]\n\
+                    [[run]]\nseconds = 2\ndisks = 4\n";
+        let file = parse(text).expect("a sweep");
+        assert_eq!((file.name.as_str(), file.title.as_str()), ("stem", "T"));
+        assert_eq!(file.published.as_deref(), Some("wiki"));
+        let shown = |table: &SweepTable| {
+            let each = table.options.iter().map(|o| format!("{}:{}={:?}", o.line, o.key, o.values));
+            each.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            shown(&file.runs[0]),
+            "4:members=[\"mem\"] 5:seconds=[\"0.5\"] 7:level=[\"raid0\", \"raid5,raid6\"] \
+             8:disks=[\"2\", \"3\"]"
+        );
+        assert_eq!(shown(&file.runs[1]), r#"4:members=["mem"] 10:seconds=["2"] 11:disks=["4"]"#);
+        assert_eq!((file.runs[0].line, file.runs[1].line), (6, 9));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, line, part) in [
+            ("titel = 'x'\n[[run]]\n", 1, "unknown key 'titel'; there are name, title"),
+            ("[[run]]\nlevel = 'raid0'\nlevels = 'raid5'\n", 3, "unknown key 'levels'"),
+            ("\n[defaults]\nfoo = 1\n[[run]]\n", 3, "unknown key 'foo'; there are level, disks"),
+            ("title = 'x'\n", 1, "no [[run]]"),
+            ("[run]\nlevel = 'raid0'\n", 1, "[[run]]"),
+            ("[[run]]\nlevel = [['raid0']]\n", 2, "texts and numbers only"),
+            ("[[run]]\nlevel = []\n", 2, "empty list"),
+            ("[[run]]\n\ndisks = \n", 3, ""),
+            ("[[run]]\ndisks = 1\ndisks = 2\n", 3, "duplicate"),
+            ("name = 'a b'\n[[run]]\n", 1, "letters, digits"),
+            ("title = 5\n[[run]]\n", 1, "title: a text"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.line, line, "{text}: {error}");
+            assert!(error.problem.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What an item of a sweep is called, so that it is found again after a crash, in another process,
+//! in the next version.
+//!
+//! Invariant: the name depends on what is measured and how long, and on nothing else: not on the
+//! order of the file, the directory, the seed, or settings that are at their default. A field that
+//! joins an array or a workload must be considered here: the patterns below name all of them.
+
+use sha2::{Digest, Sha256};
+
+use crate::bench::{Settings, case_name};
+use crate::grid;
+use crate::matrix::{ArrayCase, BenchLevel};
+use crate::results::{Item, ItemKey};
+use crate::workload::Spec;
+
+/// The item of one entry of an array's cells.
+pub fn item(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> Item {
+    let digest = Sha256::digest(identity(case, spec, settings).as_bytes());
+    let hex = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Item { key: ItemKey(hex), what: in_words(case, spec) }
+}
+
+/// What is measured, in one line. Settings at their default are left out.
+fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
+    let ArrayCase {
+        level,
+        expr,
+        nested: _, // said by the expression
+        chunk_bytes,
+        set,
+        members: _, // said by the set
+        member_bytes,
+        area_bytes,
+        degraded,
+        bus_bytes_per_s,
+        stripe_cache_bytes,
+        queue_depth,
+        cells: _, // the entry is one of them
+    } = case;
+    let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes } = spec;
+    let level = match level {
+        BenchLevel::Single => "single".to_string(),
+        BenchLevel::Md(level) => level.to_string(),
+    };
+    let mut text = format!(
+        "level={level} array={expr} chunk={chunk_bytes} members={set} member={member_bytes} \
+         workload={} block={block_bytes} depth={depth} jobs={jobs} warm-up={} sample={} runs={}",
+        kind.name(),
+        settings.warm_up.as_secs_f64(),
+        settings.sample.as_secs_f64(),
+        settings.runs
+    );
+    let mut more = |name: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            text.push_str(&format!(" {name}={value}"));
+        }
+    };
+    more("area", *area_bytes);
+    more("degraded", (*degraded > 0).then_some(u64::from(*degraded)));
+    more("bus", *bus_bytes_per_s);
+    let cache = *stripe_cache_bytes;
+    more(
+        "stripe-cache",
+        (case.has_parity() && cache != array::DEFAULT_STRIPE_CACHE_BYTES).then_some(cache),
+    );
+    more("queue-depth", queue_depth.map(u64::from));
+    more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
+    more("until-steady", settings.until_steady.map(u64::from));
+    more("cores", settings.cores.map(u64::from));
+    text
+}
+
+/// `raid5(4) 64 KiB, paced:hdd-2007: seq-read 1 MiB x 4`.
+fn in_words(case: &ArrayCase, spec: &Spec) -> String {
+    let mut text = case_name(case);
+    let kib = |bytes: u64| grid::kib(bytes as f64 / 1024.0);
+    if case.expr.level.has_chunks() && case.level != BenchLevel::Single {
+        text.push_str(&format!(" {}", kib(case.chunk_bytes)));
+    }
+    text.push_str(&format!(", {}", case.set));
+    let cache = case.stripe_cache_bytes;
+    if case.has_parity() && cache != array::DEFAULT_STRIPE_CACHE_BYTES {
+        text.push_str(&format!(", stripe cache {}", kib(cache)));
+    }
+    if let Some(bus) = case.bus_bytes_per_s {
+        text.push_str(&format!(", bus {} MB/s", bus as f64 / 1e6));
+    }
+    if let Some(depth) = case.queue_depth {
+        text.push_str(&format!(", queue depth {depth}"));
+    }
+    let (name, block) = (spec.kind.name(), kib(spec.block_bytes));
+    text.push_str(&format!(": {name} {block} x {}", spec.depth));
+    if spec.jobs > 1 {
+        text.push_str(&format!(" x {} jobs", spec.jobs));
+    }
+    if spec.read_ahead_bytes > 0 {
+        text.push_str(&format!(", read-ahead {}", kib(spec.read_ahead_bytes)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{self, Options};
+    use std::collections::HashSet;
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn settings(seed: u64, directory: &Path) -> Settings<'_> {
+        Settings {
+            warm_up: Duration::from_millis(300),
+            sample: Duration::from_millis(700),
+            runs: 5,
+            until_steady: None,
+            directory,
+            cores: None,
+            seed,
+            kernels: parity::Kernels::reference(),
+        }
+    }
+
+    fn options() -> Options {
+        Options {
+            levels: vec!["raid5".parse().expect("a level")],
+            members: vec!["mem".parse().expect("a set")],
+            ..Options::default()
+        }
+    }
+
+    fn keys(options: &Options, settings: &Settings<'_>) -> Vec<Item> {
+        let plan = matrix::plan(options).expect("a plan");
+        let items = plan.arrays.iter().flat_map(|case| {
+            case.cells.iter().map(|spec| item(case, spec, settings)).collect::<Vec<_>>()
+        });
+        items.collect()
+    }
+
+    /// Results of an older raidlab must be found again: whoever changes this text changes every
+    /// key.
+    #[test]
+    fn the_name_of_an_item_is_the_same_for_ever() {
+        let items = keys(&options(), &settings(1, Path::new("/a")));
+        let plan = matrix::plan(&options()).expect("a plan");
+        let (case, settings) = (&plan.arrays[0], settings(1, Path::new("/a")));
+        assert_eq!(
+            identity(case, &case.cells[0], &settings),
+            "level=raid5 array=raid5(4) chunk=262144 members=mem member=134217728 \
+             workload=seq-read block=1048576 depth=4 jobs=1 warm-up=0.3 sample=0.7 runs=5"
+        );
+        assert_eq!(items[0].key.0.len(), 16);
+        assert_eq!(items[0].what, "raid5(4) 256 KiB, mem: seq-read 1 MiB x 4");
+    }
+
+    #[test]
+    fn directory_and_seed_are_not_measured_and_everything_else_is() {
+        let usual = settings(1, Path::new("/a"));
+        let base = keys(&options(), &usual);
+        assert_eq!(base, keys(&options(), &settings(2, Path::new("/b"))));
+        let mut all: HashSet<ItemKey> = base.iter().map(|item| item.key.clone()).collect();
+        assert_eq!(all.len(), 4, "four workloads");
+        let variants = [
+            Options { levels: vec!["raid6".parse().expect("a level")], ..options() },
+            Options { disks: vec![5], ..options() },
+            Options { chunks: vec![65536], ..options() },
+            Options { layouts: vec!["right-symmetric".into()], ..options() },
+            Options { members: vec!["null".parse().expect("a set")], ..options() },
+            Options { degraded: vec![1], ..options() },
+            Options { stripe_caches: vec![8 << 20], ..options() },
+            Options { queue_depths: vec![3], ..options() },
+            Options { sizes: vec![64 << 20], ..options() },
+            Options { depths: vec![7], ..options() },
+            Options { jobs: vec![2], ..options() },
+            Options { blocks: vec![8192], ..options() },
+        ];
+        for (index, options) in variants.iter().enumerate() {
+            for item in keys(options, &usual) {
+                assert!(all.insert(item.key), "variant {index}: {}", item.what);
+            }
+        }
+        let longer = Settings { sample: Duration::from_secs(1), ..settings(1, Path::new("/a")) };
+        assert!(keys(&options(), &longer).into_iter().all(|item| all.insert(item.key)));
+        let steady = Settings { until_steady: Some(25), ..settings(1, Path::new("/a")) };
+        assert!(keys(&options(), &steady).into_iter().all(|item| all.insert(item.key)));
+        let more = Settings { runs: 6, ..settings(1, Path::new("/a")) };
+        assert!(keys(&options(), &more).into_iter().all(|item| all.insert(item.key)));
+    }
+}

@@ -1,0 +1,74 @@
+//! `raidlab compare A B`.
+//!
+//! Invariant: exit 1 means that something is slower than allowed, and that the samples show it.
+
+use std::path::Path;
+
+use clap::Args;
+use lab::compare::Comparison;
+use lab::record::Record;
+
+use crate::Ending;
+use crate::console::JsonOut;
+use crate::results::{DbArgument, Which, chosen, read_record};
+
+/// Two records side by side: the ratio B/A of each cell with its 99 % interval, from a rank test
+/// that holds for any noise. Exit 1 when a cell is slower than --max-slowdown allows and the
+/// samples show it.
+#[derive(Args)]
+pub struct CompareArguments {
+    /// The record to compare with: a file, or a run in the results: its number, last, last~1
+    #[arg(value_name = "A")]
+    a: String,
+    /// The record that is compared
+    #[arg(value_name = "B")]
+    b: String,
+    /// How much slower B may be
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "5%")]
+    max_slowdown: f64,
+    #[command(flatten)]
+    db: DbArgument,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("a percentage from 0 up to 100 is wanted, as in 5%".into()),
+    }
+}
+
+/// Runs the command.
+pub fn run(arguments: &CompareArguments) -> Result<Ending, String> {
+    let a = record(&arguments.a, &arguments.db)?;
+    let b = record(&arguments.b, &arguments.db)?;
+    let comparison = Comparison::new(&a, &b, arguments.max_slowdown);
+    if comparison.pairs.is_empty() {
+        return Err(format!(
+            "{} and {} have no cell in common: arrays, members and workloads must be the same",
+            arguments.a, arguments.b
+        ));
+    }
+    arguments.json.put(&lab::compare::text(&comparison), || {
+        serde_json::to_value(&comparison).expect("a comparison is plain data")
+    })?;
+    Ok(if comparison.failed() { Ending::Finding } else { Ending::Fine })
+}
+
+/// A file, or a run in the results.
+fn record(name: &str, db: &DbArgument) -> Result<Record, String> {
+    let path = Path::new(name);
+    let which = match (path.exists(), name.parse::<Which>()) {
+        (true, _) => return read_record(path),
+        (false, Ok(Which::All)) => return Err("all: two records are compared; name one run".into()),
+        (false, Ok(which)) => which,
+        (false, Err(_)) => {
+            return Err(format!("{name}: there is no such file, and it is no run; as in last~1"));
+        }
+    };
+    let store = db.open()?;
+    let runs = chosen(&store, &which)?;
+    store.record(runs[0].id).map_err(|e| e.to_string())
+}

@@ -1,0 +1,152 @@
+//! `raidlab report`.
+//!
+//! Invariant: with one of the formats on stdout (`-`), stdout holds it and nothing else; otherwise
+//! the table.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use lab::report::Report;
+
+use crate::Ending;
+use crate::console::{is_stdout, print_all, replace_record, say};
+use crate::results::{DbArgument, Which, chosen, read_record, report_of_run};
+
+/// Without files: the newest run in the results. Without a format: a table.
+#[derive(Args)]
+pub struct ReportArguments {
+    /// Records that `bench --json` wrote
+    #[arg(value_name = "RECORD", conflicts_with_all = ["run", "list"])]
+    records: Vec<PathBuf>,
+    #[command(flatten)]
+    db: DbArgument,
+    /// Which run: its number, last, last~1 (the one before) or all
+    #[arg(long, value_name = "RUN", default_value = "last", help_heading = "Results")]
+    run: Which,
+    /// List the runs
+    #[arg(long, help_heading = "Results")]
+    list: bool,
+    /// Published figures to show beside [default: those that the sweep names; none: no figures]
+    #[arg(long, value_name = "NAME", help_heading = "Results")]
+    published: Option<String>,
+    /// Write one offline HTML page
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+    /// Write Markdown; - is stdout
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    markdown: Option<PathBuf>,
+    /// Write one row per cell as CSV; - is stdout
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    csv: Option<PathBuf>,
+    /// Write the record as JSON; - is stdout
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    json: Option<PathBuf>,
+    /// Write one row per cell as Parquet
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    parquet: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &ReportArguments) -> Result<Ending, String> {
+    if arguments.list {
+        return list(&arguments.db);
+    }
+    let mut report = Report::together(gather(arguments)?);
+    match arguments.published.as_deref() {
+        None => {}
+        Some("none") => report.published = None,
+        Some(name) => {
+            let figures = lab::published::named(name).map_err(|e| format!("--published: {e}"))?;
+            report.published = Some(figures);
+        }
+    }
+    write(arguments, &report)?;
+    Ok(if report.record.verified() { Ending::Fine } else { Ending::Finding })
+}
+
+fn gather(arguments: &ReportArguments) -> Result<Vec<Report>, String> {
+    if arguments.records.is_empty() {
+        let store = arguments.db.open()?;
+        let runs = chosen(&store, &arguments.run)?;
+        return runs.iter().map(|run| report_of_run(&store, run)).collect();
+    }
+    let read = |path: &PathBuf| {
+        let mut report = Report::of(read_record(path)?);
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        report.sources[0].name = name.unwrap_or_default();
+        Ok(report)
+    };
+    arguments.records.iter().map(read).collect()
+}
+
+/// Makes a text format.
+type Render<'a> = &'a dyn Fn() -> String;
+
+fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
+    let records = std::slice::from_ref(&report.record);
+    let texts: [(&str, &Option<PathBuf>, Render<'_>); 4] = [
+        ("--html", &arguments.html, &|| lab::html::render_report(report)),
+        ("--markdown", &arguments.markdown, &|| lab::markdown::render(report)),
+        ("--csv", &arguments.csv, &|| lab::results::csv(records)),
+        ("--json", &arguments.json, &|| report.record.to_json()),
+    ];
+    let to_stdout = texts.iter().filter(|(_, path, _)| path.as_deref().is_some_and(is_stdout));
+    let to_stdout = to_stdout.count();
+    if to_stdout > 1 {
+        return Err("only one format can go to stdout".into());
+    }
+    for (option, path, render) in texts {
+        match path {
+            None => {}
+            Some(path) if is_stdout(path) => print_all(&render())?,
+            Some(path) => {
+                replace_record(path, render().as_bytes()).map_err(|e| format!("{option} {e}"))?;
+                say(format_args!("{}: {}", &option[2..], path.display()));
+            }
+        }
+    }
+    if let Some(path) = &arguments.parquet {
+        put_parquet(path, report)?;
+    }
+    let files = texts.iter().any(|(_, path, _)| path.is_some()) || arguments.parquet.is_some();
+    if files {
+        return Ok(());
+    }
+    let colour = lab::table::colour_wanted(std::io::stdout().is_terminal());
+    print_all(&lab::report::text(report, colour))
+}
+
+fn put_parquet(path: &Path, report: &Report) -> Result<(), String> {
+    if is_stdout(path) {
+        return Err("--parquet -: it goes to a file; name one".into());
+    }
+    let bytes = lab::results::parquet(std::slice::from_ref(&report.record));
+    let bytes = bytes.map_err(|e| format!("--parquet {}: {e}", path.display()))?;
+    replace_record(path, &bytes).map_err(|e| format!("--parquet {e}"))?;
+    say(format_args!("parquet: {}", path.display()));
+    Ok(())
+}
+
+/// `--list`.
+fn list(db: &DbArgument) -> Result<Ending, String> {
+    let store = db.open()?;
+    let mut out = String::new();
+    for run in store.runs().map_err(|e| e.to_string())? {
+        let state = match &run.ended {
+            Some(_) => String::new(),
+            None => ", not ended".into(),
+        };
+        let failed = match run.not_run {
+            0 => String::new(),
+            count => format!(", {count} could not be run"),
+        };
+        let host = run.hostname.map(|host| format!(" on {host}")).unwrap_or_default();
+        out.push_str(&format!(
+            "{:>4}  {}{host}  {}: {} cell(s){failed}{state}\n",
+            run.id, run.started, run.title, run.cells
+        ));
+    }
+    print_all(&out)?;
+    Ok(Ending::Fine)
+}

@@ -1,0 +1,161 @@
+//! The results file on the command line: where it is, what is put in, which run is meant.
+//!
+//! Invariant: nothing is made on disk by looking. Called from `bench`, `sweep`, `report`,
+//! `compare`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use lab::record::{Cell, Record};
+use lab::report::{Report, Source};
+use lab::results::{Item, ItemKey, NewRun, RunInfo, Store};
+
+/// `--db`.
+#[derive(Args, Clone)]
+pub struct DbArgument {
+    /// The results file [default: raidlab/results.db in $XDG_DATA_HOME or ~/.local/share]
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    db: Option<Option<PathBuf>>,
+}
+
+impl DbArgument {
+    /// Whether the option was given.
+    pub fn is_given(&self) -> bool {
+        self.db.is_some()
+    }
+
+    /// The file that is meant.
+    pub fn path(&self) -> Result<PathBuf, String> {
+        self.db.clone().flatten().or_else(lab::results::default_path).ok_or_else(|| {
+            "--db FILE: neither XDG_DATA_HOME nor HOME says where results are kept".into()
+        })
+    }
+
+    /// Opens it for reading.
+    pub fn open(&self) -> Result<Store, String> {
+        Store::open(&self.path()?).map_err(|e| e.to_string())
+    }
+
+    /// Opens it for writing, or makes it.
+    pub fn create(&self) -> Result<Store, String> {
+        Store::create(&self.path()?).map_err(|e| e.to_string())
+    }
+}
+
+/// Stores the cells of a bench that is no sweep, each when it is final.
+pub struct Keeper {
+    store: Store,
+    run: i64,
+    cells: usize,
+    problem: Option<String>,
+}
+
+impl Keeper {
+    /// Begins a run, if `--db` was given.
+    pub fn begin(db: &DbArgument, head: impl FnOnce() -> Record) -> Result<Option<Keeper>, String> {
+        if !db.is_given() {
+            return Ok(None);
+        }
+        let store = db.create()?;
+        let new = NewRun { title: "bench", sweep: None, published: None };
+        let run = store.begin(&new, &head()).map_err(|e| e.to_string())?;
+        Ok(Some(Keeper { store, run, cells: 0, problem: None }))
+    }
+
+    /// Stores what is final. After a failure nothing more is tried; `end` tells it.
+    pub fn put(&mut self, cells: &[Cell]) {
+        if self.problem.is_some() {
+            return;
+        }
+        self.cells += 1;
+        let key = ItemKey(format!("{:06}", self.cells));
+        let item = Item { key, what: String::new() };
+        self.problem = self.store.put(self.run, &item, cells).err().map(|e| e.to_string());
+    }
+
+    /// The run is over. Returns where it is.
+    pub fn end(self, complete: bool) -> Result<String, String> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        if complete {
+            self.store.end(self.run).map_err(|e| e.to_string())?;
+        }
+        Ok(format!("run {} in {}", self.run, self.store.path().display()))
+    }
+}
+
+/// What `--run` says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Which {
+    /// The newest.
+    Last,
+    /// The one so many before the newest.
+    Before(usize),
+    /// By its number.
+    Id(i64),
+    /// Every one.
+    All,
+}
+
+impl std::str::FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Which, String> {
+        let wanted =
+            || format!("'{text}': a run is a number, last, last~1 (the one before) or all");
+        match text {
+            "last" => Ok(Which::Last),
+            "all" => Ok(Which::All),
+            _ => match text.strip_prefix("last~") {
+                Some(back) => back.parse().map(Which::Before).map_err(|_| wanted()),
+                None => text.parse().map(Which::Id).map_err(|_| wanted()),
+            },
+        }
+    }
+}
+
+/// The runs that are meant, the oldest first.
+pub fn chosen(store: &Store, which: &Which) -> Result<Vec<RunInfo>, String> {
+    let runs = store.runs().map_err(|e| e.to_string())?;
+    let path = store.path().display();
+    let back = |back: usize| {
+        let at = runs.len().checked_sub(back + 1);
+        let missing =
+            || format!("{path}: there are {} run(s); `raidlab report --list`", runs.len());
+        at.map(|at| vec![runs[at].clone()]).ok_or_else(missing)
+    };
+    match which {
+        Which::Last => back(0),
+        Which::Before(count) => back(*count),
+        Which::All if runs.is_empty() => back(0),
+        Which::All => Ok(runs),
+        Which::Id(id) => {
+            let found = runs.iter().find(|run| run.id == *id).cloned();
+            found.map(|run| vec![run]).ok_or_else(|| {
+                format!("{path}: there is no run {id}; `raidlab report --list` shows all")
+            })
+        }
+    }
+}
+
+/// One run as a report.
+pub fn report_of_run(store: &Store, run: &RunInfo) -> Result<Report, String> {
+    let record = store.record(run.id).map_err(|e| e.to_string())?;
+    let mut report = Report::of(record);
+    report.title.clone_from(&run.title);
+    report.sources = vec![Source { name: format!("run {}", run.id), ..report.sources[0].clone() }];
+    report.not_run = store.not_run(run.id).map_err(|e| e.to_string())?;
+    report.published = match &run.published {
+        Some(name) => lab::published::named(name).ok(),
+        None => None,
+    };
+    Ok(report)
+}
+
+/// A record that `bench --json` wrote.
+pub fn read_record(path: &Path) -> Result<Record, String> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|e| format!("{}: cannot be read: {e}", path.display()))?;
+    Record::from_json(&text).map_err(|e| format!("{}: not a record: {e}", path.display()))
+}

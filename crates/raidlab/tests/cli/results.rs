@@ -1,0 +1,253 @@
+//! Results that are kept: `bench --db`, sweeps, reports and comparisons from them.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Dir, QUICK, Ran, raidlab};
+
+const SWEEP: &str = r#"
+title = "A small sweep"
+published = "wiki-2-disks"
+
+[defaults]
+members = "mem"
+size = "4M"
+workload = ["seq-read", "rand-read"]
+seconds = 0.02
+runs = 2
+warm-up = 0
+
+[[run]]
+level = "single"
+
+[[run]]
+level = ["raid0", "raid1"]
+disks = 2
+chunk = ["64K", "256K"]
+"#;
+
+fn with_sweep(text: &str) -> (Dir, String, String) {
+    let dir = Dir::new();
+    let (file, db) = (dir.file("small.toml"), dir.file("results.db"));
+    std::fs::write(&file, text).expect("a sweep");
+    (dir, file, db)
+}
+
+fn cells(db: &str) -> Vec<Value> {
+    raidlab(&format!("report --db {db} --run last --json -")).code(0).cells()
+}
+
+#[test]
+fn a_sweep_is_measured_once_and_again_only_when_asked() {
+    let (dir, file, db) = with_sweep(SWEEP);
+    let dry = raidlab(&format!("bench {file} --db {db} --dry-run")).code(0);
+    assert!(dry.stdout.contains("8 item(s), 0 of them done"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("raid0(2) 64 KiB, mem: seq-read 1 MiB x 4"), "{}", dry.stdout);
+    assert_eq!(dir.names().len(), 1, "a dry run makes nothing");
+    let first = raidlab(&format!("bench {file} --db {db}")).code(0);
+    assert!(first.stderr.contains("[8/8"), "{}", first.stderr);
+    assert_eq!(cells(&db).len(), 8, "chunks do not multiply RAID 1");
+    let second = raidlab(&format!("bench {file} --db {db}")).code(0);
+    assert!(second.stderr.contains("all were measured before"), "{}", second.stderr);
+    let more = format!("{SWEEP}\n[[run]]\nlevel = 'raid5'\ndisks = 3\n");
+    std::fs::write(&file, more).expect("a longer sweep");
+    let third = raidlab(&format!("bench {file} --db {db}")).code(0);
+    assert!(third.stderr.contains("10 item(s), 8 of them done"), "{}", third.stderr);
+    assert_eq!(cells(&db).len(), 10);
+    raidlab(&format!("bench {file} --db {db} --again")).code(0);
+    let list = raidlab(&format!("report --list --db {db}")).code(0).stdout;
+    assert_eq!(list.lines().count(), 2, "{list}");
+    assert!(list.lines().all(|line| line.contains("A small sweep: 10 cell(s)")), "{list}");
+}
+
+#[test]
+fn what_the_command_line_says_wins_over_the_file() {
+    let (_dir, file, db) = with_sweep(SWEEP);
+    let dry = raidlab(&format!("bench {file} --db {db} --dry-run --workload seq-write")).code(0);
+    assert!(dry.stdout.contains("4 item(s)") && dry.stdout.contains("seq-write"), "{}", dry.stdout);
+    assert!(!dry.stdout.contains("seq-read"), "{}", dry.stdout);
+}
+
+/// A sweep that is killed in the middle loses the cell that it was measuring and nothing else.
+#[test]
+fn a_sweep_that_was_killed_goes_on_where_it_was() {
+    let (_dir, file, db) = with_sweep(&SWEEP.replace("seconds = 0.02", "seconds = 0.5"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    command.args(["bench", &file, "--db", &db]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the program starts");
+    let stored = || {
+        let list = raidlab(&format!("report --list --db {db}")).stdout;
+        let count = list.split("A small sweep: ").nth(1).and_then(|rest| rest.split(' ').next());
+        count.and_then(|count| count.parse::<usize>().ok()).unwrap_or(0)
+    };
+    let begun = std::time::Instant::now();
+    while stored() < 3 {
+        assert!(begun.elapsed().as_secs() < 300, "{} cells", stored());
+        assert_eq!(child.try_wait().expect("a child"), None, "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().expect("it is there");
+    child.wait().expect("a child");
+    let before = cells(&db);
+    assert!((3..8).contains(&before.len()), "{}", before.len());
+    let rest = raidlab(&format!("bench {file} --db {db}")).code(0);
+    let done = format!("8 item(s), {} of them done", before.len());
+    assert!(rest.stderr.contains(&done), "{}", rest.stderr);
+    let after = cells(&db);
+    assert_eq!(after.len(), 8);
+    let samples = |cells: &[Value]| cells.iter().map(|c| c["samples"].clone()).collect::<Vec<_>>();
+    assert_eq!(samples(&after)[..before.len()], samples(&before)[..], "measured a second time");
+}
+
+#[test]
+fn what_cannot_be_run_is_recorded_and_the_rest_goes_on() {
+    let text = format!("{SWEEP}\n[[run]]\nlevel = 'raid0'\nmembers = 'file:/nonexistent/place'\n");
+    let (_dir, file, db) = with_sweep(&text);
+    let ran = raidlab(&format!("bench {file} --db {db}")).code(1);
+    assert!(ran.stderr.contains("could not be run: raid0(4) 256 KiB"), "{}", ran.stderr);
+    assert_eq!(cells(&db).len(), 8);
+    let text = raidlab(&format!("report --db {db}")).code(0).stdout;
+    assert!(
+        text.contains("not run: raid0(4) 256 KiB, file:/nonexistent/place: seq-read"),
+        "{text}"
+    );
+}
+
+#[test]
+fn mistakes_in_a_sweep_are_told_with_file_line_and_key() {
+    for (text, part) in [
+        (SWEEP.replace("disks = 2", "discs = 2"), "line 18: unknown key 'discs'"),
+        (SWEEP.replace("disks = 2", "disks = 'two'"), "line 18: invalid value 'two' for '--disks"),
+        (SWEEP.replace("\"raid1\"", "\"raid7\""), "line 17: "),
+        (SWEEP.replace("wiki-2-disks", "wiki"), "no published figures 'wiki'"),
+        (SWEEP.replace("title =", "title "), "line 2"),
+        (SWEEP.replace("runs = 2", "json = 'x'"), "line 10: unknown key 'json'"),
+    ] {
+        let (dir, file, db) = with_sweep(&text);
+        let ran = raidlab(&format!("bench {file} --db {db}")).code(2);
+        assert!(ran.stderr.contains(&file) && ran.stderr.contains(part), "{part}: {}", ran.stderr);
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+        assert_eq!(dir.names().len(), 1, "nothing is made");
+    }
+    raidlab("bench --again").code(2);
+    raidlab("bench --dry-run").code(2);
+}
+
+#[test]
+fn every_shipped_sweep_can_be_read_and_planned() {
+    let sweeps = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sweeps");
+    let mut count = 0;
+    for entry in std::fs::read_dir(sweeps).expect("sweeps") {
+        let file = entry.expect("an entry").path();
+        if file.extension().is_none_or(|end| end != "toml") {
+            continue;
+        }
+        let dir = Dir::new();
+        let (file, db) = (file.display(), dir.file("none.db"));
+        let ran = raidlab(&format!("bench {file} --dry-run --db {db}")).code(0);
+        assert!(ran.stdout.contains("item(s), 0 of them done"), "{file}: {}", ran.stdout);
+        assert!(!ran.stderr.contains("left out"), "{file}: {}", ran.stderr);
+        assert!(dir.names().is_empty());
+        count += 1;
+    }
+    assert!(count >= 7, "{count} sweeps");
+}
+
+/// In a home of its own: nobody's results are touched.
+fn at_home(dir: &Dir, words: &str) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    command.args(words.split_whitespace()).stdin(Stdio::null()).env("XDG_DATA_HOME", dir.path());
+    let output = command.output().expect("the program starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    Ran { code: output.status.code().expect("an exit code"), stdout, stderr }
+}
+
+#[test]
+fn a_bench_is_kept_where_xdg_says_and_only_when_asked() {
+    let dir = Dir::new();
+    let bench = format!("bench {QUICK} --members mem --size 4M --level raid0 --workload seq-read");
+    at_home(&dir, &bench).code(0);
+    assert!(dir.names().is_empty(), "nothing was asked for");
+    let told = at_home(&dir, "report").code(2);
+    assert!(told.stderr.contains("no results yet"), "{}", told.stderr);
+    let told = at_home(&dir, &format!("{bench} --db")).code(0);
+    assert!(told.stderr.contains("results: run 1 in "), "{}", told.stderr);
+    assert_eq!(dir.names(), ["raidlab"]);
+    let record = at_home(&dir, "report --json -").code(0).record();
+    assert_eq!(record["cells"].as_array().expect("a list").len(), 1);
+    at_home(&dir, &format!("{bench} --db")).code(0);
+    let all = at_home(&dir, "report --run all --csv -").code(0).stdout;
+    assert_eq!(all.lines().count(), 3, "{all}");
+    let older = at_home(&dir, "report --run last~1 --json -").code(0).record();
+    assert_eq!(older, record);
+    at_home(&dir, "report --run 7").code(2);
+    at_home(&dir, "report --run last~2").code(2);
+}
+
+#[test]
+fn a_report_goes_into_every_format() {
+    let dir = Dir::new();
+    let record = dir.file("record.json");
+    let words = "--members mem --size 4M --level raid0 --disks 2,3 --workload seq-read";
+    raidlab(&format!("bench {QUICK} {words} --json {record}")).code(0);
+    let files = ["page.html", "page.md", "cells.csv", "copy.json", "cells.parquet"];
+    let [html, markdown, csv, json, parquet] = files.map(|name| dir.file(name));
+    let words = format!(
+        "report {record} --html {html} --markdown {markdown} --csv {csv} --json {json} \
+         --parquet {parquet}"
+    );
+    let ran = raidlab(&words).code(0);
+    assert_eq!(ran.stdout, "");
+    let read = |path: &str| std::fs::read(path).expect("a file");
+    let text = |path: &str| String::from_utf8(read(path)).expect("UTF-8");
+    assert_eq!(text(&json), text(&record));
+    assert!(text(&html).contains("By number of disks"));
+    assert!(text(&markdown).contains("## By number of disks: seq-read, MB/s"));
+    assert_eq!(text(&csv).lines().count(), 3);
+    assert!(read(&parquet).starts_with(b"PAR1") && read(&parquet).ends_with(b"PAR1"));
+    let table = raidlab(&format!("report {record} {record}")).code(0).stdout;
+    assert!(table.contains("RAID 0, seq-read: 2: "), "{table}");
+    raidlab(&format!("report {record} --csv - --json -")).code(2);
+    raidlab(&format!("report {record} --published nothing")).code(2);
+    let told = raidlab(&format!("report {}", dir.file("none.json"))).code(2).stderr;
+    assert!(told.contains("none.json: cannot be read"), "{told}");
+}
+
+/// Samples that a run could have given, `factor` times as fast.
+fn record_of(dir: &Dir, name: &str, factor: f64) -> String {
+    let path = dir.file(name);
+    let words = "--members mem --size 4M --level raid0 --workload seq-read";
+    raidlab(&format!("bench {QUICK} {words} --json {path}")).code(0);
+    let text = std::fs::read_to_string(&path).expect("a record");
+    let mut record: Value = serde_json::from_str(&text).expect("JSON");
+    let sample = |at: u32| {
+        let bytes = 1e9 * factor * (1.0 + f64::from(at) / 500.0);
+        serde_json::json!({"seconds": 1.0, "bytes": bytes as u64, "ops": 1000})
+    };
+    record["cells"][0]["samples"] = (0..5).map(sample).collect();
+    std::fs::write(&path, record.to_string()).expect("a record");
+    path
+}
+
+#[test]
+fn a_comparison_says_slower_only_when_the_samples_do() {
+    let dir = Dir::new();
+    let (usual, slow) = (record_of(&dir, "a.json", 1.0), record_of(&dir, "b.json", 0.8));
+    let same = raidlab(&format!("compare {usual} {usual}")).code(0);
+    assert!(same.stdout.contains("no difference"), "{}", same.stdout);
+    let slower = raidlab(&format!("compare {usual} {slow}")).code(1);
+    assert!(slower.stdout.contains("SLOWER than allowed"), "{}", slower.stdout);
+    raidlab(&format!("compare {usual} {slow} --max-slowdown 30%")).code(0);
+    raidlab(&format!("compare {slow} {usual}")).code(0);
+    let json = raidlab(&format!("compare {usual} {slow} --json")).code(1);
+    let json: Value = serde_json::from_str(&json.stdout).expect("JSON");
+    assert_eq!(json["pairs"][0]["verdict"], "slower");
+    let estimate = json["pairs"][0]["ratio"]["estimate"].as_f64().expect("a number");
+    assert!((0.78..0.82).contains(&estimate), "{estimate}");
+    let told = raidlab(&format!("compare {usual} {}", dir.file("none.json"))).code(2).stderr;
+    assert!(told.contains("none.json: there is no such file"), "{told}");
+    raidlab(&format!("compare {usual} {slow} --max-slowdown 100%")).code(2);
+}
