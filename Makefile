@@ -31,7 +31,7 @@ setup:
 	@sh scripts/setup
 
 setup-tests:
-	@sh scripts/setup --with-guest
+	@sh scripts/setup --with-tests
 
 build: setup
 	$(CARGO) build --release -p raidlab
