@@ -1,13 +1,14 @@
 //! What an array is made of: things that read and write sectors.
 //!
 //! ```text
-//! leaves:    mem   null   file   disk   wrappers:  paced(m)  fault(m)        arrays: nested
+//! leaves: mem   null   file   disk   wrappers: paced(m)  fault(m)  listed(m)   arrays: nested
 //! ```
 //! Leaves count what they are asked to move, so that the figures are taken below everything.
 
 mod disk;
 mod fault;
 mod file;
+mod listed;
 mod mem;
 mod nested;
 mod null;
@@ -19,6 +20,7 @@ mod uring;
 pub use disk::DiskMember;
 pub use fault::{Fault, FaultControl, FaultMember};
 pub use file::{FileMember, FileOptions, OpenError};
+pub use listed::{BadBlockList, ListedMember};
 pub use mem::MemMember;
 pub use nested::NestedMember;
 pub use null::NullMember;

@@ -16,6 +16,7 @@ use super::Opened;
 use crate::build::{ArraySpec, BuildError, Keeping, MemberSpec};
 use crate::clerk::{Clerk, Kept};
 use crate::driver::{Driver, DriverOptions};
+use crate::member::{BadBlockList, ListedMember};
 use crate::rescue;
 
 /// How an array is started.
@@ -122,17 +123,20 @@ pub fn start_lanes(
     };
     let metadata: Vec<MemberMetadata> =
         members.iter().map(|member| member.superblock.metadata()).collect();
-    let it = Starting { array, plan, geometry, members, metadata: &metadata };
+    let mut it =
+        Starting { array, plan, geometry, members, metadata: &metadata, bad_blocks: Vec::new() };
     it.check()?;
+    it.bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
     let keeper = it.keeper(resync_offset, options.driver.lanes.max(1))?;
     let keeping = Keeping { intents: keeper.intent_map(), in_sync_below: keeper.in_sync_below() };
     let kept = it.kept()?;
+    let bad_blocks = std::mem::take(&mut it.bad_blocks);
     let spec = ArraySpec {
         level: geometry.level(),
         layout: geometry.layout(),
         chunk_sectors: it.defining().chunk_sectors.into(),
-        members: it.member_specs(),
+        members: it.member_specs(bad_blocks),
         stripe_cache_bytes: options.stripe_cache_bytes,
         queue_depth: options.queue_depth,
     };
@@ -165,6 +169,8 @@ struct Starting<'a> {
     members: &'a [Opened],
     /// Of each of them.
     metadata: &'a [MemberMetadata],
+    /// The members that serve and have bad blocks.
+    bad_blocks: Vec<(usize, BadBlockList)>,
 }
 
 impl Starting<'_> {
@@ -190,19 +196,32 @@ impl Starting<'_> {
             );
         }
         for (_, source) in self.serving() {
-            let name = self.members[source.candidate].disk.name();
-            let metadata = &self.metadata[source.candidate];
-            if metadata.bad_blocks.is_some_and(|log| log.in_use) {
-                return refused(format!(
-                    "{name} has a list of bad blocks: the array can be read here, but not written \
-                     to."
-                ));
-            }
-            if self.members[source.candidate].disk.is_read_only() {
-                return refused(format!("{name} was opened read-only."));
+            let disk = &self.members[source.candidate].disk;
+            if disk.is_read_only() {
+                return refused(format!("{} was opened read-only.", disk.name()));
             }
         }
         Ok(())
+    }
+
+    /// The lists of bad blocks that are not empty, by candidate.
+    fn read_bad_blocks(&self) -> Result<Vec<(usize, BadBlockList)>, StartError> {
+        let mut lists = Vec::new();
+        for (_, source) in self.serving() {
+            let candidate = source.candidate;
+            let Some(place) = self.metadata[candidate].bad_blocks.filter(|log| log.in_use) else {
+                continue;
+            };
+            let disk = &self.members[candidate].disk;
+            let list = BadBlockList::read(disk.clone(), place).map_err(|problem| {
+                let name = disk.name();
+                StartError::Refused(format!("{name}: its list of bad blocks: {problem}."))
+            })?;
+            if !list.is_empty() {
+                lists.push((candidate, list));
+            }
+        }
+        Ok(lists)
     }
 
     /// Replays the partial parity log, durably. Gives the position from which on redundancy is in
@@ -277,6 +296,7 @@ impl Starting<'_> {
             device.recovery_offset = None;
             device.recovery_by_bitmap = false;
             device.replacement = false;
+            device.bad_blocks_in_use = self.bad_blocks.iter().any(|(of, _)| *of == candidate);
             if state.devices.len() <= number as usize {
                 state.devices.resize(number as usize + 1, None);
             }
@@ -363,7 +383,7 @@ impl Starting<'_> {
         Ok(self.devices().into_iter().map(kept).collect())
     }
 
-    fn member_specs(&self) -> Vec<MemberSpec> {
+    fn member_specs(&self, mut bad_blocks: Vec<(usize, BadBlockList)>) -> Vec<MemberSpec> {
         let defining = self.defining();
         let missing = || MemberSpec::Missing { sectors: defining.used_sectors };
         let mut specs: Vec<MemberSpec> = (0..self.geometry.members()).map(|_| missing()).collect();
@@ -374,7 +394,11 @@ impl Starting<'_> {
                 _ => defining.used_sectors,
             };
             let area = source.data_offset..source.data_offset + sectors;
-            specs[slot.index()] = MemberSpec::Ready(self.members[source.candidate].member(area));
+            let mut member = self.members[source.candidate].member(area);
+            if let Some(at) = bad_blocks.iter().position(|(of, _)| *of == source.candidate) {
+                member = Box::new(ListedMember::new(member, bad_blocks.swap_remove(at).1));
+            }
+            specs[slot.index()] = MemberSpec::Ready(member);
         }
         specs
     }

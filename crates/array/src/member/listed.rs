@@ -1,0 +1,199 @@
+//! A member with a list of bad blocks, as md keeps it beside the superblock.
+//!
+//! Invariant: a listed sector is never read, so its data come from the other members; a write that
+//! covers it is tried, and when it has succeeded and is durable the sector leaves the list. The
+//! list on disk may name sectors that are good again, never the other way round. Sectors are added
+//! by Linux alone: here a write that fails costs the member its place. Used by `run::start`.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use engine::{MemberError, Token};
+use md::ondisk::BadBlockArea;
+use md::ondisk::bad_blocks::BadBlocks;
+use rustix::io::Errno;
+
+use super::file::error_of;
+use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
+use crate::store::Disk;
+use crate::table::Table;
+
+/// The list of one member: one for all handles on it.
+pub struct BadBlockList {
+    disk: Arc<dyn Disk>,
+    place: BadBlockArea,
+    bad: BadBlocks,
+    /// Counts the changes of `bad`.
+    version: u64,
+    /// The version that is on disk.
+    written: u64,
+}
+
+impl BadBlockList {
+    /// Reads the list that a superblock tells of.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not one: a sentence without its end.
+    pub fn read(disk: Arc<dyn Disk>, place: BadBlockArea) -> Result<BadBlockList, String> {
+        let mut log = vec![0; (place.area.sectors * md::SECTOR_BYTES) as usize];
+        disk.read(place.area.sector, &mut log).map_err(|error| error.to_string())?;
+        let bad = BadBlocks::decode(&log, place.shift).map_err(|error| error.to_string())?;
+        Ok(BadBlockList { disk, place, bad, version: 0, written: 0 })
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.bad.is_empty()
+    }
+
+    fn remove(&mut self, sectors: Range<u64>) {
+        if self.bad.remove(sectors) {
+            self.version += 1;
+        }
+    }
+
+    /// Writes what was good when this version was the latest.
+    fn write(&mut self, version: u64, bad: &BadBlocks) -> std::io::Result<()> {
+        if version <= self.written {
+            return Ok(());
+        }
+        // Fewer sectors can need more entries. A list that has no room for them stays as it is.
+        if let Ok(log) = bad.encode(self.place.area.sectors, self.place.shift) {
+            self.disk.write(self.place.area.sector, &log)?;
+            self.disk.sync()?;
+        }
+        self.written = version;
+        Ok(())
+    }
+}
+
+/// An operation that the member inside has.
+struct AtWork {
+    token: Token,
+    then: Then,
+}
+
+/// What a success means for the list.
+enum Then {
+    Nothing,
+    /// These sectors have been written.
+    Good(Range<u64>),
+    /// What had been written when the flush began is durable: this version of the list.
+    Durable(u64, BadBlocks),
+}
+
+/// See the module.
+pub struct ListedMember {
+    inner: Box<dyn Member>,
+    list: Arc<Mutex<BadBlockList>>,
+    /// By number, which is the inner member's token.
+    at_work: Table<AtWork>,
+    finished: Vec<Done>,
+}
+
+impl ListedMember {
+    /// Puts a list over the member whose data area it speaks of.
+    pub fn new(inner: Box<dyn Member>, list: BadBlockList) -> ListedMember {
+        ListedMember::shared(inner, Arc::new(Mutex::new(list)))
+    }
+
+    fn shared(inner: Box<dyn Member>, list: Arc<Mutex<BadBlockList>>) -> ListedMember {
+        ListedMember { inner, list, at_work: Table::new(), finished: Vec::new() }
+    }
+
+    fn list(&self) -> MutexGuard<'_, BadBlockList> {
+        self.list.lock().expect("nobody panics with the list")
+    }
+
+    /// Ends what the member inside has finished.
+    fn pass_on(&mut self, done: &mut Vec<Done>) {
+        let mut finished = std::mem::take(&mut self.finished);
+        for Done { token, mut result } in finished.drain(..) {
+            let AtWork { token, then } = self.at_work.remove(token.to_bits() as u32);
+            match then {
+                Then::Good(sectors) if result.is_ok() => self.list().remove(sectors),
+                Then::Durable(version, bad) if result.is_ok() => {
+                    result = self.list().write(version, &bad).map_err(|error| {
+                        error_of(Errno::from_io_error(&error).unwrap_or(Errno::IO), OpKind::Flush)
+                    });
+                }
+                _ => {}
+            }
+            done.push(Done { token, result });
+        }
+        self.finished = finished;
+    }
+}
+
+impl Sealed for ListedMember {}
+
+impl Member for ListedMember {
+    fn facts(&self) -> Facts {
+        self.inner.facts()
+    }
+
+    fn share(&self) -> Option<Box<dyn Member>> {
+        let inner = self.inner.share()?;
+        Some(Box::new(ListedMember::shared(inner, self.list.clone())))
+    }
+
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+        let sectors = op.sector.0..op.sector.0.saturating_add(op.sectors);
+        let list = self.list();
+        let then = match op.kind {
+            OpKind::Read if list.bad.overlaps(sectors.clone()) => {
+                done.push(Done { token: op.token, result: Err(MemberError::Medium) });
+                return;
+            }
+            OpKind::Write { .. } | OpKind::WriteZeroes => Then::Good(sectors),
+            OpKind::Flush if list.version > list.written => {
+                Then::Durable(list.version, list.bad.clone())
+            }
+            OpKind::Read | OpKind::Discard | OpKind::Flush => Then::Nothing,
+        };
+        drop(list);
+        let number = self.at_work.insert(AtWork { token: op.token, then });
+        let inner = Op { token: Token::from_bits(u64::from(number)), ..*op };
+        self.inner.submit(&inner, io, &mut self.finished);
+        self.pass_on(done);
+    }
+
+    fn expect(&self, sector: md::Sector) {
+        self.inner.expect(sector);
+    }
+
+    fn settle(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+        self.inner.settle(io, &mut self.finished);
+        self.pass_on(done);
+    }
+
+    fn gathers(&self) -> bool {
+        self.inner.gathers()
+    }
+
+    fn reap(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+        self.inner.reap(io, &mut self.finished);
+        self.pass_on(done);
+    }
+
+    fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
+        self.inner.kernel_done(event, io, &mut self.finished);
+        self.pass_on(done);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.inner.deadline()
+    }
+
+    fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
+        self.inner.number_leaves(next)
+    }
+
+    fn files(&self, out: &mut Vec<FileId>) {
+        self.inner.files(out);
+    }
+
+    fn leaf_counters(&self, out: &mut Vec<Counters>) {
+        self.inner.leaf_counters(out);
+    }
+}
