@@ -171,6 +171,17 @@ impl Shape {
         }
     }
 
+    /// KiB for each bit: small enough that there are many. Where a bit is more than one chunk of a
+    /// far layout, Linux 6.12 rebuilds a re-added member's near copies only; see docs/interop.md.
+    pub fn bitmap_chunk_kib(&self) -> usize {
+        if self.is_far() { self.chunk_kib.min(64) } else { 64 }
+    }
+
+    /// Whether the copies of a chunk are in different zones of the members.
+    pub fn is_far(&self) -> bool {
+        self.level == Level::Raid10 && self.layout.starts_with('f')
+    }
+
     /// Bytes of each member: RAID 0 of the layouts that differ on unequal members has such.
     pub fn member_bytes(&self, member: usize) -> u64 {
         let unequal = self.level == Level::Raid0 && self.layout != "dangerous";
@@ -200,8 +211,10 @@ impl Shape {
             // RAID 0 takes no word about bitmaps at all.
             Log::None if !self.is_redundant() => {}
             Log::None => words += " --bitmap=none",
-            // Small enough that there are many bits.
-            Log::Bitmap => words += " --bitmap=internal --bitmap-chunk=64K",
+            Log::Bitmap => {
+                let kib = self.bitmap_chunk_kib();
+                words += &format!(" --bitmap=internal --bitmap-chunk={kib}K");
+            }
             Log::Ppl => words += " --consistency-policy=ppl",
         }
         words

@@ -43,7 +43,10 @@ pub fn plan(shape: &Shape, assume_clean: bool) -> Plan {
     request.name = "interop".into();
     match shape.log {
         Log::None => request.bitmap = BitmapWish::None,
-        Log::Bitmap => request.bitmap = BitmapWish::Internal { chunk_bytes: Some(64 << 10) },
+        Log::Bitmap => {
+            let chunk_bytes = Some((shape.bitmap_chunk_kib() << 10) as u64);
+            request.bitmap = BitmapWish::Internal { chunk_bytes };
+        }
         Log::Ppl => request.policy = Some(Policy::Ppl),
     }
     create::plan(&request).unwrap_or_else(|error| panic!("{}: {error}", shape.name()))

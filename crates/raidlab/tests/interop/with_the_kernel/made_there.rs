@@ -9,7 +9,7 @@ use super::support::{
     ARRAYS_PER_BOOT, Contents, all, expected, first_boot, guest, is_stopped_cleanly, run, skip_mib,
     taken_back, was_taken_back, write_at_odd_places,
 };
-use crate::guest::{Facts, Job, Step, pattern};
+use crate::guest::{ArrayJob, Facts, Guest, Job, Step, pattern};
 use crate::matrix::{Log, Shape, shapes};
 use crate::ours;
 use crate::program;
@@ -93,7 +93,56 @@ fn arrays_of_the_kernel_are_read_written_and_given_back() {
             array.disks.iter().for_each(|image| std::fs::remove_file(image).expect("removed"));
         }
     }
+    if all() {
+        the_kernel_forgets_far_copies(&guest);
+    }
     println!("{} arrays read, written and given back", shapes.len());
+}
+
+/// Nothing of ours takes part: this is why [`Shape::bitmap_chunk_kib`] is what it is. When it fails,
+/// the kernel is mended, and far arrays can have bits of 64 KiB as the others do.
+fn the_kernel_forgets_far_copies(guest: &Guest) {
+    let scratch = Scratch::new("far-copies");
+    let create = |layout: &str, kib: usize| {
+        format!(
+            "--create @md --run --level=10 --layout={layout} --chunk=16 --bitmap=internal \
+             --bitmap-chunk={kib}K --raid-devices=4 @0 @1 @2 @3"
+        )
+    };
+    let job = |(layout, kib): (&str, usize)| {
+        let name = format!("{layout}-{kib}k");
+        let disks = (0..4).map(|disk| scratch.image(&format!("{name}.{disk}.img"), 6 << 20));
+        let disks = disks.collect();
+        let steps = vec![
+            Step::mdadm(create(layout, kib)),
+            Step::Settle { degraded: 0 },
+            // A stop clears the bits of the bitmap, which a degraded array would keep.
+            Step::stop(),
+            Step::mdadm("--assemble @md @0 @1 @2 @3"),
+            Step::mdadm("@md --fail @2"),
+            Step::Settle { degraded: 1 },
+            Step::mdadm("@md --remove @2"),
+            Step::Write { block: 256, blocks: 384, skip_block: 3000 },
+            Step::mdadm("@md --re-add @2"),
+            Step::Settle { degraded: 0 },
+            Step::Check,
+            Step::mdadm("--action=repair @md"),
+            Step::Settle { degraded: 0 },
+            Step::Check,
+            Step::stop(),
+        ];
+        ArrayJob { name, disks, steps }
+    };
+    let cases = [("f2", 64), ("f2", 16), ("o2", 64), ("n2", 64)];
+    let job = Job::new("far-copies", cases.map(job).into());
+    let report = run(guest, &job, &scratch);
+    // 1.5 MiB are 96 chunks; the lost disk of four has the second copy of a quarter of them.
+    for ((layout, kib), stale_chunks) in cases.into_iter().zip([24, 0, 0, 0]) {
+        let name = format!("{layout}-{kib}k");
+        let checks = report.array(&name).checks().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(checks[0].mismatches, stale_chunks * 32, "{name}");
+        assert_eq!(checks[1].mismatches, 0, "{name}: after the repair");
+    }
 }
 
 fn made_by_the_kernel(shape: &Shape, index: usize) -> Vec<Step> {
