@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use array::Event;
-use md::Level;
+use array::{Array, Event};
 use md::nested::{ArrayExpr, Members, NestedGeometry};
+use md::{Geometry, Level};
 
 use crate::bound::{self, CellShape, MemberDrive, Pattern, Shape};
 use crate::findings;
@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::matrix::{ArrayCase, BenchLevel, Plan};
 use crate::members::MemberExpr;
 use crate::meter::IdleBaseline;
+use crate::program::session::Needs;
 use crate::quantity::show_size;
 use crate::record::{Cell, MemberTraffic, Record, ThreadTime};
 use crate::runner::{self, Outcome, Timing};
@@ -176,7 +177,7 @@ impl Bench<'_, '_> {
     /// Makes an array, fills it and runs its cells.
     fn array(&mut self, case: &ArrayCase) -> Result<(), String> {
         let (name, stop) = (case_name(case), self.stop);
-        let mut target = make_target(case, self.settings)?;
+        let mut target = make_target(case, self.settings, largest(case))?;
         let progress = &mut *self.progress;
         target.fill(stop, &mut |done| progress(Progress::Filling { array: &name, done }))?;
         if stop() {
@@ -237,8 +238,11 @@ pub fn case_name(case: &ArrayCase) -> String {
     name
 }
 
-fn make_target(case: &ArrayCase, settings: &Settings<'_>) -> Result<Target, String> {
-    let (block_bytes, in_flight) = largest(case);
+fn make_target(
+    case: &ArrayCase,
+    settings: &Settings<'_>,
+    (block_bytes, in_flight): (u64, usize),
+) -> Result<Target, String> {
     Target::new(&TargetSpec {
         expr: &case.expr,
         chunk_sectors: case.chunk_bytes / md::SECTOR_BYTES,
@@ -320,22 +324,9 @@ fn make_cell(
     outcome: &Outcome,
     check_every: u32,
 ) -> Cell {
-    let geometry = target.geometry();
-    let has_chunks = case.expr.level.has_chunks() && case.level != BenchLevel::Single;
-    let layout = geometry.layout();
     let late: u64 = outcome.leaves.iter().map(|leaf| leaf.late).sum();
     let drive = case.members.iter().find_map(MemberExpr::drive);
     let mut cell = Cell {
-        target: "engine".into(),
-        level: match case.level {
-            BenchLevel::Single => "single".into(),
-            BenchLevel::Md(level) => level.to_string(),
-        },
-        layout: (layout != md::Layout::None).then(|| layout.to_string()),
-        disks: case.expr.leaves() as u32,
-        members: case.set.to_string(),
-        chunk_kib: has_chunks.then(|| geometry.chunk_sectors() * md::SECTOR_BYTES / 1024),
-        degraded: case.degraded,
         workload: spec.kind.name().into(),
         block_kib: spec.block_bytes as f64 / 1024.0,
         depth: spec.depth,
@@ -358,8 +349,36 @@ fn make_cell(
                 writes: leaf.writes,
             })
             .collect(),
-        array: case.nested.then(|| case.expr.to_string()),
         read_ahead_kib: (spec.read_ahead_bytes > 0).then_some(spec.read_ahead_bytes / 1024),
+        late_ops: drive.is_some().then_some(late),
+        checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
+        cpu_threads: threads(outcome),
+        generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
+        ..describe(case, settings, target.geometry())
+    };
+    set_bound(&mut cell, case, spec, target);
+    cell.summarise();
+    warn(&mut cell, target, outcome, late);
+    cell
+}
+
+/// What all cells of an array have in common.
+fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> Cell {
+    let has_chunks = case.expr.level.has_chunks() && case.level != BenchLevel::Single;
+    let layout = geometry.layout();
+    let drive = case.members.iter().find_map(MemberExpr::drive);
+    Cell {
+        target: "engine".into(),
+        level: match case.level {
+            BenchLevel::Single => "single".into(),
+            BenchLevel::Md(level) => level.to_string(),
+        },
+        layout: (layout != md::Layout::None).then(|| layout.to_string()),
+        disks: case.expr.leaves() as u32,
+        members: case.set.to_string(),
+        chunk_kib: has_chunks.then(|| geometry.chunk_sectors() * md::SECTOR_BYTES / 1024),
+        degraded: case.degraded,
+        array: case.nested.then(|| case.expr.to_string()),
         stripe_cache_kib: case.has_parity().then_some(case.stripe_cache_bytes / 1024),
         queue_depth: case.queue_depth,
         cores: settings.cores,
@@ -367,16 +386,38 @@ fn make_cell(
         bus_mb_per_s: case.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
         member_bytes: Some(case.member_bytes),
         placement: drive.map(|(_, placement)| placement_name(placement)),
-        late_ops: drive.is_some().then_some(late),
-        checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
-        cpu_threads: threads(outcome),
-        generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
         ..Cell::default()
-    };
-    set_bound(&mut cell, case, spec, target);
-    cell.summarise();
-    warn(&mut cell, target, outcome, late);
-    cell
+    }
+}
+
+/// An array of a plan for a program, with what its cells have in common. Paced members have their
+/// pace from the start.
+///
+/// # Errors
+/// One clear line: which member, directory, size or shape does not work.
+pub fn array_for_program(
+    case: &ArrayCase,
+    settings: &Settings<'_>,
+    needs: &Needs,
+) -> Result<(Array, Cell), String> {
+    let mut target = make_target(case, settings, (needs.lease_bytes, needs.in_flight))?;
+    target.degrade(case.degraded)?;
+    target.set_paced(true);
+    let cell = describe(case, settings, target.geometry());
+    let array = Array::run_lanes(target.lanes).map_err(|error| error.to_string())?;
+    Ok((array, cell))
+}
+
+/// How large an array of a plan is, and its stripe, in bytes.
+///
+/// # Errors
+/// When its shape is impossible.
+pub fn extent_of(case: &ArrayCase) -> Result<(u64, u64), String> {
+    let leaves = vec![case.member_bytes / md::SECTOR_BYTES; case.expr.leaves()];
+    let nested = NestedGeometry::new(&case.expr, case.chunk_bytes / md::SECTOR_BYTES, &leaves);
+    let nested = nested.map_err(|error| error.to_string())?;
+    let stripe = nested.geometry().stripe_sectors() * md::SECTOR_BYTES;
+    Ok((Shape::from(&nested).bytes(), stripe))
 }
 
 /// CPU time by thread. Lanes measure their own time exactly; what the kernel's clock ticks say of

@@ -156,6 +156,11 @@ fn memory_field(meminfo: &str, name: &str) -> Option<u64> {
     kib.parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// Memory of the machine, bytes.
+pub fn memory_bytes() -> Option<u64> {
+    memory_total(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
 /// Memory that could be used now without swapping, in bytes, as the kernel estimates it.
 pub fn available_memory_bytes() -> Option<u64> {
     memory_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")

@@ -151,6 +151,9 @@ pub struct Cell {
     /// CPU time of each thread that used any, the busiest first.
     #[serde(default)]
     pub cpu_threads: Vec<ThreadTime>,
+    /// Rate of each worker of a program's phase over its own time, MB/s.
+    #[serde(default)]
+    pub workers_mb_per_s: Vec<f64>,
     /// The figure is a cache's, not the members': whose.
     #[serde(default)]
     pub cached: Option<String>,

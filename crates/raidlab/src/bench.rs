@@ -2,6 +2,9 @@
 //!
 //! Invariant: with `--json -` stdout holds the record and nothing else; otherwise the table.
 
+mod programs;
+mod work;
+
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,19 +12,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{ArgMatches, Args};
-use lab::bench::{Progress, Settings};
-use lab::matrix::{self, BenchLevel, Options, Plan};
+use lab::bench::Settings;
+use lab::matrix::{BenchLevel, Options, Plan};
 use lab::members::MemberSet;
+use lab::program::Choice;
 use lab::quantity::{parse_rate, parse_seconds, parse_size, show_seconds};
+use lab::record::Cell;
 use lab::workload::Kind;
 use md::nested::ArrayExpr;
 use parity::Kernels;
 
 use crate::Ending;
-use crate::console::say;
+use crate::console::{print_all, say};
 use crate::output::Outputs;
-use crate::progress::Reporter;
 use crate::results::{DbArgument, Keeper};
+use programs::{TargetName, WorkloadName};
+use work::Work;
 
 /// Length of a sample, unless told otherwise.
 const SAMPLE_SECONDS: f64 = 0.7;
@@ -91,9 +97,23 @@ pub struct BenchArguments {
     #[arg(long, value_name = "DIR", help_heading = "Members")]
     pub dir: Option<PathBuf>,
 
-    /// Workloads: seq-read, seq-write, rand-read, rand-write [default: all]
+    /// Workloads: seq-read, seq-write, rand-read, rand-write [default: these]; or programs, as in
+    /// bonnie++, dd:bs=2M:fdatasync (--programs lists them)
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Workload")]
-    workload: Vec<Kind>,
+    workload: Vec<WorkloadName>,
+    /// List the programs and their options
+    #[arg(long, help_heading = "Workload")]
+    programs: bool,
+    /// What programs run on: engine, path:DIR (any file system), device:/dev/NAME (it is written
+    /// over; refused while it is in use or holds anything)
+    #[arg(long, default_value = "engine", help_heading = "Workload")]
+    target: TargetName,
+    /// Have the kernel drop its caches before each phase of a program; needs root
+    #[arg(long, help_heading = "Workload")]
+    drop_caches: bool,
+    /// Write over whatever a --target device holds
+    #[arg(long, help_heading = "Workload")]
+    destroy_contents: bool,
     /// Block sizes [default: 1M, or whole stripes near it for sequential writes; 4K for random]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_block,
           help_heading = "Workload")]
@@ -110,7 +130,8 @@ pub struct BenchArguments {
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size,
           help_heading = "Workload")]
     read_ahead: Vec<u64>,
-    /// How much of the array is used; members are made to fit [default: members of 128M, all used]
+    /// How much of the array is used, and members are made to fit; of a --target, the size of all
+    /// files together [default: members of 128M, all used; elsewhere twice the memory]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size,
           help_heading = "Workload")]
     size: Vec<u64>,
@@ -153,6 +174,10 @@ pub struct BenchArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_warm_up, default_value = "0.3",
           help_heading = "Measuring")]
     warm_up: f64,
+    /// How often the members are read off, for programs with a steady window
+    #[arg(long, value_name = "TIME", value_parser = parse_sample, default_value = "10",
+          help_heading = "Measuring")]
+    interval: f64,
     /// CPUs that the bench is held to. Each has a lane of the array and a generator of its own,
     /// with --depth and --jobs of its own [default: one lane, held nowhere]
     #[arg(long, value_name = "N", value_parser = parse_cores, help_heading = "Measuring")]
@@ -233,6 +258,23 @@ fn parse_warm_up(text: &str) -> Result<f64, String> {
 }
 
 impl BenchArguments {
+    fn kinds(&self) -> Vec<Kind> {
+        let kinds = self.workload.iter().filter_map(|workload| match workload {
+            WorkloadName::Blocks(kind) => Some(*kind),
+            WorkloadName::Program(_) => None,
+        });
+        kinds.collect()
+    }
+
+    /// The programs that are to run.
+    pub fn choices(&self) -> Vec<Choice> {
+        let choices = self.workload.iter().filter_map(|workload| match workload {
+            WorkloadName::Program(choice) => Some(choice.clone()),
+            WorkloadName::Blocks(_) => None,
+        });
+        choices.collect()
+    }
+
     /// How cells are measured.
     pub fn settings<'a>(&self, directory: &'a Path, kernels: Kernels) -> Settings<'a> {
         Settings {
@@ -261,7 +303,7 @@ impl BenchArguments {
             read_aheads: self.read_ahead.clone(),
             stripe_caches: self.stripe_cache.clone(),
             queue_depths: self.queue_depth.clone(),
-            workloads: self.workload.clone(),
+            workloads: self.kinds(),
             blocks: self.block.clone(),
             depths: self.depth.clone(),
             jobs: self.jobs.clone(),
@@ -272,6 +314,9 @@ impl BenchArguments {
 
 /// Runs the command.
 pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, String> {
+    if arguments.programs {
+        return print_all(&lab::program::tools::describe()).map(|()| Ending::Fine);
+    }
     if arguments.kernels {
         return kernels(arguments);
     }
@@ -282,43 +327,39 @@ pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, S
         return crate::sweep::run(arguments, file, matches);
     }
     let kernels = kernels_of(arguments)?;
-    let plan = matrix::plan(&arguments.options())?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
-    hold_to_cores(arguments)?;
-    check_plan(&plan, arguments)?;
     let settings = arguments.settings(&directory, kernels);
+    hold_to_cores(arguments)?;
+    let work = Work::plan(arguments)?;
     let stop = stop_on_signal()?;
-    let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
-    let estimate = lab::bench::estimate_seconds(&plan, &settings);
-    announce(&plan, estimate);
-    let mut reporter = Reporter::new(plan.cells(), estimate);
     let stopped = || stop.load(Ordering::Relaxed);
-    let mut keeper = Keeper::begin(&arguments.db, || lab::bench::head(&plan, &settings))?;
-    let mut show = |progress: Progress<'_>| {
-        if let (Progress::Final { cells, .. }, Some(keeper)) = (&progress, &mut keeper) {
+    let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
+    let mut keeper = Keeper::begin(&arguments.db, || work.head(&settings))?;
+    let mut keep = |cells: &[Cell]| {
+        if let Some(keeper) = &mut keeper {
             keeper.put(cells);
         }
-        reporter.show(&progress);
     };
-    let (record, ended) = lab::bench::run(&plan, &settings, &stopped, &mut show);
-    reporter.finish();
+    let (record, ended) = work.carry_out(arguments, &settings, &stopped, &mut keep);
     let kept = keeper.map(|keeper| keeper.end(ended.is_ok() && !stopped())).transpose();
     // What was measured is worth something, whatever came then.
-    let (measured, cells) = (record.cells.len(), plan.cells());
+    let measured = record.cells.len();
     if ended.is_ok() || measured > 0 {
         outputs.write(&record)?;
     }
     if let Some(run) = kept? {
         say(format_args!("results: {run}"));
     }
+    let of_all = work.blocks.as_ref().filter(|_| work.choices.is_empty());
+    let of_all = of_all.map_or(String::new(), |plan| format!(" of {}", plan.cells()));
     if let Err(problem) = ended {
         return Err(match measured {
             0 => problem,
-            _ => format!("{problem}; the {measured} of {cells} cells before were measured"),
+            _ => format!("{problem}; the {measured}{of_all} cells before were measured"),
         });
     }
     if stopped() {
-        say(format_args!("raidlab: stopped; {measured} of {cells} cells measured"));
+        say(format_args!("raidlab: stopped; {measured}{of_all} cells measured"));
         return Ok(Ending::Stopped);
     }
     Ok(if record.verified() { Ending::Fine } else { Ending::Finding })
@@ -370,6 +411,9 @@ fn kernels(arguments: &BenchArguments) -> Result<Ending, String> {
 
 /// `--engine`: the engine's own speed beside targets and ceilings.
 fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
+    if let Some(choice) = arguments.choices().first() {
+        return Err(format!("--engine: its rows are of blocks, and '{choice}' is a program"));
+    }
     let area_bytes = match arguments.size[..] {
         [] => ENGINE_AREA_BYTES,
         [bytes] if bytes >= ENGINE_LEAST_BYTES => bytes,
@@ -393,7 +437,7 @@ fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
         seed: arguments.seed,
         cpus: lab::runner::allowed_cpus()?,
         levels: levels.collect::<Result<_, _>>()?,
-        workloads: arguments.workload.clone(),
+        workloads: arguments.kinds(),
     };
     if !settings.has_rows() {
         return Err("--engine: no row has this --level and this --workload".into());

@@ -51,7 +51,14 @@ impl Outputs {
             true => std::io::stderr().is_terminal(),
             false => std::io::stdout().is_terminal(),
         };
-        let table = lab::table::render(record, lab::table::colour_wanted(terminal));
+        let colour = lab::table::colour_wanted(terminal);
+        // Programs are shown as their own tools show them.
+        let (programs, blocks) = split(record);
+        let mut table = match blocks.cells.is_empty() && !programs.cells.is_empty() {
+            true => String::new(),
+            false => lab::table::render(&blocks, colour),
+        };
+        table.push_str(&lab::program::tables::render(&programs));
         let html = self.html.is_some().then(|| lab::html::render(record));
         self.write_texts(&table, &record.to_json(), html.as_deref())
     }
@@ -93,6 +100,20 @@ impl Outputs {
         self.made.retain(|made| made != path);
         Ok(())
     }
+}
+
+/// Cells of programs, and the others.
+fn split(record: &Record) -> (Record, Record) {
+    let of = |programs: bool| Record {
+        cells: record
+            .cells
+            .iter()
+            .filter(|cell| cell.program.is_some() == programs)
+            .cloned()
+            .collect(),
+        ..record.clone()
+    };
+    (of(true), of(false))
 }
 
 impl Drop for Outputs {

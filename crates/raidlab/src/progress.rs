@@ -98,3 +98,26 @@ impl Reporter {
         ));
     }
 }
+
+/// One line on a terminal that says what is going on; nothing elsewhere.
+#[derive(Default)]
+pub struct Status(std::sync::OnceLock<Option<ProgressBar>>);
+
+impl Status {
+    /// Shows what is happening.
+    pub fn show(&self, line: &str) {
+        let bar =
+            self.0.get_or_init(|| std::io::stderr().is_terminal().then(ProgressBar::new_spinner));
+        if let Some(bar) = bar {
+            bar.set_message(line.to_string());
+            bar.tick();
+        }
+    }
+
+    /// Takes the line away.
+    pub fn finish(&self) {
+        if let Some(Some(bar)) = self.0.get() {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -32,8 +32,12 @@ struct Alone {
 }
 
 /// Options that are about this run of the program, not about what is measured.
-const NOT_IN_A_FILE: [&str; 10] =
-    ["db", "dry-run", "again", "json", "html", "kernels", "engine", "kernel", "dir", "cores"];
+#[rustfmt::skip]
+const NOT_IN_A_FILE: [&str; 14] = [
+    "db", "dry-run", "again", "json", "html", "kernels", "engine", "kernel", "dir", "cores",
+    // Programs, and what they run on: not yet.
+    "programs", "target", "drop-caches", "destroy-contents",
+];
 
 /// The options that a file may set.
 fn known() -> Vec<String> {
@@ -131,9 +135,16 @@ fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<BenchArgu
     }
     all.extend(given.iter().flat_map(|(key, values)| words(key, values)));
     let alone = Alone::try_parse_from(&all);
-    alone
+    let read = alone
         .map(|alone| alone.bench)
-        .map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))
+        .map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))?;
+    match read.choices().first() {
+        None => Ok(read),
+        Some(choice) => Err(format!(
+            "line {}: {choice}: a program; sweeps run workloads of blocks so far",
+            table.line
+        )),
+    }
 }
 
 struct Sweeping<'a> {

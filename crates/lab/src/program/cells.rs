@@ -1,0 +1,217 @@
+//! Makes record cells of what a program brought: one per phase.
+//!
+//! Invariant: a figure that a cache made is called one, and a phase that was not run, or not
+//! checked, says so. Called from whoever runs programs.
+
+use super::run::Outcome;
+use super::types::{Act, Calls, Phase, Program};
+use crate::record::{Cell, Latency, MemberTraffic, ThreadTime};
+
+/// What the cells of a run have in common.
+pub struct Circumstances {
+    /// Target, array, place: everything that the program does not know.
+    pub base: Cell,
+    /// Memory of the machine, if a page cache lies between.
+    pub page_cache_bytes: Option<u64>,
+    /// Caches were dropped before each phase.
+    pub caches_dropped: bool,
+    /// What a phase must take to be believed, seconds.
+    pub least_s: f64,
+}
+
+/// One cell for each measured phase, in order.
+pub fn cells(program: &Program, outcomes: &[Outcome], around: &Circumstances) -> Vec<Cell> {
+    let phases = program.phases().zip(outcomes).filter(|(phase, outcome)| {
+        phase.measured && (outcome.refused.is_some() || !outcome.samples.is_empty())
+    });
+    phases.map(|(phase, outcome)| cell(program, phase, outcome, around)).collect()
+}
+
+fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstances) -> Cell {
+    let block = phase.transfers().map(|transfer| transfer.block).max();
+    let depth = phase.workers.iter().map(|worker| worker.depth).max();
+    let mut cell = Cell {
+        program: Some(program.name.clone()),
+        phase: Some(phase.name.clone()),
+        item: Some(program.asked.clone()),
+        workload: phase.workload.into(),
+        block_kib: block.map_or(0.0, |block| block as f64 / 1024.0),
+        depth: depth.unwrap_or(1),
+        jobs: phase.workers.len() as u32,
+        samples: outcome.samples.clone(),
+        latency_us: latency(outcome),
+        file_bytes: Some(program.file_bytes()),
+        workers_mb_per_s: outcome.workers.iter().map(|rate| rate / 1e6).collect(),
+        verified: match (outcome.mistakes.count, outcome.checked && outcome.refused.is_none()) {
+            (0, true) => Some(true),
+            (0, false) => None,
+            _ => Some(false),
+        },
+        per_member: outcome
+            .members
+            .iter()
+            .map(|member| MemberTraffic {
+                read_bytes: member.read_bytes,
+                written_bytes: member.written_bytes,
+                reads: member.reads,
+                writes: member.writes,
+            })
+            .collect(),
+        ..around.base.clone()
+    };
+    if let Some(cpu) = &outcome.cpu {
+        cell.cpu_process_s = Some(cpu.process_s);
+        cell.cpu_system_s = cpu.system_s;
+        cell.cpu_process_share = (outcome.seconds > 0.0).then(|| cpu.process_s / outcome.seconds);
+        let threads = cpu.threads.iter().flatten();
+        cell.cpu_threads = threads
+            .map(|thread| ThreadTime {
+                name: thread.name.clone(),
+                seconds: thread.user_s + thread.system_s,
+            })
+            .collect();
+    }
+    cell.cached = cached(program, phase, around);
+    cell.summarise();
+    cell.warnings = warnings(program, phase, outcome, &cell, around);
+    cell
+}
+
+fn latency(outcome: &Outcome) -> Option<Latency> {
+    outcome.latency.latency()
+}
+
+/// Whose cache the figure is, if it is one's.
+fn cached(program: &Program, phase: &Phase, around: &Circumstances) -> Option<String> {
+    let memory = around.page_cache_bytes?;
+    let touches = phase.transfers().next().is_some()
+        || phase.acts().any(|act| matches!(act, Act::Bytes { .. }));
+    let fits = touches && program.file_bytes() < memory;
+    if program.direct || !fits {
+        return None;
+    }
+    let writes = phase.writes();
+    let synced = phase.workers.iter().all(|worker| {
+        worker.acts.iter().any(|act| match act {
+            Act::Sync { .. } => true,
+            Act::Transfer(transfer) => transfer.sync_every > 0,
+            _ => false,
+        })
+    });
+    let reads = phase.workload != "seq-write"
+        && phase.workload != "byte-write"
+        && phase.workload != "rand-write";
+    let from_cache = reads && !around.caches_dropped;
+    let into_cache = writes && !synced;
+    (from_cache || into_cache).then(|| "page cache".into())
+}
+
+fn warnings(
+    program: &Program,
+    phase: &Phase,
+    outcome: &Outcome,
+    cell: &Cell,
+    around: &Circumstances,
+) -> Vec<String> {
+    let mut warnings = program.notes.clone();
+    if let Some(why) = &outcome.refused {
+        warnings.push(format!("not applicable: {why}"));
+        return warnings;
+    }
+    if outcome.mistakes.count > 0 {
+        let first = outcome
+            .mistakes
+            .first
+            .map(|wrong| format!(", the first in file {} at byte {}", wrong.file, wrong.at));
+        warnings.push(format!(
+            "{} place(s) did not hold what had been written{}: something below corrupts data",
+            outcome.mistakes.count,
+            first.unwrap_or_default()
+        ));
+    } else if !outcome.checked {
+        warnings.push("stopped before all was read back: what was written is not verified".into());
+    }
+    if let (Some(_), Some(memory)) = (&cell.cached, around.page_cache_bytes) {
+        let direct = match program.calls {
+            Calls::Mapped => "",
+            _ => ", or the program's 'direct'",
+        };
+        let sync = match phase.writes() && cell.workload.ends_with("-write") {
+            true => "a program that syncs its writes",
+            false => "--drop-caches as root",
+        };
+        warnings.push(format!(
+            "page cache, not disks: use --size {} (twice the memory), {sync}{direct}",
+            format_args!("{}G", (2 * memory).div_ceil(1 << 30))
+        ));
+    }
+    let (all_ms, one_ms) = (outcome.seconds * 1e3, outcome.first_pass_s * 1e3);
+    if outcome.seconds < around.least_s {
+        warnings.push(format!(
+            "it took {all_ms:.3} ms in {} pass(es), too short to be believed: use larger or more \
+             files",
+            outcome.passes
+        ));
+    } else if outcome.passes > 1 && outcome.first_pass_s < around.least_s {
+        warnings.push(format!(
+            "one pass took {one_ms:.0} ms, too short to be timed: {} passes, and their median",
+            outcome.passes
+        ));
+    }
+    if outcome.no_window {
+        warnings.push(
+            "no interval in which all workers ran from start to end: the figure is of the whole \
+             run; use larger files, or a shorter --interval"
+                .into(),
+        );
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::program::choice::{Choice, Scale};
+    use crate::program::files::Files;
+    use crate::program::run::{Timing, run};
+
+    fn measured(text: &str, memory: u64, caches_dropped: bool) -> Vec<Cell> {
+        let scale = Scale { size: Some(1 << 20), ..Scale::default() };
+        let program = text.parse::<Choice>().expect(text).program(&scale).expect(text);
+        let directory = tempfile::tempdir().expect("a directory");
+        let ground = Files::new(directory.path(), &program, 1).expect("a place");
+        let timing = Timing { least: Duration::ZERO, ..Timing::default() };
+        let (outcomes, ended) = run(&program, &ground, timing, &|| false, &mut |_| {});
+        ended.expect("it runs");
+        let base = Cell { target: "path".into(), ..Cell::default() };
+        let page_cache_bytes = Some(memory);
+        let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s: 3600.0 };
+        cells(&program, &outcomes, &around)
+    }
+
+    #[test]
+    fn a_cell_says_what_it_is_and_what_is_wrong_with_it() {
+        let cells = measured("dd:bs=64K", 1 << 30, false);
+        let write = &cells[0];
+        assert_eq!((write.program.as_deref(), write.phase.as_deref()), (Some("dd"), Some("write")));
+        assert_eq!((write.item.as_deref(), write.block_kib), (Some("dd:bs=64K"), 64.0));
+        assert_eq!((write.samples[0].bytes, write.samples[0].ops), (1 << 20, 16));
+        assert_eq!((write.verified, write.file_bytes), (Some(true), Some(1 << 20)));
+        assert!(write.mb_per_s > 0.0 && write.cpu_process_share.is_some());
+        assert_eq!(write.workers_mb_per_s.len(), 1);
+        assert!(write.warnings.iter().any(|warning| warning.contains("too short to be believed")));
+    }
+
+    #[test]
+    fn what_stayed_in_the_page_cache_is_called_that() {
+        let cached = |text: &str, memory, dropped| -> Vec<bool> {
+            measured(text, memory, dropped).iter().map(|cell| cell.cached.is_some()).collect()
+        };
+        assert_eq!(cached("dd:bs=64K", 1 << 30, false), [true, true]);
+        assert_eq!(cached("dd:bs=64K:fdatasync", 1 << 30, false), [false, true]);
+        assert_eq!(cached("dd:bs=64K:fdatasync", 1 << 30, true), [false, false]);
+        assert_eq!(cached("dd:bs=64K", 1 << 20, false), [false, false]);
+    }
+}

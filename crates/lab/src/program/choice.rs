@@ -1,0 +1,281 @@
+//! What was asked for: `bonnie++-2.00:n=16:c=2`, and the program that it makes.
+//!
+//! ```text
+//! NAME[:OPTION[=VALUE]]...          fio:JOBFILE
+//! ```
+//! Invariant: an option that a program does not have is refused, by name, with those that it has;
+//! what a program was asked for can be written out and read again.
+
+use std::str::FromStr;
+
+use super::tools;
+use super::types::Program;
+use crate::quantity::{parse_size, show_size};
+
+/// How large things may be, which only the target knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scale {
+    /// Memory of the machine, bytes: what a page cache may hide.
+    pub memory_bytes: u64,
+    /// What was asked for (`--size`), bytes.
+    pub size: Option<u64>,
+    /// All that fits, where the target has an end.
+    pub capacity: Option<u64>,
+    /// Whether a page cache lies between.
+    pub page_cache: bool,
+    /// Bytes of a whole stripe, where that is known.
+    pub stripe_bytes: Option<u64>,
+}
+
+impl Scale {
+    /// The size of all files together: what was asked for; or twice the memory, so that a page
+    /// cache cannot hold it; or all that fits.
+    ///
+    /// # Errors
+    /// When what was asked for does not fit.
+    pub fn bytes(&self) -> Result<u64, String> {
+        if let (Some(size), Some(capacity)) = (self.size, self.capacity)
+            && size > capacity
+        {
+            let (size, capacity) = (show_size(size), show_size(capacity));
+            return Err(format!("--size {size}: the target holds {capacity}"));
+        }
+        let double = self.memory_bytes.saturating_mul(2);
+        let usual = match (self.page_cache, self.capacity) {
+            (true, Some(capacity)) => double.min(capacity),
+            (true, None) => double,
+            (false, Some(capacity)) => capacity,
+            (false, None) => 1 << 30,
+        };
+        Ok(self.size.unwrap_or(usual))
+    }
+
+    /// The same in whole units, at least one.
+    ///
+    /// # Errors
+    /// When there is no room for one.
+    pub fn whole(&self, unit: u64) -> Result<u64, String> {
+        let bytes = self.bytes()?;
+        match bytes / unit * unit {
+            0 => Err(format!(
+                "--size {}: it must hold at least a block of {}",
+                show_size(bytes),
+                show_size(unit)
+            )),
+            whole => Ok(whole),
+        }
+    }
+}
+
+/// A tool, with what it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The tool's variant: `dd`.
+    pub tool: &'static tools::Tool,
+    /// As it was given.
+    pub options: Vec<(String, Option<String>)>,
+}
+
+impl Choice {
+    /// Whether a text means a program, rightly written or not: it begins with a tool's name.
+    pub fn is_meant(text: &str) -> bool {
+        tools::find(text.split(':').next().unwrap_or(text)).is_some()
+    }
+
+    /// The program, for a target.
+    ///
+    /// # Errors
+    /// Names the option that makes no sense, or what does not fit.
+    pub fn program(&self, scale: &Scale) -> Result<Program, String> {
+        let given = Given { options: &self.options };
+        let mut program =
+            (self.tool.make)(&given, scale).map_err(|problem| format!("{self}: {problem}"))?;
+        program.asked = self.to_string();
+        program.unit_bytes()?;
+        Ok(program)
+    }
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.tool.name)?;
+        for (name, value) in &self.options {
+            match value {
+                Some(value) => write!(f, ":{name}={value}")?,
+                None => write!(f, ":{name}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Choice, String> {
+        let (name, rest) = match text.split_once(':') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (text, None),
+        };
+        let tool = tools::find(name).ok_or_else(|| {
+            let names: Vec<&str> = tools::ALL.iter().map(|tool| tool.name).collect();
+            format!("no program '{name}'; there are {}", names.join(", "))
+        })?;
+        let mut options: Vec<(String, Option<String>)> = Vec::new();
+        if tool.takes_path {
+            // A path may hold anything.
+            options.extend(rest.map(|path| (path.to_string(), None)));
+            return Ok(Choice { tool, options });
+        }
+        for option in rest.into_iter().flat_map(|rest| rest.split(':')) {
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_string())),
+                None => (option, None),
+            };
+            if !tool.options.iter().any(|(known, _)| known.split('=').next() == Some(name)) {
+                let known: Vec<&str> = tool.options.iter().map(|(known, _)| *known).collect();
+                let known = known.join(", ");
+                return Err(format!("{}: no option '{name}'; there are {known}", tool.name));
+            }
+            if options.iter().any(|(other, _)| other == name) {
+                return Err(format!("{}: '{name}' is given twice", tool.name));
+            }
+            options.push((name.to_string(), value));
+        }
+        Ok(Choice { tool, options })
+    }
+}
+
+/// The options of a choice, for the tool that reads them.
+pub struct Given<'g> {
+    options: &'g [(String, Option<String>)],
+}
+
+impl Given<'_> {
+    /// The first option's name: a path, where the tool takes one.
+    pub fn path(&self) -> Option<&str> {
+        self.options.first().map(|(name, _)| name.as_str())
+    }
+
+    fn value(&self, name: &str) -> Option<Result<&str, String>> {
+        let (_, value) = self.options.iter().find(|(given, _)| given == name)?;
+        Some(value.as_deref().ok_or_else(|| format!("'{name}' needs a value, as in {name}=4")))
+    }
+
+    /// Whether a flag is set.
+    ///
+    /// # Errors
+    /// When it was given a value.
+    pub fn flag(&self, name: &str) -> Result<bool, String> {
+        match self.options.iter().find(|(given, _)| given == name) {
+            None => Ok(false),
+            Some((_, None)) => Ok(true),
+            Some((_, Some(value))) => Err(format!("'{name}' takes no value ('{value}')")),
+        }
+    }
+
+    /// Whatever was given as its value, if it was given.
+    ///
+    /// # Errors
+    /// When it was given none.
+    pub fn text(&self, name: &str) -> Result<Option<&str>, String> {
+        self.value(name).transpose()
+    }
+
+    /// One of some words, if there is one.
+    ///
+    /// # Errors
+    /// When it is another.
+    pub fn word(&self, name: &str, words: &[&'static str]) -> Result<Option<&'static str>, String> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let value = value?;
+        match words.iter().find(|word| **word == value) {
+            Some(word) => Ok(Some(word)),
+            None => Err(format!("{name}={value}: one of {}", words.join(", "))),
+        }
+    }
+
+    /// A number in a range, or the usual one.
+    ///
+    /// # Errors
+    /// When it is none, or outside.
+    pub fn number(
+        &self,
+        name: &str,
+        usual: u64,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<u64, String> {
+        let Some(value) = self.value(name) else { return Ok(usual) };
+        let value = value?;
+        let number = value.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            format!("{name}={value}: a number from {} to {}", range.start(), range.end())
+        })
+    }
+
+    /// A size, if there is one.
+    ///
+    /// # Errors
+    /// When it is none, or 0.
+    pub fn size(&self, name: &str) -> Result<Option<u64>, String> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let bytes = parse_size(value?).map_err(|problem| format!("{name}: {problem}"))?;
+        if bytes == 0 { Err(format!("{name}: a size above 0")) } else { Ok(Some(bytes)) }
+    }
+
+    /// The size of a block, or the usual one: a multiple of 256 bytes, at most 16 MiB.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn block(&self, name: &str, usual: u64) -> Result<u64, String> {
+        let bytes = self.size(name)?.unwrap_or(usual);
+        match bytes % 256 == 0 && bytes <= 16 << 20 {
+            true => Ok(bytes),
+            false => Err(format!("{name}: a block is a multiple of 256 bytes, at most 16M")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_come_back_as_they_were_given() {
+        for text in ["dd", "dd:bs=2M:fdatasync", "bonnie++-2.00:n=0:f"] {
+            assert_eq!(text.parse::<Choice>().expect(text).to_string(), text);
+        }
+        let short: Choice = "bonnie++".parse().expect("an alias");
+        assert_eq!(short.to_string(), "bonnie++-2.00");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        let wrong = |text: &str| match text.parse::<Choice>() {
+            Err(problem) => problem,
+            Ok(choice) => choice.program(&Scale::default()).expect_err(text),
+        };
+        assert!(wrong("bonie").starts_with("no program 'bonie'; there are bonnie-1.2"));
+        assert!(wrong("dd:cnt=4").starts_with("dd: no option 'cnt'; there are bs=SIZE"));
+        assert_eq!(wrong("dd:direct:direct"), "dd: 'direct' is given twice");
+        assert_eq!(wrong("dd:bs"), "dd:bs: 'bs' needs a value, as in bs=4");
+        assert_eq!(wrong("dd:direct=1"), "dd:direct=1: 'direct' takes no value ('1')");
+        assert!(wrong("dd:bs=100").contains("a multiple of 256 bytes"));
+        assert!(wrong("bonnie++:c=0").contains("c=0: a number from 1 to"));
+    }
+
+    #[test]
+    fn without_a_size_it_is_twice_the_memory_or_all_there_is() {
+        let scale = Scale { memory_bytes: 4 << 30, page_cache: true, ..Scale::default() };
+        assert_eq!(scale.bytes(), Ok(8 << 30));
+        let small = Scale { capacity: Some(1 << 30), ..scale };
+        assert_eq!(small.bytes(), Ok(1 << 30));
+        let engine = Scale { capacity: Some(64 << 30), page_cache: false, ..scale };
+        assert_eq!(engine.bytes(), Ok(64 << 30));
+        let asked = Scale { size: Some(1 << 20), ..engine };
+        assert_eq!(asked.whole(8192), Ok(1 << 20));
+        let error = Scale { size: Some(2 << 30), ..small }.bytes().expect_err("too large");
+        assert_eq!(error, "--size 2 GiB: the target holds 1 GiB");
+        assert!(Scale { size: Some(100), ..scale }.whole(8192).is_err());
+    }
+}

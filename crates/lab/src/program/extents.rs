@@ -1,0 +1,359 @@
+//! Programs on an array, or on a device, without a file system: file n is the n-th extent.
+//!
+//! ```text
+//! | file 0 | file 1   | file 2 | ...        each from a multiple of 64 KiB on
+//! ```
+//! Invariant: what needs a file system (names, single bytes) is refused, never imitated. Requests
+//! of a worker are as many at once as its depth says; two that touch each other, one of them
+//! writing, are never under way together.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use array::{Array, Counters, Lease, Pending, clock_nanos};
+
+use super::content::Book;
+use super::files::check_units;
+use super::ground::{Ground, Hands, Mistakes, Tally};
+use super::types::{Act, How, Op, Phase, Program, Step};
+
+const EXTENT_BYTES: u64 = 64 << 10;
+
+/// See the module.
+pub struct Extents {
+    array: Array,
+    /// First byte of each file.
+    starts: Vec<u64>,
+    book: Book,
+    lease_bytes: u64,
+    /// What is done where caches are to be dropped.
+    drop_caches: Option<fn() -> Result<(), String>>,
+}
+
+impl Extents {
+    /// Lays a program's files out over an array whose buffers hold `lease_bytes` each.
+    ///
+    /// # Errors
+    /// When they do not fit.
+    pub fn new(
+        array: Array,
+        lease_bytes: u64,
+        program: &Program,
+        seed: u64,
+        drop_caches: Option<fn() -> Result<(), String>>,
+    ) -> Result<Extents, String> {
+        let mut starts = Vec::new();
+        let mut next: u64 = 0;
+        for bytes in &program.files {
+            starts.push(next);
+            next += bytes.next_multiple_of(EXTENT_BYTES);
+        }
+        let end = starts.last().map_or(0, |start| start + program.files[starts.len() - 1]);
+        if end > array.len_bytes() {
+            return Err(format!(
+                "the program's files take {end} bytes, and the target has {}; use a smaller --size",
+                array.len_bytes()
+            ));
+        }
+        let unit_bytes = program.unit_bytes()?;
+        let book = Book::new(seed, &program.files, unit_bytes);
+        Ok(Extents { array, starts, book, lease_bytes, drop_caches })
+    }
+
+    /// Bytes that `count` files of `bytes` each take.
+    pub fn bytes_of(count: u64, bytes: u64) -> u64 {
+        count * bytes.next_multiple_of(EXTENT_BYTES)
+    }
+
+    /// The array.
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+}
+
+impl Ground for Extents {
+    fn refuses(&self, phase: &Phase) -> Option<String> {
+        let block = u64::from(self.array.logical_block());
+        for act in phase.acts() {
+            match act {
+                Act::Names { .. } | Act::MakeDirectory(_) | Act::RemoveDirectory(_) => {
+                    return Some("there is no file system: names cannot be made".into());
+                }
+                Act::Bytes { .. } => {
+                    return Some("there is no file system: single bytes cannot be moved".into());
+                }
+                Act::Transfer(transfer)
+                    if transfer.block % block != 0 || transfer.span.end % block != 0 =>
+                {
+                    return Some(format!("the target works in blocks of {block} bytes"));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
+        let (bell, rung) = mpsc::channel();
+        let depth = depth.max(1) as usize;
+        let flights = (0..depth).map(|_| None).collect();
+        let wakers = (0..depth).map(|slot| {
+            let bell = bell.clone();
+            Waker::from(Arc::new(Bell { slot, bell }))
+        });
+        let wakers = wakers.collect();
+        Ok(Box::new(ExtentHands { ground: self, shared, flights, wakers, rung }))
+    }
+
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
+        let mut mistakes = Mistakes::default();
+        let start = self.starts[file as usize];
+        let block = u64::from(self.array.logical_block());
+        let end = (self.book.ledger.len(file) * self.book.content.unit_bytes())
+            .next_multiple_of(block)
+            .min(self.array.len_bytes() - start);
+        let read_at = |bytes: &mut [u8], at: u64| {
+            let len = (bytes.len() as u64).min(end.saturating_sub(at)) as usize;
+            let read = self.array.read_at(&mut bytes[..len], start + at);
+            read.map(|()| len).map_err(|error| format!("file {file}: cannot check it: {error}"))
+        };
+        check_units(&self.book, file, stop, &read_at, &mut mistakes)?;
+        Ok(mistakes)
+    }
+
+    fn drop_caches(&self) -> Result<(), String> {
+        self.drop_caches.map_or(Ok(()), |drop| drop())
+    }
+
+    fn members(&self) -> Vec<Counters> {
+        self.array.leaf_counters()
+    }
+}
+
+/// Tells a worker which of its requests has ended.
+struct Bell {
+    slot: usize,
+    bell: mpsc::Sender<usize>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Bell>) {
+        // Whoever had asked may be gone.
+        let _ = self.bell.send(self.slot);
+    }
+}
+
+struct Flight {
+    pending: Pending,
+    op: Op,
+    file: u32,
+    at: u64,
+    len: u64,
+    started: u64,
+    /// Of a read: what it may find.
+    before: Option<u32>,
+    /// Of a write: what it writes.
+    versions: Vec<u32>,
+}
+
+struct ExtentHands<'g> {
+    ground: &'g Extents,
+    shared: bool,
+    flights: Vec<Option<Flight>>,
+    wakers: Vec<Waker>,
+    rung: mpsc::Receiver<usize>,
+}
+
+impl ExtentHands<'_> {
+    fn place(&self, file: u32, at: u64) -> u64 {
+        self.ground.starts[file as usize] + at
+    }
+
+    fn failed(op: Op, file: u32, at: u64, error: &dyn std::fmt::Display) -> String {
+        let doing = if op == Op::Read { "read" } else { "write" };
+        format!("file {file}: cannot {doing} at byte {at}: {error}")
+    }
+
+    /// A request that has perhaps ended; ends it in that case.
+    fn poll(&mut self, slot: usize, tally: &mut Tally<'_>) -> Result<bool, String> {
+        let Some(flight) = &mut self.flights[slot] else { return Ok(false) };
+        let mut context = Context::from_waker(&self.wakers[slot]);
+        let Poll::Ready(ended) = Pin::new(&mut flight.pending).poll(&mut context) else {
+            return Ok(false);
+        };
+        let flight = self.flights[slot].take().expect("it was there");
+        let book = &self.ground.book;
+        let Flight { op, file, at, len, .. } = flight;
+        if op != Op::Read {
+            book.end_write(file, at, &flight.versions);
+        }
+        let lease = ended.map_err(|error| Self::failed(op, file, at, &error))?;
+        if op == Op::Read
+            && let Some(wrong) = book.glance(lease.bytes(), file, at, flight.before)
+        {
+            tally.mistakes.note(wrong);
+        }
+        tally.done(len, flight.started);
+        Ok(true)
+    }
+
+    /// Waits until at least one more request has ended.
+    fn wait_one(&mut self, tally: &mut Tally<'_>) -> Result<(), String> {
+        loop {
+            let slot = self.rung.recv().expect("the wakers hold the other end");
+            if self.poll(slot, tally)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A slot with nothing under way that touches the range.
+    fn free_slot(
+        &mut self,
+        (op, file, at, len): (Op, u32, u64, u64),
+        tally: &mut Tally<'_>,
+    ) -> Result<usize, String> {
+        loop {
+            let touches = |flight: &Flight| {
+                flight.file == file
+                    && flight.at < at + len
+                    && at < flight.at + flight.len
+                    && (op != Op::Read || flight.op != Op::Read)
+            };
+            let clear = !self.flights.iter().flatten().any(touches);
+            match self.flights.iter().position(Option::is_none).filter(|_| clear) {
+                Some(slot) => return Ok(slot),
+                None => self.wait_one(tally)?,
+            }
+        }
+    }
+
+    fn take_off(
+        &mut self,
+        slot: usize,
+        lease: Lease,
+        flight: (Op, u32, u64, u64),
+        before: Option<u32>,
+        versions: Vec<u32>,
+        started: u64,
+        tally: &mut Tally<'_>,
+    ) -> Result<(), String> {
+        let (op, file, at, len) = flight;
+        let place = self.place(file, at);
+        let pending = match op {
+            Op::Read => self.ground.array.read(lease, place),
+            _ => self.ground.array.write(lease, place),
+        };
+        let flight = Flight { pending, op, file, at, len, started, before, versions };
+        self.flights[slot] = Some(flight);
+        // Leaves the waker with it, or finds it done.
+        self.poll(slot, tally).map(drop)
+    }
+
+    /// Units to write: ours from now on. Whoever else writes them may be waiting for what we have
+    /// under way, so that is ended before we wait.
+    fn claim(
+        &mut self,
+        file: u32,
+        at: u64,
+        len: u64,
+        tally: &mut Tally<'_>,
+    ) -> Result<Vec<u32>, String> {
+        let mut versions = Vec::new();
+        let book = &self.ground.book;
+        if !self.shared {
+            book.claim(len, file, at, false, &mut versions);
+        } else if !book.try_claim(len, file, at, &mut versions) {
+            self.settle(tally)?;
+            self.ground.book.claim(len, file, at, true, &mut versions);
+        }
+        Ok(versions)
+    }
+
+    /// One request, of at most a buffer's length.
+    fn part(&mut self, part: (Op, u32, u64, u64), tally: &mut Tally<'_>) -> Result<(), String> {
+        let (op, file, at, len) = part;
+        let slot = self.free_slot(part, tally)?;
+        let book = &self.ground.book;
+        let mut lease = self.ground.array.lease(len as usize);
+        let started = clock_nanos();
+        match op {
+            Op::Read => {
+                let before = book.before_read(file, at);
+                self.take_off(slot, lease, part, before, Vec::new(), started, tally)
+            }
+            Op::Write => {
+                let versions = self.claim(file, at, len, tally)?;
+                book.content.prepare(lease.bytes_mut());
+                book.stamp(lease.bytes_mut(), file, at, &versions);
+                self.take_off(slot, lease, part, None, versions, started, tally)
+            }
+            _ => {
+                let versions = self.claim(file, at, len, tally)?;
+                let before = book.before_read(file, at);
+                let read = self.ground.array.read(lease, self.place(file, at)).wait();
+                let mut lease = match read {
+                    Ok(lease) => lease,
+                    Err(error) => {
+                        book.end_write(file, at, &versions);
+                        return Err(Self::failed(Op::Read, file, at, &error));
+                    }
+                };
+                if let Some(wrong) = book.glance(lease.bytes(), file, at, before) {
+                    tally.mistakes.note(wrong);
+                }
+                book.stamp(lease.bytes_mut(), file, at, &versions);
+                self.take_off(slot, lease, part, None, versions, started, tally)
+            }
+        }
+    }
+}
+
+impl Hands for ExtentHands<'_> {
+    fn carry_out(&mut self, step: &Step, tally: &mut Tally<'_>) -> Result<(), String> {
+        match step {
+            Step::Open { file, how: How::Create | How::Truncate } => {
+                self.ground.book.ledger.forget(*file);
+                Ok(())
+            }
+            Step::Open { .. } => Ok(()),
+            Step::Close { .. } => self.settle(tally),
+            Step::Sync { file, .. } => {
+                self.settle(tally)?;
+                let flushed = self.ground.array.flush();
+                flushed.map_err(|error| format!("file {file}: cannot flush: {error}"))
+            }
+            Step::Block { op, file, at, len } => {
+                let end = at + len;
+                let mut at = *at;
+                while at < end {
+                    let part = (end - at).min(self.ground.lease_bytes);
+                    self.part((*op, *file, at, part), tally)?;
+                    at += part;
+                }
+                // One block at a time: its end is waited for.
+                if self.flights.len() == 1 { self.settle(tally) } else { Ok(()) }
+            }
+            Step::Sleep { ms } => {
+                self.settle(tally)?;
+                std::thread::sleep(Duration::from_millis(*ms));
+                Ok(())
+            }
+            Step::Bytes { .. }
+            | Step::MakeDirectory(_)
+            | Step::RemoveDirectory(_)
+            | Step::Name { .. }
+            | Step::ListedNames { .. } => Err("there is no file system for it".into()),
+        }
+    }
+
+    fn settle(&mut self, tally: &mut Tally<'_>) -> Result<(), String> {
+        while self.flights.iter().any(Option::is_some) {
+            self.wait_one(tally)?;
+        }
+        Ok(())
+    }
+}

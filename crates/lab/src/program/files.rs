@@ -1,0 +1,570 @@
+//! Programs on a directory: plain system calls.
+//!
+//! Invariant: everything is made in a directory of our own, which is taken away again, also when a
+//! program ends with an error. The calls are the original tools': `lseek` where the position is not
+//! right already, `read`, `write`, so that the figures can be compared.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use array::{Counters, clock_nanos};
+use rustix::fs::OFlags;
+
+use super::content::{Book, Wrong};
+use super::ground::{Aligned, Ground, Hands, Mistakes, Tally};
+use super::names::NameSet;
+use super::types::{ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
+
+/// What `putc` and `getc` buffer: the block of most file systems, as the C library does.
+const STDIO_BYTES: usize = 4096;
+/// How files are compared: large reads.
+const CHECK_BYTES: usize = 1 << 20;
+
+/// See the module.
+pub struct Files {
+    root: PathBuf,
+    book: Book,
+    direct: bool,
+    calls: Calls,
+}
+
+impl Files {
+    /// Makes the directory for a program's files in `directory`.
+    ///
+    /// # Errors
+    /// Names the directory and why nothing can be made in it.
+    pub fn new(directory: &Path, program: &Program, seed: u64) -> Result<Files, String> {
+        let unit_bytes = program.unit_bytes()?;
+        let root = directory.join(format!("raidlab-program-{}", std::process::id()));
+        let made = std::fs::create_dir(&root);
+        made.map_err(|error| format!("{}: cannot make it: {error}", root.display()))?;
+        let files = Files {
+            root,
+            book: Book::new(seed, &program.files, unit_bytes),
+            direct: program.direct,
+            calls: program.calls,
+        };
+        files.can_be_direct()?;
+        Ok(files)
+    }
+
+    fn can_be_direct(&self) -> Result<(), String> {
+        if !self.direct {
+            return Ok(());
+        }
+        let probe = self.root.join("probe");
+        let made = self.options(true).write(true).create(true).truncate(false).open(&probe);
+        let _ = std::fs::remove_file(&probe);
+        made.map(drop).map_err(|error| {
+            format!("{}: no direct I/O here ({error}); leave 'direct' out", self.root.display())
+        })
+    }
+
+    fn path(&self, file: u32) -> PathBuf {
+        self.root.join(format!("file-{file}"))
+    }
+
+    fn directory(&self, set: &NameSet) -> PathBuf {
+        self.root.join(format!("names-{}", set.directory))
+    }
+
+    fn options(&self, direct: bool) -> std::fs::OpenOptions {
+        let mut options = File::options();
+        options.mode(0o600);
+        if direct {
+            options.custom_flags(OFlags::DIRECT.bits() as i32);
+        }
+        options
+    }
+
+    fn open(&self, file: u32, how: How) -> Result<File, String> {
+        let path = self.path(file);
+        let fail = |error| format!("{}: cannot open it: {error}", path.display());
+        let mut options = self.options(self.direct);
+        match how {
+            How::Create => {
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(fail(error)),
+                    _ => {}
+                }
+                self.book.ledger.forget(file);
+                options.read(true).write(true).create_new(true)
+            }
+            How::Truncate => {
+                self.book.ledger.forget(file);
+                options.read(true).write(true).create(true).truncate(true)
+            }
+            How::Keep => options.read(true).write(true).create(true).truncate(false),
+            How::Update => options.read(true).write(true),
+            How::Read => options.read(true),
+        };
+        options.open(&path).map_err(fail)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // Nobody can do more about what cannot be removed than see it there.
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+impl Ground for Files {
+    fn refuses(&self, _phase: &Phase) -> Option<String> {
+        match self.calls {
+            Calls::Mapped => Some("maps of files are not there yet".into()),
+            _ => None,
+        }
+    }
+
+    fn hands<'g>(&'g self, _depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
+        Ok(Box::new(FileHands {
+            ground: self,
+            open: Vec::new(),
+            shared,
+            writing: Aligned::new(0),
+            reading: Aligned::new(0),
+            versions: Vec::new(),
+        }))
+    }
+
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
+        let path = self.path(file);
+        let mut mistakes = Mistakes::default();
+        let opened = match self.options(true).read(true).open(&path) {
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                self.options(false).read(true).open(&path)
+            }
+            opened => opened,
+        };
+        let opened = match opened {
+            // Unlinked, or never made: then the ledger says that it holds nothing.
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            opened => {
+                Some(opened.map_err(|e| format!("{}: cannot check it: {e}", path.display()))?)
+            }
+        };
+        let read_at = |bytes: &mut [u8], at| match &opened {
+            Some(opened) => read_full(opened, bytes, at)
+                .map_err(|error| format!("{}: cannot check it: {error}", path.display())),
+            None => Ok(0),
+        };
+        check_units(&self.book, file, stop, &read_at, &mut mistakes)?;
+        Ok(mistakes)
+    }
+
+    fn drop_caches(&self) -> Result<(), String> {
+        drop_page_cache()
+    }
+
+    fn members(&self) -> Vec<Counters> {
+        Vec::new()
+    }
+}
+
+const PAGE: u64 = 4096;
+
+/// Fills a buffer from a byte that is a multiple of a page, as far as the file goes.
+type ReadAt<'a> = dyn Fn(&mut [u8], u64) -> Result<usize, String> + 'a;
+
+/// Compares all units of a file.
+pub fn check_units(
+    book: &Book,
+    file: u32,
+    stop: &dyn Fn() -> bool,
+    read_at: &ReadAt<'_>,
+    mistakes: &mut Mistakes,
+) -> Result<(), String> {
+    let unit_bytes = book.content.unit_bytes();
+    let mut buffer = Aligned::new(CHECK_BYTES);
+    // What the buffer holds: from where on, and how much of it.
+    let (mut start, mut held) = (0, 0);
+    let mut window = 0..0;
+    for unit in 0..book.ledger.len(file) {
+        let at = unit * unit_bytes;
+        if book.ledger.before_read(file, unit).is_none() {
+            continue;
+        }
+        if !window.contains(&at) {
+            if stop() {
+                return Ok(());
+            }
+            start = at - at % PAGE;
+            held = read_at(buffer.bytes_mut(), start)?;
+            window = start..start + CHECK_BYTES as u64;
+        }
+        let from = (at - start) as usize;
+        let wrong = match from + unit_bytes as usize <= held {
+            true => book.check(&buffer.bytes()[from..from + unit_bytes as usize], file, unit),
+            // The file ends too early.
+            false => Some(Wrong { file, at }),
+        };
+        wrong.into_iter().for_each(|wrong| mistakes.note(wrong));
+    }
+    Ok(())
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_full(file: &File, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], at + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        // What is not a whole page is the file's end: direct reads must not go on there.
+        if !(done as u64).is_multiple_of(PAGE) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Writes everything back and has the kernel drop its clean pages, directory entries and inodes.
+///
+/// # Errors
+/// When the system does not let us.
+pub fn drop_page_cache() -> Result<(), String> {
+    rustix::fs::sync();
+    std::fs::write("/proc/sys/vm/drop_caches", "3")
+        .map_err(|error| format!("cannot drop the page cache: {error}; run as root"))
+}
+
+struct OpenFile {
+    file: File,
+    position: u64,
+}
+
+/// One worker's buffers and open files.
+struct FileHands<'g> {
+    ground: &'g Files,
+    open: Vec<(u32, OpenFile)>,
+    shared: bool,
+    /// Units that lack only their stamps.
+    writing: Aligned,
+    reading: Aligned,
+    versions: Vec<u32>,
+}
+
+/// An error, and what was tried.
+type Failed = (&'static str, std::io::Error);
+
+impl OpenFile {
+    fn go_to(&mut self, at: u64) -> std::io::Result<()> {
+        if self.position != at {
+            self.file.seek(SeekFrom::Start(at))?;
+            self.position = at;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, calls: Calls, bytes: &mut [u8], at: u64) -> Result<(), Failed> {
+        if calls == Calls::Positioned {
+            return self.file.read_exact_at(bytes, at).map_err(|e| ("read it", e));
+        }
+        self.go_to(at).map_err(|e| ("seek in it", e))?;
+        self.file.read_exact(bytes).map_err(|e| ("read it", e))?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn write(&mut self, calls: Calls, bytes: &[u8], at: u64) -> Result<(), Failed> {
+        if calls == Calls::Positioned {
+            return self.file.write_all_at(bytes, at).map_err(|e| ("write it", e));
+        }
+        self.go_to(at).map_err(|e| ("seek in it", e))?;
+        self.file.write_all(bytes).map_err(|e| ("write it", e))?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl FileHands<'_> {
+    fn opened(&mut self, file: u32) -> &mut OpenFile {
+        let found = self.open.iter_mut().find(|(number, _)| *number == file);
+        &mut found.expect("programs open what they use").1
+    }
+
+    fn block(&mut self, step: (Op, u32, u64, u64), tally: &mut Tally<'_>) -> Result<(), Failed> {
+        let (op, file, at, len) = step;
+        let (book, calls, shared) = (&self.ground.book, self.ground.calls, self.shared);
+        if op == Op::Write && self.writing.at_least(len as usize) {
+            book.content.prepare(self.writing.bytes_mut());
+        } else if op != Op::Write {
+            self.reading.at_least(len as usize);
+        }
+        let started = clock_nanos();
+        let found = self.open.iter_mut().find(|(number, _)| *number == file);
+        let open = &mut found.expect("programs open what they use").1;
+        let ended = match op {
+            Op::Write => {
+                let bytes = &mut self.writing.bytes_mut()[..len as usize];
+                book.begin_write(bytes, file, at, shared, &mut self.versions);
+                let ended = open.write(calls, bytes, at);
+                // After an error too, so that nobody waits for the unit: the run is over then.
+                book.end_write(file, at, &self.versions);
+                ended
+            }
+            Op::Read => {
+                let bytes = &mut self.reading.bytes_mut()[..len as usize];
+                let before = book.before_read(file, at);
+                open.read(calls, bytes, at).map(|()| {
+                    let wrong = book.glance(bytes, file, at, before);
+                    wrong.into_iter().for_each(|wrong| tally.mistakes.note(wrong));
+                })
+            }
+            _ => {
+                let bytes = &mut self.reading.bytes_mut()[..len as usize];
+                book.claim(len, file, at, shared, &mut self.versions);
+                let before = book.before_read(file, at);
+                let ended = open.read(calls, bytes, at).and_then(|()| {
+                    let wrong = book.glance(bytes, file, at, before);
+                    wrong.into_iter().for_each(|wrong| tally.mistakes.note(wrong));
+                    book.stamp(bytes, file, at, &self.versions);
+                    open.write(calls, bytes, at)
+                });
+                book.end_write(file, at, &self.versions);
+                ended
+            }
+        };
+        ended?;
+        tally.done(len, started);
+        Ok(())
+    }
+
+    /// Byte by byte. A unit at a time is put together in memory.
+    fn bytes(
+        &mut self,
+        file: u32,
+        all: u64,
+        how: ByByte,
+        tally: &mut Tally<'_>,
+    ) -> Result<(), Failed> {
+        let (ground, shared) = (self.ground, self.shared);
+        let unit_bytes = ground.book.content.unit_bytes();
+        let mut unit = vec![0; unit_bytes as usize];
+        ground.book.content.prepare(&mut unit);
+        let mut versions = Vec::new();
+        let open = self.opened(file);
+        open.go_to(0).map_err(|e| ("seek in it", e))?;
+        let mut stdio = Stdio { file: &mut open.file, buffer: Vec::new(), next: 0 };
+        for at in (0..all).step_by(unit_bytes as usize) {
+            let len = unit_bytes.min(all - at);
+            let part = &mut unit[..len as usize];
+            if how.writes() {
+                ground.book.begin_write(&mut part[..], file, at, shared, &mut versions);
+                let ended = stdio.put_all(part, how == ByByte::Put, tally);
+                ground.book.end_write(file, at, &versions);
+                ended.map_err(|e| ("write it", e))?;
+            } else {
+                let before = ground.book.before_read(file, at);
+                let ended = stdio.get_all(part, how == ByByte::Get, tally);
+                ended.map_err(|e| ("read it", e))?;
+                if let Some(wrong) = ground.book.glance(part, file, at, before) {
+                    tally.mistakes.note(wrong);
+                }
+            }
+        }
+        stdio.flush().map_err(|e| ("write it", e))?;
+        open.position = u64::MAX;
+        Ok(())
+    }
+
+    fn name(&self, set: &NameSet, path: &Path, number: u32, what: NameOp) -> std::io::Result<u64> {
+        let bytes = set.bytes(number);
+        match what {
+            NameOp::Create => {
+                let mut options = self.ground.options(false);
+                let mut file = options.write(true).create_new(true).open(path)?;
+                if bytes > 0 {
+                    file.write_all(&small(set, number))?;
+                }
+            }
+            NameOp::Stat => {
+                if std::fs::metadata(path)?.len() != bytes {
+                    return Err(std::io::Error::other("it does not have its size"));
+                }
+                if bytes > 0 && std::fs::read(path)? != small(set, number) {
+                    return Err(std::io::Error::other("it does not hold what was written"));
+                }
+            }
+            NameOp::Unlink => std::fs::remove_file(path)?,
+        }
+        Ok(if what == NameOp::Unlink { 0 } else { bytes })
+    }
+
+    fn one_name(
+        &self,
+        set: &NameSet,
+        number: u32,
+        name: &str,
+        what: NameOp,
+        tally: &mut Tally<'_>,
+    ) -> Result<(), String> {
+        let path = self.ground.directory(set).join(name);
+        let started = clock_nanos();
+        let done = self.name(set, &path, number, what);
+        let bytes = done.map_err(|error| format!("{}: {error}", path.display()))?;
+        tally.done(bytes, started);
+        Ok(())
+    }
+
+    fn listed(&self, set: &NameSet, what: NameOp, tally: &mut Tally<'_>) -> Result<(), String> {
+        let directory = self.ground.directory(set);
+        let fail = |error| format!("{}: cannot list it: {error}", directory.display());
+        let mut seen = 0;
+        for entry in std::fs::read_dir(&directory).map_err(fail)? {
+            let name = entry.map_err(fail)?.file_name();
+            let number = name.to_str().and_then(|name| set.number(name));
+            let (Some(number), Some(name)) = (number, name.to_str()) else {
+                return Err(format!("{}: '{}' is not ours", directory.display(), name.display()));
+            };
+            self.one_name(set, number, name, what, tally)?;
+            seen += 1;
+        }
+        match seen == set.count {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: it lists {seen} names, and {} were made in it",
+                directory.display(),
+                set.count
+            )),
+        }
+    }
+}
+
+/// What a small file holds: its number, again and again.
+fn small(set: &NameSet, number: u32) -> Vec<u8> {
+    let word = (u64::from(number) ^ set.seed).to_le_bytes();
+    word.iter().copied().cycle().take(set.bytes(number) as usize).collect()
+}
+
+/// Bytes one by one: as `putc` and `getc` move them, or with a call each.
+struct Stdio<'f> {
+    file: &'f mut File,
+    buffer: Vec<u8>,
+    next: usize,
+}
+
+impl Stdio<'_> {
+    fn put_all(
+        &mut self,
+        bytes: &[u8],
+        buffered: bool,
+        tally: &mut Tally<'_>,
+    ) -> std::io::Result<()> {
+        let mut started = clock_nanos();
+        if !buffered {
+            for byte in bytes {
+                self.file.write_all(std::slice::from_ref(byte))?;
+                started = tally.done(1, started);
+            }
+            return Ok(());
+        }
+        for byte in bytes {
+            // The compiler must not make one copy of them all: the point is to have them singly.
+            self.buffer.push(std::hint::black_box(*byte));
+            if self.buffer.len() == STDIO_BYTES {
+                self.flush()?;
+            }
+        }
+        tally.done_many(bytes.len() as u64, started);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if self.next == 0 && !self.buffer.is_empty() {
+            self.file.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn get_all(
+        &mut self,
+        bytes: &mut [u8],
+        buffered: bool,
+        tally: &mut Tally<'_>,
+    ) -> std::io::Result<()> {
+        let mut started = clock_nanos();
+        if !buffered {
+            for byte in bytes {
+                self.file.read_exact(std::slice::from_mut(byte))?;
+                started = tally.done(1, started);
+            }
+            return Ok(());
+        }
+        let count = bytes.len() as u64;
+        for byte in bytes {
+            if self.next == self.buffer.len() {
+                self.buffer.resize(STDIO_BYTES, 0);
+                let read = self.file.read(&mut self.buffer)?;
+                if read == 0 {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+                self.buffer.truncate(read);
+                self.next = 0;
+            }
+            *byte = std::hint::black_box(self.buffer[self.next]);
+            self.next += 1;
+        }
+        tally.done_many(count, started);
+        Ok(())
+    }
+}
+
+impl Hands for FileHands<'_> {
+    fn carry_out(&mut self, step: &Step, tally: &mut Tally<'_>) -> Result<(), String> {
+        let ground = self.ground;
+        let of_file = |file: u32| {
+            move |(doing, error): Failed| {
+                format!("{}: cannot {doing}: {error}", ground.path(file).display())
+            }
+        };
+        let of_set = |set: &NameSet, doing: &'static str| {
+            let directory = ground.directory(set);
+            move |error: std::io::Error| format!("{}: cannot {doing}: {error}", directory.display())
+        };
+        match step {
+            Step::Open { file, how } => {
+                let opened = OpenFile { file: ground.open(*file, *how)?, position: 0 };
+                self.open.push((*file, opened));
+                Ok(())
+            }
+            Step::Close { file } => {
+                self.open.retain(|(number, _)| number != file);
+                Ok(())
+            }
+            Step::Sync { file, data_only } => {
+                let open = &self.opened(*file).file;
+                let synced = if *data_only { open.sync_data() } else { open.sync_all() };
+                synced.map_err(|e| of_file(*file)(("sync it", e)))
+            }
+            Step::Block { op, file, at, len } => {
+                self.block((*op, *file, *at, *len), tally).map_err(of_file(*file))
+            }
+            Step::Bytes { file, bytes, how } => {
+                self.bytes(*file, *bytes, *how, tally).map_err(of_file(*file))
+            }
+            Step::MakeDirectory(set) => {
+                std::fs::create_dir(ground.directory(set)).map_err(of_set(set, "make it"))
+            }
+            Step::RemoveDirectory(set) => {
+                std::fs::remove_dir(ground.directory(set)).map_err(of_set(set, "remove it"))
+            }
+            Step::Name { set, number, what } => {
+                self.one_name(set, *number, &set.name(*number), *what, tally)
+            }
+            Step::ListedNames { set, what } => self.listed(set, *what, tally),
+            Step::Sleep { ms } => {
+                std::thread::sleep(Duration::from_millis(*ms));
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What a program runs on.
+//!
+//! ```text
+//! Ground (shared)  --hands-->  Hands, one per worker: carries its steps out
+//! ```
+//! Invariant: every step ends with what it moved in the worker's tally, or with an error that names
+//! the file and what was tried; data that is wrong is counted, never passed over.
+//!
+//! Implemented by `files` and `extents`; driven by `run`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use array::{Counters, clock_nanos};
+
+use super::content::Wrong;
+use super::types::{Phase, Step};
+use crate::stats::LatencyRecorder;
+
+/// What carries programs out.
+pub trait Ground: Sync {
+    /// Why a phase makes no sense here, if it does not.
+    fn refuses(&self, phase: &Phase) -> Option<String>;
+
+    /// Whoever carries out the steps of one worker. `shared`: others write to the same files.
+    ///
+    /// # Errors
+    /// When there is no memory or no ring for it.
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String>;
+
+    /// Compares all that a file holds with what was written, past the page cache where that is
+    /// possible. `stop` is asked now and then.
+    ///
+    /// # Errors
+    /// When it cannot be read at all.
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String>;
+
+    /// Makes the caches of the machine forget.
+    ///
+    /// # Errors
+    /// Why they cannot be made to.
+    fn drop_caches(&self) -> Result<(), String>;
+
+    /// What each member has moved, where members can be told apart.
+    fn members(&self) -> Vec<Counters>;
+}
+
+/// The hands of a worker.
+pub trait Hands: Send {
+    /// Carries a step out, or begins it where several may be under way.
+    ///
+    /// # Errors
+    /// Says what could not be done with which file.
+    fn carry_out(&mut self, step: &Step, tally: &mut Tally<'_>) -> Result<(), String>;
+
+    /// Waits for all that is under way.
+    ///
+    /// # Errors
+    /// As above.
+    fn settle(&mut self, _tally: &mut Tally<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Data that was not what had been written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mistakes {
+    /// How many reads, or units in a check.
+    pub count: u64,
+    /// The first.
+    pub first: Option<Wrong>,
+}
+
+impl Mistakes {
+    /// Notes one.
+    pub fn note(&mut self, wrong: Wrong) {
+        self.count += 1;
+        self.first.get_or_insert(wrong);
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, others: &Mistakes) {
+        self.count += others.count;
+        self.first = self.first.or(others.first);
+    }
+}
+
+/// What a worker has done.
+pub struct Tally<'a> {
+    /// Bytes moved for the program.
+    pub bytes: u64,
+    /// Blocks, bytes or names.
+    pub ops: u64,
+    /// How long each took.
+    pub latency: LatencyRecorder,
+    /// What was wrong.
+    pub mistakes: Mistakes,
+    /// Bytes so far, for whoever watches.
+    progress: &'a AtomicU64,
+}
+
+impl<'a> Tally<'a> {
+    /// Nothing yet.
+    pub fn new(progress: &'a AtomicU64) -> Tally<'a> {
+        Tally {
+            bytes: 0,
+            ops: 0,
+            latency: LatencyRecorder::new(),
+            mistakes: Mistakes::default(),
+            progress,
+        }
+    }
+
+    /// One operation has ended that began at `started` ([`clock_nanos`]); gives the time.
+    pub fn done(&mut self, bytes: u64, started: u64) -> u64 {
+        let now = clock_nanos();
+        self.latency.record(now - started);
+        self.ops += 1;
+        self.bytes += bytes;
+        self.progress.store(self.bytes, Ordering::Relaxed);
+        now
+    }
+
+    /// Many single bytes have been moved since `started`, too quickly to time each.
+    pub fn done_many(&mut self, bytes: u64, started: u64) {
+        self.done(bytes, started);
+        self.ops += bytes.saturating_sub(1);
+    }
+}
+
+/// Memory that begins at a page, as O_DIRECT wants it.
+pub struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Aligned {
+    /// Zeroes.
+    pub fn new(len: usize) -> Aligned {
+        let bytes = vec![0; len + PAGE];
+        let start = bytes.as_ptr().align_offset(PAGE);
+        assert!(start < PAGE, "a pointer to bytes can be aligned");
+        Aligned { bytes, start, len }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.start + self.len]
+    }
+
+    /// Its bytes, to fill.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len]
+    }
+
+    /// Makes it at least this long; says whether that lost what it held.
+    pub fn at_least(&mut self, len: usize) -> bool {
+        let longer = len > self.len;
+        if longer {
+            *self = Aligned::new(len);
+        }
+        longer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_begins_at_a_page() {
+        let mut memory = Aligned::new(5);
+        assert_eq!(memory.bytes().as_ptr() as usize % PAGE, 0);
+        assert!(!memory.at_least(3));
+        assert!(memory.at_least(10_000));
+        assert_eq!(memory.bytes_mut().as_ptr() as usize % PAGE, 0);
+        assert_eq!(memory.bytes().len(), 10_000);
+    }
+}

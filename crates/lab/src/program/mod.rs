@@ -1,0 +1,32 @@
+//! Programs: what bonnie, bonnie++, dd, IOzone and the others do, as values.
+//!
+//! ```text
+//! choice ("bonnie++:n=16") -> Program: stages of phases of workers of acts     pure
+//!                                |
+//!                             steps: one thing to do after the other           pure
+//!                                |
+//!                runner: threads, barrier, clock, checks                       run
+//!                                |
+//!            ground: files in a directory | extents of an array                files, extents
+//!                                |
+//!                     outcomes -> record cells -> the tool's own table         cells, tables
+//! ```
+//!
+//! Invariant: a program knows nothing of what it runs on; a ground knows nothing of programs.
+
+pub mod cells;
+pub mod choice;
+pub mod content;
+pub mod extents;
+pub mod files;
+pub mod ground;
+pub mod names;
+pub mod run;
+pub mod session;
+pub mod steps;
+pub mod tables;
+pub mod tools;
+pub mod types;
+
+pub use choice::{Choice, Scale};
+pub use types::{Act, Order, Phase, Program, Stage, Step, Worker};

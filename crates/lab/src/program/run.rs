@@ -1,0 +1,756 @@
+//! Runs a program on a ground: threads, one barrier and one clock per phase, checks between.
+//!
+//! ```text
+//! opening etc. | barrier | acts ..................| barrier | closing etc. | compare what is to go
+//!                        ^ first start   last end ^
+//! ```
+//! Invariant: a phase's time is from the first worker's start to the last one's end, and nothing
+//! but its acts is in it. What a phase has written is compared byte by byte before it is lost, at
+//! the latest after the last phase, always outside the clock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Condvar, Mutex};
+use std::time::Duration;
+
+use array::{Counters, clock_nanos};
+
+use super::ground::{Ground, Hands, Mistakes, Tally};
+use super::steps::{Gate, Steps};
+use super::types::{Act, End, Phase, Program, ReadOff, Stage, Worker};
+use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
+use crate::record::Sample;
+use crate::stats::LatencyRecorder;
+
+/// How a program is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// What a phase must take to be believed; shorter ones are repeated.
+    pub least: Duration,
+    /// How often at most.
+    pub repeats_max: u32,
+    /// Caches are dropped before each phase.
+    pub drop_caches: bool,
+    /// How often the members are read off.
+    pub interval: Duration,
+    /// CPU that the machine uses by itself.
+    pub baseline: Option<IdleBaseline>,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            least: Duration::from_millis(500),
+            repeats_max: 1000,
+            drop_caches: false,
+            interval: Duration::from_secs(10),
+            baseline: None,
+        }
+    }
+}
+
+/// Repeating goes on for at most so many times as long as a phase should take.
+const PATIENCE: u32 = 40;
+
+/// What a phase brought.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The phase's name.
+    pub phase: String,
+    /// One for each time that it was run, or for each interval of its steady window.
+    pub samples: Vec<Sample>,
+    /// Its times, all passes together, seconds.
+    pub seconds: f64,
+    /// Of its operations.
+    pub latency: LatencyRecorder,
+    /// CPU over all passes.
+    pub cpu: Option<CpuUsed>,
+    /// Rate of each worker in the last pass, bytes per second of its own time.
+    pub workers: Vec<f64>,
+    /// What the members moved, all passes together.
+    pub members: Vec<Counters>,
+    /// What was wrong in it, or in what it wrote.
+    pub mistakes: Mistakes,
+    /// Whether all that it wrote was compared.
+    pub checked: bool,
+    /// Why it was not run.
+    pub refused: Option<String>,
+    /// How often it was run.
+    pub passes: u32,
+    /// Length of its first pass, seconds.
+    pub first_pass_s: f64,
+    /// No interval lay inside its steady window: the figure is that of the whole.
+    pub no_window: bool,
+}
+
+/// What happens meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub enum Meanwhile<'m> {
+    /// A phase is running.
+    Running {
+        /// Its name.
+        phase: &'m str,
+        /// Phases before it.
+        number: usize,
+        /// Bytes moved so far in this pass.
+        bytes: u64,
+    },
+    /// What it wrote is being compared.
+    Checking {
+        /// The file.
+        file: u32,
+    },
+}
+
+/// Runs a program. What was measured before an error, or a stop, is there too.
+pub fn run(
+    program: &Program,
+    ground: &dyn Ground,
+    timing: Timing,
+    stop: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(Meanwhile<'_>),
+) -> (Vec<Outcome>, Result<(), String>) {
+    let writers = vec![None; program.files.len()];
+    let mut run = Run { program, ground, timing, stop, tell, outcomes: Vec::new(), writers };
+    let mut ended = program.stages.iter().try_for_each(|stage| run.stage(stage));
+    if ended.is_ok() {
+        ended = (0..program.files.len() as u32).try_for_each(|file| run.compare(file));
+    }
+    // What an error left uncompared is not reported as compared.
+    for writer in run.writers.iter().flatten() {
+        run.outcomes[*writer].checked = false;
+    }
+    (run.outcomes, ended)
+}
+
+struct Run<'a> {
+    program: &'a Program,
+    ground: &'a dyn Ground,
+    timing: Timing,
+    stop: &'a dyn Fn() -> bool,
+    tell: &'a mut dyn FnMut(Meanwhile<'_>),
+    outcomes: Vec<Outcome>,
+    /// Of each file: the outcome of the last phase that wrote it, while that is not compared yet.
+    writers: Vec<Option<usize>>,
+}
+
+impl Run<'_> {
+    fn stage(&mut self, stage: &Stage) -> Result<(), String> {
+        let first = self.outcomes.len();
+        self.outcomes.extend(stage.phases.iter().map(Outcome::new));
+        let begin = clock_nanos();
+        for pass in 0.. {
+            for (phase, number) in stage.phases.iter().zip(first..) {
+                if (self.stop)() {
+                    return Ok(());
+                }
+                match self.ground.refuses(phase) {
+                    Some(why) => self.outcomes[number].refused = Some(why),
+                    None => self.phase(phase, number, pass)?,
+                }
+            }
+            let least = self.timing.least.as_secs_f64();
+            let short = self.outcomes[first..].iter().zip(&stage.phases).any(|(outcome, phase)| {
+                phase.measured && outcome.refused.is_none() && outcome.seconds < least
+            });
+            // What takes microseconds costs far more to repeat than it takes.
+            let passed = Duration::from_nanos(clock_nanos() - begin);
+            let enough =
+                pass + 1 >= self.timing.repeats_max || passed > self.timing.least * PATIENCE;
+            if !short || !stage.repeatable || enough {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn phase(&mut self, phase: &Phase, number: usize, pass: u32) -> Result<(), String> {
+        for file in phase.empties() {
+            self.compare(file)?;
+        }
+        if self.timing.drop_caches && phase.measured {
+            self.ground.drop_caches()?;
+        }
+        if pass == 0 {
+            std::thread::sleep(Duration::from_millis(phase.pause_ms));
+        }
+        for file in written(phase) {
+            self.writers[file as usize] = Some(number);
+        }
+        let before = self.ground.members();
+        let measured = self.measure(phase, number, pass)?;
+        let outcome = &mut self.outcomes[number];
+        let moved = self.ground.members();
+        outcome.members.resize(moved.len(), Counters::default());
+        for ((sum, after), before) in outcome.members.iter_mut().zip(&moved).zip(&before) {
+            sum.add(&after.since(before));
+        }
+        outcome.add(measured);
+        Ok(())
+    }
+
+    /// Compares what a file holds, if it was written since it was compared last.
+    fn compare(&mut self, file: u32) -> Result<(), String> {
+        let Some(writer) = self.writers[file as usize] else { return Ok(()) };
+        (self.tell)(Meanwhile::Checking { file });
+        let found = self.ground.check(file, self.stop)?;
+        if !(self.stop)() {
+            self.writers[file as usize] = None;
+            self.outcomes[writer].mistakes.add(&found);
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, phase: &Phase, number: usize, pass: u32) -> Result<Measured, String> {
+        let count = phase.workers.len();
+        let field = Field::new(phase, count);
+        let shared = share_files(phase);
+        let mut cpu = None;
+        let mut watch = Watch::default();
+        let (program, ground, timing) = (self.program, self.ground, self.timing);
+        let (stop, tell) = (self.stop, &mut *self.tell);
+        let done: Vec<Result<Done, String>> = std::thread::scope(|scope| {
+            let workers = phase.workers.iter().enumerate().map(|(index, worker)| {
+                let (field, files) = (&field, &program.files);
+                let thread = std::thread::Builder::new().name(format!("worker-{index}"));
+                let job = move || {
+                    let hands = ground.hands(worker.depth, shared);
+                    work(worker, index as u32, pass, files, hands, field)
+                };
+                thread.spawn_scoped(scope, job).expect("the system has threads")
+            });
+            let workers: Vec<_> = workers.collect();
+            field.begin.wait();
+            let meter = CpuMeter::start(timing.baseline);
+            field.go.wait();
+            let begin = clock_nanos();
+            watch.note(ground, &field, begin);
+            let mut told = begin;
+            while !field.wait(until(begin, &watch, timing.interval)) {
+                let now = clock_nanos();
+                if let End::Time(ms) = phase.end {
+                    field.over.fetch_or(now - begin >= ms * 1_000_000, Ordering::Relaxed);
+                }
+                field.over.fetch_or(stop(), Ordering::Relaxed);
+                if now - begin >= timing.interval.as_nanos() as u64 * watch.marks.len() as u64 {
+                    watch.note(ground, &field, now);
+                }
+                if now - told >= 100_000_000 {
+                    told = now;
+                    tell(Meanwhile::Running { phase: &phase.name, number, bytes: field.bytes() });
+                }
+            }
+            cpu = Some(meter.stop());
+            field.end.wait();
+            workers.into_iter().map(|worker| worker.join().expect("no worker panics")).collect()
+        });
+        let done: Vec<Done> = done
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|problem| format!("{}, {}: {problem}", program.name, phase.name))?;
+        Ok(Measured::new(phase, done, cpu, &watch))
+    }
+}
+
+/// When to look next.
+fn until(begin: u64, watch: &Watch, interval: Duration) -> Duration {
+    let next = begin + interval.as_nanos() as u64 * watch.marks.len() as u64;
+    Duration::from_nanos(next.saturating_sub(clock_nanos())).min(Duration::from_millis(20))
+}
+
+/// What the workers of a phase share.
+struct Field {
+    /// All are ready to start; all start; all have ended.
+    begin: Barrier,
+    go: Barrier,
+    end: Barrier,
+    tickets: AtomicU64,
+    /// The phase is over: nobody begins anything new.
+    over: AtomicBool,
+    ends_with_first: bool,
+    bytes: Vec<AtomicU64>,
+    running: Mutex<usize>,
+    one_ended: Condvar,
+}
+
+impl Field {
+    fn new(phase: &Phase, count: usize) -> Field {
+        Field {
+            begin: Barrier::new(count + 1),
+            go: Barrier::new(count + 1),
+            end: Barrier::new(count + 1),
+            tickets: AtomicU64::new(phase.tickets),
+            over: AtomicBool::new(false),
+            ends_with_first: phase.end == End::First,
+            bytes: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            running: Mutex::new(count),
+            one_ended: Condvar::new(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    fn running(&self) -> usize {
+        *self.running.lock().expect("nobody panics with the count")
+    }
+
+    fn leave(&self) {
+        *self.running.lock().expect("nobody panics with the count") -= 1;
+        self.one_ended.notify_all();
+    }
+
+    /// Waits for a while; whether all have ended.
+    fn wait(&self, limit: Duration) -> bool {
+        let running = self.running.lock().expect("nobody panics with the count");
+        if *running == 0 {
+            return true;
+        }
+        let waited = self.one_ended.wait_timeout(running, limit);
+        *waited.expect("nobody panics with the count").0 == 0
+    }
+}
+
+/// A worker's way to ask its phase.
+struct WorkerGate<'f> {
+    field: &'f Field,
+    /// Before and after the clock everything is done.
+    timed: bool,
+}
+
+impl Gate for WorkerGate<'_> {
+    fn going(&mut self) -> bool {
+        !self.timed || !self.field.over.load(Ordering::Relaxed)
+    }
+
+    fn ticket(&mut self) -> bool {
+        let take = |left: u64| left.checked_sub(1);
+        self.field.tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+/// What a worker has done.
+struct Done {
+    start: u64,
+    end: u64,
+    bytes: u64,
+    ops: u64,
+    latency: LatencyRecorder,
+    mistakes: Mistakes,
+}
+
+fn work(
+    worker: &Worker,
+    index: u32,
+    pass: u32,
+    files: &[u64],
+    hands: Result<Box<dyn Hands + '_>, String>,
+    field: &Field,
+) -> Result<Done, String> {
+    let mut tally = Tally::new(&field.bytes[index as usize]);
+    // Whatever goes wrong, the others must not wait for this one at a barrier.
+    let mut hands = hands;
+    let mut perform = |acts: &[Act], timed: bool, tally: &mut Tally<'_>| {
+        let hands = hands.as_mut().map_err(|problem| problem.clone())?;
+        let mut steps = Steps::new(acts, files, index, pass);
+        let mut gate = WorkerGate { field, timed };
+        while let Some(step) = steps.next(&mut gate) {
+            hands.carry_out(&step, tally)?;
+        }
+        hands.settle(tally)
+    };
+    let before = perform(&worker.before, false, &mut tally);
+    field.begin.wait();
+    field.go.wait();
+    let start = clock_nanos();
+    let (bytes, ops) = (tally.bytes, tally.ops);
+    tally.latency.clear();
+    let acts = before.and_then(|()| perform(&worker.acts, true, &mut tally));
+    let end = clock_nanos();
+    if acts.is_err() || field.ends_with_first {
+        field.over.store(true, Ordering::Relaxed);
+    }
+    let (bytes, ops) = (tally.bytes - bytes, tally.ops - ops);
+    let latency = tally.latency.clone();
+    field.leave();
+    field.end.wait();
+    acts.and_then(|()| perform(&worker.after, false, &mut tally))?;
+    Ok(Done { start, end, bytes, ops, latency, mistakes: tally.mistakes })
+}
+
+/// Files whose contents a phase changes.
+fn written(phase: &Phase) -> Vec<u32> {
+    let mut files: Vec<u32> = Vec::new();
+    for act in phase.acts() {
+        match act {
+            Act::Transfer(transfer) if transfer.op.writes() => files.extend(transfer.files.clone()),
+            Act::Bytes { file, how, .. } if how.writes() => files.push(*file),
+            _ => {}
+        }
+    }
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+/// Whether a file is used by two workers of which one writes.
+fn share_files(phase: &Phase) -> bool {
+    let used = |worker: &Worker| -> Vec<u32> {
+        let acts = worker.before.iter().chain(&worker.acts).chain(&worker.after);
+        let files = acts.flat_map(|act| match act {
+            Act::Transfer(transfer) => transfer.files.clone(),
+            Act::Bytes { file, .. } => *file..*file + 1,
+            _ => 0..0,
+        });
+        let mut files: Vec<u32> = files.collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    };
+    let mut all: Vec<u32> = phase.workers.iter().flat_map(used).collect();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    all.len() < count && phase.writes()
+}
+
+/// The bytes moved, read off again and again.
+#[derive(Default)]
+struct Watch {
+    marks: Vec<Mark>,
+}
+
+struct Mark {
+    at: u64,
+    bytes: u64,
+    running: usize,
+}
+
+impl Watch {
+    /// What the members moved, or what the workers say where there are no members.
+    fn note(&mut self, ground: &dyn Ground, field: &Field, at: u64) {
+        let members = ground.members();
+        let bytes = match members.is_empty() {
+            true => field.bytes(),
+            false => members.iter().map(|member| member.read_bytes + member.written_bytes).sum(),
+        };
+        self.marks.push(Mark { at, bytes, running: field.running() });
+    }
+
+    /// Intervals in which all of `workers` were at work.
+    fn steady(&self, workers: usize) -> Vec<Sample> {
+        let whole = self.marks.windows(2).filter(|pair| pair[1].running == workers);
+        let sample = |pair: &[Mark]| Sample {
+            seconds: (pair[1].at - pair[0].at) as f64 / 1e9,
+            bytes: pair[1].bytes - pair[0].bytes,
+            ops: 0,
+        };
+        whole.map(sample).collect()
+    }
+}
+
+/// One pass of a phase.
+struct Measured {
+    samples: Vec<Sample>,
+    seconds: f64,
+    latency: LatencyRecorder,
+    cpu: Option<CpuUsed>,
+    workers: Vec<f64>,
+    mistakes: Mistakes,
+    no_window: bool,
+}
+
+impl Measured {
+    fn new(phase: &Phase, done: Vec<Done>, cpu: Option<CpuUsed>, watch: &Watch) -> Measured {
+        let start = done.iter().map(|done| done.start).min().unwrap_or(0);
+        let end = done.iter().map(|done| done.end).max().unwrap_or(0);
+        let seconds = (end - start) as f64 / 1e9;
+        let whole = Sample {
+            seconds,
+            bytes: done.iter().map(|done| done.bytes).sum(),
+            ops: done.iter().map(|done| done.ops).sum(),
+        };
+        let mut samples = vec![whole];
+        let mut no_window = false;
+        if phase.read_off == ReadOff::SteadyWindow {
+            let steady = watch.steady(phase.workers.len());
+            no_window = steady.is_empty();
+            if !no_window {
+                samples = steady;
+            }
+        }
+        let (mut latency, mut mistakes) = (LatencyRecorder::new(), Mistakes::default());
+        for done in &done {
+            latency.merge(&done.latency);
+            mistakes.add(&done.mistakes);
+        }
+        let rate = |done: &Done| done.bytes as f64 * 1e9 / (done.end - done.start).max(1) as f64;
+        let workers = done.iter().map(rate).collect();
+        Measured { samples, seconds, latency, cpu, workers, mistakes, no_window }
+    }
+}
+
+impl Outcome {
+    fn new(phase: &Phase) -> Outcome {
+        Outcome {
+            phase: phase.name.clone(),
+            samples: Vec::new(),
+            seconds: 0.0,
+            latency: LatencyRecorder::new(),
+            cpu: None,
+            workers: Vec::new(),
+            members: Vec::new(),
+            mistakes: Mistakes::default(),
+            checked: true,
+            refused: None,
+            passes: 0,
+            first_pass_s: 0.0,
+            no_window: false,
+        }
+    }
+
+    fn add(&mut self, pass: Measured) {
+        if self.passes == 0 {
+            self.first_pass_s = pass.seconds;
+        }
+        self.passes += 1;
+        self.samples.extend(pass.samples);
+        self.seconds += pass.seconds;
+        self.latency.merge(&pass.latency);
+        match (&mut self.cpu, pass.cpu) {
+            (Some(sum), Some(cpu)) => sum.add(&cpu),
+            (sum, cpu) => *sum = cpu,
+        }
+        self.workers = pass.workers;
+        self.mistakes.add(&pass.mistakes);
+        self.no_window |= pass.no_window;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::choice::{Choice, Scale};
+    use crate::program::extents::Extents;
+    use crate::program::files::Files;
+    use crate::program::session::{Needs, single};
+    use crate::program::types::{Count, How, Op, Order, Transfer};
+    use array::{Fault, FaultMember, MemMember, Member, MemberSpec};
+
+    fn program(text: &str, bytes: u64) -> Program {
+        let scale = Scale { size: Some(bytes), ..Scale::default() };
+        text.parse::<Choice>().expect(text).program(&scale).expect(text)
+    }
+
+    fn quick() -> Timing {
+        let least = Duration::from_millis(20);
+        Timing { least, interval: Duration::from_millis(5), ..Timing::default() }
+    }
+
+    fn ran(program: &Program, ground: &dyn Ground) -> Vec<Outcome> {
+        let (outcomes, ended) = run(program, ground, quick(), &|| false, &mut |_| {});
+        ended.expect("it runs");
+        outcomes
+    }
+
+    fn memory(bytes: u64, program: &Program) -> Extents {
+        let member = MemMember::new(bytes / 512).expect("memory");
+        on_member(MemberSpec::ready(member), program)
+    }
+
+    fn on_member(member: MemberSpec, program: &Program) -> Extents {
+        let needs = Needs::of(program);
+        let array = single(member, &needs).expect("an array");
+        Extents::new(array, needs.lease_bytes, program, 1, None).expect("it fits")
+    }
+
+    #[test]
+    fn every_program_runs_on_files_and_all_it_wrote_is_compared() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for text in [
+            "dd:bs=64K:fdatasync",
+            "bonnie:volumes=2:seeks=50",
+            "bonnie++:n=1:c=2:seeks=50",
+            "iozone:r=4K",
+            "iozone:t=3:r=4K:pread",
+            "iozone:auto",
+            "streams:files=5:size=256K",
+            "tiobench:random=20",
+        ] {
+            let mut program = program(text, 1 << 20);
+            program.stages.iter_mut().flat_map(|stage| &mut stage.phases).for_each(|phase| {
+                phase.pause_ms = 0;
+            });
+            let files = Files::new(directory.path(), &program, 1).expect("a place");
+            for outcome in ran(&program, &files) {
+                let phase = &outcome.phase;
+                assert_eq!(outcome.mistakes, Mistakes::default(), "{text}: {phase}");
+                assert!(outcome.checked && outcome.refused.is_none(), "{text}: {phase}");
+                // Too short: again. The matrix of file sizes is run as it is, once.
+                let long = outcome.seconds >= 0.02 || outcome.passes > 1;
+                assert!(long || text == "iozone:auto", "{text}: {phase}");
+                assert!(outcome.latency.count() > 0, "{text}: {phase}");
+            }
+            drop(files);
+            let left = std::fs::read_dir(directory.path()).expect("there").count();
+            assert_eq!(left, 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn extents_do_what_needs_no_file_system() {
+        for text in
+            ["dd:bs=64K", "bonnie++:n=0:seeks=200:seekers=4", "iozone:r=4K:async=8", "tiobench"]
+        {
+            let program = program(text, 2 << 20);
+            let mut program = program;
+            program.stages.iter_mut().flat_map(|stage| &mut stage.phases).for_each(|phase| {
+                phase.pause_ms = 0;
+            });
+            let ground = memory(8 << 20, &program);
+            for outcome in ran(&program, &ground) {
+                let by_byte = outcome.phase == "putc" || outcome.phase == "getc";
+                assert_eq!(outcome.refused.is_some(), by_byte, "{text}: {}", outcome.phase);
+                assert_eq!(outcome.mistakes.count, 0, "{text}: {}", outcome.phase);
+                let moved: u64 =
+                    outcome.members.iter().map(|m| m.read_bytes + m.written_bytes).sum();
+                let asked: u64 = outcome.samples.iter().map(|sample| sample.bytes).sum();
+                assert!(moved >= asked, "{text}: {}: {moved} of {asked}", outcome.phase);
+            }
+        }
+    }
+
+    /// Random writes and rewrites of several workers on the same few blocks, many at once: whoever
+    /// comes first, every unit ends as the last write left it.
+    #[test]
+    fn writers_of_the_same_blocks_do_not_confuse_the_comparison() {
+        for depth in [1, 8] {
+            let mut program = Program::new("x", String::new(), vec![16 * 4096]);
+            let worker = |seed| {
+                let transfer = Transfer {
+                    op: Op::ReadPercent(30),
+                    order: Order::Uniform,
+                    count: Count::Blocks(2000),
+                    seed,
+                    ..Transfer::forward(0..1, 0..16 * 4096, 4096, Op::Read)
+                };
+                let rewrites = Transfer { op: Op::RewritePercent(50), ..transfer.clone() };
+                let acts = vec![Act::Transfer(transfer), Act::Transfer(rewrites)];
+                let open = vec![Act::Open { file: 0, how: How::Keep }];
+                Worker { depth, ..Worker::new(open, acts, vec![Act::Close { file: 0 }]) }
+            };
+            let phase = Phase::new("all", "rand-mixed", (0..4).map(worker).collect());
+            let fill = Act::Transfer(Transfer::forward(0..1, 0..16 * 4096, 4096, Op::Write));
+            let open = vec![Act::Open { file: 0, how: How::Create }];
+            let fill = Worker::new(open, vec![fill], vec![Act::Close { file: 0 }]);
+            let fill = Phase::preparing("fill", vec![fill]);
+            program.stages = vec![Stage::once(fill), Stage::once(phase)];
+            let ground = memory(1 << 20, &program);
+            let outcome = &ran(&program, &ground)[1];
+            assert_eq!(outcome.mistakes, Mistakes::default(), "depth {depth}");
+            assert_eq!(outcome.samples[0].ops, 4 * 4000);
+            if depth == 1 {
+                let directory = tempfile::tempdir().expect("a directory");
+                let files = Files::new(directory.path(), &program, 1).expect("a place");
+                assert_eq!(ran(&program, &files)[1].mistakes, Mistakes::default());
+            }
+        }
+    }
+
+    #[test]
+    fn a_bit_that_flips_below_is_found_after_the_clock() {
+        let program = program("dd:bs=64K", 1 << 20);
+        let member = MemMember::new(4096).expect("memory");
+        let script = vec![Fault::FlipRead { at: 300_000 }];
+        let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
+        let ground = on_member(MemberSpec::Ready(member), &program);
+        let outcomes = ran(&program, &ground);
+        let mistakes = outcomes[0].mistakes;
+        assert!(mistakes.count > 0 && mistakes.first.is_some_and(|wrong| wrong.at == 300_000));
+    }
+
+    #[test]
+    fn a_file_that_somebody_changed_is_found() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = program("dd:bs=64K", 1 << 20);
+        let files = Files::new(directory.path(), &program, 1).expect("a place");
+        let once = Timing { least: Duration::ZERO, ..quick() };
+        let spoil = |meanwhile: Meanwhile<'_>| {
+            if matches!(meanwhile, Meanwhile::Checking { .. }) {
+                let inside = std::fs::read_dir(directory.path()).expect("there").next();
+                let path = inside.expect("one").expect("readable").path().join("file-0");
+                let file = std::fs::File::options().write(true).open(path).expect("there");
+                std::os::unix::fs::FileExt::write_at(&file, b"x", 70_000).expect("written");
+            }
+        };
+        let mut spoil = spoil;
+        let (outcomes, ended) = run(&program, &files, once, &|| false, &mut spoil);
+        ended.expect("it runs");
+        assert_eq!(outcomes[0].mistakes.count, 1);
+        assert_eq!(outcomes[0].mistakes.first.map(|wrong| wrong.at), Some(70_000));
+    }
+
+    #[test]
+    fn a_full_place_is_an_error_that_names_the_file() {
+        let program = program("dd:bs=64K", 1 << 20);
+        let member = MemMember::new(4096).expect("memory");
+        let script = vec![Fault::WriteError { range: 0..4096 }];
+        let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
+        let ground = on_member(MemberSpec::Ready(member), &program);
+        let (outcomes, ended) = run(&program, &ground, quick(), &|| false, &mut |_| {});
+        let problem = ended.expect_err("nothing can be written");
+        assert!(problem.starts_with("dd, write: file 0: cannot write at byte 0"), "{problem}");
+        assert!(outcomes.iter().all(|outcome| outcome.samples.is_empty()));
+        assert!(!outcomes[0].checked);
+    }
+
+    #[test]
+    fn a_phase_ends_by_time_or_with_its_first_worker() {
+        let endless = |end| {
+            let mut program = Program::new("x", String::new(), vec![1 << 20; 2]);
+            let worker = |file: u32| {
+                let count =
+                    if file == 0 && end == End::First { Count::Pass } else { Count::Endless };
+                let write = Transfer::forward(file..file + 1, 0..1 << 20, 4096, Op::Write);
+                let open = vec![Act::Open { file, how: How::Create }];
+                let acts = vec![Act::Transfer(Transfer { count, ..write })];
+                Worker::new(open, acts, vec![Act::Close { file }])
+            };
+            let phase = Phase::new("all", "seq-write", vec![worker(0), worker(1)]);
+            program.stages = vec![Stage::once(Phase { end, ..phase })];
+            let ground = memory(4 << 20, &program);
+            ran(&program, &ground).remove(0)
+        };
+        let timed = endless(End::Time(60));
+        assert!((0.06..5.0).contains(&timed.seconds), "{}", timed.seconds);
+        assert!(timed.samples[0].bytes > 0 && timed.passes == 1);
+        let first = endless(End::First);
+        assert!(first.samples[0].ops >= 256 && first.checked);
+        assert_eq!(first.mistakes.count, 0);
+    }
+
+    #[test]
+    fn a_steady_window_holds_only_intervals_in_which_all_worked() {
+        let mark = |at, bytes, running| Mark { at, bytes, running };
+        let watch = Watch {
+            marks: vec![
+                mark(0, 0, 3),
+                mark(10_000_000_000, 500, 3),
+                mark(20_000_000_000, 1500, 3),
+                mark(30_000_000_000, 1600, 2),
+            ],
+        };
+        let steady = watch.steady(3);
+        assert_eq!(steady.iter().map(|sample| sample.bytes).collect::<Vec<_>>(), [500, 1000]);
+        assert!(steady.iter().all(|sample| sample.seconds == 10.0));
+    }
+
+    #[test]
+    fn whoever_stops_it_gets_what_there_is() {
+        let program = program("dd:bs=64K", 1 << 20);
+        let ground = memory(4 << 20, &program);
+        let (outcomes, ended) = run(&program, &ground, quick(), &|| true, &mut |_| {});
+        assert_eq!(ended, Ok(()));
+        assert!(outcomes.iter().all(|outcome| outcome.passes == 0));
+    }
+}

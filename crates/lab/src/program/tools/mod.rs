@@ -1,0 +1,126 @@
+//! The programs, one file each: what the published tools do, pinned down by variant.
+//!
+//! Invariant: pure, but for fio's job file, which is read; a tool makes a [`Program`] of its
+//! options and of how large the target is.
+
+use super::choice::{Given, Scale};
+use super::types::{Act, How, Program};
+
+mod bonnie;
+mod bonnie_plus_plus;
+mod dd;
+mod fio;
+mod fio_job;
+mod iozone;
+mod oltp;
+mod seeks;
+mod streams;
+mod tiobench;
+
+/// A tool.
+pub struct Tool {
+    /// Its variant: `bonnie++-2.00`.
+    pub name: &'static str,
+    /// What else it is called.
+    pub aliases: &'static [&'static str],
+    /// One line on what it does.
+    pub about: &'static str,
+    /// Its options (`bs=SIZE`), and what they mean.
+    pub options: &'static [(&'static str, &'static str)],
+    /// What follows the name is a path.
+    pub takes_path: bool,
+    /// Makes the program.
+    pub make: fn(&Given<'_>, &Scale) -> Result<Program, String>,
+}
+
+/// All of them.
+pub static ALL: [Tool; 9] = [
+    bonnie::TOOL,
+    bonnie_plus_plus::TOOL,
+    dd::TOOL,
+    iozone::TOOL,
+    streams::TOOL,
+    tiobench::TOOL,
+    seeks::TOOL,
+    oltp::TOOL,
+    fio::TOOL,
+];
+
+/// A tool by its name.
+pub fn find(name: &str) -> Option<&'static Tool> {
+    ALL.iter().find(|tool| tool.name == name || tool.aliases.contains(&name))
+}
+
+/// All tools with their options, as text.
+pub fn describe() -> String {
+    let mut out = String::new();
+    for tool in &ALL {
+        let also = match tool.aliases {
+            [] => String::new(),
+            names => format!(" (or {})", names.join(", ")),
+        };
+        out.push_str(&format!("{}{also}: {}\n", tool.name, tool.about));
+        let width = tool.options.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, about) in tool.options {
+            out.push_str(&format!("    {name:width$}  {about}\n"));
+        }
+    }
+    out
+}
+
+impl PartialEq for Tool {
+    fn eq(&self, other: &Tool) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Tool {}
+
+impl std::fmt::Debug for Tool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tool({})", self.name)
+    }
+}
+
+/// Cuts `bytes` into files of at most `largest`.
+fn cut(bytes: u64, largest: u64) -> Vec<u64> {
+    let mut files = vec![largest; (bytes / largest) as usize];
+    files.extend((!bytes.is_multiple_of(largest)).then_some(bytes % largest));
+    files
+}
+
+fn open(files: std::ops::Range<u32>, how: How) -> Vec<Act> {
+    files.map(|file| Act::Open { file, how }).collect()
+}
+
+fn sync_and_close(files: std::ops::Range<u32>) -> Vec<Act> {
+    let both = |file| [Act::Sync { file, data_only: false }, Act::Close { file }];
+    files.flat_map(both).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart_and_documented() {
+        let mut names: Vec<&str> = Vec::new();
+        for tool in &ALL {
+            names.push(tool.name);
+            names.extend(tool.aliases);
+            assert!(!tool.about.is_empty() && find(tool.name) == Some(tool));
+        }
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(describe().lines().all(|line| line.len() <= 100), "{}", describe());
+    }
+
+    #[test]
+    fn bytes_are_cut_into_files() {
+        assert_eq!(cut(5, 2), [2, 2, 1]);
+        assert_eq!(cut(4, 2), [2, 2]);
+        assert_eq!(cut(1, 2), [1]);
+    }
+}

@@ -1,0 +1,67 @@
+//! seeks: random 4 KiB reads over the whole target, several under way at once.
+
+use super::Tool;
+use crate::program::choice::{Given, Scale};
+use crate::program::types::{
+    Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
+};
+
+pub(super) const TOOL: Tool = Tool {
+    name: "seeks",
+    aliases: &[],
+    about: "random reads over the whole target: how many a second, and how long they take",
+    options: &[
+        ("q=N", "reads under way at once [1]"),
+        ("block=SIZE", "block [4K]"),
+        ("time=S", "seconds [10]"),
+        ("buffered", "through the page cache"),
+    ],
+    takes_path: false,
+    make,
+};
+
+fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+    let depth = given.number("q", 1, 1..=1024)? as u32;
+    let block = given.block("block", 4096)?;
+    let seconds = given.number("time", 10, 1..=86_400)?;
+    const FILL_BLOCK: u64 = 1 << 20;
+    let bytes = scale.whole(block.max(FILL_BLOCK))?;
+    let mut program = Program::new(TOOL.name, String::new(), vec![bytes]);
+    program.direct = !given.flag("buffered")?;
+    program.calls = Calls::Queued;
+    let fill = Transfer::forward(0..1, 0..bytes, FILL_BLOCK, Op::Write);
+    let synced = vec![Act::Transfer(fill), Act::Sync { file: 0, data_only: true }];
+    let open = |how| vec![Act::Open { file: 0, how }];
+    let close = || vec![Act::Close { file: 0 }];
+    let filler = Worker { depth: 4, ..Worker::new(open(How::Create), synced, close()) };
+    let seek = Transfer {
+        order: Order::Uniform,
+        count: Count::Endless,
+        seed: 0x5ee4,
+        ..Transfer::forward(0..1, 0..bytes, block, Op::Read)
+    };
+    let seeker = Worker::new(open(How::Read), vec![Act::Transfer(seek)], close());
+    let seeks = Phase::new("seeks", "rand-read", vec![Worker { depth, ..seeker }]);
+    program.stages = vec![
+        Stage::once(Phase::preparing("fill", vec![filler])),
+        Stage::once(Phase { end: End::Time(seconds * 1000), ..seeks }),
+    ];
+    Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Choice;
+
+    #[test]
+    fn all_of_the_target_is_filled_and_then_read_at_random() {
+        let choice: Choice = "seeks:q=32:time=3".parse().expect("a choice");
+        let scale = Scale { capacity: Some(5 << 20), ..Scale::default() };
+        let program = choice.program(&scale).expect("a program");
+        let phases: Vec<&Phase> = program.phases().collect();
+        assert!(!phases[0].measured && phases[1].measured);
+        assert_eq!((phases[1].end, phases[1].workers[0].depth), (End::Time(3000), 32));
+        assert!(phases.iter().all(|p| p.transfers().all(|t| t.span == (0..5 << 20))));
+    }
+}

@@ -1,0 +1,250 @@
+//! `raidlab bench` with programs, or on something else than the engine: which targets there are,
+//! and what they are made from.
+//!
+//! Invariant: nothing that somebody may miss is written over: a device that holds something, or is
+//! in use, is refused, and in a directory everything is made new. Called from `bench`.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use array::store::{Access, Device, DeviceOptions, Disk, Location, signatures};
+use array::{Array, FileMember, MemberSpec};
+use lab::bench::Settings;
+use lab::host::{self, Backing};
+use lab::matrix::Plan;
+use lab::meter::IdleBaseline;
+use lab::program::choice::Scale;
+use lab::program::run::{Meanwhile, Timing};
+use lab::program::session::{Brought, Needs, Session, single};
+use lab::program::{Choice, Program};
+use lab::record::{Cell, Place};
+use lab::workload::Kind;
+
+/// One of `--workload`: blocks, or a program.
+#[derive(Clone, Debug)]
+pub enum WorkloadName {
+    /// Blocks, straight at the target.
+    Blocks(Kind),
+    /// A program.
+    Program(Choice),
+}
+
+impl FromStr for WorkloadName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WorkloadName, String> {
+        if Choice::is_meant(text) {
+            return text.parse().map(WorkloadName::Program);
+        }
+        let also = "; and programs: raidlab bench --programs lists them";
+        text.parse().map(WorkloadName::Blocks).map_err(|problem: String| problem + also)
+    }
+}
+
+/// `--target`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetName {
+    /// Arrays of our own, as the other options describe them.
+    Engine,
+    /// A directory on whatever file system.
+    Path(PathBuf),
+    /// A block device.
+    Device(PathBuf),
+}
+
+impl FromStr for TargetName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TargetName, String> {
+        match text.split_once(':') {
+            None if text == "engine" => Ok(TargetName::Engine),
+            Some(("path", path)) if !path.is_empty() => Ok(TargetName::Path(path.into())),
+            Some(("device", path)) if !path.is_empty() => Ok(TargetName::Device(path.into())),
+            _ => Err("a target is engine, path:DIR or device:/dev/NAME".into()),
+        }
+    }
+}
+
+/// What the run is told besides.
+pub struct Wanted<'a> {
+    /// On what.
+    pub target: &'a TargetName,
+    /// Programs, in order.
+    pub programs: &'a [Choice],
+    /// Sizes of their files; empty: by memory and target.
+    pub sizes: &'a [u64],
+    /// Drop caches before each phase.
+    pub drop_caches: bool,
+    /// How often members are read off.
+    pub interval: Duration,
+    /// Write over what a device holds.
+    pub destroy: bool,
+    /// The run's own data.
+    pub seed: u64,
+    /// Asked now and then.
+    pub stop: &'a dyn Fn() -> bool,
+    /// A line about what is going on.
+    pub show: &'a dyn Fn(&str),
+}
+
+/// What programs run on, for the arrays of the engine.
+pub struct Engine<'a> {
+    /// The arrays; their cells are not looked at.
+    pub plan: &'a Plan,
+    /// How they are made.
+    pub settings: &'a Settings<'a>,
+}
+
+impl Wanted<'_> {
+    /// Runs all programs on the target and hands over their cells.
+    ///
+    /// # Errors
+    /// The first problem; cells measured before it were handed over.
+    pub fn run(
+        &self,
+        engine: Option<&Engine<'_>>,
+        add: &mut dyn FnMut(Vec<Cell>),
+    ) -> Result<(), String> {
+        let baseline = IdleBaseline::measure(Duration::from_millis(300));
+        let timing = Timing {
+            drop_caches: self.drop_caches,
+            interval: self.interval,
+            baseline,
+            ..Timing::default()
+        };
+        let usual = [None];
+        let sizes: Vec<Option<u64>> = self.sizes.iter().copied().map(Some).collect();
+        let sizes = if sizes.is_empty() || engine.is_some() { &usual[..] } else { &sizes };
+        for size in sizes {
+            for choice in self.programs {
+                if (self.stop)() {
+                    return Ok(());
+                }
+                let mut tell = |program: &Program, meanwhile: Meanwhile<'_>| {
+                    (self.show)(&line(program, &meanwhile));
+                };
+                let mut session = Session {
+                    timing,
+                    size: *size,
+                    seed: self.seed,
+                    stop: self.stop,
+                    tell: &mut tell,
+                };
+                self.one(choice, &mut session, engine, add)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn one(
+        &self,
+        choice: &Choice,
+        session: &mut Session<'_>,
+        engine: Option<&Engine<'_>>,
+        add: &mut dyn FnMut(Vec<Cell>),
+    ) -> Result<(), String> {
+        let mut keep = |(cells, ended): Brought| {
+            add(cells);
+            ended
+        };
+        match (self.target, engine) {
+            (TargetName::Engine, Some(engine)) => engine.plan.arrays.iter().try_for_each(|case| {
+                if (self.stop)() {
+                    return Ok(());
+                }
+                let (capacity, stripe) = lab::bench::extent_of(case)?;
+                let scale = Scale {
+                    memory_bytes: host::memory_bytes().unwrap_or(0),
+                    size: case.area_bytes,
+                    capacity: Some(capacity),
+                    page_cache: false,
+                    stripe_bytes: Some(stripe).filter(|stripe| *stripe > 0),
+                };
+                let name = lab::bench::case_name(case);
+                let brought = session.on_case(choice, scale, case, engine.settings);
+                keep(brought).map_err(|problem| format!("{name}: {problem}"))
+            }),
+            (TargetName::Engine, None) => unreachable!("the engine has arrays"),
+            (TargetName::Path(path), _) => {
+                keep(session.on_directory(choice, path, place_of("path", path)))
+            }
+            (TargetName::Device(path), _) => {
+                let device = open_device(path, self.destroy)?;
+                let base = Cell {
+                    target: "device".into(),
+                    level: "single".into(),
+                    disks: 1,
+                    members: "device".into(),
+                    place: Some(place_of("device", path)),
+                    ..Cell::default()
+                };
+                let scale = Scale {
+                    memory_bytes: host::memory_bytes().unwrap_or(0),
+                    size: None,
+                    capacity: Some(device.sectors() * md::SECTOR_BYTES),
+                    page_cache: !device.is_direct(),
+                    stripe_bytes: None,
+                };
+                let make = |needs: &Needs| -> Result<Array, String> {
+                    let member = FileMember::of_device(&device, 0..device.sectors());
+                    single(MemberSpec::ready(member), needs)
+                };
+                let memory = scale.memory_bytes.saturating_mul(2);
+                let usual = scale.capacity.map(|capacity| capacity.min(memory));
+                let scale = Scale { size: session.size.or(usual), ..scale };
+                keep(session.on_array(choice, scale, base, make))
+            }
+        }
+    }
+}
+
+/// What is shown while a phase runs.
+fn line(program: &Program, meanwhile: &Meanwhile<'_>) -> String {
+    match meanwhile {
+        Meanwhile::Running { phase, bytes, .. } => {
+            format!("{}: {phase}, {} MB", program.name, bytes / 1_000_000)
+        }
+        Meanwhile::Checking { file } => format!("{}: comparing file {file}", program.name),
+    }
+}
+
+/// Where programs ran, without the user's own names.
+fn place_of(kind: &str, path: &Path) -> Place {
+    let backing = Backing::probe(path);
+    let what = match kind {
+        "path" => backing.file_system.clone().unwrap_or_else(|| "unknown".into()),
+        _ => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    Place {
+        name: format!("{kind}:{what}"),
+        file_system: backing.file_system,
+        mount_options: backing.options,
+        scheduler: backing.scheduler,
+        memory_bytes: host::memory_bytes(),
+        ..Place::default()
+    }
+}
+
+/// Opens a device that may be written over: nobody uses it, and it holds nothing that anybody would
+/// miss, as far as its first and last sectors say. `destroy` passes over the latter.
+pub fn open_device(path: &Path, destroy: bool) -> Result<Device, String> {
+    let kind = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if !kind.file_type().is_block_device() {
+        return Err(format!("{}: it is no block device; use path:DIR", path.display()));
+    }
+    // Open and locked first, so that it is still what was looked at when it is written.
+    let options = DeviceOptions { access: Access::ReadWrite, direct: true };
+    let device =
+        Device::open(&Location::whole(path), options).map_err(|error| error.to_string())?;
+    let holds = || signatures(&device).first().map(|found| format!("it holds {found}"));
+    match crate::members::somebodys(&device).or_else(holds).filter(|_| !destroy) {
+        None => Ok(device),
+        Some(held) => Err(format!(
+            "{}: {held}, and the workloads would write over it; --destroy-contents if nobody needs \
+             that any more",
+            path.display()
+        )),
+    }
+}

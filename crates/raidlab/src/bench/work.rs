@@ -1,0 +1,124 @@
+//! What one `raidlab bench` has to do: workloads of blocks on arrays of the engine, then programs
+//! on the target.
+//!
+//! Invariant: what cannot be run is refused before anything is made. Called from `bench`.
+
+use std::time::{Duration, SystemTime};
+
+use lab::bench::{Progress, Settings};
+use lab::host::Host;
+use lab::matrix::{self, Options, Plan};
+use lab::program::Choice;
+use lab::record::{Cell, Record};
+use lab::workload::Kind;
+
+use super::programs::{Engine, TargetName, Wanted};
+use super::{BenchArguments, announce, check_plan};
+use crate::progress::{Reporter, Status};
+
+/// What is to be done.
+pub struct Work {
+    /// Blocks on arrays.
+    pub blocks: Option<Plan>,
+    /// Arrays for programs, where the target is the engine.
+    arrays: Option<Plan>,
+    /// Programs.
+    pub choices: Vec<Choice>,
+}
+
+impl Work {
+    /// Of the command line.
+    ///
+    /// # Errors
+    /// When it makes no sense, or does not fit into memory.
+    pub fn plan(arguments: &BenchArguments) -> Result<Work, String> {
+        let (choices, options) = (arguments.choices(), arguments.options());
+        let engine = arguments.target == TargetName::Engine;
+        if !engine && !options.workloads.is_empty() {
+            let name = options.workloads[0].name();
+            return Err(format!("{name}: runs on arrays of the engine; give --target a program"));
+        }
+        if !engine && choices.is_empty() {
+            return Err("--target: name what to run on it, as in --workload bonnie++".into());
+        }
+        let checked = |options: &Options| {
+            let plan = matrix::plan(options)?;
+            check_plan(&plan, arguments)?;
+            Ok::<Plan, String>(plan)
+        };
+        let has_blocks = engine && (choices.is_empty() || !options.workloads.is_empty());
+        let blocks = has_blocks.then(|| checked(&options)).transpose()?;
+        // One workload of blocks gives each array once.
+        let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
+        let has_arrays = engine && !choices.is_empty();
+        let arrays = has_arrays.then(|| checked(&arrays)).transpose()?;
+        Ok(Work { blocks, arrays, choices })
+    }
+
+    /// A record without cells: where and when.
+    pub fn head(&self, settings: &Settings<'_>) -> Record {
+        match self.blocks.as_ref().or(self.arrays.as_ref()) {
+            Some(plan) => lab::bench::head(plan, settings),
+            None => {
+                Record::new(Host::probe(Some(settings.kernels.name()), None), SystemTime::now())
+            }
+        }
+    }
+
+    /// Does it. `keep` is handed cells when they are final.
+    pub fn carry_out(
+        &self,
+        arguments: &BenchArguments,
+        settings: &Settings<'_>,
+        stopped: &dyn Fn() -> bool,
+        keep: &mut dyn FnMut(&[Cell]),
+    ) -> (Record, Result<(), String>) {
+        let (mut record, ended) = match &self.blocks {
+            Some(plan) => run_blocks(plan, settings, stopped, keep),
+            None => (self.head(settings), Ok(())),
+        };
+        if ended.is_err() || self.choices.is_empty() {
+            return (record, ended);
+        }
+        let status = Status::default();
+        let wanted = Wanted {
+            target: &arguments.target,
+            programs: &self.choices,
+            sizes: &arguments.size,
+            drop_caches: arguments.drop_caches,
+            interval: Duration::from_secs_f64(arguments.interval),
+            destroy: arguments.destroy_contents,
+            seed: arguments.seed,
+            stop: stopped,
+            show: &|line| status.show(line),
+        };
+        let engine = self.arrays.as_ref().map(|plan| Engine { plan, settings });
+        let mut add = |cells: Vec<Cell>| {
+            keep(&cells);
+            record.cells.extend(cells);
+        };
+        let ended = wanted.run(engine.as_ref(), &mut add);
+        status.finish();
+        (record, ended)
+    }
+}
+
+fn run_blocks(
+    plan: &Plan,
+    settings: &Settings<'_>,
+    stopped: &dyn Fn() -> bool,
+    keep: &mut dyn FnMut(&[Cell]),
+) -> (Record, Result<(), String>) {
+    let estimate = lab::bench::estimate_seconds(plan, settings);
+    announce(plan, estimate);
+    let mut reporter = Reporter::new(plan.cells(), estimate);
+    let mut show = |progress: Progress<'_>| {
+        if let Progress::Final { cells, .. } = &progress {
+            keep(cells);
+        }
+        reporter.show(&progress);
+    };
+    let ran = lab::bench::run(plan, settings, stopped, &mut show);
+    reporter.finish();
+    ran
+}

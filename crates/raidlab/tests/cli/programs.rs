@@ -1,0 +1,153 @@
+//! Programs (bonnie++, dd, ...) on arrays and in directories, as a user runs them.
+
+use serde_json::Value;
+
+use crate::support::{Dir, bench, raidlab, warnings};
+
+fn phases(cells: &[Value]) -> Vec<&str> {
+    cells.iter().map(|cell| cell["phase"].as_str().expect("a phase")).collect()
+}
+
+#[test]
+fn a_directory_is_measured_compared_and_left_as_it_was() {
+    let scratch = Dir::new();
+    let target = format!("--target path:{}", scratch.path());
+    let ran = bench(&format!("{target} --workload dd:bs=64K:fdatasync,bonnie++:n=1 --size 16M"));
+    let cells = ran.code(0).cells();
+    let of_dd = ["write", "read"];
+    let of_bonnie = ["putc", "put-block", "rewrite", "getc", "get-block", "seeks"];
+    let names = ["seq-create", "seq-stat", "seq-delete", "ran-create", "ran-stat", "ran-delete"];
+    assert_eq!(phases(&cells), [&of_dd[..], &of_bonnie, &names].concat());
+    for cell in &cells {
+        assert_eq!(cell["verified"], Value::Bool(true), "{cell}");
+        assert_eq!(cell["target"], "path");
+        assert!(cell["iops"].as_f64().expect("a number") > 0.0, "{cell}");
+        let seconds: f64 = cell["samples"]
+            .as_array()
+            .expect("samples")
+            .iter()
+            .map(|sample| sample["seconds"].as_f64().expect("a number"))
+            .sum();
+        // What is too short for that, however often it is repeated, says so.
+        let said = warnings(cell).contains("too short to be believed");
+        assert_eq!(seconds < 0.5, said, "{} took {seconds} s", cell["phase"]);
+        let of_names = names.contains(&cell["phase"].as_str().expect("a phase"));
+        assert!(!said || of_names, "{} took {seconds} s", cell["phase"]);
+    }
+    // 16 MiB stay in the page cache, and that is said; dd's write was synced.
+    assert_eq!(cells[1]["cached"], "page cache");
+    assert!(cells[0]["cached"].is_null());
+    assert!(warnings(&cells[1]).contains("--size"), "{}", warnings(&cells[1]));
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+}
+
+#[test]
+fn an_array_has_no_names_and_says_so() {
+    let ran = bench("--level raid5 --members mem --size 8M --workload bonnie++:n=1:seeks=100");
+    let cells = ran.code(0).cells();
+    for cell in &cells {
+        let blocks = ["put-block", "rewrite", "get-block", "seeks"];
+        let runs = blocks.contains(&cell["phase"].as_str().expect("a phase"));
+        assert_eq!(cell["verified"] == Value::Bool(true), runs, "{cell}");
+        assert_eq!(warnings(cell).contains("not applicable: there is no file system"), !runs);
+        assert_eq!(
+            (cell["target"].as_str(), cell["level"].as_str()),
+            (Some("engine"), Some("raid5"))
+        );
+    }
+    // What the members moved is known: with parity, more than was written.
+    let written = |cell: &Value| -> u64 {
+        let members = cell["per_member"].as_array().expect("members").iter();
+        members.map(|member| member["written_bytes"].as_u64().expect("a number")).sum()
+    };
+    let put = cells.iter().find(|cell| cell["phase"] == "put-block").expect("there");
+    let asked: u64 = put["samples"]
+        .as_array()
+        .expect("samples")
+        .iter()
+        .map(|sample| sample["bytes"].as_u64().expect("a number"))
+        .sum();
+    assert!(written(put) > asked, "{put}");
+}
+
+#[test]
+fn a_corrupting_member_is_found_by_a_program() {
+    let ran = bench("--level single --members fault:flip@1M:mem --size 4M --workload dd");
+    let cells = ran.code(1).cells();
+    assert!(cells.iter().any(|cell| cell["verified"] == Value::Bool(false)));
+    assert!(cells.iter().any(|cell| warnings(cell).contains("did not hold what had been written")));
+}
+
+#[test]
+fn blocks_and_programs_go_into_one_record() {
+    let ran = bench("--level raid0 --disks 2 --members mem --size 4M --workload seq-read,dd");
+    let cells = ran.code(0).cells();
+    let programs: Vec<bool> = cells.iter().map(|cell| !cell["program"].is_null()).collect();
+    assert_eq!(programs, [false, true, true]);
+}
+
+#[test]
+fn what_programs_measured_is_kept_with_the_rest() {
+    let scratch = Dir::new();
+    let db = scratch.file("results.db");
+    let what = "--level single --members mem --size 4M --workload seq-read,dd";
+    bench(&format!("{what} --db={db}")).code(0);
+    let kept = raidlab(&format!("report --db={db} --json -")).code(0).cells();
+    let names: Vec<&str> = kept.iter().filter_map(|cell| cell["phase"].as_str()).collect();
+    assert_eq!((kept.len(), names), (3, vec!["write", "read"]));
+    // Sweeps do not run programs yet, and say so instead of leaving them out.
+    let sweep = scratch.file("sweep.toml");
+    std::fs::write(&sweep, "title = 'x'\n[[run]]\nworkload = ['seq-read', 'bonnie++:f']\n")
+        .expect("written");
+    let ran = raidlab(&format!("bench {sweep} --db={db}")).code(2);
+    assert!(ran.stderr.contains("line 2: bonnie++-2.00:f: a program"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_tools_own_tables_are_printed() {
+    let words = "bench --level single --members mem --size 4M --workload";
+    let dd = raidlab(&format!("{words} dd")).code(0);
+    assert!(dd.stdout.contains("iB) copied, "), "{}", dd.stdout);
+    let bonnie = raidlab(&format!("{words} bonnie++:n=0")).code(0);
+    assert!(bonnie.stdout.contains("------Sequential Output------"), "{}", bonnie.stdout);
+    let csv = bonnie.stdout.lines().find(|line| line.starts_with("1.98,")).expect("a line of CSV");
+    assert_eq!(csv.split(',').count(), 50);
+}
+
+#[test]
+fn a_fio_job_file_runs_and_what_it_cannot_say_is_refused() {
+    let scratch = Dir::new();
+    let job = scratch.file("x.fio");
+    std::fs::write(&job, "[j]\nrw=randrw\nbs=4k\nsize=1M\nioengine=libaio\niodepth=8\n")
+        .expect("written");
+    let target = format!("--target path:{}", scratch.path());
+    let cell = bench(&format!("{target} --workload fio:{}", job)).code(0).cell();
+    assert_eq!((cell["phase"].as_str(), cell["depth"].as_u64()), (Some("j"), Some(8)));
+    assert_eq!(cell["verified"], Value::Bool(true));
+    std::fs::write(&job, "[j]\nsize=1M\nverify=md5\n").expect("written");
+    let ran = bench(&format!("{target} --workload fio:{}", job)).code(2);
+    assert!(ran.stderr.contains("x.fio:3: option 'verify' is not carried out"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_one_line() {
+    let scratch = Dir::new();
+    let directory = scratch.path();
+    let file = scratch.file("file");
+    std::fs::write(&file, [0; 4096]).expect("written");
+    for (words, said) in [
+        ("--workload bonie".to_string(), "no workload 'bonie'"),
+        ("--workload dd:cnt=3".into(), "dd: no option 'cnt'"),
+        ("--target nowhere --workload dd".into(), "a target is engine, path:DIR"),
+        (format!("--target path:{directory}"), "name what to run on it"),
+        ("--target path:/no/such/place --workload dd".into(), "/no/such/place"),
+        (format!("--target device:{} --workload dd", file), "it is no block device"),
+    ] {
+        let ran = raidlab(&format!("bench {words}")).code(2);
+        assert!(ran.stderr.contains(said), "{words}: {}", ran.stderr);
+    }
+    let listed = raidlab("bench --programs").code(0).stdout;
+    for name in ["bonnie-1.2", "bonnie++-2.00", "dd:", "iozone-3", "streams", "tiobench", "oltp"] {
+        assert!(listed.contains(name), "{name}");
+    }
+}
