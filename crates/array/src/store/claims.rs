@@ -5,12 +5,14 @@
 //!   ^--file system, mounted from sda1, which lies on sda
 //! ```
 //! Invariant: nothing is opened and nothing is written; what the system does not tell counts as not
-//! there. Two partitions of one disk, or two volumes on it, do not touch each other; two loop
-//! devices over one file do.
+//! there. Two partitions of one disk, or two volumes on it, do not touch each other. Of two loop
+//! devices over one file [`Identity::place`] knows which bytes are theirs; [`Identity::overlap`],
+//! which knows no bytes, takes them for the same.
 //!
 //! Called by whoever is about to write: opening members and outputs.
 
 use std::fs::{self, Metadata};
+use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +22,9 @@ pub struct Identity(u64, u64);
 
 /// In the place of a file system's number: a block device.
 const BLOCK: u64 = u64::MAX;
+
+/// A loop device over a partition of a loop device, and so on: nobody stacks deeper.
+const DEEPEST: usize = 8;
 
 /// How two of them touch each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +72,21 @@ impl Identity {
         }
     }
 
+    /// Where these bytes of it are: partitions and loop devices as parts of what carries them.
+    pub(super) fn place(self, bytes: Range<u64>) -> (Identity, Range<u64>) {
+        let (mut it, mut bytes) = (self, bytes);
+        for _ in 0..DEEPEST {
+            let Some((below, offset)) = it.sys().and_then(|at| carrier(&at)) else { break };
+            it = below;
+            bytes = bytes.start.saturating_add(offset)..bytes.end.saturating_add(offset);
+        }
+        (it, bytes)
+    }
+
     /// The file behind a loop device; everything else is itself.
     fn behind_loops(self) -> Identity {
         let mut it = self;
-        // A loop device over a partition of a loop device, and so on: nobody stacks this deep.
-        for _ in 0..8 {
+        for _ in 0..DEEPEST {
             match it.sys().and_then(|at| loop_file(&at)) {
                 Some(file) => it = file,
                 None => break,
@@ -135,6 +150,15 @@ fn number_of(at: &Path) -> Option<Identity> {
 fn loop_file(at: &Path) -> Option<Identity> {
     let backing = fs::read_to_string(at.join("loop/backing_file")).ok()?;
     Identity::at(Path::new(backing.trim_end_matches('\n')))
+}
+
+/// What carries a partition or a loop device, described here, and from which byte of it on.
+fn carrier(at: &Path) -> Option<(Identity, u64)> {
+    let number = |file: &str| fs::read_to_string(at.join(file)).ok()?.trim().parse::<u64>().ok();
+    if at.join("partition").exists() {
+        return Some((at.parent().and_then(number_of)?, number("start")? * md::SECTOR_BYTES));
+    }
+    Some((loop_file(at)?, number("loop/offset")?))
 }
 
 /// The loop device that something is attached to.

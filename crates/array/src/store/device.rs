@@ -196,11 +196,14 @@ impl Device {
 
     /// Whether two members share bytes: `Same` when they are one and the same.
     pub fn overlap(&self, other: &Device) -> Option<Overlap> {
-        if self.identity == other.identity {
-            let (a, b) = (&self.window, &other.window);
-            return match a == b {
-                true => Some(Overlap::Same),
-                false => (a.start < b.end && b.start < a.end).then_some(Overlap::On),
+        let (a, of) = self.identity.place(self.window.clone());
+        let (b, its) = other.identity.place(other.window.clone());
+        if a == b {
+            let shared = of.start.max(its.start)..of.end.min(its.end);
+            return match (shared.is_empty(), of == its) {
+                (true, _) => None,
+                (_, true) => Some(Overlap::Same),
+                _ => Some(if shared == its { Overlap::Under } else { Overlap::On }),
             };
         }
         let is_whole = |it: &Device| it.location.offset == 0 && it.location.size.is_none();
@@ -208,10 +211,7 @@ impl Device {
         if !self.is_block_device && !other.is_block_device || !is_whole(self) || !is_whole(other) {
             return None;
         }
-        match self.identity.overlap(other.identity)? {
-            Overlap::Same if self.sectors() != other.sectors() => Some(Overlap::On),
-            overlap => Some(overlap),
-        }
+        self.identity.overlap(other.identity)
     }
 
     /// Makes an image file of `bytes` bytes, all of it a hole, where there is nothing yet. Open it

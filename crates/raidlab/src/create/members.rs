@@ -110,13 +110,27 @@ impl Given {
     /// Why a member cannot be opened: what is given twice is locked by ourselves.
     fn why_not(&self, location: &Location, error: DeviceError) -> String {
         let identity = Identity::at(&location.path);
-        let twin = self.opened.iter().find(|it| Some(it.identity()) == identity);
-        match (&error.problem, twin) {
-            (DeviceProblem::Locked { .. } | DeviceProblem::InUse { .. }, Some(twin)) => {
-                let window = |at: &Location| (at.offset, at.size);
-                twice(location, twin.location(), window(location) == window(twin.location()))
-            }
-            _ => error.to_string(),
+        if !matches!(error.problem, DeviceProblem::Locked { .. } | DeviceProblem::InUse { .. }) {
+            return error.to_string();
+        }
+        let twins = || self.opened.iter().filter(|it| Some(it.identity()) == identity);
+        let bytes = |at: &Location| {
+            let end = at.size.map_or(u64::MAX, |size| at.offset.saturating_add(size));
+            at.offset..end
+        };
+        let own = bytes(location);
+        let shares = |it: &&Arc<OpenDevice>| {
+            let its = bytes(it.location());
+            own.start < its.end && its.start < own.end
+        };
+        match (twins().find(shares), twins().next()) {
+            (Some(twin), _) => twice(location, twin.location(), own == bytes(twin.location())),
+            (None, Some(twin)) => format!(
+                "{location}: {} is another part of the same device, which is opened for one member \
+                 alone; partitions and loop devices can be members side by side",
+                twin.location()
+            ),
+            (None, None) => error.to_string(),
         }
     }
 

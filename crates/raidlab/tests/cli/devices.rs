@@ -11,7 +11,17 @@ struct Loop(String);
 
 impl Loop {
     fn over(file: &str) -> Option<Loop> {
-        let output = Command::new("losetup").args(["--show", "-f", file]).output();
+        Loop::with(&[file])
+    }
+
+    /// A part of the file, in MiB.
+    fn over_part(file: &str, from: u64, mib: u64) -> Option<Loop> {
+        let (from, mib) = (format!("{from}MiB"), format!("{mib}MiB"));
+        Loop::with(&["--offset", &from, "--sizelimit", &mib, file])
+    }
+
+    fn with(arguments: &[&str]) -> Option<Loop> {
+        let output = Command::new("losetup").args(["--show", "-f"]).args(arguments).output();
         match output {
             Ok(output) if output.status.success() => {
                 let name = String::from_utf8_lossy(&output.stdout).trim().to_string();
@@ -93,6 +103,35 @@ fn a_loop_device_and_its_file_are_one() {
     assert!(bytes(&a) == before, "it was written to");
     let ran = raidlab(&format!("dump --sha256 {one} {a} {b}")).code(0);
     assert!(ran.stderr.contains("the same file as"), "{}", ran.stderr);
+}
+
+#[test]
+fn parts_of_one_file_are_members_side_by_side() {
+    let dir = Dir::new();
+    let disk = image(&dir, "disk", 48);
+    let parts = [Loop::over_part(&disk, 1, 16), Loop::over_part(&disk, 17, 16)];
+    let [Some(first), Some(second)] = parts else { return };
+    let Some(across) = Loop::over_part(&disk, 9, 16) else { return };
+    let (first, second, across) = (&first.0, &second.0, &across.0);
+    raidlab(&format!("create -l 1 -n 2 {first} {second}")).code(0);
+    let before = bytes(&disk);
+    for one in [first, second] {
+        refused(&format!("create -l 1 -n 2 --force {one} {across}"), &[across, "shares bytes"]);
+    }
+    let parts = format!("create -l 1 -n 2 --force {across}@0+4M {across}");
+    refused(&format!("{parts}@8M"), &["@8388608", "another part of the same device"]);
+    refused(&format!("{parts}@2M"), &["@2097152", "it shares bytes with"]);
+    assert!(bytes(&disk) == before, "it was written to");
+    let whole = raidlab(&format!("dump --sha256 {first} {second}")).code(0);
+    assert!(!whole.stderr.contains("the same"), "{}", whole.stderr);
+    let described = "dump --sha256 --level 1 --raid-devices 2 --data-offset 2048s";
+    raidlab(&format!("{described} {first} {second}")).code(0);
+    refused(&format!("{described} {first} {across}"), &[across, "it shares bytes with"]);
+    refused(&format!("{described} {first} {disk}@1M+16M"), &["@1048576+16777216", "the same"]);
+    refused(
+        &format!("{described} {first} {disk}@4M+16M"),
+        &["@4194304+16777216", "it shares bytes with"],
+    );
 }
 
 #[test]

@@ -99,8 +99,8 @@ fn arrays_of_the_kernel_are_read_written_and_given_back() {
     println!("{} arrays read, written and given back", shapes.len());
 }
 
-/// Nothing of ours takes part: this is why [`Shape::bitmap_chunk_kib`] is what it is. When it fails,
-/// the kernel is mended, and far arrays can have bits of 64 KiB as the others do.
+/// Nothing of ours takes part: this is why [`Shape::bitmap_chunk_kib`] is what it is. When it
+/// fails, the kernel is mended, and far arrays can have bits of 64 KiB as the others do.
 fn the_kernel_forgets_far_copies(guest: &Guest) {
     let scratch = Scratch::new("far-copies");
     let create = |layout: &str, kib: usize| {
