@@ -721,6 +721,21 @@ fn long_superblocks_are_written_one_after_the_other() {
 }
 
 #[test]
+fn no_second_long_superblock_is_written_where_one_may_be_torn() {
+    let mut desk =
+        Desk::new(KeeperConfig { superblocks_in_turn: true, ..config(Level::Raid6, 5, 0) });
+    desk.ask(0, 1);
+    desk.finish(0, Ok(()));
+    desk.finish(0, Err(MemberError::NoSpace));
+    assert_eq!(desk.out(), "", "three members have whole ones");
+    let refused = Control::NotGranted { first_bit: 0, bits: 1 };
+    assert_eq!((desk.answers.last(), desk.granted()), (Some(&refused), 0));
+    desk.ask(0, 1);
+    desk.run();
+    assert_eq!((desk.granted(), desk.events()), (1, vec![11; 5]));
+}
+
+#[test]
 fn superblocks_of_levels_without_redundancy_are_never_written() {
     let mut desk = Desk::new(config(Level::Raid0, 2, 0));
     assert_eq!(desk.keeper.intent_map(), None);

@@ -113,6 +113,13 @@ impl Job {
         self.due.retain(|due| due.device != device);
     }
 
+    /// Where one device after the other is written, forgets those that have not been.
+    pub(super) fn drop_rest_in_turn(&mut self) {
+        if self.in_turn {
+            self.due.clear();
+        }
+    }
+
     /// Sends what may be sent now.
     pub(super) fn send(
         &mut self,

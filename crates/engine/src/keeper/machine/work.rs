@@ -39,6 +39,8 @@ impl Keeper {
                 if self.devices[device].kept.slot.is_some() {
                     job.spoiled = true;
                     job.lacking = true;
+                    // What is written in turn may be torn now: never two at once.
+                    job.drop_rest_in_turn();
                     self.retry_at = self.now + RETRY_NANOS;
                 }
             }
