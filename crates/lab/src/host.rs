@@ -122,7 +122,7 @@ fn line(path: &str) -> Option<String> {
 }
 
 /// `mq-deadline` of `none [mq-deadline] kyber`.
-fn chosen(text: &str) -> String {
+pub(crate) fn chosen(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(chosen, _)| chosen).to_string()
 }

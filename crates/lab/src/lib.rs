@@ -29,6 +29,7 @@ pub mod matrix;
 pub mod members;
 pub mod meter;
 pub mod pattern;
+pub mod place;
 pub mod program;
 pub mod published;
 pub mod quantity;

@@ -138,34 +138,9 @@ impl Target {
     /// One clear line: which member, directory, size or shape does not work.
     pub fn new(spec: &TargetSpec<'_>) -> Result<Target, String> {
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
-        let maker = Maker {
-            directory: spec.directory,
-            pace: &pace,
-            faults: &faults,
-            bus: spec.bus_bytes_per_s.map(|rate| pace.add_bus(rate)),
-            sectors: spec.member_bytes / md::SECTOR_BYTES,
-        };
-        let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
-        let recipe = Recipe {
-            expr: spec.expr.clone(),
-            chunk_sectors: spec.chunk_sectors,
-            member_sectors: maker.sectors,
-            stripe_cache_bytes: spec.stripe_cache_bytes,
-            queue_depth: spec.queue_depth,
-            options: DriverOptions {
-                max_requests: leases.max(64),
-                lanes: spec.lanes.max(1),
-                leases,
-                lease_bytes: lease_bytes as usize,
-                kernels: spec.kernels,
-                ..DriverOptions::default()
-            },
-        };
-        if spec.members.len() != spec.expr.leaves() {
-            return Err("the member set does not fit the array".into());
-        }
-        let leaves = spec.members.iter().map(|member| maker.make(member).map(Some));
-        let lanes = recipe.lanes(&mut leaves.collect::<Result<Vec<_>, _>>()?)?;
+        let (recipe, mut leaves) = Recipe::with_leaves(spec, &pace, &faults)?;
+        let lease_bytes = recipe.options.lease_bytes as u64;
+        let lanes = recipe.lanes(&mut leaves)?;
         let facts = lanes[0].facts();
         if spec.unit_bytes < facts.logical_block as usize {
             return Err(format!(
@@ -452,6 +427,9 @@ impl Target {
     }
 }
 
+/// Leaves in order; `None` where one is not there.
+type Leaves = Vec<Option<Box<dyn Member>>>;
+
 /// How the array is put together, from whichever leaves.
 struct Recipe {
     expr: ArrayExpr,
@@ -462,7 +440,58 @@ struct Recipe {
     options: DriverOptions,
 }
 
+/// The array of a specification over members made for it, for whoever runs it in threads of its
+/// own.
+///
+/// # Errors
+/// See [`Target::new`].
+pub(crate) fn array_spec(
+    spec: &TargetSpec<'_>,
+    pace: &PaceControl,
+    faults: &FaultControl,
+) -> Result<(ArraySpec, DriverOptions), String> {
+    let (recipe, mut leaves) = Recipe::with_leaves(spec, pace, faults)?;
+    Ok((recipe.array(&recipe.expr, &mut leaves)?, recipe.options))
+}
+
 impl Recipe {
+    /// The recipe of a specification, and its leaves, made.
+    fn with_leaves(
+        spec: &TargetSpec<'_>,
+        pace: &PaceControl,
+        faults: &FaultControl,
+    ) -> Result<(Recipe, Leaves), String> {
+        let maker = Maker {
+            directory: spec.directory,
+            pace,
+            faults,
+            bus: spec.bus_bytes_per_s.map(|rate| pace.add_bus(rate)),
+            sectors: spec.member_bytes / md::SECTOR_BYTES,
+        };
+        let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
+        let recipe = Recipe {
+            expr: spec.expr.clone(),
+            chunk_sectors: spec.chunk_sectors,
+            member_sectors: maker.sectors,
+            stripe_cache_bytes: spec.stripe_cache_bytes,
+            queue_depth: spec.queue_depth,
+            options: DriverOptions {
+                max_requests: leases.max(64),
+                lanes: spec.lanes.max(1),
+                leases,
+                lease_bytes: lease_bytes as usize,
+                kernels: spec.kernels,
+                ..DriverOptions::default()
+            },
+        };
+        if spec.members.len() != spec.expr.leaves() {
+            return Err("the member set does not fit the array".into());
+        }
+        let leaves = spec.members.iter().map(|member| maker.make(member).map(Some));
+        let leaves = leaves.collect::<Result<Vec<_>, _>>()?;
+        Ok((recipe, leaves))
+    }
+
     /// The array over the leaves that are there. Leaves of an inner array that cannot serve without
     /// those that are not stay where they are.
     fn lanes(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Vec<Driver>, String> {

@@ -1,0 +1,188 @@
+//! An array of the engine, served as a block device: FUSE file, loop device on it.
+//!
+//! Invariant: the array lives on the front's own threads (see `export::fuse`); whoever wants to
+//! know something of it asks there.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use array::{Array, Counters, FaultControl, PaceControl};
+use export::fuse::{Front, FrontOptions};
+use md::MemberIdx;
+use md::nested::ArrayExpr;
+
+use super::plan::Stripes;
+use super::steps::{Step, Undo};
+use crate::members::MemberExpr;
+use crate::target::{TargetSpec, array_spec};
+
+/// What the kernel has under way on a loop device and its array.
+const IN_FLIGHT: usize = 128;
+/// What a journal of its own gets per member, where it is on an array.
+const JOURNAL_MEMBER_BYTES: u64 = 128 << 20;
+
+/// An array of the engine, to be made.
+#[derive(Clone, Debug)]
+pub struct EngineSpec {
+    /// The array.
+    pub expr: ArrayExpr,
+    /// Chunk of arrays that name none, in bytes.
+    pub chunk_bytes: u64,
+    /// One per leaf.
+    pub members: Vec<MemberExpr>,
+    /// Where files go.
+    pub directory: PathBuf,
+    /// Shared by all drives, in bytes per second.
+    pub bus_bytes_per_s: Option<u64>,
+    /// Size of each member, in bytes.
+    pub member_bytes: u64,
+    /// Stripe memory, in bytes.
+    pub stripe_cache_bytes: u64,
+    /// Operations that each member gets at once.
+    pub queue_depth: usize,
+    /// What computes parity.
+    pub kernels: parity::Kernels,
+}
+
+impl EngineSpec {
+    /// The array of a journal, over members like the first of this one.
+    pub(super) fn for_journal(&self, expr: &ArrayExpr) -> Option<EngineSpec> {
+        let member = self.members.first()?.clone();
+        Some(EngineSpec {
+            expr: expr.clone(),
+            members: vec![member; expr.leaves()],
+            member_bytes: JOURNAL_MEMBER_BYTES,
+            ..self.clone()
+        })
+    }
+
+    fn make(&self, pace: &PaceControl, faults: &FaultControl) -> Result<Array, String> {
+        let (spec, options) = array_spec(
+            &TargetSpec {
+                expr: &self.expr,
+                chunk_sectors: self.chunk_bytes / md::SECTOR_BYTES,
+                members: &self.members,
+                directory: &self.directory,
+                bus_bytes_per_s: self.bus_bytes_per_s,
+                member_bytes: self.member_bytes,
+                stripe_cache_bytes: self.stripe_cache_bytes,
+                queue_depth: self.queue_depth,
+                block_bytes: 1 << 20,
+                in_flight: IN_FLIGHT,
+                area_bytes: None,
+                unit_bytes: 4096,
+                lanes: 1,
+                kernels: self.kernels,
+                seed: 0,
+            },
+            pace,
+            faults,
+        )?;
+        Array::start(spec, &options).map_err(|error| error.to_string())
+    }
+}
+
+/// An array that a place serves, for who wants its counters or fails its members.
+#[derive(Clone)]
+pub struct ServedArray {
+    front: Arc<Mutex<Option<Front>>>,
+    pace: PaceControl,
+    /// The block device.
+    pub(super) device: PathBuf,
+    pub(super) stripes: Option<Stripes>,
+    pub(super) missing_protections: Vec<String>,
+}
+
+impl ServedArray {
+    /// Makes the array and its block device. The pace of paced members is off until
+    /// [`ServedArray::set_paced`]: what sets the place up is not measured.
+    pub(super) fn set_up(spec: EngineSpec, undo: &mut Undo) -> Result<ServedArray, String> {
+        let directory = super::set_up::make_directory("front", undo)?;
+        let (pace, faults) = (PaceControl::default(), FaultControl::default());
+        pace.set_on(false);
+        let front = {
+            let pace = pace.clone();
+            Front::start(FrontOptions::new(&directory), move || spec.make(&pace, &faults))
+        };
+        let front = front.map_err(|error| error.to_string())?;
+        let file = front.file().display().to_string();
+        let missing_protections = front.missing_protections().to_vec();
+        let asked = front.ask(|array| (Stripes::of(array.geometry()), array.logical_block()));
+        let (stripes, block) = asked.ok_or("the front's thread has ended")?;
+        let front = Arc::new(Mutex::new(Some(front)));
+        let stop = front.clone();
+        undo.push_call(format!("stopping the array mounted at {file}"), move || {
+            let front = stop.lock().expect("nobody panics with the front").take();
+            front.map_or(Ok(()), |mut front| front.stop().map_err(|error| error.to_string()))
+        });
+        let device = loop_device(&file, block, undo)?;
+        Ok(ServedArray { front, pace, device, stripes, missing_protections })
+    }
+
+    /// What every leaf has moved so far; empty when the array has been stopped.
+    pub fn leaf_counters(&self) -> Vec<Counters> {
+        self.ask(Array::leaf_counters).unwrap_or_default()
+    }
+
+    /// Takes a member out of service.
+    pub fn fail_member(&self, member: MemberIdx) {
+        // An array that has been stopped has no members any more.
+        let _ = self.ask(move |array| array.fail_member(member));
+    }
+
+    /// Switches the pace of all paced members.
+    pub fn set_paced(&self, on: bool) {
+        self.pace.set_on(on);
+    }
+
+    fn ask<T: Send + 'static>(&self, call: impl FnOnce(&Array) -> T + Send + 'static) -> Option<T> {
+        let front = self.front.lock().expect("nobody panics with the front");
+        front.as_ref()?.ask(call)
+    }
+}
+
+/// Makes a block device of a file; the kernel must pass the page cache by, which would hold
+/// everything twice and write it back behind our back.
+fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, String> {
+    let block = block.to_string();
+    let args = ["--find", "--show", "--direct-io=on", "--sector-size", &block, file];
+    let device = PathBuf::from(Step::run("losetup", args).perform()?);
+    let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let what = format!("losetup -d {}", device.display());
+    undo.push_call(what, move || detach(&name));
+    let direct = setting(&device, "loop/dio").unwrap_or_default();
+    if direct != "1" {
+        return Err(format!("{}: the kernel refuses direct I/O on {file}", device.display()));
+    }
+    Ok(device)
+}
+
+/// Ends a loop device, or waits until it has ended by itself: see [`release_with_mount`].
+fn detach(name: &str) -> Result<(), String> {
+    let device = format!("/dev/{name}");
+    let attached = || std::path::Path::new(&format!("/sys/block/{name}/loop")).exists();
+    for _ in 0..100 {
+        if !attached() {
+            return Ok(());
+        }
+        if setting(&device, "loop/autoclear").as_deref() != Some("1") {
+            // Where somebody still looks at it, this only arms its end.
+            Step::run("losetup", ["-d", &device]).perform()?;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Err("still in use".into())
+}
+
+/// Has the kernel end a loop device when its last user has gone, so that nothing is left behind
+/// where this process is killed. Called when it has a user: the mount.
+pub(super) fn release_with_mount(device: &std::path::Path) -> Result<(), String> {
+    Step::run("losetup", ["-d".to_string(), device.display().to_string()]).perform().map(drop)
+}
+
+/// A setting of a block device in sysfs.
+pub(super) fn setting(device: impl AsRef<std::path::Path>, name: &str) -> Option<String> {
+    let device = std::fs::canonicalize(device).ok()?;
+    let path = format!("/sys/class/block/{}/{name}", device.file_name()?.to_str()?);
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_string())
+}

@@ -1,0 +1,72 @@
+//! A logical volume between a block device and a file system.
+//!
+//! Invariant: LVM sees the one device that is ours and nothing else of the host's: no devices file,
+//! a filter, no backups, no udev. Data begins at a multiple of the array's stripe.
+
+use std::path::{Path, PathBuf};
+
+use super::plan::Stripes;
+use super::steps::{Step, Undo};
+
+/// What is done, in order, and the volume's device; and what undoes it, last things last.
+fn steps(device: &Path, stripes: Option<Stripes>, group: &str) -> (Vec<Step>, PathBuf, Vec<Step>) {
+    let device = device.display().to_string();
+    let config = format!(
+        "devices {{ use_devicesfile=0 filter=[\"a|^{device}$|\",\"r|.*|\"] }} \
+         activation {{ udev_sync=0 udev_rules=0 }} backup {{ backup=0 archive=0 }}"
+    );
+    let lvm = |args: &[&str]| {
+        let all = args.iter().copied().chain(["--config", &config]);
+        Step::run("lvm", all)
+    };
+    let mut pv = vec!["pvcreate", "-ff", "-y"];
+    let align = stripes.map(|s| format!("{}b", s.chunk_bytes * s.data_members));
+    pv.extend(align.as_ref().iter().flat_map(|align| ["--dataalignment", align]));
+    pv.push(&device);
+    let steps = vec![
+        lvm(&pv),
+        lvm(&["vgcreate", group, &device]),
+        lvm(&["lvcreate", "-y", "-Wn", "-l", "100%FREE", "-n", "data", group]),
+    ];
+    let undo = vec![lvm(&["pvremove", "-y", &device]), lvm(&["vgremove", "-f", group])];
+    (steps, format!("/dev/mapper/{}-data", group.replace('-', "--")).into(), undo)
+}
+
+/// Makes a volume of all of `device`.
+pub(super) fn volume(
+    device: &Path,
+    stripes: Option<Stripes>,
+    undo: &mut Undo,
+) -> Result<PathBuf, String> {
+    let group = format!("raidlab{}", std::process::id());
+    let (steps, volume, back) = steps(device, stripes, &group);
+    let mut back = back.into_iter();
+    for (number, step) in steps.iter().enumerate() {
+        step.perform()?;
+        // Removing the group removes the volume with it.
+        if number < 2 {
+            back.next().into_iter().for_each(|step| undo.push(step));
+        }
+    }
+    Ok(volume)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_volumes_are_out_of_sight() {
+        let stripes = Some(Stripes { chunk_bytes: 65_536, data_members: 3 });
+        let (steps, volume, undo) = steps(Path::new("/dev/loop7"), stripes, "raidlab1");
+        let config = "--config devices { use_devicesfile=0 \
+                      filter=[\"a|^/dev/loop7$|\",\"r|.*|\"] } activation { udev_sync=0 \
+                      udev_rules=0 } backup { backup=0 archive=0 }";
+        let all: Vec<String> = steps.iter().chain(&undo).map(ToString::to_string).collect();
+        assert!(all.iter().all(|step| step.ends_with(config)), "{all:?}");
+        assert!(all[0].starts_with("lvm pvcreate -ff -y --dataalignment 196608b /dev/loop7 "));
+        assert!(all[2].contains("lvcreate -y -Wn -l 100%FREE -n data raidlab1"));
+        assert!(all[3].contains("pvremove") && all[4].contains("vgremove"));
+        assert_eq!(volume, Path::new("/dev/mapper/raidlab1-data"));
+    }
+}

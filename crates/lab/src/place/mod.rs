@@ -1,0 +1,21 @@
+//! Places: where something is measured, set up for the purpose and taken away again (decision
+//! 0008).
+//!
+//! ```text
+//!  expr (words) -> plan (steps as values) -> place (carries them out, takes them back in reverse)
+//! ```
+
+mod engine;
+mod expr;
+mod kernel;
+mod lvm;
+mod plan;
+mod set_up;
+mod steps;
+
+pub use engine::{EngineSpec, ServedArray};
+pub use expr::{FsExpr, FsKind, Journal, KernelExpr, Knobs, PlaceError, PlaceExpr};
+pub use kernel::{KernelArray, kernel_steps};
+pub use plan::{Stripes, mkfs, mount};
+pub use set_up::{Ground, Place, Request};
+pub use steps::{Step, Undo};

@@ -1,0 +1,368 @@
+//! Sets a place up, and takes it away again.
+//!
+//! Invariant: everything that is made is undone when the [`Place`] is dropped, in reverse order. If
+//! the process is killed the kernel does it: mounts are in a mount namespace of the calling thread
+//! and of those that it starts, loop devices end with their last user. So whoever sets a place up
+//! starts the threads that work in it.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use array::store::{Access, Device, DeviceOptions, Disk, Location, signatures};
+
+use super::engine::{EngineSpec, ServedArray, release_with_mount, setting};
+use super::expr::{FsExpr, Journal, Knobs, PlaceExpr};
+use super::kernel::{KernelArray, set_up_kernel};
+use super::plan::{Stripes, mkfs, mount};
+use super::steps::{Step, Undo};
+use crate::{host, record};
+
+/// What a place offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// A directory, for files.
+    Directory(PathBuf),
+    /// A block device, as one extent.
+    Device(PathBuf),
+}
+
+/// What is to be set up.
+pub struct Request<'a> {
+    /// The place, in words.
+    pub place: &'a PlaceExpr,
+    /// The engine's array, where the place uses one.
+    pub engine: Option<EngineSpec>,
+    /// The kernel's array, where the place uses one.
+    pub kernel: Option<KernelArray>,
+}
+
+/// Where something can be measured, until it is dropped.
+pub struct Place {
+    ground: Ground,
+    facts: record::Place,
+    arrays: Vec<ServedArray>,
+    warnings: Vec<String>,
+    undo: Undo,
+}
+
+impl Place {
+    /// Sets a place up.
+    ///
+    /// # Errors
+    /// One line: what is missing, or which step failed and what it said. What had been made by then
+    /// is gone again.
+    pub fn set_up(request: Request<'_>) -> Result<Place, String> {
+        let mut making = Making { engine: request.engine, kernel: request.kernel, ..Making::new() };
+        let ground = making.ground(request.place)?;
+        let Making { mut facts, arrays, warnings, undo, .. } = making;
+        facts.name = request.place.name();
+        facts.memory_bytes = host::memory_bytes();
+        match &ground {
+            Ground::Directory(path) => look_at_mount(path, &mut facts),
+            Ground::Device(path) => look_at_queue(path, &mut facts),
+        }
+        arrays.iter().for_each(|array| array.set_paced(true));
+        Ok(Place { ground, facts, arrays, warnings, undo })
+    }
+
+    /// What there is to work on.
+    pub fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    /// How it was set up, as the kernel shows it.
+    pub fn facts(&self) -> &record::Place {
+        &self.facts
+    }
+
+    /// The engine's arrays below it: the file system's, then its journal's if it has one.
+    pub fn arrays(&self) -> &[ServedArray] {
+        &self.arrays
+    }
+
+    /// What a reader of figures from here must know.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Takes everything away.
+    ///
+    /// # Errors
+    /// One line that names what could not be undone.
+    pub fn take_down(mut self) -> Result<(), String> {
+        // What sits in caches goes to the members at full speed: it is not measured.
+        self.arrays.iter().for_each(|array| array.set_paced(false));
+        self.undo.take_back()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.arrays.iter().for_each(|array| array.set_paced(false));
+    }
+}
+
+/// A place half made. Dropping it undoes what there is.
+struct Making {
+    engine: Option<EngineSpec>,
+    kernel: Option<KernelArray>,
+    facts: record::Place,
+    arrays: Vec<ServedArray>,
+    warnings: Vec<String>,
+    undo: Undo,
+}
+
+impl Making {
+    fn new() -> Making {
+        Making {
+            engine: None,
+            kernel: None,
+            facts: record::Place::default(),
+            arrays: Vec::new(),
+            warnings: Vec::new(),
+            undo: Undo::default(),
+        }
+    }
+
+    fn ground(&mut self, place: &PlaceExpr) -> Result<Ground, String> {
+        match place {
+            PlaceExpr::Path(path) if path.is_dir() => Ok(Ground::Directory(path.clone())),
+            PlaceExpr::Path(path) => Err(format!("path:{}: is no directory", path.display())),
+            PlaceExpr::FileSystem(fs) => self.file_system(fs).map(Ground::Directory),
+            _ => Ok(Ground::Device(self.device(place)?.0)),
+        }
+    }
+
+    /// A block device, and what is known of stripes in it.
+    fn device(&mut self, place: &PlaceExpr) -> Result<(PathBuf, Option<Stripes>), String> {
+        match place {
+            PlaceExpr::Engine => {
+                need_root("an array as a block device")?;
+                let spec = self.engine.take().ok_or("no array is given for the place")?;
+                self.serve(spec)
+            }
+            PlaceExpr::Device(path) => {
+                refuse_used(path)?;
+                Ok((path.clone(), None))
+            }
+            PlaceExpr::Kernel(kernel) => {
+                need_root("an array of the kernel's")?;
+                let array = self.kernel.take().ok_or("no array is given for the place")?;
+                kernel.devices.iter().try_for_each(|path| refuse_used(path))?;
+                let device = set_up_kernel(kernel, &array, &mut self.undo)?;
+                Ok((device, array.stripes()?))
+            }
+            PlaceExpr::Path(_) | PlaceExpr::FileSystem(_) => Err("a block device is wanted".into()),
+        }
+    }
+
+    fn serve(&mut self, spec: EngineSpec) -> Result<(PathBuf, Option<Stripes>), String> {
+        let array = ServedArray::set_up(spec, &mut self.undo)?;
+        let found = (array.device.clone(), array.stripes);
+        for sentence in &array.missing_protections {
+            if !self.warnings.contains(sentence) {
+                self.warnings.push(sentence.clone());
+            }
+        }
+        self.arrays.push(array);
+        Ok(found)
+    }
+
+    fn file_system(&mut self, fs: &FsExpr) -> Result<PathBuf, String> {
+        need_root(&format!("a file system of our own (fs:{})", fs.kind.name()))?;
+        export::fuse::private_mounts()
+            .map_err(|error| format!("cannot have mounts of its own (CAP_SYS_ADMIN): {error}"))?;
+        let journal_spec = match (&fs.journal, &self.engine) {
+            (Journal::On(expr), Some(spec)) => spec.for_journal(expr),
+            _ => None,
+        };
+        let (mut device, stripes) = self.device(&fs.on)?;
+        let mut below = vec![device.clone()];
+        let journal = match journal_spec {
+            Some(spec) => {
+                self.facts.journal = Some(spec.expr.to_string());
+                let device = self.serve(spec)?.0;
+                below.push(device.clone());
+                Some(device)
+            }
+            None => None,
+        };
+        turn_knobs(&device, &fs.knobs, &mut self.undo, &mut self.facts.knobs)?;
+        look_at_queue(&device, &mut self.facts);
+        if fs.lvm {
+            device = super::lvm::volume(&device, stripes, &mut self.undo)?;
+        }
+        self.facts.lvm = Some(fs.lvm);
+        let steps = mkfs(fs, stripes, &device, journal.as_deref())?;
+        let told = steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        self.facts.mkfs_options = Some(told);
+        steps.iter().try_for_each(|step| step.perform().map(drop))?;
+        let directory = make_directory("mount", &mut self.undo)?;
+        mount(fs, &device, journal.as_deref(), &directory).perform()?;
+        self.undo.push(Step::Unmount(directory.clone()));
+        let ours = self.arrays.iter().map(|array| &array.device);
+        ours.filter(|device| below.contains(device)).try_for_each(|d| release_with_mount(d))?;
+        Ok(directory)
+    }
+}
+
+fn need_root(what: &str) -> Result<(), String> {
+    match rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(format!("{what} needs root: mounts and block devices are the kernel's")),
+    }
+}
+
+/// A new directory of ours among the temporary ones.
+pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, String> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = format!("raidlab-{name}-{}-{next}", std::process::id());
+    let path = std::env::temp_dir().join(path);
+    let made = DirBuilder::new().mode(0o700).create(&path);
+    made.map_err(|error| format!("{}: cannot be made: {error}", path.display()))?;
+    undo.push(Step::RemoveDirectory(path.clone()));
+    Ok(path)
+}
+
+/// Refuses a block device that holds something or is in use: what is measured writes over it.
+pub(super) fn refuse_used(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let kind = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.file_type();
+    if !kind.is_block_device() {
+        return Err(format!("{shown}: is no block device"));
+    }
+    let options = DeviceOptions { access: Access::ReadWrite, direct: false };
+    let device = Device::open(&Location::whole(path), options).map_err(|e| e.to_string())?;
+    let mut holds: Vec<String> = signatures(&device).iter().map(ToString::to_string).collect();
+    let md = md::ondisk::superblock::detect(device.sectors(), |place| {
+        let mut bytes = vec![0; md::ondisk::superblock::READ_BYTES];
+        device.read(place.sector, &mut bytes).map(|()| bytes)
+    });
+    holds.extend(md.superblock().map(|_| "a member of a Linux RAID array".to_string()));
+    match holds.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "{shown}: holds {}, and would be written over; wipe it first if nobody needs that",
+            holds.join(", ")
+        )),
+    }
+}
+
+/// Sets what is asked for, and notes how it was.
+pub(super) fn turn_knobs(
+    device: &Path,
+    knobs: &Knobs,
+    undo: &mut Undo,
+    said: &mut BTreeMap<String, String>,
+) -> Result<(), String> {
+    for (name, value) in super::kernel::queue_settings(knobs) {
+        set_knob(device, name, &value, undo)?;
+        said.insert(name.to_string(), value);
+    }
+    Ok(())
+}
+
+/// Writes one setting of a block device; it gets its old value back.
+pub(super) fn set_knob(
+    device: &Path,
+    name: &str,
+    value: &str,
+    undo: &mut Undo,
+) -> Result<(), String> {
+    let shown = device.display();
+    let before =
+        setting(device, name).ok_or_else(|| format!("{shown}: the kernel has no {name} here"))?;
+    // Of several choices the one in brackets is set: `none [mq-deadline]`.
+    let chosen = before.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    let before = chosen.map_or(before.as_str(), |(chosen, _)| chosen).to_string();
+    let device = std::fs::canonicalize(device).map_err(|error| format!("{shown}: {error}"))?;
+    let own = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let path = PathBuf::from(format!("/sys/class/block/{own}/{name}"));
+    Step::Set { path: path.clone(), value: value.into() }.perform()?;
+    undo.push(Step::Set { path, value: before });
+    Ok(())
+}
+
+fn look_at_queue(device: &Path, facts: &mut record::Place) {
+    facts.read_ahead_kib =
+        setting(device, "queue/read_ahead_kb").and_then(|text| text.parse().ok());
+    let scheduler = setting(device, "queue/scheduler");
+    facts.scheduler = scheduler.map(|text| host::chosen(&text));
+}
+
+fn look_at_mount(path: &Path, facts: &mut record::Place) {
+    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+    let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    // The longest mount point above the path, and of several mounts there the last.
+    let best = mounts.lines().filter_map(mount_line).filter(|m| canonical.starts_with(&m.point));
+    let best = best.max_by_key(|mount| mount.point.as_os_str().len());
+    if let Some(mount) = best {
+        facts.file_system = Some(mount.kind);
+        facts.mount_options = Some(mount.options);
+    }
+    if let Ok(space) = rustix::fs::statvfs(path) {
+        facts.block_bytes = Some(space.f_bsize);
+    }
+}
+
+struct Mount {
+    point: PathBuf,
+    kind: String,
+    options: String,
+}
+
+/// A line of mountinfo (proc_pid_mountinfo(5)); the options are the mount's, then the file system's
+/// that are not said already.
+fn mount_line(line: &str) -> Option<Mount> {
+    let (mount, file_system) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(4);
+    // Spaces in a path are written in octal.
+    let point = mount.next()?.replace("\\040", " ").into();
+    let own = mount.next()?;
+    let mut file_system = file_system.split(' ');
+    let kind = file_system.next()?.to_string();
+    let all = file_system.nth(1).unwrap_or("");
+    let mut options: Vec<&str> = own.split(',').collect();
+    options.extend(all.split(',').filter(|option| !own.split(',').any(|o| o == *option)));
+    Some(Mount { point, kind, options: options.join(",") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_understood() {
+        let line =
+            "36 35 7:0 / /tmp/a\\040b rw,noatime - ext3 /dev/loop0 rw,data=journal,stripe=48";
+        let mount = mount_line(line).expect("a mount");
+        assert_eq!((mount.point, mount.kind.as_str()), (PathBuf::from("/tmp/a b"), "ext3"));
+        assert_eq!(mount.options, "rw,noatime,data=journal,stripe=48");
+    }
+
+    #[test]
+    fn what_is_there_is_described_and_left_alone() {
+        let here = PlaceExpr::Path(std::env::temp_dir());
+        let request = Request { place: &here, engine: None, kernel: None };
+        let place = Place::set_up(request).expect("it is there");
+        assert_eq!(place.facts().name, "path");
+        assert!(place.facts().file_system.is_some(), "{:?}", place.facts());
+        assert!(place.facts().memory_bytes.is_some());
+        place.take_down().expect("nothing to take down");
+        assert!(std::env::temp_dir().is_dir());
+        let gone = PlaceExpr::Path("/no/such/directory".into());
+        let request = Request { place: &gone, engine: None, kernel: None };
+        let error = Place::set_up(request).err().expect("refused");
+        assert_eq!(error, "path:/no/such/directory: is no directory");
+    }
+
+    #[test]
+    fn what_is_no_block_device_is_refused() {
+        let error = refuse_used(&std::env::temp_dir()).expect_err("a directory");
+        assert!(error.ends_with("is no block device"), "{error}");
+    }
+}

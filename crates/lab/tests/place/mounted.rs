@@ -1,0 +1,301 @@
+//! Real mounts: root, FUSE, loop devices and mkfs are needed; where they are missing the tests say
+//! so.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lab::members::MemberSet;
+use lab::place::{EngineSpec, Ground, Place, PlaceExpr, Request, Step};
+use md::MemberIdx;
+
+fn engine(array: &str, member_bytes: u64) -> EngineSpec {
+    let expr: md::nested::ArrayExpr = array.parse().expect("an expression");
+    let set: MemberSet = "mem".parse().expect("a set");
+    EngineSpec {
+        chunk_bytes: 65_536,
+        members: set.expand(expr.leaves()).expect("members"),
+        expr,
+        directory: std::env::temp_dir(),
+        bus_bytes_per_s: None,
+        member_bytes,
+        stripe_cache_bytes: 16 << 20,
+        queue_depth: usize::MAX,
+        kernels: parity::Kernels::best(),
+    }
+}
+
+/// What is missing here, on stdout.
+fn cannot(tools: &[&str]) -> bool {
+    let missing = tools.iter().find(|tool| {
+        let paths = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+        !paths.iter().any(|path| Path::new(path).join(tool).exists())
+    });
+    let why = match missing {
+        _ if !rustix::process::geteuid().is_root() => "not root".to_string(),
+        _ if !Path::new("/dev/fuse").exists() => "no /dev/fuse".into(),
+        _ if !Path::new("/dev/loop-control").exists() => "no loop devices".into(),
+        Some(tool) => format!("no {tool}"),
+        None => return false,
+    };
+    println!("skipped: {why}");
+    true
+}
+
+fn set_up(place: &str, engine: EngineSpec) -> Place {
+    let place: PlaceExpr = place.parse().expect("a place");
+    let request = Request { place: &place, engine: Some(engine), kernel: None };
+    Place::set_up(request).expect("set up")
+}
+
+fn directory(place: &Place) -> PathBuf {
+    match place.ground() {
+        Ground::Directory(path) => path.clone(),
+        Ground::Device(path) => panic!("{} is no directory", path.display()),
+    }
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_ne_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Files of many lengths; number `from` and on.
+fn write_files(directory: &Path, from: u64) {
+    for number in from..from + 40 {
+        let len = [1, 100, 4095, 70_000, 1_000_001][number as usize % 5];
+        let path = directory.join(format!("file-{number}"));
+        std::fs::write(path, noise(len, number)).expect("written");
+    }
+}
+
+fn check_files(directory: &Path, from: u64) {
+    for number in from..from + 40 {
+        let len = [1, 100, 4095, 70_000, 1_000_001][number as usize % 5];
+        let found = std::fs::read(directory.join(format!("file-{number}"))).expect("read");
+        assert!(found == noise(len, number), "file {number}");
+    }
+}
+
+fn run(program: &str, args: &[&str]) -> String {
+    Step::run(program, args.iter().copied()).perform().expect("runs")
+}
+
+/// Loop devices on files of ours.
+fn loops_left() -> Vec<String> {
+    let mut left = Vec::new();
+    for entry in std::fs::read_dir("/sys/block").expect("sysfs").flatten() {
+        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file"));
+        left.extend(backing.ok().filter(|path| path.contains("/raidlab-front-")));
+    }
+    left
+}
+
+#[test]
+fn ext4_on_raid5_survives_a_failed_member_and_a_remount() {
+    if cannot(&["losetup", "mkfs.ext4", "fsck.ext4", "mount"]) {
+        return;
+    }
+    export::fuse::private_mounts().expect("root may");
+    let place = set_up("engine", engine("raid5(4)", 48 << 20));
+    let Ground::Device(device) = place.ground().clone() else { panic!("a device") };
+    let device = device.display().to_string();
+    let mount = tempfile::tempdir().expect("a directory");
+    let there = mount.path().display().to_string();
+    run("mkfs.ext4", &["-q", "-F", "-E", "stride=16,stripe_width=48", &device]);
+    run("mount", &[&device, &there]);
+    write_files(mount.path(), 0);
+    run("sync", &["-f", &there]);
+    place.arrays()[0].fail_member(MemberIdx(2));
+    write_files(mount.path(), 40);
+    run("umount", &[&there]);
+    run("fsck.ext4", &["-fn", &device]);
+    run("mount", &[&device, &there]);
+    check_files(mount.path(), 0);
+    check_files(mount.path(), 40);
+    run("umount", &[&there]);
+    let written: Vec<u64> =
+        place.arrays()[0].leaf_counters().iter().map(|leaf| leaf.written_bytes).collect();
+    assert!(written.iter().all(|bytes| *bytes > 1 << 20), "all members were written: {written:?}");
+    place.take_down().expect("nothing is left");
+}
+
+#[test]
+fn ext4_learns_the_stripes_and_the_record_how_it_is_mounted() {
+    if cannot(&["losetup", "mke2fs", "mount"]) {
+        return;
+    }
+    let place = set_up("fs:ext4,noatime,data=journal,read-ahead=1M", engine("raid6(5)", 32 << 20));
+    let here = directory(&place);
+    write_files(&here, 0);
+    check_files(&here, 0);
+    let facts = place.facts().clone();
+    assert_eq!(facts.name, "fs:ext4,noatime,data=journal,read-ahead=1M");
+    assert_eq!(facts.file_system.as_deref(), Some("ext4"));
+    let options = facts.mount_options.expect("options");
+    let has = |option: &str| options.split(',').any(|other| other == option);
+    assert!(has("noatime") && has("data=journal") && has("stripe=48"), "{options}");
+    assert_eq!((facts.block_bytes, facts.read_ahead_kib), (Some(4096), Some(1024)));
+    assert!(facts.mkfs_options.expect("options").contains("stride=16,stripe_width=48"));
+    place.take_down().expect("nothing is left");
+    assert!(!here.exists(), "{} is still there", here.display());
+}
+
+#[test]
+fn a_journal_lies_on_an_array_of_its_own() {
+    if cannot(&["losetup", "mke2fs", "mount"]) {
+        return;
+    }
+    let text = "fs:ext3,data=journal,block=1K,journal=raid1(2)";
+    let place = set_up(text, engine("raid5(4)", 32 << 20));
+    let here = directory(&place);
+    let before: Vec<_> = place.arrays().iter().map(|array| array.leaf_counters()).collect();
+    write_files(&here, 0);
+    run("sync", &["-f", &here.display().to_string()]);
+    check_files(&here, 0);
+    assert_eq!(place.arrays().len(), 2);
+    assert_eq!(place.facts().journal.as_deref(), Some("raid1(2)"));
+    assert_eq!(place.facts().block_bytes, Some(1024));
+    // All data go through the journal: to both of its members.
+    for (leaf, before) in place.arrays()[1].leaf_counters().iter().zip(&before[1]) {
+        let written = leaf.since(before).written_bytes;
+        assert!(written > 8 << 20, "{written} bytes of journal");
+    }
+    place.take_down().expect("nothing is left");
+}
+
+#[test]
+fn xfs_learns_the_stripes() {
+    if cannot(&["losetup", "mkfs.xfs", "mount"]) {
+        return;
+    }
+    // mkfs.xfs wants a log of 64 MiB at least, and chooses one by the size of the whole.
+    let place = set_up("fs:xfs", engine("raid10(4)", 1 << 30));
+    let here = directory(&place);
+    write_files(&here, 0);
+    check_files(&here, 0);
+    let options = place.facts().mount_options.clone().expect("options");
+    assert!(options.contains("sunit=128,swidth=256"), "{options}");
+    place.take_down().expect("nothing is left");
+}
+
+#[test]
+fn what_fails_half_way_leaves_nothing_behind() {
+    if cannot(&["losetup", "mke2fs", "mount"]) {
+        return;
+    }
+    let place: PlaceExpr = "fs:ext4,no-such-option".parse().expect("a place");
+    let spec = engine("raid0(2)", 32 << 20);
+    let request = Request { place: &place, engine: Some(spec), kernel: None };
+    let error = Place::set_up(request).err().expect("mount refuses");
+    assert!(error.starts_with("mount -t ext4 -o no-such-option /dev/loop"), "{error}");
+    let name = format!("raidlab-mount-{}", std::process::id());
+    let mounts = std::fs::read_to_string("/proc/thread-self/mounts").expect("proc");
+    assert!(!mounts.contains(&name), "{mounts}");
+}
+
+#[test]
+fn writing_back_under_memory_pressure_does_not_wait_for_itself() {
+    if cannot(&["losetup", "mke2fs", "mount", "dd"]) {
+        return;
+    }
+    let place = set_up("fs:ext4", engine("raid5(4)", 160 << 20));
+    let here = directory(&place);
+    // A cgroup of 48 MiB, where the first kind of them is mounted; else the dirty data alone.
+    let group = PathBuf::from(format!("/sys/fs/cgroup/memory/raidlab-test-{}", std::process::id()));
+    let limited = std::fs::create_dir(&group).is_ok()
+        && std::fs::write(group.join("memory.limit_in_bytes"), (48 << 20).to_string()).is_ok();
+    if !limited {
+        println!("cgroup skipped: no memory controller of the first version here");
+    }
+    let join = if limited { format!("echo $$ >{}/tasks && ", group.display()) } else { "".into() };
+    let file = here.join("big");
+    let write = format!("{join}exec dd if=/dev/zero of={} bs=1M count=400", file.display());
+    let mut writer = Command::new("sh").args(["-c", &write]).stderr(Stdio::null()).spawn();
+    let writer = writer.as_mut().expect("started");
+    let patience = Instant::now() + Duration::from_secs(240);
+    let ended = loop {
+        match writer.try_wait().expect("a child") {
+            Some(status) => break Some(status),
+            None if Instant::now() > patience => break None,
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    if ended.is_none() {
+        // It may not die: whoever waits for its own mount cannot.
+        let _ = writer.kill();
+    }
+    assert!(ended.expect("it does not hang").success());
+    run("sync", &["-f", &here.display().to_string()]);
+    assert_eq!(std::fs::metadata(&file).expect("there").len(), 400 << 20);
+    place.take_down().expect("nothing is left");
+    if limited {
+        std::fs::remove_dir(&group).expect("nobody is in it");
+    }
+}
+
+const WORK: &str = "RAIDLAB_TEST_WORK_UNTIL_KILLED";
+
+/// Not a test of its own: the process that the next one kills.
+#[test]
+fn worker_that_is_killed() {
+    if std::env::var_os(WORK).is_none() {
+        return;
+    }
+    let place = set_up("fs:ext4", engine("raid5(3)", 64 << 20));
+    let here = directory(&place);
+    println!("working");
+    for round in 0.. {
+        let data = noise(8 << 20, round);
+        let file = here.join(format!("{}", round % 8));
+        std::fs::write(&file, data).expect("written");
+        std::fs::File::open(&file).expect("there").sync_all().expect("synced");
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_no_mount_and_no_loop_device() {
+    if cannot(&["losetup", "mke2fs", "mount"]) {
+        return;
+    }
+    let mut worker = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "mounted::worker_that_is_killed", "--nocapture"])
+        .env(WORK, "1")
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .expect("started");
+    let out = BufReader::new(worker.stdout.take().expect("piped"));
+    assert!(out.lines().map_while(Result::ok).any(|line| line.contains("working")), "it works");
+    std::thread::sleep(Duration::from_millis(500));
+    let of_worker = format!("/raidlab-front-{}-", worker.id());
+    let left = || loops_left().iter().any(|path| path.contains(&of_worker));
+    assert!(left(), "it has a loop device: {:?}", loops_left());
+    worker.kill().expect("killed");
+    let patience = Instant::now() + Duration::from_secs(30);
+    let mut gone = false;
+    while (!gone || left()) && Instant::now() < patience {
+        gone |= worker.try_wait().expect("a child").is_some();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(gone, "the process has gone");
+    worker.wait().expect("a child");
+    assert!(!left(), "loop devices are left: {:?}", loops_left());
+    let id = worker.id();
+    for name in ["front", "mount"] {
+        // Nothing but the empty directories is left.
+        let path = std::env::temp_dir().join(format!("raidlab-{name}-{id}-0"));
+        let other = std::env::temp_dir().join(format!("raidlab-{name}-{id}-1"));
+        let _ = std::fs::remove_dir(&path).or_else(|_| std::fs::remove_dir(&other));
+    }
+}
