@@ -3,6 +3,7 @@
 //! Invariant: the array lives on the front's own threads (see `export::fuse`); whoever wants to
 //! know something of it asks there.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -146,10 +147,11 @@ impl ServedArray {
 fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, String> {
     let block = block.to_string();
     let args = ["--find", "--show", "--direct-io=on", "--sector-size", &block, file];
+    let file_system = std::fs::metadata(file).map_err(|error| format!("{file}: {error}"))?.dev();
     let device = PathBuf::from(Step::run("losetup", args).perform()?);
-    let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let what = format!("losetup -d {}", device.display());
-    undo.push_call(what, move || detach(&name));
+    let name = device.display().to_string();
+    undo.push_call(what, move || detach(&name, file_system));
     let direct = setting(&device, "loop/dio").unwrap_or_default();
     if direct != "1" {
         return Err(format!("{}: the kernel refuses direct I/O on {file}", device.display()));
@@ -157,21 +159,29 @@ fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, Strin
     Ok(device)
 }
 
-/// Ends a loop device, or waits until it has ended by itself: see [`release_with_mount`].
-fn detach(name: &str) -> Result<(), String> {
-    let device = format!("/dev/{name}");
-    let attached = || std::path::Path::new(&format!("/sys/block/{name}/loop")).exists();
+/// Ends a loop device, or waits until it has ended by itself: see [`release_with_mount`]. Then its
+/// number may at once be somebody else's, who must keep it: ours is the one on a file of this file
+/// system, which nothing else is on.
+fn detach(device: &str, file_system: u64) -> Result<(), String> {
     for _ in 0..100 {
-        if !attached() {
+        if backing(device) != Some(file_system) {
             return Ok(());
         }
-        if setting(&device, "loop/autoclear").as_deref() != Some("1") {
+        if setting(device, "loop/autoclear").as_deref() != Some("1") {
             // Where somebody still looks at it, this only arms its end.
-            Step::run("losetup", ["-d", &device]).perform()?;
+            Step::run("losetup", ["-d", device]).perform()?;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     Err("still in use".into())
+}
+
+/// The file system of the file that a loop device is on, as stat calls it.
+fn backing(device: &str) -> Option<u64> {
+    let args = ["--list", "--noheadings", "--output", "BACK-MAJ:MIN", device];
+    let said = Step::run("losetup", args).perform().ok()?;
+    let (major, minor) = said.trim().split_once(':')?;
+    Some(rustix::fs::makedev(major.trim().parse().ok()?, minor.trim().parse().ok()?))
 }
 
 /// Has the kernel end a loop device when its last user has gone, so that nothing is left behind
