@@ -7,7 +7,8 @@
 //! Invariant: when the process dies, however it does, the front's threads die, their descriptors
 //! are closed, and the kernel ends the connection: who waits for the file gets an error. That would
 //! fail if the descriptors were the whole process's, because a thread of it that waits for its own
-//! mount cannot die and would keep them open.
+//! mount cannot die and would keep them open; and if the mounts were not held a moment longer than
+//! the descriptors (`protect::MountHolder`).
 //!
 //! So nothing that holds a descriptor crosses the line: the array is made by a closure on the
 //! keeper thread, used there, and dropped there.
@@ -27,7 +28,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use super::files::{Background, Files, MAX_TRANSFER};
-use super::protect::Protection;
+use super::protect::{MountHolder, Protection};
 use super::sys;
 
 /// Somebody may look at the file for a moment (udev does) when it is to go.
@@ -247,6 +248,7 @@ struct Keeper {
     session: Option<BackgroundSession>,
     background: Background,
     _protection: Protection,
+    _holder: Option<MountHolder>,
 }
 
 impl Keeper {
@@ -260,6 +262,13 @@ impl Keeper {
             missing.push(format!(
                 "cannot have descriptors of its own (close_range): {error}; should this process be \
                  killed, whoever waits for the mount waits until it is aborted"
+            ));
+        }
+        let holder = MountHolder::start();
+        if let Err(error) = &holder {
+            missing.push(format!(
+                "cannot start cat, to hold the mounts: {error}; should this process be killed, \
+                 file systems on the mount may never end"
             ));
         }
         let protection = Protection::take(missing);
@@ -287,7 +296,9 @@ impl Keeper {
             let problem = format!("cannot mount with FUSE: {error}{hint}");
             FrontError::Directory { path: options.directory.clone(), problem }
         })?;
-        Ok(Keeper { options, array, session: Some(session), background, _protection: protection })
+        let session = Some(session);
+        let (_protection, _holder) = (protection, holder.ok());
+        Ok(Keeper { options, array, session, background, _protection, _holder })
     }
 
     fn run(mut self, calls: &mpsc::Receiver<Call>) {

@@ -11,6 +11,8 @@
 //! that starts all others.
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use rustix::io::Errno;
@@ -63,6 +65,35 @@ impl Drop for Protection {
             // Nothing depends on its being unlocked.
             let _ = rustix::mm::munlockall();
         }
+    }
+}
+
+/// A process that does nothing but share the mounts of the thread that has started it, until the
+/// descriptors of that thread are closed.
+///
+/// When a process with mounts of its own is killed, one of the front's threads could be the last to
+/// leave both the mounts and `/dev/fuse`. The kernel would have it unmount first, which writes to
+/// the array, and close `/dev/fuse` afterwards, which is what ends the waiting for the array: it
+/// would wait for ever. While this process lives, no thread of ours is the last to leave the
+/// mounts; and it sees the end of its input not before `/dev/fuse` is being closed.
+pub struct MountHolder(Child);
+
+impl MountHolder {
+    /// Starts it. To be called on a thread whose descriptors are those that serve the mount.
+    pub fn start() -> io::Result<MountHolder> {
+        let mut holder = Command::new("cat");
+        // Not in our process group: signals to that, Ctrl-C among them, are not meant for it.
+        holder.process_group(0).current_dir("/");
+        holder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        holder.spawn().map(MountHolder)
+    }
+}
+
+impl Drop for MountHolder {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // It ends by itself; not waiting for it would leave a zombie.
+        let _ = self.0.wait();
     }
 }
 
