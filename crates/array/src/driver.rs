@@ -450,6 +450,7 @@ impl Driver {
         }
         if let Some(ring) = &mut self.io.ring {
             ring.submit();
+            ring.settle_in(&self.io.regions);
         }
         let mut ended = std::mem::take(&mut self.ended);
         for (tag, result) in ended.drain(..) {

@@ -185,6 +185,12 @@ impl Span {
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 
+    /// Whether all of the other one is in this one.
+    pub(crate) fn contains(self, other: Span) -> bool {
+        let (a, b) = (self.start as usize, other.start as usize);
+        a <= b && b + other.len <= a + self.len
+    }
+
     pub(super) fn overlaps(self, other: Span) -> bool {
         let (a, b) = (self.start as usize, other.start as usize);
         a < b + other.len && b < a + self.len
@@ -214,6 +220,12 @@ impl Regions {
         assert!(number != REGION_ZERO);
         self.list.push(region);
         number
+    }
+
+    /// All of each of them.
+    pub(crate) fn whole(&self) -> impl Iterator<Item = Span> + '_ {
+        let all = self.list.iter().chain(std::iter::once(&self.zero));
+        all.map(|region| region.span(0, region.len()))
     }
 
     /// The memory of a slice.

@@ -3,6 +3,12 @@
 //! Invariant: memory that the kernel was given stays mapped and is not handed to anybody else until
 //! its completion has been reaped; `Drop` waits for what is still out, so a ring is dropped before
 //! the files and the memory that it works on. One of the few addresses of `unsafe`.
+//!
+//! A ring that is used much registers its files and memory, once ([`Ring::settle_in`]): the kernel
+//! then neither looks the file up nor pins the pages for each operation. Where it refuses, as over
+//! the limit on locked memory, things go on as they were. Two modes are left out on purpose: a
+//! thread of the kernel that polls for submissions takes a core of its own, and polling for
+//! completions needs drives with queues for it and no waiting for anything else.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -10,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::KernelDone;
-use crate::buf::Span;
+use crate::buf::{Regions, Span};
 
 /// Submissions that wait for the next `submit`. The kernel makes the completion side twice as
 /// long and keeps what does not fit there.
@@ -18,6 +24,15 @@ const ENTRIES: u32 = 1024;
 
 /// The most pieces of memory that one operation can have; the kernel's UIO_MAXIOV.
 pub(crate) const MAX_VECTORS: usize = 1024;
+
+/// A ring settles in after so many operations: for less, pinning memory takes longer than it saves.
+const SETTLES_AFTER: u64 = 4096;
+
+/// Leaves that can have their files registered; others go by descriptor.
+const FILES: u32 = 256;
+
+/// The kernel's limit on one registered buffer.
+const MAX_BUFFER_BYTES: usize = 1 << 30;
 
 /// The layout of a C `struct iovec`.
 #[repr(C)]
@@ -52,6 +67,12 @@ pub(crate) struct Ring {
     /// What neither the queue nor the kernel had room for, in order.
     backlog: VecDeque<squeue::Entry>,
     in_flight: usize,
+    /// Operations so far, up to [`SETTLES_AFTER`].
+    carried: u64,
+    /// By leaf, once the ring has settled in: whether the kernel has its file in the table.
+    files: Option<Vec<bool>>,
+    /// What the kernel has pinned, by the numbers that it goes by.
+    buffers: Vec<Span>,
 }
 
 impl Ring {
@@ -60,9 +81,60 @@ impl Ring {
     /// # Errors
     /// Where the kernel has no io_uring, or forbids it.
     pub(crate) fn new() -> std::io::Result<Ring> {
-        let ring = IoUring::builder().build(ENTRIES)?;
-        let (slots, free, backlog) = (Vec::new(), Vec::new(), VecDeque::new());
-        Ok(Ring { ring, slots, free, backlog, in_flight: 0 })
+        // What has ended is finished off when this thread calls the kernel anyway, instead of by an
+        // interrupt; since Linux 5.19.
+        let cooperative =
+            IoUring::builder().setup_coop_taskrun().setup_taskrun_flag().build(ENTRIES);
+        let ring = cooperative.or_else(|_| IoUring::new(ENTRIES))?;
+        Ok(Ring {
+            ring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            backlog: VecDeque::new(),
+            in_flight: 0,
+            carried: 0,
+            files: None,
+            buffers: Vec::new(),
+        })
+    }
+
+    /// Registers files and memory, when enough has been done for it to pay.
+    pub(crate) fn settle_in(&mut self, regions: &Regions) {
+        if self.files.is_some() || self.carried < SETTLES_AFTER {
+            return;
+        }
+        let submitter = self.ring.submitter();
+        let has_table = submitter.register_files_sparse(FILES).is_ok();
+        self.files = Some(if has_table { vec![false; FILES as usize] } else { Vec::new() });
+        let buffers: Vec<Span> =
+            regions.whole().filter(|span| span.len() <= MAX_BUFFER_BYTES).collect();
+        let mut vectors = Vec::new();
+        fill(&mut vectors, &buffers);
+        // SAFETY: same layout; the crate's own type comes from a crate that is not ours to name.
+        let listed = unsafe { std::slice::from_raw_parts(vectors.as_ptr().cast(), vectors.len()) };
+        // SAFETY: regions stay mapped as long as the ring (the module's invariant).
+        if unsafe { submitter.register_buffers(listed) }.is_ok() {
+            self.buffers = buffers;
+        }
+    }
+
+    /// What an entry calls the file: its place in the table, or its descriptor.
+    fn name_of(&mut self, file: BorrowedFd<'_>, leaf: u32) -> (types::Fd, squeue::Flags) {
+        let descriptor = file.as_raw_fd() as RawFd;
+        if let Some(known) = self.files.as_mut().and_then(|files| files.get_mut(leaf as usize)) {
+            *known =
+                *known || self.ring.submitter().register_files_update(leaf, &[descriptor]).is_ok();
+            if *known {
+                return (types::Fd(leaf as RawFd), squeue::Flags::FIXED_FILE);
+            }
+        }
+        (types::Fd(descriptor), squeue::Flags::empty())
+    }
+
+    /// The registered memory that holds all of a span.
+    fn buffer_of(&self, span: Span) -> Option<u16> {
+        let at = self.buffers.iter().position(|buffer| buffer.contains(span))?;
+        Some(at as u16)
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -84,17 +156,33 @@ impl Ring {
     /// [`MAX_VECTORS`] spans, only the first are moved: to the caller, a short transfer.
     pub(crate) fn push(&mut self, file: impl AsFd, op: FileOp<'_>, leaf: u32, id: u32) {
         let at = self.take_slot(leaf, id);
-        let fd = types::Fd(file.as_fd().as_raw_fd() as RawFd);
+        let (fd, flags) = self.name_of(file.as_fd(), leaf);
+        let registered = match op {
+            FileOp::Read { spans: [span], .. } | FileOp::Write { spans: [span], .. } => {
+                self.buffer_of(*span)
+            }
+            _ => None,
+        };
         let vectors = &mut self.slots[at as usize].vectors;
         let entry = match op {
             FileOp::Read { at, spans: [span] } => {
-                opcode::Read::new(fd, span.as_ptr(), span.len() as u32).offset(at).build()
+                let (start, len) = (span.as_ptr(), span.len() as u32);
+                match registered {
+                    Some(buffer) => {
+                        opcode::ReadFixed::new(fd, start, len, buffer).offset(at).build()
+                    }
+                    None => opcode::Read::new(fd, start, len).offset(at).build(),
+                }
             }
             FileOp::Write { at, spans: [span], durable } => {
-                opcode::Write::new(fd, span.as_ptr(), span.len() as u32)
-                    .offset(at)
-                    .rw_flags(sync_flag(durable))
-                    .build()
+                let (start, len, how) = (span.as_ptr(), span.len() as u32, sync_flag(durable));
+                match registered {
+                    Some(buffer) => opcode::WriteFixed::new(fd, start, len, buffer)
+                        .offset(at)
+                        .rw_flags(how)
+                        .build(),
+                    None => opcode::Write::new(fd, start, len).offset(at).rw_flags(how).build(),
+                }
             }
             FileOp::Read { at, spans } => {
                 fill(vectors, spans);
@@ -122,7 +210,8 @@ impl Ring {
             }
         };
         self.in_flight += 1;
-        self.push_entry(entry.user_data(u64::from(at)));
+        self.carried += u64::from(self.carried < SETTLES_AFTER);
+        self.push_entry(entry.flags(flags).user_data(u64::from(at)));
     }
 
     fn push_entry(&mut self, entry: squeue::Entry) {
@@ -164,12 +253,13 @@ impl Ring {
 
     /// Whether something can be reaped.
     pub(crate) fn has_ended(&mut self) -> bool {
-        !self.ring.completion().is_empty()
+        !self.ring.completion().is_empty() || self.ring.submission().taskrun()
     }
 
     /// Adds everything that the kernel has finished.
     pub(crate) fn reap(&mut self, out: &mut Vec<KernelDone>) {
         loop {
+            let before = self.in_flight;
             for entry in self.ring.completion() {
                 let at = entry.user_data() as u32;
                 let slot = &self.slots[at as usize];
@@ -178,7 +268,11 @@ impl Ring {
                 self.in_flight -= 1;
             }
             // More than the queue holds has ended: the kernel keeps the rest until it is called.
-            if !self.ring.submission().cq_overflow() || self.ring.submit().is_err() {
+            // Or it has something to finish off, which the next submission does as well.
+            let queue = self.ring.submission();
+            let calls = queue.cq_overflow() || queue.taskrun() && self.in_flight == before;
+            drop(queue);
+            if !calls || self.ring.submit().is_err() {
                 return;
             }
         }
@@ -232,5 +326,90 @@ impl Drop for Ring {
             self.reap(&mut done);
             done.clear();
         }
+        // A ring goes some time after it has been closed, and would hold the files' locks as long.
+        if self.files.is_some() {
+            let _ = self.ring.submitter().unregister_files();
+        }
+        if !self.buffers.is_empty() {
+            let _ = self.ring.submitter().unregister_buffers();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::sync::Arc;
+
+    use rustix::fs::FlockOperation;
+
+    use super::*;
+    use crate::buf::Region;
+
+    const BLOCK: u64 = 4096;
+
+    struct Bench {
+        regions: Regions,
+        /// Before the file and the memory: see the module.
+        ring: Option<Ring>,
+        file: File,
+    }
+
+    impl Bench {
+        /// Does one thing to its end.
+        fn call(&mut self, op: FileOp<'_>) -> i32 {
+            let (ring, mut done) = (self.ring.as_mut().expect("a ring"), Vec::new());
+            ring.push(&self.file, op, 3, 77);
+            while done.is_empty() {
+                ring.submit();
+                ring.settle_in(&self.regions);
+                ring.reap(&mut done);
+            }
+            assert_eq!((done.len(), done[0].leaf, done[0].id), (1, 3, 77));
+            done[0].result
+        }
+    }
+
+    #[test]
+    fn what_is_registered_is_the_same_file_and_memory_and_is_let_go_with_the_ring() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("member");
+        File::create(&path).expect("a file");
+        let open = || File::options().read(true).write(true).open(&path);
+        let mut regions = Regions::new().expect("memory");
+        regions.add(Arc::new(Region::new(64 * BLOCK).expect("memory")));
+        let memory = regions.whole().next().expect("a region");
+        let file = open().expect("a file");
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).expect("ours alone");
+        let mut bench = Bench { regions, ring: Some(Ring::new().expect("io_uring")), file };
+        let (from, to) = (memory.part(0, 4096), memory.part(32 << 12, 4096));
+        for number in 0..SETTLES_AFTER + 64 {
+            let at = number % 512 * BLOCK;
+            from.copy_from_slice(&[number as u8; 4096]);
+            let write = FileOp::Write { at, spans: &[from], durable: number % 100 == 0 };
+            assert_eq!(bench.call(write), 4096);
+            // In two pieces, which is never registered memory.
+            let read = FileOp::Read { at, spans: &[to.part(0, 512), to.part(512, 3584)] };
+            assert_eq!(bench.call(read), 4096);
+            assert_eq!(bench.call(FileOp::Read { at, spans: &[memory.part(8 << 12, 4096)] }), 4096);
+            let (mut one, mut two, mut on_disk) = (Vec::new(), Vec::new(), [0; 4096]);
+            to.append_to(&mut one);
+            memory.part(8 << 12, 4096).append_to(&mut two);
+            bench.file.read_exact_at(&mut on_disk, at).expect("read");
+            assert!(one == two && one == on_disk && one[0] == number as u8, "block {number}");
+        }
+        assert_eq!(bench.call(FileOp::Sync), 0);
+        let ring = bench.ring.as_ref().expect("a ring");
+        assert_eq!(ring.files.as_ref().map(|files| files[3]), Some(true), "the file has its place");
+        // The limit on locked memory may forbid it; then the above went by pointers.
+        match ring.buffers.len() {
+            2 => assert_eq!((ring.buffer_of(from), ring.buffer_of(to)), (Some(0), Some(0))),
+            _ => println!("skipped: registered memory: it cannot be locked here"),
+        }
+        drop(bench.ring.take());
+        drop(bench.file);
+        let again = open().expect("a file");
+        rustix::fs::flock(&again, FlockOperation::NonBlockingLockExclusive).expect("let go");
     }
 }
