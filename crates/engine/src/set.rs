@@ -101,14 +101,29 @@ impl MemberSet {
     /// The slots in ascending order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
-        Slots { words: self.0, at: 0 }
+        Slots { word: self.0[0], words: self.0, at: 0 }
     }
 }
 
-/// What is left of a set, from word `at` on.
+/// What is left of a set: `word` of word `at`, and all words behind that.
 struct Slots {
+    word: u64,
     words: [u64; WORDS],
     at: usize,
+}
+
+impl Slots {
+    /// Goes on to the next word that is not empty. Nearly always there is none, which one look at
+    /// all of them tells.
+    fn next_word(&mut self) -> Option<()> {
+        if self.words[1..] == [0; WORDS - 1] {
+            return None;
+        }
+        self.at += 1;
+        self.at += self.words.get(self.at..)?.iter().position(|word| *word != 0)?;
+        self.word = self.words[self.at];
+        Some(())
+    }
 }
 
 impl Iterator for Slots {
@@ -116,15 +131,12 @@ impl Iterator for Slots {
 
     #[inline]
     fn next(&mut self) -> Option<u16> {
-        while self.at < WORDS {
-            let word = self.words[self.at];
-            if word != 0 {
-                self.words[self.at] = word & (word - 1);
-                return Some((self.at * 64) as u16 + word.trailing_zeros() as u16);
-            }
-            self.at += 1;
+        if self.word == 0 {
+            self.next_word()?;
         }
-        None
+        let slot = (self.at * 64) as u16 + self.word.trailing_zeros() as u16;
+        self.word &= self.word - 1;
+        Some(slot)
     }
 }
 

@@ -9,6 +9,8 @@ use super::region::{Regions, Span};
 /// Lists on the stack are moved whole, so they are no longer than they must be: nearly all rows are
 /// short.
 const SHORT_ROW: usize = 16;
+/// What a small write changes.
+const FEW: usize = 2;
 
 type Blocks<'a, const N: usize> = ArrayVec<Block<'a>, N>;
 type Bytes<'a, const N: usize> = ArrayVec<&'a [u8], N>;
@@ -18,6 +20,7 @@ type Spans<const N: usize> = ArrayVec<Span, N>;
 ///
 /// # Panics
 /// When a result would overlap an input or another result: a bug of the engine.
+#[inline(never)] // So that the caller stays small: most effects are no computations.
 pub(crate) fn compute(job: &Compute, effects: &Effects, regions: &Regions, kernels: Kernels) {
     let inputs = match job {
         Compute::Generate { sources, .. }
@@ -27,9 +30,10 @@ pub(crate) fn compute(job: &Compute, effects: &Effects, regions: &Regions, kerne
         Compute::Update { deltas, .. } => deltas,
     };
     let work = Work { regions, kernels };
-    match inputs.len() <= SHORT_ROW {
-        true => work.run::<SHORT_ROW>(job, effects),
-        false => work.run::<MAX_MEMBERS>(job, effects),
+    match inputs.len() {
+        ..=FEW => work.run::<FEW>(job, effects),
+        ..=SHORT_ROW => work.run::<SHORT_ROW>(job, effects),
+        _ => work.run::<MAX_MEMBERS>(job, effects),
     }
 }
 

@@ -110,32 +110,49 @@ pub(crate) struct Op {
 impl Op {
     /// Makes the slot ready for a new operation; keeps the vectors' memory.
     pub(crate) fn reset(&mut self, row: u32, stripe: StripeNo, span: (u64, u64), class: Class) {
-        let mut cells = std::mem::take(&mut self.cells);
-        let mut host = std::mem::take(&mut self.host);
-        let mut pieces = std::mem::take(&mut self.pieces);
-        let blocks = std::mem::take(&mut self.blocks);
-        let borrowed = std::mem::take(&mut self.borrowed);
-        cells.clear();
-        host.clear();
-        pieces.clear();
-        assert!(
-            blocks.is_empty() && borrowed.is_empty(),
-            "an operation ended without giving its memory back"
-        );
-        let (start, end) = span;
-        *self = Op {
-            row,
-            stripe,
+        // Field by field, because a whole new value would be built elsewhere first; all of them are
+        // named here, so that none is forgotten.
+        let Op {
+            row: row_here,
+            stripe: stripe_here,
             start,
             end,
-            class,
+            class: class_here,
+            covered,
+            fua,
+            zeroes,
+            stream,
             cells,
             host,
             pieces,
             blocks,
             borrowed,
-            ..Op::default()
-        };
+            begun_at,
+            phase,
+            open,
+            unread,
+            unread_planned,
+            parity,
+            recover,
+            p_known,
+            hopeless,
+            error,
+        } = self;
+        assert!(
+            blocks.is_empty() && borrowed.is_empty(),
+            "an operation ended without giving its memory back"
+        );
+        (*row_here, *stripe_here, *class_here) = (row, stripe, class);
+        (*start, *end) = span;
+        cells.clear();
+        host.clear();
+        pieces.clear();
+        (*fua, *zeroes, *stream, *p_known) = (false, false, false, false);
+        (*begun_at, *phase, *open) = (0, Phase::default(), 0);
+        (*parity, *error) = (None, None);
+        for set in [covered, unread, unread_planned, recover, hopeless] {
+            *set = MemberSet::EMPTY;
+        }
     }
 
     pub(crate) fn sectors(&self) -> u64 {

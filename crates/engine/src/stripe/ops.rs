@@ -33,6 +33,9 @@ fn member_at(row: &Row, position: u16) -> MemberIdx {
 
 /// The positions of a row whose members are in `members`.
 fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
+    if members.is_empty() {
+        return members;
+    }
     let position = |member: u16| match row.role[usize::from(member)] {
         RowRole::Data(index) => index,
         RowRole::P => row.data.len() as u16,
@@ -470,9 +473,7 @@ impl Stripes {
         }
         self.ops[at].pieces = pieces;
         self.ops.release(at);
-        let entry = &mut self.rows.table[row];
-        entry.active.retain(|active| *active != at);
-        self.rows.touch(row);
+        self.rows.left(row, at);
     }
 }
 

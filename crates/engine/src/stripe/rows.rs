@@ -206,6 +206,17 @@ impl Rows {
             && entry.pending.iter().all(may_grow)
     }
 
+    /// Notes that an operation has ended: who waits for it may go, or the row itself.
+    pub(crate) fn left(&mut self, row: u32, op: u32) {
+        let entry = &mut self.table[row];
+        entry.active.retain(|active| *active != op);
+        if entry.pending.is_empty() {
+            self.retire(row);
+        } else {
+            self.touch(row);
+        }
+    }
+
     /// Lets a row go that nobody needs, or notes since when it is only a cache.
     pub(crate) fn retire(&mut self, row: u32) {
         let entry = &self.table[row];
@@ -293,6 +304,12 @@ impl Rows {
         let entry = &mut table[row];
         taken.clear();
         skipped.clear();
+        if entry.active.is_empty() && entry.pending.len() == 1 {
+            // Nobody is in its way.
+            taken.append(&mut entry.pending);
+            entry.pending_write_sectors = 0;
+            return;
+        }
         entry.pending.retain(|at| {
             let piece = &pieces[*at];
             let excludes = |start, end, exclusive| {

@@ -108,10 +108,14 @@ impl Stripes {
                 && let Some(row) = self.rows.touched.pop_front()
             {
                 self.rows.table[row].listed = false;
+                let key = self.rows.table.key(row);
                 if !self.neighbours.waits(&mut self.rows, row, cx.now, alone) {
                     begun += self.form_and_start(cx, row);
                 }
-                self.rows.retire(row);
+                // Unless what has begun has ended already, and the row with it.
+                if self.rows.table.is_live(key) {
+                    self.rows.retire(row);
+                }
             }
             self.feed_starved(cx);
             if self.rows.touched.is_empty() || begun >= BEGIN_SECTORS {
@@ -126,6 +130,11 @@ impl Stripes {
         let mut begun = 0;
         let mut formed = std::mem::take(&mut self.formed);
         self.rows.form(row, &mut self.ops, &mut formed);
+        let entry = &mut self.rows.table[row];
+        if entry.pending.is_empty() {
+            // Who comes now may wait again.
+            entry.wait = None;
+        }
         for op in formed.drain(..) {
             self.ops[op].begun_at = cx.now;
             begun += self.ops[op].sectors() * cx.geometry.members() as u64;
@@ -135,11 +144,6 @@ impl Stripes {
             self.begin(cx, op);
         }
         self.formed = formed;
-        let entry = &mut self.rows.table[row];
-        if entry.pending.is_empty() {
-            // Who comes now may wait again.
-            entry.wait = None;
-        }
         begun
     }
 }
