@@ -4,11 +4,11 @@
 //! ```text
 //! speed [--only TEXT] [--seconds S | --requests N] [--member-mib N] [--members mem|null]
 //! taskset -c 1 perf record -g target/release/examples/speed --only 'raid5 rand write'
-//! valgrind --tool=callgrind --toggle-collect='*speed::measured*' \
-//!     target/release/examples/speed --only 'raid5 rand write 4K x32' --members null --requests 8192
+//! valgrind --tool=callgrind --toggle-collect='*speed::measured*' target/release/examples/speed \
+//!     --only 'raid5 rand write 4K x32' --members null --requests 8192
 //! ```
-//! The last one counts instructions, however busy the machine is: `--requests` of each workload, after
-//! as many to get warm.
+//! The last one counts instructions, however busy the machine is: `--requests` of each workload,
+//! after as many to get warm.
 //! Each line gives requests per second, and CPU nanoseconds per request: where other work shares
 //! the machine, the second is what can be compared. Members of the kind `null` move no bytes: what
 //! is left is the engine, the driver and the parity. The contents are zeroes.

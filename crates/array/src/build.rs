@@ -8,7 +8,7 @@ use std::sync::Arc;
 use engine::{ConfigError, MAX_MEMBERS, MemberSet, Shard, ShardConfig, Sharding};
 use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
 
-use crate::buf::{Region, Regions};
+use crate::buf::{Loans, Region, Regions};
 use crate::core::Core;
 use crate::member::{Facts, FileId, Member, NestedMember};
 
@@ -220,15 +220,18 @@ pub(crate) fn build(
     }
     // The engine discards whole rows of parity levels only: the edges keep what they had.
     facts.discard_zeroes &= !spec.level.has_parity();
+    let mut loans = Loans::default();
     if spec.level.has_parity() {
         let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
         config.stripe_cache_bytes = spec.stripe_cache_bytes.max(least);
         let memory = Region::new(config.stripe_cache_bytes)
             .map_err(|source| BuildError::System { doing: "map the stripe memory", source })?;
+        loans = Loans::of(regions.count(), memory.len());
         config.scratch_region = regions.add(Arc::new(memory));
+        members.iter_mut().flatten().for_each(|member| member.get_ready_to_lend(regions));
     }
     let shard = Shard::new(config).map_err(BuildError::Engine)?;
-    let mut core = Core::new(shard, members, spec.queue_depth.max(1), facts);
+    let mut core = Core::new(shard, members, spec.queue_depth.max(1), facts, loans);
     if keeping.is_some() || lane.lanes > 1 {
         core.obey_plane();
     }

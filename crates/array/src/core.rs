@@ -22,7 +22,7 @@ use engine::{
 };
 use md::{Geometry, MemberIdx, Sector};
 
-use crate::buf;
+use crate::buf::{self, Loans};
 use crate::member::{
     Counters, Done, Facts, FileId, FormerLeaf, Io, KernelDone, Member, Op, OpKind,
 };
@@ -108,6 +108,8 @@ pub(crate) struct Core {
     /// Slice lists of queued operations, to be filled again.
     spare: Vec<Vec<BufSlice>>,
     effects: Effects,
+    /// What is computed with where members have it, instead of in the stripe memory.
+    loans: Loans,
     done: Vec<Done>,
     /// When the engine wants to hear of the time.
     timer: Option<u64>,
@@ -127,6 +129,7 @@ impl Core {
         members: Vec<Option<Box<dyn Member>>>,
         queue_depth: usize,
         facts: Facts,
+        loans: Loans,
     ) -> Core {
         let slots = members.into_iter().map(|member| Slot {
             gathers: member.as_ref().is_some_and(|member| member.gathers()),
@@ -146,6 +149,7 @@ impl Core {
             moved: 0,
             spare: Vec::new(),
             effects: Effects::new(),
+            loans,
             done: Vec::new(),
             timer: None,
             timer_overdue: false,
@@ -243,10 +247,16 @@ impl Core {
         let mut effects = std::mem::take(&mut self.effects);
         self.shard.handle(io.now, &mut self.inputs, &mut effects);
         for (at, effect) in effects.list.iter().enumerate() {
-            if let Some(Effect::Read { member, sector, .. }) = effects.list.get(at + 1)
-                && let Some(member) = &self.slots[usize::from(member.0)].member
-            {
-                member.expect(*sector);
+            match effects.list.get(at + 1) {
+                Some(Effect::Read { member, sector, loan: false, .. }) => {
+                    if let Some(member) = &self.slots[usize::from(member.0)].member {
+                        member.expect(*sector);
+                    }
+                }
+                Some(Effect::Compute { job, .. }) => {
+                    buf::expect(job, &effects, &io.regions, &self.loans);
+                }
+                _ => {}
             }
             self.perform(effect, &effects, io, ended);
         }
@@ -330,12 +340,17 @@ impl Core {
         ended: &mut Vec<(u64, Result<(), RequestError>)>,
     ) {
         match effect {
-            Effect::Read { token, member, sector, slices } => {
-                self.give(*token, *member, OpKind::Read, *sector, effects.slices(slices), io);
+            Effect::Read { token, member, sector, slices, loan } => {
+                let slices = effects.slices(slices);
+                if !(*loan && self.borrow(*token, *member, *sector, slices)) {
+                    self.loans.forget(slices);
+                    self.give(*token, *member, OpKind::Read, *sector, slices, io);
+                }
             }
             Effect::Write { token, member, sector, slices, fua } => {
-                let kind = OpKind::Write { fua: *fua };
-                self.give(*token, *member, kind, *sector, effects.slices(slices), io);
+                let (kind, slices) = (OpKind::Write { fua: *fua }, effects.slices(slices));
+                debug_assert!(slices.iter().all(|slice| !self.loans.is_lent(*slice)));
+                self.give(*token, *member, kind, *sector, slices, io);
             }
             Effect::Flush { token, member } => {
                 self.give_plain(*token, *member, OpKind::Flush, Sector(0), 0, io);
@@ -347,7 +362,7 @@ impl Core {
                 self.give_plain(*token, *member, OpKind::WriteZeroes, *sector, *sectors, io);
             }
             Effect::Compute { token, job } => {
-                buf::compute(job, effects, &io.regions, io.kernels);
+                buf::compute(job, effects, &io.regions, &mut self.loans, io.kernels);
                 self.inputs.push(Input::ComputeDone { token: *token });
             }
             Effect::SetTimer { at } => self.timer = Some(*at),
@@ -385,6 +400,26 @@ impl Core {
                 self.events.push_back(Event::Corrected { member, sector, sectors });
             }
         }
+    }
+
+    /// Notes where a member in memory has what is to be read, instead of copying it. `false`: the
+    /// member has no memory to lend.
+    fn borrow(
+        &mut self,
+        token: Token,
+        member: MemberIdx,
+        sector: Sector,
+        slices: &[BufSlice],
+    ) -> bool {
+        let (Some(member), [slice]) = (&mut self.slots[usize::from(member.0)].member, slices)
+        else {
+            return false;
+        };
+        let Some(lent) = member.lend(sector, u64::from(slice.len)) else { return false };
+        self.loans.note(*slice, lent);
+        self.moved += u64::from(slice.len);
+        self.done.push(Done { token, result: Ok(()) });
+        true
     }
 
     fn give_plain(

@@ -153,6 +153,11 @@ pub enum Effect {
         sector: Sector,
         /// Range in [`Effects::slices`].
         slices: Range<u32>,
+        /// A loan will do: what is read is only the input of computations of the same operation, or
+        /// a parity that they bring up to date, and until these are reported done nothing changes
+        /// these sectors of the member. So an executor that can may leave the bytes where they lie
+        /// and compute from there; where a parity is updated, its result goes into the slice.
+        loan: bool,
     },
     /// Write slices, in order, to a contiguous member range.
     Write {

@@ -307,7 +307,7 @@ impl Flat {
             let token = Token::new(Kind::FlatResync, run.member, key);
             let (member, sector, slices) = (MemberIdx(run.member), Sector(run.sector), run.slices);
             out.list.push(match read {
-                true => Effect::Read { token, member, sector, slices },
+                true => Effect::Read { token, member, sector, slices, loan: false },
                 false => Effect::Write { token, member, sector, slices, fua: false },
             });
         });
@@ -340,7 +340,7 @@ impl Flat {
         let slices = cx.out.push_slices([record.slice(repair.cursor, sectors)]);
         let token = Token::new(Kind::FlatRepair, copy.member.0, cx.requests.key(request));
         let (member, sector) = (copy.member, copy.sector);
-        cx.out.list.push(Effect::Read { token, member, sector, slices });
+        cx.out.list.push(Effect::Read { token, member, sector, slices, loan: false });
     }
 
     /// A repair's read or write-back ended.

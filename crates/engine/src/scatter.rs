@@ -37,6 +37,7 @@ impl Run {
             member: MemberIdx(self.member),
             sector: Sector(self.sector),
             slices: self.slices,
+            loan: false,
         }
     }
 }

@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 use engine::{BufSlice, Compute, Delta, Effects, MAX_MEMBERS, Source};
 use parity::{Block, Change, Kernels};
 
+use super::loans::Loans;
 use super::region::{Regions, Span};
 
 /// Lists on the stack are moved whole, so they are no longer than they must be: nearly all rows are
@@ -21,7 +22,13 @@ type Spans<const N: usize> = ArrayVec<Span, N>;
 /// # Panics
 /// When a result would overlap an input or another result: a bug of the engine.
 #[inline(never)] // So that the caller stays small: most effects are no computations.
-pub(crate) fn compute(job: &Compute, effects: &Effects, regions: &Regions, kernels: Kernels) {
+pub(crate) fn compute(
+    job: &Compute,
+    effects: &Effects,
+    regions: &Regions,
+    loans: &mut Loans,
+    kernels: Kernels,
+) {
     let inputs = match job {
         Compute::Generate { sources, .. }
         | Compute::RecoverFromP { sources, .. }
@@ -29,16 +36,52 @@ pub(crate) fn compute(job: &Compute, effects: &Effects, regions: &Regions, kerne
         | Compute::RecoverTwo { sources, .. } => sources,
         Compute::Update { deltas, .. } => deltas,
     };
-    let work = Work { regions, kernels };
+    let work = Work { regions, loans, kernels };
     match inputs.len() {
-        ..=FEW => work.run::<FEW>(job, effects),
-        ..=SHORT_ROW => work.run::<SHORT_ROW>(job, effects),
+        len if len <= FEW => work.run::<FEW>(job, effects),
+        len if len <= SHORT_ROW => work.run::<SHORT_ROW>(job, effects),
         _ => work.run::<MAX_MEMBERS>(job, effects),
+    }
+    let (one, two) = match job {
+        Compute::Generate { p, q, .. } | Compute::Update { p, q, .. } => (*p, *q),
+        Compute::RecoverFromP { dst, .. } => (Some(*dst), None),
+        Compute::RecoverFromQ { dst, .. } => (Some(dst.slice), None),
+        Compute::RecoverTwo { x, y, .. } => (Some(x.slice), Some(y.slice)),
+    };
+    loans.forget(one.as_slice());
+    loans.forget(two.as_slice());
+}
+
+/// How much of a lent block is fetched ahead; from there on the CPU sees the pattern.
+const AHEAD_BYTES: u32 = 512;
+
+/// Says that this job comes next: fetches the beginnings of what is lent for it.
+pub(crate) fn expect(job: &Compute, effects: &Effects, regions: &Regions, loans: &Loans) {
+    let expect = |slice: BufSlice| {
+        let lent = loans.find(slice);
+        if lent != slice {
+            regions.span(BufSlice { len: lent.len.min(AHEAD_BYTES), ..lent }).expect();
+        }
+    };
+    match job {
+        Compute::Update { p, q, deltas } => {
+            [p, q].into_iter().flatten().for_each(|parity| expect(*parity));
+            effects.deltas(deltas).iter().for_each(|delta| expect(delta.old));
+        }
+        Compute::RecoverFromP { p: parity, sources, .. }
+        | Compute::RecoverFromQ { q: parity, sources, .. } => {
+            expect(*parity);
+            effects.sources(sources).iter().for_each(|source| expect(source.slice));
+        }
+        Compute::Generate { sources, .. } | Compute::RecoverTwo { sources, .. } => {
+            effects.sources(sources).iter().for_each(|source| expect(source.slice));
+        }
     }
 }
 
 struct Work<'r> {
     regions: &'r Regions,
+    loans: &'r Loans,
     kernels: Kernels,
 }
 
@@ -87,7 +130,7 @@ impl<'r> Work<'r> {
     }
 
     fn update<const N: usize>(&self, p: Option<BufSlice>, q: Option<BufSlice>, deltas: &[Delta]) {
-        let pair = |delta: &Delta| [self.regions.span(delta.old), self.regions.span(delta.new)];
+        let pair = |delta: &Delta| [self.source(delta.old), self.source(delta.new)];
         let inputs: ArrayVec<[Span; 2], N> = deltas.iter().map(pair).collect();
         let change = |(delta, [old, new]): (&Delta, &[Span; 2])| Change {
             exponent: delta.exponent,
@@ -96,6 +139,17 @@ impl<'r> Work<'r> {
         };
         let changes: ArrayVec<Change<'_>, N> = deltas.iter().zip(&inputs).map(change).collect();
         let inputs = inputs.as_flattened();
+        match (p, q) {
+            (Some(p), None) if self.loans.is_lent(p) && self.loans.ends_with(p) => {
+                // The old parity is the member's; the first change takes it over.
+                let old = self.source(p);
+                let [p] = self.outputs([p], inputs.iter().chain([&old]));
+                let (first, others) = changes.split_first().expect("an update changes something");
+                self.kernels.xor_gen(p, &[self.input(old), first.old, first.new]);
+                return self.kernels.p_update(p, others);
+            }
+            _ => [p, q].into_iter().flatten().for_each(|parity| self.fetch(parity)),
+        }
         match (p, q) {
             (Some(p), Some(q)) => {
                 let [p, q] = self.outputs([p, q], inputs);
@@ -114,13 +168,13 @@ impl<'r> Work<'r> {
     }
 
     fn recover_from_p<const N: usize>(&self, dst: BufSlice, p: BufSlice, sources: &[Source]) {
-        let (p, inputs): (Span, Spans<N>) = (self.regions.span(p), self.spans(sources));
+        let (p, inputs): (Span, Spans<N>) = (self.source(p), self.spans(sources));
         let [dst] = self.outputs([dst], inputs.iter().chain([&p]));
         self.kernels.recover_d_p(dst, &self.bytes::<N>(&inputs), self.input(p));
     }
 
     fn recover_from_q<const N: usize>(&self, dst: Source, q: BufSlice, sources: &[Source]) {
-        let (q, inputs): (Span, Spans<N>) = (self.regions.span(q), self.spans(sources));
+        let (q, inputs): (Span, Spans<N>) = (self.source(q), self.spans(sources));
         let [out] = self.outputs([dst.slice], inputs.iter().chain([&q]));
         let others = self.blocks::<N>(sources);
         self.kernels.recover_d_q(out, dst.exponent, &others, self.input(q));
@@ -132,7 +186,7 @@ impl<'r> Work<'r> {
         (p, q): (BufSlice, BufSlice),
         sources: &[Source],
     ) {
-        let (p, q) = (self.regions.span(p), self.regions.span(q));
+        let (p, q) = (self.source(p), self.source(q));
         let inputs: Spans<N> = self.spans(sources);
         let [out_x, out_y] = self.outputs([x.slice, y.slice], inputs.iter().chain([&p, &q]));
         let (p, q) = (self.input(p), self.input(q));
@@ -140,14 +194,27 @@ impl<'r> Work<'r> {
         self.kernels.recover_dd(out_x, x.exponent, out_y, y.exponent, &others, p, q);
     }
 
+    /// Copies what is lent to where it is to be changed: whole pages, because they will not be
+    /// noted as lent any more, and another job may change the rest.
+    fn fetch(&self, slice: BufSlice) {
+        for (page, lent) in self.loans.pages(slice) {
+            self.regions.span(page).copy_from(self.regions.span(lent));
+        }
+    }
+
+    /// Where an input is.
+    fn source(&self, slice: BufSlice) -> Span {
+        self.regions.span(self.loans.find(slice))
+    }
+
     fn spans<const N: usize>(&self, sources: &[Source]) -> Spans<N> {
-        sources.iter().map(|source| self.regions.span(source.slice)).collect()
+        sources.iter().map(|source| self.source(source.slice)).collect()
     }
 
     fn blocks<const N: usize>(&self, sources: &[Source]) -> Blocks<'r, N> {
         let block = |source: &Source| Block {
             exponent: source.exponent,
-            bytes: self.input(self.regions.span(source.slice)),
+            bytes: self.input(self.source(source.slice)),
         };
         sources.iter().map(block).collect()
     }
@@ -158,8 +225,8 @@ impl<'r> Work<'r> {
 
     fn input(&self, span: Span) -> &'r [u8] {
         // SAFETY: the regions outlive `'r`; the engine issues nothing that writes an input of a
-        // computation before the computation is reported done, and `outputs` has checked that the
-        // results of this one do not overlap it.
+        // computation before the computation is reported done, nor the sectors of a member that are
+        // lent for it, and `outputs` has checked that the results of this one do not overlap it.
         unsafe { span.bytes() }
     }
 
@@ -211,7 +278,7 @@ mod tests {
         effects.sources.push(Source { exponent: 1, slice: slice(1) });
         let kernels = Kernels::best();
         let generate = Compute::Generate { p: Some(slice(3)), q: Some(slice(4)), sources: 0..3 };
-        compute(&generate, &effects, &regions, kernels);
+        compute(&generate, &effects, &regions, &mut Loans::default(), kernels);
         let recover = Compute::RecoverTwo {
             x: Source { exponent: 0, slice: slice(5) },
             y: Source { exponent: 2, slice: slice(6) },
@@ -219,7 +286,7 @@ mod tests {
             q: slice(4),
             sources: 3..4,
         };
-        compute(&recover, &effects, &regions, kernels);
+        compute(&recover, &effects, &regions, &mut Loans::default(), kernels);
         for (lost, found) in [(0, 5), (2, 6)] {
             // SAFETY: nothing else is running.
             let same =
@@ -261,13 +328,69 @@ mod tests {
             update(Some(slice(11)), None),
             update(None, Some(slice(12))),
         ];
-        jobs.iter().for_each(|job| compute(job, &effects, &regions, kernels));
+        let loans = &mut Loans::default();
+        jobs.iter().for_each(|job| compute(job, &effects, &regions, loans, kernels));
         // SAFETY: nothing else is running.
         let bytes = |block| unsafe { regions.span(slice(block)).bytes() };
         for (right, updated) in [(7, 9), (8, 10), (7, 11), (8, 12)] {
             assert!(bytes(right) == bytes(updated), "block {updated}");
         }
         assert!(bytes(7) != bytes(8), "the row has some content");
+    }
+
+    /// Old contents stay in the region of a member; the results are what they are with copies, and
+    /// the member's bytes stay. In one job over the whole blocks, and in two.
+    #[test]
+    fn an_update_with_lent_blocks_leaves_the_same_parity_and_the_member_alone() {
+        const LEN: u64 = 4096 + 1024;
+        let whole = |region, block: u64| BufSlice { region, len: LEN as u32, offset: block * 8192 };
+        let part = |slice: BufSlice, from: u64, to: u64| BufSlice {
+            len: (to - from) as u32,
+            offset: slice.offset + from,
+            ..slice
+        };
+        for with_q in [false, true] {
+            for cuts in [&[0, LEN][..], &[0, 1536, LEN], &[0, 4096, 4608, LEN]] {
+                let mut regions = Regions::new().expect("memory");
+                for region in 0..2 {
+                    regions.add(Arc::new(Region::new(8 * 8192).expect("memory")));
+                    for byte in (0..8 * 8192).filter(|byte| (byte * (7 + region) + 3) % 5 < 2) {
+                        let at = BufSlice { region: region as u16, len: 1, offset: byte };
+                        regions.span(at).flip_bit(0);
+                    }
+                }
+                let bytes = |slice: BufSlice| {
+                    let mut bytes = Vec::new();
+                    regions.span(slice).append_to(&mut bytes);
+                    bytes
+                };
+                // In stripe memory, region 0: new data, P, Q, old data. The member's: 0, 1, 2.
+                let (new, p, q, old) = (whole(0, 0), whole(0, 1), whole(0, 2), whole(0, 3));
+                let lent = [0, 1, 2].map(|block| whole(1, block));
+                let before = lent.map(bytes);
+                let mut right = before.clone();
+                let new_bytes = bytes(new);
+                let change = parity::Change { exponent: 3, old: &before[2], new: &new_bytes };
+                let kernels = Kernels::best();
+                kernels.p_update(&mut right[0], &[change]);
+                kernels.q_update(&mut right[1], &[change]);
+
+                let mut loans = Loans::of(0, 8 * 8192);
+                [p, q, old].into_iter().zip(lent).for_each(|(own, lent)| loans.note(own, lent));
+                for cut in cuts.windows(2) {
+                    let part = |slice| part(slice, cut[0], cut[1]);
+                    let mut effects = Effects::new();
+                    effects.deltas.push(Delta { exponent: 3, old: part(old), new: part(new) });
+                    let q = with_q.then(|| part(q));
+                    let job = Compute::Update { p: Some(part(p)), q, deltas: 0..1 };
+                    compute(&job, &effects, &regions, &mut loans, kernels);
+                }
+                assert!(bytes(p) == right[0], "{cuts:?}, Q: {with_q}");
+                assert!(!with_q || bytes(q) == right[1], "{cuts:?}");
+                assert!(!loans.is_lent(p) && loans.is_lent(q) != with_q && loans.is_lent(old));
+                assert!(lent.map(bytes) == before, "the member's bytes are its own");
+            }
+        }
     }
 
     #[test]
@@ -278,6 +401,6 @@ mod tests {
         let mut effects = Effects::new();
         effects.sources.push(Source { exponent: 0, slice: slice(0) });
         let job = Compute::Generate { p: Some(slice(0)), q: None, sources: 0..1 };
-        compute(&job, &effects, &regions, Kernels::best());
+        compute(&job, &effects, &regions, &mut Loans::default(), Kernels::best());
     }
 }

@@ -10,10 +10,12 @@
 mod compute;
 mod copy;
 mod lease;
+mod loans;
 mod region;
 
 pub use lease::{Lease, LeasePool};
 pub use region::{Region, Regions, Span};
 
-pub(crate) use compute::compute;
+pub(crate) use compute::{compute, expect};
 pub(crate) use copy::settle_stores;
+pub(crate) use loans::Loans;

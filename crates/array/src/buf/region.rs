@@ -214,9 +214,14 @@ impl Regions {
         Ok(Regions { list: Vec::new(), zero })
     }
 
+    /// How many there are: the number of the next one.
+    pub(crate) fn count(&self) -> u16 {
+        u16::try_from(self.list.len()).expect("fewer than 65535 regions")
+    }
+
     /// Adds a region and returns its number.
     pub(crate) fn add(&mut self, region: Arc<Region>) -> u16 {
-        let number = u16::try_from(self.list.len()).expect("fewer than 65535 regions");
+        let number = self.count();
         assert!(number != REGION_ZERO);
         self.list.push(region);
         number

@@ -1,8 +1,10 @@
 //! A member in memory: the speed of the engine itself.
 //!
-//! Every read copies out of it and every write into it. A write goes past the CPU's caches, which
-//! takes half the time, unless the caches are likely to have its place: because the member is small
-//! enough to live in them, or has just been read there (the old data of a read-modify-write).
+//! Every read copies out of it and every write into it; only what is read to be computed with, the
+//! old data and parity of a read-modify-write above all, is used where it lies ([`Member::lend`]).
+//! A write goes past the CPU's caches, which takes half the time, unless the caches are likely to
+//! have its place: because the member is small enough to live in them, or has just been read there
+//! (the old data of a read-modify-write).
 
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use engine::{BufSlice, MemberError};
 use md::Sector;
 
 use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
-use crate::buf::{Region, Span};
+use crate::buf::{Region, Regions, Span};
 
 /// A member that is smaller may be in the caches.
 const PAST_FROM_MEMBER_BYTES: usize = 32 << 20;
@@ -25,6 +27,8 @@ const AHEAD_BYTES: u64 = 512;
 /// Memory that really copies. Nothing survives the process.
 pub struct MemMember {
     region: Arc<Region>,
+    /// The region's name where it is lent.
+    number: Option<u16>,
     sectors: u64,
     counters: Counters,
     recent: Recent,
@@ -60,7 +64,8 @@ impl MemMember {
     }
 
     fn over(region: Arc<Region>, sectors: u64) -> MemMember {
-        MemMember { region, sectors, counters: Counters::default(), recent: Recent::default() }
+        let (counters, recent) = (Counters::default(), Recent::default());
+        MemMember { region, number: None, sectors, counters, recent }
     }
 
     /// Whether a write goes past the caches.
@@ -96,6 +101,23 @@ impl Member for MemMember {
 
     fn share(&self) -> Option<Box<dyn Member>> {
         Some(Box::new(MemMember::over(self.region.clone(), self.sectors)))
+    }
+
+    fn get_ready_to_lend(&mut self, regions: &mut Regions) {
+        self.number = Some(regions.add(self.region.clone()));
+    }
+
+    fn lend(&mut self, sector: Sector, bytes: u64) -> Option<BufSlice> {
+        let region = self.number?;
+        let end = sector.0 + bytes / md::SECTOR_BYTES;
+        if end > self.sectors {
+            return None;
+        }
+        self.counters.reads += 1;
+        self.counters.read_bytes += bytes;
+        self.recent.note(sector);
+        let len = u32::try_from(bytes).ok()?;
+        Some(BufSlice { region, len, offset: sector.0 * md::SECTOR_BYTES })
     }
 
     fn expect(&self, sector: Sector) {
@@ -138,7 +160,6 @@ impl Member for MemMember {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buf::Regions;
 
     const BLOCK: BufSlice = BufSlice { region: 0, len: 4096, offset: 0 };
 

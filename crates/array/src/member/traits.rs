@@ -214,6 +214,15 @@ pub trait Member: Send + Sealed {
     /// Takes an operation. What ends at once is added to `done` before this returns.
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>);
 
+    /// Makes its memory known to those who may compute in it, if it is a member in memory.
+    fn get_ready_to_lend(&mut self, _regions: &mut Regions) {}
+
+    /// Says where it has these bytes, instead of reading them; counts as a read. They stay as they
+    /// are until it is told to write there. `None`: it must be asked to read.
+    fn lend(&mut self, _sector: Sector, _bytes: u64) -> Option<BufSlice> {
+        None
+    }
+
     /// A read from this sector on comes next.
     fn expect(&self, _sector: Sector) {}
 

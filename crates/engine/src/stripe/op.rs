@@ -173,6 +173,15 @@ impl Op {
         !self.class.granular
     }
 
+    /// Whether a block that the operation reads into the stripe memory may as well stay where it
+    /// is, on the member: the range is locked until the operation ends, and of what it reads into
+    /// memory (`return_memory`) only other data of a row that a stream writes is used later on. Old
+    /// contents of what is written are not, and parity has been computed anew by then.
+    pub(crate) fn may_borrow(&self, position: u16) -> bool {
+        let data = self.cells.len() as u16 - 2;
+        !(self.is_write() && self.stream) || self.covered.contains(position) || position >= data
+    }
+
     pub(crate) fn host_slices(&self, position: u16) -> &[BufSlice] {
         let cell = &self.cells[usize::from(position)];
         &self.host[cell.host_first as usize..(cell.host_first + cell.host_count) as usize]

@@ -207,6 +207,7 @@ impl Stripes {
                 member: member_at(row, position),
                 sector,
                 slices,
+                loan: !into_host && op.may_borrow(position),
             });
         }
     }

@@ -224,7 +224,7 @@ fn read_in_one(cx: &mut Context<'_>, request: u32) -> bool {
     let sector = cx.parity().member_sector(place.stripe, place.offset);
     let token = Token::new(Kind::Read, member.0, cx.requests.key(request));
     let slices = cx.out.push_slices([buf]);
-    cx.out.list.push(Effect::Read { token, member, sector, slices });
+    cx.out.list.push(Effect::Read { token, member, sector, slices, loan: false });
     true
 }
 

@@ -11,7 +11,7 @@ use engine::{BufSlice, Delta, REGION_ZERO, Source, Token};
 /// What is to be done, with its slices taken out of the batch.
 #[derive(Clone, Debug)]
 pub enum Work {
-    Read { slices: Vec<BufSlice> },
+    Read { slices: Vec<BufSlice>, loan: bool },
     Write { slices: Vec<BufSlice>, fua: bool },
     Flush { covers: u64 },
     Discard,
@@ -43,7 +43,7 @@ impl Job {
             list
         };
         match &self.work {
-            Work::Read { slices } => (vec![], slices.clone()),
+            Work::Read { slices, .. } => (vec![], slices.clone()),
             Work::Write { slices, .. } => (slices.clone(), vec![]),
             Work::Flush { .. } | Work::Discard | Work::WriteZeroes => (vec![], vec![]),
             Work::Generate { p, q, sources } => (of(sources), p.iter().chain(q).copied().collect()),
@@ -57,6 +57,12 @@ impl Job {
                 (with(of(sources), &[*p, *q]), vec![x.slice, y.slice])
             }
         }
+    }
+
+    /// Names the operation (or request) that the job belongs to: what stands behind kind and slot
+    /// in its token.
+    pub fn operation(&self) -> u64 {
+        self.token.to_bits() & ((1 << 52) - 1)
     }
 
     pub fn is_member_read(&self) -> bool {

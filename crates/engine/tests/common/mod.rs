@@ -8,6 +8,7 @@
 
 pub mod job;
 pub mod kept;
+pub mod loans;
 pub mod member;
 pub mod model;
 pub mod rng;
@@ -24,6 +25,7 @@ use parity::{Block, Change, Kernels};
 
 use job::{Job, Work};
 use kept::Kept;
+use loans::Loans;
 use member::{Member, SECTOR};
 use model::Model;
 use rng::Rng;
@@ -89,6 +91,7 @@ pub struct World {
     live: Vec<Option<Live>>,
     /// By shard.
     scratch: Vec<Vec<u8>>,
+    loans: Loans,
     jobs: Vec<Job>,
     controls: Vec<(u64, u16, Control)>,
     /// By shard, as the inputs.
@@ -164,6 +167,7 @@ impl World {
             rng,
             live: Vec::new(),
             scratch,
+            loans: Loans::default(),
             jobs: Vec::new(),
             controls: Vec::new(),
             timers: vec![None; usize::from(shards)],
@@ -328,9 +332,9 @@ impl World {
         let length =
             |slices: &[BufSlice]| slices.iter().map(|s| u64::from(s.len) / SECTOR as u64).sum();
         let (token, place, work) = match effect {
-            Effect::Read { token, member, sector, slices } => {
-                let slices = out.slices(slices).to_vec();
-                (token, place(member, sector, length(&slices)), Work::Read { slices })
+            Effect::Read { token, member, sector, slices, loan } => {
+                let (slices, loan) = (out.slices(slices).to_vec(), *loan);
+                (token, place(member, sector, length(&slices)), Work::Read { slices, loan })
             }
             Effect::Write { token, member, sector, slices, fua } => {
                 let slices = out.slices(slices).to_vec();
@@ -547,10 +551,12 @@ impl World {
 
     fn perform(&mut self, job: &Job) -> Input {
         let Some((member, sectors)) = job.place.clone() else {
+            self.fetch_loans(job);
             self.compute(&job.work);
+            self.end_loans(job);
             return Input::ComputeDone { token: job.token };
         };
-        let result = self.perform_io(usize::from(member), sectors, &job.work);
+        let result = self.perform_io(usize::from(member), sectors, job);
         Input::IoDone { token: job.token, result }
     }
 
@@ -558,15 +564,18 @@ impl World {
         &mut self,
         member: usize,
         sectors: Range<u64>,
-        work: &Work,
+        job: &Job,
     ) -> Result<(), MemberError> {
+        let work = &job.work;
         let now = self.now;
         let length = sectors.end - sectors.start;
-        if let Work::Read { slices } = work {
+        if let Work::Read { slices, loan } = work {
             self.members[member].counts.reads += 1;
             self.members[member].counts.read_sectors += length;
             let fault = self.members[member].read_fault(now, sectors.clone());
+            slices.iter().for_each(|slice| self.loans.forget(slice));
             let bytes = match fault {
+                None if *loan => self.loans.note(job, member, slices, sectors.start),
                 None => self.members[member].view(sectors).to_vec(),
                 Some(_) => vec![0xbd; length as usize * SECTOR],
             };
@@ -616,6 +625,29 @@ impl World {
             target.unflushed.push(self.writes_done);
         }
         Ok(())
+    }
+
+    /// Gives a computation what members hold at this moment of what it was lent.
+    fn fetch_loans(&mut self, job: &Job) {
+        let (reads, writes) = job.slices();
+        for slice in reads.iter().chain(&writes) {
+            for (part, member, from) in self.loans.within(job, slice) {
+                let from = from as usize;
+                let bytes = self.members[member].bytes[from..from + part.len as usize].to_vec();
+                self.bytes_mut(&part).copy_from_slice(&bytes);
+            }
+        }
+    }
+
+    /// What was lent is not there any more; results are.
+    fn end_loans(&mut self, job: &Job) {
+        let (reads, writes) = job.slices();
+        writes.iter().for_each(|slice| self.loans.forget(slice));
+        for slice in &reads {
+            for (part, ..) in self.loans.within(job, slice) {
+                self.bytes_mut(&part).fill(loans::POISON);
+            }
+        }
     }
 
     fn compute(&mut self, work: &Work) {
