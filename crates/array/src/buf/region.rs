@@ -201,6 +201,8 @@ impl Span {
 #[derive(Clone)]
 pub struct Regions {
     list: Vec<Arc<Region>>,
+    /// Numbers of those that are members.
+    of_members: Vec<u16>,
     zero: Arc<Region>,
 }
 
@@ -211,7 +213,7 @@ impl Regions {
     /// When the system has no memory.
     pub fn new() -> std::io::Result<Regions> {
         let zero = Arc::new(Region::new(MAX_SPAN_SECTORS * md::SECTOR_BYTES)?);
-        Ok(Regions { list: Vec::new(), zero })
+        Ok(Regions { list: Vec::new(), of_members: Vec::new(), zero })
     }
 
     /// How many there are: the number of the next one.
@@ -227,9 +229,20 @@ impl Regions {
         number
     }
 
-    /// All of each of them.
+    /// Adds the memory of a member, which computations may use where it lies, and returns its
+    /// number.
+    pub(crate) fn add_member(&mut self, region: Arc<Region>) -> u16 {
+        let number = self.add(region);
+        self.of_members.push(number);
+        number
+    }
+
+    /// All of each of them, without members: what goes through the kernel never lies there, and it
+    /// may be gigabytes.
     pub(crate) fn whole(&self) -> impl Iterator<Item = Span> + '_ {
-        let all = self.list.iter().chain(std::iter::once(&self.zero));
+        let numbered = (0u16..).zip(&self.list);
+        let buffers = numbered.filter(|(number, _)| !self.of_members.contains(number));
+        let all = buffers.map(|(_, region)| region).chain(std::iter::once(&self.zero));
         all.map(|region| region.span(0, region.len()))
     }
 
@@ -259,6 +272,19 @@ mod tests {
         // SAFETY: nobody else uses this region.
         assert_eq!(unsafe { copy.bytes() }[..9], [0, 0, 0, 0, 0, 0, 0, 1, 0]);
         assert!(!span.overlaps(copy) && span.overlaps(region.span(4000, 200)));
+    }
+
+    #[test]
+    fn the_kernel_gets_no_memory_of_members() {
+        let mut regions = Regions::new().expect("memory");
+        let region = |pages: u64| Arc::new(Region::new(pages * 4096).expect("memory"));
+        let numbers =
+            (regions.add(region(1)), regions.add_member(region(2)), regions.add(region(3)));
+        assert_eq!(numbers, (0, 1, 2));
+        let zero = (MAX_SPAN_SECTORS * md::SECTOR_BYTES) as usize;
+        let sizes: Vec<usize> = regions.whole().map(|span| span.len()).collect();
+        assert_eq!(sizes, [4096, 3 * 4096, zero]);
+        assert_eq!(regions.span(BufSlice { region: 1, len: 8192, offset: 0 }).len(), 8192);
     }
 
     #[test]

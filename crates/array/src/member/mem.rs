@@ -104,7 +104,7 @@ impl Member for MemMember {
     }
 
     fn get_ready_to_lend(&mut self, regions: &mut Regions) {
-        self.number = Some(regions.add(self.region.clone()));
+        self.number = Some(regions.add_member(self.region.clone()));
     }
 
     fn lend(&mut self, sector: Sector, bytes: u64) -> Option<BufSlice> {
