@@ -91,6 +91,40 @@ fn a_shared_bus_bounds_two_drives() {
     rate_of(|control| two(control, Some(control.add_bus(60_000_000))), 60e6);
 }
 
+/// RAID 0 of two members of 128 MiB: halves of one disk, or disks of their own on one channel.
+fn wired(control: &PaceControl, one_disk: bool, model: &str) -> Lanes {
+    let (bytes, channel) = (SECTORS * SECTOR as u64, control.add_channel());
+    let add = |bytes| {
+        let cable = (!one_disk).then_some(channel);
+        control.add_disk(profile(model), Placement::Stretch, bytes, None, cable)
+    };
+    let whole = one_disk.then(|| add(2 * bytes));
+    let members = (0..2).map(|n| {
+        let (disk, at) = whole.map_or_else(|| (add(bytes), 0), |disk| (disk, n * bytes));
+        MemberSpec::ready(PacedMember::part(boxed_mem(SECTORS), control, disk, at))
+    });
+    driver(spec(Level::Raid0, 128, members.collect()))
+}
+
+#[test]
+fn halves_of_one_disk_pay_for_the_way_between_them() {
+    // A visit of 512 KiB, then half of the stroke and half a turn: some 25 MB/s. Halves that lay on
+    // the same place, or on disks of their own, would be faster than one disk.
+    for _ in 0..2 {
+        let control = PaceControl::default();
+        let rate = read_rate(&mut wired(&control, true, "hdd-2007"), Duration::from_millis(400));
+        assert!(rate < 50e6, "{rate:.0} bytes/s");
+    }
+}
+
+#[test]
+fn two_disks_on_one_channel_are_bounded_by_it() {
+    // Both read ahead, so the cable carries without a break, but no more than 66 MB/s.
+    let control = PaceControl::default();
+    let rate = read_rate(&mut wired(&control, false, "hdd-2002"), Duration::from_millis(400));
+    assert!(rate < 66e6, "{rate:.0} bytes/s");
+}
+
 #[test]
 fn with_the_pace_off_data_is_filled_in_at_full_speed() {
     let control = PaceControl::default();

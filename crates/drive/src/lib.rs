@@ -1,4 +1,4 @@
-//! What a drive or a bus would take: pure, deterministic, event-driven timing models.
+//! What a drive, a bus or a channel would take: pure, deterministic, event-driven timing models.
 //!
 //! ```text
 //!   submit(now, drive, tag, op)                                   advance(now) -> Done
@@ -8,7 +8,8 @@
 //!                          +---------------------------------------------+
 //! ```
 //!
-//! A [`Rig`] holds the drives and buses of one machine. The caller owns the clock: virtual time
+//! A [`Rig`] holds the drives, buses and channels of one machine. Members that share a spindle are
+//! stretches of one drive's addresses. The caller owns the clock: virtual time
 //! (jump to [`Rig::next_event`]) and real time (call [`Rig::advance`] whenever convenient) give
 //! the same model; a completion carries its exact model time even when it is fetched late.
 //!
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod bus;
+mod channel;
 mod op;
 mod placement;
 mod port;
@@ -32,4 +34,4 @@ mod solid;
 pub use op::{Done, Nanos, Op, OpKind};
 pub use placement::Placement;
 pub use profile::{Confidence, Kind, Number, Profile, ProfileError};
-pub use rig::{BusId, DriveId, Rig};
+pub use rig::{BusId, ChannelId, DriveId, Rig};

@@ -3,14 +3,17 @@
 //!
 //! ```text
 //!   submit -> waiting (FIFO) -> inside (<= queue depth) -> the drive's model -> ready -> advance
+//!                            ^
+//!                            a channel: one command of all its drives
 //! ```
 //!
 //! Invariant: events of all drives are performed in time order (the lower drive first where times
-//! are equal), because they meet on shared buses. Called by the crate's users; calls the models.
+//! are equal), because they meet on shared buses and channels. Called by the crate's users; calls the models.
 
 use std::collections::VecDeque;
 
 use crate::bus::Bus;
+use crate::channel::Channel;
 use crate::op::{Command, Done, Finished, NEVER, Nanos, Op, OpKind};
 use crate::placement::Placement;
 use crate::profile::{Mechanics, Profile};
@@ -32,6 +35,10 @@ impl DriveId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BusId(u32);
 
+/// A channel of a [`Rig`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(u32);
+
 #[derive(Debug)]
 enum Model {
     Rotating(Box<Rotating>),
@@ -42,6 +49,7 @@ enum Model {
 struct Slot {
     model: Model,
     bus: Option<usize>,
+    channel: Option<usize>,
     member_bytes: u64,
     queue_depth: u32,
     /// The protocol has no queued flush (SATA): the queue drains before one and waits after it.
@@ -52,12 +60,19 @@ struct Slot {
     next: Nanos,
 }
 
-/// A set of drives and buses on one clock.
+/// What drives share.
+#[derive(Debug, Default)]
+struct Wires {
+    buses: Vec<Bus>,
+    channels: Vec<Channel>,
+}
+
+/// A set of drives, buses and channels on one clock.
 #[derive(Debug, Default)]
 pub struct Rig {
     now: Nanos,
     slots: Vec<Slot>,
-    buses: Vec<Bus>,
+    wires: Wires,
     ready: VecDeque<Done>,
     finished: Vec<Finished>,
 }
@@ -70,8 +85,27 @@ impl Rig {
 
     /// Adds a bus that carries `bytes_per_second` in all, shared by the drives added behind it.
     pub fn add_bus(&mut self, bytes_per_second: u64) -> BusId {
-        self.buses.push(Bus::new(bytes_per_second));
-        BusId(self.buses.len() as u32 - 1)
+        self.wires.buses.push(Bus::new(bytes_per_second));
+        BusId(self.wires.buses.len() as u32 - 1)
+    }
+
+    /// Adds a channel, which carries one command at a time: of the drives on it, one has a command
+    /// and the others wait.
+    pub fn add_channel(&mut self) -> ChannelId {
+        self.wires.channels.push(Channel::default());
+        ChannelId(self.wires.channels.len() as u32 - 1)
+    }
+
+    /// Puts a drive on a channel.
+    ///
+    /// # Panics
+    /// When the drive is on one already, or has been given an operation before.
+    pub fn put_on_channel(&mut self, drive: DriveId, channel: ChannelId) {
+        assert_eq!(self.in_flight(drive), 0, "a drive is wired before it works");
+        let slot = &mut self.slots[drive.index()];
+        assert_eq!(slot.channel, None, "a drive has one cable");
+        slot.channel = Some(channel.0 as usize);
+        self.wires.channels[channel.0 as usize].add(drive.index());
     }
 
     /// Adds a drive whose member has `member_bytes` bytes, directly attached or behind `bus`.
@@ -99,6 +133,7 @@ impl Rig {
         self.slots.push(Slot {
             model,
             bus: bus.map(|bus| bus.0 as usize),
+            channel: None,
             member_bytes,
             queue_depth: profile.queue_depth(),
             flush_drains: profile.flush_drains_queue(),
@@ -139,7 +174,7 @@ impl Rig {
             slot.member_bytes
         );
         slot.waiting.push_back(Command { tag, submitted: now, op });
-        slot.issue(now, &mut self.buses);
+        slot.issue(now, &mut self.wires);
     }
 
     /// The earliest time at which [`Rig::advance`] may have something to complete; it may be an
@@ -162,10 +197,13 @@ impl Rig {
         while let Some(index) = self.due(now) {
             let slot = &mut self.slots[index];
             let at = slot.next;
-            slot.step(&mut self.buses, &mut self.finished);
+            slot.step(&mut self.wires.buses, &mut self.finished);
             for finished in self.finished.drain(..) {
                 slot.inside -= 1;
                 slot.flushing &= finished.command.op.kind != OpKind::Flush;
+                if let Some(channel) = slot.channel {
+                    self.wires.channels[channel].give_back();
+                }
                 self.ready.push_back(Done {
                     drive: DriveId(index as u32),
                     tag: finished.command.tag,
@@ -173,9 +211,22 @@ impl Rig {
                     service: finished.at - finished.command.submitted,
                 });
             }
-            slot.issue(at, &mut self.buses);
+            self.issue_after(index, at);
         }
         self.now = self.now.max(now);
+    }
+
+    /// After an event of a drive: what may begin there, and on the channel that it has left.
+    fn issue_after(&mut self, index: usize, at: Nanos) {
+        let mut turn = 0;
+        if let Some(channel) = self.slots[index].channel {
+            while let Some(next) = self.wires.channels[channel].turn(index, turn) {
+                self.slots[next].issue(at, &mut self.wires);
+                turn += 1;
+            }
+        } else {
+            self.slots[index].issue(at, &mut self.wires);
+        }
     }
 
     fn due(&self, now: Nanos) -> Option<usize> {
@@ -186,16 +237,22 @@ impl Rig {
 
 impl Slot {
     /// Moves what may go from the host's FIFO into the drive.
-    fn issue(&mut self, now: Nanos, buses: &mut [Bus]) {
+    fn issue(&mut self, now: Nanos, wires: &mut Wires) {
         while let Some(command) = self.waiting.front() {
             let flush = command.op.kind == OpKind::Flush && self.flush_drains;
             if self.flushing || self.inside >= self.queue_depth || (flush && self.inside > 0) {
                 break;
             }
+            if let Some(channel) = self.channel.map(|channel| &mut wires.channels[channel]) {
+                if !channel.is_free() {
+                    break;
+                }
+                channel.take();
+            }
             self.flushing = flush;
             self.inside += 1;
             let command = self.waiting.pop_front().expect("just seen");
-            let bus = self.bus.map(|bus| &mut buses[bus]);
+            let bus = self.bus.map(|bus| &mut wires.buses[bus]);
             match &mut self.model {
                 Model::Rotating(model) => model.issue(now, command, bus),
                 Model::Solid(model) => model.issue(now, command, bus),

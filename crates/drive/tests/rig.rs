@@ -1,4 +1,5 @@
-//! What holds for every rig: conservation, order, determinism, durability, buses, fairness.
+//! What holds for every rig: conservation, order, determinism, durability, buses, channels,
+//! fairness.
 
 mod closed_loop;
 
@@ -52,7 +53,8 @@ fn steps(drives: usize) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..200)
 }
 
-/// One drive of every profile, all but the last behind a bus; `windows` places them.
+/// One drive of every profile, all but the last behind a bus; `windows` places them. Drives 0 and 1
+/// are on one channel.
 fn mixed_rig(windows: bool) -> (Rig, Vec<DriveId>) {
     let mut rig = Rig::new();
     let bus = rig.add_bus(133_000_000);
@@ -61,7 +63,10 @@ fn mixed_rig(windows: bool) -> (Rig, Vec<DriveId>) {
         let placement = if windows { Placement::Window { at: 0.9 } } else { Placement::Stretch };
         add(&mut rig, name, placement, (n + 1 < names.len()).then_some(bus))
     });
-    let drives = drives.collect();
+    let drives: Vec<_> = drives.collect();
+    let channel = rig.add_channel();
+    rig.put_on_channel(drives[0], channel);
+    rig.put_on_channel(drives[1], channel);
     (rig, drives)
 }
 
@@ -236,6 +241,107 @@ fn buses_are_independent() {
         (0..4).map(|n| add(&mut rig, "hdd-2007", EDGE, Some(buses[n % 2]))).collect();
     let total = stream_all(&mut rig, &drives).iter().sum::<u64>() as f64 / 2e6;
     assert!(total > 250.0, "{total}");
+}
+
+/// Operations per second of all drives together, each with `depth` random reads under way.
+fn random_reads(rig: &mut Rig, drives: &[DriveId], depth: u64) -> Vec<u64> {
+    let (mut done, mut next, mut count) = (Vec::new(), 0, vec![0; drives.len()]);
+    let mut submit = |rig: &mut Rig, at, drive: usize| {
+        next += 1;
+        rig.submit(at, drives[drive], next, Op::read(random(next, MEMBER), 4096));
+    };
+    for drive in 0..drives.len() {
+        (0..depth).for_each(|_| submit(rig, 0, drive));
+    }
+    while let Some(now) = rig.next_event().filter(|&at| at < 10_000_000_000) {
+        rig.advance(now, &mut done);
+        for done in done.drain(..) {
+            count[done.drive.index()] += 1;
+            submit(rig, done.at, done.drive.index());
+        }
+    }
+    count
+}
+
+#[test]
+fn drives_on_one_channel_seek_one_after_the_other() {
+    let run = |drives: usize, channels: usize| {
+        let mut rig = Rig::new();
+        let cables: Vec<_> = (0..channels).map(|_| rig.add_channel()).collect();
+        let drives: Vec<_> = (0..drives)
+            .map(|n| {
+                let drive = add(&mut rig, "hdd-2002", Placement::Stretch, None);
+                rig.put_on_channel(drive, cables[n % channels]);
+                drive
+            })
+            .collect();
+        random_reads(&mut rig, &drives, 4)
+    };
+    let sum = |counts: &[u64]| counts.iter().sum::<u64>() as f64;
+    let one = sum(&run(1, 1));
+    let apart = sum(&run(2, 2));
+    assert!((apart / one - 2.0).abs() < 0.1, "{one} {apart}");
+    for count in [2, 3] {
+        let together = run(count, 1);
+        assert!((sum(&together) / one - 1.0).abs() < 0.1, "{one} {together:?}");
+        let (least, most) = (together.iter().min().unwrap(), together.iter().max().unwrap());
+        assert!(most - least <= 1, "they take turns: {together:?}");
+    }
+    // A drive alone on its channel is as one without: it has no queue in any case.
+    let mut rig = Rig::new();
+    let free = add(&mut rig, "hdd-2002", Placement::Stretch, None);
+    assert_eq!(sum(&random_reads(&mut rig, &[free], 4)), one);
+}
+
+#[test]
+fn a_channel_undoes_a_drives_queue() {
+    let run = |channel: bool| {
+        let mut rig = Rig::new();
+        let drive = add(&mut rig, "hdd-2007", Placement::Stretch, None);
+        if channel {
+            let channel = rig.add_channel();
+            rig.put_on_channel(drive, channel);
+        }
+        random_reads(&mut rig, &[drive], 16)[0] as f64
+    };
+    let (free, bound) = (run(false), run(true));
+    assert!(free > 1.5 * bound, "{free} with its queue, {bound} without");
+}
+
+#[test]
+fn parts_of_one_disk_pay_for_the_way_between_them() {
+    // Four streams, once on drives of their own and once on quarters of one drive.
+    let mut apart = Rig::new();
+    let drives: Vec<_> = (0..4).map(|_| add(&mut apart, "hdd-2007", EDGE, None)).collect();
+    let apart = stream_all(&mut apart, &drives).iter().sum::<u64>() as f64 / 2e6;
+    let mut rig = Rig::new();
+    let profile = Profile::named("hdd-2007").unwrap();
+    let disk = rig.add_drive(profile, Placement::Stretch, 4 * MEMBER, None);
+    let (mut done, mut at, mut bytes) = (Vec::new(), [0u64; 4], 0u64);
+    let mut submit = |rig: &mut Rig, now, part: u64| {
+        let place = part * MEMBER + at[part as usize] % MEMBER;
+        at[part as usize] += 256 << 10;
+        rig.submit(now, disk, part, Op::read(place, 256 << 10));
+    };
+    (0..4).for_each(|part| submit(&mut rig, 0, part));
+    while let Some(now) = rig.next_event().filter(|&at| at < 2_000_000_000) {
+        rig.advance(now, &mut done);
+        for done in done.drain(..) {
+            bytes += 256 << 10;
+            submit(&mut rig, done.at, done.tag);
+        }
+    }
+    let shared = bytes as f64 / 2e6;
+    assert!(shared < apart / 5.0, "{shared} MB/s on one disk, {apart} on four");
+}
+
+#[test]
+#[should_panic(expected = "a drive has one cable")]
+fn a_drive_is_on_one_channel() {
+    let mut rig = Rig::new();
+    let drive = add(&mut rig, "hdd-2002", EDGE, None);
+    let channels = [rig.add_channel(), rig.add_channel()];
+    channels.into_iter().for_each(|channel| rig.put_on_channel(drive, channel));
 }
 
 const VICTIM: u64 = u64::MAX;

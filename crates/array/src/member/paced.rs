@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use drive::{BusId, DriveId, Placement, Profile, Rig};
+use drive::{BusId, ChannelId, DriveId, Placement, Profile, Rig};
 use engine::{MemberError, Token};
 
 use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
@@ -79,7 +79,7 @@ impl Shared {
     }
 }
 
-/// The drives and buses that the paced members of an array share, and their switch.
+/// The drives, buses and channels that the paced members of an array share, and their switch.
 #[derive(Clone)]
 pub struct PaceControl {
     shared: Arc<Mutex<Shared>>,
@@ -106,6 +106,31 @@ impl PaceControl {
     /// Adds a bus that drives can share; transfers on it take turns.
     pub fn add_bus(&self, bytes_per_second: u64) -> BusId {
         self.lock().rig.add_bus(bytes_per_second)
+    }
+
+    /// Adds a disk of `bytes`, of which paced members are parts. `bus` and `channel`, if any, were
+    /// added here.
+    pub fn add_disk(
+        &self,
+        profile: &Profile,
+        placement: Placement,
+        bytes: u64,
+        bus: Option<BusId>,
+        channel: Option<ChannelId>,
+    ) -> DriveId {
+        let mut shared = self.lock();
+        let drive = shared.rig.add_drive(profile, placement, bytes, bus);
+        if let Some(channel) = channel {
+            shared.rig.put_on_channel(drive, channel);
+        }
+        let drives = shared.rig.drives();
+        shared.loads.resize(drives, Load::default());
+        drive
+    }
+
+    /// Adds a channel for disks: of those on it, one has a command and the others wait.
+    pub fn add_channel(&self) -> ChannelId {
+        self.lock().rig.add_channel()
     }
 
     /// Switches the pace on or off: data to be measured later is filled in at full speed.
@@ -141,6 +166,8 @@ pub struct PacedMember {
     inner: Box<dyn Member>,
     control: PaceControl,
     drive: DriveId,
+    /// Where the member begins on its disk.
+    at_bytes: u64,
     /// Where its mail comes to.
     port: usize,
     /// By number. The numbers are the model's tags and the inner member's tokens: an array may use
@@ -164,16 +191,24 @@ impl PacedMember {
         bus: Option<BusId>,
     ) -> PacedMember {
         let bytes = inner.facts().sectors * md::SECTOR_BYTES;
-        let mut shared = control.lock();
-        let drive = shared.rig.add_drive(profile, placement, bytes, bus);
-        let drives = shared.rig.drives();
-        shared.loads.resize(drives, Load::default());
-        let (port, mail) = shared.add_port(drive);
-        drop(shared);
-        PacedMember {
-            tells_load: true,
-            ..PacedMember::with_port(inner, control, drive, port, mail)
-        }
+        let disk = control.add_disk(profile, placement, bytes, bus, None);
+        PacedMember::part(inner, control, disk, 0)
+    }
+
+    /// Puts the pace of a disk's part over a member: that from `at_bytes` on, as long as the member.
+    /// Each part tells the load of the whole disk.
+    ///
+    /// # Panics
+    /// When `disk` was not added to this control. An operation beyond the disk panics later.
+    pub fn part(
+        inner: Box<dyn Member>,
+        control: &PaceControl,
+        disk: DriveId,
+        at_bytes: u64,
+    ) -> PacedMember {
+        let (port, mail) = control.lock().add_port(disk);
+        let member = PacedMember::with_port(inner, control, disk, port, mail);
+        PacedMember { at_bytes, tells_load: true, ..member }
     }
 
     fn with_port(
@@ -187,6 +222,7 @@ impl PacedMember {
             inner,
             control: control.clone(),
             drive,
+            at_bytes: 0,
             port,
             waiting: Table::new(),
             mail,
@@ -238,7 +274,7 @@ impl PacedMember {
             OpKind::Flush => drive::OpKind::Flush,
             OpKind::Discard => drive::OpKind::Discard,
         };
-        let at_bytes = op.sector.0 * md::SECTOR_BYTES;
+        let at_bytes = self.at_bytes + op.sector.0 * md::SECTOR_BYTES;
         let modelled = drive::Op { kind, at_bytes, bytes: op.bytes() };
         let mut shared = self.control.lock();
         let tag = (self.port as u64) << 32 | u64::from(number);
@@ -261,7 +297,8 @@ impl Member for PacedMember {
         let inner = self.inner.share()?;
         let (port, mail) = self.control.lock().add_port(self.drive);
         let (control, drive) = (&self.control, self.drive);
-        Some(Box::new(PacedMember::with_port(inner, control, drive, port, mail)))
+        let member = PacedMember::with_port(inner, control, drive, port, mail);
+        Some(Box::new(PacedMember { at_bytes: self.at_bytes, ..member }))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
