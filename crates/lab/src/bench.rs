@@ -23,6 +23,7 @@ use crate::record::{Cell, MemberTraffic, Record, ThreadTime};
 use crate::runner::{self, Outcome, Timing};
 use crate::target::{Findings, Proof, Target, TargetSpec};
 use crate::watch::{MemberTap, Recorder, Watched};
+use crate::wiring::Wiring;
 use crate::workload::{Kind, Spec};
 
 /// How a bench is run.
@@ -248,7 +249,7 @@ fn make_target(
         chunk_sectors: case.chunk_bytes / md::SECTOR_BYTES,
         members: &case.members,
         directory: settings.directory,
-        bus_bytes_per_s: case.bus_bytes_per_s,
+        wiring: case.wiring,
         member_bytes: case.member_bytes,
         stripe_cache_bytes: case.stripe_cache_bytes,
         queue_depth: case.queue_depth.map_or(usize::MAX, |depth| depth as usize),
@@ -383,7 +384,9 @@ fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> C
         queue_depth: case.queue_depth,
         cores: settings.cores,
         rounds_max: settings.until_steady.map(|most| most.max(settings.runs)),
-        bus_mb_per_s: case.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
+        bus_mb_per_s: case.wiring.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
+        disks_per_channel: case.wiring.disks_per_channel,
+        members_per_spindle: case.wiring.members_per_spindle,
         member_bytes: Some(case.member_bytes),
         placement: drive.map(|(_, placement)| placement_name(placement)),
         ..Cell::default()
@@ -514,10 +517,10 @@ fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
     });
     let members: Vec<Option<MemberDrive<'_>>> = drives.collect();
     let missing = missing_leaves(case, target);
-    let bound = bound::bound(&CellShape {
+    let asked = CellShape {
         shape: &shape,
         members: &members,
-        bus_bytes_per_s: case.bus_bytes_per_s,
+        wiring: case.wiring,
         missing: &missing,
         pattern: match spec.kind {
             Kind::SeqRead => Pattern::SequentialRead,
@@ -529,10 +532,15 @@ fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
         depth: spec.depth,
         jobs: spec.jobs,
         span_bytes: Some(target.area_bytes()),
-    });
-    if let Some(bound) = bound {
+    };
+    if let Some(bound) = bound::bound(&asked) {
         cell.bound_mb_per_s = Some(bound.mb_per_s);
         cell.bound_note = Some(bound.note);
+    }
+    let apart = Wiring { bus_bytes_per_s: case.wiring.bus_bytes_per_s, ..Wiring::default() };
+    if case.wiring != apart {
+        let bound = bound::bound(&CellShape { wiring: apart, ..asked });
+        cell.unshared_bound_mb_per_s = bound.map(|bound| bound.mb_per_s);
     }
 }
 

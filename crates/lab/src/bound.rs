@@ -21,6 +21,7 @@ mod demand;
 
 use drive::{Placement, Profile};
 
+use crate::wiring::Wiring;
 use closed_loop::{Outcome, Pace};
 use demand::Policy;
 pub use demand::Shape;
@@ -69,8 +70,8 @@ pub struct CellShape<'a> {
     /// The drive of each leaf, in slot (nested: text) order; `None` for members that no model
     /// describes (memory, null, plain files), which makes the bound unknown.
     pub members: &'a [Option<MemberDrive<'a>>],
-    /// Rate of the bus that all members share, bytes per second.
-    pub bus_bytes_per_s: Option<u64>,
+    /// What the members share.
+    pub wiring: Wiring,
     /// Leaves that are missing.
     pub missing: &'a [usize],
     /// What is asked.
@@ -138,23 +139,38 @@ fn note(cell: &CellShape<'_>, best: &Outcome) -> String {
     let per_user = |bytes: u64| bytes as f64 / best.issued_bytes.max(1) as f64;
     let all = per_user(best.leaf_bytes.iter().sum());
     let on_bus = all * best.user_bytes as f64 / best.seconds();
-    if cell.bus_bytes_per_s.is_some_and(|bus| on_bus > 0.95 * bus as f64) {
+    if cell.wiring.bus_bytes_per_s.is_some_and(|bus| on_bus > 0.95 * bus as f64) {
         return format!("the bus limits: it carries {all:.2} bytes per byte");
     }
+    let shared = sharing(cell.wiring);
     if cell.pattern.sequential() {
         let busiest = best.leaf_bytes.iter().max().copied().unwrap_or(0);
         return format!(
-            "streaming: members move {all:.2} bytes per byte, the busiest {:.2}",
+            "streaming: members move {all:.2} bytes per byte, the busiest {:.2}{shared}",
             per_user(busiest)
         );
     }
     let per_request = |ops: u64| ops as f64 / best.issued_requests.max(1) as f64;
     format!(
-        "closed loop of {}: {:.1} reads and {:.1} writes per request",
+        "closed loop of {}: {:.1} reads and {:.1} writes per request{shared}",
         u64::from(cell.depth) * u64::from(cell.jobs),
         per_request(best.reads),
         per_request(best.writes)
     )
+}
+
+/// `; 2 members to a disk; one command at a time for 2 disks`.
+fn sharing(wiring: Wiring) -> String {
+    let mut text = String::new();
+    if let Some(members) = wiring.members_per_spindle.filter(|members| *members > 1) {
+        text.push_str(&format!("; {members} members to a disk"));
+    }
+    match wiring.disks_per_channel {
+        Some(1) => text.push_str("; one command at a time for each disk"),
+        Some(disks) => text.push_str(&format!("; one command at a time for {disks} disks")),
+        None => {}
+    }
+    text
 }
 
 #[cfg(test)]

@@ -472,7 +472,7 @@ fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, S
         chunk_sectors: CHUNK_BYTES / md::SECTOR_BYTES,
         members: &members,
         directory: Path::new("."),
-        bus_bytes_per_s: None,
+        wiring: crate::wiring::Wiring::default(),
         member_bytes: case.member_bytes(settings.area_bytes),
         stripe_cache_bytes: STRIPE_CACHE_BYTES,
         queue_depth: usize::MAX,

@@ -259,7 +259,7 @@ fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
 /// A setting that may tell rows apart, in words; `None` where the cell does not have it.
 type Knob = fn(&Cell) -> Option<String>;
 
-const KNOBS: [Knob; 10] = [
+const KNOBS: [Knob; 12] = [
     |cell| Some(cell.target.clone()),
     |cell| cell.place.as_ref().map(|place| place.name.clone()),
     |cell| (cell.level != "single").then(|| cell.members.clone()),
@@ -270,6 +270,8 @@ const KNOBS: [Knob; 10] = [
     |cell| cell.queue_depth.map(|depth| format!("qd={depth}")),
     |cell| cell.cores.map(|cores| format!("cores={cores}")),
     |cell| cell.bus_mb_per_s.map(|bus| format!("bus={bus:.0}MB/s")),
+    |cell| cell.disks_per_channel.map(|disks| format!("{disks}/channel")),
+    |cell| cell.members_per_spindle.map(|members| format!("{members}/spindle")),
 ];
 
 fn chunk(cell: &Cell) -> Option<String> {

@@ -365,7 +365,7 @@ fn provenance(host: &Host) -> Vec<(String, String)> {
 /// The settings of the run: each with its values, where it has any.
 fn settings(record: &Record) -> Vec<(String, String)> {
     type Setting = (&'static str, fn(&Cell) -> Option<String>);
-    const SETTINGS: [Setting; 11] = [
+    const SETTINGS: [Setting; 13] = [
         ("target", |cell| Some(cell.target.clone())),
         ("members", |cell| Some(cell.members.clone())),
         ("member size", |cell| cell.member_bytes.map(grid::bytes)),
@@ -376,6 +376,10 @@ fn settings(record: &Record) -> Vec<(String, String)> {
         ("queue depth of a member", |cell| cell.queue_depth.map(|depth| depth.to_string())),
         ("cores used", |cell| cell.cores.map(|cores| cores.to_string())),
         ("shared bus", |cell| cell.bus_mb_per_s.map(|bus| format!("{} MB/s", grid::digits(bus)))),
+        ("disks on a channel", |cell| cell.disks_per_channel.map(|disks| disks.to_string())),
+        ("members on a spindle", |cell| {
+            cell.members_per_spindle.map(|members| members.to_string())
+        }),
         ("generator's own cost", |cell| {
             cell.generator_ns_per_op.map(|ns| format!("{ns:.0} ns per request"))
         }),

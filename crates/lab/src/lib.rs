@@ -42,4 +42,5 @@ pub mod sweep;
 pub mod table;
 pub mod target;
 pub mod watch;
+pub mod wiring;
 pub mod workload;

@@ -11,6 +11,7 @@ use md::{Layout, Level};
 
 use crate::members::{MemberExpr, MemberSet};
 use crate::quantity::show_size;
+use crate::wiring::Wiring;
 use crate::workload::{Kind, Spec};
 
 /// Size of a member unless told otherwise: small enough for any machine, several times a disk's
@@ -67,6 +68,10 @@ pub struct Options {
     pub degraded: Vec<u32>,
     /// `--bus`, bytes per second.
     pub buses: Vec<u64>,
+    /// `--channel`, disks on each.
+    pub channels: Vec<u32>,
+    /// `--spindle`, members on each.
+    pub spindles: Vec<u32>,
     /// `--read-ahead`, bytes.
     pub read_aheads: Vec<u64>,
     /// `--stripe-cache`, bytes.
@@ -106,8 +111,8 @@ pub struct ArrayCase {
     pub area_bytes: Option<u64>,
     /// Members to be taken out.
     pub degraded: u32,
-    /// A bus that all share.
-    pub bus_bytes_per_s: Option<u64>,
+    /// What the members share.
+    pub wiring: Wiring,
     /// Stripe memory.
     pub stripe_cache_bytes: u64,
     /// Operations that each member gets at once; `None` is no bound.
@@ -318,10 +323,13 @@ fn cases(
         Err(why) => return plan.left_out.push(format!("{name}: {why}")),
     };
     // Knobs that mean nothing here do not multiply.
-    let mut buses = optional(&options.buses);
-    if !options.buses.is_empty() && members.iter().all(|member| member.drive().is_none()) {
-        plan.left_out.push(format!("{name}: --bus: no member of '{set}' is paced; run without"));
-        buses = vec![None];
+    let wirings = wirings(options, set, shape.level, &members);
+    let mut wired = Vec::new();
+    for wiring in wirings {
+        match wiring {
+            Ok(wiring) => wired.push(wiring),
+            Err(why) => plan.left_out.push(format!("{name}: {why}")),
+        }
     }
     let mut caches = or(&options.stripe_caches, DEFAULT_STRIPE_CACHE_BYTES);
     if !any_level(&shape.expr, &|expr| expr.level.has_parity()) {
@@ -337,7 +345,7 @@ fn cases(
         if cells.is_empty() {
             continue;
         }
-        for &bus_bytes_per_s in &buses {
+        for &wiring in &wired {
             for &stripe_cache_bytes in &caches {
                 for queue_depth in optional(&options.queue_depths) {
                     plan.arrays.push(ArrayCase {
@@ -350,7 +358,7 @@ fn cases(
                         member_bytes,
                         area_bytes,
                         degraded,
-                        bus_bytes_per_s,
+                        wiring,
                         stripe_cache_bytes,
                         queue_depth,
                         cells: cells.clone(),
@@ -359,6 +367,42 @@ fn cases(
             }
         }
     }
+}
+
+/// Every wiring that is asked for, and why some make no sense.
+fn wirings(
+    options: &Options,
+    set: &MemberSet,
+    level: BenchLevel,
+    members: &[MemberExpr],
+) -> Vec<Result<Wiring, String>> {
+    let given = [
+        ("--bus", !options.buses.is_empty()),
+        ("--channel", !options.channels.is_empty()),
+        ("--spindle", !options.spindles.is_empty()),
+    ];
+    let given = given.iter().find(|(_, given)| *given);
+    if let Some((option, _)) = given
+        && members.iter().all(|member| member.drive().is_none())
+    {
+        let why = format!("{option}: no member of '{set}' is paced; run without");
+        return vec![Err(why), Ok(Wiring::default())];
+    }
+    // An ordinary disk has its spindle and its channel for itself.
+    let shared = |given: &[u32]| match level {
+        BenchLevel::Single => vec![None],
+        BenchLevel::Md(_) => optional(given),
+    };
+    let mut wirings = Vec::new();
+    for members_per_spindle in shared(&options.spindles) {
+        for disks_per_channel in shared(&options.channels) {
+            for bus_bytes_per_s in optional(&options.buses) {
+                let wiring = Wiring { bus_bytes_per_s, disks_per_channel, members_per_spindle };
+                wirings.push(wiring.check(members).map(|()| wiring));
+            }
+        }
+    }
+    wirings
 }
 
 fn members(set: &MemberSet, shape: &Shape) -> Result<Vec<MemberExpr>, String> {

@@ -16,6 +16,7 @@
 //! nothing. A profile document is read once: all who name it mean the same drive. What is created
 //! is the member that `Maker` is asked for. Called from `matrix` and `target`.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -27,9 +28,10 @@ use array::{
     Fault, FaultControl, FaultMember, FileMember, FileOptions, MemMember, Member, NullMember,
     PaceControl, PacedMember,
 };
-use drive::{BusId, Placement, Profile};
+use drive::{DriveId, Placement, Profile};
 
 use crate::quantity::{parse_seconds, parse_size, show_size};
+use crate::wiring::Wiring;
 
 /// No array takes more members than md's 1920 for RAID 0; a set has room for some arrays of arrays.
 const MAX_SET: usize = 4096;
@@ -337,7 +339,14 @@ impl MemberExpr {
     }
 }
 
-/// Makes members: knows the directory, the drives' clockwork and the bus.
+/// A disk of an array's clockwork, and where a member begins on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Disk {
+    disk: DriveId,
+    at_bytes: u64,
+}
+
+/// Makes members: knows the directory, the drives' clockwork and their wires.
 pub struct Maker<'a> {
     /// Where files go that name no directory.
     pub directory: &'a Path,
@@ -345,23 +354,50 @@ pub struct Maker<'a> {
     pub pace: &'a PaceControl,
     /// The switch of the array's fault members.
     pub faults: &'a FaultControl,
-    /// The bus that all drives of this array share.
-    pub bus: Option<BusId>,
     /// Size of each member.
     pub sectors: u64,
 }
 
 impl Maker<'_> {
-    /// Makes one member. Files have no name any more when this returns, so that nothing is left
+    /// Makes one member, on its disk if it is paced. Files have no name any more when this returns, so that nothing is left
     /// behind however the process ends.
     ///
     /// # Errors
     /// One line that names the directory or the size.
-    pub fn make(&self, expr: &MemberExpr) -> Result<Box<dyn Member>, String> {
-        self.make_over(expr, true)
+    pub fn make(&self, expr: &MemberExpr, disk: Option<Disk>) -> Result<Box<dyn Member>, String> {
+        self.make_over(expr, disk, true)
     }
 
-    fn make_over(&self, expr: &MemberExpr, direct: bool) -> Result<Box<dyn Member>, String> {
+    /// The disk of each member that is paced, all of them wired.
+    pub fn disks(&self, members: &[MemberExpr], wiring: Wiring) -> Vec<Option<Disk>> {
+        let bytes = self.sectors * md::SECTOR_BYTES;
+        let bus = wiring.bus_bytes_per_s.map(|rate| self.pace.add_bus(rate));
+        let mut channels = HashMap::new();
+        let mut disks: Vec<Option<Disk>> = Vec::new();
+        for (part, member) in wiring.parts(members.len()).iter().zip(members) {
+            let first = part.part.checked_sub(1).and_then(|_| disks[disks.len() - part.part]);
+            let disk = member.drive().map(|(profile, placement)| match first {
+                Some(first) => Disk { at_bytes: part.part as u64 * bytes, ..first },
+                None => {
+                    let channel = part.channel.map(|number| {
+                        *channels.entry(number).or_insert_with(|| self.pace.add_channel())
+                    });
+                    let whole = part.parts as u64 * bytes;
+                    let disk = self.pace.add_disk(profile, placement, whole, bus, channel);
+                    Disk { disk, at_bytes: 0 }
+                }
+            });
+            disks.push(disk);
+        }
+        disks
+    }
+
+    fn make_over(
+        &self,
+        expr: &MemberExpr,
+        disk: Option<Disk>,
+        direct: bool,
+    ) -> Result<Box<dyn Member>, String> {
         Ok(match expr {
             MemberExpr::Mem => {
                 let member = MemMember::new(self.sectors);
@@ -374,12 +410,20 @@ impl Maker<'_> {
             }
             MemberExpr::Paced { profile, placement, inner } => {
                 // Through the page cache: the drive is modelled, its store need only keep up.
-                let inner = self.make_over(inner, false)?;
-                let profile = known_profile(profile)?;
-                Box::new(PacedMember::new(inner, self.pace, profile, *placement, self.bus))
+                let inner = self.make_over(inner, None, false)?;
+                Box::new(match disk {
+                    Some(Disk { disk, at_bytes }) => {
+                        PacedMember::part(inner, self.pace, disk, at_bytes)
+                    }
+                    // A pace below a pace: a disk of its own.
+                    None => {
+                        let profile = known_profile(profile)?;
+                        PacedMember::new(inner, self.pace, profile, *placement, None)
+                    }
+                })
             }
             MemberExpr::Fault { rules, inner } => {
-                let inner = self.make_over(inner, direct)?;
+                let inner = self.make_over(inner, disk, direct)?;
                 Box::new(FaultMember::switched(inner, rules.clone(), self.faults))
             }
         })

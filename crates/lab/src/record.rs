@@ -96,6 +96,16 @@ pub struct Cell {
     /// Rate of the bus that the members share, MB/s.
     #[serde(default)]
     pub bus_mb_per_s: Option<f64>,
+    /// Disks on each channel, which has one command at a time.
+    #[serde(default)]
+    pub disks_per_channel: Option<u32>,
+    /// Members that are parts of one disk.
+    #[serde(default)]
+    pub members_per_spindle: Option<u32>,
+    /// What the members could deliver if each were a disk of its own on a channel of its own, MB/s;
+    /// only where they are not.
+    #[serde(default)]
+    pub unshared_bound_mb_per_s: Option<f64>,
     /// Size of a member, bytes (the smallest, if they differ).
     #[serde(default)]
     pub member_bytes: Option<u64>,

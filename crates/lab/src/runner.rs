@@ -343,7 +343,7 @@ mod tests {
             chunk_sectors: 128,
             members: &set.expand(expr.leaves()).expect("members"),
             directory: Path::new("/nonexistent"),
-            bus_bytes_per_s: None,
+            wiring: crate::wiring::Wiring::default(),
             member_bytes: u64::from(lanes) * (2 << 20),
             stripe_cache_bytes: 1 << 20,
             queue_depth: usize::MAX,

@@ -19,6 +19,7 @@ use crate::bound::Shape;
 use crate::members::{Maker, MemberExpr};
 use crate::pattern::Mismatch;
 use crate::watch::MemberTap;
+use crate::wiring::Wiring;
 
 /// How data is filled in and read back: large requests, several at once.
 const BULK_BYTES: u64 = 1 << 20;
@@ -48,8 +49,8 @@ pub struct TargetSpec<'a> {
     pub members: &'a [MemberExpr],
     /// Where files go.
     pub directory: &'a Path,
-    /// Shared by all drives, in bytes per second.
-    pub bus_bytes_per_s: Option<u64>,
+    /// What the members share.
+    pub wiring: Wiring,
     /// Size of each member, in bytes.
     pub member_bytes: u64,
     /// Stripe memory, in bytes.
@@ -465,7 +466,6 @@ impl Recipe {
             directory: spec.directory,
             pace,
             faults,
-            bus: spec.bus_bytes_per_s.map(|rate| pace.add_bus(rate)),
             sectors: spec.member_bytes / md::SECTOR_BYTES,
         };
         let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
@@ -487,7 +487,9 @@ impl Recipe {
         if spec.members.len() != spec.expr.leaves() {
             return Err("the member set does not fit the array".into());
         }
-        let leaves = spec.members.iter().map(|member| maker.make(member).map(Some));
+        let disks = maker.disks(spec.members, spec.wiring);
+        let leaves = spec.members.iter().zip(disks);
+        let leaves = leaves.map(|(member, disk)| maker.make(member, disk).map(Some));
         let leaves = leaves.collect::<Result<Vec<_>, _>>()?;
         Ok((recipe, leaves))
     }
@@ -593,7 +595,7 @@ mod tests {
             chunk_sectors: 128,
             members: &set.expand(expr.leaves()).expect("members"),
             directory: Path::new("/nonexistent"),
-            bus_bytes_per_s: None,
+            wiring: Wiring::default(),
             member_bytes: 4 << 20,
             stripe_cache_bytes: 1 << 20,
             queue_depth: usize::MAX,

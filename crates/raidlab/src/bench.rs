@@ -89,6 +89,15 @@ pub struct BenchArguments {
     #[arg(long, value_delimiter = ',', value_name = "RATE", value_parser = parse_rate,
           help_heading = "Members")]
     bus: Vec<u64>,
+    /// Paced members on one channel, as on parallel ATA: so many neighbours, of which one at a time
+    /// has a command
+    #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Members",
+          value_parser = clap::value_parser!(u32).range(1..=255))]
+    channel: Vec<u32>,
+    /// Paced members on one disk, as its parts: so many neighbours, between which the head travels
+    #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Members",
+          value_parser = clap::value_parser!(u32).range(1..=255))]
+    spindle: Vec<u32>,
     /// Operations that each member gets at once [default: no bound]
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Members",
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -140,7 +149,7 @@ pub struct BenchArguments {
     /// beside what memory allows
     #[arg(long, help_heading = "Parity", conflicts_with_all = [
           "db", "level", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members",
-          "bus", "queue_depth", "workload", "block", "depth", "jobs", "read_ahead", "size",
+          "bus", "channel", "spindle", "queue_depth", "workload", "block", "depth", "jobs", "read_ahead", "size",
           "html"])]
     kernels: bool,
     /// Parity kernels: reference, portable, avx2, gfni-avx2, avx512, gfni-avx512 [default: the
@@ -155,7 +164,7 @@ pub struct BenchArguments {
     /// each array that is used [default: 4G], --runs the pairs of samples
     #[arg(long, help_heading = "Engine", conflicts_with_all = [
           "db", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members", "bus",
-          "queue_depth", "block", "depth", "jobs", "read_ahead", "html", "kernels", "cores",
+          "channel", "spindle", "queue_depth", "block", "depth", "jobs", "read_ahead", "html", "kernels", "cores",
           "warm_up", "dir"])]
     engine: bool,
 
@@ -300,6 +309,8 @@ impl BenchArguments {
             members: self.members.clone(),
             degraded: self.degraded.clone(),
             buses: self.bus.clone(),
+            channels: self.channel.clone(),
+            spindles: self.spindle.clone(),
             read_aheads: self.read_ahead.clone(),
             stripe_caches: self.stripe_cache.clone(),
             queue_depths: self.queue_depth.clone(),

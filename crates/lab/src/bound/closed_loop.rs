@@ -8,6 +8,7 @@ use drive::{Done, DriveId, Nanos, Op, Rig};
 use super::demand::{LeafOp, Phases, Policy, State};
 use super::{CellShape, MemberDrive};
 use crate::stats::SplitMix64;
+use crate::wiring::Wiring;
 
 /// Member operations after which a run ends in any case: the price of a bound has a bound.
 const OPS_MAX: u64 = 30_000;
@@ -122,13 +123,8 @@ pub(super) fn run(
     pace: &Pace,
     policy: Policy,
 ) -> Outcome {
-    let mut rig = Rig::new();
-    let bus = cell.bus_bytes_per_s.map(|rate| rig.add_bus(rate));
-    let ids = drives
-        .iter()
-        .map(|drive| rig.add_drive(drive.profile, drive.placement, drive.member_bytes, bus));
-    let ids: Vec<DriveId> = ids.collect();
-    let leaves = ids.len();
+    let (rig, places) = wired(cell.wiring, drives);
+    let leaves = places.len();
     let state = State {
         present: present.to_vec(),
         in_flight: vec![0; leaves],
@@ -140,7 +136,7 @@ pub(super) fn run(
         cell,
         pace,
         rig,
-        ids,
+        places,
         state,
         random: SplitMix64(1),
         at: vec![0; pace.streams],
@@ -151,6 +147,30 @@ pub(super) fn run(
         counted_from: (0, 0),
     };
     run.go()
+}
+
+/// The rig, and the disk of each leaf with the place where the leaf begins on it.
+fn wired(wiring: Wiring, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(DriveId, u64)>) {
+    let mut rig = Rig::new();
+    let bus = wiring.bus_bytes_per_s.map(|rate| rig.add_bus(rate));
+    let (mut channels, mut places) = (Vec::new(), Vec::new());
+    for (part, drive) in wiring.parts(drives.len()).iter().zip(drives) {
+        let bytes = drive.member_bytes;
+        if part.part > 0 {
+            let (disk, begin): (DriveId, u64) = places[places.len() - 1];
+            places.push((disk, begin + bytes));
+            continue;
+        }
+        let disk = rig.add_drive(drive.profile, drive.placement, bytes * part.parts as u64, bus);
+        if let Some(channel) = part.channel {
+            if channel == channels.len() {
+                channels.push(rig.add_channel());
+            }
+            rig.put_on_channel(disk, channels[channel]);
+        }
+        places.push((disk, 0));
+    }
+    (rig, places)
 }
 
 /// A request in flight.
@@ -167,7 +187,8 @@ struct Run<'a> {
     cell: &'a CellShape<'a>,
     pace: &'a Pace,
     rig: Rig,
-    ids: Vec<DriveId>,
+    /// The disk of each leaf, and where the leaf begins on it.
+    places: Vec<(DriveId, u64)>,
     state: State,
     random: SplitMix64,
     /// Where each stream is.
@@ -192,8 +213,8 @@ impl Run<'_> {
             self.rig.advance(now, &mut done);
             for done in done.drain(..) {
                 last = done.at;
-                self.state.in_flight[done.drive.index()] -= 1;
-                let slot = done.tag as usize;
+                self.state.in_flight[(done.tag >> 32) as usize] -= 1;
+                let slot = done.tag as u32 as usize;
                 self.slots[slot].pending -= 1;
                 if self.slots[slot].pending == 0 {
                     self.next_phase(slot, done.at);
@@ -224,9 +245,9 @@ impl Run<'_> {
 
     /// Puts on the media what the drives' caches hold; returns when that is done.
     fn flush(&mut self, now: Nanos) -> Nanos {
-        for (id, present) in self.ids.iter().zip(&self.state.present) {
+        for ((disk, _), present) in self.places.iter().zip(&self.state.present) {
             if *present {
-                self.rig.submit(now, *id, 0, Op::flush());
+                self.rig.submit(now, *disk, 0, Op::flush());
             }
         }
         let (mut done, mut last) = (Vec::new(), now);
@@ -286,12 +307,15 @@ impl Run<'_> {
 
     fn submit(&mut self, slot: usize, now: Nanos, op: LeafOp) {
         let (mut at, end) = (op.at, op.at + op.sectors);
+        let (disk, begin) = self.places[op.leaf];
+        let tag = (op.leaf as u64) << 32 | slot as u64;
         while at < end {
             let sectors = PIECE_SECTORS.min(end - at);
-            let (at_bytes, bytes) = (at * md::SECTOR_BYTES, sectors * md::SECTOR_BYTES);
+            let at_bytes = begin + at * md::SECTOR_BYTES;
+            let bytes = sectors * md::SECTOR_BYTES;
             let piece =
                 if op.write { Op::write(at_bytes, bytes) } else { Op::read(at_bytes, bytes) };
-            self.rig.submit(now, self.ids[op.leaf], slot as u64, piece);
+            self.rig.submit(now, disk, tag, piece);
             self.slots[slot].pending += 1;
             self.state.in_flight[op.leaf] += 1;
             self.counts.leaf_bytes[op.leaf] += bytes;

@@ -16,6 +16,7 @@ struct Case<'a> {
     placement: Placement,
     missing: &'a [usize],
     bus: Option<u64>,
+    wiring: Wiring,
     block: u64,
     depth: u32,
     jobs: u32,
@@ -26,6 +27,7 @@ const SEQUENTIAL: Case<'static> = Case {
     placement: Placement::Window { at: 0.0 },
     missing: &[],
     bus: None,
+    wiring: Wiring { bus_bytes_per_s: None, disks_per_channel: None, members_per_spindle: None },
     block: 1 << 20,
     depth: 4,
     jobs: 1,
@@ -41,7 +43,7 @@ fn cell(array: &str, pattern: Pattern, case: &Case<'_>) -> Option<Bound> {
     bound(&CellShape {
         shape: &shape,
         members: &vec![Some(drive); shape.leaves()],
-        bus_bytes_per_s: case.bus,
+        wiring: Wiring { bus_bytes_per_s: case.bus, ..case.wiring },
         missing: case.missing,
         pattern,
         block_bytes: case.block,
@@ -128,6 +130,27 @@ fn a_bus_holds_all_copies_and_parity() {
 }
 
 #[test]
+fn a_channel_and_a_spindle_serve_one_after_the_other() {
+    let wired = |disks_per_channel, members_per_spindle| {
+        let wiring = Wiring { bus_bytes_per_s: None, disks_per_channel, members_per_spindle };
+        let random = Case { wiring, ..RANDOM };
+        let stream = Case { wiring, placement: Placement::Stretch, ..SEQUENTIAL };
+        let read = |pattern, case| cell("raid0(4)", pattern, case).expect("a bound");
+        (read(Pattern::RandomRead, &random), read(Pattern::SequentialRead, &stream))
+    };
+    let (apart, apart_stream) = wired(None, None);
+    let (cable, _) = wired(Some(4), None);
+    let (disk, disk_stream) = wired(None, Some(4));
+    // Four disks at depth 4 each, against one command at a time; four disks against one.
+    assert!(cable.mb_per_s < apart.mb_per_s / 4.0, "{apart:?} {cable:?}");
+    assert!(disk.mb_per_s < apart.mb_per_s / 2.0, "{apart:?} {disk:?}");
+    assert!(disk_stream.mb_per_s < apart_stream.mb_per_s / 4.0, "{apart_stream:?} {disk_stream:?}");
+    assert!(cable.note.ends_with("; one command at a time for 4 disks"), "{}", cable.note);
+    assert!(disk.note.ends_with("; 4 members to a disk"), "{}", disk.note);
+    assert_eq!(wired(None, Some(1)).0.mb_per_s, apart.mb_per_s, "a disk each is no sharing");
+}
+
+#[test]
 fn the_slowest_member_determines() {
     let array = geometry("raid0(2)", MEMBER);
     let drive = |name, at| {
@@ -138,7 +161,7 @@ fn the_slowest_member_determines() {
     let shape = CellShape {
         shape: &array,
         members: &members,
-        bus_bytes_per_s: None,
+        wiring: Wiring::default(),
         missing: &[],
         pattern: Pattern::SequentialRead,
         block_bytes: 1 << 20,

@@ -87,6 +87,43 @@ pub(super) fn shared_bus(cell: &Cell) -> Option<Finding> {
     Some(finding("shared-bus", text, &evidence, Some(command)))
 }
 
+/// Members that are parts of one disk: its head travels between them.
+pub(super) fn shared_spindle(cell: &Cell) -> Option<Finding> {
+    let members = cell.members_per_spindle.filter(|members| *members > 1)?;
+    let sharing = format!("{members} members are parts of one disk, and its head travels between");
+    shared("shared-spindle", cell, f64::from(members), &sharing, "--spindle 1")
+}
+
+/// Disks on one cable: one command at a time.
+pub(super) fn shared_channel(cell: &Cell) -> Option<Finding> {
+    let disks = cell.disks_per_channel.filter(|disks| *disks > 1)?;
+    let sharing = format!("{disks} disks share a channel, which has one command at a time");
+    shared("shared-channel", cell, f64::from(disks), &sharing, "--channel 1")
+}
+
+/// That sharing costs: members of their own could deliver clearly more than these did, and these
+/// did about what members that share can.
+fn shared(name: &str, cell: &Cell, count: f64, how: &str, command: &str) -> Option<Finding> {
+    const CLEARLY: f64 = 1.25;
+    const ABOUT: f64 = 0.7;
+    let (unshared, bound) = (cell.unshared_bound_mb_per_s?, cell.bound_mb_per_s?);
+    if cell.disks < 2 || bound * CLEARLY > unshared || cell.mb_per_s < ABOUT * bound {
+        return None;
+    }
+    let text = format!(
+        "{how}: {} MB/s here, at most {} MB/s with a disk and a channel for each",
+        short(cell.mb_per_s),
+        short(unshared)
+    );
+    let evidence = [
+        ("mb_per_s", cell.mb_per_s),
+        ("bound_mb_per_s", bound),
+        ("unshared_bound_mb_per_s", unshared),
+        ("sharing", count),
+    ];
+    Some(finding(name, text, &evidence, Some(command.to_string())))
+}
+
 /// One member is busy all the time and needs more time per byte; the others wait for it.
 pub(super) fn one_slow_member(cell: &Cell) -> Option<Finding> {
     const BUSY: f64 = 0.8;

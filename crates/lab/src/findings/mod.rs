@@ -19,10 +19,12 @@ use crate::record::{Cell, Finding, MemberTraffic, Sample};
 
 /// What the cell's evidence supports, in a fixed order.
 pub fn find(cell: &Cell) -> Vec<Finding> {
-    const RULES: [fn(&Cell) -> Option<Finding>; 11] = [
+    const RULES: [fn(&Cell) -> Option<Finding>; 13] = [
         members::page_cache,
         members::resync_running,
         members::shared_bus,
+        members::shared_spindle,
+        members::shared_channel,
         members::one_slow_member,
         members::unbalanced_members,
         members::read_modify_write,

@@ -92,6 +92,26 @@ fn resync_running() {
 }
 
 #[test]
+fn shared_spindle_and_shared_channel() {
+    let mut cell = Cell {
+        mb_per_s: 100.0,
+        bound_mb_per_s: Some(105.0),
+        unshared_bound_mb_per_s: Some(320.0),
+        ..quiet("raid0", "seq-read")
+    };
+    let idle = Cell { mb_per_s: 30.0, members_per_spindle: Some(2), ..cell.clone() };
+    cell.members_per_spindle = Some(2);
+    let found = check("shared-spindle", &cell, &idle);
+    assert_eq!(found.evidence["unshared_bound_mb_per_s"], 320.0);
+    assert_eq!(found.command.as_deref(), Some("--spindle 1"));
+    cell.members_per_spindle = None;
+    cell.disks_per_channel = Some(2);
+    let enough = Cell { unshared_bound_mb_per_s: Some(110.0), ..cell.clone() };
+    let found = check("shared-channel", &cell, &enough);
+    assert_eq!(found.evidence["sharing"], 2.0);
+}
+
+#[test]
 fn shared_bus() {
     let mut cell = quiet("raid0", "seq-read");
     let none = Cell { bus_mb_per_s: Some(200.0), ..cell.clone() };
@@ -242,7 +262,7 @@ fn run(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
         levels: vec![level.parse().expect("a level")],
         members: vec![members.parse().expect("a set")],
         workloads: vec![kind],
-        sizes: vec![32 << 20],
+        sizes: if more.sizes.is_empty() { vec![32 << 20] } else { more.sizes },
         ..more
     };
     let settings = Settings {
@@ -283,6 +303,24 @@ fn a_real_shared_bus_is_found() {
     assert!(has(&slow, "shared-bus"));
     let fast = run("raid0", PACED, Kind::SeqRead, bus(4_000_000_000));
     assert!(!has(&fast, "shared-bus"));
+}
+
+/// Random reads on quarters of a disk, on four disks of a channel, and on disks for themselves. On
+/// members larger than the drives' caches, which would hide what the head does.
+#[test]
+fn a_real_shared_disk_and_a_real_shared_channel_are_found() {
+    let stretched = "paced:hdd-2007@stretch:mem";
+    let run = |options| {
+        let options = Options { sizes: vec![512 << 20], ..options };
+        run("raid0", stretched, Kind::RandRead, options)
+    };
+    let disk = run(Options { spindles: vec![4], ..Options::default() });
+    assert!(has(&disk, "shared-spindle") && !has(&disk, "shared-channel"), "{disk:?}");
+    let channel = run(Options { channels: vec![4], ..Options::default() });
+    assert!(has(&channel, "shared-channel") && !has(&channel, "shared-spindle"), "{channel:?}");
+    let apart = run(Options { spindles: vec![1], ..Options::default() });
+    assert!(!has(&apart, "shared-spindle") && !has(&apart, "shared-channel"));
+    assert!(disk.mb_per_s < apart.mb_per_s / 2.0 && channel.mb_per_s < apart.mb_per_s / 2.0);
 }
 
 #[test]

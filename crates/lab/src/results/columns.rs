@@ -47,7 +47,7 @@ const fn column(name: &'static str, of: fn(&Record, &Cell) -> Value) -> Column {
 }
 
 /// All of them, in order.
-pub const COLUMNS: [Column; 46] = [
+pub const COLUMNS: [Column; 48] = [
     column("started", |record, _| text(&record.started)),
     column("raidlab", |record, _| text(&record.raidlab)),
     column("host", |record, _| maybe(record.host.hostname.as_deref())),
@@ -94,6 +94,8 @@ pub const COLUMNS: [Column; 46] = [
     column("verified", |_, cell| Value::Flag(cell.verified)),
     column("samples_mb_per_s", |_, cell| text(&rates(&cell.samples))),
     column("warnings", |_, cell| text(&cell.warnings.join(" | "))),
+    column("disks_per_channel", |_, cell| some(cell.disks_per_channel.map(u64::from))),
+    column("members_per_spindle", |_, cell| some(cell.members_per_spindle.map(u64::from))),
 ];
 
 /// Every sample, blanks between them.

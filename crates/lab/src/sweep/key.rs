@@ -11,6 +11,7 @@ use crate::bench::{Settings, case_name};
 use crate::grid;
 use crate::matrix::{ArrayCase, BenchLevel};
 use crate::results::{Item, ItemKey};
+use crate::wiring::Wiring;
 use crate::workload::Spec;
 
 /// The item of one entry of an array's cells.
@@ -32,7 +33,7 @@ fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
         member_bytes,
         area_bytes,
         degraded,
-        bus_bytes_per_s,
+        wiring,
         stripe_cache_bytes,
         queue_depth,
         cells: _, // the entry is one of them
@@ -57,7 +58,10 @@ fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
     };
     more("area", *area_bytes);
     more("degraded", (*degraded > 0).then_some(u64::from(*degraded)));
+    let Wiring { bus_bytes_per_s, disks_per_channel, members_per_spindle } = wiring;
     more("bus", *bus_bytes_per_s);
+    more("channel", disks_per_channel.map(u64::from));
+    more("spindle", members_per_spindle.map(u64::from));
     let cache = *stripe_cache_bytes;
     more(
         "stripe-cache",
@@ -82,8 +86,14 @@ fn in_words(case: &ArrayCase, spec: &Spec) -> String {
     if case.has_parity() && cache != array::DEFAULT_STRIPE_CACHE_BYTES {
         text.push_str(&format!(", stripe cache {}", kib(cache)));
     }
-    if let Some(bus) = case.bus_bytes_per_s {
+    if let Some(bus) = case.wiring.bus_bytes_per_s {
         text.push_str(&format!(", bus {} MB/s", bus as f64 / 1e6));
+    }
+    if let Some(disks) = case.wiring.disks_per_channel {
+        text.push_str(&format!(", {disks} to a channel"));
+    }
+    if let Some(members) = case.wiring.members_per_spindle {
+        text.push_str(&format!(", {members} to a spindle"));
     }
     if let Some(depth) = case.queue_depth {
         text.push_str(&format!(", queue depth {depth}"));
@@ -126,6 +136,10 @@ mod tests {
             members: vec!["mem".parse().expect("a set")],
             ..Options::default()
         }
+    }
+
+    fn paced() -> Options {
+        Options { members: vec!["paced:hdd-2007".parse().expect("a set")], ..options() }
     }
 
     fn keys(options: &Options, settings: &Settings<'_>) -> Vec<Item> {
@@ -171,6 +185,10 @@ mod tests {
             Options { sizes: vec![64 << 20], ..options() },
             Options { depths: vec![7], ..options() },
             Options { jobs: vec![2], ..options() },
+            paced(),
+            Options { buses: vec![50_000_000], ..paced() },
+            Options { channels: vec![2], ..paced() },
+            Options { spindles: vec![2], ..paced() },
             Options { blocks: vec![8192], ..options() },
         ];
         for (index, options) in variants.iter().enumerate() {

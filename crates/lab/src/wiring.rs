@@ -1,0 +1,134 @@
+//! What members share on the way to the host: one disk, one channel, one bus.
+//!
+//! ```text
+//!   member 0 --+                                   members of one spindle are parts of one disk
+//!              +-- disk 0 --+
+//!   member 1 --+            |
+//!                           +-- channel 0 --+      a channel has one command at a time
+//!   member 2 --+            |               |
+//!              +-- disk 1 --+               +-- bus
+//!   member 3 --+                            |      a bus carries so many bytes per second
+//!                disks 2, 3 --- channel 1 --+
+//! ```
+//!
+//! Neighbours share: members in the order of the array's slots, as they stand in the list of a
+//! machine that was built in that order.
+//!
+//! Invariant: the paced members and the bound are wired by the same numbers. Pure. Called by
+//! `matrix` (what makes sense), `target` (paced members) and `bound`.
+
+use crate::members::MemberExpr;
+
+/// What members share. Without any: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wiring {
+    /// Rate of a bus that all share, bytes per second.
+    pub bus_bytes_per_s: Option<u64>,
+    /// Disks on each channel.
+    pub disks_per_channel: Option<u32>,
+    /// Members on each disk, as its parts.
+    pub members_per_spindle: Option<u32>,
+}
+
+/// A member's part of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which disk, from 0.
+    pub disk: usize,
+    /// Which channel, from 0; `None` without channels.
+    pub channel: Option<usize>,
+    /// Which part of the disk, from 0 at its beginning.
+    pub part: usize,
+    /// Parts of the disk.
+    pub parts: usize,
+}
+
+impl Wiring {
+    /// Where each of so many members lies.
+    pub fn parts(&self, members: usize) -> Vec<Part> {
+        let group = |wanted: Option<u32>| wanted.map(|count| count.max(1) as usize);
+        let each = group(self.members_per_spindle).unwrap_or(1);
+        let part = |member: usize| {
+            let disk = member / each;
+            Part {
+                disk,
+                channel: group(self.disks_per_channel).map(|disks| disk / disks),
+                part: member % each,
+                parts: each.min(members - disk * each),
+            }
+        };
+        (0..members).map(part).collect()
+    }
+
+    /// Whether members can be wired so: what shares a disk must be a disk, and the same one.
+    ///
+    /// # Errors
+    /// Which members cannot.
+    pub fn check(&self, members: &[MemberExpr]) -> Result<(), String> {
+        let parts = self.parts(members.len());
+        let alone = |part: &Part| part.parts == 1;
+        let drive = |member: usize| members[member].drive().map(|(p, at)| (p.name(), at));
+        for (member, part) in parts.iter().enumerate().filter(|(_, part)| !alone(part)) {
+            let first = member - part.part;
+            if drive(member).is_none() || drive(member) != drive(first) {
+                return Err(format!(
+                    "--spindle {}: members {first} and {member} are not parts of one disk: both \
+                     must be paced by the same profile at the same place",
+                    part.parts
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::MemberSet;
+
+    #[test]
+    fn neighbours_share_and_the_last_ones_may_be_fewer() {
+        let wiring = Wiring {
+            disks_per_channel: Some(2),
+            members_per_spindle: Some(2),
+            ..Wiring::default()
+        };
+        let shown = wiring.parts(7);
+        let shown: Vec<_> =
+            shown.iter().map(|p| (p.disk, p.channel.unwrap_or(9), p.part, p.parts)).collect();
+        let all = [
+            (0, 0, 0, 2),
+            (0, 0, 1, 2),
+            (1, 0, 0, 2),
+            (1, 0, 1, 2),
+            (2, 1, 0, 2),
+            (2, 1, 1, 2),
+            (3, 1, 0, 1),
+        ];
+        assert_eq!(shown, all);
+        let alone = Wiring::default().parts(2);
+        assert_eq!(alone[1], Part { disk: 1, channel: None, part: 0, parts: 1 });
+    }
+
+    #[test]
+    fn what_is_no_disk_is_not_shared() {
+        let members = |text: &str| {
+            let set: MemberSet = text.parse().expect("a set");
+            set.expand(set.counted().unwrap_or(2)).expect("members")
+        };
+        let spindle = Wiring { members_per_spindle: Some(2), ..Wiring::default() };
+        assert_eq!(spindle.check(&members("paced:hdd-2007*2+paced:hdd-2009*2")), Ok(()));
+        assert_eq!(spindle.check(&members("paced:hdd-2007*2+mem")), Ok(()), "mem is alone");
+        for (set, part) in [
+            ("paced:hdd-2007+paced:hdd-2009", "members 0 and 1"),
+            ("paced:hdd-2007+paced:hdd-2007@0.5", "members 0 and 1"),
+            ("paced:hdd-2007*3+mem", "members 2 and 3"),
+        ] {
+            let error = spindle.check(&members(set)).expect_err(set);
+            assert!(error.contains(part), "{set}: {error}");
+        }
+        let channel = Wiring { disks_per_channel: Some(2), ..Wiring::default() };
+        assert_eq!(channel.check(&members("paced:hdd-2007*3+mem")), Ok(()));
+    }
+}
