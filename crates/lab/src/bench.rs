@@ -377,7 +377,10 @@ fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> C
         layout: (layout != md::Layout::None).then(|| layout.to_string()),
         disks: case.expr.leaves() as u32,
         members: case.set.to_string(),
-        chunk_kib: has_chunks.then(|| geometry.chunk_sectors() * md::SECTOR_BYTES / 1024),
+        chunk_kib: match has_chunks {
+            true => Some(geometry.chunk_sectors() * md::SECTOR_BYTES / 1024),
+            false => case.takes_chunk().then_some(case.chunk_bytes / 1024),
+        },
         degraded: case.degraded,
         array: case.nested.then(|| case.expr.to_string()),
         stripe_cache_kib: case.has_parity().then_some(case.stripe_cache_bytes / 1024),

@@ -122,6 +122,12 @@ pub struct ArrayCase {
 }
 
 impl ArrayCase {
+    /// Whether `chunk_bytes` is the chunk of it, or of an array inside it.
+    pub fn takes_chunk(&self) -> bool {
+        self.level != BenchLevel::Single
+            && any_level(&self.expr, &|expr| expr.level.has_chunks() && expr.chunk.is_none())
+    }
+
     /// Whether it or an array inside it has parity.
     pub fn has_parity(&self) -> bool {
         any_level(&self.expr, &|expr| expr.level.has_parity())

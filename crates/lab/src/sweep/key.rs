@@ -78,7 +78,7 @@ fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
 fn in_words(case: &ArrayCase, spec: &Spec) -> String {
     let mut text = case_name(case);
     let kib = |bytes: u64| grid::kib(bytes as f64 / 1024.0);
-    if case.expr.level.has_chunks() && case.level != BenchLevel::Single {
+    if case.takes_chunk() {
         text.push_str(&format!(" {}", kib(case.chunk_bytes)));
     }
     text.push_str(&format!(", {}", case.set));
