@@ -50,6 +50,30 @@ const STEPS: [&str; 2] = [
      );",
 ];
 
+/// Whose the file is, and of which version.
+fn marks(connection: &Connection) -> Result<(i64, i64), String> {
+    let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
+    let both = || Ok((number("application_id")?, number("user_version")?));
+    both().map_err(|error: rusqlite::Error| error.to_string())
+}
+
+/// For a file that cannot be brought to the newest version: it must be there already.
+///
+/// # Errors
+/// When it is not, or is no file of ours.
+pub fn check_newest(connection: &Connection) -> Result<(), String> {
+    match marks(connection)? {
+        (application, _) if application != i64::from(APPLICATION_ID) => {
+            Err("it is another program's database".into())
+        }
+        (_, version) if version != STEPS.len() as i64 => Err(format!(
+            "it is of version {version} and may not be written; this raidlab reads version {}",
+            STEPS.len()
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Brings the file to the newest version, or makes an empty one into ours.
 ///
 /// # Errors
@@ -57,19 +81,13 @@ const STEPS: [&str; 2] = [
 pub fn migrate(connection: &mut Connection) -> Result<(), String> {
     let told = |error: rusqlite::Error| error.to_string();
     // A reader must not wait for a writer to find out that there is nothing to do.
-    let number = |pragma: &str| {
-        connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map_err(told)
-    };
-    let ours = number("application_id")? == i64::from(APPLICATION_ID);
-    if ours && number("user_version")? == STEPS.len() as i64 {
+    if marks(connection)? == (APPLICATION_ID.into(), STEPS.len() as i64) {
         return Ok(());
     }
     // Looks and changes under one lock: two programs may open a new file at the same time.
     let change = connection.transaction_with_behavior(TransactionBehavior::Immediate);
     let change = change.map_err(told)?;
-    let number = |pragma: &str| change.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
-    let version = number("user_version").map_err(told)?;
-    let application = number("application_id").map_err(told)?;
+    let (application, version) = marks(&change)?;
     let tables: i64 = change
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(told)?;

@@ -126,16 +126,40 @@ impl Store {
         Store::opened(path, OpenFlags::SQLITE_OPEN_CREATE)
     }
 
-    /// Opens a file that is there.
+    /// Opens a file that is there, to look at it. One that may not be written is read as it is.
     ///
     /// # Errors
-    /// As [`Store::create`]; and when there is none.
+    /// As [`Store::create`]; and when there is none, or nothing in it.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
-        if !path.exists() {
+        if std::fs::metadata(path).map_or(true, |facts| facts.len() == 0) {
             let problem = "there are no results yet; `raidlab bench --db` or a sweep makes some";
             return Err(StoreError { path: path.into(), problem: problem.into() });
         }
+        if std::fs::File::options().append(true).open(path).is_err() {
+            return Store::as_it_is(path);
+        }
         Store::opened(path, OpenFlags::empty())
+    }
+
+    /// Reads a file that cannot be written: without locks, which need files beside it. Nobody else
+    /// writes to it then either, unless there is a journal.
+    fn as_it_is(path: &Path) -> Result<Store, StoreError> {
+        let fail = |problem: String| StoreError { path: path.into(), problem };
+        let mut journal = path.as_os_str().to_owned();
+        journal.push("-wal");
+        if std::fs::metadata(journal).is_ok_and(|facts| facts.len() > 0) {
+            let problem = "somebody else is writing to it, and you may not; read it later";
+            return Err(fail(problem.into()));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
+        let bytes = path.as_os_str().as_encoded_bytes().iter();
+        let name: String = bytes.map(|byte| format!("%{byte:02x}")).collect();
+        let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags);
+        let connection = connection.map_err(|error| fail(in_words(&error)))?;
+        schema::check_newest(&connection).map_err(|problem| fail(plain(&problem)))?;
+        Ok(Store { path: path.into(), connection })
     }
 
     fn opened(path: &Path, more: OpenFlags) -> Result<Store, StoreError> {
@@ -388,7 +412,10 @@ fn note(to: &Connection, run: i64, item: &Item, reason: Option<&str>) -> rusqlit
 
 /// SQLite's message, with what to do about it where we know.
 fn in_words(error: &rusqlite::Error) -> String {
-    use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, NotADatabase, ReadOnly};
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly,
+        SystemIoFailure,
+    };
     match error.sqlite_error_code() {
         Some(NotADatabase) => "it is not a results file of raidlab".into(),
         Some(CannotOpen) => "cannot be opened as a results file".into(),
@@ -396,14 +423,26 @@ fn in_words(error: &rusqlite::Error) -> String {
         Some(DatabaseBusy) => {
             format!("another program has been writing for {} s; try again", WAIT.as_secs())
         }
+        Some(DatabaseCorrupt) => DAMAGED.into(),
+        Some(DiskFull) => {
+            "there is no room on its file system; what was stored before is safe, and the same \
+             command goes on"
+                .into()
+        }
+        Some(SystemIoFailure) => format!("{error}; is there room on its file system?"),
         _ => error.to_string(),
     }
 }
+
+const DAMAGED: &str =
+    "it is damaged; move it away, and `sqlite3 FILE .recover` may bring results back";
 
 /// The same for a message that has lost its code on the way.
 fn plain(problem: &str) -> String {
     match problem {
         "file is not a database" => "it is not a results file of raidlab".into(),
+        "database disk image is malformed" => DAMAGED.into(),
+        "disk I/O error" => format!("{problem}; is there room on its file system?"),
         "unable to open database file" => "cannot be opened as a results file".into(),
         other => other.into(),
     }
@@ -522,7 +561,51 @@ mod tests {
         let error = Store::create(&file).expect_err("not ours").to_string();
         assert!(error.contains("notes.txt: it is not a results file"), "{error}");
         assert_eq!(std::fs::read_to_string(&file).expect("the file"), text);
+        let empty = scratch.0.join("empty.db");
+        std::fs::write(&empty, "").expect("a file");
+        let error = Store::open(&empty).expect_err("nothing in it").to_string();
+        assert!(error.contains("empty.db: there are no results yet"), "{error}");
+        assert_eq!(std::fs::metadata(&empty).expect("the file").len(), 0, "looking makes nothing");
         let error = Store::open(&scratch.0.join("none.db")).expect_err("nothing there");
         assert!(error.to_string().contains("no results yet"), "{error}");
+    }
+
+    #[test]
+    fn what_is_damaged_is_said_to_be() {
+        let scratch = Scratch::new("damaged");
+        let (file, record) = (scratch.file(), fixture::record());
+        let mut store = Store::create(&file).expect("a new file");
+        let id = store.begin(&run(), &record).expect("a run");
+        store.put(id, &item(1), &record.cells).expect("cells");
+        drop(store);
+        let whole = std::fs::read(&file).expect("the file");
+        let mut flipped = whole.clone();
+        flipped[8192..].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        for damaged in [&whole[..whole.len() / 2 / 4096 * 4096], &flipped] {
+            std::fs::write(&file, damaged).expect("the file");
+            let error = Store::open(&file).and_then(|store| {
+                store.runs()?;
+                store.record(id)
+            });
+            let error = error.expect_err("damaged").to_string();
+            assert!(error.contains("it is damaged; move it away"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_written_can_be_read() {
+        let scratch = Scratch::new("as it is %41?");
+        let (file, record) = (scratch.file(), fixture::record());
+        let mut store = Store::create(&file).expect("a new file");
+        let id = store.begin(&run(), &record).expect("a run");
+        store.put(id, &item(1), &record.cells).expect("cells");
+        drop(store);
+        let store = Store::as_it_is(&file).expect("the file");
+        assert_eq!(store.record(id).expect("the run"), record);
+        assert!(store.end(id).expect_err("not to be written").to_string().contains("written"));
+        let journal = file.with_extension("db-wal");
+        std::fs::write(journal, "somebody's").expect("a journal");
+        let error = Store::as_it_is(&file).expect_err("in use").to_string();
+        assert!(error.contains("somebody else is writing"), "{error}");
     }
 }

@@ -81,7 +81,10 @@ impl SweepFile {
         let reader = Reader { text, known };
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            reader.fail(at, error.message().to_string())
+            let line = text.lines().nth(reader.line(at) - 1).unwrap_or_default().trim();
+            let message = error.message();
+            reader
+                .fail(at, format!("{message}, in '{}'", line.chars().take(60).collect::<String>()))
         })?;
         let mut file = SweepFile {
             name: stem.into(),
@@ -100,7 +103,7 @@ impl SweepFile {
                 "notes" => file.notes = Some(reader.text_of(key, value)?),
                 "published" => file.published = Some(reader.text_of(key, value)?),
                 "defaults" => match value.get_ref() {
-                    DeValue::Table(table) => defaults = reader.options(table)?,
+                    DeValue::Table(table) => defaults = reader.options(table, "[defaults]")?,
                     _ => return Err(reader.fail(at, "defaults is a table: [defaults]".into())),
                 },
                 "run" => match value.get_ref() {
@@ -127,7 +130,7 @@ impl SweepFile {
                 let at = table.span().start;
                 return Err(reader.fail(at, "each matrix is a table: [[run]]".into()));
             };
-            let own = reader.options(own)?;
+            let own = reader.options(own, "[[run]]")?;
             let named = |key: &str| own.iter().any(|option| option.key == key);
             let mut options: Vec<SweepOption> =
                 defaults.iter().filter(|option| !named(&option.key)).cloned().collect();
@@ -168,12 +171,12 @@ impl Reader<'_> {
         text.ok_or_else(|| self.fail(key.span().start, format!("{name}: a text in quotes")))
     }
 
-    fn options(&self, table: &DeTable<'_>) -> Result<Vec<SweepOption>, SweepError> {
+    fn options(&self, table: &DeTable<'_>, name_of: &str) -> Result<Vec<SweepOption>, SweepError> {
         let mut options = Vec::new();
         for (key, value) in table {
             let (name, at) = (key.get_ref().as_ref(), key.span().start);
             if !self.known.contains(&name) {
-                return Err(self.unknown(at, name, self.known));
+                return Err(self.unknown(at, &format!("{name}' in '{name_of}"), self.known));
             }
             let values = match value.get_ref() {
                 DeValue::Boolean(true) => Vec::new(),
@@ -242,14 +245,22 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         for (text, line, part) in [
             ("titel = 'x'\n[[run]]\n", 1, "unknown key 'titel'; there are name, title"),
-            ("[[run]]\nlevel = 'raid0'\nlevels = 'raid5'\n", 3, "unknown key 'levels'"),
-            ("\n[defaults]\nfoo = 1\n[[run]]\n", 3, "unknown key 'foo'; there are level, disks"),
+            (
+                "[[run]]\nlevel = 'raid0'\nlevels = 'raid5'\n",
+                3,
+                "unknown key 'levels' in '[[run]]'",
+            ),
+            (
+                "\n[defaults]\nfoo = 1\n[[run]]\n",
+                3,
+                "unknown key 'foo' in '[defaults]'; there are level",
+            ),
             ("title = 'x'\n", 1, "no [[run]]"),
             ("[run]\nlevel = 'raid0'\n", 1, "[[run]]"),
             ("[[run]]\nlevel = [['raid0']]\n", 2, "texts and numbers only"),
             ("[[run]]\nlevel = []\n", 2, "empty list"),
             ("[[run]]\n\ndisks = \n", 3, ""),
-            ("[[run]]\ndisks = 1\ndisks = 2\n", 3, "duplicate"),
+            ("[[run]]\ndisks = 1\ndisks = 2\n", 3, "duplicate key, in 'disks = 2'"),
             ("name = 'a b'\n[[run]]\n", 1, "letters, digits"),
             ("title = 5\n[[run]]\n", 1, "title: a text"),
         ] {
