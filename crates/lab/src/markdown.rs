@@ -4,7 +4,7 @@
 //! that it stands in. Called by `raidlab report`.
 
 use crate::grid::{self, Grid};
-use crate::published::Beside;
+use crate::published::{Beside, Ratios};
 use crate::record::Cell;
 use crate::report::{Axis, Curve, Report, curves, work};
 
@@ -168,24 +168,28 @@ fn beside(report: &Report, out: &mut String) {
         out.push_str(&format!("{}\n", plain(text)));
     }
     out.push('\n');
-    let heads = ["array", "workload", "here", "published", "unit", "of one disk here", "published"];
+    let heads = ["array", "workload", "here", "published", "unit", "ratio of", "here", "published"];
     row(out, heads);
-    out.push_str("|---|---|---:|---:|---|---:|---:|\n");
-    for Beside { cell, figure, ours, theirs, unit, ratios } in found {
-        let system = figure.file_system.as_deref().map(|fs| format!(" ({fs})")).unwrap_or_default();
-        let ratio = |pick: fn((f64, f64)) -> f64| {
-            ratios.map_or("-".to_string(), |both| format!("{:.2}x", pick(both)))
+    out.push_str("|---|---|---:|---:|---|---|---:|---:|\n");
+    let labels = report.beside_labels(&found);
+    for (Beside { cell, figure, ours, theirs, unit, ratios }, label) in found.iter().zip(labels) {
+        let details = figure.details();
+        let details = if details.is_empty() { details } else { format!(" ({details})") };
+        let none = || "-".to_string();
+        let ratio = |pick: fn(&Ratios) -> f64| {
+            ratios.as_ref().map_or_else(none, |both| format!("{:.2}x", pick(both)))
         };
         row(
             out,
             [
-                format!("{} x{}", grid::array_label(cell), cell.disks),
-                format!("{}{system}", work(cell)),
-                grid::digits(ours),
-                grid::digits(theirs),
+                label,
+                format!("{}{details}", work(cell)),
+                grid::digits(*ours),
+                grid::digits(*theirs),
                 unit.to_string(),
-                ratio(|both| both.0),
-                ratio(|both| both.1),
+                ratios.as_ref().map_or_else(none, |both| both.of.clone()),
+                ratio(|both| both.ours),
+                ratio(|both| both.theirs),
             ],
         );
     }

@@ -85,8 +85,19 @@ pub struct Beside<'a> {
     pub theirs: f64,
     /// `MB/s`, `per second` or `times one disk`.
     pub unit: &'static str,
-    /// Our ratio to our ordinary disk, and theirs to theirs, where both are known.
-    pub ratios: Option<(f64, f64)>,
+    /// Shape: what both are of something that both have measured, where there is such a thing.
+    pub ratios: Option<Ratios>,
+}
+
+/// Our figure over another one of ours, and theirs over the same of theirs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ratios {
+    /// Over which: `the ordinary disk`, or the first array of the table.
+    pub of: String,
+    /// Ours.
+    pub ours: f64,
+    /// Theirs.
+    pub theirs: f64,
 }
 
 /// The names of all sets.
@@ -110,11 +121,19 @@ pub fn named(name: &str) -> Result<Published, String> {
 
 impl Published {
     /// Every figure that stands beside a cell of the record, in the order of the cells.
+    ///
+    /// The shape is told by ratios to the ordinary disk where both have one; else to the first of
+    /// these cells that stands beside a figure of the same work on the same kind of file system.
     pub fn beside<'a>(&'a self, record: &'a Record) -> Vec<Beside<'a>> {
-        let mut found = Vec::new();
+        let mut found: Vec<Beside<'a>> = Vec::new();
         for cell in &record.cells {
             for figure in self.figures.iter().filter(|figure| figure.fits(cell)) {
-                found.push(self.one(cell, figure));
+                let mut one = self.one(cell, figure);
+                if one.ratios.is_none() {
+                    let first = found.iter().find(|first| first.same_kind(&one));
+                    one.ratios = first.and_then(|first| one.over(first));
+                }
+                found.push(one);
             }
         }
         found
@@ -127,21 +146,54 @@ impl Published {
             "times one disk" => cell.ratio_to_single.unwrap_or(0.0),
             _ => cell.iops,
         };
-        let single = self.figures.iter().find(|other| {
-            other.level == "single"
-                && (&other.workload, &other.phase, &other.file_system)
-                    == (&figure.workload, &figure.phase, &figure.file_system)
-        });
-        let their_ratio = match (unit, single) {
+        let single =
+            self.figures.iter().find(|other| other.level == "single" && other.same_kind(figure));
+        let theirs_of_single = match (unit, single) {
             ("times one disk", _) => Some(theirs),
             (_, Some(single)) => Some(theirs / single.in_our_unit().1),
             _ => None,
         };
-        Beside { cell, figure, ours, theirs, unit, ratios: cell.ratio_to_single.zip(their_ratio) }
+        let ratios = cell.ratio_to_single.zip(theirs_of_single);
+        let of = "the ordinary disk".to_string();
+        let ratios = ratios.map(|(ours, theirs)| Ratios { of, ours, theirs });
+        Beside { cell, figure, ours, theirs, unit, ratios }
+    }
+}
+
+impl Beside<'_> {
+    fn same_kind(&self, other: &Beside<'_>) -> bool {
+        let work = |one: &Beside<'_>| (one.unit, one.cell.program.clone(), one.cell.phase.clone());
+        let block = |one: &Beside<'_>| one.figure.block_bytes;
+        let alike = self.figure.same_kind(other.figure) && block(self) == block(other);
+        alike && work(self) == work(other)
+    }
+
+    fn over(&self, first: &Beside<'_>) -> Option<Ratios> {
+        let chunk = first.cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
+        let name = crate::grid::array_label(first.cell);
+        let there = first.ours > 0.0 && first.theirs > 0.0;
+        there.then(|| Ratios {
+            of: format!("{name} x{}{chunk}", first.cell.disks),
+            ours: self.ours / first.ours,
+            theirs: self.theirs / first.theirs,
+        })
     }
 }
 
 impl Figure {
+    /// The same work on the same kind of file system.
+    fn same_kind(&self, other: &Figure) -> bool {
+        (&self.workload, &self.phase, &self.file_system)
+            == (&other.workload, &other.phase, &other.file_system)
+    }
+
+    /// What tells it apart besides the array: `ext2, 4096-byte blocks, with tagged queueing`.
+    pub fn details(&self) -> String {
+        let block = self.block_bytes.map(|bytes| format!("{bytes}-byte blocks"));
+        let parts = [self.file_system.clone(), block, self.note.clone()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether the cell agrees with all that the figure says.
     fn fits(&self, cell: &Cell) -> bool {
         let said = |figure: &Option<String>, cell: Option<&str>| {
@@ -230,8 +282,32 @@ mod tests {
         let beside = wiki.beside(&record);
         let shown: Vec<_> = beside.iter().map(|b| (b.cell.level.as_str(), b.theirs)).collect();
         assert_eq!(shown, [("single", 82.0), ("raid10", 150.0)]);
-        let (ours, theirs) = beside[1].ratios.expect("both have a single disk");
+        let Ratios { of, ours, theirs } = beside[1].ratios.clone().expect("both have a disk");
+        assert_eq!(of, "the ordinary disk");
         assert!((ours - 150.0 / 80.0).abs() < 1e-9 && (theirs - 150.0 / 82.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_an_ordinary_disk_the_first_array_of_the_table_is_the_measure() {
+        let table = named("bonnie-2-to-6-disks").expect("the table");
+        let array = |disks: u32, mb_per_s| Cell {
+            disks,
+            chunk_kib: Some(64),
+            ..cell("raid0", Some("original"), "seq-read", mb_per_s)
+        };
+        let mut record = Record::new(Host::default(), UNIX_EPOCH);
+        record.cells = vec![array(2, 250.0), array(3, 375.0)];
+        record.set_ratios();
+        let beside = table.beside(&record);
+        let shown: Vec<_> = beside.iter().map(|b| (b.cell.disks, b.figure.details())).collect();
+        assert_eq!(shown.len(), 4, "ext3 and ext4: {shown:?}");
+        assert_eq!(beside[0].ratios, None);
+        for (at, first) in [(2, 0), (3, 1)] {
+            let ratios = beside[at].ratios.clone().expect("the first is there");
+            assert_eq!(beside[at].figure.file_system, beside[first].figure.file_system);
+            assert_eq!((ratios.of.as_str(), ratios.ours), ("RAID 0 x2 64KiB", 1.5));
+            assert!((ratios.theirs - beside[at].theirs / beside[first].theirs).abs() < 1e-9);
+        }
     }
 
     #[test]

@@ -87,6 +87,17 @@ impl Report {
         all
     }
 
+    /// What each array beside a published figure is called, by all settings that differ.
+    pub fn beside_labels(&self, beside: &[Beside<'_>]) -> Vec<String> {
+        let labels = crate::grid::labels(&self.record.cells, true);
+        let label = |one: &Beside<'_>| {
+            let at = self.record.cells.iter().position(|cell| std::ptr::eq(cell, one.cell));
+            let label = &labels[at.expect("it is a cell of this record")];
+            format!("{label} x{}", one.cell.disks)
+        };
+        beside.iter().map(label).collect()
+    }
+
     /// Published figures beside our cells.
     pub fn beside(&self) -> Vec<Beside<'_>> {
         self.published.as_ref().map_or(Vec::new(), |published| published.beside(&self.record))

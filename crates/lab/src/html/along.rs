@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{chart, heat, lines};
 use crate::grid::{self, Grid};
 use crate::markdown::point;
+use crate::published::Ratios;
 use crate::record::{Finding, Record};
 use crate::report::{Axis, Curve, Report, curves, work};
 
@@ -97,6 +98,7 @@ struct PublishedRow {
     ours: String,
     theirs: String,
     unit: &'static str,
+    ratio_of: String,
     our_ratio: String,
     their_ratio: String,
     cpu: String,
@@ -112,16 +114,10 @@ pub(super) fn published(report: &Report) -> Option<Published> {
     }
     let mut bars = Vec::new();
     let mut rows = Vec::new();
-    for one in &beside {
-        let chunk = one.cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
-        let array = format!("{} x{}{chunk}", grid::array_label(one.cell), one.cell.disks);
-        let ratio = |pick: fn((f64, f64)) -> f64| {
-            one.ratios.map_or(String::new(), |both| format!("{:.2}×", pick(both)))
+    for (one, array) in beside.iter().zip(report.beside_labels(&beside)) {
+        let ratio = |pick: fn(&Ratios) -> f64| {
+            one.ratios.as_ref().map_or(String::new(), |both| format!("{:.2}×", pick(both)))
         };
-        let system = one.figure.file_system.as_deref().map(|fs| format!(", {fs}"));
-        let block = one.figure.block_bytes.map(|bytes| format!(" of {bytes}-byte blocks"));
-        let note = one.figure.note.as_deref().map(|note| format!(", {note}"));
-        let note = [system, block, note].into_iter().flatten().collect::<String>();
         bars.push((format!("{array}, {}", work(one.cell)), one.ours, one.theirs));
         rows.push(PublishedRow {
             array,
@@ -129,10 +125,11 @@ pub(super) fn published(report: &Report) -> Option<Published> {
             ours: grid::digits(one.ours),
             theirs: grid::digits(one.theirs),
             unit: one.unit,
-            our_ratio: ratio(|both| both.0),
-            their_ratio: ratio(|both| both.1),
+            ratio_of: one.ratios.as_ref().map_or(String::new(), |both| both.of.clone()),
+            our_ratio: ratio(|both| both.ours),
+            their_ratio: ratio(|both| both.theirs),
             cpu: one.figure.cpu_percent.map_or(String::new(), |cpu| format!("{cpu} %")),
-            note: note.trim_start_matches(", ").to_string(),
+            note: one.figure.details(),
         });
     }
     Some(Published {

@@ -4,7 +4,7 @@
 
 use super::{Axis, Curve, Report, curves};
 use crate::grid::digits;
-use crate::published::Beside;
+use crate::published::{Beside, Ratios};
 use crate::table;
 
 /// The report as text, ending with a newline.
@@ -30,7 +30,9 @@ pub fn text(report: &Report, colour: bool) -> String {
         let (title, source) = (&published.title, &published.source);
         out.push_str(&format!("\nBeside published figures: {title} ({source}).\n"));
         out.push_str(&format!("{}. {}\n", published.system, published.notes));
-        beside.iter().for_each(|beside| out.push_str(&beside_line(beside)));
+        for (one, label) in beside.iter().zip(report.beside_labels(&beside)) {
+            out.push_str(&beside_line(one, &label));
+        }
     }
     for not_run in &report.not_run {
         out.push_str(&format!("\nnot run: {}: {}\n", not_run.what, not_run.reason));
@@ -52,16 +54,15 @@ fn lines(curves: &[Curve]) -> String {
     curves.iter().map(line).collect()
 }
 
-fn beside_line(beside: &Beside<'_>) -> String {
+fn beside_line(beside: &Beside<'_>, label: &str) -> String {
     let Beside { cell, figure, ours, theirs, unit, ratios } = beside;
-    let place = format!("{} x{}", crate::grid::array_label(cell), cell.disks);
-    let chunk = cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
-    let system = figure.file_system.as_deref().map(|fs| format!(" ({fs})")).unwrap_or_default();
-    let shape = ratios.map(|(ours, theirs)| {
-        format!("; of its ordinary disk {ours:.2}x here, {theirs:.2}x published")
+    let details = figure.details();
+    let details = if details.is_empty() { details } else { format!(" ({details})") };
+    let shape = ratios.as_ref().map(|Ratios { of, ours, theirs }| {
+        format!("; of {of} {ours:.2}x here, {theirs:.2}x published")
     });
     format!(
-        "  {place}{chunk}, {}: {} here, {} published{system}, {unit}{}\n",
+        "  {label}, {}: {} here, {} published{details}, {unit}{}\n",
         super::work(cell),
         digits(*ours),
         digits(*theirs),
@@ -90,8 +91,8 @@ mod tests {
         for part in [
             "2009-02-13T23:31:30Z, <made-up> & co, 52 cell(s)",
             "RAID 0, seq-read: 2: 159 MB/s, 4: ",
-            "RAID 10,f2 x2 256KiB, seq-read: ",
-            "150 published (ext3), MB/s; of its ordinary disk 1.88x here, 1.83x published",
+            "RAID 10,f2 x2, seq-read: ",
+            "150 published (ext3, 4096-byte blocks), MB/s; of the ordinary disk 1.88x here, 1.83x",
             "not run: raid5(9): no room",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
