@@ -13,5 +13,6 @@ mod carry;
 mod file;
 mod key;
 
-pub use carry::{Ended, Part, Task, carry, head, tasks};
+pub use carry::{Carrier, Ended, Part, ProgramItem, Task, carry, head, tasks};
 pub use file::{SweepError, SweepFile, SweepOption, SweepTable};
+pub use key::{program_elsewhere, program_on_array};

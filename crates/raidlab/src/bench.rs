@@ -26,8 +26,9 @@ use crate::Ending;
 use crate::console::{print_all, say};
 use crate::output::Outputs;
 use crate::results::{DbArgument, Keeper};
+pub use programs::{Engine, Wanted};
 use programs::{TargetName, WorkloadName};
-use work::Work;
+pub use work::Work;
 
 /// Length of a sample, unless told otherwise.
 const SAMPLE_SECONDS: f64 = 0.7;
@@ -116,13 +117,13 @@ pub struct BenchArguments {
     /// What programs run on: engine, path:DIR (any file system), device:/dev/NAME (it is written
     /// over; refused while it is in use or holds anything)
     #[arg(long, default_value = "engine", help_heading = "Workload")]
-    target: TargetName,
+    pub target: TargetName,
     /// Have the kernel drop its caches before each phase of a program; needs root
     #[arg(long, help_heading = "Workload")]
     drop_caches: bool,
     /// Write over whatever a --target device holds
     #[arg(long, help_heading = "Workload")]
-    destroy_contents: bool,
+    pub destroy_contents: bool,
     /// Block sizes [default: 1M, or whole stripes near it for sequential writes; 4K for random]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_block,
           help_heading = "Workload")]
@@ -149,8 +150,8 @@ pub struct BenchArguments {
     /// beside what memory allows
     #[arg(long, help_heading = "Parity", conflicts_with_all = [
           "db", "level", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members",
-          "bus", "channel", "spindle", "queue_depth", "workload", "block", "depth", "jobs", "read_ahead", "size",
-          "html"])]
+          "bus", "channel", "spindle", "queue_depth", "workload", "block", "depth", "jobs",
+          "read_ahead", "size", "html"])]
     kernels: bool,
     /// Parity kernels: reference, portable, avx2, gfni-avx2, avx512, gfni-avx512 [default: the
     /// fastest here, which a few milliseconds of calibration tell; with --kernels, all but the
@@ -164,8 +165,8 @@ pub struct BenchArguments {
     /// each array that is used [default: 4G], --runs the pairs of samples
     #[arg(long, help_heading = "Engine", conflicts_with_all = [
           "db", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members", "bus",
-          "channel", "spindle", "queue_depth", "block", "depth", "jobs", "read_ahead", "html", "kernels", "cores",
-          "warm_up", "dir"])]
+          "channel", "spindle", "queue_depth", "block", "depth", "jobs", "read_ahead", "html",
+          "kernels", "cores", "warm_up", "dir"])]
     engine: bool,
 
     /// Length of a sample [default: 0.7; with --engine 0.25]

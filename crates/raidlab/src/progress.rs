@@ -52,6 +52,14 @@ impl Reporter {
         }
     }
 
+    /// Something is done that is no cell of blocks.
+    pub fn done(&mut self, what: &str) {
+        self.done += 1;
+        if self.bar.is_none() {
+            say(format_args!("[{}/{}] {what}", self.done, self.cells));
+        }
+    }
+
     /// Takes the bar away.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {

@@ -9,18 +9,23 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, Parser};
-use lab::bench::Settings;
+use lab::bench::{Progress, Settings};
+use lab::matrix::Plan;
+use lab::record::Cell;
 use lab::results::{Item, ItemKey, NewRun, Store};
-use lab::sweep::{Part, SweepFile, SweepTable, Task, carry, tasks};
+use lab::sweep::{
+    Carrier, Part, ProgramItem, SweepFile, SweepTable, Task, carry, program_elsewhere,
+    program_on_array, tasks,
+};
 
-use crate::bench::{self, BenchArguments};
+use crate::bench::{self, BenchArguments, Engine, Wanted, Work};
 use crate::console::{print_all, say};
 use crate::output::Outputs;
-use crate::progress::Reporter;
+use crate::progress::{Reporter, Status};
 use crate::{Ending, one_line};
 
 /// `bench` by itself, to read the options of a file with.
@@ -31,12 +36,21 @@ struct Alone {
     bench: BenchArguments,
 }
 
-/// Options that are about this run of the program, not about what is measured.
-#[rustfmt::skip]
-const NOT_IN_A_FILE: [&str; 14] = [
-    "db", "dry-run", "again", "json", "html", "kernels", "engine", "kernel", "dir", "cores",
-    // Programs, and what they run on: not yet.
-    "programs", "target", "drop-caches", "destroy-contents",
+/// Options that are about this run of the program, not about what is measured; and what may write
+/// over a device is said where it is done.
+const NOT_IN_A_FILE: [&str; 12] = [
+    "db",
+    "dry-run",
+    "again",
+    "json",
+    "html",
+    "kernels",
+    "engine",
+    "kernel",
+    "dir",
+    "cores",
+    "programs",
+    "destroy-contents",
 ];
 
 /// The options that a file may set.
@@ -89,20 +103,51 @@ pub fn run(
     let mut parts = Vec::new();
     let mut impossible = Vec::new();
     for (table, read) in sweep.runs.iter().zip(&tables) {
-        match lab::matrix::plan(&read.options()) {
-            Ok(plan) => {
-                for left_out in &plan.left_out {
-                    say(format_args!("left out: {left_out}"));
-                }
-                let settings = read.settings(&directory, kernels);
-                let settings = Settings { cores: arguments.cores, ..settings };
-                parts.push(Part { plan, settings });
+        let settings = read.settings(&directory, kernels);
+        let settings = Settings { cores: arguments.cores, ..settings };
+        // A matrix of which nothing can be run keeps its place: parts and tables go together.
+        let (plan, programs) = part(read, &settings).unwrap_or_else(|why| {
+            impossible.push((unplanned(table), why));
+            Default::default()
+        });
+        for left_out in &plan.left_out {
+            let (file, line) = (file.display(), table.line);
+            say(format_args!("{file}: line {line}: left out: {left_out}"));
+        }
+        parts.push(Part { plan, settings, programs });
+    }
+    let sweeping =
+        Sweeping { arguments, sweep: &sweep, tables: &tables, parts: &parts, impossible };
+    if arguments.dry_run { sweeping.show() } else { sweeping.carry() }
+}
+
+/// One matrix: blocks and programs.
+fn part(
+    table: &BenchArguments,
+    settings: &Settings<'_>,
+) -> Result<(Plan, Vec<ProgramItem>), String> {
+    let work = Work::shape(table)?;
+    let mut plan = work.blocks.unwrap_or_default();
+    let mut programs = Vec::new();
+    for choice in &work.choices {
+        let Some(arrays) = &work.arrays else {
+            for size in table.sizes() {
+                let (place, named) = table.target.names();
+                let item = program_elsewhere(choice, &place, named, size);
+                programs.push(ProgramItem { choice: choice.clone(), case: None, size, item });
             }
-            Err(why) => impossible.push((unplanned(table), why)),
+            continue;
+        };
+        for case in &arrays.arrays {
+            let (item, size) = (program_on_array(choice, case, settings), None);
+            let (choice, case) = (choice.clone(), Some(case.clone()));
+            programs.push(ProgramItem { choice, case, size, item });
         }
     }
-    let sweeping = Sweeping { arguments, sweep: &sweep, parts: &parts, impossible };
-    if arguments.dry_run { sweeping.show() } else { sweeping.carry() }
+    if let Some(arrays) = work.arrays.filter(|_| plan.arrays.is_empty()) {
+        plan.left_out = arrays.left_out;
+    }
+    Ok((plan, programs))
 }
 
 /// A matrix of which nothing can be run.
@@ -135,21 +180,16 @@ fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<BenchArgu
     }
     all.extend(given.iter().flat_map(|(key, values)| words(key, values)));
     let alone = Alone::try_parse_from(&all);
-    let read = alone
+    alone
         .map(|alone| alone.bench)
-        .map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))?;
-    match read.choices().first() {
-        None => Ok(read),
-        Some(choice) => Err(format!(
-            "line {}: {choice}: a program; sweeps run workloads of blocks so far",
-            table.line
-        )),
-    }
+        .map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))
 }
 
 struct Sweeping<'a> {
     arguments: &'a BenchArguments,
     sweep: &'a SweepFile,
+    /// As the parts, one for one.
+    tables: &'a [BenchArguments],
     parts: &'a [Part<'a>],
     impossible: Vec<(Item, String)>,
 }
@@ -199,9 +239,12 @@ impl Sweeping<'_> {
     fn summary(&self, finished: &HashSet<ItemKey>) -> String {
         let count = |tasks: &[Task<'_>]| tasks.iter().map(|task| task.items.len()).sum::<usize>();
         let (all, rest) = (count(&self.all()), tasks(self.parts, finished));
-        let seconds: f64 = rest.iter().map(Task::estimate_seconds).sum();
-        let time = lab::quantity::show_seconds(seconds);
-        format!("{all} item(s), {} of them done, about {time} for the rest", all - count(&rest))
+        let programs = rest.iter().filter(|task| task.program.is_some()).count();
+        let mut time = format!("about {}", lab::quantity::show_seconds(seconds(&rest)));
+        if programs > 0 {
+            time.push_str(&format!(" and the time of {programs} program(s)"));
+        }
+        format!("{all} item(s), {} of them done, {time} for the rest", all - count(&rest))
     }
 
     fn carry(&self) -> Result<Ending, String> {
@@ -231,12 +274,15 @@ impl Sweeping<'_> {
             store.put_not_run(run, item, why).map_err(told)?;
         }
         let cells = rest.iter().map(|task| task.items.len()).sum();
-        let mut reporter = Reporter::new(cells, rest.iter().map(Task::estimate_seconds).sum());
-        let stopped = || stop.load(Ordering::Relaxed);
-        let ready = |plan: &lab::matrix::Plan| bench::check_plan(plan, arguments);
-        let mut show = |progress: lab::bench::Progress<'_>| reporter.show(&progress);
-        let ended = carry(&rest, &mut store, run, &ready, &stopped, &mut show).map_err(told)?;
-        reporter.finish();
+        let mut here = Here {
+            arguments,
+            tables: self.tables,
+            reporter: Reporter::new(cells, seconds(&rest)),
+            stop: &stop,
+        };
+        let ended = carry(&rest, &mut store, run, &mut here);
+        here.reporter.finish();
+        let ended = ended.map_err(told)?;
         let record = store.record(run).map_err(told)?;
         let failed: Vec<_> = self.impossible.iter().chain(&ended.failed).collect();
         for (item, why) in &failed {
@@ -265,5 +311,53 @@ impl Sweeping<'_> {
             Some((_, why)) => why.clone(),
             None => format!("{}: nothing to run", self.sweep.name),
         }
+    }
+}
+
+fn seconds(tasks: &[Task<'_>]) -> f64 {
+    tasks.iter().filter_map(Task::estimate_seconds).sum()
+}
+
+/// What a sweep needs of this process.
+struct Here<'a> {
+    arguments: &'a BenchArguments,
+    tables: &'a [BenchArguments],
+    reporter: Reporter,
+    stop: &'a AtomicBool,
+}
+
+impl Carrier for Here<'_> {
+    fn ready(&mut self, task: &Task<'_>) -> Result<(), String> {
+        bench::check_plan(&task.plan, self.arguments)
+    }
+
+    fn program(&mut self, task: &Task<'_>) -> (Vec<Cell>, Result<(), String>) {
+        let program = task.program.expect("it is a program");
+        let status = Status::default();
+        let stopped = || self.stop.load(Ordering::Relaxed);
+        let show = |line: &str| status.show(line);
+        let wanted = Wanted {
+            programs: std::slice::from_ref(&program.choice),
+            sizes: program.size.as_slice(),
+            destroy: self.arguments.destroy_contents,
+            ..self.tables[task.part].wanted(&stopped, &show)
+        };
+        let engine = Engine { plan: &task.plan, settings: task.settings };
+        let engine = program.case.is_some().then_some(&engine);
+        let mut cells = Vec::new();
+        let ended = wanted.run(engine, &mut |more| cells.extend(more));
+        status.finish();
+        if ended.is_ok() && !stopped() {
+            self.reporter.done(&program.item.what);
+        }
+        (cells, ended)
+    }
+
+    fn progress(&mut self, event: Progress<'_>) {
+        self.reporter.show(&event);
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }

@@ -3,36 +3,58 @@
 //! Invariant: after any end, also of the process, the run in the results holds exactly the items
 //! that were measured to their end; carrying on measures the others.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use super::key;
 use crate::bench::{self, Progress, Settings};
 use crate::matrix::{ArrayCase, Plan};
+use crate::program::Choice;
+use crate::program::session::Brought;
 use crate::record::Record;
 use crate::results::{Item, ItemKey, Store, StoreError};
 
 /// A matrix of a sweep, ready to run.
 pub struct Part<'a> {
-    /// Its arrays.
+    /// Its arrays, with the blocks to be moved on them.
     pub plan: Plan,
     /// How they are measured.
     pub settings: Settings<'a>,
+    /// Programs, each on one array or place.
+    pub programs: Vec<ProgramItem>,
 }
 
-/// One array of a sweep with what is still to be measured on it.
+/// A program of a sweep.
+#[derive(Clone, Debug)]
+pub struct ProgramItem {
+    /// Which.
+    pub choice: Choice,
+    /// The array of the engine that it runs on; `None`: elsewhere, the caller knows where.
+    pub case: Option<ArrayCase>,
+    /// Size of all its files together; `None`: by memory and place.
+    pub size: Option<u64>,
+    /// What it is called.
+    pub item: Item,
+}
+
+/// What is still to be done: one array with its blocks, or one program.
 pub struct Task<'p> {
+    /// Which part of the sweep it is of, from 0.
+    pub part: usize,
     /// How it is measured.
     pub settings: &'p Settings<'p>,
-    /// The array; its cells are those to be measured.
+    /// The array; its cells are those to be measured. Of a program, its array if it has one.
     pub plan: Plan,
-    /// What each of its cells is called.
+    /// The program, if it is one.
+    pub program: Option<&'p ProgramItem>,
+    /// What each of its cells, or the program, is called.
     pub items: Vec<Item>,
 }
 
 impl Task<'_> {
-    /// How long it will take, more or less.
-    pub fn estimate_seconds(&self) -> f64 {
-        bench::estimate_seconds(&self.plan, self.settings)
+    /// How long it will take, more or less; `None` of a program: nobody knows.
+    pub fn estimate_seconds(&self) -> Option<f64> {
+        self.program.is_none().then(|| bench::estimate_seconds(&self.plan, self.settings))
     }
 }
 
@@ -47,34 +69,61 @@ pub struct Ended {
     pub stopped: bool,
 }
 
-/// What is to be done: one task per array, without the items that are `finished` and without those
-/// that an earlier task measures already.
+/// What is to be done: one task per array and per program, without the items that are `finished`
+/// and without those that an earlier task measures already.
 pub fn tasks<'p>(parts: &'p [Part<'p>], finished: &HashSet<ItemKey>) -> Vec<Task<'p>> {
     let mut seen = finished.clone();
     let mut tasks = Vec::new();
-    for part in parts {
-        for case in &part.plan.arrays {
+    for (part, Part { plan, settings, programs }) in parts.iter().enumerate() {
+        for case in &plan.arrays {
             let mut cells = Vec::new();
             let mut items = Vec::new();
             for spec in &case.cells {
-                let item = key::item(case, spec, &part.settings);
+                let item = key::item(case, spec, settings);
                 if seen.insert(item.key.clone()) {
                     cells.push(*spec);
                     items.push(item);
                 }
             }
             if !items.is_empty() {
-                let arrays = vec![ArrayCase { cells, ..case.clone() }];
-                let plan = Plan { arrays, left_out: Vec::new() };
-                tasks.push(Task { settings: &part.settings, plan, items });
+                let plan = one(ArrayCase { cells, ..case.clone() });
+                tasks.push(Task { part, settings, plan, program: None, items });
+            }
+        }
+        for program in programs {
+            if seen.insert(program.item.key.clone()) {
+                let plan = program.case.clone().map_or_else(Plan::default, one);
+                let items = vec![program.item.clone()];
+                tasks.push(Task { part, settings, plan, program: Some(program), items });
             }
         }
     }
     tasks
 }
 
-/// Measures the tasks, one after the other, into a run of `store`. `ready` is asked before each
-/// whether it can be run here; `progress` is told as by [`bench::run`].
+fn one(case: ArrayCase) -> Plan {
+    Plan { arrays: vec![case], left_out: Vec::new() }
+}
+
+/// What the caller does for a sweep.
+pub trait Carrier {
+    /// Whether a task can be run here.
+    ///
+    /// # Errors
+    /// Why not.
+    fn ready(&mut self, task: &Task<'_>) -> Result<(), String>;
+
+    /// Runs a task that is a program: its cells, and how it ended.
+    fn program(&mut self, task: &Task<'_>) -> Brought;
+
+    /// Hears what [`bench::run`] tells.
+    fn progress(&mut self, event: Progress<'_>);
+
+    /// Whether somebody wants it to end.
+    fn stopped(&self) -> bool;
+}
+
+/// Measures the tasks, one after the other, into a run of `store`.
 ///
 /// # Errors
 /// When results cannot be stored: then measuring on would be in vain. What cannot be measured is no
@@ -83,30 +132,31 @@ pub fn carry(
     tasks: &[Task<'_>],
     store: &mut Store,
     run: i64,
-    ready: &dyn Fn(&Plan) -> Result<(), String>,
-    stop: &dyn Fn() -> bool,
-    progress: &mut dyn FnMut(Progress<'_>),
+    carrier: &mut dyn Carrier,
 ) -> Result<Ended, StoreError> {
     let mut ended = Ended::default();
     for task in tasks {
-        if stop() {
+        if carrier.stopped() {
             break;
         }
         let mut stored = vec![false; task.items.len()];
-        let mut problem = None;
-        let result = ready(&task.plan).and_then(|()| {
-            let mut told = |event: Progress<'_>| {
-                if let (Progress::Final { entry, cells }, None) = (&event, &problem) {
-                    stored[*entry] = true;
-                    problem = store.put(run, &task.items[*entry], cells).err();
+        let result = match carrier.ready(task) {
+            Err(why) => Err(why),
+            Ok(()) if task.program.is_some() => {
+                let (cells, result) = carrier.program(task);
+                if carrier.stopped() {
+                    // It is measured anew: half a program is none.
+                    Ok(())
+                } else {
+                    if result.is_ok() {
+                        store.put(run, &task.items[0], &cells)?;
+                        stored[0] = true;
+                    }
+                    result
                 }
-                progress(event);
-            };
-            bench::run(&task.plan, task.settings, stop, &mut told).1
-        });
-        if let Some(problem) = problem {
-            return Err(problem);
-        }
+            }
+            Ok(()) => blocks(task, store, run, carrier, &mut stored)?,
+        };
         ended.measured += stored.iter().filter(|stored| **stored).count();
         if let Err(why) = result {
             // With all cells stored it was the proof of the redundancy that failed.
@@ -117,11 +167,40 @@ pub fn carry(
             }
         }
     }
-    ended.stopped = stop();
+    ended.stopped = carrier.stopped();
     if !ended.stopped {
         store.end(run)?;
     }
     Ok(ended)
+}
+
+/// Blocks on an array. Inside, how measuring ended; outside, whether it could be stored.
+fn blocks(
+    task: &Task<'_>,
+    store: &mut Store,
+    run: i64,
+    carrier: &mut dyn Carrier,
+    stored: &mut [bool],
+) -> Result<Result<(), String>, StoreError> {
+    let problem = RefCell::new(None);
+    let carrier = RefCell::new(carrier);
+    let mut told = |event: Progress<'_>| {
+        let mut problem = problem.borrow_mut();
+        if let (Progress::Final { entry, cells }, None) = (&event, &*problem) {
+            match store.put(run, &task.items[*entry], cells) {
+                Ok(()) => stored[*entry] = true,
+                Err(why) => *problem = Some(why),
+            }
+        }
+        carrier.borrow_mut().progress(event);
+    };
+    // What cannot be stored need not be measured.
+    let stop = || problem.borrow().is_some() || carrier.borrow().stopped();
+    let result = bench::run(&task.plan, task.settings, &stop, &mut told).1;
+    match problem.into_inner() {
+        Some(problem) => Err(problem),
+        None => Ok(result),
+    }
 }
 
 /// The head of the record of a sweep: the machine, seen with the members of its first task.

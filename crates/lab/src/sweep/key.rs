@@ -10,19 +10,62 @@ use sha2::{Digest, Sha256};
 use crate::bench::{Settings, case_name};
 use crate::grid;
 use crate::matrix::{ArrayCase, BenchLevel};
+use crate::program::Choice;
 use crate::results::{Item, ItemKey};
 use crate::wiring::Wiring;
 use crate::workload::Spec;
 
 /// The item of one entry of an array's cells.
 pub fn item(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> Item {
-    let digest = Sha256::digest(identity(case, spec, settings).as_bytes());
-    let hex = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    Item { key: ItemKey(hex), what: in_words(case, spec) }
+    Item { key: hashed(&identity(case, spec, settings)), what: in_words(case, spec) }
+}
+
+/// The item of a program on an array of the engine.
+pub fn program_on_array(program: &Choice, case: &ArrayCase, settings: &Settings<'_>) -> Item {
+    let (array, knobs) = array_identity(case);
+    let cores = settings.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
+    let what = format!("{}: {program}", array_in_words(case));
+    Item { key: hashed(&format!("program={program} {array}{knobs}{cores}")), what }
+}
+
+/// The item of a program elsewhere. `place` is where, with all that tells places apart; `named` the
+/// same without the user's own paths.
+pub fn program_elsewhere(program: &Choice, place: &str, named: &str, size: Option<u64>) -> Item {
+    let size = size.map_or(String::new(), |size| format!(" size={size}"));
+    let what = format!("{named}: {program}{size}");
+    Item { key: hashed(&format!("program={program} target={place}{size}")), what }
+}
+
+fn hashed(identity: &str) -> ItemKey {
+    let digest = Sha256::digest(identity.as_bytes());
+    ItemKey(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// What is measured, in one line. Settings at their default are left out.
 fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
+    let (array, knobs) = array_identity(case);
+    let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes } = spec;
+    let mut text = format!(
+        "{array} workload={} block={block_bytes} depth={depth} jobs={jobs} warm-up={} sample={} \
+         runs={}{knobs}",
+        kind.name(),
+        settings.warm_up.as_secs_f64(),
+        settings.sample.as_secs_f64(),
+        settings.runs
+    );
+    let mut more = |name: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            text.push_str(&format!(" {name}={value}"));
+        }
+    };
+    more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
+    more("until-steady", settings.until_steady.map(u64::from));
+    more("cores", settings.cores.map(u64::from));
+    text
+}
+
+/// The array, and those of its settings that are not at their default.
+fn array_identity(case: &ArrayCase) -> (String, String) {
     let ArrayCase {
         level,
         expr,
@@ -38,44 +81,45 @@ fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
         queue_depth,
         cells: _, // the entry is one of them
     } = case;
-    let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes } = spec;
     let level = match level {
         BenchLevel::Single => "single".to_string(),
         BenchLevel::Md(level) => level.to_string(),
     };
-    let mut text = format!(
-        "level={level} array={expr} chunk={chunk_bytes} members={set} member={member_bytes} \
-         workload={} block={block_bytes} depth={depth} jobs={jobs} warm-up={} sample={} runs={}",
-        kind.name(),
-        settings.warm_up.as_secs_f64(),
-        settings.sample.as_secs_f64(),
-        settings.runs
+    let array = format!(
+        "level={level} array={expr} chunk={chunk_bytes} members={set} member={member_bytes}"
     );
-    let mut more = |name: &str, value: Option<u64>| {
-        if let Some(value) = value {
-            text.push_str(&format!(" {name}={value}"));
-        }
-    };
-    more("area", *area_bytes);
-    more("degraded", (*degraded > 0).then_some(u64::from(*degraded)));
     let Wiring { bus_bytes_per_s, disks_per_channel, members_per_spindle } = wiring;
-    more("bus", *bus_bytes_per_s);
-    more("channel", disks_per_channel.map(u64::from));
-    more("spindle", members_per_spindle.map(u64::from));
     let cache = *stripe_cache_bytes;
-    more(
-        "stripe-cache",
-        (case.has_parity() && cache != array::DEFAULT_STRIPE_CACHE_BYTES).then_some(cache),
-    );
-    more("queue-depth", queue_depth.map(u64::from));
-    more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
-    more("until-steady", settings.until_steady.map(u64::from));
-    more("cores", settings.cores.map(u64::from));
-    text
+    let cache = (case.has_parity() && cache != array::DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
+    let knobs = [
+        ("area", *area_bytes),
+        ("degraded", (*degraded > 0).then_some(u64::from(*degraded))),
+        ("bus", *bus_bytes_per_s),
+        ("channel", disks_per_channel.map(u64::from)),
+        ("spindle", members_per_spindle.map(u64::from)),
+        ("stripe-cache", cache),
+        ("queue-depth", queue_depth.map(u64::from)),
+    ];
+    let knobs = knobs.iter().filter_map(|(name, value)| Some(format!(" {name}={}", (*value)?)));
+    (array, knobs.collect())
 }
 
 /// `raid5(4) 64 KiB, paced:hdd-2007: seq-read 1 MiB x 4`.
 fn in_words(case: &ArrayCase, spec: &Spec) -> String {
+    let mut text = array_in_words(case);
+    let kib = |bytes: u64| grid::kib(bytes as f64 / 1024.0);
+    let (name, block) = (spec.kind.name(), kib(spec.block_bytes));
+    text.push_str(&format!(": {name} {block} x {}", spec.depth));
+    if spec.jobs > 1 {
+        text.push_str(&format!(" x {} jobs", spec.jobs));
+    }
+    if spec.read_ahead_bytes > 0 {
+        text.push_str(&format!(", read-ahead {}", kib(spec.read_ahead_bytes)));
+    }
+    text
+}
+
+fn array_in_words(case: &ArrayCase) -> String {
     let mut text = case_name(case);
     let kib = |bytes: u64| grid::kib(bytes as f64 / 1024.0);
     if case.takes_chunk() {
@@ -97,14 +141,6 @@ fn in_words(case: &ArrayCase, spec: &Spec) -> String {
     }
     if let Some(depth) = case.queue_depth {
         text.push_str(&format!(", queue depth {depth}"));
-    }
-    let (name, block) = (spec.kind.name(), kib(spec.block_bytes));
-    text.push_str(&format!(": {name} {block} x {}", spec.depth));
-    if spec.jobs > 1 {
-        text.push_str(&format!(" x {} jobs", spec.jobs));
-    }
-    if spec.read_ahead_bytes > 0 {
-        text.push_str(&format!(", read-ahead {}", kib(spec.read_ahead_bytes)));
     }
     text
 }
@@ -164,6 +200,32 @@ mod tests {
         );
         assert_eq!(items[0].key.0.len(), 16);
         assert_eq!(items[0].what, "raid5(4) 256 KiB, mem: seq-read 1 MiB x 4");
+    }
+
+    #[test]
+    fn programs_have_names_of_their_own() {
+        let choice = |text: &str| text.parse::<Choice>().expect("a program");
+        let plan = |options: &Options| matrix::plan(options).expect("a plan");
+        let usual = settings(1, Path::new("/a"));
+        let (one, other) = (plan(&options()), plan(&Options { disks: vec![5], ..options() }));
+        let on = |text: &str, plan: &matrix::Plan| {
+            program_on_array(&choice(text), &plan.arrays[0], &usual)
+        };
+        let elsewhere =
+            |text: &str, place: &str, size| program_elsewhere(&choice(text), place, "path", size);
+        let all = [
+            on("dd", &one),
+            on("dd:bs=2M", &one),
+            on("dd", &other),
+            elsewhere("dd", "path:/a", None),
+            elsewhere("dd", "path:/b", None),
+            elsewhere("dd", "path:/a", Some(1 << 30)),
+        ];
+        let keys: HashSet<&ItemKey> = all.iter().map(|item| &item.key).collect();
+        assert_eq!(keys.len(), all.len());
+        assert_eq!(all[1].what, "raid5(4) 256 KiB, mem: dd:bs=2M");
+        assert!(all.iter().all(|item| !item.what.contains('/')), "nobody's paths are kept");
+        assert_eq!(all[0], on("dd", &one));
     }
 
     #[test]

@@ -54,6 +54,17 @@ pub enum TargetName {
     Device(PathBuf),
 }
 
+impl TargetName {
+    /// What tells it apart, and the same without the user's own names.
+    pub fn names(&self) -> (String, &'static str) {
+        match self {
+            TargetName::Engine => ("engine".into(), "engine"),
+            TargetName::Path(path) => (format!("path:{}", path.display()), "path"),
+            TargetName::Device(path) => (format!("device:{}", path.display()), "device"),
+        }
+    }
+}
+
 impl FromStr for TargetName {
     type Err = String;
 

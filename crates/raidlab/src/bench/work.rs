@@ -21,7 +21,7 @@ pub struct Work {
     /// Blocks on arrays.
     pub blocks: Option<Plan>,
     /// Arrays for programs, where the target is the engine.
-    arrays: Option<Plan>,
+    pub arrays: Option<Plan>,
     /// Programs.
     pub choices: Vec<Choice>,
 }
@@ -32,6 +32,18 @@ impl Work {
     /// # Errors
     /// When it makes no sense, or does not fit into memory.
     pub fn plan(arguments: &BenchArguments) -> Result<Work, String> {
+        let work = Work::shape(arguments)?;
+        for plan in work.blocks.iter().chain(&work.arrays) {
+            check_plan(plan, arguments)?;
+        }
+        Ok(work)
+    }
+
+    /// The same, whether or not there is room for it.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    pub fn shape(arguments: &BenchArguments) -> Result<Work, String> {
         let (choices, options) = (arguments.choices(), arguments.options());
         let engine = arguments.target == TargetName::Engine;
         if !engine && !options.workloads.is_empty() {
@@ -41,17 +53,12 @@ impl Work {
         if !engine && choices.is_empty() {
             return Err("--target: name what to run on it, as in --workload bonnie++".into());
         }
-        let checked = |options: &Options| {
-            let plan = matrix::plan(options)?;
-            check_plan(&plan, arguments)?;
-            Ok::<Plan, String>(plan)
-        };
         let has_blocks = engine && (choices.is_empty() || !options.workloads.is_empty());
-        let blocks = has_blocks.then(|| checked(&options)).transpose()?;
+        let blocks = has_blocks.then(|| matrix::plan(&options)).transpose()?;
         // One workload of blocks gives each array once.
         let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
         let has_arrays = engine && !choices.is_empty();
-        let arrays = has_arrays.then(|| checked(&arrays)).transpose()?;
+        let arrays = has_arrays.then(|| matrix::plan(&arrays)).transpose()?;
         Ok(Work { blocks, arrays, choices })
     }
 
@@ -81,17 +88,8 @@ impl Work {
             return (record, ended);
         }
         let status = Status::default();
-        let wanted = Wanted {
-            target: &arguments.target,
-            programs: &self.choices,
-            sizes: &arguments.size,
-            drop_caches: arguments.drop_caches,
-            interval: Duration::from_secs_f64(arguments.interval),
-            destroy: arguments.destroy_contents,
-            seed: arguments.seed,
-            stop: stopped,
-            show: &|line| status.show(line),
-        };
+        let show = |line: &str| status.show(line);
+        let wanted = Wanted { programs: &self.choices, ..arguments.wanted(stopped, &show) };
         let engine = self.arrays.as_ref().map(|plan| Engine { plan, settings });
         let mut add = |cells: Vec<Cell>| {
             keep(&cells);
@@ -100,6 +98,31 @@ impl Work {
         let ended = wanted.run(engine.as_ref(), &mut add);
         status.finish();
         (record, ended)
+    }
+}
+
+impl BenchArguments {
+    /// What programs are told besides; which ones, the caller adds.
+    pub fn wanted<'a>(&'a self, stop: &'a dyn Fn() -> bool, show: &'a dyn Fn(&str)) -> Wanted<'a> {
+        Wanted {
+            target: &self.target,
+            programs: &[],
+            sizes: &self.size,
+            drop_caches: self.drop_caches,
+            interval: Duration::from_secs_f64(self.interval),
+            destroy: self.destroy_contents,
+            seed: self.seed,
+            stop,
+            show,
+        }
+    }
+
+    /// Sizes of a program's files; one `None` where nothing is given.
+    pub fn sizes(&self) -> Vec<Option<u64>> {
+        match self.size[..] {
+            [] => vec![None],
+            _ => self.size.iter().copied().map(Some).collect(),
+        }
     }
 }
 

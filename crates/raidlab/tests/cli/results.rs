@@ -102,6 +102,60 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
 }
 
 #[test]
+fn programs_are_items_of_a_sweep_too() {
+    let text = "[defaults]\nmembers = 'mem'\nsize = '16M'\nseconds = 0.02\nruns = 2\nwarm-up = 0\n\
+                [[run]]\nlevel = ['raid0', 'raid5']\nworkload = ['dd:bs=1M', 'seq-read']\n";
+    let (dir, file, db) = with_sweep(text);
+    let dry = raidlab(&format!("bench {file} --db {db} --dry-run")).code(0);
+    assert!(dry.stdout.contains("raid5(4) 256 KiB, mem: dd:bs=1M"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("4 item(s), 0 of them done"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("and the time of 2 program(s)"), "{}", dry.stdout);
+    let ran = raidlab(&format!("bench {file} --db {db}")).code(0);
+    assert!(ran.stderr.contains("[4/4"), "{}", ran.stderr);
+    let cells = cells(&db);
+    let of = |level: &str, dd: bool| {
+        let program = |cell: &Value| cell["program"].as_str().is_some_and(|p| p.starts_with("dd"));
+        cells.iter().filter(|cell| cell["level"] == level && program(cell) == dd).count()
+    };
+    for level in ["raid0", "raid5"] {
+        assert_eq!((of(level, false), of(level, true)), (1, 2), "{level}: blocks; dd's two phases");
+    }
+    let again = raidlab(&format!("bench {file} --db {db}")).code(0);
+    assert!(again.stderr.contains("4 item(s), 4 of them done"), "{}", again.stderr);
+    // On a directory, the name of which is not kept.
+    let target = dir.file("files");
+    std::fs::create_dir(&target).expect("a directory");
+    let text = format!("[[run]]\ntarget = 'path:{target}'\nsize = '1M'\nworkload = 'dd:bs=64K'\n");
+    std::fs::write(&file, text).expect("a sweep");
+    let ran = raidlab(&format!("bench {file} --db {db} --again")).code(0);
+    assert!(ran.stderr.contains("[1/1] path: dd:bs=64K"), "{}", ran.stderr);
+    assert_eq!(self::cells(&db)[0]["target"], "path");
+    let stored = std::fs::read(&db).expect("the results");
+    let name = target.as_bytes();
+    assert!(!stored.windows(name.len()).any(|part| part == name), "the user's path is kept");
+}
+
+#[test]
+fn members_share_disks_and_channels_as_the_sweep_says() {
+    let text = "[defaults]\nmembers = 'paced:hdd-2002@stretch:mem'\nsize = '16M'\n\
+                workload = 'rand-read'\nseconds = 0.1\nruns = 2\nwarm-up = 0\n\
+                [[run]]\nlevel = ['single', 'raid0']\ndisks = 4\nspindle = [1, 4]\n\
+                channel = [1, 2]\n";
+    let (_dir, file, db) = with_sweep(text);
+    raidlab(&format!("bench {file} --db {db}")).code(0);
+    let cells = cells(&db);
+    let field = |name: &str| cells.iter().map(|cell| cell[name].as_u64()).collect::<Vec<_>>();
+    let (spindles, channels) = (field("members_per_spindle"), field("disks_per_channel"));
+    assert_eq!(spindles, [None, Some(1), Some(1), Some(4), Some(4)], "a disk shares nothing");
+    assert_eq!(channels, [None, Some(1), Some(2), Some(1), Some(2)]);
+    let bound = |at: usize| cells[at]["bound_mb_per_s"].as_f64().expect("a bound");
+    assert!(bound(3) < bound(1) / 2.0, "{} on four disks, {} on one", bound(1), bound(3));
+    let mixed = "bench --members mem*2+paced:hdd-2007:mem*2 --level raid0 --spindle 4";
+    let told = raidlab(mixed).code(2).stderr;
+    assert!(told.contains("--spindle 4: member 0 is not paced"), "{told}");
+}
+
+#[test]
 fn what_cannot_be_run_is_recorded_and_the_rest_goes_on() {
     let text = format!("{SWEEP}\n[[run]]\nlevel = 'raid0'\nmembers = 'file:/nonexistent/place'\n");
     let (_dir, file, db) = with_sweep(&text);
