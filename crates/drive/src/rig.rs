@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Invariant: events of all drives are performed in time order (the lower drive first where times
-//! are equal), because they meet on shared buses and channels. Called by the crate's users; calls the models.
+//! are equal), because they meet on shared buses and channels. Called by the crate's users; calls
+//! the models.
 
 use std::collections::VecDeque;
 

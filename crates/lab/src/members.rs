@@ -359,8 +359,8 @@ pub struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Makes one member, on its disk if it is paced. Files have no name any more when this returns, so that nothing is left
-    /// behind however the process ends.
+    /// Makes one member, on its disk if it is paced. Files have no name any more when this returns,
+    /// so that nothing is left behind however the process ends.
     ///
     /// # Errors
     /// One line that names the directory or the size.

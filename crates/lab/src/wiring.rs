@@ -70,12 +70,13 @@ impl Wiring {
         let drive = |member: usize| members[member].drive().map(|(p, at)| (p.name(), at));
         for (member, part) in parts.iter().enumerate().filter(|(_, part)| !alone(part)) {
             let first = member - part.part;
-            if drive(member).is_none() || drive(member) != drive(first) {
-                return Err(format!(
-                    "--spindle {}: members {first} and {member} are not parts of one disk: both \
-                     must be paced by the same profile at the same place",
-                    part.parts
-                ));
+            let wanted = "parts of one disk are paced by the same profile at the same place";
+            let parts = part.parts;
+            if drive(member).is_none() {
+                return Err(format!("--spindle {parts}: member {member} is not paced; {wanted}"));
+            }
+            if drive(member) != drive(first) {
+                return Err(format!("--spindle {parts}: members {first} and {member}: {wanted}"));
             }
         }
         Ok(())
@@ -123,7 +124,7 @@ mod tests {
         for (set, part) in [
             ("paced:hdd-2007+paced:hdd-2009", "members 0 and 1"),
             ("paced:hdd-2007+paced:hdd-2007@0.5", "members 0 and 1"),
-            ("paced:hdd-2007*3+mem", "members 2 and 3"),
+            ("paced:hdd-2007*3+mem", "member 3 is not paced"),
         ] {
             let error = spindle.check(&members(set)).expect_err(set);
             assert!(error.contains(part), "{set}: {error}");

@@ -195,8 +195,8 @@ impl PacedMember {
         PacedMember::part(inner, control, disk, 0)
     }
 
-    /// Puts the pace of a disk's part over a member: that from `at_bytes` on, as long as the member.
-    /// Each part tells the load of the whole disk.
+    /// Puts the pace of a disk's part over a member: the part begins at `at_bytes` and is as long
+    /// as the member. Each part tells the load of the whole disk.
     ///
     /// # Panics
     /// When `disk` was not added to this control. An operation beyond the disk panics later.

@@ -96,7 +96,11 @@ pub(super) fn shared_spindle(cell: &Cell) -> Option<Finding> {
 
 /// Disks on one cable: one command at a time.
 pub(super) fn shared_channel(cell: &Cell) -> Option<Finding> {
-    let disks = cell.disks_per_channel.filter(|disks| *disks > 1)?;
+    let all = cell.disks.div_ceil(cell.members_per_spindle.unwrap_or(1).max(1));
+    let disks = cell.disks_per_channel?.min(all);
+    if disks < 2 {
+        return None;
+    }
     let sharing = format!("{disks} disks share a channel, which has one command at a time");
     shared("shared-channel", cell, f64::from(disks), &sharing, "--channel 1")
 }

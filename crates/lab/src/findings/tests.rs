@@ -109,6 +109,9 @@ fn shared_spindle_and_shared_channel() {
     let enough = Cell { unshared_bound_mb_per_s: Some(110.0), ..cell.clone() };
     let found = check("shared-channel", &cell, &enough);
     assert_eq!(found.evidence["sharing"], 2.0);
+    // Two to a channel, but all on one disk.
+    cell.members_per_spindle = Some(4);
+    assert_eq!(names(&cell), ["shared-spindle"]);
 }
 
 #[test]

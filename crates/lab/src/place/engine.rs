@@ -16,6 +16,7 @@ use super::plan::Stripes;
 use super::steps::{Step, Undo};
 use crate::members::MemberExpr;
 use crate::target::{TargetSpec, array_spec};
+use crate::wiring::Wiring;
 
 /// What the kernel has under way on a loop device and its array.
 const IN_FLIGHT: usize = 128;
@@ -33,8 +34,8 @@ pub struct EngineSpec {
     pub members: Vec<MemberExpr>,
     /// Where files go.
     pub directory: PathBuf,
-    /// Shared by all drives, in bytes per second.
-    pub bus_bytes_per_s: Option<u64>,
+    /// What the members share.
+    pub wiring: Wiring,
     /// Size of each member, in bytes.
     pub member_bytes: u64,
     /// Stripe memory, in bytes.
@@ -53,6 +54,8 @@ impl EngineSpec {
             expr: expr.clone(),
             members: vec![member; expr.leaves()],
             member_bytes: JOURNAL_MEMBER_BYTES,
+            // Disks of its own, behind a bus that is as fast.
+            wiring: Wiring { bus_bytes_per_s: self.wiring.bus_bytes_per_s, ..Wiring::default() },
             ..self.clone()
         })
     }
@@ -64,7 +67,7 @@ impl EngineSpec {
                 chunk_sectors: self.chunk_bytes / md::SECTOR_BYTES,
                 members: &self.members,
                 directory: &self.directory,
-                bus_bytes_per_s: self.bus_bytes_per_s,
+                wiring: self.wiring,
                 member_bytes: self.member_bytes,
                 stripe_cache_bytes: self.stripe_cache_bytes,
                 queue_depth: self.queue_depth,

@@ -19,7 +19,7 @@ fn engine(array: &str, member_bytes: u64) -> EngineSpec {
         members: set.expand(expr.leaves()).expect("members"),
         expr,
         directory: std::env::temp_dir(),
-        bus_bytes_per_s: None,
+        wiring: lab::wiring::Wiring::default(),
         member_bytes,
         stripe_cache_bytes: 16 << 20,
         queue_depth: usize::MAX,
