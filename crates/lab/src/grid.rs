@@ -274,6 +274,9 @@ const KNOBS: [Knob; 12] = [
     |cell| cell.members_per_spindle.map(|members| format!("{members}/spindle")),
 ];
 
+/// So many of the last ones an array may be without.
+const OPTIONAL_KNOBS: usize = 5;
+
 fn chunk(cell: &Cell) -> Option<String> {
     cell.chunk_kib.map(|chunk| kib(chunk as f64).replace(' ', ""))
 }
@@ -292,7 +295,16 @@ fn varying(cells: &[Cell]) -> Vec<Knob> {
         let mut values = cells.iter().filter_map(knob);
         values.next().is_some_and(|first| values.any(|value| value != first))
     };
-    KNOBS.into_iter().filter(differs).collect()
+    // Without a bus is a setting too; an ordinary disk is one without all of them.
+    let only_some = |knob: &Knob| {
+        let mut arrays = cells.iter().filter(|cell| cell.level != "single");
+        let first = arrays.next().map(|cell| knob(cell).is_some());
+        first.is_some_and(|first| arrays.any(|cell| knob(cell).is_some() != first))
+    };
+    let split = KNOBS.len() - OPTIONAL_KNOBS;
+    let knobs = KNOBS.into_iter().enumerate();
+    let shown = knobs.filter(|(at, knob)| differs(knob) || (*at >= split && only_some(knob)));
+    shown.map(|(_, knob)| knob).collect()
 }
 
 /// A number of KiB in words: `4 KiB`, `1 MiB`.
@@ -376,6 +388,25 @@ mod tests {
         assert!(labels.contains(&"RAID 5 64KiB") && labels.contains(&"RAID 5 512KiB"));
         assert!(labels.contains(&"RAID 1"), "no chunk, no label: {labels:?}");
         assert_eq!(grid.cells().count(), record.cells.len());
+    }
+
+    #[test]
+    fn to_be_without_a_bus_or_a_channel_tells_arrays_apart_too() {
+        let array = |bus_mb_per_s, disks_per_channel| Cell {
+            level: "raid0".into(),
+            disks: 4,
+            bus_mb_per_s,
+            disks_per_channel,
+            ..Cell::default()
+        };
+        let single = Cell { level: "single".into(), disks: 1, ..Cell::default() };
+        let all =
+            [single.clone(), array(Some(110.0), Some(2)), array(None, Some(2)), array(None, None)];
+        let labels = labels(&all, true);
+        assert_eq!(labels[1], "RAID 0 bus=110MB/s 2/channel");
+        assert_eq!((labels[2].as_str(), labels[3].as_str()), ("RAID 0 2/channel", "RAID 0"));
+        let alike = super::labels(&[single, array(Some(110.0), None)], true);
+        assert_eq!(alike[1], "RAID 0", "the ordinary disk is without in any case");
     }
 
     #[test]
