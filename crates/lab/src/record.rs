@@ -461,6 +461,7 @@ impl Cell {
     fn measured_like(&self, other: &Cell) -> bool {
         self.target == other.target
             && self.workload == other.workload
+            && (&self.program, &self.phase) == (&other.program, &other.phase)
             && (self.depth, self.jobs) == (other.depth, other.jobs)
             && self.read_ahead_kib == other.read_ahead_kib
             && self.queue_depth == other.queue_depth
@@ -616,6 +617,18 @@ mod tests {
         record.set_ratios();
         let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
         assert_eq!(ratios, [Some(1.5), Some(1.0), Some(1.0), Some(1.0), Some(2.0), None]);
+        // Blocks are not compared with a phase of a program, nor the other way round.
+        let dd =
+            |cell: Cell| Cell { program: Some("dd".into()), phase: Some("read".into()), ..cell };
+        record.cells = vec![
+            dd(cell("single", "paced:a", "seq-read", 75.0)),
+            cell("single", "paced:a", "seq-read", 100.0),
+            dd(cell("raid0", "paced:a", "seq-read", 150.0)),
+            cell("raid0", "paced:a", "seq-read", 150.0),
+        ];
+        record.set_ratios();
+        assert_eq!(record.cells[2].ratio_to_single, Some(2.0));
+        assert_eq!(record.cells[3].ratio_to_single, Some(1.5));
     }
 
     #[test]
