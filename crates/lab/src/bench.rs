@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::matrix::{ArrayCase, BenchLevel, Plan};
 use crate::members::MemberExpr;
 use crate::meter::IdleBaseline;
+use crate::place::EngineSpec;
 use crate::program::session::Needs;
 use crate::quantity::show_size;
 use crate::record::{Cell, MemberTraffic, Record, ThreadTime};
@@ -414,14 +415,41 @@ pub fn array_for_program(
     Ok((array, cell))
 }
 
+/// An array of a plan, to be served as a block device.
+pub fn engine_spec(case: &ArrayCase, settings: &Settings<'_>) -> EngineSpec {
+    EngineSpec {
+        expr: case.expr.clone(),
+        chunk_bytes: case.chunk_bytes,
+        members: case.members.clone(),
+        directory: settings.directory.to_path_buf(),
+        wiring: case.wiring,
+        member_bytes: case.member_bytes,
+        stripe_cache_bytes: case.stripe_cache_bytes,
+        queue_depth: case.queue_depth.map_or(usize::MAX, |depth| depth as usize),
+        kernels: settings.kernels,
+    }
+}
+
+/// What all cells of an array have in common.
+///
+/// # Errors
+/// When its shape is impossible.
+pub fn described(case: &ArrayCase, settings: &Settings<'_>) -> Result<Cell, String> {
+    Ok(describe(case, settings, nested_geometry(case)?.geometry()))
+}
+
+fn nested_geometry(case: &ArrayCase) -> Result<NestedGeometry, String> {
+    let leaves = vec![case.member_bytes / md::SECTOR_BYTES; case.expr.leaves()];
+    let nested = NestedGeometry::new(&case.expr, case.chunk_bytes / md::SECTOR_BYTES, &leaves);
+    nested.map_err(|error| error.to_string())
+}
+
 /// How large an array of a plan is, and its stripe, in bytes.
 ///
 /// # Errors
 /// When its shape is impossible.
 pub fn extent_of(case: &ArrayCase) -> Result<(u64, u64), String> {
-    let leaves = vec![case.member_bytes / md::SECTOR_BYTES; case.expr.leaves()];
-    let nested = NestedGeometry::new(&case.expr, case.chunk_bytes / md::SECTOR_BYTES, &leaves);
-    let nested = nested.map_err(|error| error.to_string())?;
+    let nested = nested_geometry(case)?;
     let stripe = nested.geometry().stripe_sectors() * md::SECTOR_BYTES;
     Ok((Shape::from(&nested).bytes(), stripe))
 }

@@ -15,6 +15,7 @@ use clap::{ArgMatches, Args};
 use lab::bench::Settings;
 use lab::matrix::{BenchLevel, Options, Plan};
 use lab::members::MemberSet;
+use lab::place::PlaceExpr;
 use lab::program::Choice;
 use lab::quantity::{parse_rate, parse_seconds, parse_size, show_seconds};
 use lab::record::Cell;
@@ -26,8 +27,8 @@ use crate::Ending;
 use crate::console::{print_all, say};
 use crate::output::Outputs;
 use crate::results::{DbArgument, Keeper};
+use programs::WorkloadName;
 pub use programs::{Engine, Wanted};
-use programs::{TargetName, WorkloadName};
 pub use work::Work;
 
 /// Length of a sample, unless told otherwise.
@@ -114,10 +115,12 @@ pub struct BenchArguments {
     /// List the programs and their options
     #[arg(long, help_heading = "Workload")]
     programs: bool,
-    /// What programs run on: engine, path:DIR (any file system), device:/dev/NAME (it is written
-    /// over; refused while it is in use or holds anything)
+    /// What programs run on: engine; path:DIR (any file system); device:/dev/NAME (it is written
+    /// over; refused while it is in use or holds anything); fs:KIND[,OPTION]... (a file system made
+    /// on an array of the engine, as in fs:ext4,data=journal; root); kernel:/dev/X+/dev/Y (an array
+    /// of md's made of these; root)
     #[arg(long, default_value = "engine", help_heading = "Workload")]
-    pub target: TargetName,
+    pub target: PlaceExpr,
     /// Have the kernel drop its caches before each phase of a program; needs root
     #[arg(long, help_heading = "Workload")]
     drop_caches: bool,

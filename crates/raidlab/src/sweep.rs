@@ -132,14 +132,14 @@ fn part(
     for choice in &work.choices {
         let Some(arrays) = &work.arrays else {
             for size in table.sizes() {
-                let (place, named) = table.target.names();
-                let item = program_elsewhere(choice, &place, named, size);
+                let (place, named) = (table.target.identity(), table.target.name());
+                let item = program_elsewhere(choice, &place, &named, size);
                 programs.push(ProgramItem { choice: choice.clone(), case: None, size, item });
             }
             continue;
         };
         for case in &arrays.arrays {
-            let (item, size) = (program_on_array(choice, case, settings), None);
+            let (item, size) = (program_on_array(choice, &table.target, case, settings), None);
             let (choice, case) = (choice.clone(), Some(case.clone()));
             programs.push(ProgramItem { choice, case, size, item });
         }

@@ -134,6 +134,32 @@ impl ServedArray {
         let _ = self.ask(move |array| array.fail_member(member));
     }
 
+    /// Takes the first members out that the array can do without.
+    ///
+    /// # Errors
+    /// When it cannot do without that many.
+    pub fn degrade(&self, count: u32) -> Result<(), String> {
+        let degraded = self.ask(move |array| {
+            let geometry = array.geometry();
+            let mut gone: Vec<MemberIdx> = Vec::new();
+            for member in (0..geometry.members() as u16).map(MemberIdx) {
+                let enough = geometry.enough(|other| other != member && !gone.contains(&other));
+                if gone.len() < count as usize && enough {
+                    gone.push(member);
+                }
+            }
+            if gone.len() < count as usize {
+                let (level, members) = (geometry.level(), geometry.members());
+                return Err(format!(
+                    "{level} of {members} cannot serve with {count} member(s) missing"
+                ));
+            }
+            gone.into_iter().for_each(|member| array.fail_member(member));
+            Ok(())
+        });
+        degraded.unwrap_or_else(|| Err("the array has been stopped".into()))
+    }
+
     /// Switches the pace of all paced members.
     pub fn set_paced(&self, on: bool) {
         self.pace.set_on(on);

@@ -150,6 +150,29 @@ impl PlaceExpr {
         }
     }
 
+    /// Whether an array is made for it, by the engine or by the kernel.
+    pub fn uses_array(&self) -> bool {
+        match self {
+            PlaceExpr::Engine | PlaceExpr::Kernel(_) => true,
+            PlaceExpr::FileSystem(fs) => fs.on.uses_array(),
+            PlaceExpr::Path(_) | PlaceExpr::Device(_) => false,
+        }
+    }
+
+    /// All that tells it apart from others.
+    pub fn identity(&self) -> String {
+        match self {
+            PlaceExpr::Engine => self.name(),
+            PlaceExpr::Path(path) => format!("path:{}", path.display()),
+            PlaceExpr::Device(path) => format!("device:{}", path.display()),
+            PlaceExpr::FileSystem(fs) => format!("fs:{},on={}", fs.words(), fs.on.identity()),
+            PlaceExpr::Kernel(kernel) => {
+                let devices = kernel.devices.iter().map(|path| path.display().to_string());
+                format!("{}:{}", self.name(), devices.collect::<Vec<_>>().join("+"))
+            }
+        }
+    }
+
     /// For the record: without the user's directories.
     pub fn name(&self) -> String {
         match self {

@@ -216,9 +216,26 @@ fn need_root(what: &str) -> Result<(), String> {
     }
 }
 
+/// Removes the empty directories of processes that were killed. A directory that is not empty, or a
+/// mount point, stays: `rmdir` refuses it.
+fn sweep_temporary(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let numbers =
+            ["raidlab-front-", "raidlab-mount-"].iter().find_map(|s| name.strip_prefix(s));
+        let process = numbers.and_then(|numbers| numbers.split_once('-')?.0.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            // Whoever else removes it at the same time is welcome.
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
 /// A new directory of ours among the temporary ones.
 pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    sweep_temporary(&std::env::temp_dir());
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = format!("raidlab-{name}-{}-{next}", std::process::id());
     let path = std::env::temp_dir().join(path);
@@ -342,6 +359,21 @@ mod tests {
         let mount = mount_line(line).expect("a mount");
         assert_eq!((mount.point, mount.kind.as_str()), (PathBuf::from("/tmp/a b"), "ext3"));
         assert_eq!(mount.options, "rw,noatime,data=journal,stripe=48");
+    }
+
+    #[test]
+    fn only_empty_directories_of_processes_that_are_gone_are_swept() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let here = |name: &str| scratch.path().join(name);
+        // No process has a number as large as this (proc_sys_kernel(5): below 2^22).
+        let names = ["raidlab-front-4294967295-0", "raidlab-mount-4294967295-1", "raidlab-mount-x"];
+        let own = format!("raidlab-front-{}-0", std::process::id());
+        names.iter().for_each(|name| std::fs::create_dir(here(name)).expect("made"));
+        std::fs::create_dir(here(&own)).expect("made");
+        std::fs::write(here(names[1]).join("file"), "x").expect("written");
+        sweep_temporary(scratch.path());
+        let left = [names[0], names[1], names[2], &own].map(|name| here(name).exists());
+        assert_eq!(left, [false, true, true, true]);
     }
 
     #[test]

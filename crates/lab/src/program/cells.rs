@@ -5,6 +5,7 @@
 
 use super::run::Outcome;
 use super::types::{Act, Calls, Phase, Program};
+use crate::findings;
 use crate::record::{Cell, Latency, MemberTraffic, ThreadTime};
 
 /// What the cells of a run have in common.
@@ -73,7 +74,13 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
     }
     cell.cached = cached(program, phase, around);
     cell.summarise();
-    cell.warnings = warnings(program, phase, outcome, &cell, around);
+    cell.warnings.extend(warnings(program, phase, outcome, &cell, around));
+    if let Some(recorded) = outcome.recorded.clone() {
+        recorded.put_into(&mut cell);
+    }
+    if outcome.refused.is_none() {
+        cell.findings = findings::find(&cell);
+    }
     cell
 }
 

@@ -354,6 +354,9 @@ impl FileHands<'_> {
         open.go_to(0).map_err(|e| ("seek in it", e))?;
         let mut stdio = Stdio { file: &mut open.file, buffer: Vec::new(), next: 0 };
         for at in (0..all).step_by(unit_bytes as usize) {
+            if tally.is_over() {
+                break;
+            }
             let len = unit_bytes.min(all - at);
             let part = &mut unit[..len as usize];
             if how.writes() {

@@ -8,13 +8,14 @@
 //!
 //! Implemented by `files` and `extents`; driven by `run`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use array::{Counters, clock_nanos};
 
 use super::content::Wrong;
 use super::types::{Phase, Step};
 use crate::stats::LatencyRecorder;
+use crate::watch::Watched;
 
 /// What carries programs out.
 pub trait Ground: Sync {
@@ -42,6 +43,11 @@ pub trait Ground: Sync {
 
     /// What each member has moved, where members can be told apart.
     fn members(&self) -> Vec<Counters>;
+
+    /// What a recorder is to look at besides machine and members: disks, an array of the kernel's.
+    fn watched(&self) -> Watched {
+        Watched::default()
+    }
 }
 
 /// The hands of a worker.
@@ -94,6 +100,8 @@ pub struct Tally<'a> {
     pub latency: LatencyRecorder,
     /// What was wrong.
     pub mistakes: Mistakes,
+    /// Set where a step that takes long is to be left early, once it is true.
+    pub over: Option<&'a AtomicBool>,
     /// Bytes so far, for whoever watches.
     progress: &'a AtomicU64,
 }
@@ -106,8 +114,14 @@ impl<'a> Tally<'a> {
             ops: 0,
             latency: LatencyRecorder::new(),
             mistakes: Mistakes::default(),
+            over: None,
             progress,
         }
+    }
+
+    /// Whether a long step is to be left.
+    pub fn is_over(&self) -> bool {
+        self.over.is_some_and(|over| over.load(Ordering::Relaxed))
     }
 
     /// One operation has ended that began at `started` ([`clock_nanos`]); gives the time.

@@ -21,6 +21,7 @@ pub mod extents;
 pub mod files;
 pub mod ground;
 pub mod names;
+pub mod placed;
 pub mod run;
 pub mod session;
 pub mod steps;

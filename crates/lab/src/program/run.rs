@@ -9,7 +9,7 @@
 //! the latest after the last phase, always outside the clock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, Condvar, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::time::Duration;
 
 use array::{Counters, clock_nanos};
@@ -20,6 +20,7 @@ use super::types::{Act, End, Phase, Program, ReadOff, Stage, Worker};
 use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
 use crate::record::Sample;
 use crate::stats::LatencyRecorder;
+use crate::watch::{MemberTap, Recorded, Recorder, Watched};
 
 /// How a program is run.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,8 @@ pub struct Outcome {
     pub first_pass_s: f64,
     /// No interval lay inside its steady window: the figure is that of the whole.
     pub no_window: bool,
+    /// Counters over the time of its first pass.
+    pub recorded: Option<Recorded>,
 }
 
 /// What happens meanwhile.
@@ -208,6 +211,7 @@ impl Run<'_> {
         let mut watch = Watch::default();
         let (program, ground, timing) = (self.program, self.ground, self.timing);
         let (stop, tell) = (self.stop, &mut *self.tell);
+        let eyes = (pass == 0).then(|| Eyes::open(ground));
         let done: Vec<Result<Done, String>> = std::thread::scope(|scope| {
             let workers = phase.workers.iter().enumerate().map(|(index, worker)| {
                 let (field, files) = (&field, &program.files);
@@ -224,6 +228,7 @@ impl Run<'_> {
             field.go.wait();
             let begin = clock_nanos();
             watch.note(ground, &field, begin);
+            eyes.iter().for_each(|eyes| eyes.begin(ground, begin));
             let mut told = begin;
             while !field.wait(until(begin, &watch, timing.interval)) {
                 let now = clock_nanos();
@@ -234,12 +239,14 @@ impl Run<'_> {
                 if now - begin >= timing.interval.as_nanos() as u64 * watch.marks.len() as u64 {
                     watch.note(ground, &field, now);
                 }
+                eyes.iter().for_each(|eyes| eyes.note(ground, now));
                 if now - told >= 100_000_000 {
                     told = now;
                     tell(Meanwhile::Running { phase: &phase.name, number, bytes: field.bytes() });
                 }
             }
             cpu = Some(meter.stop());
+            eyes.iter().for_each(|eyes| eyes.end(ground, clock_nanos()));
             field.end.wait();
             workers.into_iter().map(|worker| worker.join().expect("no worker panics")).collect()
         });
@@ -247,7 +254,35 @@ impl Run<'_> {
             .into_iter()
             .collect::<Result<_, _>>()
             .map_err(|problem| format!("{}, {}: {problem}", program.name, phase.name))?;
-        Ok(Measured::new(phase, done, cpu, &watch))
+        let recorded = eyes.map(|eyes| eyes.recorder.stop());
+        Ok(Measured { recorded, ..Measured::new(phase, done, cpu, &watch) })
+    }
+}
+
+/// Records machine and members while a phase runs.
+struct Eyes {
+    recorder: Recorder,
+    /// Where the members can be told apart.
+    tap: Option<Arc<MemberTap>>,
+}
+
+impl Eyes {
+    fn open(ground: &dyn Ground) -> Eyes {
+        let tap = (!ground.members().is_empty()).then(|| Arc::new(MemberTap::default()));
+        let recorder = Recorder::start(Watched { tap: tap.clone(), ..ground.watched() });
+        Eyes { recorder, tap }
+    }
+
+    fn begin(&self, ground: &dyn Ground, now: u64) {
+        self.tap.iter().for_each(|tap| tap.begin(0, now, &ground.members()));
+    }
+
+    fn note(&self, ground: &dyn Ground, now: u64) {
+        self.tap.iter().for_each(|tap| tap.note(0, now, || ground.members()));
+    }
+
+    fn end(&self, ground: &dyn Ground, now: u64) {
+        self.tap.iter().for_each(|tap| tap.end(0, now, &ground.members()));
     }
 }
 
@@ -365,8 +400,10 @@ fn work(
     let start = clock_nanos();
     let (bytes, ops) = (tally.bytes, tally.ops);
     tally.latency.clear();
+    tally.over = Some(&field.over);
     let acts = before.and_then(|()| perform(&worker.acts, true, &mut tally));
     let end = clock_nanos();
+    tally.over = None;
     if acts.is_err() || field.ends_with_first {
         field.over.store(true, Ordering::Relaxed);
     }
@@ -458,6 +495,7 @@ struct Measured {
     workers: Vec<f64>,
     mistakes: Mistakes,
     no_window: bool,
+    recorded: Option<Recorded>,
 }
 
 impl Measured {
@@ -486,7 +524,8 @@ impl Measured {
         }
         let rate = |done: &Done| done.bytes as f64 * 1e9 / (done.end - done.start).max(1) as f64;
         let workers = done.iter().map(rate).collect();
-        Measured { samples, seconds, latency, cpu, workers, mistakes, no_window }
+        let recorded = None;
+        Measured { samples, seconds, latency, cpu, workers, mistakes, no_window, recorded }
     }
 }
 
@@ -506,6 +545,7 @@ impl Outcome {
             passes: 0,
             first_pass_s: 0.0,
             no_window: false,
+            recorded: None,
         }
     }
 
@@ -524,6 +564,7 @@ impl Outcome {
         self.workers = pass.workers;
         self.mistakes.add(&pass.mistakes);
         self.no_window |= pass.no_window;
+        self.recorded = self.recorded.take().or(pass.recorded);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use array::store::{Access, Device, DeviceOptions, Disk, Location};
 use array::{Array, ArraySpec, DriverOptions, FileMember, FileOptions, MemberSpec};
 use md::{Layout, Level};
 
@@ -14,13 +15,15 @@ use super::content::Ledger;
 use super::extents::Extents;
 use super::files::{Files, drop_page_cache};
 use super::ground::Ground;
+use super::placed::Placed;
 use super::run::{Meanwhile, Timing, run};
 use super::types::{Calls, Program};
-use crate::bench::{Settings, array_for_program};
+use crate::bench::{self, Settings, array_for_program};
 use crate::host;
 use crate::matrix::ArrayCase;
+use crate::place::{Ground as PlaceGround, KernelArray, Place, PlaceExpr, Request};
 use crate::quantity::show_size;
-use crate::record::{Cell, Place};
+use crate::record::{self, Cell};
 
 /// How programs are run.
 pub struct Session<'a> {
@@ -49,14 +52,88 @@ pub type Brought = (Vec<Cell>, Result<(), String>);
 
 impl Session<'_> {
     /// Runs a program on files in a directory.
-    pub fn on_directory(&mut self, choice: &Choice, directory: &Path, place: Place) -> Brought {
+    pub fn on_directory(
+        &mut self,
+        choice: &Choice,
+        directory: &Path,
+        place: record::Place,
+    ) -> Brought {
         match self.prepare_directory(choice, directory) {
             Err(problem) => (Vec::new(), Err(problem)),
             Ok((program, ground)) => {
                 let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
-                self.run(&program, ground.as_ref(), base, host::memory_bytes())
+                let ground = Placed::new(ground, directory, &[]);
+                self.run(&program, &ground, base, host::memory_bytes())
             }
         }
+    }
+
+    /// Sets a place up, runs a program there and takes the place away again. `case` is the array
+    /// below it, of the engine or of the kernel's, where the place needs one.
+    pub fn on_place(
+        &mut self,
+        choice: &Choice,
+        expr: &PlaceExpr,
+        case: Option<(&ArrayCase, &Settings<'_>)>,
+    ) -> Brought {
+        // Of an array of a plan so much is used; the rest is the file system's.
+        self.size = case.and_then(|(case, _)| case.area_bytes).or(self.size);
+        match set_up(expr, case) {
+            Err(problem) => (Vec::new(), Err(problem)),
+            Ok((place, base)) => {
+                let (cells, ended) = self.in_place(choice, &place, base);
+                let taken_down = place.take_down();
+                let ended = match (ended, taken_down) {
+                    (Err(first), Err(then)) => Err(format!("{first}; {then}")),
+                    (ended, taken_down) => ended.and(taken_down),
+                };
+                (cells, ended)
+            }
+        }
+    }
+
+    fn in_place(&mut self, choice: &Choice, place: &Place, base: Cell) -> Brought {
+        match place.ground() {
+            PlaceGround::Directory(path) => match self.prepare_directory(choice, path) {
+                Err(problem) => (Vec::new(), Err(problem)),
+                Ok((program, ground)) => {
+                    let ground = Placed::new(ground, path, place.arrays());
+                    self.run(&program, &ground, base, host::memory_bytes())
+                }
+            },
+            PlaceGround::Device(path) => {
+                let options = DeviceOptions { access: Access::ReadWrite, direct: true };
+                match Device::open(&Location::whole(path), options) {
+                    Err(error) => (Vec::new(), Err(error.to_string())),
+                    Ok(device) => self.on_device(choice, &device, path, base),
+                }
+            }
+        }
+    }
+
+    /// Runs a program on a block device that may be written over.
+    pub fn on_device(
+        &mut self,
+        choice: &Choice,
+        device: &Device,
+        path: &Path,
+        base: Cell,
+    ) -> Brought {
+        let memory_bytes = host::memory_bytes().unwrap_or(0);
+        let capacity = device.sectors() * md::SECTOR_BYTES;
+        let usual = capacity.min(memory_bytes.saturating_mul(2));
+        let scale = Scale {
+            memory_bytes,
+            size: self.size.or(Some(usual)),
+            capacity: Some(capacity),
+            page_cache: !device.is_direct(),
+            stripe_bytes: None,
+        };
+        let make = |needs: &Needs| -> Result<Array, String> {
+            let member = FileMember::of_device(device, 0..device.sectors());
+            single(MemberSpec::ready(member), needs)
+        };
+        self.on_array(choice, scale, base, path, make)
     }
 
     fn prepare_directory(
@@ -89,15 +166,14 @@ impl Session<'_> {
         Ok((program, Box::new(ground)))
     }
 
-    /// Runs a program on an array, or a device, that `make` makes. `page_cache`: one lies between.
-    pub fn on_array(
+    fn on_array(
         &mut self,
         choice: &Choice,
         scale: Scale,
         base: Cell,
+        path: &Path,
         make: impl FnOnce(&Needs) -> Result<Array, String>,
     ) -> Brought {
-        let scale = Scale { size: scale.size.or(self.size), ..scale };
         let prepared = choice.program(&scale).and_then(|program| {
             fits_memory(&program)?;
             let needs = Needs::of(&program);
@@ -110,6 +186,7 @@ impl Session<'_> {
             Err(problem) => (Vec::new(), Err(problem)),
             Ok((program, ground)) => {
                 let cache = scale.page_cache.then(host::memory_bytes).flatten();
+                let ground = Placed::new(Box::new(ground), path, &[]);
                 self.run(&program, &ground, base, cache)
             }
         }
@@ -152,6 +229,46 @@ impl Session<'_> {
         let least_s = self.timing.least.as_secs_f64();
         let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s };
         (cells(program, &outcomes, &around), ended)
+    }
+}
+
+/// Sets a place up, and says what its cells have in common.
+fn set_up(
+    expr: &PlaceExpr,
+    case: Option<(&ArrayCase, &Settings<'_>)>,
+) -> Result<(Place, Cell), String> {
+    let described = case.map(|(case, settings)| bench::described(case, settings)).transpose()?;
+    let mut base = described.unwrap_or_default();
+    let engine = case.filter(|_| expr.uses_engine());
+    let kernel = case.filter(|_| !expr.uses_engine()).map(|(case, _)| kernel_array(case));
+    if let Some(array) = &kernel {
+        base = Cell {
+            level: array.level.to_string(),
+            layout: base.layout,
+            disks: array.disks as u32,
+            members: "device".into(),
+            chunk_kib: base.chunk_kib,
+            ..Cell::default()
+        };
+    }
+    let spec = engine.map(|(case, settings)| bench::engine_spec(case, settings));
+    let place = Place::set_up(Request { place: expr, engine: spec, kernel })?;
+    if let (Some(array), Some((case, _))) = (place.arrays().first(), engine) {
+        array.degrade(case.degraded)?;
+    }
+    let name = place.facts().name.clone();
+    base.target = name.split([':', ',']).next().unwrap_or_default().to_string();
+    base.place = Some(place.facts().clone());
+    base.warnings = place.warnings().to_vec();
+    Ok((place, base))
+}
+
+fn kernel_array(case: &ArrayCase) -> KernelArray {
+    KernelArray {
+        level: case.expr.level,
+        layout: case.expr.layout,
+        chunk_bytes: case.chunk_bytes,
+        disks: case.expr.leaves(),
     }
 }
 

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::bench::{Settings, case_name};
 use crate::grid;
 use crate::matrix::{ArrayCase, BenchLevel};
+use crate::place::PlaceExpr;
 use crate::program::Choice;
 use crate::results::{Item, ItemKey};
 use crate::wiring::Wiring;
@@ -20,11 +21,21 @@ pub fn item(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> Item {
     Item { key: hashed(&identity(case, spec, settings)), what: in_words(case, spec) }
 }
 
-/// The item of a program on an array of the engine.
-pub fn program_on_array(program: &Choice, case: &ArrayCase, settings: &Settings<'_>) -> Item {
-    let (array, knobs) = array_identity(case);
+/// The item of a program on an array: straight on it, or on a file system there.
+pub fn program_on_array(
+    program: &Choice,
+    place: &PlaceExpr,
+    case: &ArrayCase,
+    settings: &Settings<'_>,
+) -> Item {
+    let (array, mut knobs) = array_identity(case);
+    let mut named = array_in_words(case);
+    if *place != PlaceExpr::Engine {
+        knobs.push_str(&format!(" target={}", place.identity()));
+        named = format!("{named}, {}", place.name());
+    }
     let cores = settings.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
-    let what = format!("{}: {program}", array_in_words(case));
+    let what = format!("{named}: {program}");
     Item { key: hashed(&format!("program={program} {array}{knobs}{cores}")), what }
 }
 
@@ -208,15 +219,21 @@ mod tests {
         let plan = |options: &Options| matrix::plan(options).expect("a plan");
         let usual = settings(1, Path::new("/a"));
         let (one, other) = (plan(&options()), plan(&Options { disks: vec![5], ..options() }));
-        let on = |text: &str, plan: &matrix::Plan| {
-            program_on_array(&choice(text), &plan.arrays[0], &usual)
+        let within = |text: &str, place: &str, plan: &matrix::Plan| {
+            let place = place.parse().expect("a place");
+            program_on_array(&choice(text), &place, &plan.arrays[0], &usual)
         };
+        let on = |text: &str, plan: &matrix::Plan| within(text, "engine", plan);
         let elsewhere =
             |text: &str, place: &str, size| program_elsewhere(&choice(text), place, "path", size);
         let all = [
             on("dd", &one),
             on("dd:bs=2M", &one),
             on("dd", &other),
+            within("dd", "fs:ext4", &one),
+            within("dd", "fs:ext4,data=journal", &one),
+            within("dd", "kernel:/dev/a+/dev/b", &one),
+            within("dd", "kernel:/dev/a+/dev/c", &one),
             elsewhere("dd", "path:/a", None),
             elsewhere("dd", "path:/b", None),
             elsewhere("dd", "path:/a", Some(1 << 30)),
@@ -225,6 +242,7 @@ mod tests {
         assert_eq!(keys.len(), all.len());
         assert_eq!(all[1].what, "raid5(4) 256 KiB, mem: dd:bs=2M");
         assert!(all.iter().all(|item| !item.what.contains('/')), "nobody's paths are kept");
+        assert_eq!(all[3].what, "raid5(4) 256 KiB, mem, fs:ext4: dd");
         assert_eq!(all[0], on("dd", &one));
     }
 

@@ -24,4 +24,4 @@ pub use disk::{Disk, DiskCounters, DiskRates};
 pub use live::{Cpu, Did, Frame, Group, Head, Line, Selection, render};
 pub use machine::{CpuShares, MachineCounters};
 pub use recorder::{MemberTap, Recorded, Recorder, Watched};
-pub use snapshot::{Roots, Snapshot};
+pub use snapshot::{Roots, Snapshot, below};

@@ -72,6 +72,23 @@ pub(super) fn read_machine(roots: &Roots) -> Result<Option<MachineCounters>, Str
     Ok(Some(counters))
 }
 
+/// The disks under a block device, by its number, and the array of md that it is, if it is one:
+/// members in slot order then, otherwise the disk itself (that of a partition). Empty where there
+/// is no block device of that number, as below file systems in memory.
+pub fn below(roots: &Roots, device: u64) -> (Vec<String>, Option<String>) {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let link = roots.sys.join(format!("dev/block/{major}:{minor}"));
+    let Ok(mut path) = fs::canonicalize(link) else { return (Vec::new(), None) };
+    if path.join("partition").exists() {
+        path.pop();
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().replace('!', "/");
+    match array::read(&roots.sys, &name) {
+        Some(found) => (found.members.into_iter().map(|slot| slot.name).collect(), Some(name)),
+        None => (vec![name], None),
+    }
+}
+
 /// All arrays that run.
 pub(super) fn arrays(roots: &Roots) -> Vec<ArrayState> {
     array::all(&roots.sys)

@@ -5,22 +5,24 @@
 //! in use, is refused, and in a directory everything is made new. Called from `bench`.
 
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use array::store::{Access, Device, DeviceOptions, Disk, Location, signatures};
-use array::{Array, FileMember, MemberSpec};
+use array::store::{Access, Device, DeviceOptions, Location, signatures};
 use lab::bench::Settings;
 use lab::host::{self, Backing};
 use lab::matrix::Plan;
 use lab::meter::IdleBaseline;
+use lab::place::PlaceExpr;
 use lab::program::choice::Scale;
 use lab::program::run::{Meanwhile, Timing};
-use lab::program::session::{Brought, Needs, Session, single};
+use lab::program::session::{Brought, Session};
 use lab::program::{Choice, Program};
 use lab::record::{Cell, Place};
 use lab::workload::Kind;
+
+use crate::console::say;
 
 /// One of `--workload`: blocks, or a program.
 #[derive(Clone, Debug)]
@@ -43,45 +45,10 @@ impl FromStr for WorkloadName {
     }
 }
 
-/// `--target`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TargetName {
-    /// Arrays of our own, as the other options describe them.
-    Engine,
-    /// A directory on whatever file system.
-    Path(PathBuf),
-    /// A block device.
-    Device(PathBuf),
-}
-
-impl TargetName {
-    /// What tells it apart, and the same without the user's own names.
-    pub fn names(&self) -> (String, &'static str) {
-        match self {
-            TargetName::Engine => ("engine".into(), "engine"),
-            TargetName::Path(path) => (format!("path:{}", path.display()), "path"),
-            TargetName::Device(path) => (format!("device:{}", path.display()), "device"),
-        }
-    }
-}
-
-impl FromStr for TargetName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<TargetName, String> {
-        match text.split_once(':') {
-            None if text == "engine" => Ok(TargetName::Engine),
-            Some(("path", path)) if !path.is_empty() => Ok(TargetName::Path(path.into())),
-            Some(("device", path)) if !path.is_empty() => Ok(TargetName::Device(path.into())),
-            _ => Err("a target is engine, path:DIR or device:/dev/NAME".into()),
-        }
-    }
-}
-
 /// What the run is told besides.
 pub struct Wanted<'a> {
     /// On what.
-    pub target: &'a TargetName,
+    pub target: &'a PlaceExpr,
     /// Programs, in order.
     pub programs: &'a [Choice],
     /// Sizes of their files; empty: by memory and target.
@@ -161,7 +128,7 @@ impl Wanted<'_> {
             ended
         };
         match (self.target, engine) {
-            (TargetName::Engine, Some(engine)) => engine.plan.arrays.iter().try_for_each(|case| {
+            (PlaceExpr::Engine, Some(engine)) => engine.plan.arrays.iter().try_for_each(|case| {
                 if (self.stop)() {
                     return Ok(());
                 }
@@ -177,11 +144,11 @@ impl Wanted<'_> {
                 let brought = session.on_case(choice, scale, case, engine.settings);
                 keep(brought).map_err(|problem| format!("{name}: {problem}"))
             }),
-            (TargetName::Engine, None) => unreachable!("the engine has arrays"),
-            (TargetName::Path(path), _) => {
+            (PlaceExpr::Path(path), _) => {
+                tell_left_behind(path);
                 keep(session.on_directory(choice, path, place_of("path", path)))
             }
-            (TargetName::Device(path), _) => {
+            (PlaceExpr::Device(path), _) => {
                 let device = open_device(path, self.destroy)?;
                 let base = Cell {
                     target: "device".into(),
@@ -191,22 +158,34 @@ impl Wanted<'_> {
                     place: Some(place_of("device", path)),
                     ..Cell::default()
                 };
-                let scale = Scale {
-                    memory_bytes: host::memory_bytes().unwrap_or(0),
-                    size: None,
-                    capacity: Some(device.sectors() * md::SECTOR_BYTES),
-                    page_cache: !device.is_direct(),
-                    stripe_bytes: None,
-                };
-                let make = |needs: &Needs| -> Result<Array, String> {
-                    let member = FileMember::of_device(&device, 0..device.sectors());
-                    single(MemberSpec::ready(member), needs)
-                };
-                let memory = scale.memory_bytes.saturating_mul(2);
-                let usual = scale.capacity.map(|capacity| capacity.min(memory));
-                let scale = Scale { size: session.size.or(usual), ..scale };
-                keep(session.on_array(choice, scale, base, make))
+                keep(session.on_device(choice, &device, path, base))
             }
+            (place, Some(engine)) => engine.plan.arrays.iter().try_for_each(|case| {
+                if (self.stop)() {
+                    return Ok(());
+                }
+                let brought = session.on_place(choice, place, Some((case, engine.settings)));
+                let name = lab::bench::case_name(case);
+                keep(brought).map_err(|problem| format!("{name}, {}: {problem}", place.name()))
+            }),
+            (place, None) => keep(session.on_place(choice, place, None)),
+        }
+    }
+}
+
+/// Says what a run that was killed has left in a directory. It is not removed: who knows whose
+/// process that number was.
+fn tell_left_behind(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let number =
+            name.strip_prefix("raidlab-program-").and_then(|rest| rest.parse::<u32>().ok());
+        if number.is_some_and(|number| !Path::new(&format!("/proc/{number}")).exists()) {
+            say(format_args!(
+                "raidlab: {}: left behind by a run that was killed; remove it if nobody uses it",
+                entry.path().display()
+            ));
         }
     }
 }

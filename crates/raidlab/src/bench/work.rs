@@ -8,13 +8,17 @@ use std::time::{Duration, SystemTime};
 use lab::bench::{Progress, Settings};
 use lab::host::Host;
 use lab::matrix::{self, Options, Plan};
+use lab::place::PlaceExpr;
 use lab::program::Choice;
 use lab::record::{Cell, Record};
 use lab::workload::Kind;
 
-use super::programs::{Engine, TargetName, Wanted};
+use super::programs::{Engine, Wanted};
 use super::{BenchArguments, announce, check_plan};
 use crate::progress::{Reporter, Status};
+
+/// What a file system takes for itself on each member, at most, besides a share of the files.
+const FILE_SYSTEM_BYTES: u64 = 128 << 20;
 
 /// What is to be done.
 pub struct Work {
@@ -45,7 +49,8 @@ impl Work {
     /// When it makes no sense.
     pub fn shape(arguments: &BenchArguments) -> Result<Work, String> {
         let (choices, options) = (arguments.choices(), arguments.options());
-        let engine = arguments.target == TargetName::Engine;
+        let target = &arguments.target;
+        let engine = *target == PlaceExpr::Engine;
         if !engine && !options.workloads.is_empty() {
             let name = options.workloads[0].name();
             return Err(format!("{name}: runs on arrays of the engine; give --target a program"));
@@ -57,8 +62,18 @@ impl Work {
         let blocks = has_blocks.then(|| matrix::plan(&options)).transpose()?;
         // One workload of blocks gives each array once.
         let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
-        let has_arrays = engine && !choices.is_empty();
-        let arrays = has_arrays.then(|| matrix::plan(&arrays)).transpose()?;
+        let has_arrays = target.uses_array() && !choices.is_empty();
+        let mut arrays = has_arrays.then(|| matrix::plan(&arrays)).transpose()?;
+        if !engine {
+            // Then --size is that of the files, beside which there must be room for journal, tables
+            // and what is kept free.
+            let cases = arrays.iter_mut().flat_map(|plan| &mut plan.arrays);
+            for case in cases.filter(|case| case.area_bytes.is_some()) {
+                let files = case.member_bytes;
+                case.member_bytes =
+                    (files + files / 2).next_multiple_of(1 << 20) + FILE_SYSTEM_BYTES;
+            }
+        }
         Ok(Work { blocks, arrays, choices })
     }
 

@@ -14,6 +14,7 @@ mod kernels;
 mod matrix;
 mod misuse;
 mod outputs;
+mod places;
 mod programs;
 mod results;
 mod safety;

@@ -1,0 +1,64 @@
+//! A program on a place: its files, and the members and disks below them.
+//!
+//! Invariant: what the steps do is the inner ground's; what is counted is the place's. Called from
+//! `session`.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use array::Counters;
+
+use super::ground::{Ground, Hands, Mistakes};
+use super::types::Phase;
+use crate::place::ServedArray;
+use crate::watch::{Roots, Watched, below};
+
+/// See the module.
+pub struct Placed<'a> {
+    inner: Box<dyn Ground + 'a>,
+    arrays: &'a [ServedArray],
+    watched: Watched,
+}
+
+impl<'a> Placed<'a> {
+    /// `path` is a directory or a block device, `arrays` those of ours below it.
+    pub fn new(inner: Box<dyn Ground + 'a>, path: &Path, arrays: &'a [ServedArray]) -> Placed<'a> {
+        let number = std::fs::metadata(path).ok().map(|found| match found.rdev() {
+            0 => found.dev(),
+            device => device,
+        });
+        let roots = Roots::default();
+        let (disks, array) = match number {
+            Some(number) if arrays.is_empty() => below(&roots, number),
+            _ => (Vec::new(), None),
+        };
+        Placed { inner, arrays, watched: Watched { roots, disks, array, tap: None } }
+    }
+}
+
+impl Ground for Placed<'_> {
+    fn refuses(&self, phase: &Phase) -> Option<String> {
+        self.inner.refuses(phase)
+    }
+
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
+        self.inner.hands(depth, shared)
+    }
+
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
+        self.inner.check(file, stop)
+    }
+
+    fn drop_caches(&self) -> Result<(), String> {
+        self.inner.drop_caches()
+    }
+
+    /// Of the array below the file system, not of its journal's: its members are other ones.
+    fn members(&self) -> Vec<Counters> {
+        self.arrays.first().map(ServedArray::leaf_counters).unwrap_or_default()
+    }
+
+    fn watched(&self) -> Watched {
+        self.watched.clone()
+    }
+}
