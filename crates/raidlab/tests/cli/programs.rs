@@ -95,6 +95,20 @@ fn what_programs_measured_is_kept_with_the_rest() {
     let kept = raidlab(&format!("report --db={db} --json -")).code(0).cells();
     let names: Vec<&str> = kept.iter().filter_map(|cell| cell["phase"].as_str()).collect();
     assert_eq!((kept.len(), names), (3, vec!["write", "read"]));
+    // Sweeps run them, too; what each of them is can stand in the file or be wrong there.
+    let sweep = scratch.file("sweep.toml");
+    let run = "[[run]]\nlevel = 'single'\nmembers = 'mem'\nsize = '4M'\n";
+    let write = |workload: &str| {
+        let text = format!("title = 'x'\n{run}workload = ['seq-read', '{workload}']\n");
+        std::fs::write(&sweep, text).expect("written");
+        bench(&format!("{sweep} --db={db}"))
+    };
+    let ran = write("dd:cnt=3").code(2);
+    assert!(ran.stderr.contains("dd: no option 'cnt'"), "{}", ran.stderr);
+    write("dd").code(0);
+    let kept = raidlab(&format!("report --db={db} --json -")).code(0).cells();
+    let names: Vec<&str> = kept.iter().filter_map(|cell| cell["phase"].as_str()).collect();
+    assert_eq!((kept.len(), names), (3, vec!["write", "read"]), "the last run");
 }
 
 #[test]
