@@ -116,7 +116,7 @@ pub struct BenchArguments {
     #[arg(long, help_heading = "Workload")]
     programs: bool,
     /// What programs run on: engine; path:DIR (any file system); device:/dev/NAME (it is written
-    /// over; refused while it is in use or holds anything); fs:KIND[,OPTION]... (a file system made
+    /// over; refused while it is in use or holds anything); fs:KIND,OPTION,... (a file system made
     /// on an array of the engine, as in fs:ext4,data=journal; root); kernel:/dev/X+/dev/Y (an array
     /// of md's made of these; root)
     #[arg(long, default_value = "engine", help_heading = "Workload")]
