@@ -18,9 +18,9 @@ use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::ppl::PplHeader;
 use md::ondisk::superblock::{ArrayState, Superblock};
 use md::ondisk::{Area, Timestamp};
-use rustix::io::Errno;
 
 use crate::core::Event;
+use crate::member::{OpKind, io_error_of};
 use crate::store::Disk;
 
 /// A device whose metadata are kept.
@@ -149,7 +149,7 @@ impl Clerk {
             KeeperEffect::Flush { token, device } => {
                 let kept = self.kept.iter().find(|kept| kept.number == device);
                 let result = kept.map_or(Err(MemberError::Gone), |kept| {
-                    kept.disk.sync().map_err(|error| sync_error(&error))
+                    kept.disk.sync().map_err(|error| io_error_of(&error, OpKind::Flush))
                 });
                 self.inputs.push(KeeperInput::MetaDone { token, result });
             }
@@ -176,9 +176,9 @@ impl Clerk {
     fn write(&mut self, device: DeviceNumber, record: &Record) -> Result<(), MemberError> {
         let kept = self.kept.iter_mut().find(|kept| kept.number == device);
         let Some(kept) = kept else { return Err(MemberError::Gone) };
-        let written = kept.write(record).map_err(|error| (member_error(&error), error));
-        let written =
-            written.and_then(|()| kept.disk.sync().map_err(|error| (sync_error(&error), error)));
+        let failed = |kind| move |error| (io_error_of(&error, kind), error);
+        let written = kept.write(record).map_err(failed(OpKind::Write { fua: false }));
+        let written = written.and_then(|()| kept.disk.sync().map_err(failed(OpKind::Flush)));
         written.map_err(|(kind, error)| {
             let name = kept.disk.name();
             self.notes.push(format!("{name}: its metadata cannot be written: {error}."));
@@ -305,21 +305,4 @@ impl Kept {
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Timestamp { seconds: since.map_or(0, |since| since.as_secs()), micros: 0 }
-}
-
-/// Of a sync: no space means that writes are lost which the system had taken. It says so once, and
-/// the next sync would end well.
-fn sync_error(error: &io::Error) -> MemberError {
-    match member_error(error) {
-        MemberError::NoSpace => MemberError::Medium,
-        other => other,
-    }
-}
-
-fn member_error(error: &io::Error) -> MemberError {
-    match Errno::from_io_error(error) {
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => MemberError::NoSpace,
-        Some(Errno::NODEV | Errno::NXIO | Errno::BADF) => MemberError::Gone,
-        _ => MemberError::Medium,
-    }
 }

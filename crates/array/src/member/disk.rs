@@ -8,9 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use engine::MemberError;
-use rustix::io::Errno;
 
-use super::file::error_of;
+use super::file::io_error_of;
 use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
 use crate::store::Disk;
 
@@ -84,9 +83,7 @@ impl Member for DiskMember {
         let inside = op.sector.0 + op.sectors <= self.area.end - self.area.start;
         let result = match inside {
             false => Err(MemberError::Invalid),
-            true => self.perform(op, io).map_err(|error| {
-                error_of(Errno::from_io_error(&error).unwrap_or(Errno::IO), op.kind)
-            }),
+            true => self.perform(op, io).map_err(|error| io_error_of(&error, op.kind)),
         };
         done.push(Done { token: op.token, result });
     }

@@ -254,7 +254,12 @@ pub(crate) fn direct_block(file: &File) -> u32 {
     }
 }
 
-pub(super) fn error_of(errno: Errno, kind: OpKind) -> MemberError {
+/// What an error of a blocking call means for an operation of this kind.
+pub(crate) fn io_error_of(error: &std::io::Error, kind: OpKind) -> MemberError {
+    error_of(Errno::from_io_error(error).unwrap_or(Errno::IO), kind)
+}
+
+fn error_of(errno: Errno, kind: OpKind) -> MemberError {
     match errno {
         // The system has dropped writes that it had taken, and says so once: the next sync would
         // end well. Data are lost, as on a bad medium.
@@ -323,10 +328,7 @@ impl Member for FileMember {
                     }
                     OpKind::Discard | OpKind::WriteZeroes if unsupported => {
                         let (at, left) = (pending.at, pending.left);
-                        self.zero_by_hand(at, left).map_err(|error| {
-                            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                            error_of(errno, kind)
-                        })
+                        self.zero_by_hand(at, left).map_err(|error| io_error_of(&error, kind))
                     }
                     _ => Err(error_of(errno, kind)),
                 }

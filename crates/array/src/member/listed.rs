@@ -11,11 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use engine::{MemberError, Token};
 use md::ondisk::BadBlockArea;
 use md::ondisk::bad_blocks::BadBlocks;
-use rustix::io::Errno;
 
-use super::file::error_of;
+use super::file::io_error_of;
 use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
-use crate::store::Disk;
+use crate::store::{Disk, read_bad_blocks};
 use crate::table::Table;
 
 /// The list of one member: one for all handles on it.
@@ -35,9 +34,7 @@ impl BadBlockList {
     /// # Errors
     /// It cannot be read, or is not one: a sentence without its end.
     pub fn read(disk: Arc<dyn Disk>, place: BadBlockArea) -> Result<BadBlockList, String> {
-        let mut log = vec![0; (place.area.sectors * md::SECTOR_BYTES) as usize];
-        disk.read(place.area.sector, &mut log).map_err(|error| error.to_string())?;
-        let bad = BadBlocks::decode(&log, place.shift).map_err(|error| error.to_string())?;
+        let bad = read_bad_blocks(&*disk, place)?;
         Ok(BadBlockList { disk, place, bad, version: 0, written: 0 })
     }
 
@@ -113,9 +110,10 @@ impl ListedMember {
             match then {
                 Then::Good(sectors) if result.is_ok() => self.list().remove(sectors),
                 Then::Durable(version, bad) if result.is_ok() => {
-                    result = self.list().write(version, &bad).map_err(|error| {
-                        error_of(Errno::from_io_error(&error).unwrap_or(Errno::IO), OpKind::Flush)
-                    });
+                    result = self
+                        .list()
+                        .write(version, &bad)
+                        .map_err(|error| io_error_of(&error, OpKind::Flush));
                 }
                 _ => {}
             }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use md::assemble::{Array, Candidate, Explicit, Plan, Shape, Standing};
 use md::geometry::Generation;
-use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::{journal, ppl};
 use md::{Geometry, MemberIdx, SECTOR_BYTES};
 use parity::Kernels;
@@ -17,7 +16,7 @@ use parity::Kernels;
 use super::column;
 use super::patched::{Patch, Patched, Patches};
 use super::{Part, Source, View};
-use crate::store::Disk;
+use crate::store::{Disk, read_bad_blocks};
 
 /// An array that is ready to be read.
 pub struct Prepared {
@@ -198,11 +197,8 @@ impl Preparing<'_> {
     /// The bad sectors of a member, as sectors of the device.
     fn bad_blocks(&self, candidate: usize) -> Result<Arc<[Range<u64>]>, String> {
         let metadata = &self.candidates[candidate].metadata;
-        let Some(log) = metadata.bad_blocks.filter(|log| log.in_use) else { return Ok([].into()) };
-        let mut bytes = vec![0; (log.area.sectors * SECTOR_BYTES) as usize];
-        let read = self.disks[candidate].read(log.area.sector, &mut bytes);
-        read.map_err(|error| error.to_string())?;
-        let bad = BadBlocks::decode(&bytes, log.shift).map_err(|error| error.to_string())?;
+        let Some(log) = metadata.bad_blocks else { return Ok([].into()) };
+        let bad = read_bad_blocks(&*self.disks[candidate], log)?;
         let start = metadata.data_offset;
         let moved = bad
             .ranges()

@@ -209,9 +209,7 @@ impl Starting<'_> {
         let mut lists = Vec::new();
         for (_, source) in self.serving() {
             let candidate = source.candidate;
-            let Some(place) = self.metadata[candidate].bad_blocks.filter(|log| log.in_use) else {
-                continue;
-            };
+            let Some(place) = self.metadata[candidate].bad_blocks else { continue };
             let disk = &self.members[candidate].disk;
             let list = BadBlockList::read(disk.clone(), place).map_err(|problem| {
                 let name = disk.name();

@@ -7,6 +7,7 @@
 //!                             +--> FileMember   the data of a running array, through io_uring
 //! ```
 
+mod areas;
 mod claims;
 mod device;
 mod disk;
@@ -14,6 +15,7 @@ mod location;
 mod overlay;
 mod signature;
 
+pub use areas::{read_area, read_bad_blocks};
 pub use claims::{Identity, Overlap};
 pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
 pub use disk::Disk;

@@ -5,7 +5,8 @@
 //! `examine`.
 
 use array::store::{
-    Access, Device, DeviceOptions, Disk, Location, Signature, packed_as, signatures,
+    Access, Device, DeviceOptions, Disk, Location, Signature, packed_as, read_area,
+    read_bad_blocks, signatures,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::bad_blocks::BadBlocks;
@@ -13,7 +14,7 @@ use md::ondisk::bitmap::{Bitmap, BitmapHeader, BitmapProblem, BitmapShape, uuid_
 use md::ondisk::superblock::{
     Candidate, Checksum, Detection, READ_BYTES, Refusal, Superblock, detect,
 };
-use md::ondisk::{Area, BadBlockArea, Uuid};
+use md::ondisk::{Area, Uuid};
 
 /// No bitmap that md makes is longer: 128 KiB.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
@@ -57,7 +58,7 @@ impl Found {
         let device = Device::open(location, options).map_err(|error| error.to_string())?;
         let sectors = device.sectors();
         let detection = detect(sectors, |Candidate { sector, .. }| {
-            read(&device, Area { sector, sectors: READ_BYTES as u64 / SECTOR_BYTES })
+            read_area(&device, Area { sector, sectors: READ_BYTES as u64 / SECTOR_BYTES })
         });
         let mut found = Found {
             name: location.to_string(),
@@ -95,22 +96,8 @@ impl Found {
     }
 }
 
-fn read(device: &Device, area: Area) -> Result<Vec<u8>, String> {
-    let Area { sector, sectors } = area;
-    let end = sector.checked_add(sectors).filter(|&end| end <= device.sectors());
-    if end.is_none() {
-        let size = device.sectors();
-        return Err(format!("{sectors} sectors from {sector} are not on a device of {size}"));
-    }
-    let mut bytes = vec![0; (sectors * SECTOR_BYTES) as usize];
-    match device.read(sector, &mut bytes) {
-        Ok(()) => Ok(bytes),
-        Err(error) => Err(format!("{sectors} sectors from {sector}: {error}")),
-    }
-}
-
 fn read_bitmap(device: &Device, area: Area, uuid: Uuid) -> Result<FoundBitmap, String> {
-    let first = read(device, Area { sectors: 1, ..area })?;
+    let first = read_area(device, Area { sectors: 1, ..area })?;
     let header = BitmapHeader::decode(&first).map_err(|error| error.to_string())?;
     let problem = header.check(uuid).err();
     let bits = read_bits(device, area, &header);
@@ -125,17 +112,6 @@ fn read_bits(device: &Device, area: Area, header: &BitmapHeader) -> Result<Bitma
     if sectors > area.sectors || bytes > BITMAP_BYTES_MAX {
         return Err(format!("{sectors} sectors of bitmap, there is room for {}", area.sectors));
     }
-    let file = read(device, Area { sectors, ..area })?;
+    let file = read_area(device, Area { sectors, ..area })?;
     Bitmap::decode(&file, header.sync_size).map_err(|error| error.to_string())
-}
-
-fn read_bad_blocks(device: &Device, log: BadBlockArea) -> Result<BadBlocks, String> {
-    if !log.in_use {
-        return Ok(BadBlocks::new());
-    }
-    if log.area.sectors == 0 || log.area.sectors > md::ondisk::bad_blocks::LOG_SECTORS_MAX {
-        return Err(format!("a log of {} sectors, 1 to 8 are possible", log.area.sectors));
-    }
-    let bytes = read(device, log.area)?;
-    BadBlocks::decode(&bytes, log.shift).map_err(|error| error.to_string())
 }
