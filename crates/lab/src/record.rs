@@ -29,7 +29,7 @@ pub struct Record {
 /// One array under one workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What was measured: `engine`, later `md` and `path`.
+    /// What was measured: `engine`, `path`, `device`, `fs` or `kernel`.
     pub target: String,
     /// `single`, `linear`, `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid10`; of a nested array
     /// the outermost level.

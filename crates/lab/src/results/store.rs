@@ -3,7 +3,7 @@
 //! Invariant: every method leaves the file consistent. Writers wait for each other
 //! ([`WAIT`]); readers never wait (WAL). Paths of the user do not get into the file.
 //!
-//! What a crash leaves behind: a cell is committed and synchronised before `put_cell` returns. On a
+//! What a crash leaves behind: a cell is committed and synchronised before `put` returns. On a
 //! crash before that the cell is missing, the run is there without its end, and a sweep goes on.
 
 use std::collections::HashSet;
