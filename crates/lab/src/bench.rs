@@ -535,9 +535,7 @@ fn missing_leaves(case: &ArrayCase, target: &Target) -> Vec<usize> {
 
 /// What the members could deliver, where all of them have a drive model.
 fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
-    let leaves = vec![case.member_bytes / md::SECTOR_BYTES; case.expr.leaves()];
-    let chunk = case.chunk_bytes / md::SECTOR_BYTES;
-    let Ok(nested) = NestedGeometry::new(&case.expr, chunk, &leaves) else { return };
+    let Ok(nested) = nested_geometry(case) else { return };
     let shape = match case.level {
         BenchLevel::Single => Shape::single(case.member_bytes),
         BenchLevel::Md(_) => Shape::from(&nested),

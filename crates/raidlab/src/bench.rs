@@ -7,8 +7,8 @@ mod work;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::{ArgMatches, Args};
@@ -27,6 +27,7 @@ use crate::Ending;
 use crate::console::{print_all, say};
 use crate::output::Outputs;
 use crate::results::{DbArgument, Keeper};
+use crate::signal;
 use programs::WorkloadName;
 pub use programs::{Engine, Wanted};
 pub use work::Work;
@@ -154,7 +155,8 @@ pub struct BenchArguments {
     #[arg(long, help_heading = "Parity", conflicts_with_all = [
           "db", "level", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members",
           "bus", "channel", "spindle", "queue_depth", "workload", "block", "depth", "jobs",
-          "read_ahead", "size", "html"])]
+          "read_ahead", "size", "html", "until_steady", "target", "drop_caches", "destroy_contents",
+          "interval"])]
     kernels: bool,
     /// Parity kernels: reference, portable, avx2, gfni-avx2, avx512, gfni-avx512 [default: the
     /// fastest here, which a few milliseconds of calibration tell; with --kernels, all but the
@@ -169,7 +171,8 @@ pub struct BenchArguments {
     #[arg(long, help_heading = "Engine", conflicts_with_all = [
           "db", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members", "bus",
           "channel", "spindle", "queue_depth", "block", "depth", "jobs", "read_ahead", "html",
-          "kernels", "cores", "warm_up", "dir"])]
+          "kernels", "cores", "warm_up", "dir", "until_steady", "target", "drop_caches",
+          "destroy_contents", "interval"])]
     engine: bool,
 
     /// Length of a sample [default: 0.7; with --engine 0.25]
@@ -346,7 +349,7 @@ pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, S
     let settings = arguments.settings(&directory, kernels);
     hold_to_cores(arguments)?;
     let work = Work::plan(arguments)?;
-    let stop = stop_on_signal()?;
+    let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
     let mut keeper = Keeper::begin(&arguments.db, || work.head(&settings))?;
@@ -415,7 +418,7 @@ fn kernels(arguments: &BenchArguments) -> Result<Ending, String> {
     let all = || Kernels::available().filter(|&kernels| kernels != Kernels::reference()).collect();
     let chosen = if arguments.kernel.is_empty() { all() } else { arguments.kernel.clone() };
     hold_to_cores(arguments)?;
-    let stop = stop_on_signal()?;
+    let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let settings = lab::kernels::Settings::usual(chosen, arguments.runs as usize);
     let outputs = Outputs::open(arguments.json.as_deref(), None)?;
@@ -435,11 +438,7 @@ fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
         [_] => return Err("--size: --engine wants 64M or more".into()),
         _ => return Err("--size: one at a time with --engine".into()),
     };
-    let kernels = match arguments.kernel[..] {
-        [] => fastest_kernels(),
-        [kernels] => kernels,
-        _ => return Err("--kernel: one at a time, but for --kernels".into()),
-    };
+    let kernels = kernels_of(arguments)?;
     let levels = arguments.level.iter().map(|level| match level {
         BenchLevel::Md(level) => Ok(*level),
         BenchLevel::Single => Err("--level single: --engine has rows of arrays only".to_string()),
@@ -460,7 +459,7 @@ fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
     if let Some(available) = lab::host::available_memory_bytes() {
         settings.check_memory(available)?;
     }
-    let stop = stop_on_signal()?;
+    let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = Outputs::open(arguments.json.as_deref(), None)?;
     let mut tell = |what: &str| say(format_args!("{what}"));
@@ -506,18 +505,4 @@ fn hold_to(cores: u32) -> Result<(), String> {
             allowed.len()
         )),
     }
-}
-
-/// Set by Ctrl-C and by a request to end.
-pub fn stop_on_signal() -> Result<Arc<AtomicBool>, String> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let seen = stop.clone();
-    ctrlc::set_handler(move || {
-        // The second time, somebody means it. Member files have no names: nothing is left behind.
-        if seen.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    })
-    .map_err(|e| format!("cannot watch for Ctrl-C: {e}"))?;
-    Ok(stop)
 }

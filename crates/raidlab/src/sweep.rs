@@ -26,7 +26,7 @@ use crate::bench::{self, BenchArguments, Engine, Wanted, Work};
 use crate::console::{print_all, say};
 use crate::output::Outputs;
 use crate::progress::{Reporter, Status};
-use crate::{Ending, one_line};
+use crate::{Ending, one_line, signal};
 
 /// `bench` by itself, to read the options of a file with.
 #[derive(Parser)]
@@ -251,7 +251,7 @@ impl Sweeping<'_> {
         let arguments = self.arguments;
         let told = |e: lab::results::StoreError| e.to_string();
         let all = self.all();
-        let stop = bench::stop_on_signal()?;
+        let stop = signal::watch()?;
         let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
         bench::hold_to_cores(arguments)?;
         let mut store = arguments.db.create()?;

@@ -11,7 +11,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
 
 use array::{Array, Counters, Lease, Pending, clock_nanos};
 
@@ -66,11 +65,6 @@ impl Extents {
     /// Bytes that `count` files of `bytes` each take.
     pub fn bytes_of(count: u64, bytes: u64) -> u64 {
         count * bytes.next_multiple_of(EXTENT_BYTES)
-    }
-
-    /// The array.
-    pub fn array(&self) -> &Array {
-        &self.array
     }
 }
 
@@ -336,11 +330,6 @@ impl Hands for ExtentHands<'_> {
                 }
                 // One block at a time: its end is waited for.
                 if self.flights.len() == 1 { self.settle(tally) } else { Ok(()) }
-            }
-            Step::Sleep { ms } => {
-                self.settle(tally)?;
-                std::thread::sleep(Duration::from_millis(*ms));
-                Ok(())
             }
             Step::Bytes { .. }
             | Step::MakeDirectory(_)

@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use array::{Counters, clock_nanos};
 use rustix::fs::OFlags;
@@ -564,10 +563,6 @@ impl Hands for FileHands<'_> {
                 self.one_name(set, *number, &set.name(*number), *what, tally)
             }
             Step::ListedNames { set, what } => self.listed(set, *what, tally),
-            Step::Sleep { ms } => {
-                std::thread::sleep(Duration::from_millis(*ms));
-                Ok(())
-            }
         }
     }
 }

@@ -78,7 +78,6 @@ impl<'p> Steps<'p> {
             }
             Act::MakeDirectory(set) => Some(Step::MakeDirectory(*set)),
             Act::RemoveDirectory(set) => Some(Step::RemoveDirectory(*set)),
-            Act::Sleep { ms } => Some(Step::Sleep { ms: *ms }),
             Act::Names { set, what, order: NameOrder::Listed } => {
                 Some(Step::ListedNames { set: *set, what: *what })
             }

@@ -160,11 +160,6 @@ pub enum Act {
         /// In which order.
         order: NameOrder,
     },
-    /// Does nothing for a while.
-    Sleep {
-        /// How long.
-        ms: u64,
-    },
 }
 
 /// How a file is opened.
@@ -378,11 +373,6 @@ pub enum Step {
         set: NameSet,
         /// What.
         what: NameOp,
-    },
-    /// See [`Act::Sleep`].
-    Sleep {
-        /// How long.
-        ms: u64,
     },
 }
 
