@@ -433,9 +433,14 @@ impl Cell {
         self.samples.iter().map(|sample| sample.bytes).sum()
     }
 
-    /// Whether the workload writes.
+    /// Whether the workload writes; `seq-rewrite` does, and reads what it writes over.
     pub fn writes(&self) -> bool {
         self.workload.ends_with("write")
+    }
+
+    /// Whether it writes and does not read.
+    pub fn only_writes(&self) -> bool {
+        self.workload.ends_with("-write")
     }
 
     /// Bytes that the members moved per byte of the workload: 1 for a healthy read, 2 for a

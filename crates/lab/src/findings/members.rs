@@ -28,12 +28,19 @@ pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
         evidence.extend([("file_bytes", file as f64), ("memory_bytes", memory as f64)]);
     }
     let who = cell.cached.clone().unwrap_or_else(|| "a cache".into());
-    let share = match cell.per_member.is_empty() {
-        true => "nobody knows how much".to_string(),
-        false => format!("only {}", percent(moved)),
-    };
     let way = if cell.writes() { "reached" } else { "came from" };
-    let text = format!("{share} of the data {way} the members meanwhile: the rest is {who}'s");
+    let text = match cell.per_member.is_empty() {
+        true => format!("nobody knows how much of the data {way} the members: {who} kept the rest"),
+        false if moved < 1.0 => format!(
+            "only {} of the data {way} the members meanwhile: the rest is {who}'s",
+            percent(moved)
+        ),
+        false => format!(
+            "for each byte {} {way} the members, but when, {who} decided: the figure is its own as \
+             much as theirs",
+            short(moved)
+        ),
+    };
     let command = memory.map(|memory| {
         format!("files of {} GiB or more, twice the memory", (2 * memory).div_ceil(1 << 30))
     });
@@ -212,7 +219,8 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
 pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
     const READ_SHARE: f64 = 0.2;
     let resyncing = resync_running(cell).is_some();
-    if !has_parity(cell) || !cell.writes() || resyncing || cell.per_member.is_empty() {
+    // What a rewrite reads is the workload's own.
+    if !has_parity(cell) || !cell.only_writes() || resyncing || cell.per_member.is_empty() {
         return None;
     }
     let user = cell.user_bytes() as f64;

@@ -77,6 +77,13 @@ fn page_cache() {
     (said.cached, said.per_member, said.member_load) =
         (Some("the page cache".into()), Vec::new(), Vec::new());
     assert_eq!(names(&said), ["page-cache"]);
+    // A mirror writes more than all of it.
+    let mut mirror = Cell { cached: Some("page cache".into()), ..quiet("raid1", "seq-write") };
+    mirror.per_member.fill(moved(0, 50_000_000));
+    let all = find(&mirror)[0].text.clone();
+    assert!(all.contains("for each byte 2.00 reached") && !all.contains("only"), "{all}");
+    mirror.per_member.fill(moved(0, 22_500_000));
+    assert!(find(&mirror)[0].text.starts_with("only 90 % of the data"), "{:?}", find(&mirror));
 }
 
 #[test]
@@ -181,6 +188,9 @@ fn read_modify_write() {
     assert_eq!(found.command.as_deref(), Some("--level raid10"));
     let sequential = Cell { workload: "seq-write".into(), ..cell.clone() };
     assert_eq!(find(&sequential)[0].command.as_deref(), Some("--block 192K"));
+    // A rewrite reads what it writes over, and that says nothing about the array.
+    let rewrite = Cell { workload: "seq-rewrite".into(), ..cell.clone() };
+    assert_eq!(names(&rewrite), [""; 0]);
     // Reads of a resync are nobody's read-modify-write.
     let resync = SyncRun { action: "resync".into(), ..SyncRun::default() };
     assert_eq!(names(&Cell { sync: Some(resync), ..cell }), ["resync-running"]);
