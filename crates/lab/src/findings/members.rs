@@ -5,10 +5,12 @@
 use super::{data_members, finding, has_parity, percent, seconds, short, stripe_kib, total};
 use crate::record::{Cell, Finding, MemberTraffic};
 
-/// The members moved less than half of what the workload moved: the rest came from a cache, or is
-/// still in one.
+/// Members that moved less of what the workload moved did not determine the figure: the rest came
+/// from a cache, or is still in one.
+const MOVED_SHARE: f64 = 0.5;
+
+/// The members moved too little.
 pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
-    const MOVED_SHARE: f64 = 0.5;
     let user = cell.user_bytes();
     let of: fn(&MemberTraffic) -> u64 =
         if cell.writes() { |m| m.written_bytes } else { |m| m.read_bytes };
@@ -181,6 +183,10 @@ pub(super) fn one_slow_member(cell: &Cell) -> Option<Finding> {
 pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
     const UNEVEN: f64 = 1.25;
     if matches!(cell.level.as_str(), "single" | "linear") || cell.per_member.len() < 2 {
+        return None;
+    }
+    // What trickles out of a cache says nothing about how the layout spreads the workload.
+    if cell.amplification()? < MOVED_SHARE {
         return None;
     }
     let (idle, ratio) = (cell.idle_members(), cell.imbalance()?);

@@ -170,6 +170,10 @@ fn unbalanced_members() {
     mirror.member_load[1..].fill(MemberLoad { busy: Some(0.0), in_flight: Some(0.0) });
     assert_eq!(names(&mirror), ["unbalanced-members"]);
     assert_eq!(find(&mirror)[0].command.as_deref(), Some("--jobs 4"));
+    // The workload was served from a cache: a megabyte on one member is no imbalance.
+    let mut cached = mirror.clone();
+    cached.per_member[0].read_bytes = 1_000_000;
+    assert_eq!(names(&cached), ["page-cache"]);
     // A member that is missing moves nothing.
     let mut degraded = quiet("raid6", "seq-read");
     (degraded.degraded, degraded.per_member[0]) = (1, moved(0, 0));
