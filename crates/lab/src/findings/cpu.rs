@@ -33,7 +33,9 @@ pub(super) fn generator_bound(cell: &Cell) -> Option<Finding> {
     Some(finding("generator-bound", text, &evidence, Some(command)))
 }
 
-/// A thread has no time left, and the members have.
+/// A thread has no time left, and the members have. A program is judged by its busiest thread
+/// alone: it has as many threads as it has workers, and a place below it some more, whatever number
+/// of cores was asked for; so there is no number to advise either.
 pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     const FULL: f64 = 0.9;
     const AT_THE_BOUND: f64 = 0.9;
@@ -41,9 +43,11 @@ pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     let wall = seconds(cell);
     let busiest = cell.cpu_threads.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let cores = f64::from(cell.cores.unwrap_or(1).max(1));
-    let process = cell.cpu_process_s? / wall / cores;
     let thread = busiest.map(|thread| thread.seconds / wall);
-    let share = thread.map_or(process, |thread| thread.max(process));
+    let share = match cell.program.is_some() {
+        true => thread?,
+        false => (cell.cpu_process_s? / wall / cores).max(thread.unwrap_or(0.0)),
+    };
     let members_full = cell.bound_share.is_some_and(|share| share >= AT_THE_BOUND)
         || cell.member_load.iter().filter_map(|load| load.busy).any(|busy| busy >= MEMBERS_BUSY);
     if !share.is_finite() || share < FULL || members_full || generator_bound(cell).is_some() {
@@ -56,10 +60,12 @@ pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
         None => format!("the process used {} of {cores} CPU(s)", percent(share.min(1.0))),
     };
     let text = format!("{used} all the time: the CPU is the limit, not the members");
-    let mut evidence = vec![("cpu_process_s", cell.cpu_process_s?), ("cpu_share", share)];
+    let mut evidence = vec![("cpu_share", share)];
+    evidence.extend(cell.cpu_process_s.map(|seconds| ("cpu_process_s", seconds)));
     evidence.extend(busiest.map(|thread| ("busiest_thread_s", thread.seconds)));
     evidence.extend(cell.cpu_s_per_gib.map(|cost| ("cpu_s_per_gib", cost)));
     evidence.extend(generator_share(cell).map(|share| ("generator_share", share)));
-    let command = format!("--cores {}", cell.cores.unwrap_or(1).max(1) * 2);
-    Some(finding("cpu-bound", text, &evidence, Some(command)))
+    let more = format!("--cores {}", cell.cores.unwrap_or(1).max(1) * 2);
+    let command = cell.program.is_none().then_some(more);
+    Some(finding("cpu-bound", text, &evidence, command))
 }

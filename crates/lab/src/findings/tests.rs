@@ -269,8 +269,15 @@ fn generator_bound_and_cpu_bound() {
     let thread = |seconds| vec![ThreadTime { name: "md0_raid5".into(), seconds }];
     let two = Cell { cores: Some(2), cpu_threads: thread(0.5), ..busy };
     assert_eq!(names(&two), [""; 0]);
-    let found = find(&Cell { cpu_threads: thread(0.95), ..two });
+    let found = find(&Cell { cpu_threads: thread(0.95), ..two.clone() });
     assert!(found[0].text.starts_with("thread md0_raid5 used 95 %"), "{found:?}");
+    assert_eq!(found[0].command.as_deref(), Some("--cores 4"));
+    // Two workers at half a CPU each are nobody's limit; one that is full is.
+    let program = Cell { program: Some("dd".into()), cores: None, ..two };
+    let halves = Cell { cpu_process_s: Some(1.0), ..program.clone() };
+    assert_eq!(names(&halves), [""; 0]);
+    let full = find(&Cell { cpu_threads: thread(0.95), cpu_process_s: None, ..program });
+    assert_eq!((full[0].name.as_str(), full[0].command.as_deref()), ("cpu-bound", None));
 }
 
 /// One cell, for real.
