@@ -1,4 +1,4 @@
-//! IOzone 3: one file, record by record, in eight ways; the auto matrix and throughput mode.
+//! IOzone 3: one file, record by record, in nine ways; the auto matrix and throughput mode.
 //!
 //! Invariant: every phase does as many operations as the file has records; `fsync` and `close` are
 //! outside the clock unless asked for. IOzone's fwrite and fread are the C library's, not the
