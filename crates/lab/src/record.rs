@@ -185,6 +185,10 @@ pub struct Cell {
     /// Samples were taken until they were steady, at most so many.
     #[serde(default)]
     pub rounds_max: Option<u32>,
+    /// The samples are intervals inside the run, in which all its workers were at work, and bytes are
+    /// the members'. CPU time, load and latency are of the whole run, so nothing follows from both.
+    #[serde(default)]
+    pub steady_window: bool,
 }
 
 /// How busy a member was; `None` where nobody counts it.
@@ -423,7 +427,8 @@ impl Cell {
         let interval = stats::median_interval(&rates, INTERVAL_SEED);
         self.interval = interval.map(|(min, max)| Spread { min, max });
         let gib = self.user_bytes() as f64 / f64::from(1 << 30);
-        self.cpu_s_per_gib = self.cpu_process_s.filter(|_| gib > 0.0).map(|cpu| cpu / gib);
+        let comparable = gib > 0.0 && !self.steady_window;
+        self.cpu_s_per_gib = self.cpu_process_s.filter(|_| comparable).map(|cpu| cpu / gib);
         self.bound_share =
             self.bound_mb_per_s.filter(|bound| *bound > 0.0).map(|bound| self.mb_per_s / bound);
     }

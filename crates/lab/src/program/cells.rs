@@ -42,6 +42,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
         samples: outcome.samples.clone(),
         latency_us: latency(outcome),
         file_bytes: Some(program.file_bytes()),
+        steady_window: outcome.windowed,
         workers_mb_per_s: outcome.workers.iter().map(|rate| rate / 1e6).collect(),
         verified: match (outcome.mistakes.count, outcome.checked && outcome.refused.is_none()) {
             (0, true) => Some(true),
@@ -179,10 +180,14 @@ fn warnings(
 mod tests {
     use std::time::Duration;
 
+    use array::{Fault, FaultMember, MemMember, Member, MemberSpec};
+
     use super::*;
     use crate::program::choice::{Choice, Scale};
+    use crate::program::extents::Extents;
     use crate::program::files::Files;
     use crate::program::run::{Timing, run};
+    use crate::program::session::{Needs, single};
 
     fn measured(text: &str, memory: u64, caches_dropped: bool) -> Vec<Cell> {
         let scale = Scale { size: Some(1 << 20), ..Scale::default() };
@@ -209,6 +214,41 @@ mod tests {
         assert!(write.mb_per_s > 0.0 && write.cpu_process_share.is_some());
         assert_eq!(write.workers_mb_per_s.len(), 1);
         assert!(write.warnings.iter().any(|warning| warning.contains("too short to be believed")));
+    }
+
+    /// Three streams at once, by intervals and as a whole.
+    #[test]
+    fn a_steady_window_gets_no_verdict_from_what_the_whole_run_took() {
+        let scale = Scale::default();
+        let choice = "streams:files=3:size=8M:only=random".parse::<Choice>().expect("streams");
+        let program = choice.program(&scale).expect("a program");
+        let needs = Needs::of(&program);
+        let member = MemMember::new(32 << 11).expect("memory");
+        // Slow enough for some intervals, however busy the machine is.
+        let script = vec![Fault::Delay { nanos: 1_000_000 }];
+        let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
+        let array = single(MemberSpec::Ready(member), &needs).expect("an array");
+        let ground = Extents::new(array, needs.lease_bytes, &program, 1, None).expect("it fits");
+        let cells = |interval_ms| {
+            let interval = Duration::from_millis(interval_ms);
+            let timing = Timing { interval, repeats_max: 1, ..Timing::default() };
+            let (outcomes, ended) = run(&program, &ground, timing, &|| false, &mut |_| {});
+            ended.expect("it runs");
+            let base = Cell { target: "engine".into(), ..Cell::default() };
+            let around =
+                Circumstances { base, page_cache_bytes: None, caches_dropped: false, least_s: 0.0 };
+            super::cells(&program, &outcomes, &around)
+        };
+        for cell in cells(10) {
+            assert!(cell.steady_window, "{:?}", cell.samples);
+            assert_eq!((cell.cpu_s_per_gib, &cell.findings[..]), (None, &[][..]));
+            assert!(cell.cpu_process_s.is_some());
+            let moved: u64 = cell.per_member.iter().map(MemberTraffic::bytes).sum();
+            assert_eq!(moved, cell.user_bytes(), "what the members moved meanwhile");
+        }
+        for cell in cells(60_000) {
+            assert!(!cell.steady_window && cell.cpu_s_per_gib.is_some());
+        }
     }
 
     #[test]

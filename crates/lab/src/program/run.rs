@@ -67,7 +67,7 @@ pub struct Outcome {
     pub cpu: Option<CpuUsed>,
     /// Rate of each worker in the last pass, bytes per second of its own time.
     pub workers: Vec<f64>,
-    /// What the members moved, all passes together.
+    /// What the members moved while the samples were taken, all passes together.
     pub members: Vec<Counters>,
     /// What was wrong in it, or in what it wrote.
     pub mistakes: Mistakes,
@@ -81,6 +81,8 @@ pub struct Outcome {
     pub first_pass_s: f64,
     /// No interval lay inside its steady window: the figure is that of the whole.
     pub no_window: bool,
+    /// Samples are intervals inside its steady window: time, CPU and latency are of more than these.
+    pub windowed: bool,
     /// Counters over the time of its first pass.
     pub recorded: Option<Recorded>,
 }
@@ -180,13 +182,12 @@ impl Run<'_> {
             self.writers[file as usize] = Some(number);
         }
         let before = self.ground.members();
-        let measured = self.measure(phase, number, pass)?;
+        let mut measured = self.measure(phase, number, pass)?;
         let outcome = &mut self.outcomes[number];
-        let moved = self.ground.members();
-        outcome.members.resize(moved.len(), Counters::default());
-        for ((sum, after), before) in outcome.members.iter_mut().zip(&moved).zip(&before) {
-            sum.add(&after.since(before));
-        }
+        let moved = measured.window.take().unwrap_or_else(|| {
+            since(&self.ground.members(), &before)
+        });
+        add(&mut outcome.members, &moved);
         outcome.add(measured);
         Ok(())
     }
@@ -460,7 +461,19 @@ struct Watch {
 struct Mark {
     at: u64,
     bytes: u64,
+    /// What each member had moved by then.
+    members: Vec<Counters>,
     running: usize,
+}
+
+/// What members have moved since.
+fn since(after: &[Counters], before: &[Counters]) -> Vec<Counters> {
+    after.iter().zip(before).map(|(after, before)| after.since(before)).collect()
+}
+
+fn add(sums: &mut Vec<Counters>, more: &[Counters]) {
+    sums.resize(more.len(), Counters::default());
+    sums.iter_mut().zip(more).for_each(|(sum, more)| sum.add(more));
 }
 
 impl Watch {
@@ -471,18 +484,21 @@ impl Watch {
             true => field.bytes(),
             false => members.iter().map(|member| member.read_bytes + member.written_bytes).sum(),
         };
-        self.marks.push(Mark { at, bytes, running: field.running() });
+        self.marks.push(Mark { at, bytes, members, running: field.running() });
     }
 
-    /// Intervals in which all of `workers` were at work.
-    fn steady(&self, workers: usize) -> Vec<Sample> {
-        let whole = self.marks.windows(2).filter(|pair| pair[1].running == workers);
-        let sample = |pair: &[Mark]| Sample {
-            seconds: (pair[1].at - pair[0].at) as f64 / 1e9,
-            bytes: pair[1].bytes - pair[0].bytes,
-            ops: 0,
-        };
-        whole.map(sample).collect()
+    /// Intervals in which all of `workers` were at work, and what the members moved in these.
+    fn steady(&self, workers: usize) -> (Vec<Sample>, Vec<Counters>) {
+        let (mut samples, mut members) = (Vec::new(), Vec::new());
+        for pair in self.marks.windows(2).filter(|pair| pair[1].running == workers) {
+            samples.push(Sample {
+                seconds: (pair[1].at - pair[0].at) as f64 / 1e9,
+                bytes: pair[1].bytes - pair[0].bytes,
+                ops: 0,
+            });
+            add(&mut members, &since(&pair[1].members, &pair[0].members));
+        }
+        (samples, members)
     }
 }
 
@@ -495,6 +511,9 @@ struct Measured {
     workers: Vec<f64>,
     mistakes: Mistakes,
     no_window: bool,
+    /// What the members moved in its steady window, where the samples are of that.
+    window: Option<Vec<Counters>>,
+    windowed: bool,
     recorded: Option<Recorded>,
 }
 
@@ -508,13 +527,12 @@ impl Measured {
             bytes: done.iter().map(|done| done.bytes).sum(),
             ops: done.iter().map(|done| done.ops).sum(),
         };
-        let mut samples = vec![whole];
-        let mut no_window = false;
-        if phase.read_off == ReadOff::SteadyWindow {
-            let steady = watch.steady(phase.workers.len());
-            no_window = steady.is_empty();
-            if !no_window {
-                samples = steady;
+        let (mut samples, mut window) = (vec![whole], None);
+        let steady_wanted = phase.read_off == ReadOff::SteadyWindow;
+        if steady_wanted {
+            let (steady, members) = watch.steady(phase.workers.len());
+            if !steady.is_empty() {
+                (samples, window) = (steady, Some(members));
             }
         }
         let (mut latency, mut mistakes) = (LatencyRecorder::new(), Mistakes::default());
@@ -524,8 +542,18 @@ impl Measured {
         }
         let rate = |done: &Done| done.bytes as f64 * 1e9 / (done.end - done.start).max(1) as f64;
         let workers = done.iter().map(rate).collect();
-        let recorded = None;
-        Measured { samples, seconds, latency, cpu, workers, mistakes, no_window, recorded }
+        Measured {
+            samples,
+            seconds,
+            latency,
+            cpu,
+            workers,
+            mistakes,
+            no_window: steady_wanted && window.is_none(),
+            windowed: window.is_some(),
+            window,
+            recorded: None,
+        }
     }
 }
 
@@ -545,6 +573,7 @@ impl Outcome {
             passes: 0,
             first_pass_s: 0.0,
             no_window: false,
+            windowed: false,
             recorded: None,
         }
     }
@@ -564,6 +593,7 @@ impl Outcome {
         self.workers = pass.workers;
         self.mistakes.add(&pass.mistakes);
         self.no_window |= pass.no_window;
+        self.windowed |= pass.windowed;
         self.recorded = self.recorded.take().or(pass.recorded);
     }
 }
@@ -772,7 +802,12 @@ mod tests {
 
     #[test]
     fn a_steady_window_holds_only_intervals_in_which_all_worked() {
-        let mark = |at, bytes, running| Mark { at, bytes, running };
+        let mark = |at, bytes, running| Mark {
+            at,
+            bytes,
+            members: vec![Counters { written_bytes: bytes, ..Counters::default() }],
+            running,
+        };
         let watch = Watch {
             marks: vec![
                 mark(0, 0, 3),
@@ -781,7 +816,8 @@ mod tests {
                 mark(30_000_000_000, 1600, 2),
             ],
         };
-        let steady = watch.steady(3);
+        let (steady, members) = watch.steady(3);
+        assert_eq!(members[0].written_bytes, 1500, "nor what the members moved later");
         assert_eq!(steady.iter().map(|sample| sample.bytes).collect::<Vec<_>>(), [500, 1000]);
         assert!(steady.iter().all(|sample| sample.seconds == 10.0));
     }
