@@ -185,8 +185,9 @@ pub struct Cell {
     /// Samples were taken until they were steady, at most so many.
     #[serde(default)]
     pub rounds_max: Option<u32>,
-    /// The samples are intervals inside the run, in which all its workers were at work, and bytes are
-    /// the members'. CPU time, load and latency are of the whole run, so nothing follows from both.
+    /// The samples are intervals inside the run, in which all its workers were at work, and bytes
+    /// are the members'. CPU time, load and latency are of the whole run, so nothing follows from
+    /// both.
     #[serde(default)]
     pub steady_window: bool,
 }
@@ -380,9 +381,10 @@ impl Record {
     }
 
     /// Fills `ratio_to_single` of every cell for which the ordinary disk (level `single`) was
-    /// measured in the same way: same workload, block, depth, jobs, knobs and kind of member. In a
-    /// mixed set the first member counts. Where an array is written in whole stripes, a single disk
-    /// that was written sequentially in another block will do: its rate does not depend on it.
+    /// measured in the same way: same workload, place, block, depth, jobs, knobs and kind of
+    /// member. In a mixed set the first member counts. Where an array is written in whole stripes,
+    /// a single disk that was written sequentially in another block will do: its rate does not
+    /// depend on it.
     pub fn set_ratios(&mut self) {
         let singles: Vec<Cell> =
             self.cells.iter().filter(|cell| cell.level == "single").cloned().collect();
@@ -469,7 +471,9 @@ impl Cell {
     }
 
     fn measured_like(&self, other: &Cell) -> bool {
+        let place = |cell: &Cell| cell.place.as_ref().map(|place| place.name.clone());
         self.target == other.target
+            && place(self) == place(other)
             && self.workload == other.workload
             && (&self.program, &self.phase) == (&other.program, &other.phase)
             && (self.depth, self.jobs) == (other.depth, other.jobs)
@@ -639,6 +643,20 @@ mod tests {
         record.set_ratios();
         assert_eq!(record.cells[2].ratio_to_single, Some(2.0));
         assert_eq!(record.cells[3].ratio_to_single, Some(1.5));
+        // Nor one file system with another.
+        let on = |name: &str, cell: Cell| Cell {
+            target: "fs".into(),
+            place: Some(Place { name: name.into(), ..Place::default() }),
+            ..cell
+        };
+        record.cells = vec![
+            on("fs:ext4", cell("single", "paced:a", "seq-read", 75.0)),
+            on("fs:xfs", cell("raid0", "paced:a", "seq-read", 150.0)),
+            on("fs:ext4", cell("raid0", "paced:a", "seq-read", 120.0)),
+        ];
+        record.set_ratios();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        assert_eq!(ratios, [Some(1.0), None, Some(1.6)]);
     }
 
     #[test]

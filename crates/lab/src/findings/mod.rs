@@ -84,8 +84,8 @@ fn data_members(cell: &Cell) -> Option<u32> {
     }
 }
 
-/// The data of one stripe, KiB: a chunk of each member but those that hold parity or further copies;
-/// `None` where that is not one number.
+/// The data of one stripe, KiB: a chunk of each member but those that hold parity or further
+/// copies; `None` where that is not one number.
 fn stripe_kib(cell: &Cell) -> Option<u64> {
     Some(u64::from(data_members(cell)?) * cell.chunk_kib?)
 }

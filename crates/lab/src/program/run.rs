@@ -81,7 +81,7 @@ pub struct Outcome {
     pub first_pass_s: f64,
     /// No interval lay inside its steady window: the figure is that of the whole.
     pub no_window: bool,
-    /// Samples are intervals inside its steady window: time, CPU and latency are of more than these.
+    /// Samples are intervals inside its steady window: time, CPU and latency are of more than that.
     pub windowed: bool,
     /// Counters over the time of its first pass.
     pub recorded: Option<Recorded>,
