@@ -16,7 +16,7 @@ pub use rank::{ALPHA, Ratio, ratio};
 pub use text::{markdown, text};
 
 use crate::grid;
-use crate::record::{Cell, Record};
+use crate::record::{Cell, Record, Sample};
 
 /// What the samples support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -128,25 +128,16 @@ fn gather(record: &Record) -> Vec<Gathered> {
     for cell in &record.cells {
         let key = identity(cell);
         let at = all.iter().position(|one| one.key == key).unwrap_or_else(|| {
-            let (what, unit) = (in_words(cell), unit(cell));
+            let (what, unit) = (in_words(cell), cell.unit());
             all.push(Gathered { key, what, unit, values: Vec::new(), cpu: Vec::new() });
             all.len() - 1
         });
-        let rate = |sample: &crate::record::Sample| match all[at].unit {
-            "MB/s" => sample.mb_per_s(),
-            _ => sample.iops(),
-        };
+        let rate = if cell.counts_requests() { Sample::iops } else { Sample::mb_per_s };
         let values: Vec<f64> = cell.samples.iter().map(rate).filter(|rate| *rate > 0.0).collect();
         all[at].values.extend(values);
         all[at].cpu.extend(cell.cpu_s_per_gib);
     }
     all
-}
-
-/// Requests count where addresses are random, and where no bytes are moved at all.
-fn unit(cell: &Cell) -> &'static str {
-    let bytes = cell.samples.iter().any(|sample| sample.bytes > 0);
-    if bytes && !cell.workload.starts_with("rand") { "MB/s" } else { "per second" }
 }
 
 /// What must be the same for two cells to have measured the same.
@@ -237,7 +228,6 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::fixture;
-    use crate::record::Sample;
 
     fn with_samples(record: &mut Record, factor: f64) {
         for (index, cell) in record.cells.iter_mut().enumerate() {

@@ -39,8 +39,8 @@ pub struct Column {
     pub jobs: u32,
     /// Program and phase, where the cell is one: `bonnie++-2.00 put-block`.
     pub phase: Option<String>,
-    /// Whether only operations were counted, no bytes: creating files, and the like.
-    pub counts: bool,
+    /// Whether requests per second say more than MB/s ([`Cell::counts_requests`]).
+    pub counts_requests: bool,
 }
 
 /// Arrays of as many disks.
@@ -71,7 +71,7 @@ impl Column {
             phase: cell.program.as_ref().map(|program| {
                 format!("{program} {}", cell.phase.as_deref().unwrap_or(&cell.workload))
             }),
-            counts: cell.iops > 0.0 && cell.user_bytes() == 0,
+            counts_requests: cell.counts_requests(),
         }
     }
 
@@ -99,11 +99,6 @@ impl Column {
     /// The same column for every block.
     fn of_any_block(&self) -> Column {
         Column { block_kib: None, ..self.clone() }
-    }
-
-    /// Whether requests per second say more than MB/s.
-    pub fn random(&self) -> bool {
-        self.counts || self.workload.starts_with("rand")
     }
 
     /// The order of the Linux RAID wiki's table.

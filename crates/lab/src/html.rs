@@ -214,7 +214,7 @@ fn head(column: &Column) -> Head {
 }
 
 fn unit(column: &Column) -> &'static str {
-    if column.random() { "IOPS" } else { "MB/s" }
+    if column.counts_requests { "IOPS" } else { "MB/s" }
 }
 
 fn workloads(grid: &Grid<'_>) -> Vec<Workload> {
@@ -248,7 +248,7 @@ fn sections(grid: &Grid<'_>) -> Vec<Section> {
 }
 
 fn figures(column: &Column, cell: &Cell) -> Figures {
-    let rate = if column.random() { cell.iops } else { cell.mb_per_s };
+    let rate = if column.counts_requests { cell.iops } else { cell.mb_per_s };
     Figures {
         rate: grid::digits(rate),
         ratio: cell.ratio_to_single.map_or(String::new(), |ratio| format!("{ratio:.2}×")),

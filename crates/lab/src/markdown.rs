@@ -84,7 +84,7 @@ fn speed(report: &Report, out: &mut String) {
     out.push_str("|---|---:|---|---:|---|---:|---:|---:|---:|\n");
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     for (place, column, cell) in grid.cells() {
-        let random = column.random();
+        let random = column.counts_requests;
         let median = grid::digits(if random { cell.iops } else { cell.mb_per_s });
         row(
             out,

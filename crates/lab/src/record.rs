@@ -450,6 +450,17 @@ impl Cell {
         self.workload.ends_with("-write")
     }
 
+    /// Whether requests per second say more than MB/s: where addresses are random, and where no
+    /// bytes are moved at all, as in creating files.
+    pub fn counts_requests(&self) -> bool {
+        self.workload.starts_with("rand") || (self.iops > 0.0 && self.user_bytes() == 0)
+    }
+
+    /// The unit of its figure: `MB/s` or `per second`.
+    pub fn unit(&self) -> &'static str {
+        if self.counts_requests() { "per second" } else { "MB/s" }
+    }
+
     /// Bytes that the members moved per byte of the workload: 1 for a healthy read, 2 for a
     /// mirrored write, 4 for a RAID 5 read-modify-write.
     pub fn amplification(&self) -> Option<f64> {
@@ -657,6 +668,21 @@ mod tests {
         record.set_ratios();
         let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
         assert_eq!(ratios, [Some(1.0), None, Some(1.6)]);
+    }
+
+    #[test]
+    fn what_is_random_or_moves_no_bytes_is_counted_in_requests() {
+        let cell = |workload: &str, bytes, ops| {
+            let samples = vec![Sample { seconds: 1.0, bytes, ops }];
+            let mut cell = Cell { workload: workload.into(), samples, ..Cell::default() };
+            cell.summarise();
+            cell.unit()
+        };
+        assert_eq!(cell("seq-read", 4096, 1), "MB/s");
+        assert_eq!(cell("rand-mixed", 4096, 1), "per second");
+        assert_eq!(cell("seq-create", 0, 1), "per second");
+        // Nothing was done: that is no reason to count it otherwise than where something was.
+        assert_eq!(cell("seq-read", 0, 0), "MB/s");
     }
 
     #[test]

@@ -57,9 +57,9 @@ struct View {
 const VIEWS: [View; 3] = [
     View {
         title: "Speed: MB/s or requests per second, ratio to the ordinary disk, share of the bound",
-        heads: |column| [if column.random() { "IOPS" } else { "MB/s" }, "ratio", "bound"],
+        heads: |column| [if column.counts_requests { "IOPS" } else { "MB/s" }, "ratio", "bound"],
         figures: |column, cell| {
-            let rate = if column.random() { cell.iops } else { cell.mb_per_s };
+            let rate = if column.counts_requests { cell.iops } else { cell.mb_per_s };
             [format!("{}{}", mark(cell), grid::digits(rate)), ratio(cell), share(cell)]
         },
     },

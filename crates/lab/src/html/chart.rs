@@ -41,7 +41,7 @@ fn lines<'a>(grid: &'a Grid<'a>, column: usize) -> Vec<Line<'a>> {
 
 /// Medians as bars, samples as dots, the bound as a tick.
 pub(super) fn speed(grid: &Grid<'_>, column: usize) -> String {
-    let random = grid.columns[column].random();
+    let random = grid.columns[column].counts_requests;
     let unit = if random { "requests per second" } else { "MB/s" };
     // What a sample or the bound is in the chart's unit.
     let scale_of = |cell: &Cell| if random { cell.iops / cell.mb_per_s.max(1e-12) } else { 1.0 };

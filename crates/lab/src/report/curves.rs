@@ -48,11 +48,11 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
             Axis::Disks => label,
             Axis::Chunk => format!("{label} x{}", cell.disks),
         };
-        let (work, unit) = (super::work(cell), unit(cell));
+        let (work, unit) = (super::work(cell), cell.unit());
         // A sequential write comes in whole stripes, whose length follows disks and chunk.
         let block = if cell.workload == "seq-write" { 0 } else { cell.block_kib.to_bits() };
         let key = format!("{work} {block} {} {} {label}", cell.depth, cell.jobs);
-        let value = if unit == "MB/s" { cell.mb_per_s } else { cell.iops };
+        let value = if cell.counts_requests() { cell.iops } else { cell.mb_per_s };
         match found.iter_mut().find(|(known, _)| *known == key) {
             Some((_, curve)) => curve.points.push((x, value)),
             None => found.push((key, Curve { work, unit, label, points: vec![(x, value)] })),
@@ -61,10 +61,6 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
     let curves =
         found.into_iter().map(|(_, curve)| Curve { points: medians(curve.points), ..curve });
     curves.filter(|curve| curve.points.len() > 1).collect()
-}
-
-fn unit(cell: &Cell) -> &'static str {
-    if cell.workload.starts_with("rand") || cell.user_bytes() == 0 { "per second" } else { "MB/s" }
 }
 
 fn place(cell: &Cell, axis: Axis) -> Option<u64> {
