@@ -47,7 +47,7 @@ impl Verdict {
 /// One array under one workload, in both records.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
-    /// What both are: `RAID 5 x4 64KiB, sequential read 1 MiB x 4`.
+    /// What both are, with all that tells them from others: `RAID 5 64KiB x4, seq-read 1 MiB x 4`.
     pub what: String,
     /// `MB/s` or `per second`.
     pub unit: &'static str,
@@ -87,7 +87,11 @@ pub struct Comparison {
 impl Comparison {
     /// Compares two records; B may be slower than A by `max_slowdown` (0.05: 5 %).
     pub fn new(a: &Record, b: &Record, max_slowdown: f64) -> Comparison {
-        let (of_a, of_b) = (gather(a), gather(b));
+        // What tells cells apart is what differs in either.
+        let all: Vec<Cell> = a.cells.iter().chain(&b.cells).cloned().collect();
+        let labels = grid::labels(&all, true);
+        let (of_a, of_b) = labels.split_at(a.cells.len());
+        let (of_a, of_b) = (gather(a, of_a), gather(b, of_b));
         let find = |all: &[Gathered], key: &str| all.iter().position(|one| one.key == key);
         let mut pairs = Vec::new();
         let mut only_a = Vec::new();
@@ -123,12 +127,13 @@ struct Gathered {
     cpu: Vec<f64>,
 }
 
-fn gather(record: &Record) -> Vec<Gathered> {
+/// `labels`: what the array of each cell is called.
+fn gather(record: &Record, labels: &[String]) -> Vec<Gathered> {
     let mut all: Vec<Gathered> = Vec::new();
-    for cell in &record.cells {
+    for (cell, label) in record.cells.iter().zip(labels) {
         let key = identity(cell);
         let at = all.iter().position(|one| one.key == key).unwrap_or_else(|| {
-            let (what, unit) = (in_words(cell), cell.unit());
+            let (what, unit) = (in_words(cell, label), cell.unit());
             all.push(Gathered { key, what, unit, values: Vec::new(), cpu: Vec::new() });
             all.len() - 1
         });
@@ -153,14 +158,8 @@ fn identity(cell: &Cell) -> String {
     format!("{:?}", (&cell.target, settings, array, members, knobs, workload, program))
 }
 
-fn in_words(cell: &Cell) -> String {
-    let mut text = format!("{} x{}", grid::array_label(cell), cell.disks);
-    if let Some(chunk) = cell.chunk_kib {
-        text.push_str(&format!(" {}", grid::kib(chunk as f64).replace(' ', "")));
-    }
-    if let Some(place) = &cell.place {
-        text.push_str(&format!(" {}", place.name));
-    }
+fn in_words(cell: &Cell, label: &str) -> String {
+    let mut text = format!("{label} x{}", cell.disks);
     match (&cell.program, &cell.phase) {
         (Some(program), phase) => {
             let phase = phase.as_deref().unwrap_or(&cell.workload);
@@ -280,6 +279,19 @@ mod tests {
         assert!(three.only_b[0].contains("128KiB"), "{:?}", three.only_b);
         assert_eq!(three.count(Verdict::TooFewSamples), three.pairs.len(), "three samples each");
         assert!(!three.failed());
+        let both = |bus_mb_per_s| {
+            let mut record = fixture::record();
+            let array = record.cells.iter().find(|cell| cell.level == "raid0").cloned();
+            let array = array.expect("a RAID 0");
+            let wired = Cell { bus_mb_per_s, disks_per_channel: Some(2), ..array.clone() };
+            record.cells = vec![array, wired];
+            record
+        };
+        let wires = Comparison::new(&both(Some(60.0)), &both(None), 0.05);
+        let what = wires.pairs[0].what.as_str();
+        assert!(!what.contains("bus") && !what.contains("channel"), "{what}");
+        assert!(wires.only_a[0].starts_with("RAID 0 bus=60MB/s 2/channel x"), "{wires:?}");
+        assert!(wires.only_b[0].starts_with("RAID 0 2/channel x"), "{wires:?}");
         // Cells that were measured again give their samples together.
         let mut twice = fixture::record();
         with_samples(&mut twice, 1.0);
