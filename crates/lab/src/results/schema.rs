@@ -11,6 +11,21 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
+/// Why a file cannot be used.
+#[derive(Debug)]
+pub enum Problem {
+    /// What SQLite says.
+    Sqlite(rusqlite::Error),
+    /// What we say: it is somebody else's, or of another version.
+    Other(String),
+}
+
+impl From<rusqlite::Error> for Problem {
+    fn from(error: rusqlite::Error) -> Problem {
+        Problem::Sqlite(error)
+    }
+}
+
 /// Marks the file as ours (`PRAGMA application_id`): "RLab".
 pub const APPLICATION_ID: i32 = 0x524c_6162;
 
@@ -51,25 +66,26 @@ const STEPS: [&str; 2] = [
 ];
 
 /// Whose the file is, and of which version.
-fn marks(connection: &Connection) -> Result<(i64, i64), String> {
+fn marks(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
-    let both = || Ok((number("application_id")?, number("user_version")?));
-    both().map_err(|error: rusqlite::Error| error.to_string())
+    Ok((number("application_id")?, number("user_version")?))
+}
+
+fn anothers() -> Problem {
+    Problem::Other("it is another program's database".into())
 }
 
 /// For a file that cannot be brought to the newest version: it must be there already.
 ///
 /// # Errors
 /// When it is not, or is no file of ours.
-pub fn check_newest(connection: &Connection) -> Result<(), String> {
+pub fn check_newest(connection: &Connection) -> Result<(), Problem> {
     match marks(connection)? {
-        (application, _) if application != i64::from(APPLICATION_ID) => {
-            Err("it is another program's database".into())
-        }
-        (_, version) if version != STEPS.len() as i64 => Err(format!(
+        (application, _) if application != i64::from(APPLICATION_ID) => Err(anothers()),
+        (_, version) if version != STEPS.len() as i64 => Err(Problem::Other(format!(
             "it is of version {version} and may not be written; this raidlab reads version {}",
             STEPS.len()
-        )),
+        ))),
         _ => Ok(()),
     }
 }
@@ -78,39 +94,36 @@ pub fn check_newest(connection: &Connection) -> Result<(), String> {
 ///
 /// # Errors
 /// A file of another program, or of a newer raidlab, is left alone.
-pub fn migrate(connection: &mut Connection) -> Result<(), String> {
-    let told = |error: rusqlite::Error| error.to_string();
+pub fn migrate(connection: &mut Connection) -> Result<(), Problem> {
     // A reader must not wait for a writer to find out that there is nothing to do.
     if marks(connection)? == (APPLICATION_ID.into(), STEPS.len() as i64) {
         return Ok(());
     }
     // Looks and changes under one lock: two programs may open a new file at the same time.
-    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate);
-    let change = change.map_err(told)?;
+    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let (application, version) = marks(&change)?;
-    let tables: i64 = change
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(told)?;
+    let tables: i64 =
+        change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application != i64::from(APPLICATION_ID) && (application != 0 || tables > 0) {
-        return Err("it is another program's database".into());
+        return Err(anothers());
     }
     let seen = usize::try_from(version).unwrap_or(usize::MAX);
     if seen > STEPS.len() {
-        return Err(format!(
+        return Err(Problem::Other(format!(
             "it was written by a newer raidlab (version {version} of the file, this raidlab knows \
              {}); use that one",
             STEPS.len()
-        ));
+        )));
     }
     if seen == STEPS.len() {
         return Ok(());
     }
     for step in &STEPS[seen..] {
-        change.execute_batch(step).map_err(told)?;
+        change.execute_batch(step)?;
     }
-    change.pragma_update(None, "application_id", APPLICATION_ID).map_err(told)?;
-    change.pragma_update(None, "user_version", STEPS.len() as i64).map_err(told)?;
-    change.commit().map_err(told)
+    change.pragma_update(None, "application_id", APPLICATION_ID)?;
+    change.pragma_update(None, "user_version", STEPS.len() as i64)?;
+    Ok(change.commit()?)
 }
 
 #[cfg(test)]
@@ -133,15 +146,34 @@ mod tests {
         migrate(&mut old).expect("nothing to do the second time");
     }
 
+    /// What to do about it depends on the code, which must not be lost on the way.
+    #[test]
+    fn what_sqlite_says_keeps_its_code() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let mut one = Connection::open(&file).expect("a file");
+        let mut other = Connection::open(&file).expect("the same");
+        other.busy_timeout(std::time::Duration::ZERO).expect("no patience");
+        let lock = one.transaction_with_behavior(TransactionBehavior::Immediate).expect("a lock");
+        let problem = migrate(&mut other).expect_err("somebody writes");
+        let Problem::Sqlite(error) = problem else { panic!("{problem:?}") };
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy));
+        drop(lock);
+    }
+
     #[test]
     fn files_of_others_and_of_newer_versions_are_left_alone() {
         let mut other = Connection::open_in_memory().expect("memory");
         other.execute_batch("CREATE TABLE mine (a)").expect("a table");
-        assert!(migrate(&mut other).expect_err("not ours").contains("another program's"));
+        let ours = |problem: Result<(), Problem>| match problem.expect_err("not for us") {
+            Problem::Other(problem) => problem,
+            Problem::Sqlite(error) => panic!("{error}"),
+        };
+        assert!(ours(migrate(&mut other)).contains("another program's"));
         let mut newer = Connection::open_in_memory().expect("memory");
         migrate(&mut newer).expect("a new file");
         newer.pragma_update(None, "user_version", 99).expect("a version");
-        let error = migrate(&mut newer).expect_err("too new");
+        let error = ours(migrate(&mut newer));
         assert!(error.contains("newer raidlab") && error.contains("99"), "{error}");
     }
 }

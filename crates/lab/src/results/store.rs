@@ -14,7 +14,7 @@ use rusqlite::{
     Connection, OpenFlags, OptionalExtension, TransactionBehavior, named_params, params,
 };
 
-use super::schema;
+use super::schema::{self, Problem};
 use crate::host::Host;
 use crate::record::{Cell, Record, rfc3339};
 
@@ -158,7 +158,7 @@ impl Store {
         let name: String = bytes.map(|byte| format!("%{byte:02x}")).collect();
         let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags);
         let connection = connection.map_err(|error| fail(in_words(&error)))?;
-        schema::check_newest(&connection).map_err(|problem| fail(plain(&problem)))?;
+        schema::check_newest(&connection).map_err(|problem| fail(problem_in_words(problem)))?;
         Ok(Store { path: path.into(), connection })
     }
 
@@ -168,7 +168,7 @@ impl Store {
         let told = |error: rusqlite::Error| fail(in_words(&error));
         let mut connection = Connection::open_with_flags(path, flags).map_err(told)?;
         connection.busy_timeout(WAIT).map_err(told)?;
-        schema::migrate(&mut connection).map_err(|problem| fail(plain(&problem)))?;
+        schema::migrate(&mut connection).map_err(|problem| fail(problem_in_words(problem)))?;
         // WAL: readers and a writer do not wait for each other. FULL: what is committed is on the
         // disk; a cell took seconds to measure, so a sync costs nothing.
         let wal = |connection: &Connection| {
@@ -423,7 +423,9 @@ fn in_words(error: &rusqlite::Error) -> String {
         Some(DatabaseBusy) => {
             format!("another program has been writing for {} s; try again", WAIT.as_secs())
         }
-        Some(DatabaseCorrupt) => DAMAGED.into(),
+        Some(DatabaseCorrupt) => {
+            "it is damaged; move it away, and `sqlite3 FILE .recover` may bring results back".into()
+        }
         Some(DiskFull) => {
             "there is no room on its file system; what was stored before is safe, and the same \
              command goes on"
@@ -434,17 +436,10 @@ fn in_words(error: &rusqlite::Error) -> String {
     }
 }
 
-const DAMAGED: &str =
-    "it is damaged; move it away, and `sqlite3 FILE .recover` may bring results back";
-
-/// The same for a message that has lost its code on the way.
-fn plain(problem: &str) -> String {
+fn problem_in_words(problem: Problem) -> String {
     match problem {
-        "file is not a database" => "it is not a results file of raidlab".into(),
-        "database disk image is malformed" => DAMAGED.into(),
-        "disk I/O error" => format!("{problem}; is there room on its file system?"),
-        "unable to open database file" => "cannot be opened as a results file".into(),
-        other => other.into(),
+        Problem::Sqlite(error) => in_words(&error),
+        Problem::Other(problem) => problem,
     }
 }
 
