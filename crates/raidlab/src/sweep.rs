@@ -255,18 +255,18 @@ impl Sweeping<'_> {
         let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
         bench::hold_to_cores(arguments)?;
         let mut store = arguments.db.create()?;
-        let (run, finished) = match self.begun(&store)? {
-            Some(begun) => begun,
-            None => {
-                let head = lab::sweep::head(&all).ok_or_else(|| self.nothing())?;
-                let new = NewRun {
-                    title: &self.sweep.title,
-                    sweep: Some(&self.sweep.name),
-                    published: self.sweep.published.as_deref(),
-                };
-                (store.begin(&new, &head).map_err(told)?, HashSet::new())
-            }
+        let head = lab::sweep::head(&all).ok_or_else(|| self.nothing())?;
+        let new = NewRun {
+            title: &self.sweep.title,
+            sweep: Some(&self.sweep.name),
+            published: self.sweep.published.as_deref(),
         };
+        let run = match arguments.again {
+            true => store.begin(&new, &head),
+            false => store.go_on(&new, &head),
+        };
+        let run = run.map_err(told)?;
+        let finished = store.finished(run).map_err(told)?;
         let rest = tasks(self.parts, &finished);
         say(format_args!("{}: {}", self.sweep.name, self.summary(&finished)));
         say(format_args!("run {run} in {}", store.path().display()));

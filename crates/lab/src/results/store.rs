@@ -194,23 +194,29 @@ impl Store {
     /// # Errors
     /// What SQLite says.
     pub fn begin(&self, run: &NewRun<'_>, head: &Record) -> Result<i64, StoreError> {
-        let host = serde_json::to_string(&head.host).expect("a host is plain data");
-        self.connection
-            .execute(
-                "INSERT INTO runs (title, sweep, published, raidlab, started, hostname, host)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![
-                    run.title,
-                    run.sweep,
-                    run.published,
-                    head.raidlab,
-                    head.started,
-                    head.host.hostname,
-                    host
-                ],
-            )
-            .map_err(self.told())?;
-        Ok(self.connection.last_insert_rowid())
+        insert_run(&self.connection, run, head).map_err(self.told())
+    }
+
+    /// Goes on with the newest run of a sweep ([`Store::newest_of`]), or begins one where there is
+    /// none. Of two who do so in the same moment one begins it.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn go_on(&mut self, run: &NewRun<'_>, head: &Record) -> Result<i64, StoreError> {
+        let path = &self.path;
+        let told =
+            |error: rusqlite::Error| StoreError { path: path.clone(), problem: in_words(&error) };
+        // Looks and begins under one lock. After a crash in between there is the run, or there is
+        // none.
+        let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let change = change.map_err(told)?;
+        let known = run.sweep.map_or(Ok(None), |sweep| newest_of(&change, sweep, head));
+        let id = match known.map_err(told)? {
+            Some(id) => id,
+            None => insert_run(&change, run, head).map_err(told)?,
+        };
+        change.commit().map_err(told)?;
+        Ok(id)
     }
 
     /// Puts what was measured of an item into a run: all its cells or none. A cell that the item
@@ -301,15 +307,7 @@ impl Store {
     /// # Errors
     /// What SQLite says.
     pub fn newest_of(&self, sweep: &str, head: &Record) -> Result<Option<i64>, StoreError> {
-        self.connection
-            .query_row(
-                "SELECT max(id) FROM runs WHERE sweep = ?1 AND hostname IS ?2 AND raidlab = ?3",
-                params![sweep, head.host.hostname, head.raidlab],
-                |row| row.get(0),
-            )
-            .optional()
-            .map(Option::flatten)
-            .map_err(self.told())
+        newest_of(&self.connection, sweep, head).map_err(self.told())
     }
 
     /// A run as a record, ratios to the ordinary disk filled in.
@@ -362,6 +360,32 @@ impl Store {
         };
         read().map_err(self.told())
     }
+}
+
+fn insert_run(to: &Connection, run: &NewRun<'_>, head: &Record) -> rusqlite::Result<i64> {
+    let host = serde_json::to_string(&head.host).expect("a host is plain data");
+    to.execute(
+        "INSERT INTO runs (title, sweep, published, raidlab, started, hostname, host)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            run.title,
+            run.sweep,
+            run.published,
+            head.raidlab,
+            head.started,
+            head.host.hostname,
+            host
+        ],
+    )?;
+    Ok(to.last_insert_rowid())
+}
+
+fn newest_of(among: &Connection, sweep: &str, head: &Record) -> rusqlite::Result<Option<i64>> {
+    among.query_row(
+        "SELECT max(id) FROM runs WHERE sweep = ?1 AND hostname IS ?2 AND raidlab = ?3",
+        params![sweep, head.host.hostname, head.raidlab],
+        |row| row.get(0),
+    )
 }
 
 fn insert(change: &Connection, run: i64, key: &ItemKey, cell: &Cell) -> rusqlite::Result<()> {
@@ -545,6 +569,32 @@ mod tests {
         let store = Store::open(&file).expect("the file");
         let cells: Vec<u64> = store.runs().expect("runs").iter().map(|run| run.cells).collect();
         assert_eq!(cells, [EACH as u64; 2]);
+    }
+
+    #[test]
+    fn two_who_start_a_sweep_at_once_have_one_run() {
+        let scratch = Scratch::new("once");
+        let (file, record) = (scratch.file(), fixture::record());
+        const SWEEPS: usize = 20;
+        let names: Vec<String> = (0..SWEEPS).map(|number| format!("sweep-{number}")).collect();
+        let (ready, go) = (std::sync::Barrier::new(2), &names);
+        let begin = || {
+            let mut store = Store::create(&file).expect("the file");
+            let begin = |name: &String| {
+                ready.wait();
+                store.go_on(&NewRun { sweep: Some(name), ..run() }, &record).expect("a run")
+            };
+            go.iter().map(begin).collect::<Vec<i64>>()
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let (one, other) = (scope.spawn(begin), scope.spawn(begin));
+            (one.join().expect("no panic"), other.join().expect("no panic"))
+        });
+        assert_eq!(one, other);
+        let store = Store::open(&file).expect("the file");
+        assert_eq!(store.runs().expect("runs").len(), SWEEPS);
+        let newest = store.newest_of("sweep-0", &record).expect("a run");
+        assert_eq!(newest, Some(one[0]));
     }
 
     #[test]
