@@ -130,13 +130,23 @@ fn timing(settings: &Settings<'_>, check_every: u32) -> Timing {
     }
 }
 
-/// Runs a plan. What was measured before an error is in the record too.
+/// How long the machine is watched before anything runs, for its idle baseline.
+const IDLE: Duration = Duration::from_millis(300);
+
+/// CPU that the machine uses by itself: once for a run, before anything else.
+pub fn idle_baseline() -> Option<IdleBaseline> {
+    IdleBaseline::measure(IDLE)
+}
+
+/// Runs a plan. What was measured before an error is in the record too. `baseline` is that of
+/// [`idle_baseline`].
 ///
 /// # Errors
 /// Beside the record: one clear line when an array cannot be made, filled or measured.
 pub fn run(
     plan: &Plan,
     settings: &Settings<'_>,
+    baseline: Option<IdleBaseline>,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> (Record, Result<(), String>) {
@@ -144,7 +154,7 @@ pub fn run(
         settings,
         stop,
         progress,
-        baseline: IdleBaseline::measure(Duration::from_millis(300)),
+        baseline,
         record: head(plan, settings),
     };
     let mut cases = plan.arrays.iter();
@@ -722,7 +732,7 @@ mod tests {
             kernels: parity::Kernels::best(),
         };
         let plan = matrix::plan(&options).expect("a plan");
-        let (record, ended) = run(&plan, &settings, &|| false, &mut |_| {});
+        let (record, ended) = run(&plan, &settings, None, &|| false, &mut |_| {});
         let error = ended.expect_err("there is no such directory");
         assert!(error.starts_with("raid5(4): /nonexistent: cannot make a member"), "{error}");
         assert_eq!(record.cells.len(), 1);

@@ -15,6 +15,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, Parser};
 use lab::bench::{Progress, Settings};
 use lab::matrix::Plan;
+use lab::meter::IdleBaseline;
 use lab::record::Cell;
 use lab::results::{Item, ItemKey, NewRun, Store};
 use lab::sweep::{
@@ -331,7 +332,15 @@ impl Carrier for Here<'_> {
         bench::check_plan(&task.plan, self.arguments)
     }
 
-    fn program(&mut self, task: &Task<'_>) -> (Vec<Cell>, Result<(), String>) {
+    fn baseline(&mut self) -> Option<IdleBaseline> {
+        lab::bench::idle_baseline()
+    }
+
+    fn program(
+        &mut self,
+        task: &Task<'_>,
+        baseline: Option<IdleBaseline>,
+    ) -> (Vec<Cell>, Result<(), String>) {
         let program = task.program.expect("it is a program");
         let status = Status::default();
         let stopped = || self.stop.load(Ordering::Relaxed);
@@ -340,7 +349,7 @@ impl Carrier for Here<'_> {
             programs: std::slice::from_ref(&program.choice),
             sizes: program.size.as_slice(),
             destroy: self.arguments.destroy_contents,
-            ..self.tables[task.part].wanted(&stopped, &show)
+            ..self.tables[task.part].wanted(baseline, &stopped, &show)
         };
         let engine = Engine { plan: &task.plan, settings: task.settings };
         let engine = program.case.is_some().then_some(&engine);

@@ -300,7 +300,7 @@ fn run(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
         kernels: parity::Kernels::best(),
     };
     let plan = matrix::plan(&options).expect("a plan");
-    let (record, ended) = bench::run(&plan, &settings, &|| false, &mut |_| {});
+    let (record, ended) = bench::run(&plan, &settings, None, &|| false, &mut |_| {});
     ended.expect("it runs");
     assert_eq!(record.cells.len(), 1);
     let cell = record.cells[0].clone();

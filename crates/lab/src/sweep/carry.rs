@@ -9,9 +9,10 @@ use std::collections::HashSet;
 use super::key;
 use crate::bench::{self, Progress, Settings};
 use crate::matrix::{ArrayCase, Plan};
+use crate::meter::IdleBaseline;
 use crate::program::Choice;
 use crate::program::session::Brought;
-use crate::record::Record;
+use crate::record::{Cell, Record};
 use crate::results::{Item, ItemKey, Store, StoreError};
 
 /// A matrix of a sweep, ready to run.
@@ -113,8 +114,12 @@ pub trait Carrier {
     /// Why not.
     fn ready(&mut self, task: &Task<'_>) -> Result<(), String>;
 
+    /// CPU that the machine uses by itself, as [`bench::idle_baseline`] measures it. Asked once,
+    /// before the first task.
+    fn baseline(&mut self) -> Option<IdleBaseline>;
+
     /// Runs a task that is a program: its cells, and how it ended.
-    fn program(&mut self, task: &Task<'_>) -> Brought;
+    fn program(&mut self, task: &Task<'_>, baseline: Option<IdleBaseline>) -> Brought;
 
     /// Hears what [`bench::run`] tells.
     fn progress(&mut self, event: Progress<'_>);
@@ -135,6 +140,7 @@ pub fn carry(
     carrier: &mut dyn Carrier,
 ) -> Result<Ended, StoreError> {
     let mut ended = Ended::default();
+    let baseline = if tasks.is_empty() { None } else { carrier.baseline() };
     for task in tasks {
         if carrier.stopped() {
             break;
@@ -143,7 +149,7 @@ pub fn carry(
         let result = match carrier.ready(task) {
             Err(why) => Err(why),
             Ok(()) if task.program.is_some() => {
-                let (cells, result) = carrier.program(task);
+                let (cells, result) = carrier.program(task, baseline);
                 if carrier.stopped() {
                     // It is measured anew: half a program is none.
                     Ok(())
@@ -155,7 +161,10 @@ pub fn carry(
                     result
                 }
             }
-            Ok(()) => blocks(task, store, run, carrier, &mut stored)?,
+            Ok(()) => {
+                let put = |item: &Item, cells: &[Cell]| store.put(run, item, cells);
+                blocks(task, baseline, put, carrier, &mut stored)?
+            }
         };
         ended.measured += stored.iter().filter(|stored| **stored).count();
         if let Err(why) = result {
@@ -177,8 +186,8 @@ pub fn carry(
 /// Blocks on an array. Inside, how measuring ended; outside, whether it could be stored.
 fn blocks(
     task: &Task<'_>,
-    store: &mut Store,
-    run: i64,
+    baseline: Option<IdleBaseline>,
+    mut put: impl FnMut(&Item, &[Cell]) -> Result<(), StoreError>,
     carrier: &mut dyn Carrier,
     stored: &mut [bool],
 ) -> Result<Result<(), String>, StoreError> {
@@ -187,7 +196,7 @@ fn blocks(
     let mut told = |event: Progress<'_>| {
         let mut problem = problem.borrow_mut();
         if let (Progress::Final { entry, cells }, None) = (&event, &*problem) {
-            match store.put(run, &task.items[*entry], cells) {
+            match put(&task.items[*entry], cells) {
                 Ok(()) => stored[*entry] = true,
                 Err(why) => *problem = Some(why),
             }
@@ -196,7 +205,7 @@ fn blocks(
     };
     // What cannot be stored need not be measured.
     let stop = || problem.borrow().is_some() || carrier.borrow().stopped();
-    let result = bench::run(&task.plan, task.settings, &stop, &mut told).1;
+    let result = bench::run(&task.plan, task.settings, baseline, &stop, &mut told).1;
     match problem.into_inner() {
         Some(problem) => Err(problem),
         None => Ok(result),
@@ -206,4 +215,81 @@ fn blocks(
 /// The head of the record of a sweep: the machine, seen with the members of its first task.
 pub fn head(tasks: &[Task<'_>]) -> Option<Record> {
     tasks.first().map(|task| bench::head(&task.plan, task.settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::matrix::{self, Options};
+    use crate::results::NewRun;
+    use crate::workload::Kind;
+
+    /// Counts how often it was asked.
+    #[derive(Default)]
+    struct Counting {
+        baselines: usize,
+        cells: usize,
+    }
+
+    impl Carrier for Counting {
+        fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn baseline(&mut self) -> Option<IdleBaseline> {
+            self.baselines += 1;
+            // So many CPUs are never busy: nothing is left for the machine.
+            Some(IdleBaseline { busy_cpus: 1e6 })
+        }
+
+        fn program(&mut self, _: &Task<'_>, _: Option<IdleBaseline>) -> Brought {
+            unreachable!("there are none")
+        }
+
+        fn progress(&mut self, event: Progress<'_>) {
+            self.cells += usize::from(matches!(event, Progress::Final { .. }));
+        }
+
+        fn stopped(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn the_machine_is_watched_once_for_all_arrays() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut store = Store::create(&directory.path().join("results.db")).expect("a file");
+        let options = Options {
+            levels: vec!["raid0".parse().expect("a level"), "raid1".parse().expect("a level")],
+            members: vec!["mem".parse().expect("a set")],
+            sizes: vec![4 << 20],
+            workloads: vec![Kind::RandRead],
+            ..Options::default()
+        };
+        let settings = Settings {
+            warm_up: Duration::ZERO,
+            sample: Duration::from_millis(5),
+            runs: 1,
+            until_steady: None,
+            directory: Path::new("/nonexistent"),
+            cores: None,
+            seed: 1,
+            kernels: parity::Kernels::best(),
+        };
+        let plan = matrix::plan(&options).expect("a plan");
+        let parts = [Part { plan, settings, programs: Vec::new() }];
+        let tasks = tasks(&parts, &HashSet::new());
+        let head = head(&tasks).expect("tasks");
+        let run = store.begin(&NewRun::default(), &head).expect("a run");
+        let mut carrier = Counting::default();
+        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+        assert_eq!((ended.measured, carrier.cells, carrier.baselines), (2, 2, 1));
+        let cells = store.record(run).expect("the run").cells;
+        assert!(cells.iter().all(|cell| cell.cpu_system_s.is_none_or(|seconds| seconds == 0.0)));
+        carry(&[], &mut store, run, &mut carrier).expect("nothing to do");
+        assert_eq!(carrier.baselines, 1, "for nothing it is not watched");
+    }
 }

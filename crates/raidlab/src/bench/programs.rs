@@ -7,13 +7,11 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::str::FromStr;
-use std::time::Duration;
 
 use array::store::{Access, Device, DeviceOptions, Location, signatures};
 use lab::bench::Settings;
 use lab::host::{self, Backing};
 use lab::matrix::Plan;
-use lab::meter::IdleBaseline;
 use lab::place::PlaceExpr;
 use lab::program::choice::Scale;
 use lab::program::run::{Meanwhile, Timing};
@@ -53,10 +51,8 @@ pub struct Wanted<'a> {
     pub programs: &'a [Choice],
     /// Sizes of their files; empty: by memory and target.
     pub sizes: &'a [u64],
-    /// Drop caches before each phase.
-    pub drop_caches: bool,
-    /// How often members are read off.
-    pub interval: Duration,
+    /// How their phases are timed.
+    pub timing: Timing,
     /// Write over what a device holds.
     pub destroy: bool,
     /// The run's own data.
@@ -85,13 +81,6 @@ impl Wanted<'_> {
         engine: Option<&Engine<'_>>,
         add: &mut dyn FnMut(Vec<Cell>),
     ) -> Result<(), String> {
-        let baseline = IdleBaseline::measure(Duration::from_millis(300));
-        let timing = Timing {
-            drop_caches: self.drop_caches,
-            interval: self.interval,
-            baseline,
-            ..Timing::default()
-        };
         let usual = [None];
         let sizes: Vec<Option<u64>> = self.sizes.iter().copied().map(Some).collect();
         let sizes = if sizes.is_empty() || engine.is_some() { &usual[..] } else { &sizes };
@@ -104,7 +93,7 @@ impl Wanted<'_> {
                     (self.show)(&line(program, &meanwhile));
                 };
                 let mut session = Session {
-                    timing,
+                    timing: self.timing,
                     size: *size,
                     seed: self.seed,
                     stop: self.stop,

@@ -8,8 +8,10 @@ use std::time::{Duration, SystemTime};
 use lab::bench::{Progress, Settings};
 use lab::host::Host;
 use lab::matrix::{self, Options, Plan};
+use lab::meter::IdleBaseline;
 use lab::place::PlaceExpr;
 use lab::program::Choice;
+use lab::program::run::Timing;
 use lab::record::{Cell, Record};
 use lab::workload::Kind;
 
@@ -95,8 +97,9 @@ impl Work {
         stopped: &dyn Fn() -> bool,
         keep: &mut dyn FnMut(&[Cell]),
     ) -> (Record, Result<(), String>) {
+        let baseline = lab::bench::idle_baseline();
         let (mut record, ended) = match &self.blocks {
-            Some(plan) => run_blocks(plan, settings, stopped, keep),
+            Some(plan) => run_blocks(plan, settings, baseline, stopped, keep),
             None => (self.head(settings), Ok(())),
         };
         if ended.is_err() || self.choices.is_empty() {
@@ -104,7 +107,8 @@ impl Work {
         }
         let status = Status::default();
         let show = |line: &str| status.show(line);
-        let wanted = Wanted { programs: &self.choices, ..arguments.wanted(stopped, &show) };
+        let wanted =
+            Wanted { programs: &self.choices, ..arguments.wanted(baseline, stopped, &show) };
         let engine = self.arrays.as_ref().map(|plan| Engine { plan, settings });
         let mut add = |cells: Vec<Cell>| {
             keep(&cells);
@@ -118,18 +122,28 @@ impl Work {
 
 impl BenchArguments {
     /// What programs are told besides; which ones, the caller adds.
-    pub fn wanted<'a>(&'a self, stop: &'a dyn Fn() -> bool, show: &'a dyn Fn(&str)) -> Wanted<'a> {
+    pub fn wanted<'a>(
+        &'a self,
+        baseline: Option<IdleBaseline>,
+        stop: &'a dyn Fn() -> bool,
+        show: &'a dyn Fn(&str),
+    ) -> Wanted<'a> {
         Wanted {
             target: &self.target,
             programs: &[],
             sizes: &self.size,
-            drop_caches: self.drop_caches,
-            interval: Duration::from_secs_f64(self.interval),
+            timing: Timing { baseline, ..self.timing() },
             destroy: self.destroy_contents,
             seed: self.seed,
             stop,
             show,
         }
+    }
+
+    /// How the phases of programs are timed.
+    pub fn timing(&self) -> Timing {
+        let interval = Duration::from_secs_f64(self.interval);
+        Timing { drop_caches: self.drop_caches, interval, ..Timing::default() }
     }
 
     /// Sizes of a program's files; one `None` where nothing is given.
@@ -144,6 +158,7 @@ impl BenchArguments {
 fn run_blocks(
     plan: &Plan,
     settings: &Settings<'_>,
+    baseline: Option<IdleBaseline>,
     stopped: &dyn Fn() -> bool,
     keep: &mut dyn FnMut(&[Cell]),
 ) -> (Record, Result<(), String>) {
@@ -156,7 +171,7 @@ fn run_blocks(
         }
         reporter.show(&progress);
     };
-    let ran = lab::bench::run(plan, settings, stopped, &mut show);
+    let ran = lab::bench::run(plan, settings, baseline, stopped, &mut show);
     reporter.finish();
     ran
 }
