@@ -46,6 +46,8 @@ pub struct Settings<'a> {
     pub seed: u64,
     /// What computes parity.
     pub kernels: parity::Kernels,
+    /// Whether somebody asked for these, and would not have the fastest.
+    pub kernels_chosen: bool,
 }
 
 impl Settings<'_> {
@@ -701,6 +703,7 @@ mod tests {
             cores: None,
             seed: 1,
             kernels: parity::Kernels::best(),
+            kernels_chosen: false,
         };
         let sizes = |sizes: &[u64]| Options { sizes: sizes.to_vec(), ..Options::default() };
         let small = plan("file", "raid0", sizes(&[64 << 20]));
@@ -730,6 +733,7 @@ mod tests {
             cores: None,
             seed: 1,
             kernels: parity::Kernels::best(),
+            kernels_chosen: false,
         };
         let plan = matrix::plan(&options).expect("a plan");
         let (record, ended) = run(&plan, &settings, None, &|| false, &mut |_| {});

@@ -302,7 +302,13 @@ impl BenchArguments {
             cores: self.cores,
             seed: self.seed,
             kernels,
+            kernels_chosen: self.kernels_chosen(),
         }
+    }
+
+    /// Whether `--kernel` was given.
+    pub fn kernels_chosen(&self) -> bool {
+        !self.kernel.is_empty()
     }
 
     /// What is measured.

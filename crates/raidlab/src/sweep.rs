@@ -105,7 +105,9 @@ pub fn run(
     let mut impossible = Vec::new();
     for (table, read) in sweep.runs.iter().zip(&tables) {
         let settings = read.settings(&directory, kernels);
-        let settings = Settings { cores: arguments.cores, ..settings };
+        // What is not in the file is said by the command line alone.
+        let (cores, kernels_chosen) = (arguments.cores, arguments.kernels_chosen());
+        let settings = Settings { cores, kernels_chosen, ..settings };
         // A matrix of which nothing can be run keeps its place: parts and tables go together.
         let (plan, programs) = part(read, &settings).unwrap_or_else(|why| {
             impossible.push((unplanned(table), why));
@@ -129,18 +131,19 @@ fn part(
 ) -> Result<(Plan, Vec<ProgramItem>), String> {
     let work = Work::shape(table)?;
     let mut plan = work.blocks.unwrap_or_default();
-    let mut programs = Vec::new();
+    let (timing, mut programs) = (table.timing(), Vec::new());
     for choice in &work.choices {
         let Some(arrays) = &work.arrays else {
             for size in table.sizes() {
                 let (place, named) = (table.target.identity(), table.target.name());
-                let item = program_elsewhere(choice, &place, &named, size);
+                let item = program_elsewhere(choice, &place, &named, size, &timing);
                 programs.push(ProgramItem { choice: choice.clone(), case: None, size, item });
             }
             continue;
         };
         for case in &arrays.arrays {
-            let (item, size) = (program_on_array(choice, &table.target, case, settings), None);
+            let (item, size) =
+                (program_on_array(choice, &table.target, case, settings, &timing), None);
             let (choice, case) = (choice.clone(), Some(case.clone()));
             programs.push(ProgramItem { choice, case, size, item });
         }

@@ -298,6 +298,7 @@ fn run(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
         cores: None,
         seed: 1,
         kernels: parity::Kernels::best(),
+        kernels_chosen: false,
     };
     let plan = matrix::plan(&options).expect("a plan");
     let (record, ended) = bench::run(&plan, &settings, None, &|| false, &mut |_| {});

@@ -278,6 +278,7 @@ mod tests {
             cores: None,
             seed: 1,
             kernels: parity::Kernels::best(),
+            kernels_chosen: false,
         };
         let plan = matrix::plan(&options).expect("a plan");
         let parts = [Part { plan, settings, programs: Vec::new() }];

@@ -12,6 +12,7 @@ use crate::grid;
 use crate::matrix::{ArrayCase, BenchLevel};
 use crate::place::PlaceExpr;
 use crate::program::Choice;
+use crate::program::run::Timing;
 use crate::results::{Item, ItemKey};
 use crate::wiring::Wiring;
 use crate::workload::Spec;
@@ -27,6 +28,7 @@ pub fn program_on_array(
     place: &PlaceExpr,
     case: &ArrayCase,
     settings: &Settings<'_>,
+    timing: &Timing,
 ) -> Item {
     let (array, mut knobs) = array_identity(case);
     let mut named = array_in_words(case);
@@ -36,15 +38,46 @@ pub fn program_on_array(
     }
     let cores = settings.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
     let what = format!("{named}: {program}");
-    Item { key: hashed(&format!("program={program} {array}{knobs}{cores}")), what }
+    let (kernel, timed) = (kernel_identity(case, settings), timing_identity(timing));
+    Item { key: hashed(&format!("program={program} {array}{knobs}{cores}{kernel}{timed}")), what }
 }
 
 /// The item of a program elsewhere. `place` is where, with all that tells places apart; `named` the
 /// same without the user's own paths.
-pub fn program_elsewhere(program: &Choice, place: &str, named: &str, size: Option<u64>) -> Item {
+pub fn program_elsewhere(
+    program: &Choice,
+    place: &str,
+    named: &str,
+    size: Option<u64>,
+    timing: &Timing,
+) -> Item {
     let size = size.map_or(String::new(), |size| format!(" size={size}"));
     let what = format!("{named}: {program}{size}");
-    Item { key: hashed(&format!("program={program} target={place}{size}")), what }
+    let timed = timing_identity(timing);
+    Item { key: hashed(&format!("program={program} target={place}{size}{timed}")), what }
+}
+
+/// How the phases of a program are timed, where that is not as usual.
+fn timing_identity(timing: &Timing) -> String {
+    // The others are nobody's to set; the baseline is the machine's.
+    let Timing { drop_caches, interval, least: _, repeats_max: _, baseline: _ } = timing;
+    let mut text = String::new();
+    if *drop_caches {
+        text.push_str(" drop-caches");
+    }
+    if *interval != Timing::default().interval {
+        text.push_str(&format!(" interval={}", interval.as_secs_f64()));
+    }
+    text
+}
+
+/// The kernels that somebody asked for, where there is parity. Those that are the fastest here are
+/// not named: the machine is the run's.
+fn kernel_identity(case: &ArrayCase, settings: &Settings<'_>) -> String {
+    match settings.kernels_chosen && case.has_parity() {
+        true => format!(" kernel={}", settings.kernels.name()),
+        false => String::new(),
+    }
 }
 
 fn hashed(identity: &str) -> ItemKey {
@@ -72,7 +105,7 @@ fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
     more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
     more("until-steady", settings.until_steady.map(u64::from));
     more("cores", settings.cores.map(u64::from));
-    text
+    text + &kernel_identity(case, settings)
 }
 
 /// The array, and those of its settings that are not at their default.
@@ -174,6 +207,7 @@ mod tests {
             cores: None,
             seed,
             kernels: parity::Kernels::reference(),
+            kernels_chosen: false,
         }
     }
 
@@ -221,11 +255,12 @@ mod tests {
         let (one, other) = (plan(&options()), plan(&Options { disks: vec![5], ..options() }));
         let within = |text: &str, place: &str, plan: &matrix::Plan| {
             let place = place.parse().expect("a place");
-            program_on_array(&choice(text), &place, &plan.arrays[0], &usual)
+            program_on_array(&choice(text), &place, &plan.arrays[0], &usual, &Timing::default())
         };
         let on = |text: &str, plan: &matrix::Plan| within(text, "engine", plan);
-        let elsewhere =
-            |text: &str, place: &str, size| program_elsewhere(&choice(text), place, "path", size);
+        let elsewhere = |text: &str, place: &str, size| {
+            program_elsewhere(&choice(text), place, "path", size, &Timing::default())
+        };
         let all = [
             on("dd", &one),
             on("dd:bs=2M", &one),
@@ -244,6 +279,46 @@ mod tests {
         assert!(all.iter().all(|item| !item.what.contains('/')), "nobody's paths are kept");
         assert_eq!(all[3].what, "raid5(4) 256 KiB, mem, fs:ext4: dd");
         assert_eq!(all[0], on("dd", &one));
+        // So they were called before there was more to tell.
+        assert_eq!(all[7].key, hashed("program=dd target=path:/a"));
+        assert_eq!(
+            all[0].key,
+            hashed(
+                "program=dd level=raid5 array=raid5(4) chunk=262144 members=mem member=134217728"
+            )
+        );
+    }
+
+    #[test]
+    fn how_a_program_is_timed_tells_items_apart() {
+        let dd: Choice = "dd".parse().expect("a program");
+        let usual = Timing::default();
+        let second = std::time::Duration::from_secs(1);
+        let timings = [
+            usual,
+            Timing { drop_caches: true, ..usual },
+            Timing { interval: second, ..usual },
+            Timing { interval: second, drop_caches: true, ..usual },
+        ];
+        let plan = matrix::plan(&options()).expect("a plan");
+        let settings = settings(1, Path::new("/a"));
+        let mut all = HashSet::new();
+        for timing in &timings {
+            let (engine, case) = (PlaceExpr::Engine, &plan.arrays[0]);
+            all.insert(program_on_array(&dd, &engine, case, &settings, timing).key);
+            all.insert(program_elsewhere(&dd, "path:/a", "path", None, timing).key);
+        }
+        assert_eq!(all.len(), 2 * timings.len());
+    }
+
+    #[test]
+    fn kernels_that_were_chosen_tell_arrays_with_parity_apart() {
+        let usual = settings(1, Path::new("/a"));
+        let chosen = Settings { kernels_chosen: true, ..settings(1, Path::new("/a")) };
+        let mirror = Options { levels: vec!["raid1".parse().expect("a level")], ..options() };
+        assert_eq!(keys(&mirror, &usual), keys(&mirror, &chosen));
+        let (usual, chosen) = (keys(&options(), &usual), keys(&options(), &chosen));
+        assert!(usual.iter().all(|item| chosen.iter().all(|other| other.key != item.key)));
     }
 
     #[test]
