@@ -3,6 +3,9 @@
 //! Invariant: a figure that a cache made is called one, and a phase that was not run, or not
 //! checked, says so. Called from whoever runs programs.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
 use super::run::Outcome;
 use super::types::{Act, Calls, Phase, Program};
 use crate::findings;
@@ -10,7 +13,8 @@ use crate::record::{Cell, Latency, MemberTraffic, ThreadTime};
 
 /// What the cells of a run have in common.
 pub struct Circumstances {
-    /// Target, array, place: everything that the program does not know.
+    /// Target, array, place: everything that the program does not know. Its warnings are of the
+    /// place, and true of the process.
     pub base: Cell,
     /// Memory of the machine, if a page cache lies between.
     pub page_cache_bytes: Option<u64>,
@@ -20,12 +24,21 @@ pub struct Circumstances {
     pub least_s: f64,
 }
 
-/// One cell for each measured phase, in order.
+/// One cell for each measured phase, in order. What the place warns of stands in the first cell of
+/// the process that it is true of, not in hundreds.
 pub fn cells(program: &Program, outcomes: &[Outcome], around: &Circumstances) -> Vec<Cell> {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let phases = program.phases().zip(outcomes).filter(|(phase, outcome)| {
         phase.measured && (outcome.refused.is_some() || !outcome.samples.is_empty())
     });
-    phases.map(|(phase, outcome)| cell(program, phase, outcome, around)).collect()
+    let cells = phases.map(|(phase, outcome)| cell(program, phase, outcome, around));
+    let mut cells: Vec<Cell> = cells.collect();
+    if let Some(first) = cells.first_mut() {
+        let mut told = TOLD.lock().expect("nobody panics with the list");
+        let news = around.base.warnings.iter().filter(|warning| told.insert((*warning).clone()));
+        first.warnings.splice(..0, news.cloned());
+    }
+    cells
 }
 
 fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstances) -> Cell {
@@ -75,7 +88,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
     }
     cell.cached = cached(program, phase, around);
     cell.summarise();
-    cell.warnings.extend(warnings(program, phase, outcome, &cell, around));
+    cell.warnings = warnings(program, phase, outcome, &cell, around);
     if let Some(recorded) = outcome.recorded.clone() {
         recorded.put_into(&mut cell);
     }
@@ -188,6 +201,7 @@ mod tests {
     use crate::program::files::Files;
     use crate::program::run::{Timing, run};
     use crate::program::session::{Needs, single};
+    use crate::record::Sample;
 
     fn measured(text: &str, memory: u64, caches_dropped: bool) -> Vec<Cell> {
         let scale = Scale { size: Some(1 << 20), ..Scale::default() };
@@ -249,6 +263,30 @@ mod tests {
         for cell in cells(60_000) {
             assert!(!cell.steady_window && cell.cpu_s_per_gib.is_some());
         }
+    }
+
+    #[test]
+    fn what_a_place_warns_of_is_said_once_in_a_process() {
+        let program = "dd:bs=64K".parse::<Choice>().expect("dd");
+        let scale = Scale { size: Some(1 << 20), ..Scale::default() };
+        let program = program.program(&scale).expect("a program");
+        let outcomes: Vec<Outcome> = program
+            .phases()
+            .map(|phase| {
+                let samples = vec![Sample { seconds: 1.0, bytes: 1 << 20, ops: 16 }];
+                Outcome { samples, seconds: 1.0, passes: 1, ..Outcome::new(phase) }
+            })
+            .collect();
+        let told = |warning: &str| -> Vec<bool> {
+            let base = Cell { warnings: vec![warning.into()], ..Cell::default() };
+            let around =
+                Circumstances { base, page_cache_bytes: None, caches_dropped: false, least_s: 0.0 };
+            let cells = super::cells(&program, &outcomes, &around);
+            cells.iter().map(|cell| cell.warnings == [warning]).collect()
+        };
+        assert_eq!(told("memory is not locked"), [true, false]);
+        assert_eq!(told("memory is not locked"), [false, false], "the next program there");
+        assert_eq!(told("and something else"), [true, false]);
     }
 
     #[test]

@@ -558,7 +558,7 @@ impl Measured {
 }
 
 impl Outcome {
-    fn new(phase: &Phase) -> Outcome {
+    pub(super) fn new(phase: &Phase) -> Outcome {
         Outcome {
             phase: phase.name.clone(),
             samples: Vec::new(),
