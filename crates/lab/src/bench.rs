@@ -73,8 +73,6 @@ pub enum Progress<'p> {
         array: &'p str,
         /// The workload's.
         workload: &'p str,
-        /// Cells before this one.
-        cell: usize,
         /// Seconds that it has been running.
         seconds: f64,
     },
@@ -152,13 +150,7 @@ pub fn run(
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> (Record, Result<(), String>) {
-    let mut bench = Bench {
-        settings,
-        stop,
-        progress,
-        baseline,
-        record: head(plan, settings),
-    };
+    let mut bench = Bench { settings, stop, progress, baseline, record: head(plan, settings) };
     let mut cases = plan.arrays.iter();
     let ended = cases.try_for_each(|case| match stop() {
         true => Ok(()),
@@ -200,10 +192,10 @@ impl Bench<'_, '_> {
         target.degrade(case.degraded)?;
         let mut measured = 0;
         for (entry, spec) in case.cells.iter().enumerate() {
-            let (cell, progress) = (self.record.cells.len(), &mut *self.progress);
+            let progress = &mut *self.progress;
             let mut tell = |seconds| {
                 let workload = spec.kind.name();
-                progress(Progress::Running { array: &name, workload, cell, seconds });
+                progress(Progress::Running { array: &name, workload, seconds });
             };
             let every = check_every(case);
             let timing = timing(self.settings, every);

@@ -39,7 +39,7 @@ impl Reporter {
             Progress::Filling { array, done } => {
                 self.draw(0.0, &format!("{array}: filling {:.0} %", done * 100.0));
             }
-            Progress::Running { array, workload, seconds, .. } => {
+            Progress::Running { array, workload, seconds } => {
                 self.draw(*seconds, &format!("{array}: {workload}"));
             }
             Progress::Measured(cell) => {

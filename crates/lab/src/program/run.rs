@@ -94,8 +94,6 @@ pub enum Meanwhile<'m> {
     Running {
         /// Its name.
         phase: &'m str,
-        /// Phases before it.
-        number: usize,
         /// Bytes moved so far in this pass.
         bytes: u64,
     },
@@ -182,11 +180,10 @@ impl Run<'_> {
             self.writers[file as usize] = Some(number);
         }
         let before = self.ground.members();
-        let mut measured = self.measure(phase, number, pass)?;
+        let mut measured = self.measure(phase, pass)?;
         let outcome = &mut self.outcomes[number];
-        let moved = measured.window.take().unwrap_or_else(|| {
-            since(&self.ground.members(), &before)
-        });
+        let moved =
+            measured.window.take().unwrap_or_else(|| since(&self.ground.members(), &before));
         add(&mut outcome.members, &moved);
         outcome.add(measured);
         Ok(())
@@ -204,7 +201,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn measure(&mut self, phase: &Phase, number: usize, pass: u32) -> Result<Measured, String> {
+    fn measure(&mut self, phase: &Phase, pass: u32) -> Result<Measured, String> {
         let count = phase.workers.len();
         let field = Field::new(phase, count);
         let shared = share_files(phase);
@@ -243,7 +240,7 @@ impl Run<'_> {
                 eyes.iter().for_each(|eyes| eyes.note(ground, now));
                 if now - told >= 100_000_000 {
                     told = now;
-                    tell(Meanwhile::Running { phase: &phase.name, number, bytes: field.bytes() });
+                    tell(Meanwhile::Running { phase: &phase.name, bytes: field.bytes() });
                 }
             }
             cpu = Some(meter.stop());

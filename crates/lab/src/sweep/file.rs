@@ -24,8 +24,6 @@ pub struct SweepFile {
     pub name: String,
     /// For people.
     pub title: String,
-    /// What a reader should know.
-    pub notes: Option<String>,
     /// The set of published figures to show beside it.
     pub published: Option<String>,
     /// The matrices, the defaults filled in.
@@ -69,7 +67,7 @@ impl std::fmt::Display for SweepError {
 
 impl std::error::Error for SweepError {}
 
-const OWN_KEYS: [&str; 6] = ["name", "title", "notes", "published", "defaults", "run"];
+const OWN_KEYS: [&str; 5] = ["name", "title", "published", "defaults", "run"];
 
 impl SweepFile {
     /// Reads a sweep. `stem` is its name where it gives none; `known` are the options that a matrix
@@ -89,7 +87,6 @@ impl SweepFile {
         let mut file = SweepFile {
             name: stem.into(),
             title: String::new(),
-            notes: None,
             published: None,
             runs: Vec::new(),
         };
@@ -100,7 +97,6 @@ impl SweepFile {
             match key.get_ref().as_ref() {
                 "name" => file.name = reader.text_of(key, value)?,
                 "title" => file.title = reader.text_of(key, value)?,
-                "notes" => file.notes = Some(reader.text_of(key, value)?),
                 "published" => file.published = Some(reader.text_of(key, value)?),
                 "defaults" => match value.get_ref() {
                     DeValue::Table(table) => defaults = reader.options(table, "[defaults]")?,

@@ -182,7 +182,7 @@ fn tell_left_behind(directory: &Path) {
 /// What is shown while a phase runs.
 fn line(program: &Program, meanwhile: &Meanwhile<'_>) -> String {
     match meanwhile {
-        Meanwhile::Running { phase, bytes, .. } => {
+        Meanwhile::Running { phase, bytes } => {
             format!("{}: {phase}, {} MB", program.name, bytes / 1_000_000)
         }
         Meanwhile::Checking { file } => format!("{}: comparing file {file}", program.name),
