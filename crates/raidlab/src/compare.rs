@@ -2,14 +2,14 @@
 //!
 //! Invariant: exit 1 means that something is slower than allowed, and that the samples show it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::compare::Comparison;
 use lab::record::Record;
 
 use crate::Ending;
-use crate::console::JsonOut;
+use crate::console::{JsonOut, check_replaceable, is_stdout, replace_record};
 use crate::results::{DbArgument, Which, chosen, read_record};
 
 /// Two records side by side: the ratio B/A of each cell with its 99 % interval, from a rank test
@@ -30,6 +30,9 @@ pub struct CompareArguments {
     db: DbArgument,
     #[command(flatten)]
     json: JsonOut,
+    /// Write Markdown, for an issue or a wiki; - is stdout, instead of text
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {
@@ -42,6 +45,17 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 
 /// Runs the command.
 pub fn run(arguments: &CompareArguments) -> Result<Ending, String> {
+    let page = arguments.markdown.as_deref();
+    let page_to_stdout = page.is_some_and(is_stdout);
+    if page_to_stdout && arguments.json.is_stdout() {
+        return Err("only one format can go to stdout".into());
+    }
+    if let Some(page) = page.filter(|_| !page_to_stdout) {
+        check_replaceable(page).map_err(|error| format!("--markdown {error}"))?;
+        if arguments.json.is(page) {
+            return Err("--json and --markdown: name two files".into());
+        }
+    }
     let a = record(&arguments.a, &arguments.db)?;
     let b = record(&arguments.b, &arguments.db)?;
     let comparison = Comparison::new(&a, &b, arguments.max_slowdown);
@@ -51,9 +65,17 @@ pub fn run(arguments: &CompareArguments) -> Result<Ending, String> {
             arguments.a, arguments.b
         ));
     }
-    arguments.json.put(&lab::compare::text(&comparison), || {
-        serde_json::to_value(&comparison).expect("a comparison is plain data")
-    })?;
+    let text = match page_to_stdout {
+        true => lab::compare::markdown(&comparison),
+        false => lab::compare::text(&comparison),
+    };
+    arguments
+        .json
+        .put(&text, || serde_json::to_value(&comparison).expect("a comparison is plain data"))?;
+    if let Some(page) = page.filter(|_| !page_to_stdout) {
+        replace_record(page, lab::compare::markdown(&comparison))
+            .map_err(|error| format!("--markdown {error}"))?;
+    }
     Ok(if comparison.failed() { Ending::Finding } else { Ending::Fine })
 }
 

@@ -296,6 +296,14 @@ fn a_comparison_says_slower_only_when_the_samples_do() {
     assert!(slower.stdout.contains("SLOWER than allowed"), "{}", slower.stdout);
     raidlab(&format!("compare {usual} {slow} --max-slowdown 30%")).code(0);
     raidlab(&format!("compare {slow} {usual}")).code(0);
+    let page = raidlab(&format!("compare {usual} {slow} --markdown -")).code(1).stdout;
+    assert!(page.starts_with("| what | A | B |") && page.contains("SLOWER than allowed"), "{page}");
+    let file = dir.file("page.md");
+    let both = raidlab(&format!("compare {usual} {slow} --markdown {file}")).code(1).stdout;
+    assert_eq!(std::fs::read_to_string(&file).expect("a page"), page);
+    assert_eq!(both, slower.stdout, "the table as ever");
+    raidlab(&format!("compare {usual} {slow} --markdown - --json")).code(2);
+    raidlab(&format!("compare {usual} {slow} --markdown {file} --json={file}")).code(2);
     let json = raidlab(&format!("compare {usual} {slow} --json")).code(1);
     let json: Value = serde_json::from_str(&json.stdout).expect("JSON");
     assert_eq!(json["pairs"][0]["verdict"], "slower");
