@@ -204,6 +204,11 @@ fn every_shipped_sweep_can_be_read_and_planned() {
         assert!(ran.stdout.contains("item(s), 0 of them done"), "{file}: {}", ran.stdout);
         assert!(!ran.stderr.contains("left out"), "{file}: {}", ran.stderr);
         assert!(dir.names().is_empty());
+        if file.to_string().ends_with("shared.toml") {
+            let disks = ran.stdout.lines().filter(|line| line.contains("ordinary disk"));
+            let bus = disks.filter(|line| line.contains(", bus 60 MB/s")).count();
+            assert_eq!(bus, 4, "a ratio to the disk behind the same bus: {}", ran.stdout);
+        }
         count += 1;
     }
     assert!(count >= 7, "{count} sweeps");
