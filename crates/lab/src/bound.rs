@@ -11,8 +11,9 @@
 //! Sequential patterns run with as much in flight as keeps every member streaming, whatever the
 //! cell's depth: adjacent member operations are merged, so the block size does not matter. Random
 //! patterns run at the cell's depth and block. Where a layout leaves a choice, the better one
-//! counts: read-modify-write or reconstruct-write, the nearest copy or always the first. A write
-//! pattern ends with a flush, so that volatile caches lend nothing.
+//! counts: read-modify-write or reconstruct-write, the nearest copy or always the first. Where
+//! members share a wire or a disk, the length of an operation decides how long the others wait, and
+//! the best length counts. A write pattern ends with a flush, so that volatile caches lend nothing.
 //!
 //! Invariant: pure and deterministic. Called by the runner for each cell; `closed_loop` runs it.
 
@@ -113,9 +114,13 @@ pub fn bound(cell: &CellShape<'_>) -> Option<Bound> {
         return None;
     }
     let pace = Pace::of(cell)?;
+    let run = |policy: Policy, piece: u64| {
+        closed_loop::run(cell, &drives, &present, &pace, policy, piece)
+    };
+    let pieces = pieces(cell);
     let outcomes = policies(cell)
         .into_iter()
-        .map(|policy| closed_loop::run(cell, &drives, &present, &pace, policy));
+        .flat_map(|policy| pieces.iter().map(move |piece| run(policy, *piece)));
     let best = outcomes.max_by(|one, two| one.mb_per_s().total_cmp(&two.mb_per_s()))?;
     let mb_per_s = best.mb_per_s();
     let iops = mb_per_s * 1e6 / cell.block_bytes as f64;
@@ -133,6 +138,16 @@ fn policies(cell: &CellShape<'_>) -> Vec<Policy> {
         _ => return vec![usual],
     };
     vec![usual, other]
+}
+
+/// Lengths of member operations that may differ for this cell, in sectors. With one command at a
+/// time on a channel, a disk whose read-ahead holds less than a piece keeps the channel while it
+/// reads; with pieces that it holds, the others' heads go on meanwhile.
+fn pieces(cell: &CellShape<'_>) -> &'static [u64] {
+    match cell.pattern.sequential() && cell.wiring != Wiring::default() {
+        true => &[64, 128, 192, 256, 384, closed_loop::PIECE_SECTORS, 1024],
+        false => &[closed_loop::PIECE_SECTORS],
+    }
 }
 
 fn note(cell: &CellShape<'_>, best: &Outcome) -> String {

@@ -25,7 +25,7 @@ const WINDOW_BYTES_PER_LEAF: u64 = 512 << 10;
 const WINDOWS_IN_FLIGHT: usize = 4;
 
 /// Long runs on a member go in pieces of at most this much.
-const PIECE_SECTORS: u64 = 512;
+pub(super) const PIECE_SECTORS: u64 = 512;
 
 /// How requests follow each other.
 #[derive(Clone, Debug)]
@@ -122,6 +122,7 @@ pub(super) fn run(
     present: &[bool],
     pace: &Pace,
     policy: Policy,
+    piece_sectors: u64,
 ) -> Outcome {
     let (rig, places) = wired(cell.wiring, drives);
     let leaves = places.len();
@@ -135,6 +136,7 @@ pub(super) fn run(
     let mut run = Run {
         cell,
         pace,
+        piece_sectors,
         rig,
         places,
         state,
@@ -145,6 +147,7 @@ pub(super) fn run(
         ops: 0,
         completed: 0,
         counted_from: (0, 0),
+        warm: false,
     };
     run.go()
 }
@@ -186,6 +189,7 @@ struct Slot {
 struct Run<'a> {
     cell: &'a CellShape<'a>,
     pace: &'a Pace,
+    piece_sectors: u64,
     rig: Rig,
     /// The disk of each leaf, and where the leaf begins on it.
     places: Vec<(DriveId, u64)>,
@@ -199,6 +203,7 @@ struct Run<'a> {
     completed: u64,
     /// Time and user bytes when counting began.
     counted_from: (Nanos, u64),
+    warm: bool,
 }
 
 impl Run<'_> {
@@ -297,8 +302,11 @@ impl Run<'_> {
     fn complete(&mut self, slot: usize, now: Nanos) {
         self.completed += 1;
         self.counts.user_bytes += self.slots[slot].bytes;
-        if self.completed == self.pace.warm_up && !self.cell.pattern.writes() {
+        // Small pieces reach the limit of operations before the warm-up of the whole is over.
+        let warm = self.completed >= self.pace.warm_up || self.ops >= OPS_MAX / 8;
+        if warm && !self.warm && !self.cell.pattern.writes() {
             self.counted_from = (now, self.counts.user_bytes);
+            self.warm = true;
         }
         if !self.over() {
             self.next_request(slot, now);
@@ -310,7 +318,7 @@ impl Run<'_> {
         let (disk, begin) = self.places[op.leaf];
         let tag = (op.leaf as u64) << 32 | slot as u64;
         while at < end {
-            let sectors = PIECE_SECTORS.min(end - at);
+            let sectors = self.piece_sectors.min(end - at);
             let at_bytes = begin + at * md::SECTOR_BYTES;
             let bytes = sectors * md::SECTOR_BYTES;
             let piece =
