@@ -580,16 +580,21 @@ mod tests {
         let (ready, go) = (std::sync::Barrier::new(2), &names);
         let begin = || {
             let mut store = Store::create(&file).expect("the file");
+            // Nobody panics before the other's last start.
             let begin = |name: &String| {
                 ready.wait();
-                store.go_on(&NewRun { sweep: Some(name), ..run() }, &record).expect("a run")
+                store.go_on(&NewRun { sweep: Some(name), ..run() }, &record)
             };
-            go.iter().map(begin).collect::<Vec<i64>>()
+            go.iter().map(begin).collect::<Vec<_>>()
         };
         let (one, other) = std::thread::scope(|scope| {
             let (one, other) = (scope.spawn(begin), scope.spawn(begin));
             (one.join().expect("no panic"), other.join().expect("no panic"))
         });
+        let ids = |runs: Vec<Result<i64, StoreError>>| -> Vec<i64> {
+            runs.into_iter().map(|id| id.expect("a run")).collect()
+        };
+        let (one, other) = (ids(one), ids(other));
         assert_eq!(one, other);
         let store = Store::open(&file).expect("the file");
         assert_eq!(store.runs().expect("runs").len(), SWEEPS);
