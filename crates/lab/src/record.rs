@@ -218,11 +218,12 @@ pub struct SyncRun {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StripeCacheUse {
-    /// Its entries when the cell began, a page of every member each.
+    /// `stripe_cache_size` when the cell began: entries of a page of every member that md keeps at
+    /// least.
     pub entries_begin: u64,
-    /// Its entries when the cell ended: md adds some when it runs out, and takes them back later.
+    /// The same when the cell ended.
     pub entries_end: u64,
-    /// The most that were seen in use.
+    /// The most that were seen in use: more than the above where md made more when it ran out.
     pub active_max: Option<u64>,
 }
 

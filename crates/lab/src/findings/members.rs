@@ -57,13 +57,18 @@ pub(super) fn resync_running(cell: &Cell) -> Option<Finding> {
     evidence.extend(sync.begin.map(|share| ("begin_share", share)));
     evidence.extend(sync.end.map(|share| ("end_share", share)));
     let from_to = match (sync.begin, sync.end) {
-        (Some(begin), Some(end)) => format!(" from {:.1} to {:.1} %", begin * 100.0, end * 100.0),
+        // md says how far it is a sixteenth at a time.
+        (Some(begin), Some(end)) if end > begin => {
+            format!(" from {:.1} to {:.1} %", begin * 100.0, end * 100.0)
+        }
+        (Some(begin), Some(_)) => format!(" at {:.1} % or a little more", begin * 100.0),
         (Some(begin), None) => format!(" from {:.1} % to its end", begin * 100.0),
         _ => String::new(),
     };
+    // md's word for a rebuild is a verb.
+    let action = if sync.action == "recover" { "rebuild" } else { sync.action.as_str() };
     let text = format!(
-        "a {} of the array ran meanwhile{from_to}: the members served it besides the workload",
-        sync.action
+        "a {action} of the array ran meanwhile{from_to}: the members served it besides the workload"
     );
     let command = "mdadm --wait /dev/mdX, and measure again".to_string();
     Some(finding("resync-running", text, &evidence, Some(command)))
@@ -259,29 +264,36 @@ pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
     Some(finding("read-modify-write", text, &evidence, Some(command)))
 }
 
-/// md's stripe cache grew, or was full.
+/// md's stripe cache grew, or was full. What md shows as its size is what it keeps at least: since
+/// Linux 4.1 it makes more when it runs out, and gives them back when memory is short, so more
+/// entries in use than the size are a cache that has grown.
 pub(super) fn stripe_cache_growing(cell: &Cell) -> Option<Finding> {
     const FULL: f64 = 0.95;
     let cache = cell.stripe_cache?;
     let (begin, end) = (cache.entries_begin as f64, cache.entries_end as f64);
     let active = cache.active_max.map(|active| active as f64);
-    let grew = cache.entries_end > cache.entries_begin;
-    if !grew && active.is_none_or(|active| active < begin.max(end) * FULL) {
+    let was_set = cache.entries_end > cache.entries_begin;
+    if !was_set && active.is_none_or(|active| active < begin.max(end) * FULL) {
         return None;
     }
-    let text = match grew {
-        true => format!(
+    let text = match active {
+        _ if was_set => format!(
             "the stripe cache grew from {begin} to {end} entries while the clock ran: early \
              samples had less of it than late ones"
         ),
-        false => format!(
+        Some(active) if active > end => format!(
+            "{active} entries of the stripe cache were in use, and it keeps {end}: md made more \
+             while the clock ran, and writes waited for them"
+        ),
+        _ => format!(
             "{} of the {end} entries of the stripe cache were in use: writes waited for room",
             active.unwrap_or(end)
         ),
     };
     let mut evidence = vec![("entries_begin", begin), ("entries_end", end)];
     evidence.extend(active.map(|active| ("active_max", active)));
-    let wanted = (cache.entries_end.max(1) * 2).next_power_of_two().min(32_768);
+    let most = cache.entries_end.max(cache.active_max.unwrap_or(0)).max(1);
+    let wanted = (most * 2).next_power_of_two().min(32_768);
     let command = format!("echo {wanted} > /sys/block/mdX/md/stripe_cache_size");
     let memory = data_members(cell).map(|_| f64::from(cell.disks) * 4.0 * wanted as f64 / 1024.0);
     evidence.extend(memory.map(|mib| ("memory_mib_at_command", mib)));

@@ -16,8 +16,8 @@ fn at_the_bound(cell: &Cell) -> bool {
 pub(super) fn never_deeper_than_one(cell: &Cell) -> Option<Finding> {
     // A mean over steps of a queue that is never longer than one may be a little over one.
     const ONE: f64 = 1.05;
-    let read_ahead = cell.read_ahead_kib.unwrap_or(0)
-        + cell.place.as_ref().and_then(|place| place.read_ahead_kib).unwrap_or(0);
+    let read_ahead =
+        cell.read_ahead_kib.unwrap_or(0) + through_page_cache(cell).flatten().unwrap_or(0);
     let ahead = cell.workload == "seq-read" && read_ahead > 0;
     // The bound of a random pattern is one at its own depth: it says nothing about deeper queues.
     let full = at_the_bound(cell) && cell.workload.starts_with("seq-");
@@ -58,10 +58,9 @@ pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
         return None;
     }
     let stripe = stripe_kib(cell)?;
-    let place = cell.place.as_ref();
-    let (window, ahead) = match place {
+    let (window, ahead) = match through_page_cache(cell) {
         // Below a file system or the page cache only the device's read-ahead counts.
-        Some(place) => (place.read_ahead_kib? as f64, place.read_ahead_kib?),
+        Some(ahead) => (ahead? as f64, ahead?),
         None => {
             let ahead = cell.read_ahead_kib.unwrap_or(0);
             (f64::from(cell.depth) * cell.block_kib + ahead as f64, ahead)
@@ -87,11 +86,20 @@ pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
     ];
     evidence.extend(cell.bound_share.map(|share| ("bound_share", share)));
     let wanted = stripe * 2;
-    let command = match place {
-        Some(_) => format!("blockdev --setra {} /dev/mdX", wanted * 2),
-        None => format!("--read-ahead {wanted}K"),
+    let command = match (through_page_cache(cell), &cell.place) {
+        (Some(_), _) => Some(format!("blockdev --setra {} /dev/mdX", wanted * 2)),
+        (None, Some(_)) => None,
+        (None, None) => Some(format!("--read-ahead {wanted}K")),
     };
-    Some(finding("read-ahead-too-small", text, &evidence, Some(command)))
+    Some(finding("read-ahead-too-small", text, &evidence, command))
+}
+
+/// The device's read-ahead, KiB, where a file system's page cache asks for the data: a block device
+/// is read past it. The outer `None`: it is.
+fn through_page_cache(cell: &Cell) -> Option<Option<u64>> {
+    let place = cell.place.as_ref()?;
+    let past = matches!(cell.target.as_str(), "device" | "kernel");
+    (!past).then_some(place.read_ahead_kib)
 }
 
 /// Whether the busiest member had time to spare; `None` where nobody counted.

@@ -95,7 +95,10 @@ fn resync_running() {
     cell.sync = Some(sync);
     let found = check("resync-running", &cell, &none);
     assert!(found.text.contains("from 10.0 to 20.0 %"), "{}", found.text);
+    assert!(found.text.starts_with("a rebuild of the array"), "{}", found.text);
     assert_eq!((found.evidence["begin_share"], found.evidence["end_share"]), (0.1, 0.2));
+    cell.sync = Some(SyncRun { action: "check".into(), begin: Some(0.1), end: Some(0.1) });
+    assert!(find(&cell)[0].text.contains("at 10.0 % or a little more"), "{:?}", find(&cell));
 }
 
 #[test]
@@ -212,6 +215,11 @@ fn stripe_cache_growing() {
     assert_eq!((found.evidence["entries_begin"], found.evidence["entries_end"]), (256.0, 1024.0));
     cell.stripe_cache = cache(256, 250);
     assert!(find(&cell)[0].text.contains("250 of the 256"), "{:?}", find(&cell));
+    // What Linux 6.12 shows of a cache that it lets grow: more in use than there are.
+    cell.stripe_cache = cache(256, 300);
+    let found = &find(&cell)[0];
+    assert!(found.text.starts_with("300 entries") && found.text.contains("keeps 256"), "{found:?}");
+    assert!(found.command.as_deref().is_some_and(|command| command.starts_with("echo 1024 ")));
 }
 
 #[test]
@@ -241,10 +249,19 @@ fn read_ahead_too_small() {
     let found = check("read-ahead-too-small", &cell, &none);
     assert_eq!((found.evidence["window_kib"], found.evidence["stripe_kib"]), (32.0, 192.0));
     assert_eq!(found.command.as_deref(), Some("--read-ahead 384K"));
-    // On a device its own read-ahead counts, and only where members had time.
+    // Below a file system the device's read-ahead counts, and only where members had time.
     cell.place = Some(Place { read_ahead_kib: Some(128), ..Place::default() });
     cell.bound_share = None;
     assert_eq!(find(&cell)[0].command.as_deref(), Some("blockdev --setra 768 /dev/mdX"));
+    // A block device is read past the page cache, and nobody reads ahead.
+    let large = Place { read_ahead_kib: Some(4096), ..Place::default() };
+    let device = Cell { target: "device".into(), place: Some(large), ..cell.clone() };
+    let found = &find(&device)[0];
+    assert_eq!((found.name.as_str(), found.evidence["window_kib"]), ("read-ahead-too-small", 32.0));
+    assert_eq!(found.command, None);
+    let one = Cell { depth: 1, ..device };
+    let found = find(&one);
+    assert!(found.iter().any(|f| f.name == "queue-never-deeper-than-one"), "{found:?}");
     cell.member_load.fill(MemberLoad { busy: Some(0.99), in_flight: Some(1.0) });
     assert_eq!(names(&cell), [""; 0]);
 }
