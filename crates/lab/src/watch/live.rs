@@ -1,7 +1,7 @@
 //! What `raidlab watch` shows: which disks, in which groups, what they did between two readings.
 //!
-//! Invariant: pure but for [`Selection::find`] and [`Selection::arrays`], which read sysfs. A disk
-//! that is gone is shown as gone. Called from the command line.
+//! Invariant: pure but for [`Selection`], which reads sysfs. A disk that is gone is shown as gone,
+//! and no disk is shown twice. Called from the command line.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -204,8 +204,10 @@ impl Frame {
             disks: array.members.iter().map(|member| line(&member.name, member.slot)).collect(),
         };
         let mut groups: Vec<Group> = arrays.iter().map(of_array).collect();
-        if !selection.disks.is_empty() {
-            let disks = selection.disks.iter().map(|name| line(name, None)).collect();
+        // An array that was just being made when it was found may have got its members since.
+        let alone = selection.disks.iter().filter(|name| !selection.covers(arrays, name));
+        let disks: Vec<Line> = alone.map(|name| line(name, None)).collect();
+        if !disks.is_empty() {
             groups.push(Group { array: None, disks });
         }
         let machines = before.machine.as_ref().zip(now.machine.as_ref());
@@ -366,6 +368,19 @@ mod tests {
         dir.write("sys/block/sdc/sdc1/size", "1");
         dir.write("sys/block/md0/slaves/sdc1/size", "1");
         assert_eq!(find(&[]).unwrap().disks, words(&[]));
+        // Nor one that an array gets while it is watched.
+        let alone = find(&["md0", "sdc"]).unwrap();
+        std::fs::remove_dir_all(dir.0.join("sys/block/md0/slaves/sdc1")).unwrap();
+        let before = find(&["md0", "sdc"]).unwrap();
+        assert_eq!(before.disks, words(&["sdc"]));
+        dir.write("sys/block/md0/slaves/sdc/size", "1");
+        let now = Snapshot::take(&roots).unwrap();
+        for selection in [alone, before] {
+            let frame = Frame::between(&now, &now, &selection, &selection.arrays());
+            let disks = frame.groups.iter().flat_map(|group| &group.disks);
+            let names: Vec<&str> = disks.map(|disk| disk.name.as_str()).collect();
+            assert_eq!(names, ["sdb", "sda", "sdc"]);
+        }
         let missing = Selection::find(&Roots::below(&dir.0.join("proc")), &[]).unwrap_err();
         assert!(missing.contains("diskstats: cannot read"), "{missing}");
     }
