@@ -103,20 +103,23 @@ impl Backing {
 
     /// Fills what the block device's driver says, where there is a block device.
     fn look_at_queue(&mut self, dev: u64) {
-        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-        let device = format!("/sys/dev/block/{major}:{minor}");
-        // A partition has no queue of its own: its disk is the directory above.
-        let queue = [format!("{device}/queue"), format!("{device}/../queue")]
-            .into_iter()
-            .find(|queue| Path::new(queue).is_dir());
-        let Some(queue) = queue else { return };
+        let Some(queue) = queue_of(dev) else { return };
         self.rotational = line(&format!("{queue}/rotational")).map(|text| text == "1");
         self.scheduler = line(&format!("{queue}/scheduler")).map(|text| chosen(&text));
     }
 }
 
+/// The directory with the settings of a block device's queue, by the device's number.
+pub(crate) fn queue_of(dev: u64) -> Option<String> {
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let device = format!("/sys/dev/block/{major}:{minor}");
+    // A partition has no queue of its own: its disk is the directory above.
+    let places = [format!("{device}/queue"), format!("{device}/../queue")];
+    places.into_iter().find(|queue| Path::new(queue).is_dir())
+}
+
 /// The file's text without the newline; `None` if it is missing or empty.
-fn line(path: &str) -> Option<String> {
+pub(crate) fn line(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_string()).filter(|text| !text.is_empty())
 }

@@ -376,11 +376,15 @@ pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, S
     }
     let of_all = work.blocks.as_ref().filter(|_| work.choices.is_empty());
     let of_all = of_all.map_or(String::new(), |plan| format!(" of {}", plan.cells()));
-    if let Err(problem) = ended {
-        return Err(match measured {
-            0 => problem,
-            _ => format!("{problem}; the {measured}{of_all} cells before were measured"),
-        });
+    match ended {
+        // What was interrupted may fail for that: the tools that it runs hear Ctrl-C, too.
+        Err(problem) if stopped() => say(format_args!("raidlab: {problem}")),
+        Err(problem) if measured == 0 => return Err(problem),
+        Err(problem) => {
+            let before = format!("the {measured}{of_all} cells before were measured");
+            return Err(format!("{problem}; {before}"));
+        }
+        Ok(()) => {}
     }
     if stopped() {
         say(format_args!("raidlab: stopped; {measured}{of_all} cells measured"));

@@ -5,9 +5,11 @@
 //! which held nothing before.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use md::{Geometry, GeometrySpec, Layout, Level};
 
+use super::engine::setting;
 use super::expr::{KernelExpr, Knobs};
 use super::plan::Stripes;
 use super::set_up::set_knob;
@@ -27,6 +29,11 @@ pub struct KernelArray {
 }
 
 impl KernelArray {
+    /// Whether it has parity or copies to bring up to date.
+    fn is_redundant(&self) -> bool {
+        self.level.has_parity() || matches!(self.level, Level::Raid1 | Level::Raid10)
+    }
+
     /// What a file system on it may know.
     pub(super) fn stripes(&self) -> Result<Option<Stripes>, String> {
         let geometry = Geometry::new(&GeometrySpec {
@@ -59,33 +66,22 @@ pub fn kernel_steps(
     if array.level.has_chunks() {
         args.push(format!("--chunk={}K", array.chunk_bytes / 1024));
     }
-    let redundant = array.level.has_parity() || matches!(array.level, Level::Raid1 | Level::Raid10);
     // A bitmap is a decision of its own; mdadm would add one to large arrays only.
-    if redundant {
+    if array.is_redundant() {
         args.push("--bitmap=none".into());
     }
     args.extend(kernel.assume_clean.then(|| "--assume-clean".into()));
     args.push(device.display().to_string());
     args.extend(kernel.devices.iter().map(|path| path.display().to_string()));
-    let mut steps = vec![Step::run("mdadm", args)];
-    if redundant && !kernel.assume_clean {
-        // What is measured during a resync is the resync. `--wait` ends at once without one, and
-        // not well: so the array is asked.
-        steps.push(Step::run("sh", ["-c".to_string(), wait_for_resync(device)]));
-    }
-    Ok(steps)
-}
-
-fn wait_for_resync(device: &Path) -> String {
-    format!("mdadm --wait {} || true", device.display())
+    Ok(vec![Step::run("mdadm", args)])
 }
 
 /// How the array goes, last first.
-pub(super) fn undo_steps(kernel: &KernelExpr, device: &Path) -> Vec<Step> {
+pub(super) fn undo_steps(kernel: &KernelExpr, device: &Path) -> [Step; 2] {
     let mut erase = vec!["--zero-superblock".to_string()];
     erase.extend(kernel.devices.iter().map(|path| path.display().to_string()));
     let stop = ["--stop".to_string(), device.display().to_string()];
-    vec![Step::run("mdadm", erase), Step::run("mdadm", stop)]
+    [Step::run("mdadm", erase), Step::run("mdadm", stop)]
 }
 
 /// Settings of a block device, by their names in sysfs.
@@ -97,10 +93,11 @@ pub(super) fn queue_settings(knobs: &Knobs) -> Vec<(&'static str, String)> {
     settings
 }
 
-/// Carries it out.
+/// Carries it out. `stop` is asked while the array is brought up to date.
 pub(super) fn set_up_kernel(
     kernel: &KernelExpr,
     array: &KernelArray,
+    stop: &dyn Fn() -> bool,
     undo: &mut Undo,
 ) -> Result<PathBuf, String> {
     let device = free_md_device();
@@ -114,8 +111,19 @@ pub(super) fn set_up_kernel(
         }
     }
     let steps = kernel_steps(kernel, array, &device)?;
-    undo_steps(kernel, &device).into_iter().for_each(|step| undo.push(step));
+    let [erase, stop_array] = undo_steps(kernel, &device);
+    undo.push(erase);
+    let own = device.clone();
+    undo.push_call(stop_array.to_string(), move || match setting(&own, "md/array_state") {
+        // mdadm takes an array away itself that the kernel does not start, not its superblocks.
+        None => Ok(()),
+        Some(_) => stop_array.perform().map(drop),
+    });
     steps.iter().try_for_each(|step| step.perform().map(drop))?;
+    if array.is_redundant() && !kernel.assume_clean {
+        // What is measured during a resync is the resync.
+        wait_in_sync(&device, stop)?;
+    }
     let own = Knobs { scheduler: None, ..kernel.knobs.clone() };
     for (name, value) in queue_settings(&own) {
         set_knob(&device, name, &value, undo)?;
@@ -124,6 +132,49 @@ pub(super) fn set_up_kernel(
         set_knob(&device, "md/stripe_cache_size", &pages.to_string(), undo)?;
     }
     Ok(device)
+}
+
+/// Between two looks at an array that is brought up to date.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long an array that is not in sync may do nothing about it.
+const IDLE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits until all members are in sync. `mdadm --wait` says nothing of one that has not begun, and
+/// goes on for hours after Ctrl-C.
+///
+/// # Errors
+/// One line: the array does nothing and is not in sync, or `stop` says so.
+fn wait_in_sync(device: &Path, stop: &dyn Fn() -> bool) -> Result<(), String> {
+    let shown = device.display();
+    let mut at_work = Instant::now();
+    loop {
+        let said = ["md/sync_action", "md/degraded", "md/resync_start"]
+            .map(|name| setting(device, name).unwrap_or_default());
+        let [action, degraded, resync_start] = &said;
+        if is_in_sync(action, degraded, resync_start) {
+            return Ok(());
+        }
+        if stop() {
+            return Err(format!("{shown}: stopped while md brought the array up to date"));
+        }
+        if action != "idle" {
+            at_work = Instant::now();
+        }
+        if at_work.elapsed() > IDLE_PATIENCE {
+            return Err(format!(
+                "{shown}: md does nothing to bring the array up to date (sync_action {action}, \
+                 degraded {degraded}, resync_start {resync_start}); see dmesg"
+            ));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// No resync or rebuild runs, or is due: one that is due shows as idle for a moment, but then a
+/// member is missing, or `resync_start` says where it will begin.
+fn is_in_sync(action: &str, degraded: &str, resync_start: &str) -> bool {
+    (action, degraded, resync_start) == ("idle", "0", "none")
 }
 
 /// A number that no array has.
@@ -156,20 +207,20 @@ mod tests {
             [
                 "mdadm --create --run --metadata=1.2 --level=5 --raid-devices=3 --chunk=64K \
                  --bitmap=none /dev/md200 /dev/sdb /dev/sdc /dev/sdd",
-                "sh -c mdadm --wait /dev/md200 || true",
                 "mdadm --stop /dev/md200",
                 "mdadm --zero-superblock /dev/sdb /dev/sdc /dev/sdd",
             ]
         );
         let clean = steps("kernel:/dev/sdb+/dev/sdc+/dev/sdd,assume-clean", &RAID5);
         let clean = clean.expect("a plan");
-        assert!(clean[0].contains(" --assume-clean /dev/md200 ") && clean.len() == 3, "{clean:?}");
+        assert!(clean[0].contains(" --assume-clean /dev/md200 "), "{clean:?}");
         let mirror = KernelArray { level: Level::Raid1, chunk_bytes: 0, disks: 2, layout: None };
         let plan = steps("kernel:/dev/sdb+/dev/sdc", &mirror).expect("a plan");
-        assert!(plan[1].contains("--wait") && !plan[0].contains("--chunk"), "{plan:?}");
+        assert!(!plan[0].contains("--chunk") && mirror.is_redundant(), "{plan:?}");
         let raid0 = KernelArray { level: Level::Raid0, disks: 2, ..RAID5 };
         let plan = steps("kernel:/dev/sdb+/dev/sdc", &raid0).expect("a plan");
         assert!(plan[0].contains("--level=0 ") && !plan[0].contains("bitmap"), "{plan:?}");
+        assert!(!raid0.is_redundant());
     }
 
     #[test]
@@ -179,6 +230,21 @@ mod tests {
         let expected =
             [("queue/read_ahead_kb", "4096".to_string()), ("queue/scheduler", "none".to_string())];
         assert_eq!(queue_settings(&kernel.knobs), expected);
+    }
+
+    #[test]
+    fn an_array_is_in_sync_when_nothing_runs_and_nothing_is_due() {
+        assert!(is_in_sync("idle", "0", "none"));
+        for (action, degraded, resync_start) in [
+            ("resync", "0", "0"),
+            ("idle", "0", "0"),
+            ("idle", "1", "none"),
+            ("recover", "1", "none"),
+            ("", "", ""),
+        ] {
+            let said = format!("{action}, {degraded}, {resync_start}");
+            assert!(!is_in_sync(action, degraded, resync_start), "{said}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,6 +37,8 @@ pub struct Request<'a> {
     pub engine: Option<EngineSpec>,
     /// The kernel's array, where the place uses one.
     pub kernel: Option<KernelArray>,
+    /// Asked where something takes long: then the place is not set up.
+    pub stop: &'a dyn Fn() -> bool,
 }
 
 /// Where something can be measured, until it is dropped.
@@ -55,7 +57,8 @@ impl Place {
     /// One line: what is missing, or which step failed and what it said. What had been made by then
     /// is gone again.
     pub fn set_up(request: Request<'_>) -> Result<Place, String> {
-        let mut making = Making { engine: request.engine, kernel: request.kernel, ..Making::new() };
+        let mut making = Making::new(request.stop);
+        (making.engine, making.kernel) = (request.engine, request.kernel);
         let ground = making.ground(request.place)?;
         let Making { mut facts, arrays, warnings, undo, .. } = making;
         facts.name = request.place.name();
@@ -106,18 +109,20 @@ impl Drop for Place {
 }
 
 /// A place half made. Dropping it undoes what there is.
-struct Making {
+struct Making<'a> {
     engine: Option<EngineSpec>,
     kernel: Option<KernelArray>,
     facts: record::Place,
     arrays: Vec<ServedArray>,
     warnings: Vec<String>,
     undo: Undo,
+    stop: &'a dyn Fn() -> bool,
 }
 
-impl Making {
-    fn new() -> Making {
+impl<'a> Making<'a> {
+    fn new(stop: &'a dyn Fn() -> bool) -> Making<'a> {
         Making {
+            stop,
             engine: None,
             kernel: None,
             facts: record::Place::default(),
@@ -152,7 +157,7 @@ impl Making {
                 need_root("an array of the kernel's")?;
                 let array = self.kernel.take().ok_or("no array is given for the place")?;
                 kernel.devices.iter().try_for_each(|path| refuse_used(path))?;
-                let device = set_up_kernel(kernel, &array, &mut self.undo)?;
+                let device = set_up_kernel(kernel, &array, self.stop, &mut self.undo)?;
                 Ok((device, array.stripes()?))
             }
             PlaceExpr::Path(_) | PlaceExpr::FileSystem(_) => Err("a block device is wanted".into()),
@@ -304,11 +309,31 @@ pub(super) fn set_knob(
     Ok(())
 }
 
+/// How a place is that was there before, as the kernel shows it.
+pub fn facts_of(name: String, ground: &Ground) -> record::Place {
+    let memory_bytes = host::memory_bytes();
+    let mut facts = record::Place { name, memory_bytes, ..record::Place::default() };
+    match ground {
+        Ground::Directory(path) => {
+            look_at_mount(path, &mut facts);
+            let device = std::fs::metadata(path).map(|found| found.dev());
+            device.iter().for_each(|device| look_at_queue_of(*device, &mut facts));
+        }
+        Ground::Device(path) => look_at_queue(path, &mut facts),
+    }
+    facts
+}
+
 fn look_at_queue(device: &Path, facts: &mut record::Place) {
-    facts.read_ahead_kib =
-        setting(device, "queue/read_ahead_kb").and_then(|text| text.parse().ok());
-    let scheduler = setting(device, "queue/scheduler");
-    facts.scheduler = scheduler.map(|text| host::chosen(&text));
+    let number = std::fs::metadata(device).map(|found| found.rdev());
+    number.iter().for_each(|number| look_at_queue_of(*number, facts));
+}
+
+fn look_at_queue_of(device: u64, facts: &mut record::Place) {
+    let Some(queue) = host::queue_of(device) else { return };
+    let setting = |name: &str| host::line(&format!("{queue}/{name}"));
+    facts.read_ahead_kib = setting("read_ahead_kb").and_then(|text| text.parse().ok());
+    facts.scheduler = setting("scheduler").map(|text| host::chosen(&text));
 }
 
 fn look_at_mount(path: &Path, facts: &mut record::Place) {
@@ -379,7 +404,7 @@ mod tests {
     #[test]
     fn what_is_there_is_described_and_left_alone() {
         let here = PlaceExpr::Path(std::env::temp_dir());
-        let request = Request { place: &here, engine: None, kernel: None };
+        let request = Request { place: &here, engine: None, kernel: None, stop: &|| false };
         let place = Place::set_up(request).expect("it is there");
         assert_eq!(place.facts().name, "path");
         assert!(place.facts().file_system.is_some(), "{:?}", place.facts());
@@ -387,7 +412,7 @@ mod tests {
         place.take_down().expect("nothing to take down");
         assert!(std::env::temp_dir().is_dir());
         let gone = PlaceExpr::Path("/no/such/directory".into());
-        let request = Request { place: &gone, engine: None, kernel: None };
+        let request = Request { place: &gone, engine: None, kernel: None, stop: &|| false };
         let error = Place::set_up(request).err().expect("refused");
         assert_eq!(error, "path:/no/such/directory: is no directory");
     }

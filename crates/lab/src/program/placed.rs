@@ -11,13 +11,14 @@ use array::Counters;
 use super::ground::{Ground, Hands, Mistakes};
 use super::types::Phase;
 use crate::place::ServedArray;
-use crate::watch::{Roots, Watched, below};
+use crate::watch::{DiskMeter, Roots, Watched, below};
 
 /// See the module.
 pub struct Placed<'a> {
     inner: Box<dyn Ground + 'a>,
     arrays: &'a [ServedArray],
     watched: Watched,
+    meter: DiskMeter,
 }
 
 impl<'a> Placed<'a> {
@@ -32,7 +33,8 @@ impl<'a> Placed<'a> {
             Some(number) if arrays.is_empty() => below(&roots, number),
             _ => (Vec::new(), None),
         };
-        Placed { inner, arrays, watched: Watched { roots, disks, array, tap: None } }
+        let meter = DiskMeter::new(&roots, &disks);
+        Placed { inner, arrays, watched: Watched { roots, disks, array, tap: None }, meter }
     }
 }
 
@@ -53,9 +55,10 @@ impl Ground for Placed<'_> {
         self.inner.drop_caches()
     }
 
-    /// Of the array below the file system, not of its journal's: its members are other ones.
+    /// Of the array below the file system, not of its journal's: its members are other ones. Where
+    /// none of ours is below: what the kernel has counted of the disks.
     fn members(&self) -> Vec<Counters> {
-        self.arrays.first().map(ServedArray::leaf_counters).unwrap_or_default()
+        self.arrays.first().map_or_else(|| self.meter.read(), ServedArray::leaf_counters)
     }
 
     fn watched(&self) -> Watched {

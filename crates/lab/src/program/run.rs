@@ -260,14 +260,17 @@ impl Run<'_> {
 /// Records machine and members while a phase runs.
 struct Eyes {
     recorder: Recorder,
-    /// Where the members can be told apart.
+    /// Where the engine's members can be told apart.
     tap: Option<Arc<MemberTap>>,
 }
 
 impl Eyes {
     fn open(ground: &dyn Ground) -> Eyes {
-        let tap = (!ground.members().is_empty()).then(|| Arc::new(MemberTap::default()));
-        let recorder = Recorder::start(Watched { tap: tap.clone(), ..ground.watched() });
+        let watched = ground.watched();
+        // Of disks the recorder knows more: how long they were busy, and their names.
+        let counts = watched.disks.is_empty() && !ground.members().is_empty();
+        let tap = counts.then(|| Arc::new(MemberTap::default()));
+        let recorder = Recorder::start(Watched { tap: tap.clone(), ..watched });
         Eyes { recorder, tap }
     }
 

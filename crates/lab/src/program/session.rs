@@ -24,6 +24,7 @@ use crate::matrix::ArrayCase;
 use crate::place::{Ground as PlaceGround, KernelArray, Place, PlaceExpr, Request};
 use crate::quantity::show_size;
 use crate::record::{self, Cell};
+use crate::watch::{Watched, described};
 
 /// How programs are run.
 pub struct Session<'a> {
@@ -78,7 +79,7 @@ impl Session<'_> {
     ) -> Brought {
         // Of an array of a plan so much is used; the rest is the file system's.
         self.size = case.and_then(|(case, _)| case.area_bytes).or(self.size);
-        match set_up(expr, case) {
+        match set_up(expr, case, self.stop) {
             Err(problem) => (Vec::new(), Err(problem)),
             Ok((place, base)) => {
                 let (cells, ended) = self.in_place(choice, &place, base);
@@ -227,6 +228,7 @@ impl Session<'_> {
         let (outcomes, ended) = run(program, ground, self.timing, self.stop, &mut hear);
         let caches_dropped = self.timing.drop_caches;
         let least_s = self.timing.least.as_secs_f64();
+        let base = with_array_below(base, &ground.watched());
         let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s };
         (cells(program, &outcomes, &around), ended)
     }
@@ -236,6 +238,7 @@ impl Session<'_> {
 fn set_up(
     expr: &PlaceExpr,
     case: Option<(&ArrayCase, &Settings<'_>)>,
+    stop: &dyn Fn() -> bool,
 ) -> Result<(Place, Cell), String> {
     let described = case.map(|(case, settings)| bench::described(case, settings)).transpose()?;
     let mut base = described.unwrap_or_default();
@@ -252,7 +255,7 @@ fn set_up(
         };
     }
     let spec = engine.map(|(case, settings)| bench::engine_spec(case, settings));
-    let place = Place::set_up(Request { place: expr, engine: spec, kernel })?;
+    let place = Place::set_up(Request { place: expr, engine: spec, kernel, stop })?;
     if let (Some(array), Some((case, _))) = (place.arrays().first(), engine) {
         array.degrade(case.degraded)?;
     }
@@ -261,6 +264,25 @@ fn set_up(
     base.place = Some(place.facts().clone());
     base.warnings = place.warnings().to_vec();
     Ok((place, base))
+}
+
+/// A cell that knows of no array of its own is told of the kernel's, where the device or the
+/// directory lies on one: what the members do means something only beside its level.
+fn with_array_below(base: Cell, watched: &Watched) -> Cell {
+    let found = watched.array.as_ref().filter(|_| matches!(base.level.as_str(), "" | "single"));
+    let Some(array) = found.and_then(|name| described(&watched.roots, name)) else { return base };
+    let Some(level) = array.level.and_then(|name| name.parse::<Level>().ok()) else { return base };
+    let layout = array.layout.and_then(|number| Layout::from_number(level, number).ok());
+    let layout = layout.filter(|layout| *layout != Layout::None);
+    Cell {
+        level: level.to_string(),
+        layout: layout.map(|layout| layout.to_string()),
+        disks: array.slots.unwrap_or(watched.disks.len() as u32),
+        members: "device".into(),
+        chunk_kib: array.chunk_bytes.filter(|bytes| *bytes > 0).map(|bytes| bytes / 1024),
+        degraded: array.degraded.unwrap_or(0),
+        ..base
+    }
 }
 
 fn kernel_array(case: &ArrayCase) -> KernelArray {

@@ -3,6 +3,7 @@
 //! ```text
 //!   /sys/block/md0/slaves/sda1          the members' names
 //!                  md/level             raid5
+//!                  md/layout, chunk_size, raid_disks      2, 65536, 4
 //!                  md/degraded          members that are missing
 //!                  md/dev-sda1/slot     0, 1, ... or none (a spare)
 //!                  md/sync_action       idle, resync, recover, check, repair, reshape
@@ -23,6 +24,12 @@ pub struct ArrayState {
     pub name: String,
     /// `raid5`.
     pub level: Option<String>,
+    /// md's number of the layout.
+    pub layout: Option<i32>,
+    /// Bytes of a chunk; 0 where the level has none.
+    pub chunk_bytes: Option<u64>,
+    /// Slots.
+    pub slots: Option<u32>,
     /// Members that are missing.
     pub degraded: Option<u32>,
     /// Its members, in slot order, spares last.
@@ -61,7 +68,7 @@ pub(super) fn read(sys: &Path, name: &str) -> Option<ArrayState> {
         return None;
     }
     let slot = |member: &str| line(&md.join(format!("dev-{member}/slot")))?.parse().ok();
-    let mut members: Vec<Slot> = names(&block.join("slaves"))
+    let mut members: Vec<Slot> = slaves(sys, name)
         .into_iter()
         .map(|member| Slot { slot: slot(&member), name: member.replace('!', "/") })
         .collect();
@@ -71,7 +78,11 @@ pub(super) fn read(sys: &Path, name: &str) -> Option<ArrayState> {
     Some(ArrayState {
         name: name.to_string(),
         level: line(&md.join("level")),
-        degraded: line(&md.join("degraded")).and_then(|text| text.parse().ok()),
+        // Behind a space some files say what is to come, while an array is reshaped.
+        layout: first_word(&md.join("layout")),
+        chunk_bytes: first_word(&md.join("chunk_size")),
+        slots: first_word(&md.join("raid_disks")),
+        degraded: first_word(&md.join("degraded")),
         members,
         sync: line(&md.join("sync_action")).map(|action| SyncProgress {
             action,
@@ -86,6 +97,11 @@ pub(super) fn read(sys: &Path, name: &str) -> Option<ArrayState> {
 fn done_of_all(text: &str) -> Option<(u64, u64)> {
     let (done, all) = text.split_once('/')?;
     Some((done.trim().parse().ok()?, all.trim().parse().ok()?))
+}
+
+/// What a block device lies on, as sysfs writes the names.
+pub(super) fn slaves(sys: &Path, name: &str) -> Vec<String> {
+    names(&sys.join("block").join(name.replace('/', "!")).join("slaves"))
 }
 
 /// All arrays, by name.
@@ -108,6 +124,10 @@ fn names(directory: &Path) -> Vec<String> {
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
+}
+
+fn first_word<T: std::str::FromStr>(path: &Path) -> Option<T> {
+    line(path)?.split_whitespace().next()?.parse().ok()
 }
 
 fn line(path: &Path) -> Option<String> {

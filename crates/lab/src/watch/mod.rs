@@ -4,7 +4,7 @@
 //!   /proc, /sys --> disk, machine, array (pure parsers) --> snapshot --> live (raidlab watch)
 //!                                                               |
 //!   engine's counters --> tap ----------------------------> recorder --> record::Series
-//!                                                             track: bounded, equal steps
+//!                   '-- disk_meter (per_member)               track: bounded, equal steps
 //! ```
 //!
 //! Invariant: everything is read, nothing is written, and no privilege is needed. What a source
@@ -12,6 +12,7 @@
 
 mod array;
 mod disk;
+mod disk_meter;
 mod live;
 mod machine;
 mod recorder;
@@ -21,7 +22,8 @@ mod track;
 
 pub use array::{ArrayState, Slot, SyncProgress};
 pub use disk::{Disk, DiskCounters, DiskRates};
+pub use disk_meter::DiskMeter;
 pub use live::{Cpu, Did, Frame, Group, Head, Line, Selection, render};
 pub use machine::{CpuShares, MachineCounters};
 pub use recorder::{MemberTap, Recorded, Recorder, Watched};
-pub use snapshot::{Roots, Snapshot, below};
+pub use snapshot::{Roots, Snapshot, below, described};

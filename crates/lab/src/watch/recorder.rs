@@ -418,6 +418,9 @@ pub(super) mod tests {
             }
             for (file, text) in [
                 ("level", "raid5"),
+                ("layout", "2 (3)"),
+                ("chunk_size", "65536"),
+                ("raid_disks", "3 (4)"),
                 ("degraded", "1"),
                 ("sync_action", "recover"),
                 ("sync_completed", "512 / 2048"),

@@ -46,7 +46,7 @@ fn cannot(tools: &[&str]) -> bool {
 
 fn set_up(place: &str, engine: EngineSpec) -> Place {
     let place: PlaceExpr = place.parse().expect("a place");
-    let request = Request { place: &place, engine: Some(engine), kernel: None };
+    let request = Request { place: &place, engine: Some(engine), kernel: None, stop: &|| false };
     Place::set_up(request).expect("set up")
 }
 
@@ -196,7 +196,7 @@ fn what_fails_half_way_leaves_nothing_behind() {
     }
     let place: PlaceExpr = "fs:ext4,no-such-option".parse().expect("a place");
     let spec = engine("raid0(2)", 32 << 20);
-    let request = Request { place: &place, engine: Some(spec), kernel: None };
+    let request = Request { place: &place, engine: Some(spec), kernel: None, stop: &|| false };
     let error = Place::set_up(request).err().expect("mount refuses");
     assert!(error.starts_with("mount -t ext4 -o no-such-option /dev/loop"), "{error}");
     let name = format!("raidlab-mount-{}", std::process::id());

@@ -10,9 +10,9 @@ use std::str::FromStr;
 
 use array::store::{Access, Device, DeviceOptions, Location, signatures};
 use lab::bench::Settings;
-use lab::host::{self, Backing};
+use lab::host;
 use lab::matrix::Plan;
-use lab::place::PlaceExpr;
+use lab::place::{Ground, PlaceExpr, facts_of};
 use lab::program::choice::Scale;
 use lab::program::run::{Meanwhile, Timing};
 use lab::program::session::{Brought, Session};
@@ -135,7 +135,7 @@ impl Wanted<'_> {
             }),
             (PlaceExpr::Path(path), _) => {
                 tell_left_behind(path);
-                keep(session.on_directory(choice, path, place_of("path", path)))
+                keep(session.on_directory(choice, path, place_of(&Ground::Directory(path.clone()))))
             }
             (PlaceExpr::Device(path), _) => {
                 let device = open_device(path, self.destroy)?;
@@ -144,7 +144,7 @@ impl Wanted<'_> {
                     level: "single".into(),
                     disks: 1,
                     members: "device".into(),
-                    place: Some(place_of("device", path)),
+                    place: Some(place_of(&Ground::Device(path.clone()))),
                     ..Cell::default()
                 };
                 keep(session.on_device(choice, &device, path, base))
@@ -190,20 +190,17 @@ fn line(program: &Program, meanwhile: &Meanwhile<'_>) -> String {
 }
 
 /// Where programs ran, without the user's own names.
-fn place_of(kind: &str, path: &Path) -> Place {
-    let backing = Backing::probe(path);
-    let what = match kind {
-        "path" => backing.file_system.clone().unwrap_or_else(|| "unknown".into()),
-        _ => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+fn place_of(ground: &Ground) -> Place {
+    let mut place = facts_of(String::new(), ground);
+    place.name = match ground {
+        Ground::Directory(_) => {
+            format!("path:{}", place.file_system.as_deref().unwrap_or("unknown"))
+        }
+        Ground::Device(path) => {
+            format!("device:{}", path.file_name().unwrap_or_default().to_string_lossy())
+        }
     };
-    Place {
-        name: format!("{kind}:{what}"),
-        file_system: backing.file_system,
-        mount_options: backing.options,
-        scheduler: backing.scheduler,
-        memory_bytes: host::memory_bytes(),
-        ..Place::default()
-    }
+    place
 }
 
 /// Opens a device that may be written over: nobody uses it, and it holds nothing that anybody would

@@ -39,7 +39,9 @@ impl Work {
     /// When it makes no sense, or does not fit into memory.
     pub fn plan(arguments: &BenchArguments) -> Result<Work, String> {
         let work = Work::shape(arguments)?;
-        for plan in work.blocks.iter().chain(&work.arrays) {
+        // What others' devices hold takes neither memory nor space here.
+        let arrays = work.arrays.iter().filter(|_| arguments.target.uses_engine());
+        for plan in work.blocks.iter().chain(arrays) {
             check_plan(plan, arguments)?;
         }
         Ok(work)
