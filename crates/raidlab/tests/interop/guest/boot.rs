@@ -12,6 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::job::{CONTENTS_MIB, Job, LANES, Step};
+use super::overlay::Overlay;
 use super::report::{self, Report};
 use crate::reader::sha256;
 
@@ -25,6 +26,7 @@ const MOST_DISKS: usize = 240;
 #[derive(Debug)]
 pub struct Guest {
     folder: PathBuf,
+    initrd: PathBuf,
 }
 
 /// One processor pair and half a gigabyte: two guests at a time would only slow each other down.
@@ -48,7 +50,22 @@ impl Guest {
         if !folder.join("stamp").is_file() {
             return Err("no guest kernel; `sh scripts/guest/prepare` fetches it".into());
         }
-        Ok(Guest { folder })
+        let initrd = folder.join("initrd");
+        Ok(Guest { folder, initrd })
+    }
+
+    /// The same with more files in it, which the kernel unpacks over those of the initramfs.
+    ///
+    /// # Errors
+    /// When they cannot be written to `scratch`.
+    pub fn with_files(&self, overlay: Overlay, scratch: &Path) -> std::io::Result<Guest> {
+        let mut archives = fs::read(&self.initrd)?;
+        // Archives begin at multiples of four.
+        archives.resize(archives.len().next_multiple_of(4), 0);
+        archives.extend(overlay.finish());
+        let initrd = scratch.join("initrd");
+        fs::write(&initrd, archives)?;
+        Ok(Guest { folder: self.folder.clone(), initrd })
     }
 
     /// Runs a job; files of the run, among them the console's log, go to `scratch`.
@@ -106,7 +123,7 @@ impl Guest {
             .arg("-kernel")
             .arg(self.folder.join("vmlinuz"))
             .arg("-initrd")
-            .arg(self.folder.join("initrd"))
+            .arg(&self.initrd)
             .args(["-append", COMMAND_LINE])
             .args(["-serial", &format!("file:{}", comma(&files.console))])
             .args("-device virtio-serial-pci -device virtio-scsi-pci,id=scsi".split(' '));

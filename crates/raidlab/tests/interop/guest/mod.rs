@@ -10,8 +10,10 @@
 
 mod boot;
 mod job;
+mod overlay;
 mod report;
 
 pub use boot::{Guest, PATTERN_BYTES, pattern};
 pub use job::{ArrayJob, End, Job, Step};
+pub use overlay::Overlay;
 pub use report::{ArrayReport, Facts, Report};

@@ -6,6 +6,7 @@
 
 mod crashed_here;
 mod harness;
+mod laboratory;
 mod made_here;
 mod made_there;
 mod support;

@@ -1,0 +1,386 @@
+//! The laboratory in the guest: `raidlab bench` on arrays of the kernel's that it makes or finds
+//! there, `raidlab watch` beside a real md, and what findings say of it.
+//!
+//! Invariant: raidlab itself runs in the guest; what it left behind is asked of sysfs and mdadm,
+//! never of raidlab.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::support::{guest, run};
+use crate::guest::{ArrayJob, ArrayReport, Guest, Job, Overlay, Step};
+use crate::scratch::Scratch;
+
+/// A member: as much as a resync in an emulated machine brings up to date in a second.
+const MEMBER_BYTES: u64 = 24 << 20;
+
+fn laboratory(words: impl AsRef<str>) -> Step {
+    Step::Command(format!("laboratory {}", words.as_ref()))
+}
+
+fn with_laboratory(guest: &Guest, scratch: &Scratch) -> Guest {
+    let mut files = Overlay::default();
+    let program = Path::new(env!("CARGO_BIN_EXE_raidlab"));
+    files
+        .program("/laboratory/raidlab", program, scratch.path())
+        .unwrap_or_else(|error| panic!("{error}"));
+    files.file("/bin/laboratory", include_bytes!("laboratory.sh"));
+    guest.with_files(files, scratch.path()).expect("an initramfs is written")
+}
+
+/// What one step said: lines of names and values, and a record.
+struct Said {
+    values: BTreeMap<String, String>,
+    json: Option<Value>,
+}
+
+impl Said {
+    fn parse(output: &str) -> Said {
+        let (lines, json) = match output.split_once("json\n{") {
+            Some((lines, json)) => (lines, Some(format!("{{{json}"))),
+            None => (output, None),
+        };
+        let pairs = lines.lines().filter_map(|line| line.split_once(' '));
+        let values = pairs.map(|(name, value)| (name.to_string(), value.trim().to_string()));
+        let json = json.map(|text| serde_json::from_str(&text).expect("a record"));
+        Said { values: values.collect(), json }
+    }
+
+    fn get(&self, name: &str) -> &str {
+        self.values.get(name).map_or("", String::as_str)
+    }
+
+    /// The cell of a phase.
+    fn cell(&self, phase: &str) -> &Value {
+        let record = self.json.as_ref().unwrap_or_else(|| panic!("no record: {:?}", self.values));
+        let cells = record["cells"].as_array().expect("cells");
+        let found = cells.iter().find(|cell| cell["phase"] == phase);
+        found.unwrap_or_else(|| panic!("no {phase}: {record:#}"))
+    }
+}
+
+/// What all steps said that call this function, in order.
+fn said(report: &ArrayReport, function: &str) -> Vec<Said> {
+    report.outputs_of(function).into_iter().map(Said::parse).collect()
+}
+
+fn findings(cell: &Value) -> Vec<&str> {
+    let found = cell["findings"].as_array().expect("findings");
+    found.iter().map(|finding| finding["name"].as_str().expect("a name")).collect()
+}
+
+fn finding<'a>(cell: &'a Value, name: &str) -> &'a Value {
+    let mut all = cell["findings"].as_array().expect("findings").iter();
+    all.find(|finding| finding["name"] == name).unwrap_or_else(|| panic!("no {name}: {cell:#}"))
+}
+
+/// Bytes at the members, one after the other.
+fn members(cell: &Value, which: &str) -> Vec<u64> {
+    let members = cell["per_member"].as_array().expect("per_member");
+    members.iter().map(|member| member[which].as_u64().expect("a number")).collect()
+}
+
+fn user_bytes(cell: &Value) -> u64 {
+    let samples = cell["samples"].as_array().expect("samples");
+    samples.iter().map(|sample| sample["bytes"].as_u64().expect("a number")).sum()
+}
+
+/// Arrays that raidlab makes: built as asked, tuned meanwhile, and nothing left, however it ends.
+fn made_by_raidlab(scratch: &Scratch) -> ArrayJob {
+    let image = |disk: u32| scratch.image(&format!("made.{disk}.img"), MEMBER_BYTES);
+    let disks = (0..5).map(image).collect();
+    let restored = || [laboratory("settings @0 @1 @2 @3"), laboratory("left @0 @1 @2 @3")];
+    let bench = |target: &str, words: &str| {
+        format!("bench --target kernel:{target} {words} --workload dd:bs=64K:fdatasync")
+    };
+    let knobs = "stripe-cache=512,read-ahead=1M,scheduler=mq-deadline,queue-depth=8";
+    let raid5 = "--level raid5 --layout right-asymmetric --disks 3 --chunk 16K";
+    let raid10 = "--level raid10 --layout f2 --disks 4 --chunk 64K";
+    let tuned = |words: &str| bench(&format!("@0+@1+@2,{knobs}"), words);
+    let mut steps = vec![
+        Step::Command("insmod /modules/mq-deadline.ko".into()),
+        laboratory("settings @0 @1 @2 @3"),
+    ];
+    let mut then = |step: String| {
+        steps.push(laboratory(step));
+        steps.extend(restored());
+    };
+    then(format!("during @0+@1+@2 {}", tuned(&format!("{raid5} --size 4M"))));
+    then(format!("during @0+@1+@2+@3 {}", bench("@0+@1+@2+@3", &format!("{raid10} --size 4M"))));
+    then(format!("interrupted written {}", tuned(&format!("{raid5} --size 24M"))));
+    // Not all of it fits: the stripe cache is refused when the array is there already.
+    then(format!("ran {}", bench("@0+@1,stripe-cache=512", "--level raid0 --disks 2 --size 4M")));
+    // The kernel has no module for it: mdadm has written superblocks by then.
+    then(format!("ran {}", bench("@0+@1", "--level linear --disks 2 --size 4M")));
+    then(format!(
+        "ran {}",
+        bench("@0+@4,scheduler=mq-deadline", "--level raid1 --disks 2 --size 4M")
+    ));
+    steps.push(laboratory("slowly"));
+    steps.push(laboratory(format!("interrupted syncing {}", tuned(&format!("{raid5} --size 4M")))));
+    steps.extend(restored());
+    steps.push(laboratory("quickly"));
+    ArrayJob { name: "made-by-raidlab".into(), disks, steps }
+}
+
+/// An array of mdadm's with a spare: watched, and measured as a device.
+fn found_by_raidlab(scratch: &Scratch) -> ArrayJob {
+    let image = |disk: u32| scratch.image(&format!("found.{disk}.img"), MEMBER_BYTES);
+    let create = "--create @md --run --level=5 --raid-devices=3 --spare-devices=1 --chunk=16 \
+                  --bitmap=none --metadata=1.2 @0 @1 @2 @3";
+    let measured = |words: &str| laboratory(format!("measured bench --target device:@md {words}"));
+    let stream = "--size 4M --workload dd:bs=64K:fdatasync";
+    let random = "--size 4M --workload fio:/tmp/random.fio";
+    let steps = vec![
+        Step::mdadm(create),
+        // Whatever the other lane makes of resyncs.
+        laboratory("put @md sync_speed_min 1000000"),
+        laboratory("put @md sync_speed_max 10000000"),
+        Step::Settle { degraded: 0 },
+        laboratory("watched @md"),
+        laboratory("random 4"),
+        measured(stream),
+        laboratory("put @md stripe_cache_size 17"),
+        measured(random),
+        laboratory("put @md stripe_cache_size 4096"),
+        measured(random),
+        laboratory("put @md sync_speed_min 1"),
+        laboratory("put @md sync_speed_max 1"),
+        laboratory("put @md sync_action check"),
+        measured(stream),
+        laboratory("put @md sync_action idle"),
+        // A disk by itself.
+        Step::stop(),
+        Step::mdadm("--zero-superblock @3"),
+        laboratory(format!("measured bench --target device:@3 {stream}")),
+    ];
+    ArrayJob { name: "found-by-raidlab".into(), disks: (0..4).map(image).collect(), steps }
+}
+
+/// Puts something that looks like a file system on a disk, and says what the disk holds then.
+fn inhabit(disk: &PathBuf) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..MEMBER_BYTES).map(|at| (at / 7 % 251) as u8).collect();
+    bytes[..1024].fill(0);
+    // ext's magic, in its superblock at 1 KiB.
+    bytes[1024 + 56..][..2].copy_from_slice(&[0x53, 0xef]);
+    fs::write(disk, &bytes).expect("a disk is written");
+    bytes
+}
+
+#[test]
+fn raidlab_measures_arrays_of_the_kernels_and_leaves_nothing_behind() {
+    let Some(guest) = guest() else { return };
+    let scratch = Scratch::new("laboratory");
+    let guest = with_laboratory(&guest, &scratch);
+    let arrays = vec![made_by_raidlab(&scratch), found_by_raidlab(&scratch)];
+    let held = arrays[0].disks[4].clone();
+    let holds = inhabit(&held);
+    let mut job = Job::new("laboratory", arrays);
+    job.limit = Duration::from_secs(400);
+    let report = run(&guest, &job, &scratch);
+
+    let made = report.array("made-by-raidlab");
+    nothing_is_left(made);
+    built_and_tuned_as_asked(made);
+    ended_in_order(made);
+    assert!(fs::read(&held).expect("a disk is read") == holds, "a refused disk is untouched");
+
+    let found = report.array("found-by-raidlab");
+    watched(found);
+    counted_and_found(found);
+}
+
+/// Settings are what they were, no array is there, no member calls itself one.
+fn nothing_is_left(made: &ArrayReport) {
+    let settings = made.outputs_of("settings");
+    assert!(settings[0].contains("3.scheduler [none] mq-deadline"), "{}", settings[0]);
+    assert_eq!(settings.len(), 8);
+    for (number, after) in settings.iter().enumerate() {
+        assert_eq!(*after, settings[0], "after run {number}");
+    }
+    for (number, left) in made.outputs_of("left").into_iter().enumerate() {
+        assert_eq!(left, "", "after run {}", number + 1);
+    }
+}
+
+fn built_and_tuned_as_asked(made: &ArrayReport) {
+    let during = said(made, "during");
+    let [raid5, raid10] = &during[..] else { panic!("two runs") };
+    for (name, value) in [
+        ("level", "raid5"),
+        // md's number of right-asymmetric.
+        ("layout", "1"),
+        ("chunk_size", "16384"),
+        ("raid_disks", "3"),
+        ("stripe_cache_size", "512"),
+        ("read_ahead_kb", "1024"),
+        // Measured only when all parity is there.
+        ("degraded", "0"),
+        ("sync_action", "idle"),
+        ("0.scheduler", "none [mq-deadline]"),
+        ("2.scheduler", "none [mq-deadline]"),
+        ("1.queue_depth", "8"),
+        ("status", "0"),
+    ] {
+        let words = |text: &str| {
+            let mut words: Vec<String> = text.split(' ').map(str::to_string).collect();
+            words.sort();
+            words
+        };
+        assert_eq!(words(raid5.get(name)), words(value), "{name}: {:?}", raid5.values);
+    }
+    for (name, value) in [
+        ("level", "raid10"),
+        // Two far copies, one near.
+        ("layout", "513"),
+        ("chunk_size", "65536"),
+        ("raid_disks", "4"),
+        ("0.scheduler", "[none] mq-deadline"),
+        ("status", "0"),
+    ] {
+        assert_eq!(raid10.get(name), value, "{name}: {:?}", raid10.values);
+    }
+    let write = raid5.cell("write");
+    for (field, value) in [
+        ("target", Value::from("kernel")),
+        ("level", "raid5".into()),
+        ("layout", "right-asymmetric".into()),
+        ("disks", 3.into()),
+        ("chunk_kib", 16.into()),
+        ("verified", true.into()),
+    ] {
+        assert_eq!(write[field], value, "{field}");
+    }
+    assert_eq!(write["place"]["read_ahead_kib"], 1024);
+    // Two of three chunks are data.
+    let (user, written) = (user_bytes(write), members(write, "written_bytes"));
+    assert_eq!(written.len(), 3);
+    let all: u64 = written.iter().sum();
+    assert!(all >= user * 3 / 2 && all < user * 2, "{user} bytes, {written:?}");
+    for cell in [write, raid5.cell("read"), raid10.cell("write"), raid10.cell("read")] {
+        let names = findings(cell);
+        assert!(!names.contains(&"resync-running"), "{cell:#}");
+        assert!(!names.contains(&"stripe-cache-growing"), "{cell:#}");
+    }
+    let write = raid10.cell("write");
+    let copies: u64 = members(write, "written_bytes").iter().sum();
+    assert!(copies >= user_bytes(write) * 2, "{write:#}");
+    assert_eq!(write["layout"], "f2");
+}
+
+/// Ctrl-C, errors and refusals: status and message.
+fn ended_in_order(made: &ArrayReport) {
+    let interrupted = said(made, "interrupted");
+    let [writing, syncing] = &interrupted[..] else { panic!("two runs") };
+    for stopped in [writing, syncing] {
+        assert_eq!(stopped.get("status"), "130", "{:?}", stopped.values);
+    }
+    let why = made.outputs_of("syncing")[0];
+    assert!(why.contains("stopped while md brought the array up to date"), "{why}");
+    let ran = said(made, "ran");
+    for (run, why) in ran.iter().zip(["no md/stripe_cache_size here", "RUN_ARRAY failed", "holds"])
+    {
+        assert_eq!(run.get("status"), "2", "{:?}", run.values);
+        assert!(run.get("said").contains(why), "{:?}", run.values);
+    }
+    assert_eq!(ran.len(), 3);
+    let said = made.outputs_of("--level linear")[0];
+    assert!(!said.contains("could not be undone"), "{said}");
+}
+
+/// `raidlab watch --json`: the array with its members and its spare, and the rest by itself.
+fn watched(found: &ArrayReport) {
+    let text = found.outputs_of("watched")[0];
+    let frames: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(frames.len(), 2, "{text}");
+    let frame = &frames[1];
+    let groups = frame["groups"].as_array().expect("groups");
+    // The other lane may have an array, too.
+    let group = groups.iter().find(|group| group["array"]["name"] == "md1");
+    let group = group.unwrap_or_else(|| panic!("no md1: {frame:#}"));
+    let array = &group["array"];
+    assert_eq!((&array["level"], &array["degraded"]), (&"raid5".into(), &0.into()));
+    assert_eq!((&array["action"], &array["done"]), (&Value::Null, &Value::Null));
+    let rate = |line: &Value, name: &str| line[name].as_f64().expect("a number");
+    assert!(rate(array, "write_mb_per_s") > 0.0, "{array:#}");
+    let disks = group["disks"].as_array().expect("disks");
+    let slots: Vec<&Value> = disks.iter().map(|disk| &disk["slot"]).collect();
+    assert_eq!(slots, [&Value::from(0), &1.into(), &2.into(), &Value::Null], "{frame:#}");
+    let written: f64 = disks[..3].iter().map(|disk| rate(disk, "write_mb_per_s")).sum();
+    assert!(written > rate(array, "write_mb_per_s"), "parity, too: {group:#}");
+    assert_eq!(rate(&disks[3], "writes_per_s"), 0.0, "a spare rests");
+    let names = |groups: &[Value]| -> Vec<Value> {
+        let disks = groups.iter().flat_map(|group| group["disks"].as_array().expect("disks"));
+        disks.map(|disk| disk["name"].clone()).collect()
+    };
+    let mut all: Vec<String> = names(groups).iter().map(Value::to_string).collect();
+    all.sort();
+    let count = all.len();
+    all.dedup();
+    assert_eq!((all.len(), count >= 12), (count, true), "each disk once: {all:?}");
+}
+
+/// Members are counted below a device, and findings are what really went on.
+fn counted_and_found(found: &ArrayReport) {
+    let measured = said(found, "measured");
+    let [stream, growing, ample, checked, disk] = &measured[..] else { panic!("five runs") };
+    for run in &measured {
+        assert_eq!(run.get("status"), "0", "{:?}", run.values);
+    }
+    let write = stream.cell("write");
+    for (field, value) in [
+        ("target", Value::from("device")),
+        ("level", "raid5".into()),
+        ("layout", "left-symmetric".into()),
+        ("disks", 3.into()),
+        ("chunk_kib", 16.into()),
+        ("degraded", 0.into()),
+        ("verified", true.into()),
+    ] {
+        assert_eq!(write[field], value, "{field}");
+    }
+    assert_eq!(write["place"]["file_system"], Value::Null, "{:#}", write["place"]);
+    assert!(write["place"]["read_ahead_kib"].as_u64() > Some(0), "{:#}", write["place"]);
+    let (user, written) = (user_bytes(write), members(write, "written_bytes"));
+    assert_eq!(written.len(), 3, "a spare is no member yet");
+    let all: u64 = written.iter().sum();
+    assert!(all >= user * 3 / 2 && all < user * 2, "{user} bytes, {written:?}");
+    assert_eq!(write["member_load"].as_array().map(Vec::len), Some(3));
+    let read = stream.cell("read");
+    let all: u64 = members(read, "read_bytes").iter().sum();
+    assert!(all >= user_bytes(read), "past the page cache: {read:#}");
+    for cell in [write, read] {
+        let names = findings(cell);
+        for absent in ["resync-running", "stripe-cache-growing", "page-cache"] {
+            assert!(!names.contains(&absent), "{cell:#}");
+        }
+    }
+
+    let cell = growing.cell("w");
+    let evidence = &finding(cell, "stripe-cache-growing")["evidence"];
+    assert_eq!(evidence["entries_end"], 17.0, "what md shows stays: {evidence}");
+    assert!(evidence["active_max"].as_f64() >= Some(17.0), "{evidence}");
+    let evidence = &finding(cell, "read-modify-write")["evidence"];
+    assert!(evidence["read_bytes_per_user_byte"].as_f64() > Some(0.5), "{evidence}");
+    assert!(!findings(cell).contains(&"resync-running"), "{cell:#}");
+
+    let cell = ample.cell("w");
+    assert!(!findings(cell).contains(&"stripe-cache-growing"), "{cell:#}");
+    assert_eq!(cell["stripe_cache"]["entries_end"], 4096);
+
+    let cell = checked.cell("write");
+    let text = finding(cell, "resync-running")["text"].as_str().expect("a sentence");
+    assert!(text.starts_with("a check of the array ran meanwhile"), "{text}");
+    assert!(!findings(cell).contains(&"read-modify-write"), "its reads are the check's");
+
+    let write = disk.cell("write");
+    assert_eq!((&write["level"], &write["disks"]), (&"single".into(), &1.into()));
+    assert_eq!(members(write, "written_bytes").len(), 1);
+    assert!(members(write, "written_bytes")[0] >= user_bytes(write), "{write:#}");
+    assert!(!findings(write).contains(&"unbalanced-members"), "{write:#}");
+}

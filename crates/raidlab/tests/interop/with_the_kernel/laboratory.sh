@@ -1,0 +1,163 @@
+#!/bin/busybox sh
+# What the laboratory's tests do in the guest: `laboratory FUNCTION WORD...`. The harness adds this
+# file and raidlab itself to the guest's initramfs.
+#
+# Lines of output are `name value`; a record of raidlab's comes last, behind a line `json`.
+export PATH=/bin:/laboratory
+# Two lanes may be at it.
+record=/tmp/laboratory.$$.json
+said=/tmp/laboratory.$$.out
+
+# Settings of disks, by their index: what a run may turn must be what it was before.
+settings() {
+    index=0
+    for disk in "$@"; do
+        queue=/sys/block/${disk##*/}
+        echo "$index.scheduler $(cat "$queue/queue/scheduler")"
+        echo "$index.read_ahead_kb $(cat "$queue/queue/read_ahead_kb")"
+        echo "$index.queue_depth $(cat "$queue/device/queue_depth")"
+        index=$((index + 1))
+    done
+}
+
+# The array that raidlab makes: it takes the first free number from 200 on.
+made=/sys/block/md200
+
+# The made array as it is.
+array() {
+    for file in level layout chunk_size raid_disks stripe_cache_size degraded sync_action; do
+        [ ! -e "$made/md/$file" ] || echo "$file $(cat "$made/md/$file")"
+    done
+    echo "read_ahead_kb $(cat "$made/queue/read_ahead_kb")"
+}
+
+# What is left behind: arrays, and members that call themselves that.
+left() {
+    for found in /sys/block/md20*; do
+        [ ! -e "$found" ] || echo "array $found"
+    done
+    for disk in "$@"; do
+        # mdadm fails where there is no superblock.
+        if mdadm --examine "$disk" >/dev/null 2>&1; then echo "superblock $disk"; fi
+    done
+}
+
+# begin WORD...: raidlab in the background.
+begin() {
+    raidlab "$@" --json "$record" >"$said" 2>&1 &
+    pid=$!
+}
+
+# until_so COMMAND...: while raidlab runs, half a minute at most.
+until_so() {
+    tries=600
+    until "$@"; do
+        tries=$((tries - 1))
+        if [ "$tries" -eq 0 ] || ! kill -0 "$pid" 2>/dev/null; then
+            echo "not seen: $*"
+            cat "$said"
+            return 1
+        fi
+        usleep 50000
+    done
+}
+
+written() {
+    [ -e "$made/stat" ] && read -r _ _ _ _ _ _ sectors _ <"$made/stat" && [ "$sectors" -gt 0 ]
+}
+
+syncing() {
+    [ -e "$made/md/sync_completed" ] && grep -q / "$made/md/sync_completed"
+}
+
+# Waits for raidlab.
+ended() {
+    status=0
+    wait "$pid" || status=$?
+    # Without the line that shows how far it is.
+    tr '\r' '\n' <"$said" | grep '^raidlab: ' | sed 's/^/said /'
+    echo "status $status"
+}
+
+record() {
+    [ -s "$record" ] || { echo "no record:"; cat "$said"; return 1; }
+    echo json
+    cat "$record"
+    rm -f "$record"
+}
+
+# during DISK+DISK WORD...: runs raidlab to its end, and looks while it writes to the array.
+during() {
+    disks=$1
+    shift
+    begin "$@"
+    until_so written || return 1
+    # shellcheck disable=SC2046 # a list
+    settings $(echo "$disks" | tr + ' ')
+    array
+    ended
+    record
+}
+
+# interrupted WHEN WORD...: Ctrl-C once that is so.
+interrupted() {
+    when=$1
+    shift
+    begin "$@"
+    until_so "$when" || return 1
+    kill -INT "$pid"
+    ended
+    rm -f "$record"
+}
+
+# ran WORD...: raidlab to its end, whatever that is.
+ran() {
+    begin "$@"
+    ended
+    rm -f "$record"
+}
+
+# measured WORD...: raidlab to its end, and the record.
+measured() {
+    begin "$@"
+    ended
+    record
+}
+
+# A resync as slow as md makes it, and as fast.
+slowly() {
+    echo 1 >/proc/sys/dev/raid/speed_limit_min
+    echo 1 >/proc/sys/dev/raid/speed_limit_max
+}
+
+quickly() {
+    echo 1000000 >/proc/sys/dev/raid/speed_limit_min
+    echo 10000000 >/proc/sys/dev/raid/speed_limit_max
+}
+
+# put ARRAY FILE VALUE: one of an array's own settings, or what it is to do.
+put() {
+    echo "$3" >"/sys/block/${1##*/}/md/$2"
+}
+
+# watched ARRAY: two reports while something is written.
+watched() {
+    busy=/tmp/busy.$$
+    : >"$busy"
+    while [ -e "$busy" ]; do
+        dd if=/dev/zero of="$1" bs=64k count=64 oflag=direct conv=notrunc
+    done >/dev/null 2>&1 &
+    status=0
+    raidlab watch --json --interval 0.5 --count 2 || status=$?
+    rm "$busy"
+    wait
+    return $status
+}
+
+# random BLOCKS_KIB: writes fio's job file for small writes with many under way.
+random() {
+    printf '[w]\nrw=randwrite\nbs=%sk\niodepth=32\nioengine=libaio\ndirect=1\nsize=4m\n' "$1" \
+        >/tmp/random.fio
+}
+
+"$@"
