@@ -71,7 +71,9 @@ fn updates(kernels: Kernels, data: &[[u8; LEN]; COUNT]) -> bool {
     let ((mut p, mut q), (mut right_p, mut right_q)) = ((*p, *q), (*p, *q));
     kernels.pq_update(&mut p, &mut q, &changes);
     Kernels::reference().pq_update(&mut right_p, &mut right_q, &changes);
-    p == right_p && q == right_q
+    let (mut from_p, mut from_q) = ([1; LEN], [2; LEN]);
+    kernels.pq_update_from(&mut from_p, &mut from_q, (&data[2], &data[3]), &changes);
+    p == right_p && q == right_q && from_p == right_p && from_q == right_q
 }
 
 /// The row agrees; and each of three places where one bit is wrong is seen, and blamed rightly.

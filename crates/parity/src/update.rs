@@ -38,6 +38,20 @@ impl Kernels {
         self.run(PqUpdate { p, q, changes });
     }
 
+    /// As [`pq_update`](Kernels::pq_update), with the old parity somewhere else, where it stays:
+    /// what would be copied first is only read. Panics as that does.
+    pub fn pq_update_from(
+        self,
+        p: &mut [u8],
+        q: &mut [u8],
+        (old_p, old_q): (&[u8], &[u8]),
+        changes: &[Change],
+    ) {
+        [&*q, old_p, old_q].iter().for_each(|block| assert_len(block, p.len()));
+        assert_changes(changes, p.len());
+        self.run(PqUpdateFrom { p, q, old_p, old_q, changes });
+    }
+
     /// dst += factor * source: the update where the delta is at hand, with factor
     /// [`pow2(e)`](gf::pow2). Panics if lengths differ.
     pub fn mul_into(self, dst: &mut [u8], factor: u8, source: &[u8]) {
@@ -142,14 +156,53 @@ impl Op for PqUpdate<'_> {
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) {
         walk!(I, self.p.len(), |at, N| {
-            let mut p = load::<I, N>(isa, self.p, at);
-            let mut q = load::<I, N>(isa, self.q, at);
-            for change in self.changes {
-                let factor = isa.factor(change.coefficient());
-                let delta = change.delta(isa, at);
-                p = xor(isa, p, delta);
-                q = xor(isa, q, mul(isa, factor, delta));
-            }
+            let old = (load::<I, N>(isa, self.p, at), load::<I, N>(isa, self.q, at));
+            let (p, q) = changed(isa, old, self.changes, at);
+            store(isa, self.p, at, p);
+            store(isa, self.q, at, q);
+        });
+    }
+}
+
+/// What P and Q become at one group.
+#[inline(always)]
+fn changed<I: Isa, const N: usize>(
+    isa: I,
+    (mut p, mut q): (Group<I, N>, Group<I, N>),
+    changes: &[Change],
+    at: usize,
+) -> (Group<I, N>, Group<I, N>) {
+    for change in changes {
+        let factor = isa.factor(change.coefficient());
+        let delta = change.delta(isa, at);
+        p = xor(isa, p, delta);
+        q = xor(isa, q, mul(isa, factor, delta));
+    }
+    (p, q)
+}
+
+struct PqUpdateFrom<'a> {
+    p: &'a mut [u8],
+    q: &'a mut [u8],
+    old_p: &'a [u8],
+    old_q: &'a [u8],
+    changes: &'a [Change<'a>],
+}
+
+impl Op for PqUpdateFrom<'_> {
+    type Output = ();
+
+    fn plain(self) {
+        self.p.copy_from_slice(self.old_p);
+        self.q.copy_from_slice(self.old_q);
+        PqUpdate { p: self.p, q: self.q, changes: self.changes }.plain();
+    }
+
+    #[inline(always)]
+    fn vector<I: Isa>(self, isa: I) {
+        walk!(I, self.p.len(), |at, N| {
+            let old = (load::<I, N>(isa, self.old_p, at), load::<I, N>(isa, self.old_q, at));
+            let (p, q) = changed(isa, old, self.changes, at);
             store(isa, self.p, at, p);
             store(isa, self.q, at, q);
         });

@@ -63,6 +63,14 @@ fn a_change_of_another_length_panics() {
 }
 
 #[test]
+#[should_panic(expected = "one length")]
+fn an_old_parity_of_another_length_panics() {
+    let change = Change { exponent: 0, old: &[0; 4], new: &[0; 4] };
+    let old: (&[u8], &[u8]) = (&[0; 4], &[0; 5]);
+    Kernels::best().pq_update_from(&mut [0; 4], &mut [0; 4], old, &[change]);
+}
+
+#[test]
 #[should_panic(expected = "two lost blocks")]
 fn losing_one_block_twice_panics() {
     Kernels::best().recover_dd(&mut [0], 3, &mut [0], 3, &[], &[0], &[0]);

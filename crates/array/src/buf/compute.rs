@@ -139,14 +139,21 @@ impl<'r> Work<'r> {
         };
         let changes: ArrayVec<Change<'_>, N> = deltas.iter().zip(&inputs).map(change).collect();
         let inputs = inputs.as_flattened();
+        // Old parity that is the member's is read where it is; the first computation takes it over.
+        let whole = |parity: BufSlice| self.loans.is_lent(parity) && self.loans.ends_with(parity);
         match (p, q) {
-            (Some(p), None) if self.loans.is_lent(p) && self.loans.ends_with(p) => {
-                // The old parity is the member's; the first change takes it over.
+            (Some(p), None) if whole(p) => {
                 let old = self.source(p);
                 let [p] = self.outputs([p], inputs.iter().chain([&old]));
                 let (first, others) = changes.split_first().expect("an update changes something");
                 self.kernels.xor_gen(p, &[self.input(old), first.old, first.new]);
                 return self.kernels.p_update(p, others);
+            }
+            (Some(p), Some(q)) if whole(p) && whole(q) => {
+                let (old_p, old_q) = (self.source(p), self.source(q));
+                let [p, q] = self.outputs([p, q], inputs.iter().chain([&old_p, &old_q]));
+                let old = (self.input(old_p), self.input(old_q));
+                return self.kernels.pq_update_from(p, q, old, &changes);
             }
             _ => [p, q].into_iter().flatten().for_each(|parity| self.fetch(parity)),
         }

@@ -97,6 +97,7 @@ impl Stripes {
             absent,
             unread: op.unread,
             cached: self.cached_positions(at),
+            stream: op.stream,
         };
         let Some(course) = self.course(at, &situation) else {
             self.give_up(cx, at);

@@ -23,6 +23,8 @@ pub(crate) struct Situation {
     pub(crate) unread: MemberSet,
     /// Positions whose contents are in the stripe memory already.
     pub(crate) cached: MemberSet,
+    /// Whether more of the row is about to be written.
+    pub(crate) stream: bool,
 }
 
 /// How the parity comes about.
@@ -108,8 +110,12 @@ pub(crate) fn plan_write(s: &Situation) -> Option<WritePlan> {
         recover: MemberSet::EMPTY,
     });
     let best = match (generate, update) {
-        // At equal reads, reconstruct-write: what it read stays good for the next write to the row.
-        (Some(g), Some(u)) => Some(if u.reads.len() < g.reads.len() { u } else { g }),
+        // At equal reads, a stream reconstructs: what it read stays good for the next write to the
+        // row. Others modify: what is written has just been read, and no other member is touched.
+        (Some(g), Some(u)) => {
+            let (fewer, same) = (u.reads.len() < g.reads.len(), u.reads.len() == g.reads.len());
+            Some(if fewer || same && !s.stream { u } else { g })
+        }
         (g, u) => g.or(u),
     };
     best.or_else(|| {
@@ -166,6 +172,7 @@ mod tests {
             absent: MemberSet::EMPTY,
             unread: MemberSet::EMPTY,
             cached: MemberSet::EMPTY,
+            stream: false,
         }
     }
 
@@ -184,8 +191,21 @@ mod tests {
         let six = plan_write(&raid6(8, &[0])).expect("healthy");
         assert_eq!((six.parity, six.reads), (ParityWork::Update, set(&[0, 8, 9])));
         // Two of four: read two others (generate) or two old and one parity (update).
-        let tie = plan_write(&raid5(4, &[0, 1])).expect("healthy");
-        assert_eq!((tie.parity, tie.reads), (ParityWork::Generate, set(&[2, 3])));
+        let odd = plan_write(&raid5(4, &[0, 1])).expect("healthy");
+        assert_eq!((odd.parity, odd.reads), (ParityWork::Generate, set(&[2, 3])));
+    }
+
+    #[test]
+    fn at_equal_reads_streams_reconstruct_and_others_modify() {
+        for (situation, others, old) in [
+            (raid5(3, &[1]), set(&[0, 2]), set(&[1, 3])),
+            (raid6(4, &[1]), set(&[0, 2, 3]), set(&[1, 4, 5])),
+        ] {
+            let one = plan_write(&situation).expect("healthy");
+            assert_eq!((one.parity, one.reads), (ParityWork::Update, old));
+            let stream = plan_write(&Situation { stream: true, ..situation }).expect("healthy");
+            assert_eq!((stream.parity, stream.reads), (ParityWork::Generate, others));
+        }
     }
 
     #[test]
@@ -240,6 +260,7 @@ mod tests {
     #[test]
     fn every_small_situation() {
         for (data, has_q) in [(2u16, false), (3, false), (2, true), (3, true)] {
+            let row = Situation { has_q, ..raid5(data, &[]) };
             let positions = data + 1 + u16::from(has_q);
             let subsets = |of: u16| {
                 (0..1u32 << of).map(move |bits| {
@@ -249,8 +270,9 @@ mod tests {
             for covered in subsets(data).skip(1) {
                 for absent in subsets(positions) {
                     for unread in subsets(positions) {
-                        for cached in [MemberSet::EMPTY, set(&[0]), set(&[data])] {
-                            check(&Situation { data, has_q, covered, absent, unread, cached });
+                        let cached = [MemberSet::EMPTY, set(&[0]), set(&[data])].into_iter();
+                        for (cached, stream) in cached.flat_map(|set| [(set, false), (set, true)]) {
+                            check(&Situation { covered, absent, unread, cached, stream, ..row });
                         }
                     }
                 }

@@ -92,6 +92,11 @@ fn update(kernels: Kernels, row: &Row, indices: &[usize]) {
     p.expect(&changed.p, "pq_update: P");
     q.expect(&changed.q, "pq_update: Q");
 
+    let (mut p, mut q) = (row.garbage(), row.garbage());
+    kernels.pq_update_from(p.bytes(), q.bytes(), (&row.p, &row.q), &changes);
+    p.expect(&changed.p, "pq_update_from: P");
+    q.expect(&changed.q, "pq_update_from: Q");
+
     let (mut p, mut q) = (row.guarded(&row.p), row.guarded(&row.q));
     kernels.p_update(p.bytes(), &changes);
     kernels.q_update(q.bytes(), &changes);
