@@ -25,7 +25,7 @@ use engine::{
 use md::{Geometry, Level, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::buf::{Lease, LeasePool, Region, Regions, settle_stores};
+use crate::buf::{Lease, LeasePool, Region, Regions, Ways, settle_stores};
 use crate::build::{ArraySpec, BuildError, Keeping, LaneOf, build, divide, refuse_shared_files};
 use crate::clerk::Clerk;
 use crate::core::{Core, Event};
@@ -258,7 +258,7 @@ impl Driver {
         let ring = core.facts().uses_ring.then(Ring::new).transpose();
         let ring = ring.map_err(system("set up io_uring"))?;
         let (kernels, now) = (options.kernels, clock_nanos());
-        let io = Io { ring, regions, kernels, now, stored_past: false };
+        let io = Io { ring, regions, kernels, now, ways: Ways::default(), stored_past: false };
         Ok(Driver {
             core,
             clerk: None,

@@ -56,10 +56,11 @@ fn read_rate(driver: &mut Lanes, time: Duration) -> f64 {
     rate
 }
 
-/// The best of several attempts; every one must keep to the drive's bound.
+/// The best of several attempts; every one must keep to the drive's bound. A machine that is busy
+/// with something else gets a while to have a free moment.
 fn rate_of(make: impl Fn(&PaceControl) -> Lanes, expected: f64) {
-    let mut best = 0f64;
-    for _ in 0..5 {
+    let (mut best, start) = (0f64, Instant::now());
+    while best == 0. || start.elapsed() < Duration::from_secs(60) {
         let rate = read_rate(&mut make(&PaceControl::default()), Duration::from_millis(400));
         assert!(rate < expected * 1.1, "{rate:.0} is faster than the drive, {expected:.0}");
         best = best.max(rate);

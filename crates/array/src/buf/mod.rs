@@ -12,6 +12,7 @@ mod copy;
 mod lease;
 mod loans;
 mod region;
+mod ways;
 
 pub use lease::{Lease, LeasePool};
 pub use region::{Region, Regions, Span};
@@ -19,3 +20,4 @@ pub use region::{Region, Regions, Span};
 pub(crate) use compute::{compute, expect};
 pub(crate) use copy::settle_stores;
 pub(crate) use loans::Loans;
+pub(crate) use ways::Ways;

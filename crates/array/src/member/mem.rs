@@ -2,9 +2,9 @@
 //!
 //! Every read copies out of it and every write into it; only what is read to be computed with, the
 //! old data and parity of a read-modify-write above all, is used where it lies ([`Member::lend`]).
-//! A write goes past the CPU's caches, which takes half the time, unless the caches are likely to
-//! have its place: because the member is small enough to live in them, or has just been read there
-//! (the old data of a read-modify-write).
+//! A write may go past the CPU's caches, where that is the faster way ([`Ways`]), unless they are
+//! likely to have its place: because the member is small enough to live in them, or has just been
+//! read there (the old data of a read-modify-write).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use engine::{BufSlice, MemberError};
 use md::Sector;
 
 use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
-use crate::buf::{Region, Regions, Span};
+use crate::buf::{Region, Regions, Span, Ways};
 
 /// A member that is smaller may be in the caches.
 const PAST_FROM_MEMBER_BYTES: usize = 32 << 20;
@@ -68,8 +68,8 @@ impl MemMember {
         MemMember { region, number: None, sectors, counters, recent }
     }
 
-    /// Whether a write goes past the caches.
-    fn goes_past(&self, op: &Op<'_>) -> bool {
+    /// Whether the caches are not likely to have the place of a write.
+    fn is_far(&self, op: &Op<'_>) -> bool {
         self.region.len() >= PAST_FROM_MEMBER_BYTES
             && op.bytes() >= PAST_FROM_BYTES
             && !self.recent.contains(op.sector)
@@ -137,7 +137,7 @@ impl Member for MemMember {
                     self.recent.note(op.sector);
                     self.each(op, io, |here, buffer| buffer.copy_from(here));
                 }
-                OpKind::Write { .. } if self.goes_past(op) => {
+                OpKind::Write { .. } if self.is_far(op) && io.ways.goes_past(op.bytes()) => {
                     self.each(op, io, |here, buffer| here.stream_from(buffer));
                     io.stored_past = true;
                 }
@@ -167,7 +167,7 @@ mod tests {
         let mut regions = Regions::new().expect("memory");
         regions.add(Arc::new(Region::new(1 << 20).expect("memory")));
         let kernels = parity::Kernels::best();
-        Io { ring: None, regions, kernels, now: 0, stored_past: false }
+        Io { ring: None, regions, kernels, now: 0, ways: Ways::default(), stored_past: false }
     }
 
     /// Says whether the operation went past the caches.

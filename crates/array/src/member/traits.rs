@@ -7,7 +7,7 @@ use engine::{BufSlice, MemberError, Token};
 use md::Sector;
 
 use super::Ring;
-use crate::buf::Regions;
+use crate::buf::{Regions, Ways};
 
 /// What is true of a member as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +192,8 @@ pub struct Io {
     pub(crate) kernels: parity::Kernels,
     /// Nanoseconds of the driver's clock, as of this round.
     pub(crate) now: u64,
+    /// Which way long stores to memory take.
+    pub(crate) ways: Ways,
     /// A member has stored something past the caches since they were settled.
     pub(crate) stored_past: bool,
 }

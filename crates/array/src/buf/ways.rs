@@ -1,0 +1,167 @@
+//! Which way long stores to memory take: through the caches or past them, whichever costs less
+//! just now.
+//!
+//! ```text
+//! | past | near | past | near | ...            the cheaper one            | past | near | ...
+//!   TRY_BYTES each, timed                       KEEP_BYTES                  tried again
+//! ```
+//! A store past the caches moves half of the bytes, but each waits for memory itself. Which of the
+//! two wins depends on the machine, on what its other guests leave of the memory's bandwidth, and
+//! on what is stored: on one machine full stripes took 0.6 and 1.4 times as long past the caches on
+//! two days. So it is tried, with the work at hand, and by the CPU time of all that the thread does
+//! meanwhile: what it costs to have the caches full of something else is in it.
+//!
+//! Invariant: whatever comes out, only speed depends on it. Used by memory members.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// What a trial stores: long enough for one reading of the clock not to count.
+const TRY_BYTES: u64 = 1 << 20;
+/// Trials, both ways in turn; of each way the best counts.
+const TRIALS: u8 = 8;
+/// What is stored before the ways are tried again: some tenths of a second.
+const KEEP_BYTES: u64 = 512 << 20;
+/// The other way has to be so much cheaper, in per cent: no change for noise.
+const GAIN_PERCENT: u64 = 3;
+
+/// See the module.
+pub(crate) struct Ways {
+    /// Nanoseconds of CPU that the thread has had.
+    clock: fn() -> u64,
+    past: bool,
+    /// Of the trials; `None` when the way is settled.
+    trial: Option<Trial>,
+    /// Bytes stored since the trial began, or since the way was settled.
+    stored: u64,
+}
+
+struct Trial {
+    number: u8,
+    began: u64,
+    /// Least nanoseconds for a MiB so far, near and past.
+    least: [u64; 2],
+}
+
+impl Default for Ways {
+    fn default() -> Ways {
+        Ways::new(thread_nanos)
+    }
+}
+
+impl Ways {
+    fn new(clock: fn() -> u64) -> Ways {
+        // As if all had been kept: the first store begins the trials.
+        Ways { clock, past: true, trial: None, stored: KEEP_BYTES }
+    }
+
+    /// Whether the next `bytes` bytes go past the caches.
+    #[inline]
+    pub(crate) fn goes_past(&mut self, bytes: u64) -> bool {
+        let enough = if self.trial.is_some() { TRY_BYTES } else { KEEP_BYTES };
+        if self.stored >= enough {
+            self.next();
+        }
+        self.stored += bytes;
+        match &self.trial {
+            Some(trial) => trial.is_past(),
+            None => self.past,
+        }
+    }
+
+    /// Ends a trial, or begins the first one.
+    #[cold]
+    fn next(&mut self) {
+        let now = (self.clock)();
+        let (number, least) = match self.trial.take() {
+            None => (0, [u64::MAX; 2]),
+            Some(mut trial) => {
+                let least = &mut trial.least[usize::from(trial.is_past())];
+                // Another thread's clock may show less: then nothing is known.
+                if let Some(nanos) = now.checked_sub(trial.began) {
+                    *least = (*least).min(nanos.saturating_mul(TRY_BYTES) / self.stored);
+                }
+                (trial.number + 1, trial.least)
+            }
+        };
+        self.stored = 0;
+        if number < TRIALS {
+            self.trial = Some(Trial { number, began: now, least });
+            return;
+        }
+        let [mine, other] = [self.past, !self.past].map(|past| least[usize::from(past)]);
+        if other.saturating_mul(100) < mine.saturating_mul(100 - GAIN_PERCENT) {
+            self.past = !self.past;
+        }
+    }
+}
+
+impl Trial {
+    fn is_past(&self) -> bool {
+        self.number.is_multiple_of(2)
+    }
+}
+
+fn thread_nanos() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+
+    const STORE: u64 = 64 << 10;
+
+    /// Stores `bytes`, where a store costs so many nanoseconds near and past; returns how many
+    /// bytes went past.
+    fn store(ways: &mut Ways, bytes: u64, [near, past]: [u64; 2]) -> u64 {
+        let mut gone_past = 0;
+        for _ in 0..bytes / STORE {
+            let goes_past = ways.goes_past(STORE);
+            NOW.set(NOW.get() + if goes_past { past } else { near });
+            gone_past += if goes_past { STORE } else { 0 };
+        }
+        gone_past
+    }
+
+    const TRIED: u64 = TRIALS as u64 * TRY_BYTES;
+
+    #[test]
+    fn the_cheaper_way_is_kept_until_it_is_not_any_more() {
+        let mut ways = Ways::new(|| NOW.get());
+        for costs in [[700, 1000], [1000, 700], [980, 1000], [1000, 500]] {
+            assert_eq!(store(&mut ways, TRIED, costs), TRIED / 2, "both in turn");
+            // 2 per cent are no reason to change.
+            let past = costs[1] < costs[0] || costs[0] == 980;
+            let kept = store(&mut ways, KEEP_BYTES, costs);
+            assert_eq!(kept, if past { KEEP_BYTES } else { 0 }, "{costs:?}");
+        }
+    }
+
+    /// A trial that something else made long does not decide.
+    #[test]
+    fn the_best_of_the_trials_counts() {
+        let mut ways = Ways::new(|| NOW.get());
+        for disturbed in [0, 3, 6] {
+            for trial in 0..u64::from(TRIALS) {
+                let more = if trial == disturbed { 5000 } else { 0 };
+                store(&mut ways, TRY_BYTES, [700 + more, 1000 + more]);
+            }
+            assert_eq!(store(&mut ways, KEEP_BYTES, [700, 1000]), 0);
+        }
+    }
+
+    /// A driver that moves to another thread sees another clock.
+    #[test]
+    fn a_clock_that_goes_back_decides_nothing() {
+        let mut ways = Ways::new(|| u64::MAX - NOW.get());
+        assert_eq!(store(&mut ways, TRIED, [1, 1]), TRIED / 2);
+        assert_eq!(store(&mut ways, KEEP_BYTES, [1, 1]), KEEP_BYTES, "as it was");
+    }
+}
