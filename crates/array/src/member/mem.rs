@@ -13,7 +13,7 @@ use engine::{BufSlice, MemberError};
 use md::Sector;
 
 use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
-use crate::buf::{Region, Regions, Span, Ways};
+use crate::buf::{Region, Regions, Span};
 
 /// A member that is smaller may be in the caches.
 const PAST_FROM_MEMBER_BYTES: usize = 32 << 20;
@@ -160,6 +160,7 @@ impl Member for MemMember {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buf::Ways;
 
     const BLOCK: BufSlice = BufSlice { region: 0, len: 4096, offset: 0 };
 
