@@ -101,10 +101,7 @@ fn made_by_raidlab(scratch: &Scratch) -> ArrayJob {
     let raid5 = "--level raid5 --layout right-asymmetric --disks 3 --chunk 16K";
     let raid10 = "--level raid10 --layout f2 --disks 4 --chunk 64K";
     let tuned = |words: &str| bench(&format!("@0+@1+@2,{knobs}"), words);
-    let mut steps = vec![
-        Step::Command("insmod /modules/mq-deadline.ko".into()),
-        laboratory("settings @0 @1 @2 @3"),
-    ];
+    let mut steps = vec![laboratory("scheduler"), laboratory("settings @0 @1 @2 @3")];
     let mut then = |step: String| {
         steps.push(laboratory(step));
         steps.extend(restored());

@@ -8,6 +8,14 @@ export PATH=/bin:/laboratory
 record=/tmp/laboratory.$$.json
 said=/tmp/laboratory.$$.out
 
+# A second scheduler to choose.
+scheduler() {
+    insmod /modules/mq-deadline.ko || {
+        echo "the guest is an older one: sh scripts/guest/prepare"
+        return 1
+    }
+}
+
 # Settings of disks, by their index: what a run may turn must be what it was before.
 settings() {
     index=0
