@@ -128,7 +128,9 @@ pub fn refuse_what_is_there(
     if seen.is_empty() || options.force { Ok(seen) } else { Err(CreateFailed::Holds(seen)) }
 }
 
-fn what_it_holds(disk: &dyn Disk, places: &Places) -> Vec<String> {
+/// What a disk holds that somebody may miss, as far as what it begins and ends with says: a clause
+/// for each thing, as in `holds an ext4 file system`. What cannot be read counts.
+pub fn what_is_there(disk: &dyn Disk) -> Vec<String> {
     let mut seen: Vec<String> =
         signatures(disk).iter().map(|what| format!("holds {what}")).collect();
     if let Some(what) = packed_as(disk) {
@@ -136,6 +138,11 @@ fn what_it_holds(disk: &dyn Disk, places: &Places) -> Vec<String> {
         seen.push(format!("is {}", what.split(':').next().unwrap_or(what)));
     }
     seen.extend(is_a_member(disk));
+    seen
+}
+
+fn what_it_holds(disk: &dyn Disk, places: &Places) -> Vec<String> {
+    let mut seen = what_is_there(disk);
     // Disks that are used again are full of something, as with mdadm; a file is somebody's.
     if seen.is_empty() && !disk.is_block_device() {
         match some_data(disk, &written(places)) {

@@ -17,5 +17,5 @@ pub use engine::{EngineSpec, ServedArray};
 pub use expr::{FsExpr, FsKind, Journal, KernelExpr, Knobs, PlaceError, PlaceExpr};
 pub use kernel::{KernelArray, kernel_steps};
 pub use plan::{Stripes, mkfs, mount};
-pub use set_up::{Ground, Place, Request, facts_of};
+pub use set_up::{Ground, Place, Request, facts_of, open_to_write_over};
 pub use steps::{Step, Undo};

@@ -11,7 +11,8 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use array::store::{Access, Device, DeviceOptions, Disk, Location, signatures};
+use array::run::what_is_there;
+use array::store::{Access, Device, DeviceOptions, Location};
 
 use super::engine::{EngineSpec, ServedArray, release_with_mount, setting};
 use super::expr::{FsExpr, Journal, Knobs, PlaceExpr};
@@ -150,13 +151,13 @@ impl<'a> Making<'a> {
                 self.serve(spec)
             }
             PlaceExpr::Device(path) => {
-                refuse_used(path)?;
+                open_to_write_over(path, false)?;
                 Ok((path.clone(), None))
             }
             PlaceExpr::Kernel(kernel) => {
                 need_root("an array of the kernel's")?;
                 let array = self.kernel.take().ok_or("no array is given for the place")?;
-                kernel.devices.iter().try_for_each(|path| refuse_used(path))?;
+                kernel.devices.iter().try_for_each(|path| open_to_write_over(path, false).map(drop))?;
                 let device = set_up_kernel(kernel, &array, self.stop, &mut self.undo)?;
                 Ok((device, array.stripes()?))
             }
@@ -250,26 +251,32 @@ pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, Str
     Ok(path)
 }
 
-/// Refuses a block device that holds something or is in use: what is measured writes over it.
-pub(super) fn refuse_used(path: &Path) -> Result<(), String> {
+/// Opens a block device that will be written over, past the page cache. Refused while somebody uses
+/// it; and unless `destroy` is given, where it holds what somebody may miss.
+///
+/// # Errors
+/// One line: what it is, who uses it, or what it holds.
+pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<Device, String> {
     let shown = path.display();
     let kind = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.file_type();
     if !kind.is_block_device() {
-        return Err(format!("{shown}: is no block device"));
+        return Err(format!("{shown}: it is no block device; use path:DIR for a directory"));
     }
-    let options = DeviceOptions { access: Access::ReadWrite, direct: false };
+    // Open and locked first, so that it is still what was looked at when it is written.
+    let options = DeviceOptions { access: Access::ReadWrite, direct: true };
     let device = Device::open(&Location::whole(path), options).map_err(|e| e.to_string())?;
-    let mut holds: Vec<String> = signatures(&device).iter().map(ToString::to_string).collect();
-    let md = md::ondisk::superblock::detect(device.sectors(), |place| {
-        let mut bytes = vec![0; md::ondisk::superblock::READ_BYTES];
-        device.read(place.sector, &mut bytes).map(|()| bytes)
-    });
-    holds.extend(md.superblock().map(|_| "a member of a Linux RAID array".to_string()));
-    match holds.is_empty() {
+    let there = if destroy { Vec::new() } else { what_is_there(&device) };
+    refuse(&there).map_err(|problem| format!("{shown}: {problem}"))?;
+    Ok(device)
+}
+
+fn refuse(there: &[String]) -> Result<(), String> {
+    match there.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "{shown}: holds {}, and would be written over; wipe it first if nobody needs that",
-            holds.join(", ")
+            "it {}, and would be written over; if nobody needs that any more, wipe it first, or \
+             with device: say --destroy-contents",
+            there.join(", it ")
         )),
     }
 }
@@ -419,7 +426,21 @@ mod tests {
 
     #[test]
     fn what_is_no_block_device_is_refused() {
-        let error = refuse_used(&std::env::temp_dir()).expect_err("a directory");
-        assert!(error.ends_with("is no block device"), "{error}");
+        let error = open_to_write_over(&std::env::temp_dir(), true).expect_err("a directory");
+        assert!(error.contains("it is no block device"), "{error}");
+    }
+
+    /// Whoever repairs an array with a damaged superblock needs what is on the device.
+    #[test]
+    fn a_damaged_superblock_is_somebodys() {
+        let image = tempfile::NamedTempFile::new().expect("a file");
+        let mut bytes = vec![0; 1 << 20];
+        // Version 1.2 lies 4 KiB in; its magic is right, nothing else is.
+        bytes[4096..4100].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
+        std::fs::write(image.path(), &bytes).expect("written");
+        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let device = Device::open(&Location::whole(image.path()), options).expect("opened");
+        let refused = refuse(&what_is_there(&device)).expect_err("refused");
+        assert!(refused.starts_with("it may be a member of an md array"), "{refused}");
     }
 }

@@ -4,15 +4,13 @@
 //! Invariant: nothing that somebody may miss is written over: a device that holds something, or is
 //! in use, is refused, and in a directory everything is made new. Called from `bench`.
 
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::str::FromStr;
 
-use array::store::{Access, Device, DeviceOptions, Location, signatures};
 use lab::bench::Settings;
 use lab::host;
 use lab::matrix::Plan;
-use lab::place::{Ground, PlaceExpr, facts_of};
+use lab::place::{Ground, PlaceExpr, facts_of, open_to_write_over};
 use lab::program::choice::Scale;
 use lab::program::run::{Meanwhile, Timing};
 use lab::program::session::{Brought, Session};
@@ -138,7 +136,7 @@ impl Wanted<'_> {
                 keep(session.on_directory(choice, path, place_of(&Ground::Directory(path.clone()))))
             }
             (PlaceExpr::Device(path), _) => {
-                let device = open_device(path, self.destroy)?;
+                let device = open_to_write_over(path, self.destroy)?;
                 let base = Cell {
                     target: "device".into(),
                     level: "single".into(),
@@ -201,26 +199,4 @@ fn place_of(ground: &Ground) -> Place {
         }
     };
     place
-}
-
-/// Opens a device that may be written over: nobody uses it, and it holds nothing that anybody would
-/// miss, as far as its first and last sectors say. `destroy` passes over the latter.
-pub fn open_device(path: &Path, destroy: bool) -> Result<Device, String> {
-    let kind = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    if !kind.file_type().is_block_device() {
-        return Err(format!("{}: it is no block device; use path:DIR", path.display()));
-    }
-    // Open and locked first, so that it is still what was looked at when it is written.
-    let options = DeviceOptions { access: Access::ReadWrite, direct: true };
-    let device =
-        Device::open(&Location::whole(path), options).map_err(|error| error.to_string())?;
-    let holds = || signatures(&device).first().map(|found| format!("it holds {found}"));
-    match crate::members::somebodys(&device).or_else(holds).filter(|_| !destroy) {
-        None => Ok(device),
-        Some(held) => Err(format!(
-            "{}: {held}, and the workloads would write over it; --destroy-contents if nobody needs \
-             that any more",
-            path.display()
-        )),
-    }
 }
