@@ -104,6 +104,14 @@ pub fn show_size(bytes: u64) -> String {
     }
 }
 
+/// `64K`, `1540K`, `513`: the same bytes to the last one, in the largest unit that they are whole
+/// in, as [`parse_size`] reads it.
+pub fn exact_size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    whole.map_or(bytes.to_string(), |(shift, name)| format!("{}{name}", bytes >> shift))
+}
+
 /// `4m10s`, `12s`: for progress.
 pub fn show_seconds(seconds: f64) -> String {
     let whole = seconds.round() as u64;

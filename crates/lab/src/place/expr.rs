@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 use md::nested::ArrayExpr;
 
-use crate::quantity::{parse_size, show_size};
+use crate::quantity::{exact_size, parse_size};
 
 /// Where something is measured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -211,7 +211,7 @@ impl FsExpr {
     fn words(&self) -> String {
         let mut words = vec![self.kind.name().to_string()];
         words.extend(self.mount_options.iter().cloned());
-        words.extend(self.block_bytes.map(|bytes| format!("block={}", short_size(bytes))));
+        words.extend(self.block_bytes.map(|bytes| format!("block={}", exact_size(bytes))));
         words.extend(match &self.journal {
             Journal::Internal => None,
             Journal::None => Some("journal=none".into()),
@@ -227,7 +227,7 @@ impl FsExpr {
 impl Knobs {
     fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
-        words.extend(self.read_ahead_bytes.map(|b| format!("read-ahead={}", short_size(b))));
+        words.extend(self.read_ahead_bytes.map(|b| format!("read-ahead={}", exact_size(b))));
         words.extend(self.scheduler.as_ref().map(|name| format!("scheduler={name}")));
         words.extend(self.queue_depth.map(|depth| format!("queue-depth={depth}")));
         words.extend(self.stripe_cache_pages.map(|pages| format!("stripe-cache={pages}")));
@@ -259,11 +259,6 @@ impl Knobs {
         }
         Ok(true)
     }
-}
-
-/// `1K` and not `1 KiB`: what the parser reads.
-fn short_size(bytes: u64) -> String {
-    show_size(bytes).replace(" KiB", "K").replace(" MiB", "M").replace(" GiB", "G")
 }
 
 impl FromStr for PlaceExpr {
@@ -366,6 +361,13 @@ impl FsExpr {
         if matches!(self.journal, Journal::On(_)) && !self.on.uses_engine() {
             return Err(error(text, "an array for the journal is made for the engine's only"));
         }
+        if self.knobs.queue_depth.is_some() || self.knobs.stripe_cache_pages.is_some() {
+            return Err(error(
+                text,
+                "queue-depth and stripe-cache are the array's: say them behind \
+                 on=kernel:/dev/X+/dev/Y, or with --queue-depth and --stripe-cache",
+            ));
+        }
         let extended = matches!(self.kind, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4);
         match self.block_bytes {
             Some(bytes) if extended && bytes < 1024 => {
@@ -427,6 +429,14 @@ mod tests {
         assert_eq!(name.parse(), Ok(PlaceExpr::FileSystem(fs)), "{name}");
     }
 
+    /// The name of a place is its name in the results: two places must not share one.
+    #[test]
+    fn sizes_in_names_are_exact() {
+        for text in ["fs:ext4,read-ahead=1540K", "fs:ext4,read-ahead=1541K", "fs:xfs,block=512"] {
+            assert_eq!(text.parse::<PlaceExpr>().expect(text).name(), text);
+        }
+    }
+
     #[test]
     fn a_file_system_on_something_else() {
         let fs = fs("fs:xfs,on=kernel:/dev/sdb+/dev/sdc,stripe-cache=4096,assume-clean");
@@ -452,6 +462,8 @@ mod tests {
             ("fs:ext4,on=path:/mnt", "block device under it"),
             ("fs:ext4,journal=raid1(2),on=device:/dev/sda", "engine's only"),
             ("fs:ext4,queue-depth=0", "from 1 on"),
+            ("fs:ext4,queue-depth=4", "are the array's"),
+            ("fs:ext4,stripe-cache=256,on=kernel:/dev/sda", "are the array's"),
             ("kernel:sda", "whole path"),
             ("kernel:/dev/sda,stripe=1", "unknown; there are read-ahead"),
         ] {
