@@ -17,7 +17,7 @@ use array::{Array, Counters, Lease, Pending, clock_nanos};
 use super::content::Book;
 use super::files::check_units;
 use super::ground::{Ground, Hands, Mistakes, Tally};
-use super::types::{Act, How, Op, Phase, Program, Step};
+use super::types::{Act, Calls, How, Op, Phase, Program, Step};
 
 const EXTENT_BYTES: u64 = 64 << 10;
 
@@ -27,6 +27,7 @@ pub struct Extents {
     /// First byte of each file.
     starts: Vec<u64>,
     book: Book,
+    calls: Calls,
     lease_bytes: u64,
     /// What is done where caches are to be dropped.
     drop_caches: Option<fn() -> Result<(), String>>,
@@ -59,7 +60,8 @@ impl Extents {
         }
         let unit_bytes = program.unit_bytes()?;
         let book = Book::new(seed, &program.files, unit_bytes);
-        Ok(Extents { array, starts, book, lease_bytes, drop_caches })
+        let calls = program.calls;
+        Ok(Extents { array, starts, book, calls, lease_bytes, drop_caches })
     }
 
     /// Bytes that `count` files of `bytes` each take.
@@ -70,6 +72,9 @@ impl Extents {
 
 impl Ground for Extents {
     fn refuses(&self, phase: &Phase) -> Option<String> {
+        if self.calls == Calls::Mapped {
+            return Some("there is no file system: nothing can be mapped".into());
+        }
         let block = u64::from(self.array.logical_block());
         for act in phase.acts() {
             match act {

@@ -70,6 +70,18 @@ fn an_array_has_no_names_and_says_so() {
     assert!(written(put) > asked, "{put}");
 }
 
+/// Ordinary requests under the name of maps would be a lie in the record.
+#[test]
+fn nothing_is_mapped_where_there_are_no_files() {
+    let ran = bench("--level single --members mem --size 4M --workload iozone:mmap:r=64K");
+    let cells = ran.code(0).cells();
+    assert!(!cells.is_empty());
+    for cell in &cells {
+        assert!(warnings(cell).contains("not applicable: there is no file system"), "{cell}");
+        assert_eq!(cell["mb_per_s"].as_f64(), Some(0.0), "{cell}");
+    }
+}
+
 #[test]
 fn a_corrupting_member_is_found_by_a_program() {
     let ran = bench("--level single --members fault:flip@1M:mem --size 4M --workload dd");
