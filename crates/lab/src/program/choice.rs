@@ -19,6 +19,8 @@ pub struct Scale {
     pub memory_bytes: u64,
     /// What was asked for (`--size`), bytes.
     pub size: Option<u64>,
+    /// What a target offers where nothing was asked for and the program has no size of its own.
+    pub usual: Option<u64>,
     /// All that fits, where the target has an end.
     pub capacity: Option<u64>,
     /// Whether a page cache lies between.
@@ -47,7 +49,7 @@ impl Scale {
             (false, Some(capacity)) => capacity,
             (false, None) => 1 << 30,
         };
-        Ok(self.size.unwrap_or(usual))
+        Ok(self.size.or(self.usual).unwrap_or(usual))
     }
 
     /// The same in whole units, at least one.

@@ -6,7 +6,10 @@
 use std::path::Path;
 
 use array::store::{Access, Device, DeviceOptions, Disk, Location};
-use array::{Array, ArraySpec, DriverOptions, FileMember, FileOptions, MemberSpec};
+use array::{
+    Array, ArraySpec, DEFAULT_STRIPE_CACHE_BYTES, DriverOptions, FileMember, FileOptions,
+    MemberSpec,
+};
 use md::{Layout, Level};
 
 use super::cells::{Circumstances, cells};
@@ -20,11 +23,12 @@ use super::run::{Meanwhile, Timing, run};
 use super::types::{Calls, Program};
 use crate::bench::{self, Settings, array_for_program};
 use crate::host;
-use crate::matrix::ArrayCase;
+use crate::matrix::{ArrayCase, BenchLevel};
 use crate::place::{Ground as PlaceGround, KernelArray, Place, PlaceExpr, Request};
 use crate::quantity::show_size;
 use crate::record::{self, Cell};
 use crate::watch::{Watched, described};
+use crate::wiring::Wiring;
 
 /// How programs are run.
 pub struct Session<'a> {
@@ -120,16 +124,9 @@ impl Session<'_> {
         path: &Path,
         base: Cell,
     ) -> Brought {
-        let memory_bytes = host::memory_bytes().unwrap_or(0);
         let capacity = device.sectors() * md::SECTOR_BYTES;
-        let usual = capacity.min(memory_bytes.saturating_mul(2));
-        let scale = Scale {
-            memory_bytes,
-            size: self.size.or(Some(usual)),
-            capacity: Some(capacity),
-            page_cache: !device.is_direct(),
-            stripe_bytes: None,
-        };
+        let memory_bytes = host::memory_bytes().unwrap_or(0);
+        let scale = device_scale(self.size, capacity, memory_bytes, !device.is_direct());
         let make = |needs: &Needs| -> Result<Array, String> {
             let member = FileMember::of_device(device, 0..device.sectors());
             single(MemberSpec::ready(member), needs)
@@ -149,6 +146,7 @@ impl Session<'_> {
         let scale = Scale {
             memory_bytes: host::memory_bytes().unwrap_or(0),
             size: self.size,
+            usual: None,
             capacity: Some(free / 10 * 9),
             page_cache: true,
             stripe_bytes: None,
@@ -243,14 +241,15 @@ fn set_up(
     let described = case.map(|(case, settings)| bench::described(case, settings)).transpose()?;
     let mut base = described.unwrap_or_default();
     let engine = case.filter(|_| expr.uses_engine());
-    let kernel = case.filter(|_| !expr.uses_engine()).map(|(case, _)| kernel_array(case));
+    let kernel = case.filter(|_| !expr.uses_engine());
+    let kernel = kernel.map(|(case, _)| kernel_array(case)).transpose()?;
     if let Some(array) = &kernel {
         base = Cell {
             level: array.level.to_string(),
             layout: base.layout,
             disks: array.disks as u32,
             members: "device".into(),
-            chunk_kib: base.chunk_kib,
+            chunk_kib: array.level.has_chunks().then_some(array.chunk_bytes / 1024),
             ..Cell::default()
         };
     }
@@ -285,12 +284,41 @@ fn with_array_below(base: Cell, watched: &Watched) -> Cell {
     }
 }
 
-fn kernel_array(case: &ArrayCase) -> KernelArray {
-    KernelArray {
+/// An array of a plan as md is to make it. What md is not told here, or has other words for, is
+/// refused: a record must not speak of what was not measured.
+fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
+    let cache = case.has_parity() && case.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
+    let wired = case.wiring != Wiring::default();
+    let refused = [
+        (case.level == BenchLevel::Single, "single: an ordinary disk is device:/dev/X"),
+        (case.nested, "arrays inside arrays are not made there"),
+        (case.degraded > 0, "--degraded: its members are not taken out"),
+        (cache, "--stripe-cache: say stripe-cache=PAGES behind the devices"),
+        (case.queue_depth.is_some(), "--queue-depth: say queue-depth=N behind the devices"),
+        (wired, "--bus, --channel, --spindle: its members share what they share"),
+    ];
+    if let Some((_, why)) = refused.iter().find(|(found, _)| *found) {
+        return Err(format!("kernel: {why}"));
+    }
+    let own_chunk = case.expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
+    Ok(KernelArray {
         level: case.expr.level,
         layout: case.expr.layout,
-        chunk_bytes: case.chunk_bytes,
+        chunk_bytes: own_chunk.unwrap_or(case.chunk_bytes),
         disks: case.expr.leaves(),
+    })
+}
+
+/// How large things may be on a device.
+fn device_scale(size: Option<u64>, capacity: u64, memory_bytes: u64, page_cache: bool) -> Scale {
+    Scale {
+        memory_bytes,
+        size,
+        // A whole disk takes hours to fill. Programs that know sizes of their own keep those.
+        usual: Some(capacity.min(memory_bytes.saturating_mul(2))),
+        capacity: Some(capacity),
+        page_cache,
+        stripe_bytes: None,
     }
 }
 
@@ -366,4 +394,63 @@ pub fn single(member: MemberSpec, needs: &Needs) -> Result<Array, String> {
         queue_depth: usize::MAX,
     };
     Array::start(spec, &needs.options()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{Options, plan};
+
+    fn case(options: Options) -> ArrayCase {
+        plan(&options).expect("a plan").arrays.remove(0)
+    }
+
+    fn raid5() -> Options {
+        Options { levels: vec!["raid5".parse().expect("a level")], disks: vec![3], ..mem() }
+    }
+
+    fn mem() -> Options {
+        Options { members: vec!["mem".parse().expect("a set")], ..Options::default() }
+    }
+
+    fn array(text: &str) -> Options {
+        Options { arrays: vec![text.parse().expect("an array")], ..mem() }
+    }
+
+    #[test]
+    fn md_makes_the_array_that_was_asked_for() {
+        let made = kernel_array(&case(array("raid5,16K(3)"))).expect("an array");
+        assert_eq!((made.level, made.chunk_bytes, made.disks), (Level::Raid5, 16 << 10, 3));
+        let chunks = vec![128 << 10];
+        let made = kernel_array(&case(Options { chunks, ..raid5() })).expect("an array");
+        assert_eq!(made.chunk_bytes, 128 << 10);
+    }
+
+    #[test]
+    fn on_a_device_programs_keep_sizes_of_their_own() {
+        let scale = device_scale(None, 64 << 30, 4 << 30, false);
+        let made = |text: &str| text.parse::<Choice>().expect(text).program(&scale).expect(text);
+        assert_eq!(made("streams").files, vec![40 << 20; 200]);
+        assert_eq!(made("seeks").files, [8 << 30], "twice the memory");
+        let job = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(job.path(), "[j]\nrw=write\n").expect("written");
+        let job: Choice = format!("fio:{}", job.path().display()).parse().expect("a program");
+        assert!(job.program(&scale).expect_err("no size").contains("or give --size"));
+    }
+
+    #[test]
+    fn what_md_would_not_be_told_is_refused() {
+        let paced = || vec!["paced:hdd-2007".parse().expect("a set")];
+        for (options, named) in [
+            (Options { levels: vec![BenchLevel::Single], ..mem() }, "device:/dev/X"),
+            (array("raid1(raid0(2),raid0(2))"), "arrays inside arrays"),
+            (Options { degraded: vec![1], ..raid5() }, "--degraded"),
+            (Options { stripe_caches: vec![8 << 20], ..raid5() }, "stripe-cache=PAGES"),
+            (Options { queue_depths: vec![2], ..raid5() }, "queue-depth=N"),
+            (Options { members: paced(), buses: vec![1 << 26], ..raid5() }, "--bus"),
+        ] {
+            let refused = kernel_array(&case(options)).expect_err(named);
+            assert!(refused.starts_with("kernel: ") && refused.contains(named), "{refused}");
+        }
+    }
 }

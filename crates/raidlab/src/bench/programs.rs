@@ -123,6 +123,7 @@ impl Wanted<'_> {
                 let scale = Scale {
                     memory_bytes: host::memory_bytes().unwrap_or(0),
                     size: case.area_bytes,
+                    usual: None,
                     capacity: Some(capacity),
                     page_cache: false,
                     stripe_bytes: Some(stripe).filter(|stripe| *stripe > 0),
