@@ -345,16 +345,7 @@ fn make_cell(
             false => Some(false),
             true => (target.keeps_data() && outcome.checked).then_some(true),
         },
-        per_member: outcome
-            .leaves
-            .iter()
-            .map(|leaf| MemberTraffic {
-                read_bytes: leaf.read_bytes,
-                written_bytes: leaf.written_bytes,
-                reads: leaf.reads,
-                writes: leaf.writes,
-            })
-            .collect(),
+        per_member: outcome.leaves.iter().map(MemberTraffic::from).collect(),
         read_ahead_kib: (spec.read_ahead_bytes > 0).then_some(spec.read_ahead_bytes / 1024),
         late_ops: drive.is_some().then_some(late),
         checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
@@ -465,10 +456,7 @@ fn threads(outcome: &Outcome) -> Vec<ThreadTime> {
     let mut threads = outcome.lanes.clone();
     let others = outcome.cpu.threads.iter().flatten();
     let others = others.filter(|thread| thread.name.starts_with(KERNEL_WORKERS));
-    threads.extend(others.map(|thread| ThreadTime {
-        name: thread.name.clone(),
-        seconds: thread.user_s + thread.system_s,
-    }));
+    threads.extend(others.map(ThreadTime::from));
     threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
     threads
 }

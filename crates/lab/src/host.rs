@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The machine, the system on it, and the ground the member files stand on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,8 +104,8 @@ impl Backing {
     /// Fills what the block device's driver says, where there is a block device.
     fn look_at_queue(&mut self, dev: u64) {
         let Some(queue) = queue_of(dev) else { return };
-        self.rotational = line(&format!("{queue}/rotational")).map(|text| text == "1");
-        self.scheduler = line(&format!("{queue}/scheduler")).map(|text| chosen(&text));
+        self.rotational = line(format!("{queue}/rotational")).map(|text| text == "1");
+        self.scheduler = line(format!("{queue}/scheduler")).map(|text| chosen(&text));
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn queue_of(dev: u64) -> Option<String> {
 }
 
 /// The file's text without the newline; `None` if it is missing or empty.
-pub(crate) fn line(path: &str) -> Option<String> {
+pub(crate) fn line(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_string()).filter(|text| !text.is_empty())
 }
@@ -174,24 +174,66 @@ fn load_average(text: &str) -> Option<[f64; 3]> {
     Some([numbers.next()?, numbers.next()?, numbers.next()?])
 }
 
-/// The mount of device number `dev` in the text of mountinfo (proc_pid_mountinfo(5)):
+/// A mount, as a line of mountinfo (proc_pid_mountinfo(5)) has it:
 /// `36 35 98:0 / /mnt rw,noatime master:1 - ext4 /dev/sda1 rw,errors=continue`.
+pub(crate) struct Mount<'t> {
+    /// The device's number: `98:0`.
+    number: &'t str,
+    /// Where it is mounted.
+    pub(crate) point: PathBuf,
+    /// Options of the mount.
+    options: &'t str,
+    /// The file system: `ext4`.
+    pub(crate) kind: &'t str,
+    /// What is mounted.
+    source: &'t str,
+    /// Options of the file system.
+    super_options: &'t str,
+}
+
+impl Mount<'_> {
+    fn of(line: &str) -> Option<Mount<'_>> {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let (mut mount, mut file_system) = (mount.split(' ').skip(2), file_system.split(' '));
+        let number = mount.next()?;
+        let point = unescaped(mount.nth(1)?).into();
+        let (kind, source) = (file_system.next()?, file_system.next()?);
+        let super_options = file_system.next().unwrap_or("");
+        Some(Mount { number, point, options: mount.next()?, kind, source, super_options })
+    }
+
+    /// The options of the mount, then those of the file system that are not said already.
+    pub(crate) fn all_options(&self) -> String {
+        let mut options: Vec<&str> = self.options.split(',').collect();
+        for option in self.super_options.split(',').filter(|option| !option.is_empty()) {
+            if !options.contains(&option) {
+                options.push(option);
+            }
+        }
+        options.join(",")
+    }
+}
+
+/// Spaces, tabs, newlines and backslashes are written in octal: `\\040`.
+fn unescaped(text: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.iter().fold(text.to_string(), |text, (octal, plain)| text.replace(octal, plain))
+}
+
+/// The mounts in the text of mountinfo. Later ones cover earlier ones.
+pub(crate) fn mounts(mountinfo: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
+    mountinfo.lines().filter_map(Mount::of)
+}
+
+/// The mount of device number `dev`.
 fn mount_of(mountinfo: &str, dev: u64) -> Option<Backing> {
     let number = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
-    // The last one counts: later mounts cover earlier ones.
-    mountinfo.lines().rev().find_map(|line| {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut mount = mount.split(' ');
-        let mut file_system = file_system.split(' ');
-        if mount.nth(2)? != number {
-            return None;
-        }
-        Some(Backing {
-            options: mount.nth(2).map(str::to_string),
-            file_system: file_system.next().map(str::to_string),
-            device: file_system.next().map(str::to_string),
-            ..Backing::default()
-        })
+    let mount = mounts(mountinfo).rev().find(|mount| mount.number == number)?;
+    Some(Backing {
+        options: Some(mount.all_options()),
+        file_system: Some(mount.kind.to_string()),
+        device: Some(mount.source.to_string()),
+        ..Backing::default()
     })
 }
 
@@ -223,6 +265,11 @@ mod tests {
         assert_eq!(mount.device.as_deref(), Some("/dev/b"));
         assert_eq!(mount.options.as_deref(), Some("rw,relatime"));
         assert_eq!(mount_of(text, rustix::fs::makedev(98, 1)), None);
+        let line =
+            "36 35 7:0 / /tmp/a\\040b rw,noatime - ext3 /dev/loop0 rw,data=journal,stripe=48";
+        let mount = mounts(line).next().expect("a mount");
+        assert_eq!((mount.point.as_path(), mount.kind), (Path::new("/tmp/a b"), "ext3"));
+        assert_eq!(mount.all_options(), "rw,noatime,data=journal,stripe=48");
     }
 
     #[test]

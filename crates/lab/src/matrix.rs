@@ -11,6 +11,7 @@ use md::{Layout, Level};
 
 use crate::members::{MemberExpr, MemberSet};
 use crate::quantity::show_size;
+use crate::target::expendable;
 use crate::wiring::Wiring;
 use crate::workload::{Kind, Spec};
 
@@ -484,14 +485,7 @@ fn check_shape(expr: &ArrayExpr, chunk_bytes: u64, degraded: u32) -> Result<(f64
     let leaves = vec![leaf; expr.leaves()];
     let geometry = NestedGeometry::new(expr, chunk, &leaves).map_err(|e| e.to_string())?;
     let outer = geometry.geometry();
-    let mut gone: Vec<u16> = Vec::new();
-    for member in 0..outer.members() as u16 {
-        let stays = |other: md::MemberIdx| other.0 != member && !gone.contains(&other.0);
-        if gone.len() < degraded as usize && outer.enough(stays) {
-            gone.push(member);
-        }
-    }
-    if gone.len() < degraded as usize {
+    if expendable(outer, degraded, &|_| false).is_err() {
         return Err(format!("--degraded {degraded}: the array cannot serve without that many"));
     }
     let ratio = geometry.array_sectors() as f64 / leaf as f64;

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::record::ThreadTime;
+use crate::watch::machine;
+
 /// CPUs that were busy when nothing of ours ran.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IdleBaseline {
@@ -67,6 +70,19 @@ pub struct ThreadCpu {
     pub user_s: f64,
     /// System time, seconds.
     pub system_s: f64,
+}
+
+impl ThreadCpu {
+    /// User and system time, seconds.
+    pub fn seconds(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+}
+
+impl From<&ThreadCpu> for ThreadTime {
+    fn from(thread: &ThreadCpu) -> ThreadTime {
+        ThreadTime { name: thread.name.clone(), seconds: thread.seconds() }
+    }
 }
 
 impl CpuMeter {
@@ -124,19 +140,10 @@ pub(crate) fn ticks_per_s() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
+/// Busy time of all CPUs; `None` where the kernel does not count.
 fn system_s() -> Option<f64> {
-    busy_ticks(&fs::read_to_string("/proc/stat").ok()?).map(|ticks| ticks as f64 / ticks_per_s())
-}
-
-/// Busy ticks of all CPUs in the text of `/proc/stat` (proc_stat(5)):
-/// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`; guests are in user.
-/// `None` where the kernel does not count (some containers show zeros).
-fn busy_ticks(stat: &str) -> Option<u64> {
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
-    let [user, nice, system, idle, _iowait, irq, softirq, ..] = ticks[..] else { return None };
-    let busy = user + nice + system + irq + softirq;
-    (busy + idle > 0).then_some(busy)
+    let counted = machine::parse(&fs::read_to_string("/proc/stat").ok()?).ok()??;
+    Some(counted.busy() as f64 / ticks_per_s())
 }
 
 fn threads() -> Option<BTreeMap<u32, ThreadCpu>> {
@@ -179,23 +186,13 @@ fn used(before: &BTreeMap<u32, ThreadCpu>, now: BTreeMap<u32, ThreadCpu>) -> Vec
             used.push(ThreadCpu { name: thread.name, user_s, system_s });
         }
     }
-    let total = |thread: &ThreadCpu| thread.user_s + thread.system_s;
-    used.sort_by(|one, two| total(two).total_cmp(&total(one)));
+    used.sort_by(|one, two| two.seconds().total_cmp(&one.seconds()));
     used
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_machines_busy_time_leaves_out_idle_waiting_and_stolen() {
-        let stat = "cpu  10 20 30 4000 500 6 7 800 9 9\ncpu0 1 2 3 4 5 6 7 8 9 9\n";
-        assert_eq!(busy_ticks(stat), Some(10 + 20 + 30 + 6 + 7));
-        assert_eq!(busy_ticks("cpu  0 0 0 0 0 0 0 0 0 0\n"), None);
-        assert_eq!(busy_ticks("cpu  1 2 3\n"), None);
-        assert_eq!(busy_ticks("intr 1\n"), None);
-    }
 
     #[test]
     fn a_threads_name_may_hold_anything() {

@@ -512,6 +512,13 @@ fn per_second(amount: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount / seconds } else { 0.0 }
 }
 
+impl From<&array::Counters> for MemberTraffic {
+    fn from(moved: &array::Counters) -> MemberTraffic {
+        let array::Counters { read_bytes, written_bytes, reads, writes, .. } = *moved;
+        MemberTraffic { read_bytes, written_bytes, reads, writes }
+    }
+}
+
 impl MemberTraffic {
     /// Bytes in both directions.
     pub fn bytes(&self) -> u64 {

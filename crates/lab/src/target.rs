@@ -31,6 +31,29 @@ const LEAST_BULK_BYTES: u64 = 64 << 10;
 /// Rounds in which all lanes have heard of a lost member: far more than it takes.
 const LANES_AGREE_ROUNDS: usize = 1000;
 
+/// The first `count` members that an array can do without, besides those that are `out` already.
+///
+/// # Errors
+/// When it cannot do without that many.
+pub(crate) fn expendable(
+    geometry: &Geometry,
+    count: u32,
+    out: &dyn Fn(u16) -> bool,
+) -> Result<Vec<MemberIdx>, String> {
+    let mut gone: Vec<MemberIdx> = Vec::new();
+    for member in (0..geometry.members() as u16).map(MemberIdx) {
+        let stays = |other: MemberIdx| other != member && !out(other.0) && !gone.contains(&other);
+        if gone.len() < count as usize && !out(member.0) && geometry.enough(stays) {
+            gone.push(member);
+        }
+    }
+    if gone.len() < count as usize {
+        let (level, members) = (geometry.level(), geometry.members());
+        return Err(format!("{level} of {members} cannot serve with {count} member(s) missing"));
+    }
+    Ok(gone)
+}
+
 /// Number and length of the buffers for requests of `block_bytes`, `in_flight` at once.
 pub fn buffers(block_bytes: u64, in_flight: usize) -> (usize, u64) {
     let count = in_flight.max(BULK_DEPTH);
@@ -231,14 +254,9 @@ impl Target {
     /// # Errors
     /// When it cannot do without that many.
     pub fn degrade(&mut self, count: u32) -> Result<(), String> {
-        let gone = self.take_out(count as usize);
-        if gone.len() < count as usize {
-            let geometry = self.geometry();
-            let (level, members) = (geometry.level(), geometry.members());
-            return Err(format!(
-                "{level} of {members} cannot serve with {count} member(s) missing"
-            ));
-        }
+        let failed = self.failed();
+        let gone = expendable(self.geometry(), count, &|slot| failed.contains(&slot))?;
+        self.take_out(&gone);
         Ok(())
     }
 
@@ -300,32 +318,21 @@ impl Target {
         Ok(Some(proof))
     }
 
-    fn take_out(&mut self, count: usize) -> Vec<u16> {
-        let geometry = self.geometry().clone();
-        let failed = self.failed();
-        let mut gone: Vec<u16> = Vec::new();
-        for member in 0..geometry.members() as u16 {
-            let out = |slot: u16| failed.contains(&slot) || gone.contains(&slot);
-            let enough = geometry.enough(|other| other.0 != member && !out(other.0));
-            if gone.len() < count && !failed.contains(&member) && enough {
-                gone.push(member);
-            }
-        }
+    fn take_out(&mut self, gone: &[MemberIdx]) {
         // What happened to members before is not of our doing.
         self.gather_events();
         let mut none = Vec::new();
-        for member in &gone {
-            self.lanes[0].fail_member(MemberIdx(*member));
+        for member in gone {
+            self.lanes[0].fail_member(*member);
             // The first lane tells the others.
             for _ in 0..LANES_AGREE_ROUNDS {
                 self.lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
-                if self.lanes.iter().all(|lane| lane.failed().contains(*member)) {
+                if self.lanes.iter().all(|lane| lane.failed().contains(member.0)) {
                     break;
                 }
             }
         }
         self.lanes.iter_mut().for_each(|lane| drop(lane.take_events()));
-        gone
     }
 
     /// What has happened to members since the last call, but for those taken out on purpose.

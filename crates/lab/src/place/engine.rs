@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 
 use array::{Array, Counters, FaultControl, PaceControl};
 use export::fuse::{Front, FrontOptions};
-use md::MemberIdx;
 use md::nested::ArrayExpr;
 
 use super::plan::Stripes;
 use super::steps::{Step, Undo};
+use crate::host;
 use crate::members::MemberExpr;
-use crate::target::{TargetSpec, array_spec};
+use crate::target::{TargetSpec, array_spec, expendable};
 use crate::wiring::Wiring;
 
 /// What the kernel has under way on a loop device and its array.
@@ -128,32 +128,13 @@ impl ServedArray {
         self.ask(Array::leaf_counters).unwrap_or_default()
     }
 
-    /// Takes a member out of service.
-    pub fn fail_member(&self, member: MemberIdx) {
-        // An array that has been stopped has no members any more.
-        let _ = self.ask(move |array| array.fail_member(member));
-    }
-
     /// Takes the first members out that the array can do without.
     ///
     /// # Errors
     /// When it cannot do without that many.
     pub fn degrade(&self, count: u32) -> Result<(), String> {
         let degraded = self.ask(move |array| {
-            let geometry = array.geometry();
-            let mut gone: Vec<MemberIdx> = Vec::new();
-            for member in (0..geometry.members() as u16).map(MemberIdx) {
-                let enough = geometry.enough(|other| other != member && !gone.contains(&other));
-                if gone.len() < count as usize && enough {
-                    gone.push(member);
-                }
-            }
-            if gone.len() < count as usize {
-                let (level, members) = (geometry.level(), geometry.members());
-                return Err(format!(
-                    "{level} of {members} cannot serve with {count} member(s) missing"
-                ));
-            }
+            let gone = expendable(array.geometry(), count, &|_| false)?;
             gone.into_iter().for_each(|member| array.fail_member(member));
             Ok(())
         });
@@ -219,9 +200,15 @@ pub(super) fn release_with_mount(device: &std::path::Path) -> Result<(), String>
     Step::run("losetup", ["-d".to_string(), device.display().to_string()]).perform().map(drop)
 }
 
+/// The file of a setting of a block device in sysfs.
+pub(super) fn in_sysfs(device: &std::path::Path, name: &str) -> std::io::Result<PathBuf> {
+    let device = std::fs::canonicalize(device)?;
+    // Slashes of names like cciss/c0d0 are written as exclamation marks.
+    let below = device.strip_prefix("/dev").unwrap_or(&device).to_string_lossy().replace('/', "!");
+    Ok(PathBuf::from("/sys/class/block").join(below).join(name))
+}
+
 /// A setting of a block device in sysfs.
 pub(super) fn setting(device: impl AsRef<std::path::Path>, name: &str) -> Option<String> {
-    let device = std::fs::canonicalize(device).ok()?;
-    let path = format!("/sys/class/block/{}/{name}", device.file_name()?.to_str()?);
-    std::fs::read_to_string(path).ok().map(|text| text.trim().to_string())
+    host::line(in_sysfs(device.as_ref(), name).ok()?)
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use array::run::what_is_there;
 use array::store::{Access, Device, DeviceOptions, Location};
 
-use super::engine::{EngineSpec, ServedArray, release_with_mount, setting};
+use super::engine::{EngineSpec, ServedArray, in_sysfs, release_with_mount, setting};
 use super::expr::{FsExpr, Journal, Knobs, PlaceExpr};
 use super::kernel::{KernelArray, set_up_kernel};
 use super::plan::{Stripes, mkfs, mount};
@@ -306,11 +306,8 @@ pub(super) fn set_knob(
     let before =
         setting(device, name).ok_or_else(|| format!("{shown}: the kernel has no {name} here"))?;
     // Of several choices the one in brackets is set: `none [mq-deadline]`.
-    let chosen = before.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    let before = chosen.map_or(before.as_str(), |(chosen, _)| chosen).to_string();
-    let device = std::fs::canonicalize(device).map_err(|error| format!("{shown}: {error}"))?;
-    let own = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let path = PathBuf::from(format!("/sys/class/block/{own}/{name}"));
+    let before = host::chosen(&before);
+    let path = in_sysfs(device, name).map_err(|error| format!("{shown}: {error}"))?;
     Step::Set { path: path.clone(), value: value.into() }.perform()?;
     undo.push(Step::Set { path, value: before });
     Ok(())
@@ -338,7 +335,7 @@ fn look_at_queue(device: &Path, facts: &mut record::Place) {
 
 fn look_at_queue_of(device: u64, facts: &mut record::Place) {
     let Some(queue) = host::queue_of(device) else { return };
-    let setting = |name: &str| host::line(&format!("{queue}/{name}"));
+    let setting = |name: &str| host::line(format!("{queue}/{name}"));
     facts.read_ahead_kib = setting("read_ahead_kb").and_then(|text| text.parse().ok());
     facts.scheduler = setting("scheduler").map(|text| host::chosen(&text));
 }
@@ -347,51 +344,20 @@ fn look_at_mount(path: &Path, facts: &mut record::Place) {
     let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
     let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     // The longest mount point above the path, and of several mounts there the last.
-    let best = mounts.lines().filter_map(mount_line).filter(|m| canonical.starts_with(&m.point));
+    let best = host::mounts(&mounts).filter(|mount| canonical.starts_with(&mount.point));
     let best = best.max_by_key(|mount| mount.point.as_os_str().len());
     if let Some(mount) = best {
-        facts.file_system = Some(mount.kind);
-        facts.mount_options = Some(mount.options);
+        facts.file_system = Some(mount.kind.to_string());
+        facts.mount_options = Some(mount.all_options());
     }
     if let Ok(space) = rustix::fs::statvfs(path) {
         facts.block_bytes = Some(space.f_bsize);
     }
 }
 
-struct Mount {
-    point: PathBuf,
-    kind: String,
-    options: String,
-}
-
-/// A line of mountinfo (proc_pid_mountinfo(5)); the options are the mount's, then the file system's
-/// that are not said already.
-fn mount_line(line: &str) -> Option<Mount> {
-    let (mount, file_system) = line.split_once(" - ")?;
-    let mut mount = mount.split(' ').skip(4);
-    // Spaces in a path are written in octal.
-    let point = mount.next()?.replace("\\040", " ").into();
-    let own = mount.next()?;
-    let mut file_system = file_system.split(' ');
-    let kind = file_system.next()?.to_string();
-    let all = file_system.nth(1).unwrap_or("");
-    let mut options: Vec<&str> = own.split(',').collect();
-    options.extend(all.split(',').filter(|option| !own.split(',').any(|o| o == *option)));
-    Some(Mount { point, kind, options: options.join(",") })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_of_mountinfo_is_understood() {
-        let line =
-            "36 35 7:0 / /tmp/a\\040b rw,noatime - ext3 /dev/loop0 rw,data=journal,stripe=48";
-        let mount = mount_line(line).expect("a mount");
-        assert_eq!((mount.point, mount.kind.as_str()), (PathBuf::from("/tmp/a b"), "ext3"));
-        assert_eq!(mount.options, "rw,noatime,data=journal,stripe=48");
-    }
 
     #[test]
     fn only_empty_directories_of_processes_that_are_gone_are_swept() {

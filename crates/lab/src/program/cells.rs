@@ -62,16 +62,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
             (0, false) => None,
             _ => Some(false),
         },
-        per_member: outcome
-            .members
-            .iter()
-            .map(|member| MemberTraffic {
-                read_bytes: member.read_bytes,
-                written_bytes: member.written_bytes,
-                reads: member.reads,
-                writes: member.writes,
-            })
-            .collect(),
+        per_member: outcome.members.iter().map(MemberTraffic::from).collect(),
         ..around.base.clone()
     };
     if let Some(cpu) = &outcome.cpu {
@@ -79,12 +70,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
         cell.cpu_system_s = cpu.system_s;
         cell.cpu_process_share = (outcome.seconds > 0.0).then(|| cpu.process_s / outcome.seconds);
         let threads = cpu.threads.iter().flatten();
-        cell.cpu_threads = threads
-            .map(|thread| ThreadTime {
-                name: thread.name.clone(),
-                seconds: thread.user_s + thread.system_s,
-            })
-            .collect();
+        cell.cpu_threads = threads.map(ThreadTime::from).collect();
     }
     cell.cached = cached(program, phase, around);
     cell.summarise();

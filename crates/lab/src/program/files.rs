@@ -22,6 +22,26 @@ const STDIO_BYTES: usize = 4096;
 /// How files are compared: large reads.
 const CHECK_BYTES: usize = 1 << 20;
 
+/// What begins the name of all that a run makes in somebody's directory; the process's number ends
+/// it.
+const OWN: &str = "raidlab-program-";
+
+/// The name of what this process makes in somebody's directory.
+pub(super) fn own_name() -> String {
+    format!("{OWN}{}", std::process::id())
+}
+
+/// What runs have left in a directory whose processes are gone: they were killed.
+pub fn left_behind(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let left = entries.filter(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let number = name.strip_prefix(OWN).and_then(|rest| rest.parse::<u32>().ok());
+        number.is_some_and(|number| !Path::new(&format!("/proc/{number}")).exists())
+    });
+    left.map(|entry| entry.path()).collect()
+}
+
 /// See the module.
 pub struct Files {
     root: PathBuf,
@@ -37,7 +57,7 @@ impl Files {
     /// Names the directory and why nothing can be made in it.
     pub fn new(directory: &Path, program: &Program, seed: u64) -> Result<Files, String> {
         let unit_bytes = program.unit_bytes()?;
-        let root = directory.join(format!("raidlab-program-{}", std::process::id()));
+        let root = directory.join(own_name());
         let made = std::fs::create_dir(&root);
         made.map_err(|error| format!("{}: cannot make it: {error}", root.display()))?;
         let files = Files {

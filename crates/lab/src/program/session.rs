@@ -16,7 +16,7 @@ use super::cells::{Circumstances, cells};
 use super::choice::{Choice, Scale};
 use super::content::Ledger;
 use super::extents::Extents;
-use super::files::{Files, drop_page_cache};
+use super::files::{Files, drop_page_cache, own_name};
 use super::ground::Ground;
 use super::placed::Placed;
 use super::run::{Meanwhile, Timing, run};
@@ -367,7 +367,7 @@ fn fits_memory(program: &Program) -> Result<(), String> {
 
 /// An array of one member over a file without a name in `directory`: asynchronous calls on a file.
 fn file_array(directory: &Path, bytes: u64, direct: bool, needs: &Needs) -> Result<Array, String> {
-    let path = directory.join(format!("raidlab-program-{}", std::process::id()));
+    let path = directory.join(own_name());
     let sectors = bytes.div_ceil(md::SECTOR_BYTES);
     let member = FileMember::open(&path, FileOptions { sectors, direct });
     // It lives as long as it is open.

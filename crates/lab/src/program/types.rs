@@ -112,6 +112,17 @@ impl Worker {
     pub fn new(before: Vec<Act>, acts: Vec<Act>, after: Vec<Act>) -> Worker {
         Worker { before, acts, after, depth: 1 }
     }
+
+    /// One that fills a new file and syncs it, for phases that read what must be there.
+    pub fn filler(file: u32, bytes: u64) -> Worker {
+        const BLOCK: u64 = 1 << 20;
+        let stream = Transfer::forward(file..file + 1, 0..bytes, BLOCK, Op::Write);
+        Worker::new(
+            vec![Act::Open { file, how: How::Create }],
+            vec![Act::Transfer(stream), Act::Sync { file, data_only: false }],
+            vec![Act::Close { file }],
+        )
+    }
 }
 
 /// Something that a worker does, perhaps in very many steps.

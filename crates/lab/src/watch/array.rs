@@ -17,6 +17,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::host::line;
+
 /// An array that runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArrayState {
@@ -67,24 +69,24 @@ pub(super) fn read(sys: &Path, name: &str) -> Option<ArrayState> {
     if !md.is_dir() {
         return None;
     }
-    let slot = |member: &str| line(&md.join(format!("dev-{member}/slot")))?.parse().ok();
+    let slot = |member: &str| line(md.join(format!("dev-{member}/slot")))?.parse().ok();
     let mut members: Vec<Slot> = slaves(sys, name)
         .into_iter()
         .map(|member| Slot { slot: slot(&member), name: member.replace('!', "/") })
         .collect();
     members.sort_by_key(|member| (member.slot.is_none(), member.slot));
-    let number = |file: &str| line(&md.join(file))?.parse().ok();
-    let completed = line(&md.join("sync_completed"));
+    let number = |file: &str| line(md.join(file))?.parse().ok();
+    let completed = line(md.join("sync_completed"));
     Some(ArrayState {
         name: name.to_string(),
-        level: line(&md.join("level")),
+        level: line(md.join("level")),
         // Behind a space some files say what is to come, while an array is reshaped.
         layout: first_word(&md.join("layout")),
         chunk_bytes: first_word(&md.join("chunk_size")),
         slots: first_word(&md.join("raid_disks")),
         degraded: first_word(&md.join("degraded")),
         members,
-        sync: line(&md.join("sync_action")).map(|action| SyncProgress {
+        sync: line(md.join("sync_action")).map(|action| SyncProgress {
             action,
             sectors: completed.and_then(|text| done_of_all(&text)),
         }),
@@ -113,7 +115,7 @@ pub(super) fn all(sys: &Path) -> Vec<ArrayState> {
 pub(super) fn disks(sys: &Path) -> Vec<String> {
     let block = sys.join("block");
     let holds = |name: &String| {
-        line(&block.join(name).join("size")).and_then(|size| size.parse().ok()) != Some(0_u64)
+        line(block.join(name).join("size")).and_then(|size| size.parse().ok()) != Some(0_u64)
     };
     names(&block).into_iter().filter(holds).map(|name| name.replace('!', "/")).collect()
 }
@@ -128,11 +130,6 @@ fn names(directory: &Path) -> Vec<String> {
 
 fn first_word<T: std::str::FromStr>(path: &Path) -> Option<T> {
     line(path)?.split_whitespace().next()?.parse().ok()
-}
-
-fn line(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    Some(text.trim().to_string()).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

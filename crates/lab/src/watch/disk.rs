@@ -14,6 +14,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// What a block device has counted since it appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
@@ -25,8 +27,6 @@ pub struct DiskCounters {
     pub writes: u64,
     /// Bytes of them.
     pub written_bytes: u64,
-    /// Operations under way at the moment.
-    pub in_flight: u64,
     /// Milliseconds with at least one operation under way (32 bits that wrap).
     pub busy_ms: u64,
     /// Milliseconds, each times the operations under way (32 bits that wrap).
@@ -43,15 +43,19 @@ pub struct Disk {
 }
 
 /// What a disk did per second between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DiskRates {
     /// Reads per second.
+    #[serde(rename = "reads_per_s")]
     pub reads: f64,
     /// Writes per second.
+    #[serde(rename = "writes_per_s")]
     pub writes: f64,
     /// MB (10^6 bytes) read per second.
+    #[serde(rename = "read_mb_per_s")]
     pub read_mb: f64,
     /// MB written per second.
+    #[serde(rename = "write_mb_per_s")]
     pub write_mb: f64,
     /// Mean size of an operation, KiB; `None` without operations.
     pub request_kib: Option<f64>,
@@ -85,7 +89,6 @@ pub(super) fn parse(text: &str) -> Result<Vec<Disk>, String> {
                 read_bytes: field(5)?.saturating_mul(512),
                 writes: field(7)?,
                 written_bytes: field(9)?.saturating_mul(512),
-                in_flight: field(11)?,
                 busy_ms: field(12)?,
                 weighted_ms: field(13)?,
             },
@@ -107,7 +110,6 @@ impl DiskCounters {
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             writes: self.writes - before.writes,
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
-            in_flight: self.in_flight,
             busy_ms: wrapped(self.busy_ms, before.busy_ms),
             weighted_ms: wrapped(self.weighted_ms, before.weighted_ms),
         }
@@ -147,7 +149,6 @@ mod tests {
             read_bytes: 32 * 512,
             writes: 5,
             written_bytes: 64 * 512,
-            in_flight: 3,
             busy_ms: 12,
             weighted_ms: 16,
         };
@@ -165,7 +166,6 @@ mod tests {
             read_bytes: 2_000_000,
             writes: 100,
             written_bytes: 2_096_000,
-            in_flight: 9,
             busy_ms: 500,
             weighted_ms: 3000,
         };

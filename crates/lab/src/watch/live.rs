@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::array::{self, ArrayState};
 use super::disk::{Disk, DiskRates};
+use super::machine::CpuShares;
 use super::snapshot::{Roots, Snapshot, arrays};
 use crate::record::rfc3339;
 
@@ -32,26 +33,11 @@ pub struct Frame {
     /// How long it was, seconds.
     pub seconds: f64,
     /// Shares of all CPU time, 0 to 1; `null` where the system does not say.
-    pub cpu: Option<Cpu>,
+    pub cpu: Option<CpuShares>,
     /// Interrupts per second.
     pub interrupts_per_s: Option<f64>,
     /// Arrays, then the disks in none.
     pub groups: Vec<Group>,
-}
-
-/// Shares of all CPU time, 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Cpu {
-    /// Programs.
-    pub user: f64,
-    /// The kernel.
-    pub system: f64,
-    /// Idle, with somebody waiting for a disk.
-    pub iowait: f64,
-    /// Other virtual machines.
-    pub steal: Option<f64>,
-    /// Idle otherwise.
-    pub idle: f64,
 }
 
 /// An array with its members, or disks in none.
@@ -88,26 +74,7 @@ pub struct Line {
     pub slot: Option<u32>,
     /// What it did; nothing of it when it is gone.
     #[serde(flatten)]
-    pub did: Option<Did>,
-}
-
-/// What a device did.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Did {
-    /// Reads per second.
-    pub reads_per_s: f64,
-    /// Writes per second.
-    pub writes_per_s: f64,
-    /// 10^6 bytes read per second.
-    pub read_mb_per_s: f64,
-    /// 10^6 bytes written per second.
-    pub write_mb_per_s: f64,
-    /// Mean size of an operation, KiB; `null` without operations.
-    pub request_kib: Option<f64>,
-    /// Mean number of operations under way.
-    pub queue: f64,
-    /// Share of the time with at least one operation under way, 0 to 1.
-    pub busy: f64,
+    pub did: Option<DiskRates>,
 }
 
 impl Selection {
@@ -212,16 +179,7 @@ impl Frame {
         }
         let machines = before.machine.as_ref().zip(now.machine.as_ref());
         let interrupts = machines.and_then(|(before, now)| before.interrupts.zip(now.interrupts));
-        let cpu = machines.map(|(before, now)| {
-            let shares = now.shares_since(before);
-            Cpu {
-                user: shares.user,
-                system: shares.system,
-                iowait: shares.iowait,
-                steal: shares.steal,
-                idle: shares.idle,
-            }
-        });
+        let cpu = machines.map(|(before, now)| now.shares_since(before));
         Frame {
             at: rfc3339(SystemTime::now()),
             seconds: over.as_secs_f64(),
@@ -239,21 +197,11 @@ impl Frame {
     }
 }
 
-fn did(before: Option<&Disk>, now: Option<&Disk>, over: Duration) -> Option<Did> {
+fn did(before: Option<&Disk>, now: Option<&Disk>, over: Duration) -> Option<DiskRates> {
     let now = now?.counters;
     // A disk that came meanwhile has done nothing before.
     let before = before.map_or(now, |before| before.counters);
-    let DiskRates { reads, writes, read_mb, write_mb, request_kib, queue, busy } =
-        now.since(&before).rates(over);
-    Some(Did {
-        reads_per_s: reads,
-        writes_per_s: writes,
-        read_mb_per_s: read_mb,
-        write_mb_per_s: write_mb,
-        request_kib,
-        queue,
-        busy,
-    })
+    Some(now.since(&before).rates(over))
 }
 
 fn head(line: Line, array: &ArrayState) -> Head {
@@ -333,10 +281,10 @@ fn figures(line: &Line, label: &str, width: usize) -> String {
     let kib = did.request_kib.map_or("-".to_string(), |kib| format!("{kib:.1}"));
     format!(
         "{label:width$} {:>9.1} {:>9.1} {:>9.2} {:>9.2} {kib:>9} {:>9.2} {:>9.1}",
-        did.reads_per_s,
-        did.writes_per_s,
-        did.read_mb_per_s,
-        did.write_mb_per_s,
+        did.reads,
+        did.writes,
+        did.read_mb,
+        did.write_mb,
         did.queue,
         did.busy * 100.0
     )

@@ -6,7 +6,9 @@
 //! ```
 //! proc_stat(5). Guest time is in user time already. Steal is missing before Linux 2.6.11.
 //!
-//! Invariant: pure. Called from `snapshot` and `recorder`.
+//! Invariant: pure. Called from `snapshot`, `recorder` and the CPU meters.
+
+use serde::Serialize;
 
 /// What the machine has counted since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub struct MachineCounters {
 }
 
 /// Shares of all CPU time between two readings, 0 to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CpuShares {
     /// Programs.
     pub user: f64,
@@ -42,22 +44,26 @@ pub struct CpuShares {
     pub idle: f64,
 }
 
-/// Reads the text of `/proc/stat`.
+/// Reads the text of `/proc/stat`. `None` where nothing is counted: some containers show zeros, and
+/// a meter that is not there must not read 0.
 ///
 /// # Errors
 /// What is missing.
-pub(super) fn parse(text: &str) -> Result<MachineCounters, String> {
+pub(crate) fn parse(text: &str) -> Result<Option<MachineCounters>, String> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "));
     let all = all.ok_or("there is no line 'cpu'")?;
     let ticks: Vec<u64> = all.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let [user, nice, system, idle, iowait, irq, softirq, ..] = ticks[..] else {
         return Err(format!("'cpu {}' has fewer than 7 numbers", all.trim()));
     };
+    if ticks.iter().all(|ticks| *ticks == 0) {
+        return Ok(None);
+    }
     let one_cpu = |line: &&str| {
         line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     let interrupts = text.lines().find_map(|line| line.strip_prefix("intr "));
-    Ok(MachineCounters {
+    Ok(Some(MachineCounters {
         user: user + nice,
         system: system + irq + softirq,
         idle,
@@ -65,7 +71,7 @@ pub(super) fn parse(text: &str) -> Result<MachineCounters, String> {
         steal: ticks.get(7).copied(),
         cpus: text.lines().filter(one_cpu).count() as u32,
         interrupts: interrupts.and_then(|rest| rest.split_whitespace().next()?.parse().ok()),
-    })
+    }))
 }
 
 impl MachineCounters {
@@ -101,7 +107,7 @@ mod tests {
 
     #[test]
     fn every_field_has_its_place() {
-        let counters = parse(STAT).unwrap();
+        let counters = parse(STAT).unwrap().expect("counted");
         let expected = MachineCounters {
             user: 30,
             system: 43,
@@ -112,15 +118,17 @@ mod tests {
             interrupts: Some(4711),
         };
         assert_eq!(counters, expected);
-        let old = parse("cpu  1 2 3 4 5 6 7\n").unwrap();
+        assert_eq!(counters.busy(), 10 + 20 + 30 + 6 + 7, "not idle, waiting or stolen");
+        let old = parse("cpu  1 2 3 4 5 6 7\n").unwrap().expect("counted");
         assert_eq!((old.steal, old.interrupts, old.cpus), (None, None, 0));
         assert!(parse("cpu  1 2\n").unwrap_err().contains("fewer than 7"));
         assert!(parse("intr 1\n").is_err());
+        assert_eq!(parse("cpu  0 0 0 0 0 0 0 0\nintr 5\n"), Ok(None), "some containers");
     }
 
     #[test]
     fn shares_add_up_and_counters_that_go_back_count_nothing() {
-        let before = parse(STAT).unwrap();
+        let before = parse(STAT).unwrap().expect("counted");
         let mut now = before;
         (now.user, now.system, now.idle) = (now.user + 50, now.system + 25, now.idle + 15);
         (now.iowait, now.steal) = (now.iowait - 1, Some(810));

@@ -68,12 +68,11 @@ pub(super) fn read_disks(roots: &Roots) -> Result<Vec<Disk>, String> {
     disk::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// The machine's counters; `None` where there is no such file.
+/// The machine's counters; `None` where there is no such file, or nothing is counted in it.
 pub(super) fn read_machine(roots: &Roots) -> Result<Option<MachineCounters>, String> {
     let path = roots.proc.join("stat");
     let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
-    let counters = machine::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(Some(counters))
+    machine::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// The disks under a block device, by its number, and the array of md that it is, or that the

@@ -34,7 +34,7 @@ impl ThreadWatch {
     pub(super) fn start(roots: &Roots, md: bool) -> ThreadWatch {
         let mut watch = ThreadWatch { roots: roots.clone(), md, seen: BTreeMap::new() };
         for (id, thread) in watch.now() {
-            let used = seconds(&thread);
+            let used = thread.seconds();
             watch.seen.insert(id, Seen { name: thread.name, first_s: used, last_s: used });
         }
         watch
@@ -43,7 +43,7 @@ impl ThreadWatch {
     /// Looks at all of them again. A thread that is new has used what it used since the last look.
     pub(super) fn look(&mut self) {
         for (id, thread) in self.now() {
-            let used = seconds(&thread);
+            let used = thread.seconds();
             let new = Seen { name: thread.name.clone(), first_s: 0.0, last_s: used };
             let seen = self.seen.entry(id).or_insert_with(|| new.clone());
             if used < seen.last_s {
@@ -83,10 +83,6 @@ impl ThreadWatch {
         };
         entries.filter_map(thread).collect()
     }
-}
-
-fn seconds(thread: &ThreadCpu) -> f64 {
-    thread.user_s + thread.system_s
 }
 
 /// `md127_raid5`, `md_d0_resync`; not `mdadm`.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use lab::members::MemberSet;
 use lab::place::{EngineSpec, Ground, Place, PlaceExpr, Request, Step};
-use md::MemberIdx;
 
 fn engine(array: &str, member_bytes: u64) -> EngineSpec {
     let expr: md::nested::ArrayExpr = array.parse().expect("an expression");
@@ -116,7 +115,7 @@ fn ext4_on_raid5_survives_a_failed_member_and_a_remount() {
     run("mount", &[&device, &there]);
     write_files(mount.path(), 0);
     run("sync", &["-f", &there]);
-    place.arrays()[0].fail_member(MemberIdx(2));
+    place.arrays()[0].degrade(1).expect("one can be spared");
     write_files(mount.path(), 40);
     run("umount", &[&there]);
     run("fsck.ext4", &["-fn", &device]);

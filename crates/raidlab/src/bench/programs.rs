@@ -12,6 +12,7 @@ use lab::host;
 use lab::matrix::Plan;
 use lab::place::{Ground, PlaceExpr, facts_of, open_to_write_over};
 use lab::program::choice::Scale;
+use lab::program::files::left_behind;
 use lab::program::run::{Meanwhile, Timing};
 use lab::program::session::{Brought, Session};
 use lab::program::{Choice, Program};
@@ -164,17 +165,11 @@ impl Wanted<'_> {
 /// Says what a run that was killed has left in a directory. It is not removed: who knows whose
 /// process that number was.
 fn tell_left_behind(directory: &Path) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let number =
-            name.strip_prefix("raidlab-program-").and_then(|rest| rest.parse::<u32>().ok());
-        if number.is_some_and(|number| !Path::new(&format!("/proc/{number}")).exists()) {
-            say(format_args!(
-                "raidlab: {}: left behind by a run that was killed; remove it if nobody uses it",
-                entry.path().display()
-            ));
-        }
+    for path in left_behind(directory) {
+        say(format_args!(
+            "raidlab: {}: left behind by a run that was killed; remove it if nobody uses it",
+            path.display()
+        ));
     }
 }
 

@@ -19,8 +19,6 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-const FILL_BLOCK: u64 = 1 << 20;
-
 fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
     let path = given.path().ok_or("name the job file, as in fio:JOBFILE")?;
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
@@ -92,13 +90,8 @@ fn program(jobs: &[Job], path: &str, scale: &Scale) -> Result<Program, String> {
         program.notes.push("all jobs use io_uring, because one of them is asynchronous".into());
     }
     program.files = laid.bytes.iter().map(|bytes| bytes.next_multiple_of(4096)).collect();
-    let fill = (0u32..).zip(&laid.filled).filter(|(_, fill)| **fill).map(|(file, _)| {
-        let bytes = program.files[file as usize];
-        let stream = Transfer::forward(file..file + 1, 0..bytes, FILL_BLOCK, Op::Write);
-        let acts = vec![Act::Transfer(stream), Act::Sync { file, data_only: false }];
-        let open = vec![Act::Open { file, how: How::Create }];
-        Worker::new(open, acts, vec![Act::Close { file }])
-    });
+    let read = (0u32..).zip(&program.files).zip(&laid.filled).filter(|(_, fill)| **fill);
+    let fill = read.map(|((file, bytes), _)| Worker::filler(file, *bytes));
     // One after the other: laying out is not measured, and should not fragment.
     program.stages.extend(
         fill.collect::<Vec<_>>()

@@ -40,12 +40,6 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
     let data = (all - log) / FILL_BLOCK * FILL_BLOCK;
     let mut program = Program::new(TOOL.name, String::new(), vec![data, log]);
     program.direct = given.flag("direct")?;
-    let fill = |file: u32, bytes| {
-        let transfer = Transfer::forward(file..file + 1, 0..bytes, FILL_BLOCK, Op::Write);
-        let acts = vec![Act::Transfer(transfer), Act::Sync { file, data_only: false }];
-        let open = vec![Act::Open { file, how: How::Create }];
-        Worker::new(open, acts, vec![Act::Close { file }])
-    };
     let random = |index: u64, op: Op| {
         let block = BLOCKS[(index % BLOCKS.len() as u64) as usize];
         let transfer = Transfer {
@@ -70,7 +64,10 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
     workers.push(logger);
     let phase = Phase::new("mixed", "rand-mixed", workers);
     program.stages = vec![
-        Stage::once(Phase::preparing("fill", vec![fill(DATA, data), fill(LOG, log)])),
+        Stage::once(Phase::preparing(
+            "fill",
+            vec![Worker::filler(DATA, data), Worker::filler(LOG, log)],
+        )),
         Stage::once(Phase { end: End::Time(seconds * 1000), ..phase }),
     ];
     Ok(program)

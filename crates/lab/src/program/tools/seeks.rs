@@ -29,18 +29,15 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
     let mut program = Program::new(TOOL.name, String::new(), vec![bytes]);
     program.direct = !given.flag("buffered")?;
     program.calls = Calls::Queued;
-    let fill = Transfer::forward(0..1, 0..bytes, FILL_BLOCK, Op::Write);
-    let synced = vec![Act::Transfer(fill), Act::Sync { file: 0, data_only: true }];
-    let open = |how| vec![Act::Open { file: 0, how }];
-    let close = || vec![Act::Close { file: 0 }];
-    let filler = Worker { depth: 4, ..Worker::new(open(How::Create), synced, close()) };
+    let filler = Worker { depth: 4, ..Worker::filler(0, bytes) };
     let seek = Transfer {
         order: Order::Uniform,
         count: Count::Endless,
         seed: 0x5ee4,
         ..Transfer::forward(0..1, 0..bytes, block, Op::Read)
     };
-    let seeker = Worker::new(open(How::Read), vec![Act::Transfer(seek)], close());
+    let open = vec![Act::Open { file: 0, how: How::Read }];
+    let seeker = Worker::new(open, vec![Act::Transfer(seek)], vec![Act::Close { file: 0 }]);
     let seeks = Phase::new("seeks", "rand-read", vec![Worker { depth, ..seeker }]);
     program.stages = vec![
         Stage::once(Phase::preparing("fill", vec![filler])),
