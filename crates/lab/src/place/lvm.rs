@@ -32,6 +32,18 @@ fn steps(device: &Path, stripes: Option<Stripes>, group: &str) -> (Vec<Step>, Pa
     (steps, format!("/dev/mapper/{}-data", group.replace('-', "--")).into(), undo)
 }
 
+/// Refuses to begin where the kernel cannot map devices. Opening `control` loads the module where
+/// there is one.
+pub(super) fn can_map(control: &Path) -> Result<(), String> {
+    let opened = std::fs::File::open(control).map(drop);
+    opened.map_err(|error| {
+        format!("lvm: this kernel has no device-mapper ({}: {error})", control.display())
+    })
+}
+
+/// What opens to the kernel's device-mapper.
+pub(super) const CONTROL: &str = "/dev/mapper/control";
+
 /// Makes a volume of all of `device`.
 pub(super) fn volume(
     device: &Path,
@@ -54,6 +66,15 @@ pub(super) fn volume(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_without_device_mapper_is_named() {
+        let refused = can_map(Path::new("/no/such/control")).expect_err("refused");
+        assert!(
+            refused.starts_with("lvm: this kernel has no device-mapper (/no/such"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn the_hosts_volumes_are_out_of_sight() {

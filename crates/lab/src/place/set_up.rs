@@ -157,7 +157,9 @@ impl<'a> Making<'a> {
             PlaceExpr::Kernel(kernel) => {
                 need_root("an array of the kernel's")?;
                 let array = self.kernel.take().ok_or("no array is given for the place")?;
-                kernel.devices.iter().try_for_each(|path| open_to_write_over(path, false).map(drop))?;
+                for path in &kernel.devices {
+                    open_to_write_over(path, false)?;
+                }
                 let device = set_up_kernel(kernel, &array, self.stop, &mut self.undo)?;
                 Ok((device, array.stripes()?))
             }
@@ -179,6 +181,9 @@ impl<'a> Making<'a> {
 
     fn file_system(&mut self, fs: &FsExpr) -> Result<PathBuf, String> {
         need_root(&format!("a file system of our own (fs:{})", fs.kind.name()))?;
+        if fs.lvm {
+            super::lvm::can_map(Path::new(super::lvm::CONTROL))?;
+        }
         export::fuse::private_mounts()
             .map_err(|error| format!("cannot have mounts of its own (CAP_SYS_ADMIN): {error}"))?;
         let journal_spec = match (&fs.journal, &self.engine) {
