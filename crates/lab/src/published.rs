@@ -166,7 +166,9 @@ impl Beside<'_> {
     fn same_kind(&self, other: &Beside<'_>) -> bool {
         let work = |one: &Beside<'_>| (one.unit, one.cell.program.clone(), one.cell.phase.clone());
         let block = |one: &Beside<'_>| one.figure.block_bytes;
-        let alike = self.figure.same_kind(other.figure) && block(self) == block(other);
+        let alike = self.figure.same_kind(other.figure)
+            && block(self) == block(other)
+            && self.cell.place_name() == other.cell.place_name();
         alike && work(self) == work(other)
     }
 

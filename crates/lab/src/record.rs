@@ -483,9 +483,8 @@ impl Cell {
     }
 
     fn measured_like(&self, other: &Cell) -> bool {
-        let place = |cell: &Cell| cell.place.as_ref().map(|place| place.name.clone());
         self.target == other.target
-            && place(self) == place(other)
+            && self.place_name() == other.place_name()
             && self.workload == other.workload
             && (&self.program, &self.phase) == (&other.program, &other.phase)
             && (self.depth, self.jobs) == (other.depth, other.jobs)
@@ -493,6 +492,11 @@ impl Cell {
             && self.queue_depth == other.queue_depth
             && self.cores == other.cores
             && self.bus_mb_per_s == other.bus_mb_per_s
+    }
+
+    /// What the place is called that it was measured on: the file system with its options.
+    pub fn place_name(&self) -> Option<&str> {
+        self.place.as_ref().map(|place| place.name.as_str())
     }
 }
 
