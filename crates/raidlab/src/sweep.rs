@@ -23,7 +23,7 @@ use lab::sweep::{
     program_on_array, tasks,
 };
 
-use crate::bench::{self, BenchArguments, Engine, Wanted, Work};
+use crate::bench::{self, BenchArguments, Engine, Target, Wanted, Work};
 use crate::console::{print_all, say};
 use crate::output::Outputs;
 use crate::progress::{Reporter, Status};
@@ -132,23 +132,35 @@ fn part(
     let work = Work::shape(table)?;
     let mut plan = work.blocks.unwrap_or_default();
     let (timing, mut programs) = (table.timing(), Vec::new());
-    for choice in &work.choices {
-        let Some(arrays) = &work.arrays else {
-            for size in table.sizes() {
-                let (place, named) = (table.target.identity(), table.target.name());
-                let item = program_elsewhere(choice, &place, &named, size, &timing);
-                programs.push(ProgramItem { choice: choice.clone(), case: None, size, item });
+    for Target { place, arrays } in &work.targets {
+        for choice in &work.choices {
+            match arrays {
+                Some(plan) => programs.extend(plan.arrays.iter().map(|case| ProgramItem {
+                    choice: choice.clone(),
+                    place: place.clone(),
+                    case: Some(case.clone()),
+                    size: None,
+                    item: program_on_array(choice, place, case, settings, &timing),
+                })),
+                None => programs.extend(table.sizes().into_iter().map(|size| ProgramItem {
+                    choice: choice.clone(),
+                    place: place.clone(),
+                    case: None,
+                    size,
+                    item: program_elsewhere(
+                        choice,
+                        &place.identity(),
+                        &place.name(),
+                        size,
+                        &timing,
+                    ),
+                })),
             }
-            continue;
-        };
-        for case in &arrays.arrays {
-            let (item, size) =
-                (program_on_array(choice, &table.target, case, settings, &timing), None);
-            let (choice, case) = (choice.clone(), Some(case.clone()));
-            programs.push(ProgramItem { choice, case, size, item });
         }
     }
-    if let Some(arrays) = work.arrays.filter(|_| plan.arrays.is_empty()) {
+    // Whatever they are below, the same arrays were left out.
+    let left_out = work.targets.into_iter().find_map(|target| target.arrays);
+    if let Some(arrays) = left_out.filter(|_| plan.arrays.is_empty()) {
         plan.left_out = arrays.left_out;
     }
     Ok((plan, programs))
@@ -333,8 +345,7 @@ struct Here<'a> {
 impl Carrier for Here<'_> {
     fn ready(&mut self, task: &Task<'_>) -> Result<(), String> {
         // What others' devices hold takes neither memory nor space here.
-        let target = &self.tables[task.part].target;
-        match task.program.is_some() && !target.uses_engine() {
+        match task.program.is_some_and(|program| !program.place.uses_engine()) {
             true => Ok(()),
             false => bench::check_plan(&task.plan, self.arguments),
         }
@@ -357,7 +368,7 @@ impl Carrier for Here<'_> {
             programs: std::slice::from_ref(&program.choice),
             sizes: program.size.as_slice(),
             destroy: self.arguments.destroy_contents,
-            ..self.tables[task.part].wanted(baseline, &stopped, &show)
+            ..self.tables[task.part].wanted(&program.place, baseline, &stopped, &show)
         };
         let engine = Engine { plan: &task.plan, settings: task.settings };
         let engine = program.case.is_some().then_some(&engine);

@@ -10,6 +10,7 @@ use super::key;
 use crate::bench::{self, Progress, Settings};
 use crate::matrix::{ArrayCase, Plan};
 use crate::meter::IdleBaseline;
+use crate::place::PlaceExpr;
 use crate::program::Choice;
 use crate::program::session::Brought;
 use crate::record::{Cell, Record};
@@ -30,6 +31,8 @@ pub struct Part<'a> {
 pub struct ProgramItem {
     /// Which.
     pub choice: Choice,
+    /// Where it runs.
+    pub place: PlaceExpr,
     /// The array of the engine that it runs on; `None`: elsewhere, the caller knows where.
     pub case: Option<ArrayCase>,
     /// Size of all its files together; `None`: by memory and place.

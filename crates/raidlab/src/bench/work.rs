@@ -26,10 +26,18 @@ const FILE_SYSTEM_BYTES: u64 = 128 << 20;
 pub struct Work {
     /// Blocks on arrays.
     pub blocks: Option<Plan>,
-    /// Arrays for programs, where the target is the engine.
-    pub arrays: Option<Plan>,
+    /// Where the programs run, in order.
+    pub targets: Vec<Target>,
     /// Programs.
     pub choices: Vec<Choice>,
+}
+
+/// One target of programs.
+pub struct Target {
+    /// The place.
+    pub place: PlaceExpr,
+    /// The arrays below it, where it uses any.
+    pub arrays: Option<Plan>,
 }
 
 impl Work {
@@ -40,7 +48,8 @@ impl Work {
     pub fn plan(arguments: &BenchArguments) -> Result<Work, String> {
         let work = Work::shape(arguments)?;
         // What others' devices hold takes neither memory nor space here.
-        let arrays = work.arrays.iter().filter(|_| arguments.target.uses_engine());
+        let here = work.targets.iter().filter(|target| target.place.uses_engine());
+        let arrays = here.filter_map(|target| target.arrays.as_ref());
         for plan in work.blocks.iter().chain(arrays) {
             check_plan(plan, arguments)?;
         }
@@ -53,37 +62,35 @@ impl Work {
     /// When it makes no sense.
     pub fn shape(arguments: &BenchArguments) -> Result<Work, String> {
         let (choices, options) = (arguments.choices(), arguments.options());
-        let target = &arguments.target;
-        let engine = *target == PlaceExpr::Engine;
+        let engine = arguments.target.contains(&PlaceExpr::Engine);
         if !engine && !options.workloads.is_empty() {
             let name = options.workloads[0].name();
             return Err(format!("{name}: runs on arrays of the engine; give --target a program"));
         }
-        if !engine && choices.is_empty() {
+        let elsewhere = arguments.target.iter().any(|place| *place != PlaceExpr::Engine);
+        if elsewhere && choices.is_empty() {
             return Err("--target: name what to run on it, as in --workload bonnie++".into());
         }
         let has_blocks = engine && (choices.is_empty() || !options.workloads.is_empty());
         let blocks = has_blocks.then(|| matrix::plan(&options)).transpose()?;
         // One workload of blocks gives each array once.
         let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
-        let has_arrays = target.uses_array() && !choices.is_empty();
-        let mut arrays = has_arrays.then(|| matrix::plan(&arrays)).transpose()?;
-        if !engine {
-            // Then --size is that of the files, beside which there must be room for journal, tables
-            // and what is kept free.
-            let cases = arrays.iter_mut().flat_map(|plan| &mut plan.arrays);
-            for case in cases.filter(|case| case.area_bytes.is_some()) {
-                let files = case.member_bytes;
-                case.member_bytes =
-                    (files + files / 2).next_multiple_of(1 << 20) + FILE_SYSTEM_BYTES;
+        let mut targets: Vec<Target> = Vec::new();
+        for place in arguments.target.iter().filter(|_| !choices.is_empty()) {
+            if targets.iter().all(|target| target.place != *place) {
+                targets.push(Target::new(place, &arrays)?);
             }
         }
-        Ok(Work { blocks, arrays, choices })
+        Ok(Work { blocks, targets, choices })
+    }
+
+    fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.blocks.iter().chain(self.targets.iter().filter_map(|target| target.arrays.as_ref()))
     }
 
     /// A record without cells: where and when.
     pub fn head(&self, settings: &Settings<'_>) -> Record {
-        match self.blocks.as_ref().or(self.arrays.as_ref()) {
+        match self.plans().next() {
             Some(plan) => lab::bench::head(plan, settings),
             None => {
                 Record::new(Host::probe(Some(settings.kernels.name()), None), SystemTime::now())
@@ -104,21 +111,40 @@ impl Work {
             Some(plan) => run_blocks(plan, settings, baseline, stopped, keep),
             None => (self.head(settings), Ok(())),
         };
-        if ended.is_err() || self.choices.is_empty() {
+        if ended.is_err() || self.targets.is_empty() {
             return (record, ended);
         }
         let status = Status::default();
         let show = |line: &str| status.show(line);
-        let wanted =
-            Wanted { programs: &self.choices, ..arguments.wanted(baseline, stopped, &show) };
-        let engine = self.arrays.as_ref().map(|plan| Engine { plan, settings });
         let mut add = |cells: Vec<Cell>| {
             keep(&cells);
             record.cells.extend(cells);
         };
-        let ended = wanted.run(engine.as_ref(), &mut add);
+        let ended = self.targets.iter().try_for_each(|Target { place, arrays }| {
+            let wanted = arguments.wanted(place, baseline, stopped, &show);
+            let wanted = Wanted { programs: &self.choices, ..wanted };
+            let engine = arrays.as_ref().map(|plan| Engine { plan, settings });
+            wanted.run(engine.as_ref(), &mut add)
+        });
         status.finish();
         (record, ended)
+    }
+}
+
+impl Target {
+    fn new(place: &PlaceExpr, arrays: &Options) -> Result<Target, String> {
+        let mut plan = place.uses_array().then(|| matrix::plan(arrays)).transpose()?;
+        if *place != PlaceExpr::Engine {
+            // Then --size is that of the files, beside which there must be room for journal, tables
+            // and what is kept free.
+            let cases = plan.iter_mut().flat_map(|plan| &mut plan.arrays);
+            for case in cases.filter(|case| case.area_bytes.is_some()) {
+                let files = case.member_bytes;
+                case.member_bytes =
+                    (files + files / 2).next_multiple_of(1 << 20) + FILE_SYSTEM_BYTES;
+            }
+        }
+        Ok(Target { place: place.clone(), arrays: plan })
     }
 }
 
@@ -126,12 +152,13 @@ impl BenchArguments {
     /// What programs are told besides; which ones, the caller adds.
     pub fn wanted<'a>(
         &'a self,
+        target: &'a PlaceExpr,
         baseline: Option<IdleBaseline>,
         stop: &'a dyn Fn() -> bool,
         show: &'a dyn Fn(&str),
     ) -> Wanted<'a> {
         Wanted {
-            target: &self.target,
+            target,
             programs: &[],
             sizes: &self.size,
             timing: Timing { baseline, ..self.timing() },
