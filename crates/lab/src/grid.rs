@@ -256,7 +256,7 @@ type Knob = fn(&Cell) -> Option<String>;
 
 const KNOBS: [Knob; 12] = [
     |cell| Some(cell.target.clone()),
-    |cell| cell.place.as_ref().map(|place| place.name.clone()),
+    place,
     |cell| (cell.level != "single").then(|| cell.members.clone()),
     chunk,
     |cell| cell.placement.clone(),
@@ -272,15 +272,27 @@ const KNOBS: [Knob; 12] = [
 /// So many of the last ones an array may be without.
 const OPTIONAL_KNOBS: usize = 5;
 
+fn place(cell: &Cell) -> Option<String> {
+    cell.place_name().map(str::to_string)
+}
+
 fn chunk(cell: &Cell) -> Option<String> {
     cell.chunk_kib.map(|chunk| kib(chunk as f64).replace(' ', ""))
 }
 
 /// What the array of each cell is called among these cells; `with_chunk`: also by its chunk.
 pub fn labels(cells: &[Cell], with_chunk: bool) -> Vec<String> {
-    let is_chunk = |knob: &Knob| std::ptr::fn_addr_eq(*knob, chunk as Knob);
+    labels_without(cells, (!with_chunk).then_some(chunk))
+}
+
+/// The same, whatever places they were measured on.
+pub fn labels_but_for_places(cells: &[Cell]) -> Vec<String> {
+    labels_without(cells, Some(place))
+}
+
+fn labels_without(cells: &[Cell], left_out: Option<Knob>) -> Vec<String> {
     let mut knobs = varying(cells);
-    knobs.retain(|knob| with_chunk || !is_chunk(knob));
+    knobs.retain(|knob| left_out.is_none_or(|out| !std::ptr::fn_addr_eq(*knob, out)));
     cells.iter().map(|cell| row_label(cell, &knobs)).collect()
 }
 

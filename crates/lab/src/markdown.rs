@@ -6,7 +6,7 @@
 use crate::grid::{self, Grid};
 use crate::published::{Beside, Ratios};
 use crate::record::Cell;
-use crate::report::{Axis, Curve, Report, curves, work};
+use crate::report::{Axis, ByPlace, Curve, Report, by_place, curves, work};
 
 /// The report.
 pub fn render(report: &Report) -> String {
@@ -18,6 +18,7 @@ pub fn render(report: &Report) -> String {
     for (axis, title) in [(Axis::Disks, "By number of disks"), (Axis::Chunk, "By chunk (KiB)")] {
         along(&curves(&report.record, axis), title, &mut out);
     }
+    by_place(&report.record).iter().for_each(|table| beside_places(table, &mut out));
     beside(report, &mut out);
     let grid = Grid::new(&report.record);
     let findings = grid.findings();
@@ -148,6 +149,18 @@ fn along(curves: &[Curve], title: &str, out: &mut String) {
     }
 }
 
+/// A row for each array, a column for each file system.
+fn beside_places(table: &ByPlace, out: &mut String) {
+    let (work, unit) = (plain(&table.work), table.unit);
+    out.push_str(&format!("\n## By file system: {work}, {unit}, and times the first\n\n"));
+    row(out, std::iter::once("array".to_string()).chain(table.places.iter().cloned()));
+    row(out, std::iter::once("---").chain(table.places.iter().map(|_| "---:")));
+    for (label, figures) in &table.rows {
+        let fields = (0..figures.len()).map(|place| ByPlace::told(figures, place));
+        row(out, std::iter::once(label.clone()).chain(fields));
+    }
+}
+
 /// `230 (+48 %)`: the figure, and what the step to it adds.
 pub(crate) fn point(curve: &Curve, place: u64) -> String {
     let Some(at) = curve.points.iter().position(|point| point.0 == place) else {
@@ -229,6 +242,8 @@ mod tests {
         assert!(rows.count() >= report.record.cells.len() / 2);
         assert!(page.contains("evil \\| \\<b> \\`cpu\\` "));
         assert!(page.contains("## By number of disks: seq-read, MB/s"));
+        let places = render(&Report::of(crate::report::places_for_tests()));
+        assert!(places.contains("| RAID 5 x4 | 100 | 52.0 (0.52x) |"), "{places}");
         // Every line of a table has as many columns as the heading of the table.
         let mut wanted = None;
         for line in page.lines() {

@@ -2,16 +2,20 @@
 //!
 //! ```text
 //!   records, runs -> Report -> table (terminal), markdown, html
-//!                       \-> curves: by number of disks, by chunk
+//!                       \-> curves: by number of disks, by chunk; by file system
 //! ```
 //!
 //! Invariant: plain data, read only; every record in it keeps its provenance. Built by the command
 //! line.
 
 mod curves;
+mod places;
 mod text;
 
 pub use curves::{Axis, Curve, curves};
+#[cfg(test)]
+pub(crate) use places::tests::record as places_for_tests;
+pub use places::{ByPlace, by_place};
 pub use text::text;
 
 use crate::host::Host;

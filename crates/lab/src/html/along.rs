@@ -11,7 +11,7 @@ use crate::grid::{self, Grid};
 use crate::markdown::point;
 use crate::published::Ratios;
 use crate::record::{Finding, Record};
-use crate::report::{Axis, Curve, Report, curves, work};
+use crate::report::{Axis, ByPlace, Curve, Report, by_place, curves, work};
 
 /// More maps than this make a page that browsers are slow with.
 const MAPS_MAX: usize = 40;
@@ -39,7 +39,7 @@ struct AlongRow {
     fields: Vec<String>,
 }
 
-/// Both axes, where there is more than one place on them.
+/// The axes, where there is more than one place on them.
 pub(super) fn along(record: &Record) -> Vec<Along> {
     let axes = [
         (Axis::Disks, "by-disks", "By number of disks", "disks"),
@@ -58,7 +58,28 @@ pub(super) fn along(record: &Record) -> Vec<Along> {
             .map(|work| chart_of(name, curves.iter().filter(|curve| curve.work == work).collect()));
         Along { id, title, charts: charts.collect() }
     };
-    axes.into_iter().map(of).filter(|along| !along.charts.is_empty()).collect()
+    let file_systems = Along {
+        id: "by-file-system",
+        title: "By file system",
+        charts: by_place(record).iter().map(table_of).collect(),
+    };
+    let all = axes.into_iter().map(of).chain([file_systems]);
+    all.filter(|along| !along.charts.is_empty()).collect()
+}
+
+/// File systems have no order to draw a line along: a table says it.
+fn table_of(table: &ByPlace) -> AlongChart {
+    let row = |(label, figures): &(String, Vec<Option<f64>>)| AlongRow {
+        label: label.clone(),
+        fields: (0..figures.len()).map(|place| ByPlace::told(figures, place)).collect(),
+    };
+    AlongChart {
+        title: table.work.clone(),
+        unit: table.unit,
+        svg: String::new(),
+        heads: table.places.clone(),
+        rows: table.rows.iter().map(row).collect(),
+    }
 }
 
 fn chart_of(axis: &str, curves: Vec<&Curve>) -> AlongChart {

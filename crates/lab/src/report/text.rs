@@ -2,7 +2,7 @@
 //!
 //! Invariant: the same facts as in the other forms; nothing is shown that is not in the report.
 
-use super::{Axis, Curve, Report, curves};
+use super::{Axis, ByPlace, Curve, Report, by_place, curves};
 use crate::grid::digits;
 use crate::published::{Beside, Ratios};
 use crate::table;
@@ -23,6 +23,17 @@ pub fn text(report: &Report, colour: bool) -> String {
         let lines = lines(&curves(&report.record, axis));
         if !lines.is_empty() {
             out.push_str(&format!("\n{title}, and what each step adds:\n{lines}"));
+        }
+    }
+    for table in by_place(&report.record) {
+        let (work, unit) = (&table.work, table.unit);
+        out.push_str(&format!("\nBy file system: {work}, {unit}, and times the first:\n"));
+        for (label, figures) in &table.rows {
+            let told = |(at, place): (usize, &String)| {
+                figures[at].map(|_| format!("{place}: {}", ByPlace::told(figures, at)))
+            };
+            let told = table.places.iter().enumerate().filter_map(told).collect::<Vec<_>>();
+            out.push_str(&format!("  {label}: {}\n", told.join("; ")));
         }
     }
     let beside = report.beside();
@@ -97,5 +108,11 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
+        let places = super::text(&Report::of(crate::report::places_for_tests()), false);
+        let row = "RAID 5 x4: fs:ext4: 100; fs:ext4,data=journal: 52.0 (0.52x)\n";
+        assert!(
+            places.contains("By file system: dd write, MB/s") && places.contains(row),
+            "{places}"
+        );
     }
 }
