@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
@@ -444,8 +444,12 @@ impl Maker<'_> {
         let named = named.map_err(|e| fail("make a member file", &e))?;
         let options = FileOptions { sectors: self.sectors, direct };
         let unlink = || std::fs::remove_file(&path).map_err(|e| fail("unlink a member file", &e));
-        let unnamed = PathBuf::from(format!("/proc/self/fd/{}", named.as_raw_fd()));
-        let member = if unnamed.exists() {
+        // Of this thread: those of a FUSE front have descriptors of their own, and under the same
+        // number the process may have a file of the user's, which would be written over.
+        let unnamed = PathBuf::from(format!("/proc/thread-self/fd/{}", named.as_raw_fd()));
+        let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+        let there = std::fs::metadata(&unnamed).map(identity).ok();
+        let member = if there.is_some() && there == named.metadata().map(identity).ok() {
             unlink()?;
             FileMember::open(&unnamed, options)
         } else {
