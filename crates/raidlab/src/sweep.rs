@@ -70,7 +70,9 @@ fn given(matches: &ArgMatches) -> Vec<(String, Vec<String>)> {
         let (id, Some(long)) = (argument.get_id().as_str(), argument.get_long()) else { continue };
         let said = matches.value_source(id) == Some(ValueSource::CommandLine);
         if said && known.iter().any(|name| name == long) {
-            let values = matches.get_raw(id).into_iter().flatten();
+            // A flag has none; that it is set is all.
+            let valued = argument.get_action().takes_values();
+            let values = matches.get_raw(id).filter(|_| valued).into_iter().flatten();
             let values = values.map(|value| value.to_string_lossy().into_owned());
             found.push((long.to_string(), values.collect()));
         }
