@@ -1,4 +1,4 @@
-//! fio on files, on nbdkit's memory and on btrfs.
+//! fio on nothing, on files, on nbdkit's memory and on btrfs.
 //!
 //! Everything that is made here (files, a server, loop devices, a mount) ends with the value that
 //! holds it.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::ours::{self, Array};
-use crate::{Load, Row, Settings, random, sequential};
+use crate::{Cpu, Load, Row, Settings, random, sequential};
 
 const MEMBERS: u32 = 6;
 const MEMBER_MIB: u64 = 256;
@@ -47,6 +47,11 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 
 /// Requests per second of one load. `place` says what it is run on.
 fn fio(settings: &Settings, load: &Load, place: &[&str]) -> Result<f64, String> {
+    Ok(fio_with_cpu(settings, load, place)?.0)
+}
+
+/// Requests per second, and nanoseconds of CPU for each.
+fn fio_with_cpu(settings: &Settings, load: &Load, place: &[&str]) -> Result<(f64, f64), String> {
     let kind = match load.name() {
         "seq-read" => "read",
         "seq-write" => "write",
@@ -73,12 +78,46 @@ fn fio(settings: &Settings, load: &Load, place: &[&str]) -> Result<f64, String> 
     let document: Value = serde_json::from_str(text).map_err(|e| format!("fio: {e}"))?;
     let job = &document["jobs"][0];
     let side = if load.write { "write" } else { "read" };
-    job[side]["iops"].as_f64().ok_or_else(|| "fio: no figure".into())
+    let number = |value: &Value| value.as_f64().ok_or("fio: no figure");
+    let iops = number(&job[side]["iops"])?;
+    // Shares of the job's time, in per cent.
+    let share = (number(&job["usr_cpu"])? + number(&job["sys_cpu"])?) / 100.0;
+    Ok((iops, share * 1e9 / iops))
 }
 
 fn row(peer: &'static str, what: &str, load: Load) -> Row {
     let what = what.to_string();
-    Row { peer, what, load, theirs: Vec::new(), ours: Vec::new(), target: None }
+    Row { peer, what, load, theirs: Vec::new(), ours: Vec::new(), target: None, cpu: None }
+}
+
+/// fio's generator with its engine that does nothing, beside ours on `null` members: one disk and
+/// RAID 0, so the array engine is in our figures. Our writes have contents that can be checked.
+pub fn null(settings: &Settings) -> Result<Vec<Row>, String> {
+    const SIZE_MIB: u64 = 4096;
+    let place = ["--ioengine=null", &format!("--size={SIZE_MIB}m")];
+    let mut rows = Vec::new();
+    for (what, level, disks) in [("single", "single", 1), ("raid0", "raid0", MEMBERS)] {
+        for load in [random(false), random(true)] {
+            let mut row = row("null", what, load);
+            let mut cpu = Cpu::default();
+            for _ in 0..settings.rounds {
+                let (iops, nanos) = fio_with_cpu(settings, &load, &place)?;
+                row.theirs.push(iops);
+                cpu.theirs.push(nanos);
+                let members = "null".into();
+                let array = Array { level, disks, degraded: false, members, size_mib: SIZE_MIB };
+                let cell = ours::cell(settings, &array, &load)?;
+                row.ours.push(ours::number(&cell, "iops")?);
+                cpu.generator.push(ours::number(&cell, "generator_ns_per_op")?);
+                let ops: f64 = cell["samples"][0]["ops"].as_f64().unwrap_or(f64::NAN);
+                cpu.ours.push(ours::number(&cell, "cpu_process_s")? * 1e9 / ops);
+            }
+            row.target = Some(1.5);
+            row.cpu = Some(cpu);
+            rows.push(row);
+        }
+    }
+    Ok(rows)
 }
 
 /// fio on plain files, beside a single file and RAID 0 of ours on files in the same directory.

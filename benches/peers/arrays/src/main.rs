@@ -2,11 +2,12 @@
 //!
 //!     benches/peers/arrays/run [--rounds N] [--seconds S] [--dir DIR] [--json FILE] [PEER]...
 //!
-//! PEER is md, fio, nbdkit or btrfs; without one, all. In every round each contest runs the peer
+//! PEER is null, md, fio, nbdkit or btrfs; without one, all. In every round each contest runs the peer
 //! and then raidlab with the same block size, depth and size, so that what else the machine does
 //! meets both alike. Printed are medians, and the median over the rounds of the ratio of both. What
 //! cannot run here prints a line that begins with `skipped: `.
 //!
+//! - null: what generating costs. fio's engine that does nothing; beside `null` members.
 //! - md: on ram disks in a user-mode kernel (`MD_NATIVE=DIR`), one CPU; beside `mem` members.
 //! - fio: io_uring, O_DIRECT, on plain files; beside `file` members in the same directory.
 //! - nbdkit: its memory plugin over a Unix socket, by fio's nbd engine; beside `mem` members, where
@@ -68,6 +69,28 @@ pub struct Row {
     pub ours: Vec<f64>,
     /// How many times the peer's figure is wanted.
     pub target: Option<f64>,
+    /// Where that is the question.
+    pub cpu: Option<Cpu>,
+}
+
+/// Nanoseconds of CPU per request, round by round.
+#[derive(Default)]
+pub struct Cpu {
+    pub theirs: Vec<f64>,
+    pub ours: Vec<f64>,
+    /// Of ours, the generator alone.
+    pub generator: Vec<f64>,
+}
+
+impl Cpu {
+    /// The share of the peer's that a generator may cost.
+    const TARGET: f64 = 0.5;
+
+    fn ratio(&self) -> f64 {
+        let ratios: Vec<f64> =
+            self.generator.iter().zip(&self.theirs).map(|(a, b)| a / b).collect();
+        median(&ratios)
+    }
 }
 
 fn main() {
@@ -81,8 +104,13 @@ fn main() {
     let wanted = |peer: &str| peers.is_empty() || peers.iter().any(|wanted| wanted == peer);
     let mut rows = Vec::new();
     type Contest = fn(&Settings) -> Result<Vec<Row>, String>;
-    let contests: [(&str, Contest); 4] =
-        [("md", md::contest), ("fio", fio::files), ("nbdkit", fio::nbdkit), ("btrfs", fio::btrfs)];
+    let contests: [(&str, Contest); 5] = [
+        ("null", fio::null),
+        ("md", md::contest),
+        ("fio", fio::files),
+        ("nbdkit", fio::nbdkit),
+        ("btrfs", fio::btrfs),
+    ];
     for (peer, contest) in contests.into_iter().filter(|(peer, _)| wanted(peer)) {
         match contest(&settings) {
             Ok(more) => rows.extend(more),
@@ -90,6 +118,9 @@ fn main() {
         }
     }
     print(&rows, &settings);
+    if rows.iter().any(|row| row.cpu.is_some()) {
+        print_cpu(&rows);
+    }
     if let Some(file) = json {
         let text = serde_json::to_string_pretty(&document(&rows)).expect("numbers and names");
         if let Err(error) = std::fs::write(&file, text + "\n") {
@@ -97,7 +128,10 @@ fn main() {
             std::process::exit(2);
         }
     }
-    let missed = rows.iter().any(|row| row.target.is_some_and(|target| row.ratio() < target));
+    let missed = rows.iter().any(|row| {
+        row.target.is_some_and(|target| row.ratio() < target)
+            || row.cpu.as_ref().is_some_and(|cpu| cpu.ratio() > Cpu::TARGET)
+    });
     std::process::exit(i32::from(missed));
 }
 
@@ -114,8 +148,8 @@ fn arguments() -> Result<(Settings, Vec<String>, Option<PathBuf>), String> {
             "--seconds" => settings.seconds = number(&word, &value()?)?,
             "--dir" => settings.dir = value()?.into(),
             "--json" => json = Some(value()?.into()),
-            "md" | "fio" | "nbdkit" | "btrfs" => peers.push(word),
-            _ => return Err(format!("{word}: unknown; peers are md, fio, nbdkit and btrfs")),
+            "null" | "md" | "fio" | "nbdkit" | "btrfs" => peers.push(word),
+            _ => return Err(format!("{word}: unknown; peers are null, md, fio, nbdkit and btrfs")),
         }
     }
     if settings.rounds == 0 || settings.seconds < 0.1 {
@@ -175,6 +209,27 @@ fn print(rows: &[Row], settings: &Settings) {
     }
 }
 
+fn print_cpu(rows: &[Row]) {
+    println!("\nCPU per request, ns; *generator* is raidlab's share of its own figure");
+    println!("| peer | array | load | theirs | raidlab | generator | of theirs | wanted | |");
+    println!("|---|---|---|--:|--:|--:|--:|--:|---|");
+    for (row, cpu) in rows.iter().filter_map(|row| Some((row, row.cpu.as_ref()?))) {
+        let Load { block_kib, depth, .. } = row.load;
+        println!(
+            "| {} | {} | {} {block_kib}K x {depth} | {:.0} | {:.0} | {:.0} | {:.2} | {} | {} |",
+            row.peer,
+            row.what,
+            row.load.name(),
+            median(&cpu.theirs),
+            median(&cpu.ours),
+            median(&cpu.generator),
+            cpu.ratio(),
+            Cpu::TARGET,
+            if cpu.ratio() <= Cpu::TARGET { "met" } else { "missed" },
+        );
+    }
+}
+
 fn document(rows: &[Row]) -> Value {
     let rows = rows.iter().map(|row| {
         json!({
@@ -182,6 +237,9 @@ fn document(rows: &[Row]) -> Value {
             "block_kib": row.load.block_kib, "depth": row.load.depth,
             "iops_theirs": row.theirs, "iops_raidlab": row.ours,
             "ratio": row.ratio(), "target": row.target,
+            "cpu_ns_theirs": row.cpu.as_ref().map(|cpu| &cpu.theirs),
+            "cpu_ns_raidlab": row.cpu.as_ref().map(|cpu| &cpu.ours),
+            "cpu_ns_generator": row.cpu.as_ref().map(|cpu| &cpu.generator),
         })
     });
     json!({ "rows": rows.collect::<Vec<_>>() })

@@ -135,6 +135,7 @@ fn run_case(
             theirs: Vec::new(),
             ours: Vec::new(),
             target: Some(*target),
+            cpu: None,
         })
         .collect();
     let data = match case.level {
