@@ -46,6 +46,12 @@ impl Book {
         self.fill(first, bytes);
     }
 
+    /// Has the CPU fetch what [`Book::fill_next`] needs to know of a unit: a load that nothing waits
+    /// for.
+    pub fn touch(&self, first: u64) {
+        std::hint::black_box(self.version(first));
+    }
+
     /// Fills a buffer with what the units from `first` on must contain.
     pub fn fill(&self, first: u64, bytes: &mut [u8]) {
         self.pattern.fill(bytes, first, |unit| self.version(unit));

@@ -94,6 +94,8 @@ pub(super) struct Generator<'a> {
     timing: Timing,
     flights: Vec<Option<Flight>>,
     idle: Vec<(usize, Lease)>,
+    /// What is about to be submitted; empty in between.
+    steps: Vec<Step>,
     reads: u32,
     findings: Findings,
     latencies: LatencyRecorder,
@@ -128,6 +130,7 @@ impl<'a> Generator<'a> {
             timing,
             flights,
             idle,
+            steps: Vec::with_capacity(spec.in_flight()),
             reads: 0,
             findings: Findings::default(),
             latencies: LatencyRecorder::new(),
@@ -252,10 +255,17 @@ impl<'a> Generator<'a> {
     }
 
     fn submit(&mut self, now: u64) {
-        while !self.idle.is_empty() {
-            let Some(step) = self.workload.begin() else { return };
-            let (slot, mut lease) = self.idle.pop().expect("not empty");
-            let sectors = self.spec.block_bytes / md::SECTOR_BYTES;
+        // All steps are drawn before the first one is taken, so that the book's pages for them come
+        // from memory at the same time.
+        let mut steps = std::mem::take(&mut self.steps);
+        let drawn = std::iter::from_fn(|| self.workload.begin()).take(self.idle.len());
+        steps.extend(drawn);
+        if self.spec.kind.is_write() {
+            steps.iter().for_each(|step| self.filler.touch(self.first_unit(step.block)));
+        }
+        let sectors = self.spec.block_bytes / md::SECTOR_BYTES;
+        for step in steps.drain(..) {
+            let (slot, mut lease) = self.idle.pop().expect("as many as steps");
             let op = if self.spec.kind.is_write() {
                 self.filler.fill_next(self.first_unit(step.block), lease.bytes_mut());
                 HostOp::Write { fua: false }
@@ -267,6 +277,7 @@ impl<'a> Generator<'a> {
             let submitted = self.driver.submit(op, at, sectors, Some(lease), slot as u64);
             assert!(submitted.is_ok(), "the target has room for all that is in flight");
         }
+        self.steps = steps;
     }
 
     fn first_unit(&self, block: u64) -> u64 {
