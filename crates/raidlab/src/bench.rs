@@ -116,10 +116,10 @@ pub struct BenchArguments {
     /// List the programs and their options
     #[arg(long, help_heading = "Workload")]
     programs: bool,
-    /// What programs run on; several are measured one after the other: engine; path:DIR (any file
-    /// system); device:/dev/NAME (it is written over; refused while it is in use or holds anything);
-    /// fs:KIND,OPTION,... (a file system made on an array of the engine, as in fs:ext4,data=journal;
-    /// root); kernel:/dev/X+/dev/Y (an array of md's made of these; root)
+    /// What programs run on; several are measured one after the other: engine; path:DIR (any
+    /// file system); device:/dev/NAME (it is written over; refused while it is in use or holds
+    /// anything); fs:KIND,OPTION,... (a file system made on an array of the engine, as in
+    /// fs:ext4,data=journal; root); kernel:/dev/X+/dev/Y (an array of md's made of these; root)
     #[arg(long, default_value = "engine", help_heading = "Workload")]
     pub target: Vec<PlaceExpr>,
     /// Have the kernel drop its caches before each phase of a program; needs root
