@@ -3,24 +3,26 @@
 //!
 //! ```text
 //! | past | near | past | near | ...            the cheaper one            | past | near | ...
-//!   TRY_BYTES each, timed                       KEEP_BYTES                  tried again
+//!   TRY_BYTES each, the second half timed       KEEP_BYTES                  tried again
 //! ```
 //! A store past the caches moves half of the bytes, but each waits for memory itself. Which of the
 //! two wins depends on the machine, on what its other guests leave of the memory's bandwidth, and
 //! on what is stored: on one machine full stripes took 0.6 and 1.4 times as long past the caches on
 //! two days. So it is tried, with the work at hand, and by the CPU time of all that the thread does
-//! meanwhile: what it costs to have the caches full of something else is in it.
+//! meanwhile. Of each trial the first half is not timed: it pays for what the other way has left in
+//! the first two levels of caches. (What it left in a larger one is not known here.)
 //!
 //! Invariant: whatever comes out, only speed depends on it. Used by memory members.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What a trial stores: long enough for one reading of the clock not to count.
-const TRY_BYTES: u64 = 1 << 20;
+/// What a trial stores: its half is more than a second-level cache, and so long that one reading of
+/// the clock does not count.
+const TRY_BYTES: u64 = 4 << 20;
 /// Trials, both ways in turn; of each way the best counts.
 const TRIALS: u8 = 8;
 /// What is stored before the ways are tried again: some tenths of a second.
-const KEEP_BYTES: u64 = 512 << 20;
+const KEEP_BYTES: u64 = 1 << 30;
 /// The other way has to be so much cheaper, in per cent: no change for noise.
 const GAIN_PERCENT: u64 = 3;
 
@@ -37,9 +39,10 @@ pub(crate) struct Ways {
 
 struct Trial {
     number: u8,
-    began: u64,
-    /// Least nanoseconds for a MiB so far, near and past.
-    least: [u64; 2],
+    /// When its second half began; `None` in the first.
+    began: Option<u64>,
+    /// Least nanoseconds for half a trial's bytes so far, near and past.
+    least: [Option<u64>; 2],
 }
 
 impl Default for Ways {
@@ -57,7 +60,7 @@ impl Ways {
     /// Whether the next `bytes` bytes go past the caches.
     #[inline]
     pub(crate) fn goes_past(&mut self, bytes: u64) -> bool {
-        let enough = if self.trial.is_some() { TRY_BYTES } else { KEEP_BYTES };
+        let enough = if self.trial.is_some() { TRY_BYTES / 2 } else { KEEP_BYTES };
         if self.stored >= enough {
             self.next();
         }
@@ -68,28 +71,34 @@ impl Ways {
         }
     }
 
-    /// Ends a trial, or begins the first one.
+    /// Goes on with the second half of a trial, with the next trial, or with what has won.
     #[cold]
     fn next(&mut self) {
         let now = (self.clock)();
-        let (number, least) = match self.trial.take() {
-            None => (0, [u64::MAX; 2]),
-            Some(mut trial) => {
-                let least = &mut trial.least[usize::from(trial.is_past())];
-                // Another thread's clock may show less: then nothing is known.
-                if let Some(nanos) = now.checked_sub(trial.began) {
-                    *least = (*least).min(nanos.saturating_mul(TRY_BYTES) / self.stored);
-                }
-                (trial.number + 1, trial.least)
-            }
+        let stored = std::mem::take(&mut self.stored);
+        let Some(trial) = &mut self.trial else {
+            self.trial = Some(Trial { number: 0, began: None, least: [None; 2] });
+            return;
         };
-        self.stored = 0;
-        if number < TRIALS {
-            self.trial = Some(Trial { number, began: now, least });
+        let Some(began) = trial.began.take() else {
+            trial.began = Some(now);
+            return;
+        };
+        // Another thread's clock may show less: then nothing is known.
+        if let Some(nanos) = now.checked_sub(began) {
+            let nanos = nanos.saturating_mul(TRY_BYTES / 2) / stored;
+            let least = &mut trial.least[usize::from(trial.number.is_multiple_of(2))];
+            *least = Some(least.map_or(nanos, |least| least.min(nanos)));
+        }
+        trial.number += 1;
+        if trial.number < TRIALS {
             return;
         }
-        let [mine, other] = [self.past, !self.past].map(|past| least[usize::from(past)]);
-        if other.saturating_mul(100) < mine.saturating_mul(100 - GAIN_PERCENT) {
+        let [mine, other] = [self.past, !self.past].map(|past| trial.least[usize::from(past)]);
+        self.trial = None;
+        if let (Some(mine), Some(other)) = (mine, other)
+            && other.saturating_mul(100) < mine.saturating_mul(100 - GAIN_PERCENT)
+        {
             self.past = !self.past;
         }
     }
@@ -157,11 +166,36 @@ mod tests {
         }
     }
 
+    /// What one way leaves behind is not the other's.
+    #[test]
+    fn the_first_half_of_a_trial_does_not_count() {
+        let mut ways = Ways::new(|| NOW.get());
+        for trial in 0..u64::from(TRIALS) {
+            let dear = if trial % 2 == 0 { 9000 } else { 0 };
+            store(&mut ways, TRY_BYTES / 2, [1000 + dear, 700 + dear]);
+            store(&mut ways, TRY_BYTES / 2, [1000, 700]);
+        }
+        assert_eq!(store(&mut ways, KEEP_BYTES, [1000, 700]), KEEP_BYTES);
+    }
+
     /// A driver that moves to another thread sees another clock.
     #[test]
     fn a_clock_that_goes_back_decides_nothing() {
         let mut ways = Ways::new(|| u64::MAX - NOW.get());
         assert_eq!(store(&mut ways, TRIED, [1, 1]), TRIED / 2);
+        assert_eq!(store(&mut ways, KEEP_BYTES, [1, 1]), KEEP_BYTES, "as it was");
+
+        // Of the way that is taken now nothing is known, of the other one everything.
+        thread_local! {
+            static LOOKS: Cell<u64> = const { Cell::new(0) };
+        }
+        let clock = || {
+            LOOKS.set(LOOKS.get() + 1);
+            // Looks: the start, then the middle and the end of trials, past and near in turn.
+            if LOOKS.get() % 4 == 3 { 0 } else { 1000 + LOOKS.get() }
+        };
+        let mut ways = Ways::new(clock);
+        store(&mut ways, TRIED, [1, 1]);
         assert_eq!(store(&mut ways, KEEP_BYTES, [1, 1]), KEEP_BYTES, "as it was");
     }
 }
