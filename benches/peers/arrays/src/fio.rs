@@ -91,15 +91,23 @@ fn row(peer: &'static str, what: &str, load: Load) -> Row {
 }
 
 /// fio's generator with its engine that does nothing, beside ours on `null` members: one disk and
-/// RAID 0, so the array engine is in our figures. Our writes have contents that can be checked.
+/// RAID 0, so the array engine is in our figures. Each of our writes has contents of its own, which
+/// can be checked; fio's have them with `refill_buffers` only, so the target is for that.
 pub fn null(settings: &Settings) -> Result<Vec<Row>, String> {
     const SIZE_MIB: u64 = 4096;
-    let place = ["--ioengine=null", &format!("--size={SIZE_MIB}m")];
+    let size = format!("--size={SIZE_MIB}m");
     let mut rows = Vec::new();
     for (what, level, disks) in [("single", "single", 1), ("raid0", "raid0", MEMBERS)] {
-        for load in [random(false), random(true)] {
-            let mut row = row("null", what, load);
+        for (load, refill, target) in [
+            (random(false), false, Some(1.5)),
+            (random(true), true, Some(1.5)),
+            (random(true), false, None),
+        ] {
+            let same = if load.write && !refill { ", same contents" } else { "" };
+            let mut row = row("null", &format!("{what}{same}"), load);
             let mut cpu = Cpu::default();
+            let refill = format!("--refill_buffers={}", u8::from(refill));
+            let place = ["--ioengine=null", &size, &refill];
             for _ in 0..settings.rounds {
                 let (iops, nanos) = fio_with_cpu(settings, &load, &place)?;
                 row.theirs.push(iops);
@@ -112,7 +120,7 @@ pub fn null(settings: &Settings) -> Result<Vec<Row>, String> {
                 let ops: f64 = cell["samples"][0]["ops"].as_f64().unwrap_or(f64::NAN);
                 cpu.ours.push(ours::number(&cell, "cpu_process_s")? * 1e9 / ops);
             }
-            row.target = Some(1.5);
+            row.target = target;
             row.cpu = Some(cpu);
             rows.push(row);
         }
