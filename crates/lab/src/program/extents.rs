@@ -7,16 +7,12 @@
 //! of a worker are as many at once as its depth says; two that touch each other, one of them
 //! writing, are never under way together.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
-
-use array::{Array, Counters, Lease, Pending, clock_nanos};
+use array::{Array, Counters, Lease, clock_nanos};
 
 use super::content::Book;
 use super::files::check_units;
 use super::ground::{Ground, Hands, Mistakes, Tally};
+use super::lane::{Lane, MakeDriver};
 use super::types::{Act, Calls, How, Op, Phase, Program, Step};
 
 const EXTENT_BYTES: u64 = 64 << 10;
@@ -24,6 +20,8 @@ const EXTENT_BYTES: u64 = 64 << 10;
 /// See the module.
 pub struct Extents {
     array: Array,
+    /// Where workers need not share it.
+    own: Option<MakeDriver>,
     /// First byte of each file.
     starts: Vec<u64>,
     book: Book,
@@ -61,7 +59,12 @@ impl Extents {
         let unit_bytes = program.unit_bytes()?;
         let book = Book::new(seed, &program.files, unit_bytes);
         let calls = program.calls;
-        Ok(Extents { array, starts, book, calls, lease_bytes, drop_caches })
+        Ok(Extents { array, own: None, starts, book, calls, lease_bytes, drop_caches })
+    }
+
+    /// Each worker gets a driver of its own, for the same bytes as the array's.
+    pub fn with_own_drivers(self, make: MakeDriver) -> Extents {
+        Extents { own: Some(make), ..self }
     }
 
     /// Bytes that `count` files of `bytes` each take.
@@ -96,15 +99,13 @@ impl Ground for Extents {
     }
 
     fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
-        let (bell, rung) = mpsc::channel();
         let depth = depth.max(1) as usize;
         let flights = (0..depth).map(|_| None).collect();
-        let wakers = (0..depth).map(|slot| {
-            let bell = bell.clone();
-            Waker::from(Arc::new(Bell { slot, bell }))
-        });
-        let wakers = wakers.collect();
-        Ok(Box::new(ExtentHands { ground: self, shared, flights, wakers, rung }))
+        let lane = match &self.own {
+            None => Lane::shared(&self.array, depth),
+            Some(make) => Lane::own(make(depth)?),
+        };
+        Ok(Box::new(ExtentHands { ground: self, shared, flights, lane }))
     }
 
     fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
@@ -127,26 +128,13 @@ impl Ground for Extents {
         self.drop_caches.map_or(Ok(()), |drop| drop())
     }
 
+    /// Of workers that do not share the array, nobody counts the requests in one place.
     fn members(&self) -> Vec<Counters> {
-        self.array.leaf_counters()
-    }
-}
-
-/// Tells a worker which of its requests has ended.
-struct Bell {
-    slot: usize,
-    bell: mpsc::Sender<usize>,
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Bell>) {
-        // Whoever had asked may be gone.
-        let _ = self.bell.send(self.slot);
+        if self.own.is_some() { Vec::new() } else { self.array.leaf_counters() }
     }
 }
 
 struct Flight {
-    pending: Pending,
     op: Op,
     file: u32,
     at: u64,
@@ -162,8 +150,7 @@ struct ExtentHands<'g> {
     ground: &'g Extents,
     shared: bool,
     flights: Vec<Option<Flight>>,
-    wakers: Vec<Waker>,
-    rung: mpsc::Receiver<usize>,
+    lane: Lane<'g>,
 }
 
 impl ExtentHands<'_> {
@@ -176,14 +163,10 @@ impl ExtentHands<'_> {
         format!("file {file}: cannot {doing} at byte {at}: {error}")
     }
 
-    /// A request that has perhaps ended; ends it in that case.
-    fn poll(&mut self, slot: usize, tally: &mut Tally<'_>) -> Result<bool, String> {
-        let Some(flight) = &mut self.flights[slot] else { return Ok(false) };
-        let mut context = Context::from_waker(&self.wakers[slot]);
-        let Poll::Ready(ended) = Pin::new(&mut flight.pending).poll(&mut context) else {
-            return Ok(false);
-        };
-        let flight = self.flights[slot].take().expect("it was there");
+    /// Waits until one more request has ended.
+    fn wait_one(&mut self, tally: &mut Tally<'_>) -> Result<(), String> {
+        let (slot, ended) = self.lane.next();
+        let flight = self.flights[slot].take().expect("a request ends once");
         let book = &self.ground.book;
         let Flight { op, file, at, len, .. } = flight;
         if op != Op::Read {
@@ -196,17 +179,7 @@ impl ExtentHands<'_> {
             tally.mistakes.note(wrong);
         }
         tally.done(len, flight.started);
-        Ok(true)
-    }
-
-    /// Waits until at least one more request has ended.
-    fn wait_one(&mut self, tally: &mut Tally<'_>) -> Result<(), String> {
-        loop {
-            let slot = self.rung.recv().expect("the wakers hold the other end");
-            if self.poll(slot, tally)? {
-                return Ok(());
-            }
-        }
+        Ok(())
     }
 
     /// A slot with nothing under way that touches the range.
@@ -230,26 +203,10 @@ impl ExtentHands<'_> {
         }
     }
 
-    fn take_off(
-        &mut self,
-        slot: usize,
-        lease: Lease,
-        flight: (Op, u32, u64, u64),
-        before: Option<u32>,
-        versions: Vec<u32>,
-        started: u64,
-        tally: &mut Tally<'_>,
-    ) -> Result<(), String> {
-        let (op, file, at, len) = flight;
-        let place = self.place(file, at);
-        let pending = match op {
-            Op::Read => self.ground.array.read(lease, place),
-            _ => self.ground.array.write(lease, place),
-        };
-        let flight = Flight { pending, op, file, at, len, started, before, versions };
+    fn take_off(&mut self, slot: usize, lease: Lease, flight: Flight) {
+        let place = self.place(flight.file, flight.at);
+        self.lane.begin(slot, flight.op != Op::Read, lease, place);
         self.flights[slot] = Some(flight);
-        // Leaves the waker with it, or finds it done.
-        self.poll(slot, tally).map(drop)
     }
 
     /// Units to write: ours from now on. Whoever else writes them may be waiting for what we have
@@ -277,37 +234,33 @@ impl ExtentHands<'_> {
         let (op, file, at, len) = part;
         let slot = self.free_slot(part, tally)?;
         let book = &self.ground.book;
-        let mut lease = self.ground.array.lease(len as usize);
+        let mut lease = self.lane.lease(len as usize);
         let started = clock_nanos();
-        match op {
-            Op::Read => {
-                let before = book.before_read(file, at);
-                self.take_off(slot, lease, part, before, Vec::new(), started, tally)
-            }
-            Op::Write => {
-                let versions = self.claim(file, at, len, tally)?;
-                book.content.prepare(lease.bytes_mut());
-                book.stamp(lease.bytes_mut(), file, at, &versions);
-                self.take_off(slot, lease, part, None, versions, started, tally)
-            }
-            _ => {
-                let versions = self.claim(file, at, len, tally)?;
-                let before = book.before_read(file, at);
-                let read = self.ground.array.read(lease, self.place(file, at)).wait();
-                let mut lease = match read {
-                    Ok(lease) => lease,
-                    Err(error) => {
-                        book.end_write(file, at, &versions);
-                        return Err(Self::failed(Op::Read, file, at, &error));
-                    }
-                };
-                if let Some(wrong) = book.glance(lease.bytes(), file, at, before) {
-                    tally.mistakes.note(wrong);
+        let mut flight = Flight { op, file, at, len, started, before: None, versions: Vec::new() };
+        if op == Op::Read {
+            flight.before = book.before_read(file, at);
+            self.take_off(slot, lease, flight);
+            return Ok(());
+        }
+        flight.versions = self.claim(file, at, len, tally)?;
+        if op == Op::Write {
+            book.content.prepare(lease.bytes_mut());
+        } else {
+            let before = book.before_read(file, at);
+            lease = match self.lane.read_now(lease, self.place(file, at)) {
+                Ok(lease) => lease,
+                Err(error) => {
+                    book.end_write(file, at, &flight.versions);
+                    return Err(Self::failed(Op::Read, file, at, &error));
                 }
-                book.stamp(lease.bytes_mut(), file, at, &versions);
-                self.take_off(slot, lease, part, None, versions, started, tally)
+            };
+            if let Some(wrong) = book.glance(lease.bytes(), file, at, before) {
+                tally.mistakes.note(wrong);
             }
         }
+        book.stamp(lease.bytes_mut(), file, at, &flight.versions);
+        self.take_off(slot, lease, flight);
+        Ok(())
     }
 }
 
@@ -322,8 +275,7 @@ impl Hands for ExtentHands<'_> {
             Step::Close { .. } => self.settle(tally),
             Step::Sync { file, .. } => {
                 self.settle(tally)?;
-                let flushed = self.ground.array.flush();
-                flushed.map_err(|error| format!("file {file}: cannot flush: {error}"))
+                self.lane.flush().map_err(|error| format!("file {file}: cannot flush: {error}"))
             }
             Step::Block { op, file, at, len } => {
                 let end = at + len;

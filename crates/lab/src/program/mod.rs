@@ -20,6 +20,7 @@ pub mod content;
 pub mod extents;
 pub mod files;
 pub mod ground;
+mod lane;
 pub mod names;
 pub mod placed;
 pub mod run;

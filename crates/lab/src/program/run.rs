@@ -604,9 +604,10 @@ mod tests {
     use crate::program::choice::{Choice, Scale};
     use crate::program::extents::Extents;
     use crate::program::files::Files;
-    use crate::program::session::{Needs, single};
+    use crate::program::session::{Needs, alone, single};
     use crate::program::types::{Count, How, Op, Order, Transfer};
-    use array::{Fault, FaultMember, MemMember, Member, MemberSpec};
+    use array::{Fault, FaultMember, FileMember, FileOptions, MemMember, Member, MemberSpec};
+    use std::path::Path;
 
     fn program(text: &str, bytes: u64) -> Program {
         let scale = Scale { size: Some(bytes), ..Scale::default() };
@@ -627,6 +628,13 @@ mod tests {
     fn memory(bytes: u64, program: &Program) -> Extents {
         let member = MemMember::new(bytes / 512).expect("memory");
         on_member(MemberSpec::ready(member), program)
+    }
+
+    /// Where each worker has a driver of its own.
+    fn on_file(directory: &Path, bytes: u64, program: &Program) -> Extents {
+        let options = FileOptions { sectors: bytes / 512, direct: false };
+        let member = FileMember::open(&directory.join("file"), options).expect("a file");
+        alone(member, &Needs::of(program), program, 1, None).expect("it fits")
     }
 
     fn on_member(member: MemberSpec, program: &Program) -> Extents {
@@ -678,17 +686,40 @@ mod tests {
             program.stages.iter_mut().flat_map(|stage| &mut stage.phases).for_each(|phase| {
                 phase.pause_ms = 0;
             });
-            let ground = memory(8 << 20, &program);
-            for outcome in ran(&program, &ground) {
-                let by_byte = outcome.phase == "putc" || outcome.phase == "getc";
-                assert_eq!(outcome.refused.is_some(), by_byte, "{text}: {}", outcome.phase);
-                assert_eq!(outcome.mistakes.count, 0, "{text}: {}", outcome.phase);
-                let moved: u64 =
-                    outcome.members.iter().map(|m| m.read_bytes + m.written_bytes).sum();
-                let asked: u64 = outcome.samples.iter().map(|sample| sample.bytes).sum();
-                assert!(moved >= asked, "{text}: {}: {moved} of {asked}", outcome.phase);
+            let directory = tempfile::tempdir().expect("a directory");
+            let own = on_file(directory.path(), 8 << 20, &program);
+            for (ground, shared) in [(memory(8 << 20, &program), true), (own, false)] {
+                for outcome in ran(&program, &ground) {
+                    let what = format!("{text}: {}, shared: {shared}", outcome.phase);
+                    let by_byte = outcome.phase == "putc" || outcome.phase == "getc";
+                    assert_eq!(outcome.refused.is_some(), by_byte, "{what}");
+                    assert_eq!(outcome.mistakes.count, 0, "{what}");
+                    assert!(outcome.checked || by_byte, "{what}");
+                    let moved: u64 =
+                        outcome.members.iter().map(|m| m.read_bytes + m.written_bytes).sum();
+                    let asked: u64 = outcome.samples.iter().map(|sample| sample.bytes).sum();
+                    assert!(moved >= asked || !shared, "{what}: {moved} of {asked}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_driver_of_a_workers_own_names_the_file_that_it_could_not_write() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = program("dd:bs=64K", 1 << 20);
+        let ground = on_file(directory.path(), 1 << 20, &program);
+        let file = std::fs::File::options().write(true).open(directory.path().join("file"));
+        // Reads behind the end of a file that somebody cut short.
+        file.expect("there").set_len(0).expect("it can be cut");
+        let cut = |phase: &str| {
+            let mut program = program.clone();
+            program.stages.retain(|stage| stage.phases[0].name == phase);
+            let (_, ended) = run(&program, &ground, quick(), &|| false, &mut |_| {});
+            ended
+        };
+        let problem = cut("read").expect_err("there is nothing to read");
+        assert!(problem.contains("file 0: cannot read at byte 0"), "{problem}");
     }
 
     /// Random writes and rewrites of several workers on the same few blocks, many at once: whoever
@@ -716,12 +747,14 @@ mod tests {
             let fill = Worker::new(open, vec![fill], vec![Act::Close { file: 0 }]);
             let fill = Phase::preparing("fill", vec![fill]);
             program.stages = vec![Stage::once(fill), Stage::once(phase)];
-            let ground = memory(1 << 20, &program);
-            let outcome = &ran(&program, &ground)[1];
-            assert_eq!(outcome.mistakes, Mistakes::default(), "depth {depth}");
-            assert_eq!(outcome.samples[0].ops, 4 * 4000);
+            let directory = tempfile::tempdir().expect("a directory");
+            let own = on_file(directory.path(), 1 << 20, &program);
+            for ground in [memory(1 << 20, &program), own] {
+                let outcome = &ran(&program, &ground)[1];
+                assert_eq!(outcome.mistakes, Mistakes::default(), "depth {depth}");
+                assert_eq!(outcome.samples[0].ops, 4 * 4000);
+            }
             if depth == 1 {
-                let directory = tempfile::tempdir().expect("a directory");
                 let files = Files::new(directory.path(), &program, 1).expect("a place");
                 assert_eq!(ran(&program, &files)[1].mistakes, Mistakes::default());
             }

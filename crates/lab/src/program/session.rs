@@ -4,11 +4,12 @@
 //! Called from the command line, and by whoever owns a place (a directory, an array).
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use array::store::{Access, Device, DeviceOptions, Disk, Location};
 use array::{
-    Array, ArraySpec, DEFAULT_STRIPE_CACHE_BYTES, DriverOptions, FileMember, FileOptions,
-    MemberSpec,
+    Array, ArraySpec, DEFAULT_STRIPE_CACHE_BYTES, Driver, DriverOptions, FileMember, FileOptions,
+    Member, MemberSpec,
 };
 use md::{Layout, Level};
 
@@ -45,6 +46,7 @@ pub struct Session<'a> {
 }
 
 /// An array for a program, made when it is known what it must serve.
+#[derive(Clone, Copy, Debug)]
 pub struct Needs {
     /// Bytes of the longest request.
     pub lease_bytes: u64,
@@ -127,11 +129,21 @@ impl Session<'_> {
         let capacity = device.sectors() * md::SECTOR_BYTES;
         let memory_bytes = host::memory_bytes().unwrap_or(0);
         let scale = device_scale(self.size, capacity, memory_bytes, !device.is_direct());
-        let make = |needs: &Needs| -> Result<Array, String> {
+        let prepared = choice.program(&scale).and_then(|program| {
+            fits_memory(&program)?;
             let member = FileMember::of_device(device, 0..device.sectors());
-            single(MemberSpec::ready(member), needs)
-        };
-        self.on_array(choice, scale, base, path, make)
+            let drop = scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), String>);
+            let ground = alone(member, &Needs::of(&program), &program, self.seed, drop)?;
+            Ok((program, ground))
+        });
+        match prepared {
+            Err(problem) => (Vec::new(), Err(problem)),
+            Ok((program, ground)) => {
+                let cache = scale.page_cache.then(host::memory_bytes).flatten();
+                let ground = Placed::new(Box::new(ground), path, &[]);
+                self.run(&program, &ground, base, cache)
+            }
+        }
     }
 
     fn prepare_directory(
@@ -159,36 +171,10 @@ impl Session<'_> {
         }
         let needs = Needs::of(&program);
         let bytes = program.files.iter().map(|bytes| Extents::bytes_of(1, *bytes)).sum();
-        let array = file_array(directory, bytes, program.direct, &needs)?;
+        let member = own_file(directory, bytes, program.direct)?;
         let drop = Some(drop_page_cache as fn() -> Result<(), String>);
-        let ground = Extents::new(array, needs.lease_bytes, &program, self.seed, drop)?;
+        let ground = alone(member, &needs, &program, self.seed, drop)?;
         Ok((program, Box::new(ground)))
-    }
-
-    fn on_array(
-        &mut self,
-        choice: &Choice,
-        scale: Scale,
-        base: Cell,
-        path: &Path,
-        make: impl FnOnce(&Needs) -> Result<Array, String>,
-    ) -> Brought {
-        let prepared = choice.program(&scale).and_then(|program| {
-            fits_memory(&program)?;
-            let needs = Needs::of(&program);
-            let array = make(&needs)?;
-            let drop = scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), String>);
-            let ground = Extents::new(array, needs.lease_bytes, &program, self.seed, drop)?;
-            Ok((program, ground))
-        });
-        match prepared {
-            Err(problem) => (Vec::new(), Err(problem)),
-            Ok((program, ground)) => {
-                let cache = scale.page_cache.then(host::memory_bytes).flatten();
-                let ground = Placed::new(Box::new(ground), path, &[]);
-                self.run(&program, &ground, base, cache)
-            }
-        }
     }
 
     /// Runs a program on an array of a plan.
@@ -342,7 +328,8 @@ impl Needs {
     /// The options of a driver that serves it.
     pub fn options(&self) -> DriverOptions {
         DriverOptions {
-            max_requests: self.in_flight.max(64),
+            // One more than slots: a flush, or a read that is waited for.
+            max_requests: self.in_flight.max(64) + 1,
             leases: self.in_flight,
             lease_bytes: self.lease_bytes.next_multiple_of(4096) as usize,
             ..DriverOptions::default()
@@ -366,7 +353,7 @@ fn fits_memory(program: &Program) -> Result<(), String> {
 }
 
 /// An array of one member over a file without a name in `directory`: asynchronous calls on a file.
-fn file_array(directory: &Path, bytes: u64, direct: bool, needs: &Needs) -> Result<Array, String> {
+fn own_file(directory: &Path, bytes: u64, direct: bool) -> Result<FileMember, String> {
     let path = directory.join(own_name());
     let sectors = bytes.div_ceil(md::SECTOR_BYTES);
     let member = FileMember::open(&path, FileOptions { sectors, direct });
@@ -377,7 +364,30 @@ fn file_array(directory: &Path, bytes: u64, direct: bool, needs: &Needs) -> Resu
     if direct && !member.is_direct() {
         return Err(format!("{}: no direct I/O here; use direct=0", directory.display()));
     }
-    single(MemberSpec::ready(member), needs)
+    Ok(member)
+}
+
+/// A device or a file by itself: each worker asks it on its own.
+pub(super) fn alone(
+    member: FileMember,
+    needs: &Needs,
+    program: &Program,
+    seed: u64,
+    drop_caches: Option<fn() -> Result<(), String>>,
+) -> Result<Extents, String> {
+    let share = |member: &dyn Member| member.share().expect("files can be shared");
+    let few = |in_flight| Needs { in_flight, ..*needs };
+    // To compare what is there; the workers have their own.
+    let array = single(MemberSpec::Ready(share(&member)), &few(2))?;
+    let (member, needs) = (Mutex::new(member), *needs);
+    let make = move |in_flight| {
+        let member = member.lock().unwrap_or_else(PoisonError::into_inner);
+        let spec = linear(MemberSpec::Ready(share(&*member)));
+        let options = Needs { in_flight, ..needs }.options();
+        Driver::new(spec, &options).map_err(|error| error.to_string())
+    };
+    let ground = Extents::new(array, needs.lease_bytes, program, seed, drop_caches)?;
+    Ok(ground.with_own_drivers(Box::new(make)))
 }
 
 /// An array of one member: a device or a file, asked through io_uring.
@@ -385,15 +395,18 @@ fn file_array(directory: &Path, bytes: u64, direct: bool, needs: &Needs) -> Resu
 /// # Errors
 /// When the system lacks what it needs.
 pub fn single(member: MemberSpec, needs: &Needs) -> Result<Array, String> {
-    let spec = ArraySpec {
+    Array::start(linear(member), &needs.options()).map_err(|error| error.to_string())
+}
+
+fn linear(member: MemberSpec) -> ArraySpec {
+    ArraySpec {
         level: Level::Linear,
         layout: Layout::default_for(Level::Linear),
         chunk_sectors: 0,
         members: vec![member],
         stripe_cache_bytes: 0,
         queue_depth: usize::MAX,
-    };
-    Array::start(spec, &needs.options()).map_err(|error| error.to_string())
+    }
 }
 
 #[cfg(test)]
