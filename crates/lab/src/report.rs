@@ -18,6 +18,9 @@ pub(crate) use places::tests::record as places_for_tests;
 pub use places::{ByPlace, by_place};
 pub use text::text;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::grid;
 use crate::host::Host;
 use crate::published::{Beside, Published};
 use crate::record::{Cell, Record};
@@ -93,7 +96,7 @@ impl Report {
 
     /// What each array beside a published figure is called, by all settings that differ.
     pub fn beside_labels(&self, beside: &[Beside<'_>]) -> Vec<String> {
-        let labels = crate::grid::labels(&self.record.cells, true);
+        let labels = grid::labels(&self.record.cells, true);
         let label = |one: &Beside<'_>| {
             let at = self.record.cells.iter().position(|cell| std::ptr::eq(cell, one.cell));
             let label = &labels[at.expect("it is a cell of this record")];
@@ -105,6 +108,60 @@ impl Report {
     /// Published figures beside our cells.
     pub fn beside(&self) -> Vec<Beside<'_>> {
         self.published.as_ref().map_or(Vec::new(), |published| published.beside(&self.record))
+    }
+}
+
+/// A setting of the work that may tell cells apart, in words.
+type Setting = fn(&Cell) -> Option<String>;
+
+/// What `works` names besides the phase, where it differs.
+const SETTINGS: [Setting; 3] = [
+    |cell| Some(grid::kib(cell.block_kib)),
+    |cell| Some(format!("depth {} x {}", cell.depth, cell.jobs)),
+    |cell| cell.file_bytes.map(|bytes| format!("{} of files", grid::bytes(bytes))),
+];
+
+/// What was done, of each of these cells: as [`work`] says it, and whatever else tells it from
+/// what others of the same name did. A program that was run with several options has these in its
+/// name. So one name is one work, to the digits that are shown of a size.
+pub fn works(cells: &[&Cell]) -> Vec<String> {
+    let mut names = works_of_any_size(cells);
+    for setting in SETTINGS {
+        name_apart(cells, &mut names, setting, |_, name, said| format!("{name}, {said}"));
+    }
+    names
+}
+
+/// The same, whatever block, depth and size of files.
+pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
+    let mut names: Vec<String> = cells.iter().map(|cell| work(cell)).collect();
+    name_apart(
+        cells,
+        &mut names,
+        |cell| cell.item.clone(),
+        |cell, name, item| {
+            let phase = cell.program.as_deref().and_then(|program| name.strip_prefix(program));
+            format!("{item} {}", phase.unwrap_or(name).trim_start())
+        },
+    );
+    names
+}
+
+/// Adds a setting to the names of those cells of one name that differ in it.
+fn name_apart(
+    cells: &[&Cell],
+    names: &mut [String],
+    setting: Setting,
+    add: impl Fn(&Cell, &str, &str) -> String,
+) {
+    let mut said: BTreeMap<String, BTreeSet<Option<String>>> = BTreeMap::new();
+    for (cell, name) in cells.iter().zip(&*names) {
+        said.entry(name.clone()).or_default().insert(setting(cell));
+    }
+    for (cell, name) in cells.iter().zip(names) {
+        if let Some(own) = setting(cell).filter(|_| said[name].len() > 1) {
+            *name = add(cell, name, &own);
+        }
     }
 }
 
@@ -120,6 +177,34 @@ pub fn work(cell: &Cell) -> String {
 mod tests {
     use super::*;
     use crate::fixture;
+
+    #[test]
+    fn one_name_is_one_work() {
+        let dd = |options: &str, block_kib, depth, gib: u64| Cell {
+            program: Some("dd".into()),
+            phase: Some("write".into()),
+            item: Some(format!("dd{options}")),
+            block_kib,
+            depth,
+            jobs: 1,
+            file_bytes: Some(gib << 30),
+            ..Cell::default()
+        };
+        let names = |cells: &[Cell]| works(&cells.iter().collect::<Vec<_>>());
+        let alike = [dd("", 64.0, 1, 1), dd("", 64.0, 1, 1)];
+        assert_eq!(names(&alike), ["dd write"; 2]);
+        let options = [dd("", 64.0, 1, 1), dd(":bs=1M:fdatasync", 1024.0, 1, 1)];
+        assert_eq!(names(&options), ["dd write", "dd:bs=1M:fdatasync write"]);
+        let sizes = [dd("", 64.0, 1, 1), dd("", 64.0, 1, 8), dd("", 64.0, 4, 8)];
+        let named = ["depth 1 x 1, 1 GiB", "depth 1 x 1, 8 GiB", "depth 4 x 1"];
+        let named = named.map(|said| match said.contains("GiB") {
+            true => format!("dd write, {said} of files"),
+            false => format!("dd write, {said}"),
+        });
+        assert_eq!(names(&sizes), named);
+        let blocks = [dd("", 4.0, 1, 1), dd("", 1024.0, 1, 1)];
+        assert_eq!(names(&blocks), ["dd write, 4 KiB", "dd write, 1 MiB"]);
+    }
 
     #[test]
     fn records_together_keep_all_cells_in_order_and_every_source() {

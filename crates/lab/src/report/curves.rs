@@ -41,14 +41,15 @@ impl Curve {
 pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
     let labels = grid::labels(&record.cells, axis != Axis::Chunk);
     let mut found: Vec<(String, Curve)> = Vec::new();
-    for (cell, label) in record.cells.iter().zip(labels) {
+    let works = super::works_of_any_size(&record.cells.iter().collect::<Vec<_>>());
+    for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
         let Some(x) = place(cell, axis) else { continue };
         // One level along the disks; along the chunk each number of disks is a curve of its own.
         let label = match axis {
             Axis::Disks => label,
             Axis::Chunk => format!("{label} x{}", cell.disks),
         };
-        let (work, unit) = (super::work(cell), cell.unit());
+        let unit = cell.unit();
         // A sequential write comes in whole stripes, whose length follows disks and chunk.
         let block = if cell.workload == "seq-write" { 0 } else { cell.block_kib.to_bits() };
         let key = format!("{work} {block} {} {} {label}", cell.depth, cell.jobs);
@@ -124,6 +125,27 @@ mod tests {
         assert_eq!(curves[1].work, "seq-write");
         assert_eq!(curves[1].gains(), [-0.25]);
         assert!(super::curves(&record, Axis::Chunk).is_empty());
+    }
+
+    #[test]
+    fn a_program_with_other_options_is_another_curve() {
+        let with = |item: &str, disks, mb_per_s| Cell {
+            program: Some("dd".into()),
+            phase: Some("write".into()),
+            item: Some(item.into()),
+            ..cell("raid0", disks, 64, "seq-write", mb_per_s)
+        };
+        let mut record = fixture::record();
+        record.cells = vec![
+            with("dd", 2, 100.0),
+            with("dd:fdatasync", 2, 50.0),
+            with("dd", 3, 150.0),
+            with("dd:fdatasync", 3, 75.0),
+        ];
+        let curves = curves(&record, Axis::Disks);
+        let works: Vec<&str> = curves.iter().map(|curve| curve.work.as_str()).collect();
+        assert_eq!(works, ["dd write", "dd:fdatasync write"]);
+        assert_eq!(curves[1].points, [(2, 50.0), (3, 75.0)]);
     }
 
     #[test]

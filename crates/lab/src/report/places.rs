@@ -1,8 +1,9 @@
 //! How a figure changes with the file system: arrays under a program, on each place side by side.
 //!
 //! Invariant: the figures of a row differ in the place (file system, its mount options, its
-//! journal) and in nothing else that tells cells apart; cells of the same place are one figure,
-//! their median. Pure.
+//! journal) and in nothing else that tells cells apart: options of the program, block, depth, jobs
+//! and size of the files make tables of their own. Cells of the same place are one figure, their
+//! median. Pure.
 
 use crate::grid;
 use crate::record::Record;
@@ -11,7 +12,7 @@ use crate::stats;
 /// One phase of a program on several places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByPlace {
-    /// The phase.
+    /// The phase, and what else tells its cells from those of other tables ([`super::works`]).
     pub work: String,
     /// `MB/s` or `per second`.
     pub unit: &'static str,
@@ -37,17 +38,22 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
     type Samples = Vec<(String, String, f64)>;
     let labels = grid::labels_but_for_places(&record.cells);
     let mut works: Vec<(String, &'static str, Samples)> = Vec::new();
-    for (cell, label) in record.cells.iter().zip(labels) {
-        let Some(place) = cell.place_name() else { continue };
-        let (work, unit) = (super::work(cell), cell.unit());
+    let placed = record.cells.iter().zip(labels);
+    let placed: Vec<_> = placed.filter(|(cell, _)| cell.place_name().is_some()).collect();
+    let names = super::works(&placed.iter().map(|(cell, _)| *cell).collect::<Vec<_>>());
+    for ((cell, label), work) in placed.into_iter().zip(names) {
+        let (place, unit) = (cell.place_name().unwrap_or_default(), cell.unit());
         let value = if unit == "MB/s" { cell.mb_per_s } else { cell.iops };
         if value <= 0.0 {
             continue;
         }
-        let at = works.iter().position(|(known, _, _)| *known == work).unwrap_or_else(|| {
-            works.push((work, unit, Vec::new()));
-            works.len() - 1
-        });
+        let at = works
+            .iter()
+            .position(|known| (&known.0, known.1) == (&work, unit))
+            .unwrap_or_else(|| {
+                works.push((work, unit, Vec::new()));
+                works.len() - 1
+            });
         works[at].2.push((format!("{label} x{}", cell.disks), place.to_string(), value));
     }
     let tables = works.into_iter().map(|(work, unit, samples)| {
@@ -125,5 +131,25 @@ pub(crate) mod tests {
         assert_eq!(told, ["100", "52.0 (0.52x)"]);
         assert_eq!(ByPlace::told(&rows[0].1, 1), "-");
         assert!(by_place(&fixture::record()).is_empty(), "blocks have no place");
+    }
+
+    #[test]
+    fn what_was_done_otherwise_has_a_table_of_its_own() {
+        let plain = record();
+        let with = |change: fn(&mut Cell), name: &str| {
+            let mut cells = plain.cells.clone();
+            cells.iter_mut().for_each(change);
+            let cells = plain.cells.iter().cloned().chain(cells).collect();
+            let tables = by_place(&Record { cells, ..plain.clone() });
+            assert_eq!(tables.len(), 2, "{name}: {tables:?}");
+            assert_ne!(tables[0].work, tables[1].work, "{name}");
+            let rows = &by_place(&plain)[0].rows;
+            assert!(tables.iter().all(|table| table.rows == *rows), "{name}: {tables:?}");
+        };
+        with(|cell| cell.item = Some("dd:bs=1M:fdatasync".into()), "options");
+        with(|cell| cell.block_kib = 1024.0, "block");
+        with(|cell| cell.depth = 4, "depth");
+        with(|cell| cell.jobs = 4, "jobs");
+        with(|cell| cell.file_bytes = Some(1 << 30), "size");
     }
 }
