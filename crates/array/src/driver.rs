@@ -50,6 +50,9 @@ pub struct DriverOptions {
     pub leases: usize,
     /// How long each of them is, in bytes; rounded up to 4 KiB.
     pub lease_bytes: usize,
+    /// Whether to ask for huge pages for the host buffers. Large direct reads are up to twice as
+    /// fast in them, so what stands for a program that does not ask must not.
+    pub huge_pages: bool,
     /// The parity code.
     pub kernels: parity::Kernels,
 }
@@ -62,6 +65,7 @@ impl Default for DriverOptions {
             max_requests: engine::DEFAULT_MAX_REQUESTS,
             leases: 256,
             lease_bytes: 1 << 20,
+            huge_pages: true,
             kernels: parity::Kernels::best(),
         }
     }
@@ -211,8 +215,8 @@ impl Driver {
         let lease_bytes = options.lease_bytes.max(1).next_multiple_of(4096);
         let own = matches!(spec.level, Level::Raid1 | Level::Raid10) && keeping.is_some();
         let leases = options.leases.max(1) + usize::from(own);
-        let memory =
-            Region::new((lease_bytes * leases) as u64).map_err(system("map the host buffers"))?;
+        let memory = Region::with_pages((lease_bytes * leases) as u64, options.huge_pages)
+            .map_err(system("map the host buffers"))?;
         let leases = LeasePool::new(Arc::new(memory), HOST_REGION, lease_bytes);
         let lanes = options.lanes.max(1);
         let mut all = Vec::new();

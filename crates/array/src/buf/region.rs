@@ -27,6 +27,14 @@ impl Region {
     /// # Errors
     /// When the system has no memory for it.
     pub fn new(len: u64) -> std::io::Result<Region> {
+        Region::with_pages(len, true)
+    }
+
+    /// The same; long ones in huge pages if that is asked for, else as the system likes.
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    pub(crate) fn with_pages(len: u64, ask_for_huge: bool) -> std::io::Result<Region> {
         let page = rustix::param::page_size();
         let len =
             usize::try_from(len).map_err(std::io::Error::other)?.max(1).next_multiple_of(page);
@@ -39,7 +47,7 @@ impl Region {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        if len >= HUGE_FROM_BYTES {
+        if ask_for_huge && len >= HUGE_FROM_BYTES {
             // SAFETY: the range was mapped just now. Advice only: an error changes nothing.
             let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxHugepage) };
         }

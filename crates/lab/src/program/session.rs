@@ -383,7 +383,8 @@ pub(super) fn alone(
     let make = move |in_flight| {
         let member = member.lock().unwrap_or_else(PoisonError::into_inner);
         let spec = linear(MemberSpec::Ready(share(&*member)));
-        let options = Needs { in_flight, ..needs }.options();
+        // The tools do not ask for them.
+        let options = DriverOptions { huge_pages: false, ..Needs { in_flight, ..needs }.options() };
         Driver::new(spec, &options).map_err(|error| error.to_string())
     };
     let ground = Extents::new(array, needs.lease_bytes, program, seed, drop_caches)?;
