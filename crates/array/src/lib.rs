@@ -54,7 +54,7 @@ pub mod store;
 mod table;
 
 pub use api::{Array, ArrayError, Pending};
-pub use buf::{Lease, LeasePool};
+pub use buf::{FileMap, Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, MemberSpec};
 pub use core::Event;
 pub use driver::{Completion, Driver, DriverOptions, Full, clock_nanos, wait_precisely};

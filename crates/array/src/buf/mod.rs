@@ -9,11 +9,13 @@
 
 mod compute;
 mod copy;
+mod file_map;
 mod lease;
 mod loans;
 mod region;
 mod ways;
 
+pub use file_map::FileMap;
 pub use lease::{Lease, LeasePool};
 pub use region::{Region, Regions, Span};
 

@@ -1,0 +1,186 @@
+//! A file as memory, for whoever measures or reads files through a map.
+//!
+//! Invariant: the bytes of a map are copied from and to, and no reference to them is ever handed
+//! out: the kernel may change what memory of a file holds, which Rust's references rule out.
+//!
+//! A file that gets shorter while it is mapped, a block of it that cannot be read, and a hole that
+//! is written where the file system is full are SIGBUS to whoever touches them: no call is there to
+//! return an error, here as with every map. So the file must be ours alone, of its full length
+//! before it is mapped, and on a file system with room for it.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result};
+
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
+
+/// See the module.
+#[derive(Debug)]
+pub struct FileMap {
+    start: *mut u8,
+    len: usize,
+    writable: bool,
+}
+
+// SAFETY: the map belongs to the process, not to a thread, and only this value knows where it is.
+unsafe impl Send for FileMap {}
+
+impl FileMap {
+    /// Maps all of a file, shared: what is written to the map goes to the file, and to nothing
+    /// else. The file may be closed afterwards.
+    ///
+    /// # Errors
+    /// When the file is empty, when it was not opened for that, or when the system has no room.
+    pub fn new(file: &File, writable: bool) -> Result<FileMap> {
+        let len = usize::try_from(file.metadata()?.len()).map_err(Error::other)?;
+        if len == 0 {
+            return Err(Error::new(ErrorKind::InvalidInput, "an empty file cannot be mapped"));
+        }
+        let access = match writable {
+            true => ProtFlags::READ | ProtFlags::WRITE,
+            false => ProtFlags::READ,
+        };
+        // SAFETY: the kernel chooses a place that overlaps nothing, and no reference will ever
+        // point there.
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)
+        }?;
+        Ok(FileMap { start: start.cast(), len, writable })
+    }
+
+    /// Copies bytes out of it, from byte `at` on.
+    ///
+    /// # Errors
+    /// When they are not all in the map; nothing is copied then.
+    pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let start = self.inside(at, bytes.len())?;
+        // SAFETY: the range is inside the map, checked just now, and the map can be read. `bytes`
+        // is borrowed alone, and no reference points into a map, so they do not overlap. The file
+        // is ours alone; if somebody writes it all the same, bytes of any value are fine.
+        unsafe { std::ptr::copy_nonoverlapping(start, bytes.as_mut_ptr(), bytes.len()) }
+        Ok(())
+    }
+
+    /// Copies bytes into it, from byte `at` on. A crash leaves any pages of them in the file until
+    /// [`FileMap::sync`] has ended.
+    ///
+    /// # Errors
+    /// When there is no room for all of them in the map, or it is only to be read; nothing is
+    /// copied then.
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        if !self.writable {
+            return Err(Error::new(ErrorKind::PermissionDenied, "it is mapped to be read"));
+        }
+        let start = self.inside(at, bytes.len())?;
+        // SAFETY: as in `read`, and the map can be written: it was made so.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) }
+        Ok(())
+    }
+
+    /// Waits until all that was written is in the file's storage. The file's length and times are
+    /// `fsync`'s matter.
+    ///
+    /// # Errors
+    /// When something could not be written.
+    pub fn sync(&self) -> Result<()> {
+        // SAFETY: the range is the map's own, and writing its pages back changes no memory.
+        unsafe { rustix::mm::msync(self.start.cast(), self.len, MsyncFlags::SYNC) }?;
+        Ok(())
+    }
+
+    /// Where byte `at` is, if `len` bytes from there on are in the map.
+    fn inside(&self, at: u64, len: usize) -> Result<*mut u8> {
+        let from = usize::try_from(at).ok();
+        let end = from.and_then(|from| from.checked_add(len));
+        match (from, end) {
+            // SAFETY: not beyond the map's end.
+            (Some(from), Some(end)) if end <= self.len => Ok(unsafe { self.start.add(from) }),
+            _ => {
+                let problem = format!("{len} bytes at {at} are outside a map of {}", self.len);
+                Err(Error::new(ErrorKind::InvalidInput, problem))
+            }
+        }
+    }
+}
+
+impl Drop for FileMap {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length, and nothing points into it.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    fn file(bytes: u64) -> File {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(bytes).expect("its length");
+        file
+    }
+
+    #[test]
+    fn what_is_written_to_the_map_is_in_the_file_and_the_other_way_round() {
+        let file = file(10_000);
+        let mut map = FileMap::new(&file, true).expect("a map");
+        map.write(4090, b"across a page").expect("inside");
+        map.sync().expect("synced");
+        let mut back = [0; 13];
+        file.read_exact_at(&mut back, 4090).expect("there");
+        assert_eq!(&back, b"across a page");
+        file.write_all_at(b"end", 9997).expect("written");
+        let mut end = [0; 3];
+        map.read(9997, &mut end).expect("inside");
+        assert_eq!(&end, b"end");
+        // Nothing was only in the map.
+        drop(map);
+        file.read_exact_at(&mut back, 4090).expect("there");
+        assert_eq!(&back, b"across a page");
+        assert_eq!(file.metadata().expect("there").len(), 10_000);
+    }
+
+    #[test]
+    fn what_is_outside_is_an_error_and_copies_nothing() {
+        let file = file(8192);
+        let mut map = FileMap::new(&file, true).expect("a map");
+        let mut bytes = [7; 2];
+        for at in [8191, 8192, 8193, u64::MAX, u64::MAX - 1] {
+            let error = map.read(at, &mut bytes).expect_err("outside");
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{at}: {error}");
+            assert_eq!(map.write(at, &bytes).expect_err("outside").kind(), ErrorKind::InvalidInput);
+        }
+        assert_eq!(bytes, [7; 2]);
+        let error = map.write(8191, &bytes).expect_err("outside").to_string();
+        assert_eq!(error, "2 bytes at 8191 are outside a map of 8192");
+        map.read(8190, &mut bytes).expect("the last two");
+        assert_eq!(bytes, [0; 2]);
+        // Nothing at the end is nothing; the end of the last page is not the file's.
+        map.read(8192, &mut []).expect("nothing");
+        let small = FileMap::new(&self::file(100), false).expect("a map");
+        assert!(small.read(99, &mut bytes).is_err());
+    }
+
+    #[test]
+    fn a_map_to_read_is_not_written_and_a_file_to_read_not_mapped_to_be_written() {
+        let place = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(place.path(), [5; 4096]).expect("written");
+        let read_only = File::open(place.path()).expect("there");
+        let mut map = FileMap::new(&read_only, false).expect("a map");
+        assert_eq!(map.write(0, &[1]).expect_err("to read").kind(), ErrorKind::PermissionDenied);
+        let mut byte = [0];
+        map.read(0, &mut byte).expect("inside");
+        assert_eq!(byte, [5]);
+        map.sync().expect("nothing to sync");
+        let refused = FileMap::new(&read_only, true).expect_err("opened to read");
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn an_empty_file_cannot_be_mapped() {
+        let error = FileMap::new(&file(0), true).expect_err("empty");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}
