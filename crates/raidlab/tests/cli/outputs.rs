@@ -89,9 +89,11 @@ fn every_field_of_the_record_is_there() {
             sample["ops"].as_u64().map(|ops| ops << 20),
             "blocks of 1 MiB"
         );
-        // The second begins where the first ended, which may be a little late.
-        assert!(sample["seconds"].as_f64().expect("a number") > 0.04, "{sample}");
     }
+    // The second begins where the first ended, which may be late, and ends when both are over: the
+    // busier the machine, the shorter it is, but together they are never shorter than asked for.
+    let seconds: f64 = samples.iter().filter_map(|sample| sample["seconds"].as_f64()).sum();
+    assert!(seconds >= 2.0 * 0.05 - 1e-6, "{samples:?}");
     let number = Is::Number;
     check(
         &cell["latency_us"],
