@@ -9,14 +9,14 @@
 //! the latest after the last phase, always outside the clock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use array::{Counters, clock_nanos};
 
 use super::ground::{Ground, Hands, Mistakes, Tally};
 use super::steps::{Gate, Steps};
-use super::types::{Act, End, Phase, Program, ReadOff, Stage, Worker};
+use super::types::{Act, Count, End, Phase, Program, ReadOff, Stage, Step, Worker};
 use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
 use crate::record::Sample;
 use crate::stats::LatencyRecorder;
@@ -51,6 +51,20 @@ impl Default for Timing {
 
 /// Repeating goes on for at most so many times as long as a phase should take.
 const PATIENCE: u32 = 40;
+
+impl Timing {
+    /// Whether a stage is to be repeated that was run `passes` times and has taken `passed`, with
+    /// all that is outside the clocks of its phases.
+    fn again(&self, stage: &Stage, outcomes: &[Outcome], passes: u32, passed: Duration) -> bool {
+        let least = self.least.as_secs_f64();
+        let short = outcomes.iter().zip(&stage.phases).any(|(outcome, phase)| {
+            phase.measured && outcome.refused.is_none() && outcome.seconds < least
+        });
+        // What takes microseconds costs far more to repeat than it takes.
+        let enough = passes >= self.repeats_max || passed > self.least * PATIENCE;
+        short && stage.repeatable && !enough
+    }
+}
 
 /// What a phase brought.
 #[derive(Clone, Debug)]
@@ -151,15 +165,8 @@ impl Run<'_> {
                     None => self.phase(phase, number, pass)?,
                 }
             }
-            let least = self.timing.least.as_secs_f64();
-            let short = self.outcomes[first..].iter().zip(&stage.phases).any(|(outcome, phase)| {
-                phase.measured && outcome.refused.is_none() && outcome.seconds < least
-            });
-            // What takes microseconds costs far more to repeat than it takes.
             let passed = Duration::from_nanos(clock_nanos() - begin);
-            let enough =
-                pass + 1 >= self.timing.repeats_max || passed > self.timing.least * PATIENCE;
-            if !short || !stage.repeatable || enough {
+            if !self.timing.again(stage, &self.outcomes[first..], pass + 1, passed) {
                 break;
             }
         }
@@ -181,9 +188,9 @@ impl Run<'_> {
         }
         let before = self.ground.members();
         let mut measured = self.measure(phase, pass)?;
+        let after = measured.after.take().unwrap_or_else(|| self.ground.members());
         let outcome = &mut self.outcomes[number];
-        let moved =
-            measured.window.take().unwrap_or_else(|| since(&self.ground.members(), &before));
+        let moved = measured.window.take().unwrap_or_else(|| since(&after, &before));
         add(&mut outcome.members, &moved);
         outcome.add(measured);
         Ok(())
@@ -207,6 +214,7 @@ impl Run<'_> {
         let shared = share_files(phase);
         let mut cpu = None;
         let mut watch = Watch::default();
+        let mut after = None;
         let (program, ground, timing) = (self.program, self.ground, self.timing);
         let (stop, tell) = (self.stop, &mut *self.tell);
         let eyes = (pass == 0).then(|| Eyes::open(ground));
@@ -228,12 +236,15 @@ impl Run<'_> {
             watch.note(ground, &field, begin);
             eyes.iter().for_each(|eyes| eyes.begin(ground, begin));
             let mut told = begin;
-            while !field.wait(until(begin, &watch, timing.interval)) {
+            let ended = |state: &State| state.running == 0;
+            while !field.wait(until(begin, &watch, timing.interval), ended) {
                 let now = clock_nanos();
                 if let End::Time(ms) = phase.end {
                     field.over.fetch_or(now - begin >= ms * 1_000_000, Ordering::Relaxed);
                 }
-                field.over.fetch_or(stop(), Ordering::Relaxed);
+                if stop() {
+                    field.stop();
+                }
                 if now - begin >= timing.interval.as_nanos() as u64 * watch.marks.len() as u64 {
                     watch.note(ground, &field, now);
                 }
@@ -245,7 +256,8 @@ impl Run<'_> {
             }
             cpu = Some(meter.stop());
             eyes.iter().for_each(|eyes| eyes.end(ground, clock_nanos()));
-            field.end.wait();
+            after = field.ends_with_first.then(|| ground.members());
+            field.finish(stop);
             workers.into_iter().map(|worker| worker.join().expect("no worker panics")).collect()
         });
         let done: Vec<Done> = done
@@ -253,7 +265,7 @@ impl Run<'_> {
             .collect::<Result<_, _>>()
             .map_err(|problem| format!("{}, {}: {problem}", program.name, phase.name))?;
         let recorded = eyes.map(|eyes| eyes.recorder.stop());
-        Ok(Measured { recorded, ..Measured::new(phase, done, cpu, &watch) })
+        Ok(Measured { recorded, after, ..Measured::new(phase, done, cpu, &watch) })
     }
 }
 
@@ -300,12 +312,24 @@ struct Field {
     go: Barrier,
     end: Barrier,
     tickets: AtomicU64,
-    /// The phase is over: nobody begins anything new.
+    /// The clock stops: nobody begins anything new, but what must be written to the end.
     over: AtomicBool,
+    /// Not even that.
+    stopped: AtomicBool,
     ends_with_first: bool,
     bytes: Vec<AtomicU64>,
-    running: Mutex<usize>,
-    one_ended: Condvar,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// How far the workers are.
+struct State {
+    /// Whose clock runs.
+    running: usize,
+    /// Who has something to do for the phase.
+    unfinished: usize,
+    /// What happened while clocks ran has been read off.
+    counted: bool,
 }
 
 impl Field {
@@ -316,10 +340,11 @@ impl Field {
             end: Barrier::new(count + 1),
             tickets: AtomicU64::new(phase.tickets),
             over: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             ends_with_first: phase.end == End::First,
             bytes: (0..count).map(|_| AtomicU64::new(0)).collect(),
-            running: Mutex::new(count),
-            one_ended: Condvar::new(),
+            state: Mutex::new(State { running: count, unfinished: count, counted: false }),
+            changed: Condvar::new(),
         }
     }
 
@@ -327,36 +352,78 @@ impl Field {
         self.bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with the state")
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+
     fn running(&self) -> usize {
-        *self.running.lock().expect("nobody panics with the count")
+        self.state().running
     }
 
+    fn stop(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a worker writes what later phases read, and would leave it half written.
+    fn completes(&self, worker: &Worker) -> bool {
+        let mut transfers = worker.acts.iter().filter_map(|act| match act {
+            Act::Transfer(transfer) => Some(transfer),
+            _ => None,
+        });
+        let ends = |count| !matches!(count, Count::Endless | Count::Tickets);
+        self.ends_with_first && transfers.all(|t| t.op.writes() && ends(t.count))
+    }
+
+    /// A worker's clock has stopped.
     fn leave(&self) {
-        *self.running.lock().expect("nobody panics with the count") -= 1;
-        self.one_ended.notify_all();
+        self.change(|state| state.running -= 1);
     }
 
-    /// Waits for a while; whether all have ended.
-    fn wait(&self, limit: Duration) -> bool {
-        let running = self.running.lock().expect("nobody panics with the count");
-        if *running == 0 {
+    /// Waits until what happened while clocks ran has been read off: before that, nothing happens
+    /// that is in no figure.
+    fn wait_counted(&self) {
+        let counted = self.changed.wait_while(self.state(), |state| !state.counted);
+        drop(counted.expect("nobody panics with the state"));
+    }
+
+    /// All is read off: those go on who have something left to write, and are waited for.
+    fn finish(&self, stop: &dyn Fn() -> bool) {
+        self.change(|state| state.counted = true);
+        while !self.wait(Duration::from_millis(20), |state| state.unfinished == 0) {
+            if stop() {
+                self.stop();
+            }
+        }
+        self.end.wait();
+    }
+
+    /// Waits for a while, unless something changes; whether it is so.
+    fn wait(&self, limit: Duration, so: impl Fn(&State) -> bool) -> bool {
+        let state = self.state();
+        if so(&state) {
             return true;
         }
-        let waited = self.one_ended.wait_timeout(running, limit);
-        *waited.expect("nobody panics with the count").0 == 0
+        let waited = self.changed.wait_timeout(state, limit);
+        so(&waited.expect("nobody panics with the state").0)
     }
 }
 
 /// A worker's way to ask its phase.
 struct WorkerGate<'f> {
     field: &'f Field,
-    /// Before and after the clock everything is done.
-    timed: bool,
+    /// Set where it is to end; before and after the clock everything is done.
+    over: Option<&'f AtomicBool>,
 }
 
 impl Gate for WorkerGate<'_> {
     fn going(&mut self) -> bool {
-        !self.timed || !self.field.over.load(Ordering::Relaxed)
+        !self.over.is_some_and(|over| over.load(Ordering::Relaxed))
     }
 
     fn ticket(&mut self) -> bool {
@@ -375,6 +442,24 @@ struct Done {
     mistakes: Mistakes,
 }
 
+/// What it had done when its clock stopped.
+struct Clocked {
+    end: u64,
+    bytes: u64,
+    ops: u64,
+    latency: LatencyRecorder,
+}
+
+impl Clocked {
+    fn now(tally: &Tally<'_>) -> Clocked {
+        let (end, latency) = (clock_nanos(), tally.latency.clone());
+        Clocked { end, bytes: tally.bytes, ops: tally.ops, latency }
+    }
+}
+
+/// Given while the clock runs, to be filled where it stops for a worker that goes on.
+type Clock<'c> = Option<&'c mut Option<Clocked>>;
+
 fn work(
     worker: &Worker,
     index: u32,
@@ -384,36 +469,66 @@ fn work(
     field: &Field,
 ) -> Result<Done, String> {
     let mut tally = Tally::new(&field.bytes[index as usize]);
+    let completes = field.completes(worker);
+    let over = if completes { &field.stopped } else { &field.over };
     // Whatever goes wrong, the others must not wait for this one at a barrier.
     let mut hands = hands;
-    let mut perform = |acts: &[Act], timed: bool, tally: &mut Tally<'_>| {
+    let mut perform = |acts: &[Act], clock: Clock<'_>, tally: &mut Tally<'_>| {
         let hands = hands.as_mut().map_err(|problem| problem.clone())?;
         let mut steps = Steps::new(acts, files, index, pass);
-        let mut gate = WorkerGate { field, timed };
+        let mut gate = WorkerGate { field, over: clock.is_some().then_some(over) };
+        let mut unclocked = clock.filter(|_| completes);
         while let Some(step) = steps.next(&mut gate) {
+            if field.over.load(Ordering::Relaxed)
+                && let Some(clocked) = unclocked.take()
+            {
+                end_early(acts, &mut **hands, tally)?;
+                *clocked = Some(Clocked::now(tally));
+                field.leave();
+                field.wait_counted();
+            }
             hands.carry_out(&step, tally)?;
         }
         hands.settle(tally)
     };
-    let before = perform(&worker.before, false, &mut tally);
+    let before = perform(&worker.before, None, &mut tally);
     field.begin.wait();
     field.go.wait();
     let start = clock_nanos();
     let (bytes, ops) = (tally.bytes, tally.ops);
     tally.latency.clear();
-    tally.over = Some(&field.over);
-    let acts = before.and_then(|()| perform(&worker.acts, true, &mut tally));
-    let end = clock_nanos();
+    tally.over = Some(over);
+    let mut clocked = None;
+    let acts = before.and_then(|()| perform(&worker.acts, Some(&mut clocked), &mut tally));
+    let last = Clocked::now(&tally);
     tally.over = None;
-    if acts.is_err() || field.ends_with_first {
-        field.over.store(true, Ordering::Relaxed);
+    match &acts {
+        Err(_) => field.stop(),
+        Ok(()) if field.ends_with_first => field.over.store(true, Ordering::Relaxed),
+        Ok(()) => {}
     }
-    let (bytes, ops) = (tally.bytes - bytes, tally.ops - ops);
-    let latency = tally.latency.clone();
-    field.leave();
+    let clocked = clocked.unwrap_or_else(|| {
+        field.leave();
+        last
+    });
+    field.change(|state| state.unfinished -= 1);
+    let (bytes, ops) = (clocked.bytes - bytes, clocked.ops - ops);
     field.end.wait();
-    acts.and_then(|()| perform(&worker.after, false, &mut tally))?;
+    acts.and_then(|()| perform(&worker.after, None, &mut tally))?;
+    let Clocked { end, latency, .. } = clocked;
     Ok(Done { start, end, bytes, ops, latency, mistakes: tally.mistakes })
+}
+
+/// What counts of a worker whose clock stops before it is through: what it has begun, and, where
+/// syncing is inside the clock, that this is on disk.
+fn end_early(acts: &[Act], hands: &mut dyn Hands, tally: &mut Tally<'_>) -> Result<(), String> {
+    hands.settle(tally)?;
+    let mut syncs = acts.iter().filter_map(|act| match act {
+        Act::Sync { file, data_only } => Some(Step::Sync { file: *file, data_only: *data_only }),
+        _ => None,
+    });
+    syncs.try_for_each(|step| hands.carry_out(&step, tally))?;
+    hands.settle(tally)
 }
 
 /// Files whose contents a phase changes.
@@ -513,6 +628,8 @@ struct Measured {
     no_window: bool,
     /// What the members moved in its steady window, where the samples are of that.
     window: Option<Vec<Counters>>,
+    /// What they had moved when the clock stopped, where workers go on after that.
+    after: Option<Vec<Counters>>,
     windowed: bool,
     recorded: Option<Recorded>,
 }
@@ -552,6 +669,7 @@ impl Measured {
             no_window: steady_wanted && window.is_none(),
             windowed: window.is_some(),
             window,
+            after: None,
             recorded: None,
         }
     }
@@ -605,7 +723,7 @@ mod tests {
     use crate::program::extents::Extents;
     use crate::program::files::Files;
     use crate::program::session::{Needs, alone, single};
-    use crate::program::types::{Count, How, Op, Order, Transfer};
+    use crate::program::types::{How, Op, Order, Transfer};
     use array::{Fault, FaultMember, FileMember, FileOptions, MemMember, Member, MemberSpec};
     use std::path::Path;
 
@@ -661,19 +779,49 @@ mod tests {
                 phase.pause_ms = 0;
             });
             let files = Files::new(directory.path(), &program, 1).expect("a place");
-            for outcome in ran(&program, &files) {
+            // Too short on every machine: again, as often as allowed. The matrix of file sizes is
+            // run as it is, once.
+            let least = Duration::from_secs(3600);
+            let timing = Timing { least, repeats_max: 2, ..quick() };
+            let (outcomes, ended) = run(&program, &files, timing, &|| false, &mut |_| {});
+            ended.expect(text);
+            assert_eq!(outcomes.len(), program.phases().count(), "{text}");
+            let repeatable = text != "iozone:auto";
+            for outcome in outcomes {
                 let phase = &outcome.phase;
                 assert_eq!(outcome.mistakes, Mistakes::default(), "{text}: {phase}");
                 assert!(outcome.checked && outcome.refused.is_none(), "{text}: {phase}");
-                // Too short: again. The matrix of file sizes is run as it is, once.
-                let long = outcome.seconds >= 0.02 || outcome.passes > 1;
-                assert!(long || text == "iozone:auto", "{text}: {phase}");
+                assert_eq!(outcome.passes, 1 + u32::from(repeatable), "{text}: {phase}");
                 assert!(outcome.latency.count() > 0, "{text}: {phase}");
             }
             drop(files);
             let left = std::fs::read_dir(directory.path()).expect("there").count();
             assert_eq!(left, 0, "{text}");
         }
+    }
+
+    #[test]
+    fn a_stage_is_repeated_until_each_phase_is_long_enough_or_patience_ends() {
+        let stage = |repeatable| {
+            let phase = |name: &str| Phase::new(name, "seq-read", Vec::new());
+            let phases = vec![phase("a"), Phase::preparing("p", Vec::new()), phase("b")];
+            Stage { phases, repeatable }
+        };
+        let timing = Timing { least: Duration::from_secs(1), repeats_max: 10, ..quick() };
+        let again = |repeatable, [a, b]: [f64; 2], passes, passed_s, refused: bool| {
+            let stage = stage(repeatable);
+            let mut outcomes: Vec<Outcome> = stage.phases.iter().map(Outcome::new).collect();
+            (outcomes[0].seconds, outcomes[2].seconds) = (a, b);
+            outcomes[2].refused = refused.then(|| "why".into());
+            timing.again(&stage, &outcomes, passes, Duration::from_secs(passed_s))
+        };
+        assert!(again(true, [1.0, 0.9], 1, 2, false));
+        assert!(again(true, [0.9, 1.0], 9, 40, false));
+        assert!(!again(true, [1.0, 1.0], 1, 2, false), "what only prepares has no clock");
+        assert!(!again(true, [1.0, 0.0], 1, 2, true), "nor what was not run");
+        assert!(!again(false, [0.0, 0.0], 1, 2, false));
+        assert!(!again(true, [0.0, 0.0], 10, 2, false));
+        assert!(!again(true, [0.0, 0.0], 2, 41, false));
     }
 
     #[test]
@@ -826,11 +974,47 @@ mod tests {
             ran(&program, &ground).remove(0)
         };
         let timed = endless(End::Time(60));
-        assert!((0.06..5.0).contains(&timed.seconds), "{}", timed.seconds);
+        // It would go on for ever; how late it ends is the machine's matter.
+        assert!(timed.seconds >= 0.06, "{}", timed.seconds);
         assert!(timed.samples[0].bytes > 0 && timed.passes == 1);
         let first = endless(End::First);
         assert!(first.samples[0].ops >= 256 && first.checked);
         assert_eq!(first.mistakes.count, 0);
+    }
+
+    /// Two writers of different lengths: the clock stops with the shorter one, and the other's file
+    /// is whole nevertheless, for whoever reads it next.
+    #[test]
+    fn files_are_written_to_the_end_though_the_clock_stops_with_the_first() {
+        let mut program = Program::new("x", String::new(), vec![4096, 1 << 20]);
+        let phase = |name: &str, how, op| {
+            let worker = |file: u32| {
+                let bytes = [4096, 1 << 20][file as usize];
+                let transfer = Transfer::forward(file..file + 1, 0..bytes, 4096, op);
+                let open = vec![Act::Open { file, how }];
+                Worker::new(open, vec![Act::Transfer(transfer)], vec![Act::Close { file }])
+            };
+            Phase::new(name, "seq-write", vec![worker(0), worker(1)])
+        };
+        let write = Phase { end: End::First, ..phase("write", How::Create, Op::Write) };
+        let read = phase("read", How::Read, Op::Read);
+        program.stages = vec![Stage::once(write), Stage::once(read)];
+        // On an array a block takes long enough for one worker to be far ahead of the other.
+        let member = MemMember::new(9 << 11).expect("memory");
+        let script = vec![Fault::Delay { nanos: 1_000_000 }];
+        let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
+        let array = on_member(MemberSpec::Ready(member), &program);
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = Files::new(directory.path(), &program, 1).expect("a place");
+        for ground in [&array as &dyn Ground, &files] {
+            let outcomes = ran(&program, ground);
+            assert_eq!(outcomes[1].samples[0].bytes, 4096 + (1 << 20), "all is read");
+            assert!(outcomes.iter().all(|o| o.mistakes.count == 0 && o.checked));
+            // What was written after the clock is in no figure.
+            let written: u64 = outcomes[0].members.iter().map(|m| m.written_bytes).sum();
+            let counted = outcomes[0].samples[0].bytes;
+            assert!(outcomes[0].members.is_empty() || written == counted, "{written}, {counted}");
+        }
     }
 
     #[test]

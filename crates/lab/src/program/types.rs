@@ -78,7 +78,8 @@ pub enum End {
     /// When all workers have done all.
     #[default]
     All,
-    /// When the first worker has; what the others have done by then counts.
+    /// When the first worker has; what the others have done by then counts. What they have to
+    /// write has an end, they write it all the same, outside the clock: later phases read it.
     First,
     /// After this many milliseconds, or when all workers have done all.
     Time(u64),
