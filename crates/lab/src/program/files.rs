@@ -2,20 +2,21 @@
 //!
 //! Invariant: everything is made in a directory of our own, which is taken away again, also when a
 //! program ends with an error. The calls are the original tools': `lseek` where the position is not
-//! right already, `read`, `write`, so that the figures can be compared.
+//! right already, `read`, `write`, or copies from and to a map, so that the figures can be compared.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use array::{Counters, clock_nanos};
+use array::{Counters, FileMap, clock_nanos};
 use rustix::fs::OFlags;
 
 use super::content::{Book, Wrong};
 use super::ground::{Aligned, Ground, Hands, Mistakes, Tally};
 use super::names::NameSet;
-use super::types::{ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
+use super::types::{Act, ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
+use crate::quantity::show_size;
 
 /// What `putc` and `getc` buffer: the block of most file systems, as the C library does.
 const STDIO_BYTES: usize = 4096;
@@ -48,15 +49,20 @@ pub struct Files {
     book: Book,
     direct: bool,
     calls: Calls,
+    /// Bytes of each file, by number.
+    bytes: Vec<u64>,
 }
 
 impl Files {
     /// Makes the directory for a program's files in `directory`.
     ///
     /// # Errors
-    /// Names the directory and why nothing can be made in it.
+    /// Names the directory and why nothing can be made in it, or why nothing can be mapped there.
     pub fn new(directory: &Path, program: &Program, seed: u64) -> Result<Files, String> {
         let unit_bytes = program.unit_bytes()?;
+        if program.calls == Calls::Mapped {
+            has_room(directory, program.file_bytes())?;
+        }
         let root = directory.join(own_name());
         let made = std::fs::create_dir(&root);
         made.map_err(|error| format!("{}: cannot make it: {error}", root.display()))?;
@@ -65,6 +71,7 @@ impl Files {
             book: Book::new(seed, &program.files, unit_bytes),
             direct: program.direct,
             calls: program.calls,
+            bytes: program.files.clone(),
         };
         files.can_be_direct()?;
         Ok(files)
@@ -122,6 +129,35 @@ impl Files {
         };
         options.open(&path).map_err(fail)
     }
+
+    /// The map of an opened file. One that may be written gets its whole length first, as IOzone
+    /// does it: a map is as long as the file was, and files of other sizes end in a hole.
+    fn map(&self, opened: &File, file: u32, how: How) -> Result<FileMap, String> {
+        let writable = how != How::Read;
+        let (path, bytes) = (self.path(file), self.bytes[file as usize]);
+        let fail = |error| format!("{}: cannot map it: {error}", path.display());
+        if writable && opened.metadata().map_err(fail)?.len() < bytes {
+            opened.set_len(bytes).map_err(fail)?;
+        }
+        FileMap::new(opened, writable).map_err(fail)
+    }
+}
+
+/// Where the file system is full, a write to a map ends the process: there is no call that could
+/// return the error.
+fn has_room(directory: &Path, bytes: u64) -> Result<(), String> {
+    let space = rustix::fs::statvfs(directory);
+    let space = space.map_err(|error| format!("{}: {error}", directory.display()))?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    match free > bytes {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: {} are free, and the files that are to be mapped take {}; use a smaller --size",
+            directory.display(),
+            show_size(free),
+            show_size(bytes)
+        )),
+    }
 }
 
 impl Drop for Files {
@@ -132,11 +168,10 @@ impl Drop for Files {
 }
 
 impl Ground for Files {
-    fn refuses(&self, _phase: &Phase) -> Option<String> {
-        match self.calls {
-            Calls::Mapped => Some("maps of files are not there yet".into()),
-            _ => None,
-        }
+    fn refuses(&self, phase: &Phase) -> Option<String> {
+        let by_byte = || phase.acts().any(|act| matches!(act, Act::Bytes { .. }));
+        let refused = self.calls == Calls::Mapped && by_byte();
+        refused.then(|| "single bytes are not moved through a map".into())
     }
 
     fn hands<'g>(&'g self, _depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
@@ -257,6 +292,8 @@ pub fn drop_page_cache() -> Result<(), String> {
 struct OpenFile {
     file: File,
     position: u64,
+    /// With [`Calls::Mapped`].
+    map: Option<FileMap>,
 }
 
 /// One worker's buffers and open files.
@@ -283,6 +320,9 @@ impl OpenFile {
     }
 
     fn read(&mut self, calls: Calls, bytes: &mut [u8], at: u64) -> Result<(), Failed> {
+        if let Some(map) = &self.map {
+            return map.read(at, bytes).map_err(|e| ("read its map", e));
+        }
         if calls == Calls::Positioned {
             return self.file.read_exact_at(bytes, at).map_err(|e| ("read it", e));
         }
@@ -293,6 +333,9 @@ impl OpenFile {
     }
 
     fn write(&mut self, calls: Calls, bytes: &[u8], at: u64) -> Result<(), Failed> {
+        if let Some(map) = &mut self.map {
+            return map.write(at, bytes).map_err(|e| ("write its map", e));
+        }
         if calls == Calls::Positioned {
             return self.file.write_all_at(bytes, at).map_err(|e| ("write it", e));
         }
@@ -300,6 +343,16 @@ impl OpenFile {
         self.file.write_all(bytes).map_err(|e| ("write it", e))?;
         self.position += bytes.len() as u64;
         Ok(())
+    }
+
+    /// What was written through the map is brought to the file first: that is what `msync` is for,
+    /// and IOzone calls both.
+    fn sync(&self, data_only: bool) -> Result<(), Failed> {
+        if let Some(map) = &self.map {
+            map.sync().map_err(|e| ("sync its map", e))?;
+        }
+        let synced = if data_only { self.file.sync_data() } else { self.file.sync_all() };
+        synced.map_err(|e| ("sync it", e))
     }
 }
 
@@ -554,8 +607,10 @@ impl Hands for FileHands<'_> {
         };
         match step {
             Step::Open { file, how } => {
-                let opened = OpenFile { file: ground.open(*file, *how)?, position: 0 };
-                self.open.push((*file, opened));
+                let opened = ground.open(*file, *how)?;
+                let mapped = ground.calls == Calls::Mapped;
+                let map = mapped.then(|| ground.map(&opened, *file, *how)).transpose()?;
+                self.open.push((*file, OpenFile { file: opened, position: 0, map }));
                 Ok(())
             }
             Step::Close { file } => {
@@ -563,9 +618,7 @@ impl Hands for FileHands<'_> {
                 Ok(())
             }
             Step::Sync { file, data_only } => {
-                let open = &self.opened(*file).file;
-                let synced = if *data_only { open.sync_data() } else { open.sync_all() };
-                synced.map_err(|e| of_file(*file)(("sync it", e)))
+                self.opened(*file).sync(*data_only).map_err(of_file(*file))
             }
             Step::Block { op, file, at, len } => {
                 self.block((*op, *file, *at, *len), tally).map_err(of_file(*file))
@@ -583,6 +636,80 @@ impl Hands for FileHands<'_> {
                 self.one_name(set, *number, &set.name(*number), *what, tally)
             }
             Step::ListedNames { set, what } => self.listed(set, *what, tally),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::program::types::Worker;
+
+    const BYTES: u64 = 1 << 20;
+
+    fn program(calls: Calls, bytes: u64) -> Program {
+        Program { calls, ..Program::new("x", String::new(), vec![bytes]) }
+    }
+
+    fn carry_out(hands: &mut dyn Hands, steps: &[Step]) -> Result<(), String> {
+        let progress = AtomicU64::new(0);
+        let mut tally = Tally::new(&progress);
+        steps.iter().try_for_each(|step| hands.carry_out(step, &mut tally))?;
+        assert_eq!(tally.mistakes, Mistakes::default());
+        Ok(())
+    }
+
+    fn open(how: How) -> Step {
+        Step::Open { file: 0, how }
+    }
+
+    fn block(op: Op, at: u64, len: u64) -> Step {
+        Step::Block { op, file: 0, at, len }
+    }
+
+    const SYNC: Step = Step::Sync { file: 0, data_only: false };
+    const CLOSE: Step = Step::Close { file: 0 };
+
+    #[test]
+    fn a_mapped_file_has_its_length_before_it_is_written() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = Files::new(directory.path(), &program(Calls::Mapped, BYTES), 1).expect("made");
+        let mut hands = files.hands(1, false).expect("hands");
+        carry_out(&mut *hands, &[open(How::Create)]).expect("mapped");
+        let len = || std::fs::metadata(files.path(0)).expect("there").len();
+        assert_eq!(len(), BYTES);
+        let last = BYTES - 4096;
+        let write = [block(Op::Write, last, 4096), block(Op::Rewrite, last, 4096), SYNC, CLOSE];
+        carry_out(&mut *hands, &write).expect("written");
+        let read = [open(How::Read), block(Op::Read, last, 4096)];
+        carry_out(&mut *hands, &read).expect("read");
+        assert_eq!((len(), files.check(0, &|| false)), (BYTES, Ok(Mistakes::default())));
+        // The last thing of a run: after an error nobody knows what the file holds.
+        let problem = carry_out(&mut *hands, &[block(Op::Write, last, 4096)]);
+        let problem = problem.expect_err("opened to read");
+        assert!(problem.ends_with("file-0: cannot write its map: it is mapped to be read"));
+    }
+
+    #[test]
+    fn maps_that_do_not_fit_are_refused_before_they_end_the_process() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let huge = program(Calls::Mapped, 1 << 60);
+        let problem = Files::new(directory.path(), &huge, 1).map(drop).expect_err("too large");
+        assert!(problem.contains(" are free, and the files that are to be mapped take"));
+        assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn single_bytes_do_not_go_through_maps() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let bytes = vec![Act::Bytes { file: 0, bytes: BYTES, how: ByByte::Put }];
+        let worker = Worker::new(Vec::new(), bytes, Vec::new());
+        let phase = Phase::new("putc", "byte-write", vec![worker]);
+        for (calls, refused) in [(Calls::Plain, false), (Calls::Mapped, true)] {
+            let files = Files::new(directory.path(), &program(calls, BYTES), 1).expect("made");
+            assert_eq!(files.refuses(&phase).is_some(), refused);
         }
     }
 }

@@ -770,6 +770,7 @@ mod tests {
             "bonnie++:n=1:c=2:seeks=50",
             "iozone:r=4K",
             "iozone:t=3:r=4K:pread",
+            "iozone:t=2:r=4K:mmap:e",
             "iozone:auto",
             "streams:files=5:size=256K",
             "tiobench:random=20",

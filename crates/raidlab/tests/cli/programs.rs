@@ -42,6 +42,26 @@ fn a_directory_is_measured_compared_and_left_as_it_was() {
 }
 
 #[test]
+fn iozone_runs_through_maps_of_its_file() {
+    let scratch = Dir::new();
+    let target = format!("--target path:{}", scratch.path());
+    let cells =
+        bench(&format!("{target} --workload iozone:mmap:r=64K:e --size 4M")).code(0).cells();
+    let writes = ["write", "rewrite", "random-write", "record-rewrite"];
+    assert_eq!(cells.len(), 9);
+    for cell in &cells {
+        assert_eq!(cell["verified"], Value::Bool(true), "{cell}");
+        assert!(cell["iops"].as_f64().expect("a number") > 0.0, "{cell}");
+        // What was written is on disk when the clock stops; what is read is in memory all the time.
+        let synced = writes.contains(&cell["phase"].as_str().expect("a phase"));
+        assert_eq!(cell["cached"].is_null(), synced, "{cell}");
+    }
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+    let both = bench(&format!("{target} --workload iozone:mmap:direct --size 4M")).code(2);
+    assert!(both.stderr.contains("mmap or direct, not both"), "{}", both.stderr);
+}
+
+#[test]
 fn an_array_has_no_names_and_says_so() {
     let ran = bench("--level raid5 --members mem --size 8M --workload bonnie++:n=1:seeks=100");
     let cells = ran.code(0).cells();

@@ -94,6 +94,9 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
     if [pread, mmap, depth > 1].iter().filter(|on| **on).count() > 1 {
         return Err("one of pread, async and mmap".into());
     }
+    if mmap && given.flag("direct")? {
+        return Err("mmap or direct, not both: a map goes through the page cache".into());
+    }
     if auto && workers > 1 {
         return Err("auto or t=N, not both".into());
     }
@@ -207,5 +210,13 @@ mod tests {
         assert!(program.phases().all(|p| p.workers.len() == 4 && p.end == End::First));
         assert!(self::program("iozone:t=2:auto", 1 << 20).is_err());
         assert!(self::program("iozone:pread:mmap", 1 << 20).is_err());
+    }
+
+    #[test]
+    fn a_map_goes_through_the_page_cache() {
+        let mapped = program("iozone:mmap", 1 << 20).expect("a program");
+        assert_eq!((mapped.calls, mapped.direct), (Calls::Mapped, false));
+        let error = program("iozone:mmap:direct", 1 << 20).expect_err("both");
+        assert!(error.contains("mmap or direct, not both"), "{error}");
     }
 }
