@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use super::run::Outcome;
-use super::types::{Act, Calls, Phase, Program};
+use super::types::{Act, Calls, Phase, Program, Worker};
 use crate::findings;
 use crate::record::{Cell, Latency, MemberTraffic, ThreadTime};
 
@@ -72,7 +72,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
         let threads = cpu.threads.iter().flatten();
         cell.cpu_threads = threads.map(ThreadTime::from).collect();
     }
-    cell.cached = cached(program, phase, around);
+    cell.cached = cached(program, phase, outcome, around);
     cell.summarise();
     cell.warnings = warnings(program, phase, outcome, &cell, around);
     if let Some(recorded) = outcome.recorded.clone() {
@@ -89,7 +89,12 @@ fn latency(outcome: &Outcome) -> Option<Latency> {
 }
 
 /// Whose cache the figure is, if it is one's.
-fn cached(program: &Program, phase: &Phase, around: &Circumstances) -> Option<String> {
+fn cached(
+    program: &Program,
+    phase: &Phase,
+    outcome: &Outcome,
+    around: &Circumstances,
+) -> Option<String> {
     let memory = around.page_cache_bytes?;
     let touches = phase.transfers().next().is_some()
         || phase.acts().any(|act| matches!(act, Act::Bytes { .. }));
@@ -108,9 +113,47 @@ fn cached(program: &Program, phase: &Phase, around: &Circumstances) -> Option<St
     let reads = phase.workload != "seq-write"
         && phase.workload != "byte-write"
         && phase.workload != "rand-write";
-    let from_cache = reads && !around.caches_dropped;
+    let forgotten = forgets(program, phase) && !outcome.kept_caches;
+    let cold = (around.caches_dropped || forgotten) && !reads_again(program, phase, outcome);
+    let from_cache = reads && !cold;
     let into_cache = writes && !synced;
     (from_cache || into_cache).then(|| "page cache".into())
+}
+
+/// Whether the page cache has forgotten all files of a phase when its clock starts. What has been
+/// written and not synced it does not forget.
+fn forgets(program: &Program, phase: &Phase) -> bool {
+    let before = program.phases().take_while(|other| !std::ptr::eq(*other, phase));
+    let mut dirty = BTreeSet::new();
+    for worker in before.flat_map(|phase| &phase.workers) {
+        for act in worker.acts.iter().chain(&worker.after) {
+            match act {
+                Act::Transfer(transfer) if transfer.op.writes() && transfer.sync_every != 1 => {
+                    dirty.extend(transfer.files.clone());
+                }
+                Act::Bytes { file, how, .. } if how.writes() => _ = dirty.insert(*file),
+                Act::Sync { file, .. } => _ = dirty.remove(file),
+                _ => {}
+            }
+        }
+    }
+    let forgotten = |worker: &Worker, file| worker.before.contains(&Act::Forget { file });
+    phase.workers.iter().all(|worker| {
+        let mut files = worker.acts.iter().flat_map(|act| match act {
+            Act::Transfer(transfer) => transfer.files.clone(),
+            Act::Bytes { file, .. } => *file..*file + 1,
+            _ => 0..0,
+        });
+        files.all(|file| forgotten(worker, file) && !dirty.contains(&file))
+    })
+}
+
+/// Whether one pass moved more than its files hold: then a part of it came from the cache, even
+/// where that was empty at the start.
+fn reads_again(program: &Program, phase: &Phase, outcome: &Outcome) -> bool {
+    let files: BTreeSet<u32> = phase.transfers().flat_map(|t| t.files.clone()).collect();
+    let held: u64 = files.iter().map(|file| program.files[*file as usize]).sum();
+    !files.is_empty() && outcome.samples.iter().any(|sample| sample.bytes > held)
 }
 
 fn warnings(
@@ -284,5 +327,47 @@ mod tests {
         assert_eq!(cached("dd:bs=64K:fdatasync", 1 << 30, false), [false, true]);
         assert_eq!(cached("dd:bs=64K:fdatasync", 1 << 30, true), [false, false]);
         assert_eq!(cached("dd:bs=64K", 1 << 20, false), [false, false]);
+    }
+
+    #[test]
+    fn what_the_page_cache_was_told_to_forget_is_read_from_below() {
+        let job = tempfile::NamedTempFile::new().expect("a file");
+        let after = |dropped, text: &str| -> Vec<bool> {
+            std::fs::write(job.path(), format!("[global]\nsize=1M\n{text}")).expect("written");
+            let cells = measured(&format!("fio:{}", job.path().display()), 1 << 30, dropped);
+            assert!(cells.iter().all(|cell| cell.verified == Some(true)), "{text}");
+            cells.iter().map(|cell| cell.cached.is_some()).collect()
+        };
+        let cached = |text: &str| after(false, text);
+        assert_eq!(cached("[r]\nrw=randread\n"), [false]);
+        assert_eq!(cached("[r]\nrw=randread\ninvalidate=0\n"), [true]);
+        assert_eq!(cached("[r]\nrw=read\nnumjobs=2\n"), [false], "a file each");
+        let twice = "[r]\nrw=read\nnumjobs=2\nfilename=f\n";
+        assert_eq!((cached(twice), after(true, twice)), (vec![true], vec![true]), "read twice");
+        let first = "[global]\nfilename=f\n[w]\nrw=write\n";
+        let then = "[r]\nrw=read\nstonewall\n";
+        assert_eq!(cached(&format!("{first}{then}")), [true, true], "what is dirty stays");
+        assert_eq!(cached(&format!("{first}fsync=1\n{then}")), [false, false]);
+    }
+
+    #[test]
+    fn what_could_not_be_forgotten_is_called_cached() {
+        let job = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(job.path(), "[r]\nrw=read\nsize=1M\n").expect("written");
+        let choice = format!("fio:{}", job.path().display()).parse::<Choice>().expect("fio");
+        let program = choice.program(&Scale::default()).expect("a program");
+        let phase = program.phases().last().expect("there");
+        let cached = |kept_caches| {
+            let samples = vec![Sample { seconds: 1.0, bytes: 1 << 20, ops: 256 }];
+            let outcome = Outcome { samples, kept_caches, ..Outcome::new(phase) };
+            let around = Circumstances {
+                base: Cell::default(),
+                page_cache_bytes: Some(1 << 30),
+                caches_dropped: false,
+                least_s: 0.0,
+            };
+            super::cached(&program, phase, &outcome, &around).is_some()
+        };
+        assert_eq!((cached(false), cached(true)), (false, true));
     }
 }

@@ -277,6 +277,11 @@ impl Hands for ExtentHands<'_> {
                 self.settle(tally)?;
                 self.lane.flush().map_err(|error| format!("file {file}: cannot flush: {error}"))
             }
+            Step::Forget { .. } => {
+                self.settle(tally)?;
+                tally.kept_caches |= self.ground.drop_caches().is_err();
+                Ok(())
+            }
             Step::Block { op, file, at, len } => {
                 let end = at + len;
                 let mut at = *at;

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use array::{Counters, FileMap, clock_nanos};
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags};
 
 use super::content::{Book, Wrong};
 use super::ground::{Aligned, Ground, Hands, Mistakes, Tally};
@@ -354,6 +354,12 @@ impl OpenFile {
         let synced = if data_only { self.file.sync_data() } else { self.file.sync_all() };
         synced.map_err(|e| ("sync it", e))
     }
+
+    /// Drops what the page cache holds of the file and is on disk already.
+    fn forget(&self) -> Result<(), Failed> {
+        let forgot = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        forgot.map_err(|e| ("have the page cache forget it", e.into()))
+    }
 }
 
 impl FileHands<'_> {
@@ -620,6 +626,7 @@ impl Hands for FileHands<'_> {
             Step::Sync { file, data_only } => {
                 self.opened(*file).sync(*data_only).map_err(of_file(*file))
             }
+            Step::Forget { file } => self.opened(*file).forget().map_err(of_file(*file)),
             Step::Block { op, file, at, len } => {
                 self.block((*op, *file, *at, *len), tally).map_err(of_file(*file))
             }
@@ -642,7 +649,10 @@ impl Hands for FileHands<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::IoSliceMut;
     use std::sync::atomic::AtomicU64;
+
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
     use super::*;
     use crate::program::types::Worker;
@@ -671,6 +681,40 @@ mod tests {
 
     const SYNC: Step = Step::Sync { file: 0, data_only: false };
     const CLOSE: Step = Step::Close { file: 0 };
+
+    /// Whether the page cache holds a byte of a file, where the file system tells.
+    fn is_cached(path: &Path, at: u64) -> Option<bool> {
+        let file = File::open(path).expect("there");
+        let (mut byte, flags) = ([0], ReadWriteFlags::NOWAIT);
+        match preadv2(&file, &mut [IoSliceMut::new(&mut byte)], at, flags) {
+            Ok(read) => Some(read == 1),
+            Err(Errno::AGAIN) => Some(false),
+            Err(_) => None,
+        }
+    }
+
+    #[test]
+    fn what_is_on_disk_is_forgotten_and_nothing_is_lost() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = Files::new(directory.path(), &program(Calls::Plain, BYTES), 1).expect("made");
+        let mut hands = files.hands(1, false).expect("hands");
+        let forget = Step::Forget { file: 0 };
+        let write = [open(How::Create), block(Op::Write, 0, BYTES), SYNC];
+        carry_out(&mut *hands, &write).expect("written");
+        let (path, middle) = (files.path(0), BYTES / 2);
+        const TMPFS: u64 = 0x0102_1994;
+        let kind = rustix::fs::statfs(directory.path()).expect("a file system").f_type as u64;
+        if kind == TMPFS || is_cached(&path, middle) != Some(true) {
+            println!("skipped: this file system does not tell what is cached, or is all cache");
+            return;
+        }
+        carry_out(&mut *hands, std::slice::from_ref(&forget)).expect("forgotten");
+        assert_eq!(is_cached(&path, middle), Some(false));
+        let again = [block(Op::Read, 0, BYTES), block(Op::Write, 0, 4096), forget, CLOSE];
+        carry_out(&mut *hands, &again).expect("done");
+        drop(hands);
+        assert_eq!(files.check(0, &|| false), Ok(Mistakes::default()));
+    }
 
     #[test]
     fn a_mapped_file_has_its_length_before_it_is_written() {

@@ -85,6 +85,8 @@ pub struct Outcome {
     pub members: Vec<Counters>,
     /// What was wrong in it, or in what it wrote.
     pub mistakes: Mistakes,
+    /// Caches were to forget what it reads, and could not be made to.
+    pub kept_caches: bool,
     /// Whether all that it wrote was compared.
     pub checked: bool,
     /// Why it was not run.
@@ -440,6 +442,7 @@ struct Done {
     ops: u64,
     latency: LatencyRecorder,
     mistakes: Mistakes,
+    kept_caches: bool,
 }
 
 /// What it had done when its clock stopped.
@@ -515,8 +518,9 @@ fn work(
     let (bytes, ops) = (clocked.bytes - bytes, clocked.ops - ops);
     field.end.wait();
     acts.and_then(|()| perform(&worker.after, None, &mut tally))?;
+    let Tally { mistakes, kept_caches, .. } = tally;
     let Clocked { end, latency, .. } = clocked;
-    Ok(Done { start, end, bytes, ops, latency, mistakes: tally.mistakes })
+    Ok(Done { start, end, bytes, ops, latency, mistakes, kept_caches })
 }
 
 /// What counts of a worker whose clock stops before it is through: what it has begun, and, where
@@ -625,6 +629,7 @@ struct Measured {
     cpu: Option<CpuUsed>,
     workers: Vec<f64>,
     mistakes: Mistakes,
+    kept_caches: bool,
     no_window: bool,
     /// What the members moved in its steady window, where the samples are of that.
     window: Option<Vec<Counters>>,
@@ -666,6 +671,7 @@ impl Measured {
             cpu,
             workers,
             mistakes,
+            kept_caches: done.iter().any(|done| done.kept_caches),
             no_window: steady_wanted && window.is_none(),
             windowed: window.is_some(),
             window,
@@ -686,6 +692,7 @@ impl Outcome {
             workers: Vec::new(),
             members: Vec::new(),
             mistakes: Mistakes::default(),
+            kept_caches: false,
             checked: true,
             refused: None,
             passes: 0,
@@ -710,6 +717,7 @@ impl Outcome {
         }
         self.workers = pass.workers;
         self.mistakes.add(&pass.mistakes);
+        self.kept_caches |= pass.kept_caches;
         self.no_window |= pass.no_window;
         self.windowed |= pass.windowed;
         self.recorded = self.recorded.take().or(pass.recorded);

@@ -73,6 +73,7 @@ impl<'p> Steps<'p> {
             Act::Sync { file, data_only } => {
                 Some(Step::Sync { file: *file, data_only: *data_only })
             }
+            Act::Forget { file } => Some(Step::Forget { file: *file }),
             Act::Bytes { file, bytes, how } => {
                 Some(Step::Bytes { file: *file, bytes: *bytes, how: *how })
             }

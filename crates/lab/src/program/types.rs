@@ -148,6 +148,11 @@ pub enum Act {
         /// `fdatasync` instead of `fsync`.
         data_only: bool,
     },
+    /// Has the page cache forget what it holds of an open file and is already on disk.
+    Forget {
+        /// The file's number.
+        file: u32,
+    },
     /// Moves blocks.
     Transfer(Transfer),
     /// Moves bytes one by one, from the start of a file.
@@ -345,6 +350,11 @@ pub enum Step {
         file: u32,
         /// Only its data.
         data_only: bool,
+    },
+    /// See [`Act::Forget`].
+    Forget {
+        /// File.
+        file: u32,
     },
     /// A block.
     Block {

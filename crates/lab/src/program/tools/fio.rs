@@ -121,7 +121,9 @@ fn worker(job: &Job, clone: u32, bytes: u64, laid: &mut Laid) -> Worker {
     };
     let how = if job.rw == Rw::Read || job.rw == Rw::RandRead { How::Read } else { How::Keep };
     let depth = if job.engine == Engine::Async { job.depth } else { 1 };
-    let open = vec![Act::Open { file, how }];
+    let mut open = vec![Act::Open { file, how }];
+    // As fio does it; past the page cache there is nothing to forget.
+    open.extend((job.invalidate && !job.direct).then_some(Act::Forget { file }));
     Worker { depth, ..Worker::new(open, vec![Act::Transfer(transfer)], vec![Act::Close { file }]) }
 }
 
@@ -198,6 +200,20 @@ mod tests {
         assert_eq!(depth("libaio"), (16, Calls::Queued));
         assert_eq!(depth("psync"), (1, Calls::Positioned));
         assert_eq!(depth("sync"), (1, Calls::Plain));
+    }
+
+    #[test]
+    fn caches_forget_the_file_of_a_buffered_job_outside_the_clock() {
+        for (options, forgets) in
+            [("", true), ("invalidate=0\n", false), ("direct=1\n", false), ("rw=write\n", true)]
+        {
+            let program = made(&format!("[a]\nsize=1M\n{options}")).expect(options);
+            let worker = &program.phases().last().expect("there").workers[0];
+            assert_eq!(worker.before.get(1), forgets.then_some(&Act::Forget { file: 0 }));
+            let all = program.phases().flat_map(Phase::acts);
+            let count = all.filter(|act| matches!(act, Act::Forget { .. })).count();
+            assert_eq!(count, usize::from(forgets), "{options}");
+        }
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) struct Job {
     /// Share of reads in mixed jobs, percent.
     pub(super) read_percent: u32,
     pub(super) direct: bool,
+    /// The page cache forgets the job's file before the job starts.
+    pub(super) invalidate: bool,
     pub(super) fsync: u64,
     pub(super) filename: Option<String>,
     pub(super) directory: Option<String>,
@@ -47,7 +49,8 @@ pub(super) enum Engine {
 }
 
 const OPTIONS: &str = "rw, bs, iodepth, numjobs, size, runtime, time_based, rwmixread, direct, \
-                       fsync, filename, directory, name, ioengine, stonewall, group_reporting";
+                       invalidate, fsync, filename, directory, name, ioengine, stonewall, \
+                       group_reporting";
 
 impl Job {
     fn new(name: &str) -> Job {
@@ -62,6 +65,7 @@ impl Job {
             time_based: false,
             read_percent: 50,
             direct: false,
+            invalidate: true,
             fsync: 0,
             filename: None,
             directory: None,
@@ -118,6 +122,7 @@ impl Job {
             "time_based" => self.time_based = flag()?,
             "rwmixread" => self.read_percent = number(0, 100)? as u32,
             "direct" => self.direct = flag()?,
+            "invalidate" => self.invalidate = flag()?,
             "fsync" => self.fsync = number(0, u64::MAX)?,
             "filename" => self.filename = Some(text()?.into()),
             "directory" => self.directory = Some(text()?.into()),
@@ -200,6 +205,12 @@ mod tests {
     }
 
     #[test]
+    fn caches_forget_before_a_job_unless_it_says_otherwise() {
+        let jobs = parse("x.fio", "[a]\n[b]\ninvalidate=0\n[c]\ninvalidate=1\n").expect("jobs");
+        assert_eq!(jobs.iter().map(|job| job.invalidate).collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    #[test]
     fn what_is_not_carried_out_is_named_with_its_line() {
         for (text, problem) in [
             (
@@ -213,6 +224,7 @@ mod tests {
             ("[a\n", "x.fio:1: '[a' is no section"),
             ("[global]\nbs=4k\n", "x.fio: it has no job"),
             ("[a]\nsize=10%\n", "x.fio:2: size: '10%'"),
+            ("[a]\ninvalidate=2\n", "x.fio:2: invalidate=2: 0 or 1"),
             ("[a]\nbs=100\n", "x.fio:2: bs: a multiple of 512"),
         ] {
             let error = parse("x.fio", text).expect_err(text);
