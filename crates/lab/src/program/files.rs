@@ -2,7 +2,7 @@
 //!
 //! Invariant: everything is made in a directory of our own, which is taken away again, also when a
 //! program ends with an error. The calls are the original tools': `lseek` where the position is not
-//! right already, `read`, `write`, or copies from and to a map, so that the figures can be compared.
+//! right already, `read`, `write`, or copies from and to a map: so the figures can be compared.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
