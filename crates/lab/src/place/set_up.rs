@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use array::run::what_is_there;
-use array::store::{Access, Device, DeviceOptions, Location};
+use array::store::{Access, Device, DeviceOptions, Disk, Location};
 
 use super::engine::{EngineSpec, ServedArray, in_sysfs, release_with_mount, setting};
 use super::expr::{FsExpr, Journal, Knobs, PlaceExpr};
@@ -38,6 +38,8 @@ pub struct Request<'a> {
     pub engine: Option<EngineSpec>,
     /// The kernel's array, where the place uses one.
     pub kernel: Option<KernelArray>,
+    /// Write over what a `device:` holds, also below a file system.
+    pub destroy: bool,
     /// Asked where something takes long: then the place is not set up.
     pub stop: &'a dyn Fn() -> bool,
 }
@@ -60,6 +62,7 @@ impl Place {
     pub fn set_up(request: Request<'_>) -> Result<Place, String> {
         let mut making = Making::new(request.stop);
         (making.engine, making.kernel) = (request.engine, request.kernel);
+        making.destroy = request.destroy;
         let ground = making.ground(request.place)?;
         let Making { mut facts, arrays, warnings, undo, .. } = making;
         facts.name = request.place.name();
@@ -117,6 +120,7 @@ struct Making<'a> {
     arrays: Vec<ServedArray>,
     warnings: Vec<String>,
     undo: Undo,
+    destroy: bool,
     stop: &'a dyn Fn() -> bool,
 }
 
@@ -124,6 +128,7 @@ impl<'a> Making<'a> {
     fn new(stop: &'a dyn Fn() -> bool) -> Making<'a> {
         Making {
             stop,
+            destroy: false,
             engine: None,
             kernel: None,
             facts: record::Place::default(),
@@ -151,7 +156,7 @@ impl<'a> Making<'a> {
                 self.serve(spec)
             }
             PlaceExpr::Device(path) => {
-                open_to_write_over(path, false)?;
+                open_to_write_over(path, self.destroy)?;
                 Ok((path.clone(), None))
             }
             PlaceExpr::Kernel(kernel) => {
@@ -203,6 +208,12 @@ impl<'a> Making<'a> {
         };
         turn_knobs(&device, &fs.knobs, &mut self.undo, &mut self.facts.knobs)?;
         look_at_queue(&device, &mut self.facts);
+        if let PlaceExpr::Device(path) = &*fs.on {
+            // Here, before anything is written: so that it is undone after what lies on it, and
+            // not where nothing was written.
+            let (what, path) = (format!("erasing {}", path.display()), path.clone());
+            self.undo.push_call(what, move || erase(&path));
+        }
         if fs.lvm {
             device = super::lvm::volume(&device, stripes, &mut self.undo)?;
         }
@@ -273,6 +284,19 @@ pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<Device, String> 
     let there = if destroy { Vec::new() } else { what_is_there(&device) };
     refuse(&there).map_err(|problem| format!("{shown}: {problem}"))?;
     Ok(device)
+}
+
+/// How much of a device's beginning is erased: whatever is made here, a file system or a volume, is
+/// known by something in it, the last of which is Btrfs's, 64 KiB in.
+const KNOWN_BY_SECTORS: u64 = (1 << 20) / md::SECTOR_BYTES;
+
+/// Erases what a device is known by, so that it holds nothing any more, as before. A crash on the
+/// way leaves it with our file system or without.
+fn erase(path: &Path) -> Result<(), String> {
+    let options = DeviceOptions { access: Access::ReadWrite, direct: true };
+    let device = Device::open(&Location::whole(path), options).map_err(|e| e.to_string())?;
+    let erased = device.write_zeroes(0..KNOWN_BY_SECTORS.min(device.sectors()));
+    erased.and_then(|()| device.sync()).map_err(|error| error.to_string())
 }
 
 fn refuse(there: &[String]) -> Result<(), String> {
@@ -379,10 +403,14 @@ mod tests {
         assert_eq!(left, [false, true, true, true]);
     }
 
+    fn nothing_on(place: &PlaceExpr) -> Request<'_> {
+        Request { place, engine: None, kernel: None, destroy: false, stop: &|| false }
+    }
+
     #[test]
     fn what_is_there_is_described_and_left_alone() {
         let here = PlaceExpr::Path(std::env::temp_dir());
-        let request = Request { place: &here, engine: None, kernel: None, stop: &|| false };
+        let request = nothing_on(&here);
         let place = Place::set_up(request).expect("it is there");
         assert_eq!(place.facts().name, "path");
         assert!(place.facts().file_system.is_some(), "{:?}", place.facts());
@@ -390,7 +418,7 @@ mod tests {
         place.take_down().expect("nothing to take down");
         assert!(std::env::temp_dir().is_dir());
         let gone = PlaceExpr::Path("/no/such/directory".into());
-        let request = Request { place: &gone, engine: None, kernel: None, stop: &|| false };
+        let request = nothing_on(&gone);
         let error = Place::set_up(request).err().expect("refused");
         assert_eq!(error, "path:/no/such/directory: is no directory");
     }

@@ -39,6 +39,8 @@ pub struct Session<'a> {
     pub size: Option<u64>,
     /// Makes the run's data its own.
     pub seed: u64,
+    /// Write over what the device below a file system holds.
+    pub destroy: bool,
     /// Asked now and then.
     pub stop: &'a dyn Fn() -> bool,
     /// Hears what is going on.
@@ -85,7 +87,7 @@ impl Session<'_> {
     ) -> Brought {
         // Of an array of a plan so much is used; the rest is the file system's.
         self.size = case.and_then(|(case, _)| case.area_bytes).or(self.size);
-        match set_up(expr, case, self.stop) {
+        match set_up(expr, case, self.destroy, self.stop) {
             Err(problem) => (Vec::new(), Err(problem)),
             Ok((place, base)) => {
                 let (cells, ended) = self.in_place(choice, &place, base);
@@ -222,6 +224,7 @@ impl Session<'_> {
 fn set_up(
     expr: &PlaceExpr,
     case: Option<(&ArrayCase, &Settings<'_>)>,
+    destroy: bool,
     stop: &dyn Fn() -> bool,
 ) -> Result<(Place, Cell), String> {
     let described = case.map(|(case, settings)| bench::described(case, settings)).transpose()?;
@@ -240,7 +243,7 @@ fn set_up(
         };
     }
     let spec = engine.map(|(case, settings)| bench::engine_spec(case, settings));
-    let place = Place::set_up(Request { place: expr, engine: spec, kernel, stop })?;
+    let place = Place::set_up(Request { place: expr, engine: spec, kernel, destroy, stop })?;
     if let (Some(array), Some((case, _))) = (place.arrays().first(), engine) {
         array.degrade(case.degraded)?;
     }

@@ -45,8 +45,11 @@ fn cannot(tools: &[&str]) -> bool {
 
 fn set_up(place: &str, engine: EngineSpec) -> Place {
     let place: PlaceExpr = place.parse().expect("a place");
-    let request = Request { place: &place, engine: Some(engine), kernel: None, stop: &|| false };
-    Place::set_up(request).expect("set up")
+    Place::set_up(request(&place, Some(engine))).expect("set up")
+}
+
+fn request(place: &PlaceExpr, engine: Option<EngineSpec>) -> Request<'_> {
+    Request { place, engine, kernel: None, destroy: false, stop: &|| false }
 }
 
 fn directory(place: &Place) -> PathBuf {
@@ -195,12 +198,74 @@ fn what_fails_half_way_leaves_nothing_behind() {
     }
     let place: PlaceExpr = "fs:ext4,no-such-option".parse().expect("a place");
     let spec = engine("raid0(2)", 32 << 20);
-    let request = Request { place: &place, engine: Some(spec), kernel: None, stop: &|| false };
-    let error = Place::set_up(request).err().expect("mount refuses");
+    let error = Place::set_up(request(&place, Some(spec))).err().expect("mount refuses");
     assert!(error.starts_with("mount -t ext4 -o no-such-option /dev/loop"), "{error}");
     let name = format!("raidlab-mount-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/thread-self/mounts").expect("proc");
     assert!(!mounts.contains(&name), "{mounts}");
+}
+
+/// A loop device over a file of this test's own; it ends when dropped.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path, bytes: u64) -> Loop {
+        let made = std::fs::File::create(file).expect("a file");
+        made.set_len(bytes).expect("it grows");
+        Loop(run("losetup", &["--find", "--show", &file.display().to_string()]))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Step::run("losetup", ["-d", self.0.as_str()]).perform();
+    }
+}
+
+/// Each program and each target sets its place up anew: what the one before made must be gone.
+#[test]
+fn file_systems_on_one_device_follow_each_other() {
+    if cannot(&["losetup", "mke2fs", "mkfs.xfs", "mkfs.btrfs", "mount"]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let device = Loop::over(&scratch.path().join("image"), 400 << 20);
+    for kind in ["ext3", "ext4", "xfs", "btrfs", "ext2"] {
+        let text = format!("fs:{kind},on=device:{}", device.0);
+        let place: PlaceExpr = text.parse().expect("a place");
+        match Place::set_up(request(&place, None)) {
+            Ok(place) => {
+                std::fs::write(directory(&place).join("file"), "x").expect("written");
+                place.take_down().expect("nothing is left");
+            }
+            // Not every kernel has every file system, and then nothing may be left either.
+            Err(error) => {
+                assert!(error.contains("unknown filesystem type"), "{text}: {error}");
+                println!("{kind} skipped: {error}");
+            }
+        }
+        let held = lab::place::open_to_write_over(Path::new(&device.0), false).map(drop);
+        assert_eq!(held, Ok(()), "after {kind}");
+    }
+}
+
+#[test]
+fn what_a_device_holds_is_written_over_only_where_that_is_said() {
+    if cannot(&["losetup", "mke2fs", "mount"]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let device = Loop::over(&scratch.path().join("image"), 64 << 20);
+    run("mke2fs", &["-F", "-q", "-L", "theirs", &device.0]);
+    let place: PlaceExpr = format!("fs:ext4,on=device:{}", device.0).parse().expect("a place");
+    let refused = Place::set_up(request(&place, None)).err().expect("refused");
+    assert!(refused.contains("theirs") && refused.contains("--destroy-contents"), "{refused}");
+    let label = || Step::run("blkid", ["-p", "-o", "value", "-s", "LABEL", &device.0]).perform();
+    assert_eq!(label().as_deref(), Ok("theirs"), "it was left alone");
+    let destroy = Request { destroy: true, ..request(&place, None) };
+    let place = Place::set_up(destroy).expect("set up");
+    place.take_down().expect("nothing is left");
+    assert_ne!(label().as_deref(), Ok("theirs"));
 }
 
 #[test]

@@ -95,6 +95,7 @@ impl Wanted<'_> {
                     timing: self.timing,
                     size: *size,
                     seed: self.seed,
+                    destroy: self.destroy,
                     stop: self.stop,
                     tell: &mut tell,
                 };
