@@ -4,12 +4,13 @@
 //! setting gets its old value back, the array is stopped and its members' superblocks are erased,
 //! which held nothing before.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use md::{Geometry, GeometrySpec, Layout, Level};
 
-use super::engine::setting;
+use super::engine::{in_sysfs, setting};
 use super::expr::{KernelExpr, Knobs};
 use super::plan::Stripes;
 use super::set_up::set_knob;
@@ -100,7 +101,7 @@ pub(super) fn set_up_kernel(
     stop: &dyn Fn() -> bool,
     undo: &mut Undo,
 ) -> Result<PathBuf, String> {
-    let device = free_md_device();
+    let device = free_md_device(Path::new("/sys/block"))?;
     let members = Knobs { read_ahead_bytes: None, ..kernel.knobs.clone() };
     for path in &kernel.devices {
         for (name, value) in queue_settings(&members) {
@@ -113,16 +114,19 @@ pub(super) fn set_up_kernel(
     let steps = kernel_steps(kernel, array, &device)?;
     let [erase, stop_array] = undo_steps(kernel, &device);
     undo.push(erase);
-    let own = device.clone();
-    undo.push_call(stop_array.to_string(), move || match setting(&own, "md/array_state") {
-        // mdadm takes an array away itself that the kernel does not start, not its superblocks.
-        None => Ok(()),
-        Some(_) => stop_array.perform().map(drop),
+    let (own, ours) = (device.clone(), kernel.devices.clone());
+    // mdadm takes an array away itself that the kernel does not start, not its superblocks; and
+    // where somebody else took the number first, the array is theirs.
+    undo.push_call(stop_array.to_string(), move || match is_made_of(&own, &ours) {
+        true => stop_array.perform().map(drop),
+        false => Ok(()),
     });
     steps.iter().try_for_each(|step| step.perform().map(drop))?;
     if array.is_redundant() && !kernel.assume_clean {
         // What is measured during a resync is the resync.
-        wait_in_sync(&device, stop)?;
+        let look = |name: &str| setting(&device, name);
+        let waited = wait_in_sync(&look, stop, IDLE_PATIENCE);
+        waited.map_err(|problem| format!("{}: {problem}", device.display()))?;
     }
     let own = Knobs { scheduler: None, ..kernel.knobs.clone() };
     for (name, value) in queue_settings(&own) {
@@ -141,29 +145,38 @@ const LOOK: Duration = Duration::from_millis(50);
 const IDLE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waits until all members are in sync. `mdadm --wait` says nothing of one that has not begun, and
-/// goes on for hours after Ctrl-C.
+/// goes on for hours after Ctrl-C. `look` gives a setting of the array as it is.
 ///
 /// # Errors
-/// One line: the array does nothing and is not in sync, or `stop` says so.
-fn wait_in_sync(device: &Path, stop: &dyn Fn() -> bool) -> Result<(), String> {
-    let shown = device.display();
+/// What is wrong: the array is not there any more, or does nothing for `patience` and is not in
+/// sync, or `stop` says so.
+fn wait_in_sync(
+    look: &dyn Fn(&str) -> Option<String>,
+    stop: &dyn Fn() -> bool,
+    patience: Duration,
+) -> Result<(), String> {
     let mut at_work = Instant::now();
     loop {
+        // An array that was stopped may keep its name, as a device without anything in it.
+        if look("md/array_state").is_none_or(|state| state == "clear" || state == "inactive") {
+            return Err("somebody stopped the array before all of it was up to date".into());
+        }
         let said = ["md/sync_action", "md/degraded", "md/resync_start"]
-            .map(|name| setting(device, name).unwrap_or_default());
+            .map(|name| look(name).unwrap_or_default());
         let [action, degraded, resync_start] = &said;
         if is_in_sync(action, degraded, resync_start) {
             return Ok(());
         }
         if stop() {
-            return Err(format!("{shown}: stopped while md brought the array up to date"));
+            return Err("stopped while md brought the array up to date".into());
         }
-        if action != "idle" {
+        // Not "frozen", which lasts until somebody thaws it.
+        if matches!(action.as_str(), "resync" | "recover" | "reshape") {
             at_work = Instant::now();
         }
-        if at_work.elapsed() > IDLE_PATIENCE {
+        if at_work.elapsed() > patience {
             return Err(format!(
-                "{shown}: md does nothing to bring the array up to date (sync_action {action}, \
+                "md does nothing to bring the array up to date (sync_action {action}, \
                  degraded {degraded}, resync_start {resync_start}); see dmesg"
             ));
         }
@@ -177,11 +190,27 @@ fn is_in_sync(action: &str, degraded: &str, resync_start: &str) -> bool {
     (action, degraded, resync_start) == ("idle", "0", "none")
 }
 
-/// A number that no array has.
-fn free_md_device() -> PathBuf {
-    let free = |number: &u32| !Path::new(&format!("/sys/block/md{number}")).exists();
-    let number = (200..256).find(free).unwrap_or(255);
-    format!("/dev/md{number}").into()
+/// A number that no array has. Nothing keeps it free until mdadm takes it: see [`is_made_of`].
+fn free_md_device(blocks: &Path) -> Result<PathBuf, String> {
+    let free = |number: &u32| !blocks.join(format!("md{number}")).exists();
+    match (200..256).find(free) {
+        Some(number) => Ok(format!("/dev/md{number}").into()),
+        None => Err("kernel: md200 to md255 are there already; stop one that nobody needs".into()),
+    }
+}
+
+/// Whether there is an array as `device`, of these members and nobody else's.
+fn is_made_of(device: &Path, members: &[PathBuf]) -> bool {
+    let name = |path: &PathBuf| Some(in_sysfs(path, "").ok()?.file_name()?.to_owned());
+    let ours: Vec<OsString> = members.iter().filter_map(name).collect();
+    in_sysfs(device, "slaves").is_ok_and(|slaves| are_all_ours(&slaves, &ours))
+}
+
+/// An array without any member is none of ours, either: somebody else is about to make one.
+fn are_all_ours(slaves: &Path, ours: &[OsString]) -> bool {
+    let entries = std::fs::read_dir(slaves).into_iter().flatten();
+    let below: Vec<OsString> = entries.flatten().map(|entry| entry.file_name()).collect();
+    !below.is_empty() && below.iter().all(|name| ours.contains(name))
 }
 
 #[cfg(test)]
@@ -245,6 +274,78 @@ mod tests {
             let said = format!("{action}, {degraded}, {resync_start}");
             assert!(!is_in_sync(action, degraded, resync_start), "{said}");
         }
+    }
+
+    /// Waits for an array that shows these settings, and loses its patience at the third look; at
+    /// the tenth it is stopped. Says how often that was asked.
+    fn waited(shown: &[(&str, &str)]) -> (Result<(), String>, u32) {
+        let asked = std::cell::Cell::new(0);
+        let look = |name: &str| {
+            let found = shown.iter().find(|(setting, _)| *setting == name);
+            found.map(|(_, value)| value.to_string())
+        };
+        let stop = || {
+            asked.set(asked.get() + 1);
+            asked.get() == 10
+        };
+        (wait_in_sync(&look, &stop, LOOK), asked.get())
+    }
+
+    fn at_work(action: &'static str) -> [(&'static str, &'static str); 4] {
+        [
+            ("md/array_state", "clean"),
+            ("md/sync_action", action),
+            ("md/degraded", "0"),
+            ("md/resync_start", "128"),
+        ]
+    }
+
+    #[test]
+    fn an_array_that_goes_away_is_not_waited_for() {
+        let cleared = [("md/array_state", "clear"), ("md/sync_action", "idle")];
+        for shown in [&[][..], &cleared] {
+            let (ended, looks) = waited(shown);
+            let problem = ended.expect_err("it has gone");
+            assert!(problem.starts_with("somebody stopped the array"), "{problem}");
+            assert_eq!(looks, 0, "at once");
+        }
+    }
+
+    #[test]
+    fn only_what_brings_members_up_to_date_is_waited_for() {
+        for action in ["idle", "frozen", ""] {
+            let problem = waited(&at_work(action)).0.expect_err(action);
+            assert!(problem.starts_with("md does nothing"), "{action}: {problem}");
+        }
+        let problem = waited(&at_work("resync")).0.expect_err("stopped");
+        assert_eq!(problem, "stopped while md brought the array up to date");
+    }
+
+    #[test]
+    fn a_number_is_free_or_there_is_none() {
+        let blocks = tempfile::tempdir().expect("a directory");
+        let taken = |number: u32| {
+            std::fs::create_dir(blocks.path().join(format!("md{number}"))).expect("made");
+        };
+        assert_eq!(free_md_device(blocks.path()), Ok("/dev/md200".into()));
+        taken(200);
+        taken(202);
+        assert_eq!(free_md_device(blocks.path()), Ok("/dev/md201".into()));
+        (201..256).filter(|number| *number != 202).for_each(taken);
+        let refused = free_md_device(blocks.path()).expect_err("all are taken");
+        assert!(refused.starts_with("kernel: md200 to md255 are there already"), "{refused}");
+    }
+
+    #[test]
+    fn only_an_array_of_our_members_is_ours() {
+        let slaves = tempfile::tempdir().expect("a directory");
+        let ours = ["sdb", "sdc"].map(OsString::from);
+        assert!(!are_all_ours(&slaves.path().join("none"), &ours), "no such array");
+        assert!(!are_all_ours(slaves.path(), &ours), "nobody's yet");
+        std::fs::create_dir(slaves.path().join("sdb")).expect("made");
+        assert!(are_all_ours(slaves.path(), &ours), "one may be missing");
+        std::fs::create_dir(slaves.path().join("sdd")).expect("made");
+        assert!(!are_all_ours(slaves.path(), &ours), "one is somebody else's");
     }
 
     #[test]
