@@ -311,6 +311,9 @@ impl Sweeping<'_> {
         }
         outputs.write(&record)?;
         if ended.stopped {
+            if let Some(problem) = &ended.interrupted {
+                say(format_args!("raidlab: {problem}"));
+            }
             say(format_args!(
                 "raidlab: stopped; {} of {cells} item(s) measured; the same command goes on",
                 ended.measured

@@ -71,6 +71,9 @@ pub struct Ended {
     pub failed: Vec<(Item, String)>,
     /// Somebody stopped it.
     pub stopped: bool,
+    /// What the program said that was stopped: that is how something is named that it could not
+    /// take away.
+    pub interrupted: Option<String>,
 }
 
 /// What is to be done: one task per array and per program, without the items that are `finished`
@@ -155,6 +158,7 @@ pub fn carry(
                 let (cells, result) = carrier.program(task, baseline);
                 if carrier.stopped() {
                     // It is measured anew: half a program is none.
+                    ended.interrupted = result.err();
                     Ok(())
                 } else {
                     if result.is_ok() {
@@ -261,6 +265,71 @@ mod tests {
         }
     }
 
+    /// Runs a program until it is stopped, which leaves something behind.
+    #[derive(Default)]
+    struct Interrupted {
+        stopped: bool,
+    }
+
+    impl Carrier for Interrupted {
+        fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn baseline(&mut self) -> Option<IdleBaseline> {
+            None
+        }
+
+        fn program(&mut self, _: &Task<'_>, _: Option<IdleBaseline>) -> Brought {
+            self.stopped = true;
+            (vec![Cell::default()], Err("could not be undone: mdadm --stop /dev/md200".into()))
+        }
+
+        fn progress(&mut self, _: Progress<'_>) {}
+
+        fn stopped(&self) -> bool {
+            self.stopped
+        }
+    }
+
+    #[test]
+    fn what_an_interrupted_program_leaves_behind_is_handed_on() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut store = Store::create(&directory.path().join("results.db")).expect("a file");
+        let item = Item { key: ItemKey("dd".into()), what: "dd".into() };
+        let program = ProgramItem {
+            choice: "dd".parse().expect("a program"),
+            place: PlaceExpr::Engine,
+            case: None,
+            size: None,
+            item,
+        };
+        let (plan, settings) = (Plan::default(), settings());
+        let parts = [Part { plan, settings, programs: vec![program] }];
+        let tasks = tasks(&parts, &HashSet::new());
+        let head = head(&tasks).expect("a task");
+        let run = store.begin(&NewRun::default(), &head).expect("a run");
+        let ended = carry(&tasks, &mut store, run, &mut Interrupted::default()).expect("stored");
+        let said = "could not be undone: mdadm --stop /dev/md200".to_string();
+        let expected = Ended { stopped: true, interrupted: Some(said), ..Ended::default() };
+        assert_eq!(ended, expected);
+        assert!(store.finished(run).expect("readable").is_empty(), "it is measured anew");
+    }
+
+    fn settings() -> Settings<'static> {
+        Settings {
+            warm_up: Duration::ZERO,
+            sample: Duration::from_millis(5),
+            runs: 1,
+            until_steady: None,
+            directory: Path::new("/nonexistent"),
+            cores: None,
+            seed: 1,
+            kernels: parity::Kernels::best(),
+            kernels_chosen: false,
+        }
+    }
+
     #[test]
     fn the_machine_is_watched_once_for_all_arrays() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -272,19 +341,8 @@ mod tests {
             workloads: vec![Kind::RandRead],
             ..Options::default()
         };
-        let settings = Settings {
-            warm_up: Duration::ZERO,
-            sample: Duration::from_millis(5),
-            runs: 1,
-            until_steady: None,
-            directory: Path::new("/nonexistent"),
-            cores: None,
-            seed: 1,
-            kernels: parity::Kernels::best(),
-            kernels_chosen: false,
-        };
         let plan = matrix::plan(&options).expect("a plan");
-        let parts = [Part { plan, settings, programs: Vec::new() }];
+        let parts = [Part { plan, settings: settings(), programs: Vec::new() }];
         let tasks = tasks(&parts, &HashSet::new());
         let head = head(&tasks).expect("tasks");
         let run = store.begin(&NewRun::default(), &head).expect("a run");
