@@ -199,7 +199,9 @@ fn nothing_is_left(made: &ArrayReport) {
     for (number, after) in settings.iter().enumerate() {
         assert_eq!(*after, settings[0], "after run {number}");
     }
-    for (number, left) in made.outputs_of("left").into_iter().enumerate() {
+    let left = made.outputs_of("left @0 @1 @2 @3");
+    assert_eq!(left.len(), 7, "after each run");
+    for (number, left) in left.into_iter().enumerate() {
         assert_eq!(left, "", "after run {}", number + 1);
     }
 }
