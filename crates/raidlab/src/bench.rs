@@ -2,6 +2,7 @@
 //!
 //! Invariant: with `--json -` stdout holds the record and nothing else; otherwise the table.
 
+mod heard;
 mod programs;
 mod work;
 
@@ -28,12 +29,17 @@ use crate::console::{print_all, say};
 use crate::output::Outputs;
 use crate::results::{DbArgument, Keeper};
 use crate::signal;
+pub use heard::all_heard;
 use programs::WorkloadName;
 pub use programs::{Engine, Wanted};
 pub use work::{Target, Work};
 
 /// Length of a sample, unless told otherwise.
 const SAMPLE_SECONDS: f64 = 0.7;
+/// Samples, unless told otherwise.
+const RUNS: u32 = 5;
+/// Time before the first of them, unless told otherwise.
+const WARM_UP_SECONDS: f64 = 0.3;
 /// The same for `--engine`: its rows are many, and members in memory have no slow moods.
 const ENGINE_SAMPLE_SECONDS: f64 = 0.25;
 /// How much of each array `--engine` uses: far more than any cache holds.
@@ -178,18 +184,17 @@ pub struct BenchArguments {
     /// Length of a sample [default: 0.7; with --engine 0.25]
     #[arg(long, value_name = "TIME", value_parser = parse_sample, help_heading = "Measuring")]
     seconds: Option<f64>,
-    /// Samples of each cell
-    #[arg(long, value_name = "N", default_value = "5", help_heading = "Measuring",
+    /// Samples of each cell [default: 5]
+    #[arg(long, value_name = "N", help_heading = "Measuring",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    runs: u32,
+    runs: Option<u32>,
     /// More samples, at most MAX, until they are steady by the SNIA rule
     #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
           help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
     until_steady: Option<u32>,
-    /// Time before the first sample
-    #[arg(long, value_name = "TIME", value_parser = parse_warm_up, default_value = "0.3",
-          help_heading = "Measuring")]
-    warm_up: f64,
+    /// Time before the first sample [default: 0.3]
+    #[arg(long, value_name = "TIME", value_parser = parse_warm_up, help_heading = "Measuring")]
+    warm_up: Option<f64>,
     /// How often the members are read off, for programs with a steady window
     #[arg(long, value_name = "TIME", value_parser = parse_sample, default_value = "10",
           help_heading = "Measuring")]
@@ -294,9 +299,9 @@ impl BenchArguments {
     /// How cells are measured.
     pub fn settings<'a>(&self, directory: &'a Path, kernels: Kernels) -> Settings<'a> {
         Settings {
-            warm_up: Duration::from_secs_f64(self.warm_up),
+            warm_up: Duration::from_secs_f64(self.warm_up.unwrap_or(WARM_UP_SECONDS)),
             sample: Duration::from_secs_f64(self.seconds.unwrap_or(SAMPLE_SECONDS)),
-            runs: self.runs,
+            runs: self.runs.unwrap_or(RUNS),
             until_steady: self.until_steady,
             directory,
             cores: self.cores,
@@ -430,7 +435,7 @@ fn kernels(arguments: &BenchArguments) -> Result<Ending, String> {
     hold_to_cores(arguments)?;
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
-    let settings = lab::kernels::Settings::usual(chosen, arguments.runs as usize);
+    let settings = lab::kernels::Settings::usual(chosen, arguments.runs.unwrap_or(RUNS) as usize);
     let outputs = Outputs::open(arguments.json.as_deref(), None)?;
     let table = lab::kernels::run(&settings, &stopped)?;
     outputs.write_texts(&table.text(), &table.to_json(), None)?;
@@ -455,7 +460,7 @@ fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
     });
     let settings = lab::engine_table::Settings {
         sample: Duration::from_secs_f64(arguments.seconds.unwrap_or(ENGINE_SAMPLE_SECONDS)),
-        rounds: arguments.runs,
+        rounds: arguments.runs.unwrap_or(RUNS),
         area_bytes,
         kernels,
         seed: arguments.seed,

@@ -101,6 +101,8 @@ pub fn run(
     for table in &sweep.runs {
         tables.push(read(table, &given).map_err(|e| format!("{}: {e}", file.display()))?);
     }
+    bench::all_heard(&tables, arguments.kernels_chosen())
+        .map_err(|e| format!("{}: {e}", file.display()))?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let kernels = bench::kernels_of(arguments)?;
     let mut parts = Vec::new();

@@ -159,6 +159,15 @@ impl PlaceExpr {
         }
     }
 
+    /// The array of the kernel's below it, if there is one.
+    pub fn kernel(&self) -> Option<&KernelExpr> {
+        match self {
+            PlaceExpr::Kernel(kernel) => Some(kernel),
+            PlaceExpr::FileSystem(fs) => fs.on.kernel(),
+            PlaceExpr::Engine | PlaceExpr::Path(_) | PlaceExpr::Device(_) => None,
+        }
+    }
+
     /// All that tells it apart from others.
     pub fn identity(&self) -> String {
         match self {

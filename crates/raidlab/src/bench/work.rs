@@ -9,14 +9,14 @@ use lab::bench::{Progress, Settings};
 use lab::host::Host;
 use lab::matrix::{self, Options, Plan};
 use lab::meter::IdleBaseline;
-use lab::place::PlaceExpr;
+use lab::place::{KernelExpr, PlaceExpr};
 use lab::program::Choice;
 use lab::program::run::Timing;
 use lab::record::{Cell, Record};
 use lab::workload::Kind;
 
 use super::programs::{Engine, Wanted};
-use super::{BenchArguments, announce, check_plan};
+use super::{BenchArguments, all_heard, announce, check_plan};
 use crate::progress::{Reporter, Status};
 
 /// What a file system takes for itself on each member, at most, besides a share of the files.
@@ -47,6 +47,7 @@ impl Work {
     /// When it makes no sense, or does not fit into memory.
     pub fn plan(arguments: &BenchArguments) -> Result<Work, String> {
         let work = Work::shape(arguments)?;
+        all_heard(std::slice::from_ref(arguments), arguments.kernels_chosen())?;
         // What others' devices hold takes neither memory nor space here.
         let here = work.targets.iter().filter(|target| target.place.uses_engine());
         let arrays = here.filter_map(|target| target.arrays.as_ref());
@@ -71,8 +72,7 @@ impl Work {
         if elsewhere && choices.is_empty() {
             return Err("--target: name what to run on it, as in --workload bonnie++".into());
         }
-        let has_blocks = engine && (choices.is_empty() || !options.workloads.is_empty());
-        let blocks = has_blocks.then(|| matrix::plan(&options)).transpose()?;
+        let blocks = arguments.moves_blocks().then(|| matrix::plan(&options)).transpose()?;
         // One workload of blocks gives each array once.
         let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
         let mut targets: Vec<Target> = Vec::new();
@@ -133,6 +133,8 @@ impl Work {
 
 impl Target {
     fn new(place: &PlaceExpr, arrays: &Options) -> Result<Target, String> {
+        let of_kernel = place.kernel().map(|kernel| of_kernel(kernel, arrays)).transpose()?;
+        let arrays = of_kernel.as_ref().unwrap_or(arrays);
         let mut plan = place.uses_array().then(|| matrix::plan(arrays)).transpose()?;
         if *place != PlaceExpr::Engine {
             // Then --size is that of the files, beside which there must be room for journal, tables
@@ -146,6 +148,19 @@ impl Target {
         }
         Ok(Target { place: place.clone(), arrays: plan })
     }
+}
+
+/// What is asked of md. It has the devices that are named, whatever the engine's members are.
+fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options, String> {
+    if arrays.levels.is_empty() && arrays.arrays.is_empty() {
+        return Err("kernel: say what md is to make of the devices, as in --level raid5".into());
+    }
+    let mut own = Options { members: Vec::new(), ..arrays.clone() };
+    // An expression says it itself.
+    if own.disks.is_empty() && !own.levels.is_empty() {
+        own.disks = vec![kernel.devices.len() as u32];
+    }
+    Ok(own)
 }
 
 impl BenchArguments {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Dir, bench, raidlab};
+use crate::support::{Dir, raidlab, run_programs};
 
 /// What is missing here, on stdout.
 fn cannot() -> bool {
@@ -38,7 +38,8 @@ fn a_file_system_on_an_array_is_made_measured_and_taken_away() {
     if cannot() {
         return;
     }
-    let ran = bench(&format!("--target fs:ext4,noatime {ARRAY} --workload dd:bs=64K:fdatasync"));
+    let ran =
+        run_programs(&format!("--target fs:ext4,noatime {ARRAY} --workload dd:bs=64K:fdatasync"));
     let cells = ran.code(0).cells();
     let phases: Vec<&str> = cells.iter().filter_map(|cell| cell["phase"].as_str()).collect();
     assert_eq!(phases, ["write", "read"]);
@@ -80,12 +81,12 @@ fn file_systems_are_an_axis_of_a_sweep() {
         return;
     }
     // The members' files are made by threads with descriptors of their own: the results stay whole.
-    let cells = bench(&format!("{sweep} --db={db}")).code(0).cells();
+    let cells = run_programs(&format!("{sweep} --db={db}")).code(0).cells();
     assert_eq!(cells.len(), 2 * 4);
     let journals = |name: &str| cells.iter().filter(|c| c["place"]["journal"] == name).count();
     assert_eq!(journals("raid1(2)"), 4);
     assert!(cells.iter().all(|cell| cell["verified"] == Value::Bool(true)), "{cells:?}");
-    let again = bench(&format!("{sweep} --db={db}")).code(0);
+    let again = run_programs(&format!("{sweep} --db={db}")).code(0);
     assert!(again.stderr.contains("all were measured before"), "{}", again.stderr);
     let report = raidlab(&format!("report --db={db}")).code(0).stdout;
     assert!(report.contains("By file system: dd write"), "{report}");
@@ -101,6 +102,11 @@ fn what_cannot_be_set_up_is_said_in_one_line() {
         ("--target fs:ext4,on=path:/tmp --workload dd", "needs a block device under it"),
         ("--target kernel --workload dd", "devices are wanted"),
         ("--target kernel:/dev/null+/dev/zero --level raid1 --workload dd", "no block device"),
+        ("--target kernel:/dev/null+/dev/zero --workload dd", "say what md is to make"),
+        ("--target fs:xfs,on=kernel:/dev/null --workload dd", "say what md is to make"),
+        // As many members as there are devices, unless it is said.
+        ("--target kernel:/dev/null+/dev/zero --level raid6 --workload dd", "raid6(2)"),
+        ("--target kernel:/dev/null --level raid6 --disks 3 --workload dd", "raid6(3)"),
         ("--target fs:ext4 --level raid1 --members mem --size 8M", "name what to run on it"),
     ] {
         let ran = raidlab(&format!("bench {words}")).code(2);
@@ -117,7 +123,7 @@ fn a_full_file_system_is_an_error_and_all_is_taken_away() {
     let scratch = Dir::new();
     let job = scratch.file("big.fio");
     std::fs::write(&job, "[j]\nrw=write\nbs=1m\nsize=3G\n").expect("written");
-    let ran = bench(&format!("--target fs:ext4 {ARRAY} --workload fio:{job}")).code(2);
+    let ran = run_programs(&format!("--target fs:ext4 {ARRAY} --workload fio:{job}")).code(2);
     assert!(ran.stderr.contains("fs:ext4: fio, j: "), "{}", ran.stderr);
     assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("could not be undone").count(), 0, "{}", ran.stderr);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Dir, bench, raidlab, warnings};
+use crate::support::{Dir, raidlab, run_programs, warnings};
 
 fn phases(cells: &[Value]) -> Vec<&str> {
     cells.iter().map(|cell| cell["phase"].as_str().expect("a phase")).collect()
@@ -12,7 +12,8 @@ fn phases(cells: &[Value]) -> Vec<&str> {
 fn a_directory_is_measured_compared_and_left_as_it_was() {
     let scratch = Dir::new();
     let target = format!("--target path:{}", scratch.path());
-    let ran = bench(&format!("{target} --workload dd:bs=64K:fdatasync,bonnie++:n=1 --size 16M"));
+    let ran =
+        run_programs(&format!("{target} --workload dd:bs=64K:fdatasync,bonnie++:n=1 --size 16M"));
     let cells = ran.code(0).cells();
     let of_dd = ["write", "read"];
     let of_bonnie = ["putc", "put-block", "rewrite", "getc", "get-block", "seeks"];
@@ -46,7 +47,7 @@ fn iozone_runs_through_maps_of_its_file() {
     let scratch = Dir::new();
     let target = format!("--target path:{}", scratch.path());
     let cells =
-        bench(&format!("{target} --workload iozone:mmap:r=64K:e --size 4M")).code(0).cells();
+        run_programs(&format!("{target} --workload iozone:mmap:r=64K:e --size 4M")).code(0).cells();
     let writes = ["write", "rewrite", "random-write", "record-rewrite"];
     assert_eq!(cells.len(), 9);
     for cell in &cells {
@@ -57,13 +58,14 @@ fn iozone_runs_through_maps_of_its_file() {
         assert_eq!(cell["cached"].is_null(), synced, "{cell}");
     }
     assert!(scratch.names().is_empty(), "{:?}", scratch.names());
-    let both = bench(&format!("{target} --workload iozone:mmap:direct --size 4M")).code(2);
+    let both = run_programs(&format!("{target} --workload iozone:mmap:direct --size 4M")).code(2);
     assert!(both.stderr.contains("mmap or direct, not both"), "{}", both.stderr);
 }
 
 #[test]
 fn an_array_has_no_names_and_says_so() {
-    let ran = bench("--level raid5 --members mem --size 8M --workload bonnie++:n=1:seeks=100");
+    let ran =
+        run_programs("--level raid5 --members mem --size 8M --workload bonnie++:n=1:seeks=100");
     let cells = ran.code(0).cells();
     for cell in &cells {
         let blocks = ["put-block", "rewrite", "get-block", "seeks"];
@@ -93,7 +95,7 @@ fn an_array_has_no_names_and_says_so() {
 /// Ordinary requests under the name of maps would be a lie in the record.
 #[test]
 fn nothing_is_mapped_where_there_are_no_files() {
-    let ran = bench("--level single --members mem --size 4M --workload iozone:mmap:r=64K");
+    let ran = run_programs("--level single --members mem --size 4M --workload iozone:mmap:r=64K");
     let cells = ran.code(0).cells();
     assert!(!cells.is_empty());
     for cell in &cells {
@@ -104,7 +106,7 @@ fn nothing_is_mapped_where_there_are_no_files() {
 
 #[test]
 fn a_corrupting_member_is_found_by_a_program() {
-    let ran = bench("--level single --members fault:flip@1M:mem --size 4M --workload dd");
+    let ran = run_programs("--level single --members fault:flip@1M:mem --size 4M --workload dd");
     let cells = ran.code(1).cells();
     assert!(cells.iter().any(|cell| cell["verified"] == Value::Bool(false)));
     assert!(cells.iter().any(|cell| warnings(cell).contains("did not hold what had been written")));
@@ -112,10 +114,71 @@ fn a_corrupting_member_is_found_by_a_program() {
 
 #[test]
 fn blocks_and_programs_go_into_one_record() {
-    let ran = bench("--level raid0 --disks 2 --members mem --size 4M --workload seq-read,dd");
+    let ran =
+        run_programs("--level raid0 --disks 2 --members mem --size 4M --workload seq-read,dd");
     let cells = ran.code(0).cells();
     let programs: Vec<bool> = cells.iter().map(|cell| !cell["program"].is_null()).collect();
     assert_eq!(programs, [false, true, true]);
+}
+
+/// Whoever gives an option believes that it was heard.
+#[test]
+fn options_that_nothing_listens_to_are_refused() {
+    let scratch = Dir::new();
+    let elsewhere = format!("--target path:{} --size 1M --workload dd", scratch.path());
+    let kernel = "--target kernel:/dev/null --level linear --workload dd";
+    let engine = "--level single --members mem --size 4M --workload dd";
+    let refused = |words: String, option: &str| {
+        let ran = raidlab(&format!("bench {words}")).code(2);
+        assert!(ran.stderr.starts_with(&format!("raidlab: {option}: ")), "{}", ran.stderr);
+        assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+    };
+    for option in [
+        "--block 4K",
+        "--depth 2",
+        "--jobs 2",
+        "--read-ahead 1M",
+        "--seconds 1",
+        "--runs 2",
+        "--until-steady",
+        "--warm-up 0",
+    ] {
+        let name = option.split(' ').next().expect("a name");
+        for words in [&elsewhere, kernel, engine] {
+            refused(format!("{words} {option}"), name);
+        }
+    }
+    for option in ["--members mem", "--kernel portable"] {
+        let name = option.split(' ').next().expect("a name");
+        for words in [&elsewhere, kernel] {
+            refused(format!("{words} {option}"), name);
+        }
+    }
+    // One that hears it is enough.
+    let both = format!("{engine},seq-read --runs 1 --seconds 0.05 --kernel portable");
+    assert_eq!(run_programs(&both).code(0).cells().len(), 3);
+    let both = format!("{elsewhere} --target engine --level single --members mem");
+    assert_eq!(run_programs(&both).code(0).cells().len(), 4);
+}
+
+#[test]
+fn in_a_sweep_one_matrix_that_listens_is_enough() {
+    let scratch = Dir::new();
+    let sweep = scratch.file("sweep.toml");
+    let ran = |text: &str, words: &str| {
+        std::fs::write(&sweep, text).expect("written");
+        raidlab(&format!("bench {sweep} --dry-run --db={} {words}", scratch.file("none.db")))
+    };
+    let program = "[[run]]\nlevel = 'single'\nmembers = 'mem'\nsize = '4M'\nworkload = 'dd'\n";
+    let blocks = program.replace("dd", "seq-read");
+    for (text, words) in [(format!("{program}runs = 2\n"), ""), (program.into(), "--runs 2")] {
+        let refused = ran(&text, words).code(2);
+        assert!(refused.stderr.contains("sweep.toml: --runs: "), "{}", refused.stderr);
+    }
+    ran(&format!("[defaults]\nruns = 2\n{program}{blocks}"), "--seconds 1").code(0);
+    let elsewhere = "[[run]]\ntarget = 'path:/'\nworkload = 'dd'\n";
+    let refused = ran(elsewhere, "--kernel portable").code(2);
+    assert!(refused.stderr.contains("sweep.toml: --kernel: "), "{}", refused.stderr);
 }
 
 #[test]
@@ -123,7 +186,7 @@ fn what_programs_measured_is_kept_with_the_rest() {
     let scratch = Dir::new();
     let db = scratch.file("results.db");
     let what = "--level single --members mem --size 4M --workload seq-read,dd";
-    bench(&format!("{what} --db={db}")).code(0);
+    run_programs(&format!("{what} --db={db}")).code(0);
     let kept = raidlab(&format!("report --db={db} --json -")).code(0).cells();
     let names: Vec<&str> = kept.iter().filter_map(|cell| cell["phase"].as_str()).collect();
     assert_eq!((kept.len(), names), (3, vec!["write", "read"]));
@@ -133,7 +196,7 @@ fn what_programs_measured_is_kept_with_the_rest() {
     let write = |workload: &str| {
         let text = format!("title = 'x'\n{run}workload = ['seq-read', '{workload}']\n");
         std::fs::write(&sweep, text).expect("written");
-        bench(&format!("{sweep} --db={db}"))
+        run_programs(&format!("{sweep} --db={db}"))
     };
     let ran = write("dd:cnt=3").code(2);
     assert!(ran.stderr.contains("dd: no option 'cnt'"), "{}", ran.stderr);
@@ -161,11 +224,11 @@ fn a_fio_job_file_runs_and_what_it_cannot_say_is_refused() {
     std::fs::write(&job, "[j]\nrw=randrw\nbs=4k\nsize=1M\nioengine=libaio\niodepth=8\n")
         .expect("written");
     let target = format!("--target path:{}", scratch.path());
-    let cell = bench(&format!("{target} --workload fio:{}", job)).code(0).cell();
+    let cell = run_programs(&format!("{target} --workload fio:{}", job)).code(0).cell();
     assert_eq!((cell["phase"].as_str(), cell["depth"].as_u64()), (Some("j"), Some(8)));
     assert_eq!(cell["verified"], Value::Bool(true));
     std::fs::write(&job, "[j]\nsize=1M\nverify=md5\n").expect("written");
-    let ran = bench(&format!("{target} --workload fio:{}", job)).code(2);
+    let ran = run_programs(&format!("{target} --workload fio:{}", job)).code(2);
     assert!(ran.stderr.contains("x.fio:3: option 'verify' is not carried out"), "{}", ran.stderr);
 }
 

@@ -74,6 +74,11 @@ pub fn bench(words: &str) -> Ran {
     raidlab(&format!("bench {QUICK} --json - {words}"))
 }
 
+/// The same for programs, which take as long as they take.
+pub fn run_programs(words: &str) -> Ran {
+    raidlab(&format!("bench --json - {words}"))
+}
+
 pub fn warnings(cell: &Value) -> String {
     let warnings = cell["warnings"].as_array().expect("a list");
     let texts = warnings.iter().map(|warning| warning.as_str().expect("a text"));
