@@ -46,8 +46,8 @@ impl Book {
         self.fill(first, bytes);
     }
 
-    /// Has the CPU fetch what [`Book::fill_next`] needs to know of a unit: a load that nothing waits
-    /// for.
+    /// Has the CPU fetch what [`Book::fill_next`] needs to know of a unit: a load that nothing
+    /// waits for.
     pub fn touch(&self, first: u64) {
         std::hint::black_box(self.version(first));
     }

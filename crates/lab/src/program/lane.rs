@@ -1,8 +1,8 @@
 //! How a worker's requests reach an array.
 //!
 //! ```text
-//! Shared   worker --request--> the array's own thread --wakes--> worker      several workers, one array
-//! Own      worker: submits, polls, waits                                     a driver for each worker
+//! Shared   worker --request--> the array's thread --wakes--> worker     several workers, one array
+//! Own      worker: submits, polls, waits                                a driver for each worker
 //! ```
 //! A file or a device can be asked by anybody, so a worker that has it to itself is its own driver,
 //! as the original tools are: nothing is handed from thread to thread. An array of several members
