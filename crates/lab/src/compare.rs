@@ -16,7 +16,8 @@ pub use rank::{ALPHA, Ratio, ratio};
 pub use text::{markdown, text};
 
 use crate::grid;
-use crate::record::{Cell, Record, Sample};
+use crate::record::{Cell, Record};
+use crate::report;
 
 /// What the samples support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -90,8 +91,10 @@ impl Comparison {
         // What tells cells apart is what differs in either.
         let all: Vec<Cell> = a.cells.iter().chain(&b.cells).cloned().collect();
         let labels = grid::labels(&all, true);
+        let works = report::works(&all.iter().collect::<Vec<_>>());
         let (of_a, of_b) = labels.split_at(a.cells.len());
-        let (of_a, of_b) = (gather(a, of_a), gather(b, of_b));
+        let (works_a, works_b) = works.split_at(a.cells.len());
+        let (of_a, of_b) = (gather(a, of_a, works_a), gather(b, of_b, works_b));
         let find = |all: &[Gathered], key: &str| all.iter().position(|one| one.key == key);
         let mut pairs = Vec::new();
         let mut only_a = Vec::new();
@@ -127,19 +130,22 @@ struct Gathered {
     cpu: Vec<f64>,
 }
 
-/// `labels`: what the array of each cell is called.
-fn gather(record: &Record, labels: &[String]) -> Vec<Gathered> {
+/// `labels`: what the array of each cell is called; `works`: what was done.
+fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered> {
     let mut all: Vec<Gathered> = Vec::new();
-    for (cell, label) in record.cells.iter().zip(labels) {
+    for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
+        // More of it may be more copies, more parity or somebody else's.
+        if cell.program_bytes.is_some() {
+            continue;
+        }
         let key = identity(cell);
         let at = all.iter().position(|one| one.key == key).unwrap_or_else(|| {
-            let (what, unit) = (in_words(cell, label), cell.unit());
+            let (what, unit) = (in_words(cell, label, work), cell.unit());
             all.push(Gathered { key, what, unit, values: Vec::new(), cpu: Vec::new() });
             all.len() - 1
         });
-        let rate = if cell.counts_requests() { Sample::iops } else { Sample::mb_per_s };
-        let values: Vec<f64> = cell.samples.iter().map(rate).filter(|rate| *rate > 0.0).collect();
-        all[at].values.extend(values);
+        let rates = cell.samples.iter().map(|sample| cell.rate_of(sample));
+        all[at].values.extend(rates.filter(|rate| *rate > 0.0));
         all[at].cpu.extend(cell.cpu_s_per_gib);
     }
     all
@@ -153,19 +159,15 @@ fn identity(cell: &Cell) -> String {
     let wiring = (cell.bus_mb_per_s, cell.disks_per_channel, cell.members_per_spindle);
     let members = (&cell.members, cell.member_bytes, &cell.placement, wiring);
     let knobs = (cell.stripe_cache_kib, cell.read_ahead_kib, cell.queue_depth, cell.cores);
-    let workload = (&cell.workload, cell.block_kib.to_bits(), cell.depth, cell.jobs);
-    let program = (&cell.program, &cell.phase, cell.file_bytes);
-    format!("{:?}", (&cell.target, settings, array, members, knobs, workload, program))
+    let done = (cell.doing(), cell.block_kib.to_bits(), cell.file_bytes);
+    format!("{:?}", (&cell.target, settings, array, members, knobs, done))
 }
 
-fn in_words(cell: &Cell, label: &str) -> String {
+fn in_words(cell: &Cell, label: &str, work: &str) -> String {
     let mut text = format!("{label} x{}", cell.disks);
-    match (&cell.program, &cell.phase) {
-        (Some(program), phase) => {
-            let phase = phase.as_deref().unwrap_or(&cell.workload);
-            text.push_str(&format!(", {program} {phase}"));
-        }
-        _ => text.push_str(&format!(
+    match &cell.program {
+        Some(_) => text.push_str(&format!(", {work}")),
+        None => text.push_str(&format!(
             ", {} {} x {}",
             cell.workload,
             grid::kib(cell.block_kib),
@@ -215,6 +217,13 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
         if !record.verified() {
             warnings.push(format!("{name} read data that was wrong: its figures mean nothing"));
         }
+        let of_members = record.cells.iter().filter(|cell| cell.program_bytes.is_some()).count();
+        if of_members > 0 {
+            warnings.push(format!(
+                "{name} has {of_members} cell(s) that were read off the members: they are not \
+                 compared, because copies, parity and others' use of the disks are in them"
+            ));
+        }
         let unsteady = record.cells.iter().filter(|cell| cell.steady == Some(false)).count();
         if unsteady > 0 {
             warnings.push(format!("{name} has {unsteady} cell(s) that were not steady"));
@@ -227,6 +236,9 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::record::Sample;
+
+    type Change = fn(&mut Cell);
 
     fn with_samples(record: &mut Record, factor: f64) {
         for (index, cell) in record.cells.iter_mut().enumerate() {
@@ -266,6 +278,56 @@ mod tests {
         let faster = Comparison::new(&b, &a, 0.05);
         assert_eq!(faster.count(Verdict::Faster), a.cells.len());
         assert!(!faster.failed());
+    }
+
+    /// dd without, and dd with a sync behind it, which took twice as long: neither is slower.
+    #[test]
+    fn a_program_that_was_run_otherwise_is_not_compared() {
+        let ran = |change: Change, factor| {
+            let mut record = fixture::record();
+            record.cells.truncate(1);
+            let cell = &mut record.cells[0];
+            (cell.program, cell.phase) = (Some("dd".into()), Some("write".into()));
+            cell.item = Some("dd:bs=64K".into());
+            change(cell);
+            with_samples(&mut record, factor);
+            record
+        };
+        let usual = ran(|_| (), 1.0);
+        assert_eq!(Comparison::new(&usual, &ran(|_| (), 0.5), 0.05).count(Verdict::Slower), 1);
+        let otherwise: [(Change, &str); 4] = [
+            (|cell| cell.item = Some("dd:bs=64K:fdatasync".into()), "dd:bs=64K:fdatasync write"),
+            (|cell| cell.caches_dropped = Some(true), "caches dropped"),
+            (|cell| cell.steady_window = true, "while all worked"),
+            (|cell| cell.read_off_s = Some(1.0), "read off every 1 s"),
+        ];
+        for (change, named) in otherwise {
+            let both = Comparison::new(&usual, &ran(change, 0.5), 0.05);
+            assert!(!both.failed() && both.pairs.is_empty(), "{named}: {both:?}");
+            assert_eq!((both.only_a.len(), both.only_b.len()), (1, 1), "{named}");
+            assert!(both.only_b[0].contains(named), "{named}: {:?}", both.only_b);
+        }
+        let kept = ran(|cell| cell.caches_dropped = Some(false), 1.0);
+        assert_eq!(
+            Comparison::new(&usual, &kept, 0.05).pairs.len(),
+            1,
+            "older records say nothing"
+        );
+    }
+
+    #[test]
+    fn what_was_read_off_the_members_is_not_compared() {
+        let ran = |factor| {
+            let mut record = fixture::record();
+            record.cells.truncate(2);
+            record.cells[0].program_bytes = Some(1);
+            with_samples(&mut record, factor);
+            record
+        };
+        let both = Comparison::new(&ran(1.0), &ran(0.5), 0.05);
+        assert_eq!((both.pairs.len(), both.only_a.len()), (1, 0));
+        let told = both.warnings.iter().filter(|text| text.contains("read off the members"));
+        assert_eq!(told.count(), 2);
     }
 
     #[test]

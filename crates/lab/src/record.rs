@@ -143,7 +143,8 @@ pub struct Cell {
     /// The phase: `put-block`, `seeks`. `workload` says which kind of access it is.
     #[serde(default)]
     pub phase: Option<String>,
-    /// What names the run of the program within a sweep; the same for all its phases.
+    /// The program as it was asked for, with its options: `dd:bs=64K:fdatasync`; the same for all
+    /// its phases.
     #[serde(default)]
     pub item: Option<String>,
     /// Where it ran, and how that was set up; `None` for the engine in process.
@@ -185,11 +186,33 @@ pub struct Cell {
     /// Samples were taken until they were steady, at most so many.
     #[serde(default)]
     pub rounds_max: Option<u32>,
-    /// The samples are intervals inside the run, in which all its workers were at work, and bytes
-    /// are the members'. CPU time, load and latency are of the whole run, so nothing follows from
-    /// both.
+    /// The samples are intervals inside the run, in which all its workers were at work. CPU time,
+    /// load and latency are of the whole run, so nothing follows from both.
     #[serde(default)]
     pub steady_window: bool,
+    /// Of a program: whether the kernel's caches were dropped before the phase; `None` where none
+    /// of these caches lies between.
+    #[serde(default)]
+    pub caches_dropped: Option<bool>,
+    /// Of a phase that is read off while it runs: how often, seconds.
+    #[serde(default)]
+    pub read_off_s: Option<f64>,
+    /// The samples' bytes are what the members moved: copies, parity and whoever else used the
+    /// disks are in them, what stayed in a cache is not. Here is what the program itself moved in
+    /// that time. `None`: the samples' bytes are the program's.
+    #[serde(default)]
+    pub program_bytes: Option<u64>,
+}
+
+/// What was done, wherever, on whatever array and with blocks and files of any size: cells that
+/// differ in it did not measure the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Doing<'c> {
+    workload: &'c str,
+    program: [Option<&'c str>; 3],
+    in_flight: (u32, u32),
+    caches_dropped: bool,
+    read_off: (bool, bool, Option<f64>),
 }
 
 /// How busy a member was; `None` where nobody counts it.
@@ -383,7 +406,8 @@ impl Record {
 
     /// Fills `ratio_to_single` of every cell for which the ordinary disk (level `single`) was
     /// measured in the same way: same workload, place, block, depth, jobs, knobs and kind of
-    /// member. In a mixed set the first member counts. Where an array is written in whole stripes,
+    /// member, the program with the same options. In a mixed set the first member counts. What was
+    /// read off the members has no ratio: an array's members move copies and parity, too. Where an array is written in whole stripes,
     /// a single disk that was written sequentially in another block will do: its rate does not
     /// depend on it.
     pub fn set_ratios(&mut self) {
@@ -392,7 +416,9 @@ impl Record {
         for cell in &mut self.cells {
             let kind = first_member(&cell.members);
             let mut alike = singles.iter().filter(|single| {
-                single.measured_like(cell) && first_member(&single.members) == kind
+                cell.program_bytes.is_none()
+                    && single.measured_like(cell)
+                    && first_member(&single.members) == kind
             });
             let same_block = alike.clone().find(|single| single.block_kib == cell.block_kib);
             let any_block = alike.next().filter(|_| cell.workload == "seq-write");
@@ -452,9 +478,11 @@ impl Cell {
     }
 
     /// Whether requests per second say more than MB/s: where addresses are random, and where no
-    /// bytes are moved at all, as in creating files.
+    /// bytes are moved at all, as in creating files, also where that could not be run.
     pub fn counts_requests(&self) -> bool {
-        self.workload.starts_with("rand") || (self.iops > 0.0 && self.user_bytes() == 0)
+        let names = ["create", "stat", "delete"].contains(&self.workload.as_str());
+        let no_bytes = self.iops > 0.0 && self.user_bytes() == 0;
+        self.workload.starts_with("rand") || names || no_bytes
     }
 
     /// The unit of its figure: `MB/s` or `per second`.
@@ -462,11 +490,35 @@ impl Cell {
         if self.counts_requests() { "per second" } else { "MB/s" }
     }
 
+    /// Its figure, in its unit.
+    pub fn rate(&self) -> f64 {
+        if self.counts_requests() { self.iops } else { self.mb_per_s }
+    }
+
+    /// One of its samples in the same unit.
+    pub fn rate_of(&self, sample: &Sample) -> f64 {
+        if self.counts_requests() { sample.iops() } else { sample.mb_per_s() }
+    }
+
+    /// What was done.
+    pub fn doing(&self) -> Doing<'_> {
+        let of_members = self.program_bytes.is_some();
+        let program = [&self.program, &self.phase, &self.item];
+        Doing {
+            workload: &self.workload,
+            program: program.map(|text| text.as_deref()),
+            in_flight: (self.depth, self.jobs),
+            // Older records do not say so; it was never usual.
+            caches_dropped: self.caches_dropped == Some(true),
+            read_off: (self.steady_window, of_members, self.read_off_s),
+        }
+    }
+
     /// Bytes that the members moved per byte of the workload: 1 for a healthy read, 2 for a
     /// mirrored write, 4 for a RAID 5 read-modify-write.
     pub fn amplification(&self) -> Option<f64> {
         let moved: u64 = self.per_member.iter().map(MemberTraffic::bytes).sum();
-        let user = self.user_bytes();
+        let user = self.program_bytes.unwrap_or_else(|| self.user_bytes());
         (user > 0 && !self.per_member.is_empty()).then(|| moved as f64 / user as f64)
     }
 
@@ -485,9 +537,7 @@ impl Cell {
     fn measured_like(&self, other: &Cell) -> bool {
         self.target == other.target
             && self.place_name() == other.place_name()
-            && self.workload == other.workload
-            && (&self.program, &self.phase) == (&other.program, &other.phase)
-            && (self.depth, self.jobs) == (other.depth, other.jobs)
+            && self.doing() == other.doing()
             && self.read_ahead_kib == other.read_ahead_kib
             && self.queue_depth == other.queue_depth
             && self.cores == other.cores
@@ -666,6 +716,24 @@ mod tests {
         record.set_ratios();
         assert_eq!(record.cells[2].ratio_to_single, Some(2.0));
         assert_eq!(record.cells[3].ratio_to_single, Some(1.5));
+        // Nor a program with one that was run otherwise.
+        let alike = record.cells[2].clone();
+        let otherwise: [fn(&mut Cell); 5] = [
+            |cell| cell.item = Some("dd:fdatasync".into()),
+            |cell| cell.caches_dropped = Some(true),
+            |cell| cell.read_off_s = Some(1.0),
+            |cell| cell.steady_window = true,
+            |cell| cell.program_bytes = Some(1),
+        ];
+        for (index, change) in otherwise.iter().enumerate() {
+            record.cells[2] = alike.clone();
+            change(&mut record.cells[2]);
+            record.set_ratios();
+            assert_eq!(record.cells[2].ratio_to_single, None, "{index}");
+        }
+        record.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
+        record.set_ratios();
+        assert!(record.cells.iter().all(|cell| cell.ratio_to_single.is_none()), "the members'");
         // Nor one file system with another.
         let on = |name: &str, cell: Cell| Cell {
             target: "fs".into(),
@@ -695,6 +763,16 @@ mod tests {
         assert_eq!(cell("seq-create", 0, 1), "per second");
         // Nothing was done: that is no reason to count it otherwise than where something was.
         assert_eq!(cell("seq-read", 0, 0), "MB/s");
+        for names in ["create", "stat", "delete"] {
+            assert_eq!(cell(names, 0, 0), cell(names, 0, 1), "{names} that could not be run");
+        }
+        let sample = Sample { seconds: 2.0, bytes: 4_000_000, ops: 10 };
+        for (workload, figure) in [("seq-read", 2.0), ("rand-read", 5.0)] {
+            let samples = vec![sample];
+            let mut cell = Cell { workload: workload.into(), samples, ..Cell::default() };
+            cell.summarise();
+            assert_eq!((cell.rate(), cell.rate_of(&sample)), (figure, figure), "{workload}");
+        }
     }
 
     #[test]
@@ -712,6 +790,8 @@ mod tests {
             ..Cell::default()
         };
         assert_eq!(cell.amplification(), Some(3.0));
+        let read_off = Cell { program_bytes: Some(150), ..cell.clone() };
+        assert_eq!(read_off.amplification(), Some(2.0), "per byte of the program");
         assert_eq!(cell.imbalance(), Some(2.0));
         assert_eq!(cell.idle_members(), 1);
     }

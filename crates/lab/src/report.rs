@@ -132,6 +132,13 @@ pub fn works(cells: &[&Cell]) -> Vec<String> {
     names
 }
 
+/// How a program was run, apart from its options.
+const TIMINGS: [Setting; 3] = [
+    |cell| (cell.caches_dropped == Some(true)).then(|| "caches dropped".into()),
+    |cell| cell.steady_window.then(|| "while all worked".into()),
+    |cell| cell.read_off_s.map(|seconds| format!("read off every {seconds} s")),
+];
+
 /// The same, whatever block, depth and size of files.
 pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
     let mut names: Vec<String> = cells.iter().map(|cell| work(cell)).collect();
@@ -144,6 +151,9 @@ pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
             format!("{item} {}", phase.unwrap_or(name).trim_start())
         },
     );
+    for setting in TIMINGS {
+        name_apart(cells, &mut names, setting, |_, name, said| format!("{name}, {said}"));
+    }
     names
 }
 

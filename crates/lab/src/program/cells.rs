@@ -4,7 +4,6 @@
 //! checked, says so. Called from whoever runs programs.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 use super::run::Outcome;
 use super::types::{Act, Calls, Phase, Program, Worker};
@@ -24,21 +23,13 @@ pub struct Circumstances {
     pub least_s: f64,
 }
 
-/// One cell for each measured phase, in order. What the place warns of stands in the first cell of
-/// the process that it is true of, not in hundreds.
+/// One cell for each measured phase, in order. What the place warns of stands in each of them:
+/// cells are stored, and read, without the others. Who shows many says it once.
 pub fn cells(program: &Program, outcomes: &[Outcome], around: &Circumstances) -> Vec<Cell> {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let phases = program.phases().zip(outcomes).filter(|(phase, outcome)| {
         phase.measured && (outcome.refused.is_some() || !outcome.samples.is_empty())
     });
-    let cells = phases.map(|(phase, outcome)| cell(program, phase, outcome, around));
-    let mut cells: Vec<Cell> = cells.collect();
-    if let Some(first) = cells.first_mut() {
-        let mut told = TOLD.lock().expect("nobody panics with the list");
-        let news = around.base.warnings.iter().filter(|warning| told.insert((*warning).clone()));
-        first.warnings.splice(..0, news.cloned());
-    }
-    cells
+    phases.map(|(phase, outcome)| cell(program, phase, outcome, around)).collect()
 }
 
 fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstances) -> Cell {
@@ -56,6 +47,9 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
         latency_us: latency(outcome),
         file_bytes: Some(program.file_bytes()),
         steady_window: outcome.windowed,
+        caches_dropped: around.page_cache_bytes.map(|_| around.caches_dropped),
+        read_off_s: outcome.read_off_s,
+        program_bytes: outcome.worked_bytes,
         workers_mb_per_s: outcome.workers.iter().map(|rate| rate / 1e6).collect(),
         verified: match (outcome.mistakes.count, outcome.checked && outcome.refused.is_none()) {
             (0, true) => Some(true),
@@ -74,7 +68,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
     }
     cell.cached = cached(program, phase, outcome, around);
     cell.summarise();
-    cell.warnings = warnings(program, phase, outcome, &cell, around);
+    cell.warnings.extend(warnings(program, phase, outcome, &cell, around));
     if let Some(recorded) = outcome.recorded.clone() {
         recorded.put_into(&mut cell);
     }
@@ -208,6 +202,14 @@ fn warnings(
             outcome.passes
         ));
     }
+    if outcome.worked_bytes.is_some() {
+        warnings.push(
+            "read off the members, as the Linux RAID wiki did: copies, parity and others' use of \
+             the disks are in the figure, what stayed in a cache is not; program_bytes is the \
+             program's own"
+                .into(),
+        );
+    }
     if outcome.no_window {
         warnings.push(
             "no interval in which all workers ran from start to end: the figure is of the whole \
@@ -288,14 +290,19 @@ mod tests {
             assert!(cell.cpu_process_s.is_some());
             let moved: u64 = cell.per_member.iter().map(MemberTraffic::bytes).sum();
             assert_eq!(moved, cell.user_bytes(), "what the members moved meanwhile");
+            let own = cell.program_bytes.expect("the members were read off");
+            assert!((1..=3 * (8 << 20)).contains(&own), "{own}, and {moved} at the members");
+            assert_eq!((cell.read_off_s, cell.caches_dropped), (Some(0.01), None));
+            assert!(cell.warnings.iter().any(|text| text.starts_with("read off the members")));
         }
         for cell in cells(60_000) {
             assert!(!cell.steady_window && cell.cpu_s_per_gib.is_some());
+            assert_eq!((cell.read_off_s, cell.program_bytes), (Some(60.0), None));
         }
     }
 
     #[test]
-    fn what_a_place_warns_of_is_said_once_in_a_process() {
+    fn what_a_place_warns_of_is_in_every_cell() {
         let program = "dd:bs=64K".parse::<Choice>().expect("dd");
         let scale = Scale { size: Some(1 << 20), ..Scale::default() };
         let program = program.program(&scale).expect("a program");
@@ -313,9 +320,8 @@ mod tests {
             let cells = super::cells(&program, &outcomes, &around);
             cells.iter().map(|cell| cell.warnings == [warning]).collect()
         };
-        assert_eq!(told("memory is not locked"), [true, false]);
-        assert_eq!(told("memory is not locked"), [false, false], "the next program there");
-        assert_eq!(told("and something else"), [true, false]);
+        assert_eq!(told("memory is not locked"), [true, true]);
+        assert_eq!(told("memory is not locked"), [true, true], "the next program there");
     }
 
     #[test]
@@ -327,6 +333,10 @@ mod tests {
         assert_eq!(cached("dd:bs=64K:fdatasync", 1 << 30, false), [false, true]);
         assert_eq!(cached("dd:bs=64K:fdatasync", 1 << 30, true), [false, false]);
         assert_eq!(cached("dd:bs=64K", 1 << 20, false), [false, false]);
+        for dropped in [false, true] {
+            let cells = measured("dd:bs=64K", 1 << 20, dropped);
+            assert!(cells.iter().all(|cell| cell.caches_dropped == Some(dropped)));
+        }
     }
 
     #[test]

@@ -99,6 +99,10 @@ pub struct Outcome {
     pub no_window: bool,
     /// Samples are intervals inside its steady window: time, CPU and latency are of more than that.
     pub windowed: bool,
+    /// How often it was read off, seconds, if it was to be.
+    pub read_off_s: Option<f64>,
+    /// What the workers moved while the samples were taken, if the samples are the members'.
+    pub worked_bytes: Option<u64>,
     /// Counters over the time of its first pass.
     pub recorded: Option<Recorded>,
 }
@@ -155,7 +159,11 @@ struct Run<'a> {
 impl Run<'_> {
     fn stage(&mut self, stage: &Stage) -> Result<(), String> {
         let first = self.outcomes.len();
-        self.outcomes.extend(stage.phases.iter().map(Outcome::new));
+        let interval = self.timing.interval.as_secs_f64();
+        self.outcomes.extend(stage.phases.iter().map(|phase| Outcome {
+            read_off_s: (phase.read_off == ReadOff::SteadyWindow).then_some(interval),
+            ..Outcome::new(phase)
+        }));
         let begin = clock_nanos();
         for pass in 0.. {
             for (phase, number) in stage.phases.iter().zip(first..) {
@@ -580,7 +588,8 @@ fn share_files(phase: &Phase) -> bool {
     all.len() < count && phase.writes()
 }
 
-/// The bytes moved, read off again and again.
+/// The bytes moved, read off again and again: those of the members, or of the workers where no
+/// member was known when the phase began.
 #[derive(Default)]
 struct Watch {
     marks: Vec<Mark>,
@@ -588,8 +597,9 @@ struct Watch {
 
 struct Mark {
     at: u64,
-    bytes: u64,
-    /// What each member had moved by then.
+    /// What the workers had moved by then.
+    worked: u64,
+    /// What each member had moved by then; empty where they could not be read off.
     members: Vec<Counters>,
     running: usize,
 }
@@ -600,34 +610,54 @@ fn since(after: &[Counters], before: &[Counters]) -> Vec<Counters> {
 }
 
 fn add(sums: &mut Vec<Counters>, more: &[Counters]) {
-    sums.resize(more.len(), Counters::default());
+    sums.resize(sums.len().max(more.len()), Counters::default());
     sums.iter_mut().zip(more).for_each(|(sum, more)| sum.add(more));
 }
 
 impl Watch {
-    /// What the members moved, or what the workers say where there are no members.
     fn note(&mut self, ground: &dyn Ground, field: &Field, at: u64) {
-        let members = ground.members();
-        let bytes = match members.is_empty() {
-            true => field.bytes(),
-            false => members.iter().map(|member| member.read_bytes + member.written_bytes).sum(),
-        };
-        self.marks.push(Mark { at, bytes, members, running: field.running() });
+        let (worked, members) = (field.bytes(), ground.members());
+        self.marks.push(Mark { at, worked, members, running: field.running() });
     }
 
-    /// Intervals in which all of `workers` were at work, and what the members moved in these.
-    fn steady(&self, workers: usize) -> (Vec<Sample>, Vec<Counters>) {
-        let (mut samples, mut members) = (Vec::new(), Vec::new());
+    /// Intervals in which all of `workers` were at work. Where there were members to begin with,
+    /// only those at whose ends all of these could be read off: one figure is not of both.
+    fn steady(&self, workers: usize) -> Window {
+        let known = self.marks.first().map_or(0, |mark| mark.members.len());
+        let mut window = Window { of_members: known > 0, ..Window::default() };
         for pair in self.marks.windows(2).filter(|pair| pair[1].running == workers) {
-            samples.push(Sample {
-                seconds: (pair[1].at - pair[0].at) as f64 / 1e9,
-                bytes: pair[1].bytes - pair[0].bytes,
-                ops: 0,
-            });
-            add(&mut members, &since(&pair[1].members, &pair[0].members));
+            let read_off = pair.iter().all(|mark| mark.members.len() == known);
+            if known > 0 && !read_off {
+                continue;
+            }
+            let worked = pair[1].worked.saturating_sub(pair[0].worked);
+            let moved = match known {
+                0 => Vec::new(),
+                _ => since(&pair[1].members, &pair[0].members),
+            };
+            let bytes = match known {
+                0 => worked,
+                _ => moved.iter().map(|member| member.read_bytes + member.written_bytes).sum(),
+            };
+            let seconds = (pair[1].at - pair[0].at) as f64 / 1e9;
+            window.samples.push(Sample { seconds, bytes, ops: 0 });
+            window.worked += worked;
+            add(&mut window.members, &moved);
         }
-        (samples, members)
+        window
     }
+}
+
+/// The intervals of a steady window.
+#[derive(Default)]
+struct Window {
+    samples: Vec<Sample>,
+    /// Whether bytes are the members', as the Linux RAID wiki read them off.
+    of_members: bool,
+    /// What the workers moved in them.
+    worked: u64,
+    /// What each member moved in them.
+    members: Vec<Counters>,
 }
 
 /// One pass of a phase.
@@ -645,6 +675,7 @@ struct Measured {
     /// What they had moved when the clock stopped, where workers go on after that.
     after: Option<Vec<Counters>>,
     windowed: bool,
+    worked_bytes: Option<u64>,
     recorded: Option<Recorded>,
 }
 
@@ -658,12 +689,13 @@ impl Measured {
             bytes: done.iter().map(|done| done.bytes).sum(),
             ops: done.iter().map(|done| done.ops).sum(),
         };
-        let (mut samples, mut window) = (vec![whole], None);
+        let (mut samples, mut window, mut worked_bytes) = (vec![whole], None, None);
         let steady_wanted = phase.read_off == ReadOff::SteadyWindow;
         if steady_wanted {
-            let (steady, members) = watch.steady(phase.workers.len());
-            if !steady.is_empty() {
-                (samples, window) = (steady, Some(members));
+            let steady = watch.steady(phase.workers.len());
+            if !steady.samples.is_empty() {
+                worked_bytes = steady.of_members.then_some(steady.worked);
+                (samples, window) = (steady.samples, Some(steady.members));
             }
         }
         let (mut latency, mut mistakes) = (LatencyRecorder::new(), Mistakes::default());
@@ -685,6 +717,7 @@ impl Measured {
             windowed: window.is_some(),
             window,
             after: None,
+            worked_bytes,
             recorded: None,
         }
     }
@@ -708,6 +741,8 @@ impl Outcome {
             first_pass_s: 0.0,
             no_window: false,
             windowed: false,
+            read_off_s: None,
+            worked_bytes: None,
             recorded: None,
         }
     }
@@ -729,6 +764,10 @@ impl Outcome {
         self.kept_caches |= pass.kept_caches;
         self.no_window |= pass.no_window;
         self.windowed |= pass.windowed;
+        self.worked_bytes = match (self.worked_bytes, pass.worked_bytes) {
+            (Some(sum), Some(more)) => Some(sum + more),
+            (one, other) => one.or(other),
+        };
         self.recorded = self.recorded.take().or(pass.recorded);
     }
 }
@@ -1037,10 +1076,11 @@ mod tests {
 
     #[test]
     fn a_steady_window_holds_only_intervals_in_which_all_worked() {
-        let mark = |at, bytes, running| Mark {
+        // Two copies of everything.
+        let mark = |at, worked: u64, running| Mark {
             at,
-            bytes,
-            members: vec![Counters { written_bytes: bytes, ..Counters::default() }],
+            worked,
+            members: vec![Counters { written_bytes: worked, ..Counters::default() }; 2],
             running,
         };
         let watch = Watch {
@@ -1051,10 +1091,28 @@ mod tests {
                 mark(30_000_000_000, 1600, 2),
             ],
         };
-        let (steady, members) = watch.steady(3);
-        assert_eq!(members[0].written_bytes, 1500, "nor what the members moved later");
-        assert_eq!(steady.iter().map(|sample| sample.bytes).collect::<Vec<_>>(), [500, 1000]);
-        assert!(steady.iter().all(|sample| sample.seconds == 10.0));
+        let window = watch.steady(3);
+        let written: Vec<u64> = window.members.iter().map(|member| member.written_bytes).collect();
+        assert_eq!(written, [1500; 2], "nor what the members moved later");
+        assert_eq!((window.worked, window.of_members), (1500, true));
+        let bytes = |window: &Window| -> Vec<u64> {
+            window.samples.iter().map(|sample| sample.bytes).collect()
+        };
+        assert_eq!(bytes(&window), [1000, 2000]);
+        assert!(window.samples.iter().all(|sample| sample.seconds == 10.0));
+        // Members that cannot be read off any more are not taken for ones that moved nothing.
+        let mut gone = watch;
+        gone.marks[2].members.clear();
+        let window = gone.steady(3);
+        assert_eq!((bytes(&window), window.worked), (vec![1000], 500));
+        gone.marks[1].members.clear();
+        assert!(gone.steady(3).samples.is_empty());
+        // Who had none to begin with has the workers', also when some come.
+        gone.marks[0].members.clear();
+        gone.marks[2].members = vec![Counters::default()];
+        let window = gone.steady(3);
+        assert_eq!((bytes(&window), window.of_members), (vec![500, 1000], false));
+        assert!(window.members.is_empty());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! How a figure changes with the number of disks, or with the chunk.
 //!
 //! Invariant: the points of a curve differ in its axis and in nothing else that tells cells apart;
-//! cells of the same place are one point, their median. Pure.
+//! cells of the same place are one point, their median. What was read off the members is left out:
+//! the more members, the more copies and parity may be in it. Pure.
 
 use crate::grid;
 use crate::record::{Cell, Record};
@@ -43,7 +44,7 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
     let mut found: Vec<(String, Curve)> = Vec::new();
     let works = super::works_of_any_size(&record.cells.iter().collect::<Vec<_>>());
     for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
-        let Some(x) = place(cell, axis) else { continue };
+        let Some(x) = place(cell, axis).filter(|_| cell.program_bytes.is_none()) else { continue };
         // One level along the disks; along the chunk each number of disks is a curve of its own.
         let label = match axis {
             Axis::Disks => label,
@@ -53,7 +54,7 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
         // A sequential write comes in whole stripes, whose length follows disks and chunk.
         let block = if cell.workload == "seq-write" { 0 } else { cell.block_kib.to_bits() };
         let key = format!("{work} {block} {} {} {label}", cell.depth, cell.jobs);
-        let value = if cell.counts_requests() { cell.iops } else { cell.mb_per_s };
+        let value = cell.rate();
         match found.iter_mut().find(|(known, _)| *known == key) {
             Some((_, curve)) => curve.points.push((x, value)),
             None => found.push((key, Curve { work, unit, label, points: vec![(x, value)] })),
@@ -146,6 +147,8 @@ mod tests {
         let works: Vec<&str> = curves.iter().map(|curve| curve.work.as_str()).collect();
         assert_eq!(works, ["dd write", "dd:fdatasync write"]);
         assert_eq!(curves[1].points, [(2, 50.0), (3, 75.0)]);
+        record.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
+        assert!(super::curves(&record, Axis::Disks).is_empty(), "the members'");
     }
 
     #[test]

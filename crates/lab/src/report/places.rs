@@ -2,7 +2,8 @@
 //!
 //! Invariant: the figures of a row differ in the place (file system, its mount options, its
 //! journal) and in nothing else that tells cells apart: options of the program, block, depth, jobs
-//! and size of the files make tables of their own. Cells of the same place are one figure, their
+//! and size of the files make tables of their own. What was read off the members has more in it
+//! than the program's bytes, on each place something else: it is left out. Cells of the same place are one figure, their
 //! median. Pure.
 
 use crate::grid;
@@ -43,8 +44,8 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
     let names = super::works(&placed.iter().map(|(cell, _)| *cell).collect::<Vec<_>>());
     for ((cell, label), work) in placed.into_iter().zip(names) {
         let (place, unit) = (cell.place_name().unwrap_or_default(), cell.unit());
-        let value = if unit == "MB/s" { cell.mb_per_s } else { cell.iops };
-        if value <= 0.0 {
+        let value = cell.rate();
+        if value <= 0.0 || cell.program_bytes.is_some() {
             continue;
         }
         let at = works
@@ -151,5 +152,9 @@ pub(crate) mod tests {
         with(|cell| cell.depth = 4, "depth");
         with(|cell| cell.jobs = 4, "jobs");
         with(|cell| cell.file_bytes = Some(1 << 30), "size");
+        with(|cell| cell.caches_dropped = Some(true), "caches");
+        let mut read_off = plain.clone();
+        read_off.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
+        assert!(by_place(&read_off).is_empty(), "the members'");
     }
 }

@@ -47,7 +47,7 @@ const fn column(name: &'static str, of: fn(&Record, &Cell) -> Value) -> Column {
 }
 
 /// All of them, in order.
-pub const COLUMNS: [Column; 48] = [
+pub const COLUMNS: [Column; 52] = [
     column("started", |record, _| text(&record.started)),
     column("raidlab", |record, _| text(&record.raidlab)),
     column("host", |record, _| maybe(record.host.hostname.as_deref())),
@@ -96,6 +96,10 @@ pub const COLUMNS: [Column; 48] = [
     column("warnings", |_, cell| text(&cell.warnings.join(" | "))),
     column("disks_per_channel", |_, cell| some(cell.disks_per_channel.map(u64::from))),
     column("members_per_spindle", |_, cell| some(cell.members_per_spindle.map(u64::from))),
+    column("item", |_, cell| maybe(cell.item.as_deref())),
+    column("caches_dropped", |_, cell| Value::Flag(cell.caches_dropped)),
+    column("read_off_s", |_, cell| Value::Number(cell.read_off_s)),
+    column("program_bytes", |_, cell| some(cell.program_bytes)),
 ];
 
 /// Every sample, blanks between them.
