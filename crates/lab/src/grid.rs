@@ -149,7 +149,8 @@ impl<'a> Grid<'a> {
         })
     }
 
-    /// Warnings, each once, with the cells that have it; first the cells whose data was wrong.
+    /// Warnings, each once, with the cells that have it; first the cells whose data was wrong. What
+    /// the place warns of is in every cell of a process, and is said in as few words here.
     pub fn warnings(&self) -> Vec<(String, Vec<String>)> {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
         let wrong = self.cells().filter(|(_, _, cell)| cell.verified == Some(false)).map(
@@ -168,6 +169,10 @@ impl<'a> Grid<'a> {
                 Some((_, places)) => places.push(place),
                 None => found.push((text, vec![place])),
             }
+        }
+        let all = self.cells().count();
+        for (_, places) in found.iter_mut().filter(|(_, places)| all > 1 && places.len() == all) {
+            *places = vec!["every cell".into()];
         }
         found
     }
@@ -314,6 +319,17 @@ fn varying(cells: &[Cell]) -> Vec<Knob> {
     shown.map(|(_, knob)| knob).collect()
 }
 
+/// The first of some places, and how many more there are.
+pub fn some(places: &[String]) -> String {
+    const PLACES_MAX: usize = 3;
+    let more = places.len().saturating_sub(PLACES_MAX);
+    let mut shown = places[..places.len() - more].join("; ");
+    if more > 0 {
+        shown.push_str(&format!("; and {more} more"));
+    }
+    shown
+}
+
 /// A number of KiB in words: `4 KiB`, `1 MiB`.
 pub fn kib(kib: f64) -> String {
     match kib {
@@ -439,6 +455,27 @@ mod tests {
     }
 
     #[test]
+    fn a_phase_that_could_not_be_run_stands_in_the_column_of_those_that_were() {
+        let create = |level: &str, ops| {
+            let mut cell = Cell {
+                level: level.into(),
+                program: Some("bonnie++-2.00".into()),
+                phase: Some("seq-create".into()),
+                workload: "create".into(),
+                samples: vec![crate::record::Sample { seconds: 1.0, bytes: 0, ops }; ops as usize],
+                ..Cell::default()
+            };
+            cell.summarise();
+            cell
+        };
+        let cells = vec![create("raid0", 2), create("raid5", 0)];
+        let record = Record { cells, ..fixture::record() };
+        let grid = Grid::new(&record);
+        assert_eq!(grid.columns.len(), 1, "{:?}", grid.columns);
+        assert!(grid.columns[0].counts_requests);
+    }
+
+    #[test]
     fn warnings_come_once_and_wrong_data_first() {
         let mut record = fixture::record();
         record.cells[3].warnings = vec!["page cache".into()];
@@ -449,6 +486,13 @@ mod tests {
         assert!(warnings[0].0.starts_with("DATA DIFFERED"));
         let shared = warnings.iter().find(|(text, _)| text == "page cache").unwrap();
         assert_eq!(shared.1.len(), 2);
+        for cell in &mut record.cells {
+            cell.warnings.push("memory is not locked".into());
+        }
+        let grid = Grid::new(&record);
+        let told: Vec<_> =
+            grid.warnings().into_iter().filter(|(text, _)| text.contains("locked")).collect();
+        assert_eq!(told, [("memory is not locked".to_string(), vec!["every cell".to_string()])]);
     }
 
     #[test]

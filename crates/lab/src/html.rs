@@ -233,12 +233,7 @@ fn workloads(grid: &Grid<'_>) -> Vec<Workload> {
 fn sections(grid: &Grid<'_>) -> Vec<Section> {
     let row = |row: &Row<'_>| TableRow {
         label: row.label.clone(),
-        cells: row
-            .cells
-            .iter()
-            .zip(&grid.columns)
-            .map(|(cell, column)| cell.map(|cell| figures(column, cell)))
-            .collect(),
+        cells: row.cells.iter().map(|cell| cell.map(figures)).collect(),
     };
     let section = |section: &grid::Section<'_>| Section {
         title: section.title(),
@@ -247,10 +242,9 @@ fn sections(grid: &Grid<'_>) -> Vec<Section> {
     grid.sections.iter().map(section).collect()
 }
 
-fn figures(column: &Column, cell: &Cell) -> Figures {
-    let rate = if column.counts_requests { cell.iops } else { cell.mb_per_s };
+fn figures(cell: &Cell) -> Figures {
     Figures {
-        rate: grid::digits(rate),
+        rate: grid::digits(cell.rate()),
         ratio: cell.ratio_to_single.map_or(String::new(), |ratio| format!("{ratio:.2}×")),
         share: cell.bound_share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
         note: cell.bound_note.clone().unwrap_or_default(),

@@ -36,7 +36,7 @@ pub fn render(report: &Report) -> String {
         out.push_str("\n## Warnings\n\n");
     }
     for (text, places) in warnings {
-        out.push_str(&format!("- {} ({})\n", plain(&text), plain(&places.join("; "))));
+        out.push_str(&format!("- {} ({})\n", plain(&text), plain(&grid::some(&places))));
     }
     if !report.not_run.is_empty() {
         out.push_str("\n## Not run\n\n");
@@ -85,8 +85,7 @@ fn speed(report: &Report, out: &mut String) {
     out.push_str("|---|---:|---|---:|---|---:|---:|---:|---:|\n");
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     for (place, column, cell) in grid.cells() {
-        let random = column.counts_requests;
-        let median = grid::digits(if random { cell.iops } else { cell.mb_per_s });
+        let median = grid::digits(cell.rate());
         row(
             out,
             [
@@ -94,8 +93,8 @@ fn speed(report: &Report, out: &mut String) {
                 cell.disks.to_string(),
                 format!("{} {}", column.title(), column.detail()),
                 format!("{median}{}", mark(cell)),
-                if random { "/s" } else { "MB/s" }.to_string(),
-                samples(cell, random),
+                if column.counts_requests { "/s" } else { "MB/s" }.to_string(),
+                samples(cell),
                 known(cell.ratio_to_single.map(|ratio| format!("{ratio:.2}x"))),
                 known(cell.bound_share.map(|share| format!("{:.0} %", share * 100.0))),
                 known(cell.cpu_s_per_gib.map(grid::digits)),
@@ -113,11 +112,8 @@ fn mark(cell: &Cell) -> &'static str {
     }
 }
 
-fn samples(cell: &Cell, random: bool) -> String {
-    let rate = |sample: &crate::record::Sample| {
-        if random { sample.iops() } else { sample.mb_per_s() }
-    };
-    let rates: Vec<f64> = cell.samples.iter().map(rate).collect();
+fn samples(cell: &Cell) -> String {
+    let rates: Vec<f64> = cell.samples.iter().map(|sample| cell.rate_of(sample)).collect();
     match crate::stats::range(&rates) {
         Some((low, high)) => {
             format!("{}: {} .. {}", rates.len(), grid::digits(low), grid::digits(high))

@@ -58,9 +58,8 @@ const VIEWS: [View; 3] = [
     View {
         title: "Speed: MB/s or requests per second, ratio to the ordinary disk, share of the bound",
         heads: |column| [if column.counts_requests { "IOPS" } else { "MB/s" }, "ratio", "bound"],
-        figures: |column, cell| {
-            let rate = if column.counts_requests { cell.iops } else { cell.mb_per_s };
-            [format!("{}{}", mark(cell), grid::digits(rate)), ratio(cell), share(cell)]
+        figures: |_, cell| {
+            [format!("{}{}", mark(cell), grid::digits(cell.rate())), ratio(cell), share(cell)]
         },
     },
     View {
@@ -215,29 +214,19 @@ fn legend(grid: &Grid<'_>, out: &mut String) {
 
 fn warnings(grid: &Grid<'_>, style: Style, out: &mut String) {
     for (text, places) in grid.warnings() {
-        note("warning:", &format!("{text} ({})", some(&places)), style, out);
+        note("warning:", &format!("{text} ({})", grid::some(&places)), style, out);
     }
 }
 
 /// A line for each kind of finding: the first cell's figures, and where else it was found.
 fn findings(grid: &Grid<'_>, style: Style, out: &mut String) {
     for (finding, places) in grid.findings() {
-        let mut text = format!("{}: {} ({})", finding.name, finding.text, some(&places));
+        let mut text = format!("{}: {} ({})", finding.name, finding.text, grid::some(&places));
         if let Some(command) = &finding.command {
             text.push_str(&format!("; try {command}"));
         }
         note("finding:", &text, style, out);
     }
-}
-
-fn some(places: &[String]) -> String {
-    const PLACES_MAX: usize = 3;
-    let more = places.len().saturating_sub(PLACES_MAX);
-    let mut shown = places[..places.len() - more].join("; ");
-    if more > 0 {
-        shown.push_str(&format!("; and {more} more"));
-    }
-    shown
 }
 
 fn note(lead: &str, text: &str, style: Style, out: &mut String) {

@@ -56,7 +56,7 @@ pub(super) fn speed(grid: &Grid<'_>, column: usize) -> String {
                 deliver together. Right: the median and its ratio to the ordinary disk.";
     Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
         let scale = scale_of(cell);
-        let value = if random { cell.iops } else { cell.mb_per_s };
+        let value = cell.rate();
         let class = if cell.verified == Some(false) { "bar wrong" } else { bar_class(cell) };
         chart.bar(y, axis.length(value), class);
         if let Some(bound) = cell.bound_mb_per_s {
@@ -64,7 +64,7 @@ pub(super) fn speed(grid: &Grid<'_>, column: usize) -> String {
             chart.line("bound", (x, y + 2.0), (x, y + ROW - 2.0));
         }
         for sample in &cell.samples {
-            let value = if random { sample.iops() } else { sample.mb_per_s() };
+            let value = cell.rate_of(sample);
             let x = LABEL + axis.length(value);
             let told = format!("{} {unit} in {:.2} s", grid::digits(value), sample.seconds);
             chart.dot("dot", x, y + ROW / 2.0, 2.3, Some(&told));
