@@ -55,7 +55,24 @@ pub struct Task<'p> {
     pub items: Vec<Item>,
 }
 
-impl Task<'_> {
+impl<'p> Task<'p> {
+    /// What is left of it when some items are finished; `None`: nothing.
+    fn without(&self, finished: &HashSet<ItemKey>) -> Option<Task<'p>> {
+        let keep: Vec<bool> = self.items.iter().map(|i| !finished.contains(&i.key)).collect();
+        let mut plan = self.plan.clone();
+        if self.program.is_none() {
+            // One array, and an item for each of its cells.
+            for case in &mut plan.arrays {
+                let mut kept = keep.iter();
+                case.cells.retain(|_| kept.next() == Some(&true));
+            }
+        }
+        let items = self.items.iter().zip(&keep).filter(|(_, keep)| **keep);
+        let items: Vec<Item> = items.map(|(item, _)| item.clone()).collect();
+        let Task { part, settings, program, .. } = *self;
+        (!items.is_empty()).then_some(Task { part, settings, plan, program, items })
+    }
+
     /// How long it will take, more or less; `None` of a program: nobody knows.
     pub fn estimate_seconds(&self) -> Option<f64> {
         self.program.is_none().then(|| bench::estimate_seconds(&self.plan, self.settings))
@@ -134,7 +151,8 @@ pub trait Carrier {
     fn stopped(&self) -> bool;
 }
 
-/// Measures the tasks, one after the other, into a run of `store`.
+/// Measures the tasks, one after the other, into a run of `store`. What somebody else who goes on
+/// with the same run has finished by then is not measured again.
 ///
 /// # Errors
 /// When results cannot be stored: then measuring on would be in vain. What cannot be measured is no
@@ -151,6 +169,7 @@ pub fn carry(
         if carrier.stopped() {
             break;
         }
+        let Some(task) = &task.without(&store.finished(run)?) else { continue };
         let mut stored = vec![false; task.items.len()];
         let result = match carrier.ready(task) {
             Err(why) => Err(why),
@@ -239,6 +258,8 @@ mod tests {
     struct Counting {
         baselines: usize,
         cells: usize,
+        /// Somebody else who measures an item when the first of ours begins.
+        other: Option<(Store, i64, Item)>,
     }
 
     impl Carrier for Counting {
@@ -257,6 +278,9 @@ mod tests {
         }
 
         fn progress(&mut self, event: Progress<'_>) {
+            if let Some((mut store, run, item)) = self.other.take() {
+                store.put(run, &item, &[Cell::default()]).expect("stored");
+            }
             self.cells += usize::from(matches!(event, Progress::Final { .. }));
         }
 
@@ -330,19 +354,56 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_machine_is_watched_once_for_all_arrays() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let mut store = Store::create(&directory.path().join("results.db")).expect("a file");
+    /// Two arrays under random reads, and what else is asked for.
+    fn part(workloads: &[Kind]) -> Part<'static> {
         let options = Options {
             levels: vec!["raid0".parse().expect("a level"), "raid1".parse().expect("a level")],
             members: vec!["mem".parse().expect("a set")],
             sizes: vec![4 << 20],
-            workloads: vec![Kind::RandRead],
+            workloads: workloads.to_vec(),
             ..Options::default()
         };
         let plan = matrix::plan(&options).expect("a plan");
-        let parts = [Part { plan, settings: settings(), programs: Vec::new() }];
+        Part { plan, settings: settings(), programs: Vec::new() }
+    }
+
+    #[test]
+    fn what_another_has_finished_meanwhile_is_not_measured_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let mut store = Store::create(&file).expect("a file");
+        let parts = [part(&[Kind::RandRead, Kind::SeqRead])];
+        let tasks = tasks(&parts, &HashSet::new());
+        assert_eq!(tasks.iter().map(|task| task.items.len()).collect::<Vec<_>>(), [2, 2]);
+        let head = head(&tasks).expect("tasks");
+        for theirs in [0, 1] {
+            let run = store.begin(&NewRun::default(), &head).expect("a run");
+            let other = Store::open(&file).expect("the file");
+            let item = tasks[1].items[theirs].clone();
+            let mut carrier = Counting { other: Some((other, run, item)), ..Counting::default() };
+            let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+            assert_eq!((ended.measured, carrier.cells), (3, 3));
+            let finished = store.finished(run).expect("keys");
+            assert!(tasks.iter().flat_map(|t| &t.items).all(|item| finished.contains(&item.key)));
+            let mut cells = store.record(run).expect("the run").cells;
+            cells.retain(|cell| !cell.workload.is_empty());
+            let own = &cells[2];
+            let left = [Kind::SeqRead, Kind::RandRead][theirs].name();
+            assert_eq!(
+                (cells.len(), own.level.as_str(), own.workload.as_str()),
+                (3, "raid1", left)
+            );
+            // And with all of them there is nothing to do.
+            let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+            assert_eq!((ended.measured, carrier.cells), (0, 3));
+        }
+    }
+
+    #[test]
+    fn the_machine_is_watched_once_for_all_arrays() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut store = Store::create(&directory.path().join("results.db")).expect("a file");
+        let parts = [part(&[Kind::RandRead])];
         let tasks = tasks(&parts, &HashSet::new());
         let head = head(&tasks).expect("tasks");
         let run = store.begin(&NewRun::default(), &head).expect("a run");
