@@ -159,7 +159,7 @@ fn no_length_of_an_operation_beats_the_bound_of_shared_members() {
         ("raid5,32K(10)", Some(110), Some(2), None, 109.0),
         ("raid5,32K(10)", None, Some(2), None, 205.0),
         ("raid0,64K(4)", Some(60), Some(4), None, 55.0),
-        ("raid0,64K(4)", None, None, Some(4), 0.0),
+        ("raid0,64K(4)", None, None, Some(4), 25.0),
     ];
     for (array, bus, disks_per_channel, members_per_spindle, least) in cases {
         let bus_bytes_per_s = bus.map(|rate| rate * 1_000_000);
