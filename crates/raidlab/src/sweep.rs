@@ -19,7 +19,7 @@ use lab::meter::IdleBaseline;
 use lab::record::Cell;
 use lab::results::{Item, ItemKey, NewRun, Store};
 use lab::sweep::{
-    Carrier, Part, ProgramItem, SweepFile, SweepTable, Task, carry, program_elsewhere,
+    Carrier, Part, PlaceMarks, ProgramItem, SweepFile, SweepTable, Task, carry, program_elsewhere,
     program_on_array, tasks,
 };
 
@@ -105,6 +105,7 @@ pub fn run(
         .map_err(|e| format!("{}: {e}", file.display()))?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let kernels = bench::kernels_of(arguments)?;
+    let marks = PlaceMarks::new(tables.iter().flat_map(|table| &table.target));
     let mut parts = Vec::new();
     let mut impossible = Vec::new();
     for (table, read) in sweep.runs.iter().zip(&tables) {
@@ -113,7 +114,7 @@ pub fn run(
         let (cores, kernels_chosen) = (arguments.cores, arguments.kernels_chosen());
         let settings = Settings { cores, kernels_chosen, ..settings };
         // A matrix of which nothing can be run keeps its place: parts and tables go together.
-        let (plan, programs) = part(read, &settings).unwrap_or_else(|why| {
+        let (plan, programs) = part(read, &settings, &marks).unwrap_or_else(|why| {
             impossible.push((unplanned(table), why));
             Default::default()
         });
@@ -124,7 +125,7 @@ pub fn run(
         parts.push(Part { plan, settings, programs });
     }
     let sweeping =
-        Sweeping { arguments, sweep: &sweep, tables: &tables, parts: &parts, impossible };
+        Sweeping { arguments, sweep: &sweep, tables: &tables, parts: &parts, marks, impossible };
     if arguments.dry_run { sweeping.show() } else { sweeping.carry() }
 }
 
@@ -132,11 +133,13 @@ pub fn run(
 fn part(
     table: &BenchArguments,
     settings: &Settings<'_>,
+    marks: &PlaceMarks,
 ) -> Result<(Plan, Vec<ProgramItem>), String> {
     let work = Work::shape(table)?;
     let mut plan = work.blocks.unwrap_or_default();
     let (timing, mut programs) = (table.timing(), Vec::new());
     for Target { place, arrays } in &work.targets {
+        let mark = marks.of(place);
         for choice in &work.choices {
             match arrays {
                 Some(plan) => programs.extend(plan.arrays.iter().map(|case| ProgramItem {
@@ -144,7 +147,7 @@ fn part(
                     place: place.clone(),
                     case: Some(case.clone()),
                     size: None,
-                    item: program_on_array(choice, place, case, settings, &timing),
+                    item: program_on_array(choice, (place, mark), case, settings, &timing),
                 })),
                 None => programs.extend(table.sizes().into_iter().map(|size| ProgramItem {
                     choice: choice.clone(),
@@ -154,7 +157,7 @@ fn part(
                     item: program_elsewhere(
                         choice,
                         &place.identity(),
-                        &place.name(),
+                        &format!("{}{mark}", place.name()),
                         size,
                         &timing,
                     ),
@@ -211,6 +214,7 @@ struct Sweeping<'a> {
     /// As the parts, one for one.
     tables: &'a [BenchArguments],
     parts: &'a [Part<'a>],
+    marks: PlaceMarks,
     impossible: Vec<(Item, String)>,
 }
 
@@ -297,6 +301,7 @@ impl Sweeping<'_> {
         let mut here = Here {
             arguments,
             tables: self.tables,
+            marks: &self.marks,
             reporter: Reporter::new(cells, seconds(&rest)),
             stop: &stop,
         };
@@ -345,6 +350,7 @@ fn seconds(tasks: &[Task<'_>]) -> f64 {
 struct Here<'a> {
     arguments: &'a BenchArguments,
     tables: &'a [BenchArguments],
+    marks: &'a PlaceMarks,
     reporter: Reporter,
     stop: &'a AtomicBool,
 }
@@ -371,11 +377,12 @@ impl Carrier for Here<'_> {
         let status = Status::default();
         let stopped = || self.stop.load(Ordering::Relaxed);
         let show = |line: &str| status.show(line);
+        let place = (&program.place, self.marks.of(&program.place));
         let wanted = Wanted {
             programs: std::slice::from_ref(&program.choice),
             sizes: program.size.as_slice(),
             destroy: self.arguments.destroy_contents,
-            ..self.tables[task.part].wanted(&program.place, baseline, &stopped, &show)
+            ..self.tables[task.part].wanted(place, baseline, &stopped, &show)
         };
         let engine = Engine { plan: &task.plan, settings: task.settings };
         let engine = program.case.is_some().then_some(&engine);

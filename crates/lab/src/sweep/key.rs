@@ -22,10 +22,11 @@ pub fn item(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> Item {
     Item { key: hashed(&identity(case, spec, settings)), what: in_words(case, spec) }
 }
 
-/// The item of a program on an array: straight on it, or on a file system there.
+/// The item of a program on an array: straight on it, or on a file system there. `mark` tells the
+/// place from others of its name.
 pub fn program_on_array(
     program: &Choice,
-    place: &PlaceExpr,
+    (place, mark): (&PlaceExpr, &str),
     case: &ArrayCase,
     settings: &Settings<'_>,
     timing: &Timing,
@@ -34,7 +35,7 @@ pub fn program_on_array(
     let mut named = array_in_words(case);
     if *place != PlaceExpr::Engine {
         knobs.push_str(&format!(" target={}", place.identity()));
-        named = format!("{named}, {}", place.name());
+        named = format!("{named}, {}{mark}", place.name());
     }
     let cores = settings.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
     let what = format!("{named}: {program}");
@@ -255,7 +256,13 @@ mod tests {
         let (one, other) = (plan(&options()), plan(&Options { disks: vec![5], ..options() }));
         let within = |text: &str, place: &str, plan: &matrix::Plan| {
             let place = place.parse().expect("a place");
-            program_on_array(&choice(text), &place, &plan.arrays[0], &usual, &Timing::default())
+            program_on_array(
+                &choice(text),
+                (&place, ""),
+                &plan.arrays[0],
+                &usual,
+                &Timing::default(),
+            )
         };
         let on = |text: &str, plan: &matrix::Plan| within(text, "engine", plan);
         let elsewhere = |text: &str, place: &str, size| {
@@ -305,7 +312,7 @@ mod tests {
         let mut all = HashSet::new();
         for timing in &timings {
             let (engine, case) = (PlaceExpr::Engine, &plan.arrays[0]);
-            all.insert(program_on_array(&dd, &engine, case, &settings, timing).key);
+            all.insert(program_on_array(&dd, (&engine, ""), case, &settings, timing).key);
             all.insert(program_elsewhere(&dd, "path:/a", "path", None, timing).key);
         }
         assert_eq!(all.len(), 2 * timings.len());

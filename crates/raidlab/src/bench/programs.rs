@@ -46,6 +46,8 @@ impl FromStr for WorkloadName {
 pub struct Wanted<'a> {
     /// On what.
     pub target: &'a PlaceExpr,
+    /// What tells it from other targets of its name.
+    pub mark: &'a str,
     /// Programs, in order.
     pub programs: &'a [Choice],
     /// Sizes of their files; empty: by memory and target.
@@ -112,7 +114,9 @@ impl Wanted<'_> {
         engine: Option<&Engine<'_>>,
         add: &mut dyn FnMut(Vec<Cell>),
     ) -> Result<(), String> {
-        let mut keep = |(cells, ended): Brought| {
+        let mut keep = |(mut cells, ended): Brought| {
+            let places = cells.iter_mut().filter_map(|cell| cell.place.as_mut());
+            places.for_each(|place| place.name.push_str(self.mark));
             add(cells);
             ended
         };

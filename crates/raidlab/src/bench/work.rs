@@ -13,6 +13,7 @@ use lab::place::{KernelExpr, PlaceExpr};
 use lab::program::Choice;
 use lab::program::run::Timing;
 use lab::record::{Cell, Record};
+use lab::sweep::PlaceMarks;
 use lab::workload::Kind;
 
 use super::programs::{Engine, Wanted};
@@ -120,8 +121,9 @@ impl Work {
             keep(&cells);
             record.cells.extend(cells);
         };
+        let marks = PlaceMarks::new(self.targets.iter().map(|target| &target.place));
         let ended = self.targets.iter().try_for_each(|Target { place, arrays }| {
-            let wanted = arguments.wanted(place, baseline, stopped, &show);
+            let wanted = arguments.wanted((place, marks.of(place)), baseline, stopped, &show);
             let wanted = Wanted { programs: &self.choices, ..wanted };
             let engine = arrays.as_ref().map(|plan| Engine { plan, settings });
             wanted.run(engine.as_ref(), &mut add)
@@ -164,16 +166,18 @@ fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options, String> {
 }
 
 impl BenchArguments {
-    /// What programs are told besides; which ones, the caller adds.
+    /// What programs are told besides; which ones, the caller adds. A target has the mark that
+    /// tells it from others of its name.
     pub fn wanted<'a>(
         &'a self,
-        target: &'a PlaceExpr,
+        (target, mark): (&'a PlaceExpr, &'a str),
         baseline: Option<IdleBaseline>,
         stop: &'a dyn Fn() -> bool,
         show: &'a dyn Fn(&str),
     ) -> Wanted<'a> {
         Wanted {
             target,
+            mark,
             programs: &[],
             sizes: &self.size,
             timing: Timing { baseline, ..self.timing() },

@@ -206,6 +206,36 @@ fn what_programs_measured_is_kept_with_the_rest() {
     assert_eq!((kept.len(), names), (3, vec!["write", "read"]), "the last run");
 }
 
+/// Two directories of one file system: results name both `path:` and the file system.
+#[test]
+fn targets_of_one_name_are_told_apart() {
+    let scratch = Dir::new();
+    let directories = ["one", "other"].map(|name| scratch.file(name));
+    directories.iter().for_each(|path| std::fs::create_dir(path).expect("a directory"));
+    let names = |cells: Vec<Value>| -> Vec<String> {
+        let name = |cell: &Value| cell["place"]["name"].as_str().expect("a name").to_string();
+        cells.iter().filter(|cell| cell["phase"] == "write").map(name).collect()
+    };
+    let [one, other] = &directories;
+    let what = "--size 1M --workload dd:bs=64K";
+    let both = raidlab(&format!("bench --json - --target path:{one} --target path:{other} {what}"));
+    let both = names(both.code(0).cells());
+    assert!(both[0].ends_with(" (one)") && both[1].ends_with(" (other)"), "{both:?}");
+    let alone =
+        names(raidlab(&format!("bench --json - --target path:{one} {what}")).code(0).cells());
+    assert_eq!(alone.len(), 1);
+    assert_eq!(both[0], format!("{} (one)", alone[0]), "alone it needs no mark");
+    // In a sweep they may stand in different tables.
+    let (sweep, db) = (scratch.file("sweep.toml"), scratch.file("results.db"));
+    let run = |path: &str| {
+        format!("[[run]]\ntarget = 'path:{path}'\nsize = '1M'\nworkload = 'dd:bs=64K'\n")
+    };
+    std::fs::write(&sweep, run(one) + &run(other)).expect("written");
+    let ran = raidlab(&format!("bench {sweep} --db={db} --json -")).code(0);
+    assert_eq!(names(ran.cells()), both);
+    assert!(!ran.stdout.contains(scratch.path()), "nobody's directories are kept");
+}
+
 #[test]
 fn the_tools_own_tables_are_printed() {
     let words = "bench --level single --members mem --size 4M --workload";
