@@ -3,8 +3,8 @@
 //! Invariant: the figures of a row differ in the place (file system, its mount options, its
 //! journal) and in nothing else that tells cells apart: options of the program, block, depth, jobs
 //! and size of the files make tables of their own. What was read off the members has more in it
-//! than the program's bytes, on each place something else: it is left out. Cells of the same place are one figure, their
-//! median. Pure.
+//! than the program's bytes, on each place something else: it is left out. Cells of the same place
+//! are one figure, their median. Pure.
 
 use crate::grid;
 use crate::record::Record;
