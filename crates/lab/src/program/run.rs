@@ -472,9 +472,9 @@ impl Clocked {
 /// Given while the clock runs, to be filled where it stops for a worker that goes on.
 type Clock<'c> = Option<&'c mut Option<Clocked>>;
 
-/// Gives the calling thread descriptors of its own, as the workers of the original tools have, which
-/// are processes. In a table that threads share, each call on a file takes a reference and the lock
-/// of its position: a fifth of what a `read` of one byte costs. What a worker opens, it closes.
+/// Gives the calling thread descriptors of its own, as the workers of the original tools have,
+/// which are processes. In a table that threads share, each call on a file takes a reference and
+/// the lock of its position. What a worker opens, it closes.
 fn own_descriptors() {
     // Where the kernel refuses, calls cost a little more.
     let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES);
