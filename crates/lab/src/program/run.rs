@@ -233,7 +233,6 @@ impl Run<'_> {
                 let (field, files) = (&field, &program.files);
                 let thread = std::thread::Builder::new().name(format!("worker-{index}"));
                 let job = move || {
-                    own_descriptors();
                     let hands = ground.hands(worker.depth, shared);
                     work(worker, index as u32, pass, files, hands, field)
                 };
@@ -471,14 +470,6 @@ impl Clocked {
 
 /// Given while the clock runs, to be filled where it stops for a worker that goes on.
 type Clock<'c> = Option<&'c mut Option<Clocked>>;
-
-/// Gives the calling thread descriptors of its own, as the workers of the original tools have,
-/// which are processes. In a table that threads share, each call on a file takes a reference and
-/// the lock of its position. What a worker opens, it closes.
-fn own_descriptors() {
-    // Where the kernel refuses, calls cost a little more.
-    let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES);
-}
 
 fn work(
     worker: &Worker,
