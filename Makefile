@@ -12,7 +12,11 @@ ARGS ?= --html $(TARGET)/bench/report.html --json $(TARGET)/bench/record.json
 # What `make bench-arrays` passes on: peers, --rounds N, --seconds S, --dir DIR, --json FILE.
 PEER_ARGS ?=
 
-.PHONY: help setup setup-tests build test test-all bench bench-engine bench-peers bench-arrays clean
+# Where `make bench-tools` writes (the file system to be compared), and how many rounds.
+TOOLS_DIR ?= $(TARGET)/bench
+TOOLS_ROUNDS ?= 5
+
+.PHONY: help setup setup-tests build test test-all bench bench-engine bench-peers bench-arrays bench-tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +28,7 @@ help:
 	@echo 'make bench-engine  the engine by itself beside targets and copy ceilings; 17 GiB of memory'
 	@echo 'make bench-peers  parity beside ISA-L and SnapRAID; needs libisal-dev and snapraid'
 	@echo 'make bench-arrays  our generator beside fio, arrays beside md (MD_NATIVE=DIR), fio, nbdkit, btrfs; PEER_ARGS=... chooses'
+	@echo 'make bench-tools  bonnie++, fio and dd beside our versions of them, in TOOLS_DIR=...'
 	@echo 'make setup      only the set-up: installs by apt what is missing, if anything is'
 	@echo 'make clean      remove what was built'
 
@@ -55,6 +60,10 @@ bench-peers: setup
 
 bench-arrays: setup
 	CARGO=$(CARGO) benches/peers/arrays/run $(PEER_ARGS)
+
+bench-tools: build
+	@mkdir -p $(TOOLS_DIR)
+	RAIDLAB=$(TARGET)/release/raidlab scripts/paired $(TOOLS_DIR) $(TOOLS_ROUNDS)
 
 clean:
 	$(CARGO) clean
