@@ -440,7 +440,7 @@ impl Opening {
             return Err(fail(DeviceProblem::Kind { is: kind_name(kind) }));
         }
         let writes = options.access == Access::ReadWrite;
-        let opened = open_file(path, options.access, options.direct, is_block_device);
+        let opened = open_patiently(path, options.access, options.direct, is_block_device);
         let (file, direct) = opened.map_err(|errno| match errno {
             Errno::BUSY => fail(DeviceProblem::InUse { how: who_uses(path) }),
             _ => fail(DeviceProblem::System {
@@ -527,6 +527,25 @@ pub(super) fn open_file(
     rustix::fs::open(path, flags, Mode::empty()).map(|fd| (File::from(fd), false))
 }
 
+/// Opens a file or device. Who has just let go of a device may still have it for a moment: udev looks
+/// at it, and a child that was started meanwhile has a copy of the descriptor until it is what it is
+/// to be. So a claim has to last.
+fn open_patiently(
+    path: &Path,
+    access: Access,
+    direct: bool,
+    is_block_device: bool,
+) -> Result<(File, bool), Errno> {
+    let tries = CLAIM_PATIENCE.as_millis() / LOCK_PAUSE.as_millis();
+    for _ in 0..tries {
+        match open_file(path, access, direct, is_block_device) {
+            Err(Errno::BUSY) => std::thread::sleep(LOCK_PAUSE),
+            opened => return opened,
+        }
+    }
+    open_file(path, access, direct, is_block_device)
+}
+
 /// The member's bytes in a file of `bytes` bytes; half a sector at the end does not count.
 fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> {
     let end = match location.size {
@@ -546,6 +565,8 @@ fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> 
 /// A process that is being started holds our locks until it has become another program: what we
 /// have just closed may be locked for that long.
 const LOCK_TRIES: u32 = 10;
+/// How long a device may be claimed by somebody who is about to let go of it.
+const CLAIM_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Locks the bytes for as long as the file is open: alone to write, together to read.
