@@ -527,9 +527,9 @@ pub(super) fn open_file(
     rustix::fs::open(path, flags, Mode::empty()).map(|fd| (File::from(fd), false))
 }
 
-/// Opens a file or device. Who has just let go of a device may still have it for a moment: udev looks
-/// at it, and a child that was started meanwhile has a copy of the descriptor until it is what it is
-/// to be. So a claim has to last.
+/// Opens a file or device. Who has just let go of a device may still have it for a moment: udev
+/// looks at it, and a child that was started meanwhile has a copy of the descriptor until it is
+/// what it is to be. So a claim has to last.
 fn open_patiently(
     path: &Path,
     access: Access,
