@@ -1,10 +1,13 @@
-//! A made-up record in the shape of the default matrix, for the tests of tables and pages.
+//! A made-up record in the shape of the default matrix, for the tests of tables and pages; and the
+//! settings of quick runs.
 //!
 //! Invariant: compiled for tests only. Its figures are arithmetic, nobody measured them; they must
 //! never be shown as a result.
 
+use crate::bench::Settings;
 use crate::host::{Backing, Host};
 use crate::record::{Cell, Latency, MemberTraffic, Record, Sample};
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Workload, block KiB, depth, MB/s of the ordinary disk, p50 in us.
@@ -33,6 +36,21 @@ const ARRAYS: [Array; 13] = [
     ("raid5", Some("left-symmetric"), 4, 1, [2.7, 1.5, 2.8, 0.75], 1.0),
     ("raid6", Some("left-symmetric"), 4, 1, [1.9, 1.2, 1.9, 0.5], 1.5),
 ];
+
+/// One short sample of each cell, on members that have no files.
+pub fn settings() -> Settings<'static> {
+    Settings {
+        warm_up: Duration::ZERO,
+        sample: Duration::from_millis(5),
+        runs: 1,
+        until_steady: None,
+        directory: Path::new("/nonexistent"),
+        cores: None,
+        seed: 1,
+        kernels: parity::Kernels::best(),
+        kernels_chosen: false,
+    }
+}
 
 /// Three samples a cell, a few unsteady, late and warned about.
 pub fn record() -> Record {

@@ -1,11 +1,11 @@
 //! Each rule on a record made by hand that must give it and on one that must not; and those that
 //! paced members can provoke, for real.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::*;
 use crate::bench::{self, Settings};
+use crate::fixture;
 use crate::matrix::{self, Options};
 use crate::record::{MemberLoad, Place, StripeCacheUse, SyncRun, ThreadTime};
 use crate::workload::Kind;
@@ -310,12 +310,7 @@ fn run(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
         warm_up: Duration::from_millis(100),
         sample: Duration::from_millis(200),
         runs: 3,
-        until_steady: None,
-        directory: Path::new("/nonexistent"),
-        cores: None,
-        seed: 1,
-        kernels: parity::Kernels::best(),
-        kernels_chosen: false,
+        ..fixture::settings()
     };
     let plan = matrix::plan(&options).expect("a plan");
     let (record, ended) = bench::run(&plan, &settings, None, &|| false, &mut |_| {});

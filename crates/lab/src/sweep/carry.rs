@@ -245,10 +245,8 @@ pub fn head(tasks: &[Task<'_>]) -> Option<Record> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::time::Duration;
-
     use super::*;
+    use crate::fixture::settings;
     use crate::matrix::{self, Options};
     use crate::results::NewRun;
     use crate::workload::Kind;
@@ -338,20 +336,6 @@ mod tests {
         let expected = Ended { stopped: true, interrupted: Some(said), ..Ended::default() };
         assert_eq!(ended, expected);
         assert!(store.finished(run).expect("readable").is_empty(), "it is measured anew");
-    }
-
-    fn settings() -> Settings<'static> {
-        Settings {
-            warm_up: Duration::ZERO,
-            sample: Duration::from_millis(5),
-            runs: 1,
-            until_steady: None,
-            directory: Path::new("/nonexistent"),
-            cores: None,
-            seed: 1,
-            kernels: parity::Kernels::best(),
-            kernels_chosen: false,
-        }
     }
 
     /// Two arrays under random reads, and what else is asked for.
