@@ -244,16 +244,17 @@ fn built_and_tuned_as_asked(made: &ArrayReport) {
         assert_eq!(raid10.get(name), value, "{name}: {:?}", raid10.values);
     }
     let write = raid5.cell("write");
-    for (field, value) in [
-        ("target", Value::from("kernel")),
-        ("level", "raid5".into()),
-        ("layout", "right-asymmetric".into()),
-        ("disks", 3.into()),
-        ("chunk_kib", 16.into()),
-        ("verified", true.into()),
-    ] {
-        assert_eq!(write[field], value, "{field}");
-    }
+    fields_are(
+        write,
+        &[
+            ("target", Value::from("kernel")),
+            ("level", "raid5".into()),
+            ("layout", "right-asymmetric".into()),
+            ("disks", 3.into()),
+            ("chunk_kib", 16.into()),
+            ("verified", true.into()),
+        ],
+    );
     assert_eq!(write["place"]["read_ahead_kib"], 1024);
     // Two of three chunks are data.
     let (user, written) = (user_bytes(write), members(write, "written_bytes"));
@@ -324,6 +325,13 @@ fn watched(found: &ArrayReport) {
     assert_eq!((all.len(), count >= 12), (count, true), "each disk once: {all:?}");
 }
 
+/// A cell's fields have these values.
+fn fields_are(cell: &Value, fields: &[(&str, Value)]) {
+    for (field, value) in fields {
+        assert_eq!(cell[*field], *value, "{field}");
+    }
+}
+
 /// Members are counted below a device, and findings are what really went on.
 fn counted_and_found(found: &ArrayReport) {
     let measured = said(found, "measured");
@@ -332,17 +340,18 @@ fn counted_and_found(found: &ArrayReport) {
         assert_eq!(run.get("status"), "0", "{:?}", run.values);
     }
     let write = stream.cell("write");
-    for (field, value) in [
-        ("target", Value::from("device")),
-        ("level", "raid5".into()),
-        ("layout", "left-symmetric".into()),
-        ("disks", 3.into()),
-        ("chunk_kib", 16.into()),
-        ("degraded", 0.into()),
-        ("verified", true.into()),
-    ] {
-        assert_eq!(write[field], value, "{field}");
-    }
+    fields_are(
+        write,
+        &[
+            ("target", Value::from("device")),
+            ("level", "raid5".into()),
+            ("layout", "left-symmetric".into()),
+            ("disks", 3.into()),
+            ("chunk_kib", 16.into()),
+            ("degraded", 0.into()),
+            ("verified", true.into()),
+        ],
+    );
     assert_eq!(write["place"]["file_system"], Value::Null, "{:#}", write["place"]);
     assert!(write["place"]["read_ahead_kib"].as_u64() > Some(0), "{:#}", write["place"]);
     let (user, written) = (user_bytes(write), members(write, "written_bytes"));
