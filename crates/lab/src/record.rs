@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::host::Host;
+use crate::program::essence;
 use crate::stats;
 
 /// A run of `bench`: where, when, and every cell that was measured.
@@ -503,10 +504,10 @@ impl Cell {
     /// What was done.
     pub fn doing(&self) -> Doing<'_> {
         let of_members = self.program_bytes.is_some();
-        let program = [&self.program, &self.phase, &self.item];
+        let item = self.item.as_deref().map(essence);
         Doing {
             workload: &self.workload,
-            program: program.map(|text| text.as_deref()),
+            program: [self.program.as_deref(), self.phase.as_deref(), item],
             in_flight: (self.depth, self.jobs),
             // Older records do not say so; it was never usual.
             caches_dropped: self.caches_dropped == Some(true),

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -161,6 +162,29 @@ impl FileMember {
     /// Whether the page cache is bypassed.
     pub fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    /// The open file and the member's first byte in it, where the page cache lies between.
+    pub fn cached(&self) -> Option<(Arc<File>, u64)> {
+        (!self.direct).then(|| (self.file.clone(), self.start))
+    }
+
+    /// The same bytes through an open file of its own: what the kernel reads ahead, and what it was
+    /// told to expect, belong to the open file. Past the page cache there is nothing of the kind.
+    ///
+    /// # Errors
+    /// When the file cannot be opened again, by way of /proc: it may have lost its name.
+    pub fn reopened(&self) -> std::io::Result<FileMember> {
+        let FileMember { start, facts, direct, .. } = *self;
+        let file = match direct {
+            true => self.file.clone(),
+            false => {
+                let name = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+                Arc::new(File::from(rustix::fs::open(name, flags, Mode::empty())?))
+            }
+        };
+        Ok(FileMember::new(file, start, facts, direct, self.id.clone()))
     }
 
     fn push(&mut self, id: u32, io: &mut Io) {

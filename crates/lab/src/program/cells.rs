@@ -107,7 +107,7 @@ fn cached(
     let reads = phase.workload != "seq-write"
         && phase.workload != "byte-write"
         && phase.workload != "rand-write";
-    let forgotten = forgets(program, phase) && !outcome.kept_caches;
+    let forgotten = forgets(program, phase);
     let cold = (around.caches_dropped || forgotten) && !reads_again(program, phase, outcome);
     let from_cache = reads && !cold;
     let into_cache = writes && !synced;
@@ -143,9 +143,14 @@ fn forgets(program: &Program, phase: &Phase) -> bool {
 }
 
 /// Whether one pass moved more than its files hold: then a part of it came from the cache, even
-/// where that was empty at the start.
+/// where that was empty at the start; unless it forgets a file again before somebody begins anew
+/// with it, who has it to himself.
 fn reads_again(program: &Program, phase: &Phase, outcome: &Outcome) -> bool {
+    let used = phase.transfers().map(|transfer| transfer.files.len()).sum::<usize>();
     let files: BTreeSet<u32> = phase.transfers().flat_map(|t| t.files.clone()).collect();
+    if files.len() == used && phase.transfers().all(|transfer| transfer.forgets) {
+        return false;
+    }
     let held: u64 = files.iter().map(|file| program.files[*file as usize]).sum();
     !files.is_empty() && outcome.samples.iter().any(|sample| sample.bytes > held)
 }
@@ -352,32 +357,15 @@ mod tests {
         assert_eq!(cached("[r]\nrw=randread\n"), [false]);
         assert_eq!(cached("[r]\nrw=randread\ninvalidate=0\n"), [true]);
         assert_eq!(cached("[r]\nrw=read\nnumjobs=2\n"), [false], "a file each");
+        let passes = "[r]\nrw=randread\nruntime=0.1\ntime_based\n";
+        assert_eq!(cached(passes), [false], "forgotten again before each pass");
+        assert_eq!(cached(&format!("{passes}invalidate=0\n")), [true]);
+        assert_eq!(after(true, &format!("{passes}invalidate=0\n")), [true], "only once");
         let twice = "[r]\nrw=read\nnumjobs=2\nfilename=f\n";
         assert_eq!((cached(twice), after(true, twice)), (vec![true], vec![true]), "read twice");
         let first = "[global]\nfilename=f\n[w]\nrw=write\n";
         let then = "[r]\nrw=read\nstonewall\n";
         assert_eq!(cached(&format!("{first}{then}")), [true, true], "what is dirty stays");
         assert_eq!(cached(&format!("{first}fsync=1\n{then}")), [false, false]);
-    }
-
-    #[test]
-    fn what_could_not_be_forgotten_is_called_cached() {
-        let job = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(job.path(), "[r]\nrw=read\nsize=1M\n").expect("written");
-        let choice = format!("fio:{}", job.path().display()).parse::<Choice>().expect("fio");
-        let program = choice.program(&Scale::default()).expect("a program");
-        let phase = program.phases().last().expect("there");
-        let cached = |kept_caches| {
-            let samples = vec![Sample { seconds: 1.0, bytes: 1 << 20, ops: 256 }];
-            let outcome = Outcome { samples, kept_caches, ..Outcome::new(phase) };
-            let around = Circumstances {
-                base: Cell::default(),
-                page_cache_bytes: Some(1 << 30),
-                caches_dropped: false,
-                least_s: 0.0,
-            };
-            super::cached(&program, phase, &outcome, &around).is_some()
-        };
-        assert_eq!((cached(false), cached(true)), (false, true));
     }
 }

@@ -4,9 +4,13 @@
 //! NAME[:OPTION[=VALUE]]...          fio:JOBFILE
 //! ```
 //! Invariant: an option that a program does not have is refused, by name, with those that it has;
-//! what a program was asked for can be written out and read again.
+//! what a program was asked for can be written out and read again. A job file is what it holds,
+//! read once, when it is named: not where it lies.
 
+use std::path::Path;
 use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
 
 use super::tools;
 use super::types::Program;
@@ -76,6 +80,8 @@ pub struct Choice {
     pub tool: &'static tools::Tool,
     /// As it was given.
     pub options: Vec<(String, Option<String>)>,
+    /// What its job file held when it was named.
+    pub job: Option<String>,
 }
 
 impl Choice {
@@ -89,13 +95,38 @@ impl Choice {
     /// # Errors
     /// Names the option that makes no sense, or what does not fit.
     pub fn program(&self, scale: &Scale) -> Result<Program, String> {
-        let given = Given { options: &self.options };
+        let given = Given { options: &self.options, job: self.job.as_deref() };
         let mut program =
             (self.tool.make)(&given, scale).map_err(|problem| format!("{self}: {problem}"))?;
-        program.asked = self.to_string();
+        program.asked = self.identity();
         program.unit_bytes()?;
         Ok(program)
     }
+
+    /// What it is, wherever it was named: as it was given, or a job file's name and what it holds,
+    /// `fio:mixed.fio@0123456789abcdef`.
+    pub fn identity(&self) -> String {
+        let Some(job) = &self.job else { return self.to_string() };
+        let path = self.options.first().map_or("", |(path, _)| path);
+        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+        let digest = Sha256::digest(job.as_bytes());
+        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("{}:{name}{JOB_MARK}{digest}", self.tool.name)
+    }
+}
+
+/// Stands between a job file's name and what tells its contents from others.
+const JOB_MARK: char = '@';
+
+/// What tells two programs apart, of [`Choice::identity`]: of a job file, only what it holds, so
+/// that it may be copied, moved and called something else.
+pub fn essence(identity: &str) -> &str {
+    let is_digest = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let job = identity
+        .split_once(':')
+        .filter(|(name, _)| tools::find(name).is_some_and(|tool| tool.takes_path));
+    let digest = job.and_then(|(_, rest)| rest.rsplit_once(JOB_MARK)).map(|(_, digest)| digest);
+    digest.filter(|digest| is_digest(digest)).unwrap_or(identity)
 }
 
 impl std::fmt::Display for Choice {
@@ -126,8 +157,12 @@ impl FromStr for Choice {
         let mut options: Vec<(String, Option<String>)> = Vec::new();
         if tool.takes_path {
             // A path may hold anything.
-            options.extend(rest.map(|path| (path.to_string(), None)));
-            return Ok(Choice { tool, options });
+            let name = tool.name;
+            let path = rest.ok_or_else(|| format!("name the job file, as in {name}:JOBFILE"))?;
+            let job = std::fs::read_to_string(path);
+            let job = job.map_err(|error| format!("{name}:{path}: cannot read it: {error}"))?;
+            options.push((path.to_string(), None));
+            return Ok(Choice { tool, options, job: Some(job) });
         }
         for option in rest.into_iter().flat_map(|rest| rest.split(':')) {
             let (name, value) = match option.split_once('=') {
@@ -144,19 +179,20 @@ impl FromStr for Choice {
             }
             options.push((name.to_string(), value));
         }
-        Ok(Choice { tool, options })
+        Ok(Choice { tool, options, job: None })
     }
 }
 
 /// The options of a choice, for the tool that reads them.
 pub struct Given<'g> {
     options: &'g [(String, Option<String>)],
+    job: Option<&'g str>,
 }
 
 impl Given<'_> {
-    /// The first option's name: a path, where the tool takes one.
-    pub fn path(&self) -> Option<&str> {
-        self.options.first().map(|(name, _)| name.as_str())
+    /// The path of the job file and what it holds, where the tool takes one.
+    pub fn job(&self) -> Option<(&str, &str)> {
+        Some((self.options.first()?.0.as_str(), self.job?))
     }
 
     fn value(&self, name: &str) -> Option<Result<&str, String>> {
@@ -249,6 +285,37 @@ mod tests {
         }
         let short: Choice = "bonnie++".parse().expect("an alias");
         assert_eq!(short.to_string(), "bonnie++-2.00");
+    }
+
+    #[test]
+    fn a_job_file_is_what_it_holds_and_not_where_it_lies() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let choice = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("its directory")).expect("made");
+            std::fs::write(&path, text).expect("written");
+            format!("fio:{}", path.display()).parse::<Choice>().expect("a choice")
+        };
+        let one = choice("a/x.fio", "[r]\nrw=read\nsize=1M\n");
+        let moved = choice("b/x.fio", "[r]\nrw=read\nsize=1M\n");
+        let renamed = choice("b/y.fio", "[r]\nrw=read\nsize=1M\n");
+        let other = choice("c/x.fio", "[r]\nrw=read\nsize=2M\n");
+        assert_eq!(one.identity(), moved.identity());
+        assert!(one.identity().starts_with("fio:x.fio@") && !one.identity().contains('/'));
+        assert_ne!(one.identity(), other.identity());
+        let essence = |choice: &Choice| super::essence(&choice.identity()).to_string();
+        assert_eq!(essence(&one), essence(&renamed));
+        assert_ne!(essence(&one), essence(&other));
+        // What is measured is what was named, and what records of older versions said is told
+        // apart as before.
+        std::fs::write(directory.path().join("a/x.fio"), "[r]\nrw=read\nsize=4M\n").expect("new");
+        assert_eq!(one.program(&Scale::default()).expect("a program").files, [1 << 20]);
+        assert_eq!(one.program(&Scale::default()).expect("a program").asked, one.identity());
+        assert_eq!(super::essence("fio:/jobs/x@1/y.fio"), "fio:/jobs/x@1/y.fio");
+        assert_eq!(super::essence("dd:bs=2M"), "dd:bs=2M");
+        let missing = "fio:/no/such.fio".parse::<Choice>().expect_err("missing");
+        assert!(missing.starts_with("fio:/no/such.fio: cannot read it: "), "{missing}");
+        assert_eq!("fio".parse::<Choice>(), Err("name the job file, as in fio:JOBFILE".into()));
     }
 
     #[test]

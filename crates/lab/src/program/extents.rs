@@ -7,12 +7,17 @@
 //! of a worker are as many at once as its depth says; two that touch each other, one of them
 //! writing, are never under way together.
 
+use std::fs::File;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
 use array::{Array, Counters, Lease, clock_nanos};
+use rustix::fs::Advice;
 
 use super::content::Book;
-use super::files::check_units;
+use super::files::{advice_for, check_units};
 use super::ground::{Ground, Hands, Mistakes, Tally};
-use super::lane::{Lane, MakeDriver};
+use super::lane::{Lane, MakeDriver, OwnDriver};
 use super::types::{Act, Calls, How, Op, Phase, Program, Step};
 
 const EXTENT_BYTES: u64 = 64 << 10;
@@ -101,11 +106,14 @@ impl Ground for Extents {
     fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
         let depth = depth.max(1) as usize;
         let flights = (0..depth).map(|_| None).collect();
-        let lane = match &self.own {
-            None => Lane::shared(&self.array, depth),
-            Some(make) => Lane::own(make(depth)?),
+        let (lane, cached) = match &self.own {
+            None => (Lane::shared(&self.array, depth), None),
+            Some(make) => {
+                let OwnDriver { driver, cached } = make(depth)?;
+                (Lane::own(driver), cached)
+            }
         };
-        Ok(Box::new(ExtentHands { ground: self, shared, flights, lane }))
+        Ok(Box::new(ExtentHands { ground: self, shared, flights, lane, cached }))
     }
 
     fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
@@ -151,6 +159,8 @@ struct ExtentHands<'g> {
     shared: bool,
     flights: Vec<Option<Flight>>,
     lane: Lane<'g>,
+    /// The open file below the lane, and the first byte of ours in it.
+    cached: Option<(Arc<File>, u64)>,
 }
 
 impl ExtentHands<'_> {
@@ -161,6 +171,16 @@ impl ExtentHands<'_> {
     fn failed(op: Op, file: u32, at: u64, error: &dyn std::fmt::Display) -> String {
         let doing = if op == Op::Read { "read" } else { "write" };
         format!("file {file}: cannot {doing} at byte {at}: {error}")
+    }
+
+    /// Tells the kernel something about a file's part of the open file, if it caches that: arrays
+    /// of the engine it does not.
+    fn advise(&self, file: u32, advice: Advice) -> Result<(), String> {
+        let Some((cached, first)) = &self.cached else { return Ok(()) };
+        let units = self.ground.book.ledger.len(file);
+        let bytes = NonZeroU64::new(units * self.ground.book.content.unit_bytes());
+        let told = rustix::fs::fadvise(cached, first + self.place(file, 0), bytes, advice);
+        told.map_err(|error| format!("file {file}: cannot advise the page cache: {error}"))
     }
 
     /// Waits until one more request has ended.
@@ -277,11 +297,13 @@ impl Hands for ExtentHands<'_> {
                 self.settle(tally)?;
                 self.lane.flush().map_err(|error| format!("file {file}: cannot flush: {error}"))
             }
-            Step::Forget { .. } => {
+            Step::Forget { file } => {
                 self.settle(tally)?;
-                tally.kept_caches |= self.ground.drop_caches().is_err();
-                Ok(())
+                self.advise(*file, Advice::DontNeed)
             }
+            Step::Expect { file, access } => self.advise(*file, advice_for(*access)),
+            // Extents have their place from the start.
+            Step::Allocate { .. } => Ok(()),
             Step::Block { op, file, at, len } => {
                 let end = at + len;
                 let mut at = *at;

@@ -10,12 +10,13 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use array::{Counters, FileMap, clock_nanos};
-use rustix::fs::{Advice, OFlags};
+use rustix::fs::{Advice, FallocateFlags, OFlags};
+use rustix::io::Errno;
 
 use super::content::{Book, Wrong};
 use super::ground::{Aligned, Ground, Hands, Mistakes, Tally};
 use super::names::NameSet;
-use super::types::{Act, ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
+use super::types::{Access, Act, ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
 use crate::quantity::show_size;
 
 /// What `putc` and `getc` buffer: the block of most file systems, as the C library does.
@@ -360,6 +361,27 @@ impl OpenFile {
         let forgot = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
         forgot.map_err(|e| ("have the page cache forget it", e.into()))
     }
+
+    /// Where the file system cannot, the file stays as it is, as under fio: writes make it longer.
+    fn allocate(&self, bytes: u64) -> Result<(), Failed> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(("allocate it", error.into())),
+        }
+    }
+
+    fn expect(&self, access: Access) -> Result<(), Failed> {
+        let told = rustix::fs::fadvise(&self.file, 0, None, advice_for(access));
+        told.map_err(|e| ("say how it will be read", e.into()))
+    }
+}
+
+/// How the kernel is told.
+pub(super) fn advice_for(access: Access) -> Advice {
+    match access {
+        Access::Random => Advice::Random,
+        Access::Sequential => Advice::Sequential,
+    }
 }
 
 impl FileHands<'_> {
@@ -627,6 +649,13 @@ impl Hands for FileHands<'_> {
                 self.opened(*file).sync(*data_only).map_err(of_file(*file))
             }
             Step::Forget { file } => self.opened(*file).forget().map_err(of_file(*file)),
+            Step::Allocate { file } => {
+                let bytes = ground.bytes[*file as usize];
+                self.opened(*file).allocate(bytes).map_err(of_file(*file))
+            }
+            Step::Expect { file, access } => {
+                self.opened(*file).expect(*access).map_err(of_file(*file))
+            }
             Step::Block { op, file, at, len } => {
                 self.block((*op, *file, *at, *len), tally).map_err(of_file(*file))
             }
@@ -648,11 +677,11 @@ impl Hands for FileHands<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io::IoSliceMut;
     use std::sync::atomic::AtomicU64;
 
-    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    use rustix::io::{ReadWriteFlags, preadv2};
 
     use super::*;
     use crate::program::types::Worker;
@@ -683,7 +712,7 @@ mod tests {
     const CLOSE: Step = Step::Close { file: 0 };
 
     /// Whether the page cache holds a byte of a file, where the file system tells.
-    fn is_cached(path: &Path, at: u64) -> Option<bool> {
+    pub(in crate::program) fn is_cached(path: &Path, at: u64) -> Option<bool> {
         let file = File::open(path).expect("there");
         let (mut byte, flags) = ([0], ReadWriteFlags::NOWAIT);
         match preadv2(&file, &mut [IoSliceMut::new(&mut byte)], at, flags) {
@@ -691,6 +720,13 @@ mod tests {
             Err(Errno::AGAIN) => Some(false),
             Err(_) => None,
         }
+    }
+
+    /// Not so of a file system in memory, which is all cache.
+    pub(in crate::program) fn tells_what_is_cached(directory: &Path, path: &Path) -> bool {
+        const TMPFS: u64 = 0x0102_1994;
+        let kind = rustix::fs::statfs(directory).expect("a file system").f_type as u64;
+        kind != TMPFS && is_cached(path, 0).is_some()
     }
 
     #[test]
@@ -702,9 +738,8 @@ mod tests {
         let write = [open(How::Create), block(Op::Write, 0, BYTES), SYNC];
         carry_out(&mut *hands, &write).expect("written");
         let (path, middle) = (files.path(0), BYTES / 2);
-        const TMPFS: u64 = 0x0102_1994;
-        let kind = rustix::fs::statfs(directory.path()).expect("a file system").f_type as u64;
-        if kind == TMPFS || is_cached(&path, middle) != Some(true) {
+        if !tells_what_is_cached(directory.path(), &path) || is_cached(&path, middle) != Some(true)
+        {
             println!("skipped: this file system does not tell what is cached, or is all cache");
             return;
         }
@@ -714,6 +749,23 @@ mod tests {
         carry_out(&mut *hands, &again).expect("done");
         drop(hands);
         assert_eq!(files.check(0, &|| false), Ok(Mistakes::default()));
+    }
+
+    #[test]
+    fn an_allocated_file_has_its_size_and_its_place() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = Files::new(directory.path(), &program(Calls::Plain, BYTES), 1).expect("made");
+        let mut hands = files.hands(1, false).expect("hands");
+        let allocate = Step::Allocate { file: 0 };
+        carry_out(&mut *hands, &[open(How::Create), allocate]).expect("allocated");
+        let found = std::fs::metadata(files.path(0)).expect("there");
+        if found.len() == 0 {
+            println!("skipped: this file system cannot allocate");
+            return;
+        }
+        assert_eq!(found.len(), BYTES);
+        assert!(found.blocks() * 512 >= BYTES, "{} blocks", found.blocks());
     }
 
     #[test]

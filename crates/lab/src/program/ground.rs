@@ -100,8 +100,6 @@ pub struct Tally<'a> {
     pub latency: LatencyRecorder,
     /// What was wrong.
     pub mistakes: Mistakes,
-    /// Caches were to forget something, and could not be made to.
-    pub kept_caches: bool,
     /// Set where a step that takes long is to be left early, once it is true.
     pub over: Option<&'a AtomicBool>,
     /// Bytes so far, for whoever watches.
@@ -116,7 +114,6 @@ impl<'a> Tally<'a> {
             ops: 0,
             latency: LatencyRecorder::new(),
             mistakes: Mistakes::default(),
-            kept_caches: false,
             over: None,
             progress,
         }

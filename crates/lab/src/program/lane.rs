@@ -11,6 +11,7 @@
 //! Invariant: every request that was begun comes out of [`Lane::next`] once. Used by `extents`.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
@@ -21,7 +22,16 @@ use array::{Array, Completion, Driver, HostOp, Lease, Pending};
 use md::Sector;
 
 /// Makes a driver of a worker's own, for so many requests at once.
-pub type MakeDriver = Box<dyn Fn(usize) -> Result<Driver, String> + Send + Sync>;
+pub type MakeDriver = Box<dyn Fn(usize) -> Result<OwnDriver, String> + Send + Sync>;
+
+/// A driver of a worker's own.
+pub struct OwnDriver {
+    /// The driver.
+    pub driver: Driver,
+    /// The open file that it asks, and the array's first byte in it, where the page cache lies
+    /// between.
+    pub cached: Option<(Arc<File>, u64)>,
+}
 
 /// A request that has ended: its slot, and its buffer.
 type Ended = (usize, Result<Lease, String>);

@@ -30,5 +30,5 @@ pub mod tables;
 pub mod tools;
 pub mod types;
 
-pub use choice::{Choice, Scale};
+pub use choice::{Choice, Scale, essence};
 pub use types::{Act, Order, Phase, Program, Stage, Step, Worker};

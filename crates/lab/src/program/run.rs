@@ -85,8 +85,6 @@ pub struct Outcome {
     pub members: Vec<Counters>,
     /// What was wrong in it, or in what it wrote.
     pub mistakes: Mistakes,
-    /// Caches were to forget what it reads, and could not be made to.
-    pub kept_caches: bool,
     /// Whether all that it wrote was compared.
     pub checked: bool,
     /// Why it was not run.
@@ -450,7 +448,6 @@ struct Done {
     ops: u64,
     latency: LatencyRecorder,
     mistakes: Mistakes,
-    kept_caches: bool,
 }
 
 /// What it had done when its clock stopped.
@@ -526,9 +523,8 @@ fn work(
     let (bytes, ops) = (clocked.bytes - bytes, clocked.ops - ops);
     field.end.wait();
     acts.and_then(|()| perform(&worker.after, None, &mut tally))?;
-    let Tally { mistakes, kept_caches, .. } = tally;
     let Clocked { end, latency, .. } = clocked;
-    Ok(Done { start, end, bytes, ops, latency, mistakes, kept_caches })
+    Ok(Done { start, end, bytes, ops, latency, mistakes: tally.mistakes })
 }
 
 /// What counts of a worker whose clock stops before it is through: what it has begun, and, where
@@ -659,7 +655,6 @@ struct Measured {
     cpu: Option<CpuUsed>,
     workers: Vec<f64>,
     mistakes: Mistakes,
-    kept_caches: bool,
     no_window: bool,
     /// What the members moved in its steady window, where the samples are of that.
     window: Option<Vec<Counters>>,
@@ -703,7 +698,6 @@ impl Measured {
             cpu,
             workers,
             mistakes,
-            kept_caches: done.iter().any(|done| done.kept_caches),
             no_window: steady_wanted && window.is_none(),
             windowed: window.is_some(),
             window,
@@ -725,7 +719,6 @@ impl Outcome {
             workers: Vec::new(),
             members: Vec::new(),
             mistakes: Mistakes::default(),
-            kept_caches: false,
             checked: true,
             refused: None,
             passes: 0,
@@ -752,7 +745,6 @@ impl Outcome {
         }
         self.workers = pass.workers;
         self.mistakes.add(&pass.mistakes);
-        self.kept_caches |= pass.kept_caches;
         self.no_window |= pass.no_window;
         self.windowed |= pass.windowed;
         self.worked_bytes = match (self.worked_bytes, pass.worked_bytes) {
@@ -769,8 +761,9 @@ mod tests {
     use crate::program::choice::{Choice, Scale};
     use crate::program::extents::Extents;
     use crate::program::files::Files;
+    use crate::program::files::tests::{is_cached, tells_what_is_cached};
     use crate::program::session::{Needs, alone, single};
-    use crate::program::types::{How, Op, Order, Transfer};
+    use crate::program::types::{Calls, How, Op, Order, Transfer};
     use array::{Fault, FaultMember, FileMember, FileOptions, MemMember, Member, MemberSpec};
     use std::path::Path;
 
@@ -898,6 +891,48 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn below_extents_a_file_is_forgotten_and_nobody_elses() {
+        const BYTES: u64 = 1 << 20;
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = Program {
+            calls: Calls::Queued,
+            ..Program::new("x", String::new(), vec![BYTES, BYTES])
+        };
+        let ground = on_file(directory.path(), 2 * BYTES, &program);
+        let (path, other) = (directory.path().join("file"), directory.path().join("other"));
+        std::fs::write(&other, [1; 4096]).expect("written");
+        std::fs::File::open(&other).and_then(|file| file.sync_all()).expect("on disk");
+        let progress = AtomicU64::new(0);
+        let mut tally = Tally::new(&progress);
+        let mut hands = ground.hands(2, false).expect("hands");
+        let block = |op, file| Step::Block { op, file, at: 0, len: BYTES };
+        let sync = Step::Sync { file: 0, data_only: false };
+        let steps = [block(Op::Write, 0), block(Op::Write, 1), sync];
+        let mut go = |step: &Step| hands.carry_out(step, &mut tally).expect("done");
+        steps.iter().for_each(&mut go);
+        let cached = || {
+            [(&path, 0), (&path, BYTES - 4096), (&path, BYTES), (&other, 0)]
+                .map(|(path, at)| is_cached(path, at) == Some(true))
+        };
+        if !tells_what_is_cached(directory.path(), &path) {
+            println!("skipped: this file system does not tell what is cached, or is all cache");
+            return;
+        }
+        // Somebody else may have emptied the whole cache just now; not three times.
+        let seen = (0..3).find_map(|_| {
+            [block(Op::Read, 0), block(Op::Read, 1)].iter().for_each(&mut go);
+            go(&Step::Close { file: 0 });
+            let _ = std::fs::read(&other);
+            let before = cached();
+            go(&Step::Forget { file: 0 });
+            let after = cached();
+            (after != [false; 4]).then_some((before, after))
+        });
+        let (before, after) = seen.expect("what was not to be forgotten is there");
+        assert_eq!((before, after), ([true; 4], [false, false, true, true]));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::content::Ledger;
 use super::extents::Extents;
 use super::files::{Files, drop_page_cache, own_name};
 use super::ground::Ground;
+use super::lane::OwnDriver;
 use super::placed::Placed;
 use super::run::{Meanwhile, Timing, run};
 use super::types::{Calls, Program};
@@ -378,17 +379,26 @@ pub(super) fn alone(
     seed: u64,
     drop_caches: Option<fn() -> Result<(), String>>,
 ) -> Result<Extents, String> {
-    let share = |member: &dyn Member| member.share().expect("files can be shared");
+    let share = |member: &FileMember| member.share().expect("files can be shared");
     let few = |in_flight| Needs { in_flight, ..*needs };
     // To compare what is there; the workers have their own.
     let array = single(MemberSpec::Ready(share(&member)), &few(2))?;
     let (member, needs) = (Mutex::new(member), *needs);
     let make = move |in_flight| {
         let member = member.lock().unwrap_or_else(PoisonError::into_inner);
-        let spec = linear(MemberSpec::Ready(share(&*member)));
+        // As each job of a tool opens its file itself. Without /proc they have one between them.
+        let (member, cached): (Box<dyn Member>, _) = match member.reopened() {
+            Ok(own) => {
+                let cached = own.cached();
+                (Box::new(own), cached)
+            }
+            Err(_) => (share(&member), member.cached()),
+        };
+        let spec = linear(MemberSpec::Ready(member));
         // The tools do not ask for them.
         let options = DriverOptions { huge_pages: false, ..Needs { in_flight, ..needs }.options() };
-        Driver::new(spec, &options).map_err(|error| error.to_string())
+        let driver = Driver::new(spec, &options).map_err(|error| error.to_string())?;
+        Ok(OwnDriver { driver, cached })
     };
     let ground = Extents::new(array, needs.lease_bytes, program, seed, drop_caches)?;
     Ok(ground.with_own_drivers(Box::new(make)))

@@ -3,6 +3,8 @@
 //! Invariant: pure; the same acts, worker and pass give the same steps, except for what tickets and
 //! the end of the phase, which are asked for from outside, cut short. Called from `run`.
 
+use std::ops::Range;
+
 use super::types::{Act, Count, NameOrder, Op, Order, Step, Transfer};
 use crate::stats::SplitMix64;
 
@@ -74,6 +76,8 @@ impl<'p> Steps<'p> {
                 Some(Step::Sync { file: *file, data_only: *data_only })
             }
             Act::Forget { file } => Some(Step::Forget { file: *file }),
+            Act::Allocate { file } => Some(Step::Allocate { file: *file }),
+            Act::Expect { file, access } => Some(Step::Expect { file: *file, access: *access }),
             Act::Bytes { file, bytes, how } => {
                 Some(Step::Bytes { file: *file, bytes: *bytes, how: *how })
             }
@@ -119,7 +123,13 @@ struct Blocks<'p> {
     /// Of `Order::Stride`: the block to come, and how often it began again.
     next: u64,
     wraps: u64,
+    /// Of `Order::Shuffled`: the blocks; those of this pass that are given out come first.
     shuffled: Vec<u32>,
+    /// Of reads and writes in order: the next of each.
+    streams: [u64; 2],
+    /// When the next pass begins, in blocks given out, and files to be forgotten before it.
+    pass_end: u64,
+    forget: Range<u32>,
     /// Where the last block was found: its file, and where that begins in the long one.
     file: u32,
     file_start: u64,
@@ -128,11 +138,10 @@ struct Blocks<'p> {
 impl<'p> Blocks<'p> {
     fn new(transfer: &'p Transfer, files: &'p [u64], seed: u64) -> Blocks<'p> {
         let blocks = transfer.blocks();
-        let mut random = SplitMix64(transfer.seed ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let random = SplitMix64(transfer.seed ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut shuffled = Vec::new();
         if transfer.order == Order::Shuffled {
             shuffled = (0..u32::try_from(blocks).unwrap_or(u32::MAX)).collect();
-            shuffle(&mut shuffled, &mut random);
         }
         Blocks {
             transfer,
@@ -145,6 +154,9 @@ impl<'p> Blocks<'p> {
             next: 0,
             wraps: 0,
             shuffled,
+            streams: [0; 2],
+            pass_end: blocks,
+            forget: 0..0,
             file: transfer.files.start,
             file_start: 0,
         }
@@ -162,11 +174,19 @@ impl<'p> Blocks<'p> {
         if !more || self.blocks == 0 || !gate.going() {
             return None;
         }
+        if self.transfer.forgets && self.given == self.pass_end {
+            self.pass_end += self.blocks;
+            self.forget = self.transfer.files.clone();
+        }
+        if let Some(file) = self.forget.next() {
+            return Some(Step::Forget { file });
+        }
         if self.transfer.count == Count::Tickets && !gate.ticket() {
             return None;
         }
         let block = self.choose();
         let op = self.operation();
+        let block = self.in_stream(op, block);
         self.given += 1;
         let (file, at, len) = self.place(block);
         if op != Op::Read && self.transfer.sync_every > 0 {
@@ -186,7 +206,13 @@ impl<'p> Blocks<'p> {
             Order::Backward => self.blocks - 1 - turn,
             Order::Same => 0,
             Order::Uniform => self.random.below(self.blocks),
-            Order::Shuffled => u64::from(self.shuffled[turn as usize]),
+            Order::Shuffled => {
+                // Fisher and Yates, a step for each block: no pass begins with a pause. What the
+                // last pass left is shuffled again.
+                let pick = turn + self.random.below(self.blocks - turn);
+                self.shuffled.swap(turn as usize, pick as usize);
+                u64::from(self.shuffled[turn as usize])
+            }
             Order::Stride(step) => {
                 let block = self.next;
                 self.next = block + step;
@@ -211,6 +237,17 @@ impl<'p> Blocks<'p> {
             Op::ReadPercent(_) => Op::Write,
             op => op,
         }
+    }
+
+    /// The block, or the next one of its kind where reads and writes are two streams.
+    fn in_stream(&mut self, op: Op, block: u64) -> u64 {
+        let (Op::ReadPercent(_), Order::Forward) = (self.transfer.op, self.transfer.order) else {
+            return block;
+        };
+        let next = &mut self.streams[usize::from(op == Op::Write)];
+        let block = *next;
+        *next = (block + 1) % self.blocks;
+        block
     }
 
     /// The file that a block is in, where, and how long it is there.
@@ -288,6 +325,54 @@ mod tests {
         let distinct: std::collections::BTreeSet<_> = uniform.iter().collect();
         // Drawn with repetition, 1 - 1/e of them are met.
         assert!((600..665).contains(&distinct.len()), "{}", distinct.len());
+    }
+
+    #[test]
+    fn every_pass_meets_each_block_once_in_an_order_of_its_own() {
+        let mut passes = transfer(Op::Read, Order::Shuffled, 50);
+        passes.count = Count::Blocks(150);
+        let places = order_of(passes);
+        for pass in places.chunks(50) {
+            let met: std::collections::BTreeSet<_> = pass.iter().collect();
+            assert_eq!(met.len(), 50, "{pass:?}");
+        }
+        assert!(places[..50] != places[50..100] && places[50..100] != places[100..]);
+    }
+
+    #[test]
+    fn between_passes_the_files_are_forgotten_and_not_after_the_last() {
+        let of = |count, forgets| {
+            let read = Transfer::forward(1..3, 0..4 * 512, 512, Op::Read);
+            let read = Transfer { count, forgets, ..read };
+            let all = steps(&[Act::Transfer(read)], &[9, 1024, 1024], 0);
+            let blocks = all.into_iter().map(|step| match step {
+                Step::Block { .. } => '.',
+                Step::Forget { file } => char::from_digit(file, 10).expect("a digit"),
+                other => panic!("{other:?}"),
+            });
+            blocks.collect::<String>()
+        };
+        assert_eq!(of(Count::Blocks(10), true), "....12....12..");
+        assert_eq!(of(Count::Blocks(8), true), "....12....");
+        assert_eq!(of(Count::Blocks(8), false), "........");
+        assert_eq!(of(Count::Pass, true), "....");
+    }
+
+    #[test]
+    fn reads_and_writes_in_order_are_two_streams() {
+        let mut mixed = transfer(Op::ReadPercent(50), Order::Forward, 7);
+        mixed.count = Count::Blocks(40);
+        let all = steps(&[Act::Transfer(mixed)], &[7 * 512], 0);
+        for kind in [Op::Read, Op::Write] {
+            let places = all.iter().filter_map(|step| match step {
+                Step::Block { op, at, .. } if *op == kind => Some(at / 512),
+                _ => None,
+            });
+            let places: Vec<u64> = places.collect();
+            assert!(places.len() > 7, "{places:?}");
+            let in_order: Vec<u64> = (0..7).cycle().take(places.len()).collect();
+            assert_eq!(places, in_order, "{kind:?}");
+        }
     }
 
     #[test]

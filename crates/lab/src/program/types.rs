@@ -14,7 +14,8 @@ use super::names::NameSet;
 pub struct Program {
     /// Its variant: `bonnie++-2.00`.
     pub name: String,
-    /// As it was asked for, with all options: `bonnie++-2.00:n=16:c=2`.
+    /// What tells it from others: as it was asked for, with all options, `bonnie++-2.00:n=16:c=2`;
+    /// of a job file, its name and what it holds.
     pub asked: String,
     /// Largest size of each file, by number, in bytes.
     pub files: Vec<u64>,
@@ -153,6 +154,18 @@ pub enum Act {
         /// The file's number.
         file: u32,
     },
+    /// Gives an open file its whole size, with space on the store and nothing written there.
+    Allocate {
+        /// The file's number.
+        file: u32,
+    },
+    /// Tells the kernel how an open file will be read.
+    Expect {
+        /// The file's number.
+        file: u32,
+        /// How.
+        access: Access,
+    },
     /// Moves blocks.
     Transfer(Transfer),
     /// Moves bytes one by one, from the start of a file.
@@ -192,6 +205,15 @@ pub enum How {
     Update,
     /// What is there, to read.
     Read,
+}
+
+/// How a file will be read, which the kernel's read-ahead goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Here and there: nothing is read ahead.
+    Random,
+    /// One block after the other: more than usual is.
+    Sequential,
 }
 
 /// How single bytes are moved.
@@ -255,13 +277,15 @@ pub struct Transfer {
     pub seed: u64,
     /// `fsync` after every so many writes; 0: never.
     pub sync_every: u64,
+    /// Between two passes over the span, the page cache forgets its files ([`Act::Forget`]).
+    pub forgets: bool,
 }
 
 impl Transfer {
     /// Every block of the span once, in order.
     pub fn forward(files: Range<u32>, span: Range<u64>, block: u64, op: Op) -> Transfer {
         let (order, count) = (Order::Forward, Count::Pass);
-        Transfer { files, span, block, op, order, count, seed: 0, sync_every: 0 }
+        Transfer { files, span, block, op, order, count, seed: 0, sync_every: 0, forgets: false }
     }
 
     /// Whole blocks in the span; of a stream, the last one may be shorter.
@@ -287,7 +311,8 @@ pub enum Op {
     RewriteEvery(u64),
     /// Read; rewritten with this probability, in percent.
     RewritePercent(u32),
-    /// Read with this probability, in percent, written otherwise.
+    /// Read with this probability, in percent, written otherwise. One after the other, reads and
+    /// writes are two streams, each with a place of its own.
     ReadPercent(u32),
 }
 
@@ -308,7 +333,7 @@ pub enum Order {
     /// IOzone's: so many blocks on; where the next step would reach the last block, it begins
     /// again, one block further.
     Stride(u64),
-    /// Every block once, shuffled.
+    /// Every block once, shuffled; in another order on each pass.
     Shuffled,
     /// Any, again and again.
     Uniform,
@@ -355,6 +380,18 @@ pub enum Step {
     Forget {
         /// File.
         file: u32,
+    },
+    /// See [`Act::Allocate`].
+    Allocate {
+        /// File.
+        file: u32,
+    },
+    /// See [`Act::Expect`].
+    Expect {
+        /// File.
+        file: u32,
+        /// How it will be read.
+        access: Access,
     },
     /// A block.
     Block {

@@ -11,8 +11,8 @@ use crate::bench::{Settings, case_name};
 use crate::grid;
 use crate::matrix::{ArrayCase, BenchLevel};
 use crate::place::PlaceExpr;
-use crate::program::Choice;
 use crate::program::run::Timing;
+use crate::program::{Choice, essence};
 use crate::results::{Item, ItemKey};
 use crate::wiring::Wiring;
 use crate::workload::Spec;
@@ -38,7 +38,8 @@ pub fn program_on_array(
         named = format!("{named}, {}{mark}", place.name());
     }
     let cores = settings.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
-    let what = format!("{named}: {program}");
+    let identity = program.identity();
+    let (what, program) = (format!("{named}: {identity}"), essence(&identity));
     let (kernel, timed) = (kernel_identity(case, settings), timing_identity(timing));
     Item { key: hashed(&format!("program={program} {array}{knobs}{cores}{kernel}{timed}")), what }
 }
@@ -53,7 +54,8 @@ pub fn program_elsewhere(
     timing: &Timing,
 ) -> Item {
     let size = size.map_or(String::new(), |size| format!(" size={size}"));
-    let what = format!("{named}: {program}{size}");
+    let identity = program.identity();
+    let (what, program) = (format!("{named}: {identity}{size}"), essence(&identity));
     let timed = timing_identity(timing);
     Item { key: hashed(&format!("program={program} target={place}{size}{timed}")), what }
 }
@@ -294,6 +296,31 @@ mod tests {
                 "program=dd level=raid5 array=raid5(4) chunk=262144 members=mem member=134217728"
             )
         );
+    }
+
+    #[test]
+    fn a_job_file_is_the_same_item_wherever_it_lies_as_long_as_it_holds_the_same() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let item = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).expect("written");
+            let choice = format!("fio:{}", path.display()).parse().expect("a program");
+            let plan = matrix::plan(&options()).expect("a plan");
+            let (place, timing) = (PlaceExpr::Engine, Timing::default());
+            let settings = settings(1, Path::new("/a"));
+            [
+                program_elsewhere(&choice, "path:/a", "path", None, &timing),
+                program_on_array(&choice, (&place, ""), &plan.arrays[0], &settings, &timing),
+            ]
+        };
+        let one = item("x.fio", "[r]\nrw=read\nsize=1M\n");
+        let other = item("x.fio", "[r]\nrw=read\nsize=2M\n");
+        let renamed = item("y.fio", "[r]\nrw=read\nsize=1M\n");
+        for at in 0..2 {
+            assert_ne!(one[at].key, other[at].key);
+            assert_eq!(one[at].key, renamed[at].key);
+            assert!(one[at].what.contains(": fio:x.fio@") && !one[at].what.contains('/'));
+        }
     }
 
     #[test]

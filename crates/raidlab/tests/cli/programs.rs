@@ -257,6 +257,8 @@ fn a_fio_job_file_runs_and_what_it_cannot_say_is_refused() {
     let cell = run_programs(&format!("{target} --workload fio:{}", job)).code(0).cell();
     assert_eq!((cell["phase"].as_str(), cell["depth"].as_u64()), (Some("j"), Some(8)));
     assert_eq!(cell["verified"], Value::Bool(true));
+    let item = cell["item"].as_str().expect("an item");
+    assert!(item.starts_with("fio:x.fio@") && !item.contains('/'), "{item}");
     std::fs::write(&job, "[j]\nsize=1M\nverify=md5\n").expect("written");
     let ran = run_programs(&format!("{target} --workload fio:{}", job)).code(2);
     assert!(ran.stderr.contains("x.fio:3: option 'verify' is not carried out"), "{}", ran.stderr);

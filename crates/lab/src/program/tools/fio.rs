@@ -1,13 +1,14 @@
 //! fio job files: sections that run together until a `stonewall`, one phase for each such group.
 //!
-//! Invariant: what a job reads has been written before, outside the clock; files that several jobs
-//! name are one file, others are each job's own.
+//! Invariant: files are laid out outside the clock as fio does it (`fallocate`; what a job reads is
+//! written, too); files that several jobs name are one file, others are each job's own. What the
+//! kernel is told of a file, and when, is what fio tells it.
 
 use super::Tool;
-use super::fio_job::{Engine, Job, Rw, parse};
+use super::fio_job::{Engine, Hint, Job, Rw, parse};
 use crate::program::choice::{Given, Scale};
 use crate::program::types::{
-    Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
+    Access, Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
 
 pub(super) const TOOL: Tool = Tool {
@@ -20,9 +21,8 @@ pub(super) const TOOL: Tool = Tool {
 };
 
 fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
-    let path = given.path().ok_or("name the job file, as in fio:JOBFILE")?;
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    program(&parse(path, &text)?, path, scale)
+    let (path, text) = given.job().ok_or("name the job file, as in fio:JOBFILE")?;
+    program(&parse(path, text)?, path, scale)
 }
 
 /// A file of the program: its size, and whether somebody reads what was there before.
@@ -90,16 +90,28 @@ fn program(jobs: &[Job], path: &str, scale: &Scale) -> Result<Program, String> {
         program.notes.push("all jobs use io_uring, because one of them is asynchronous".into());
     }
     program.files = laid.bytes.iter().map(|bytes| bytes.next_multiple_of(4096)).collect();
-    let read = (0u32..).zip(&program.files).zip(&laid.filled).filter(|(_, fill)| **fill);
-    let fill = read.map(|((file, bytes), _)| Worker::filler(file, *bytes));
+    let files = (0u32..).zip(program.files.iter().zip(&laid.filled));
     // One after the other: laying out is not measured, and should not fragment.
-    program.stages.extend(
-        fill.collect::<Vec<_>>()
-            .into_iter()
-            .map(|worker| Stage::once(Phase::preparing("fill", vec![worker]))),
-    );
+    let laid_out: Vec<Stage> =
+        files.map(|(file, (bytes, filled))| Stage::once(lay_out(file, *bytes, *filled))).collect();
+    program.stages.extend(laid_out);
     program.stages.extend(groups.into_iter().map(|group| Stage::once(phase(group))));
     Ok(program)
+}
+
+/// As fio does it: all files are allocated; those that a job reads are written and synced, and the
+/// page cache forgets them.
+fn lay_out(file: u32, bytes: u64, filled: bool) -> Phase {
+    let allocate = Act::Allocate { file };
+    if !filled {
+        let open = Act::Open { file, how: How::Create };
+        let worker = Worker::new(vec![open, allocate], Vec::new(), vec![Act::Close { file }]);
+        return Phase::preparing("lay-out", vec![worker]);
+    }
+    let mut worker = Worker::filler(file, bytes);
+    worker.before.push(allocate);
+    worker.acts.push(Act::Forget { file });
+    Phase::preparing("fill", vec![worker])
 }
 
 fn worker(job: &Job, clone: u32, bytes: u64, laid: &mut Laid) -> Worker {
@@ -107,6 +119,8 @@ fn worker(job: &Job, clone: u32, bytes: u64, laid: &mut Laid) -> Worker {
     let reads = !matches!(job.rw, Rw::Write | Rw::RandWrite);
     let file = laid.file(name, bytes, reads);
     let random = matches!(job.rw, Rw::RandRead | Rw::RandWrite | Rw::RandMixed);
+    // Past the page cache there is nothing to forget, and nothing is read ahead.
+    let forgets = job.invalidate && !job.direct;
     let transfer = Transfer {
         op: match job.rw {
             Rw::Read | Rw::RandRead => Op::Read,
@@ -117,13 +131,21 @@ fn worker(job: &Job, clone: u32, bytes: u64, laid: &mut Laid) -> Worker {
         count: if job.time_based { Count::Endless } else { Count::Pass },
         seed: 0xf10 + u64::from(clone),
         sync_every: job.fsync,
+        forgets,
         ..Transfer::forward(file..file + 1, 0..bytes, job.block, Op::Read)
     };
     let how = if job.rw == Rw::Read || job.rw == Rw::RandRead { How::Read } else { How::Keep };
     let depth = if job.engine == Engine::Async { job.depth } else { 1 };
     let mut open = vec![Act::Open { file, how }];
-    // As fio does it; past the page cache there is nothing to forget.
-    open.extend((job.invalidate && !job.direct).then_some(Act::Forget { file }));
+    open.extend(forgets.then_some(Act::Forget { file }));
+    let access = match job.hint {
+        Hint::Off => None,
+        Hint::Random => Some(Access::Random),
+        Hint::Sequential => Some(Access::Sequential),
+        Hint::AsItIs if random => Some(Access::Random),
+        Hint::AsItIs => Some(Access::Sequential),
+    };
+    open.extend(access.filter(|_| !job.direct).map(|access| Act::Expect { file, access }));
     Worker { depth, ..Worker::new(open, vec![Act::Transfer(transfer)], vec![Act::Close { file }]) }
 }
 
@@ -167,9 +189,14 @@ mod tests {
         let program = made(text).expect("a program");
         let names: Vec<(&str, bool)> =
             program.phases().map(|phase| (phase.name.as_str(), phase.measured)).collect();
-        assert_eq!(names, [("fill", false), ("fill", false), ("r", true), ("w", true)]);
+        let laid_out = [("fill", false), ("fill", false), ("lay-out", false)];
+        assert_eq!(names, [&laid_out[..], &[("r", true), ("w", true)]].concat());
         assert_eq!(program.files, [1 << 20; 3]);
-        let reads: Vec<&Transfer> = program.phases().nth(2).expect("r").transfers().collect();
+        let count = |kind: fn(&Act) -> bool| {
+            program.phases().flat_map(Phase::acts).filter(|act| kind(act)).count()
+        };
+        assert_eq!(count(|act| matches!(act, Act::Allocate { .. })), 3);
+        let reads: Vec<&Transfer> = program.phases().nth(3).expect("r").transfers().collect();
         assert_eq!((reads[0].files.clone(), reads[1].files.clone()), (0..1, 1..2));
         assert_eq!((reads[0].order, reads[0].count), (Order::Shuffled, Count::Pass));
     }
@@ -203,17 +230,39 @@ mod tests {
     }
 
     #[test]
-    fn caches_forget_the_file_of_a_buffered_job_outside_the_clock() {
+    fn caches_forget_the_file_of_a_buffered_job_before_each_pass() {
         for (options, forgets) in
             [("", true), ("invalidate=0\n", false), ("direct=1\n", false), ("rw=write\n", true)]
         {
             let program = made(&format!("[a]\nsize=1M\n{options}")).expect(options);
-            let worker = &program.phases().last().expect("there").workers[0];
-            assert_eq!(worker.before.get(1), forgets.then_some(&Act::Forget { file: 0 }));
-            let all = program.phases().flat_map(Phase::acts);
-            let count = all.filter(|act| matches!(act, Act::Forget { .. })).count();
-            assert_eq!(count, usize::from(forgets), "{options}");
+            let phase = program.phases().last().expect("there");
+            let forget = Act::Forget { file: 0 };
+            assert_eq!(phase.workers[0].before.contains(&forget), forgets, "{options}");
+            assert!(phase.transfers().all(|transfer| transfer.forgets == forgets), "{options}");
         }
+    }
+
+    #[test]
+    fn the_kernel_is_told_what_fio_tells_it() {
+        let told = |options: &str| {
+            let program = made(&format!("[a]\nsize=1M\n{options}")).expect(options);
+            let acts = program.phases().flat_map(Phase::acts).filter_map(|act| match act {
+                Act::Expect { access, .. } => Some(*access),
+                _ => None,
+            });
+            acts.collect::<Vec<_>>()
+        };
+        for random in ["randread", "randwrite", "randrw"] {
+            assert_eq!(told(&format!("rw={random}\n")), [Access::Random]);
+        }
+        for ordered in ["read", "write", "rw"] {
+            assert_eq!(told(&format!("rw={ordered}\n")), [Access::Sequential]);
+        }
+        assert_eq!(told("rw=randread\nfadvise_hint=sequential\n"), [Access::Sequential]);
+        assert_eq!(told("rw=read\nfadvise_hint=random\n"), [Access::Random]);
+        assert_eq!(told("rw=read\nfadvise_hint=1\ninvalidate=0\n"), [Access::Sequential]);
+        assert_eq!(told("rw=randread\nfadvise_hint=0\n"), []);
+        assert_eq!(told("rw=randread\ndirect=1\n"), []);
     }
 
     #[test]

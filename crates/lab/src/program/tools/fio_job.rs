@@ -19,8 +19,9 @@ pub(super) struct Job {
     /// Share of reads in mixed jobs, percent.
     pub(super) read_percent: u32,
     pub(super) direct: bool,
-    /// The page cache forgets the job's file before the job starts.
+    /// The page cache forgets the job's file before each pass over it.
     pub(super) invalidate: bool,
+    pub(super) hint: Hint,
     pub(super) fsync: u64,
     pub(super) filename: Option<String>,
     pub(super) directory: Option<String>,
@@ -40,6 +41,17 @@ pub(super) enum Rw {
     RandMixed,
 }
 
+/// What the kernel is told of a job's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hint {
+    /// Nothing.
+    Off,
+    /// What `rw` says.
+    AsItIs,
+    Random,
+    Sequential,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
     Sync,
@@ -49,8 +61,8 @@ pub(super) enum Engine {
 }
 
 const OPTIONS: &str = "rw, bs, iodepth, numjobs, size, runtime, time_based, rwmixread, direct, \
-                       invalidate, fsync, filename, directory, name, ioengine, stonewall, \
-                       group_reporting";
+                       invalidate, fadvise_hint, fsync, filename, directory, name, ioengine, \
+                       stonewall, group_reporting";
 
 impl Job {
     fn new(name: &str) -> Job {
@@ -66,6 +78,7 @@ impl Job {
             read_percent: 50,
             direct: false,
             invalidate: true,
+            hint: Hint::AsItIs,
             fsync: 0,
             filename: None,
             directory: None,
@@ -123,6 +136,15 @@ impl Job {
             "rwmixread" => self.read_percent = number(0, 100)? as u32,
             "direct" => self.direct = flag()?,
             "invalidate" => self.invalidate = flag()?,
+            "fadvise_hint" => {
+                self.hint = match text()? {
+                    "0" => Hint::Off,
+                    "1" => Hint::AsItIs,
+                    "random" => Hint::Random,
+                    "sequential" => Hint::Sequential,
+                    other => return Err(format!("{name}={other}: 0, 1, random or sequential")),
+                }
+            }
             "fsync" => self.fsync = number(0, u64::MAX)?,
             "filename" => self.filename = Some(text()?.into()),
             "directory" => self.directory = Some(text()?.into()),
@@ -225,6 +247,7 @@ mod tests {
             ("[global]\nbs=4k\n", "x.fio: it has no job"),
             ("[a]\nsize=10%\n", "x.fio:2: size: '10%'"),
             ("[a]\ninvalidate=2\n", "x.fio:2: invalidate=2: 0 or 1"),
+            ("[a]\nfadvise_hint=noreuse\n", "x.fio:2: fadvise_hint=noreuse: 0, 1, random or"),
             ("[a]\nbs=100\n", "x.fio:2: bs: a multiple of 512"),
         ] {
             let error = parse("x.fio", text).expect_err(text);

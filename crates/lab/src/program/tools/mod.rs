@@ -1,7 +1,7 @@
 //! The programs, one file each: what the published tools do, pinned down by variant.
 //!
-//! Invariant: pure, but for fio's job file, which is read; a tool makes a [`Program`] of its
-//! options and of how large the target is.
+//! Invariant: pure; a tool makes a [`Program`] of its options, its job file where it takes one, and
+//! of how large the target is.
 
 use super::choice::{Given, Scale};
 use super::types::{Act, How, Program};
@@ -27,7 +27,7 @@ pub struct Tool {
     pub about: &'static str,
     /// Its options (`bs=SIZE`), and what they mean.
     pub options: &'static [(&'static str, &'static str)],
-    /// What follows the name is a path.
+    /// What follows the name is the path of a job file.
     pub takes_path: bool,
     /// Makes the program.
     pub make: fn(&Given<'_>, &Scale) -> Result<Program, String>,
