@@ -61,7 +61,7 @@ fn a_torn_write_is_found() {
 #[test]
 fn redundant_levels_live_on_without_a_member_and_say_so() {
     for level in ["raid1", "raid4", "raid5", "raid6", "raid10"] {
-        for after in ["200", "0"] {
+        for after in ["40", "0"] {
             let members = format!("mem*3+fault:gone@{after}:mem");
             let words = format!("--size 16M --level {level} --members {members}");
             let ran = bench(&format!("{words} --workload rand-write --seed 7")).code(0);
@@ -76,7 +76,7 @@ fn redundant_levels_live_on_without_a_member_and_say_so() {
 
 #[test]
 fn failed_requests_are_a_finding_and_no_throughput() {
-    let words = "--size 16M --level raid0 --members mem*3+fault:gone@200:mem";
+    let words = "--size 16M --level raid0 --members mem*3+fault:gone@40:mem";
     let ran = bench(&format!("{words} --workload rand-read")).code(1);
     let cell = ran.cell();
     assert_eq!(cell["verified"], Value::Bool(false));
