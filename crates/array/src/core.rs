@@ -486,6 +486,12 @@ impl Core {
         members.chain(self.timer).min()
     }
 
+    /// When a wait for `deadline` should end; see [`Member::wake_at`].
+    pub(crate) fn wake_at(&self) -> Option<u64> {
+        let members = self.slots.iter().filter_map(|slot| slot.member.as_ref()?.wake_at());
+        members.chain(self.timer).min()
+    }
+
     pub(crate) fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
         let first = *next;
         for slot in &mut self.slots {

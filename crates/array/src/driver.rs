@@ -146,9 +146,6 @@ pub fn clock_nanos() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// How long before a deadline a wait ends.
-const WAKE_NANOS: u64 = 20_000;
-
 /// Lets the waits of the calling thread end when they should, instead of up to 50 us later (the
 /// kernel's default timer slack). [`crate::Array`] does this for its own thread; whoever calls
 /// [`Driver::wait`] for paced members of solid drives wants it too.
@@ -645,11 +642,9 @@ impl Driver {
         }
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
-        // Waking up takes a while: the last stretch before a deadline is spent polling.
         let of_clerk = self.clerk.as_ref().and_then(Clerk::deadline);
-        let deadline = self.core.deadline().into_iter().chain(of_clerk).min();
-        let deadline = deadline.map(|at| at.saturating_sub(WAKE_NANOS));
-        let until = deadline.map_or(until, |at| at.min(until));
+        let wake_at = self.core.wake_at().into_iter().chain(of_clerk).min();
+        let until = wake_at.map_or(until, |at| at.min(until));
         let left = Duration::from_nanos(until.saturating_sub(now));
         if left.is_zero() {
             return;

@@ -185,6 +185,27 @@ fn nothing_completes_before_its_model_time() {
     }
 }
 
+/// Nobody polls through the end of a wait for a drive with heads. (A solid drive's last 20 us are
+/// polled through, some hundred times an operation.)
+#[test]
+fn waiting_for_heads_is_sleeping() {
+    const READS: u64 = 20;
+    array::wait_precisely();
+    let mut driver = one(&PaceControl::default(), Placement::Stretch);
+    let (mut done, mut turns) = (Vec::new(), 0);
+    for read in 0..READS {
+        let (at, lease) = (read * 7919 % (SECTORS / 8) * 8, driver.leases().take(4096));
+        driver.submit(HostOp::Read, Sector(at), 8, lease, 0).expect("room");
+        driver.poll(&mut done);
+        while done.drain(..).count() == 0 {
+            driver.wait(Duration::from_millis(100), None);
+            driver.poll(&mut done);
+            turns += 1;
+        }
+    }
+    assert!(turns < 10 * READS, "{turns} turns for {READS} reads");
+}
+
 #[test]
 fn the_pace_can_change_while_operations_are_under_way() {
     for seed in seeds(6) {

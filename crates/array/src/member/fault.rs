@@ -314,6 +314,11 @@ impl Member for FaultMember {
         self.pass_on(io, done);
     }
 
+    fn wake_at(&self) -> Option<u64> {
+        let own = self.delayed.front().map(|(at, _)| *at);
+        [own, self.inner.wake_at()].into_iter().flatten().min()
+    }
+
     fn deadline(&self) -> Option<u64> {
         let own = self.delayed.front().map(|(at, _)| *at);
         [own, self.inner.deadline()].into_iter().flatten().min()

@@ -179,6 +179,10 @@ impl Member for ListedMember {
         self.pass_on(done);
     }
 
+    fn wake_at(&self) -> Option<u64> {
+        self.inner.wake_at()
+    }
+
     fn deadline(&self) -> Option<u64> {
         self.inner.deadline()
     }

@@ -149,6 +149,10 @@ impl Member for NestedMember {
         self.turn(io, done);
     }
 
+    fn wake_at(&self) -> Option<u64> {
+        self.core.wake_at()
+    }
+
     fn deadline(&self) -> Option<u64> {
         self.core.deadline()
     }

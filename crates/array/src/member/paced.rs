@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use drive::{BusId, ChannelId, DriveId, Placement, Profile, Rig};
 use engine::{MemberError, Token};
 
+use super::traits::WAKE_NANOS;
 use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
 use crate::table::Table;
 
@@ -179,6 +180,9 @@ pub struct PacedMember {
     /// The first handle on the drive tells what the drive has had to do; the others would tell it
     /// again.
     tells_load: bool,
+    /// Whether nobody minds what waking up takes: against a seek, or where several operations are
+    /// under way, it is nothing.
+    patient: bool,
 }
 
 impl PacedMember {
@@ -206,9 +210,12 @@ impl PacedMember {
         disk: DriveId,
         at_bytes: u64,
     ) -> PacedMember {
-        let (port, mail) = control.lock().add_port(disk);
+        let mut shared = control.lock();
+        let (port, mail) = shared.add_port(disk);
+        let patient = shared.rig.is_rotating(disk);
+        drop(shared);
         let member = PacedMember::with_port(inner, control, disk, port, mail);
-        PacedMember { at_bytes, tells_load: true, ..member }
+        PacedMember { at_bytes, tells_load: true, patient, ..member }
     }
 
     fn with_port(
@@ -229,6 +236,7 @@ impl PacedMember {
             finished: Vec::new(),
             late: 0,
             tells_load: false,
+            patient: false,
         }
     }
 
@@ -266,6 +274,18 @@ impl PacedMember {
         }
     }
 
+    /// When the model has something next; it has, where there is mail.
+    fn model_deadline(&self) -> Option<u64> {
+        let next = if self.waiting.is_empty() {
+            NEVER
+        } else if self.mail.load(Ordering::Acquire) {
+            0
+        } else {
+            self.control.next.load(Ordering::Acquire)
+        };
+        (next != NEVER).then_some(next)
+    }
+
     fn give_to_model(&self, op: &Op<'_>, number: u32, now: u64) {
         let kind = match op.kind {
             OpKind::Read => drive::OpKind::Read,
@@ -298,7 +318,8 @@ impl Member for PacedMember {
         let (port, mail) = self.control.lock().add_port(self.drive);
         let (control, drive) = (&self.control, self.drive);
         let member = PacedMember::with_port(inner, control, drive, port, mail);
-        Some(Box::new(PacedMember { at_bytes: self.at_bytes, ..member }))
+        let (at_bytes, patient) = (self.at_bytes, self.patient);
+        Some(Box::new(PacedMember { at_bytes, patient, ..member }))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
@@ -337,15 +358,16 @@ impl Member for PacedMember {
         self.inner_finished(io, done);
     }
 
+    fn wake_at(&self) -> Option<u64> {
+        let model = self.model_deadline().map(|at| match self.patient {
+            true => at,
+            false => at.saturating_sub(WAKE_NANOS),
+        });
+        [model, self.inner.wake_at()].into_iter().flatten().min()
+    }
+
     fn deadline(&self) -> Option<u64> {
-        let model = if self.waiting.is_empty() {
-            NEVER
-        } else if self.mail.load(Ordering::Acquire) {
-            0
-        } else {
-            self.control.next.load(Ordering::Acquire)
-        };
-        [(model != NEVER).then_some(model), self.inner.deadline()].into_iter().flatten().min()
+        [self.model_deadline(), self.inner.deadline()].into_iter().flatten().min()
     }
 
     fn files(&self, out: &mut Vec<FileId>) {

@@ -9,6 +9,9 @@ use md::Sector;
 use super::Ring;
 use crate::buf::{Regions, Ways};
 
+/// How long waking up takes: the last stretch before a deadline that must be met is spent polling.
+pub(super) const WAKE_NANOS: u64 = 20_000;
+
 /// What is true of a member as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -242,6 +245,12 @@ pub trait Member: Send + Sealed {
 
     /// Something that the kernel finished for one of this member's leaves.
     fn kernel_done(&mut self, _event: KernelDone, _io: &mut Io, _done: &mut Vec<Done>) {}
+
+    /// When a wait for `deadline` should end: before it by what waking up takes. Members whose
+    /// times are long name a later moment, and nobody polls for them.
+    fn wake_at(&self) -> Option<u64> {
+        self.deadline().map(|at| at.saturating_sub(WAKE_NANOS))
+    }
 
     /// When `reap` should be called next, if the clock alone can finish something.
     fn deadline(&self) -> Option<u64> {
