@@ -28,7 +28,7 @@ help:
 	@echo 'make bench-engine  the engine by itself beside targets and copy ceilings; 17 GiB of memory'
 	@echo 'make bench-peers  parity beside ISA-L and SnapRAID; needs libisal-dev and snapraid'
 	@echo 'make bench-arrays  our generator beside fio, arrays beside md (MD_NATIVE=DIR), fio, nbdkit, btrfs; PEER_ARGS=... chooses'
-	@echo 'make bench-tools  bonnie++, fio and dd beside our versions of them, in TOOLS_DIR=...'
+	@echo 'make bench-tools  bonnie++, fio, dd (and fio for IOzone) beside ours, in TOOLS_DIR=...'
 	@echo 'make setup      only the set-up: installs by apt what is missing, if anything is'
 	@echo 'make clean      remove what was built'
 
