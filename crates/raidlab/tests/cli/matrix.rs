@@ -209,7 +209,7 @@ fn two_cores_have_a_lane_each_and_all_of_the_array_is_verified() {
         assert!(used > 0.0, "{cell}");
         (all_used, all_process) = (all_used + used, all_process + process);
     }
-    // A lane that gets a CPU later than the other is measured later too; in all it is the same time.
+    // A lane that gets a CPU later than the other is measured later, too: in all it is the same.
     assert!(all_used < all_process * 1.5 + 0.2, "{all_used} of {all_process}");
     // A member that lies is found by the lanes too, and a degraded array is one to all of them.
     let words = "--members mem*3+fault:flip@1M:mem --size 64M --level raid5 --cores 2 \
