@@ -215,7 +215,8 @@ impl<'a> Making<'a> {
             self.undo.push_call(what, move || erase(&path));
         }
         if fs.lvm {
-            device = super::lvm::volume(&device, stripes, &mut self.undo)?;
+            let ours = self.arrays.iter().any(|array| array.device == device);
+            device = super::lvm::volume(&device, stripes, ours, &mut self.undo)?;
         }
         self.facts.lvm = Some(fs.lvm);
         let steps = mkfs(fs, stripes, &device, journal.as_deref())?;

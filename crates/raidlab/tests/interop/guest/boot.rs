@@ -29,7 +29,7 @@ pub struct Guest {
     initrd: PathBuf,
 }
 
-/// One processor pair and half a gigabyte: two guests at a time would only slow each other down.
+/// One processor pair and a gigabyte: two guests at a time would only slow each other down.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 impl Guest {
@@ -59,13 +59,28 @@ impl Guest {
     /// # Errors
     /// When they cannot be written to `scratch`.
     pub fn with_files(&self, overlay: Overlay, scratch: &Path) -> std::io::Result<Guest> {
+        self.with_archive(&overlay.finish(), scratch)
+    }
+
+    fn with_archive(&self, archive: &[u8], scratch: &Path) -> std::io::Result<Guest> {
         let mut archives = fs::read(&self.initrd)?;
         // Archives begin at multiples of four.
         archives.resize(archives.len().next_multiple_of(4), 0);
-        archives.extend(overlay.finish());
+        archives.extend(archive);
         let initrd = scratch.join("initrd");
         fs::write(&initrd, archives)?;
         Ok(Guest { folder: self.folder.clone(), initrd })
+    }
+
+    /// The same with mke2fs, LVM and losetup in it, and modules that they want.
+    ///
+    /// # Errors
+    /// That they are not there, and what to do.
+    pub fn with_file_systems(&self, scratch: &Path) -> Result<Guest, String> {
+        let archive = fs::read(self.folder.join("file-systems")).map_err(
+            |_| "no file systems for the guest; `sh scripts/guest/prepare` fetches them",
+        )?;
+        self.with_archive(&archive, scratch).map_err(|error| error.to_string())
     }
 
     /// Runs a job; files of the run, among them the console's log, go to `scratch`.
@@ -118,7 +133,8 @@ impl Guest {
     fn boot(&self, job: &Job, files: &Files) -> Result<(), String> {
         let mut command = Command::new(QEMU);
         command
-            .args("-accel tcg,thread=multi -cpu max -smp 2 -m 768 -machine pc".split(' '))
+            .args("-accel tcg,thread=multi -cpu max -smp 2 -machine pc".split(' '))
+            .args(["-m", &job.memory_mib.to_string()])
             .args("-nodefaults -no-user-config -display none -no-reboot".split(' '))
             .arg("-kernel")
             .arg(self.folder.join("vmlinuz"))

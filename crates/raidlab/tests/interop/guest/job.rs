@@ -160,13 +160,15 @@ pub struct Job {
     pub end: End,
     /// After this the guest is killed and the job has failed.
     pub limit: Duration,
+    /// Memory of the guest.
+    pub memory_mib: u32,
 }
 
 impl Job {
     /// Ends with the power off; the limit allows ten times what an idle machine needs.
     pub fn new(name: impl Into<String>, arrays: Vec<ArrayJob>) -> Job {
         let limit = Duration::from_secs(90 + 30 * arrays.len() as u64);
-        Job { name: name.into(), arrays, end: End::PowerOff, limit }
+        Job { name: name.into(), arrays, end: End::PowerOff, limit, memory_mib: 768 }
     }
 
     /// All disks, in the order of their SCSI targets.

@@ -4,90 +4,21 @@
 //! Invariant: raidlab itself runs in the guest; what it left behind is asked of sysfs and mdadm,
 //! never of raidlab.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::said::{
+    fields_are, finding, findings, laboratory, members, said, user_bytes, with_laboratory,
+};
 use super::support::{guest, run};
-use crate::guest::{ArrayJob, ArrayReport, Guest, Job, Overlay, Step};
+use crate::guest::{ArrayJob, ArrayReport, Job, Step};
 use crate::scratch::Scratch;
 
 /// A member: as much as a resync in an emulated machine brings up to date in a second.
 const MEMBER_BYTES: u64 = 24 << 20;
-
-fn laboratory(words: impl AsRef<str>) -> Step {
-    Step::Command(format!("laboratory {}", words.as_ref()))
-}
-
-fn with_laboratory(guest: &Guest, scratch: &Scratch) -> Guest {
-    let mut files = Overlay::default();
-    let program = Path::new(env!("CARGO_BIN_EXE_raidlab"));
-    files
-        .program("/laboratory/raidlab", program, scratch.path())
-        .unwrap_or_else(|error| panic!("{error}"));
-    files.file("/bin/laboratory", include_bytes!("laboratory.sh"));
-    guest.with_files(files, scratch.path()).expect("an initramfs is written")
-}
-
-/// What one step said: lines of names and values, and a record.
-struct Said {
-    values: BTreeMap<String, String>,
-    json: Option<Value>,
-}
-
-impl Said {
-    fn parse(output: &str) -> Said {
-        let (lines, json) = match output.split_once("json\n{") {
-            Some((lines, json)) => (lines, Some(format!("{{{json}"))),
-            None => (output, None),
-        };
-        let pairs = lines.lines().filter_map(|line| line.split_once(' '));
-        let values = pairs.map(|(name, value)| (name.to_string(), value.trim().to_string()));
-        let json = json.map(|text| serde_json::from_str(&text).expect("a record"));
-        Said { values: values.collect(), json }
-    }
-
-    fn get(&self, name: &str) -> &str {
-        self.values.get(name).map_or("", String::as_str)
-    }
-
-    /// The cell of a phase.
-    fn cell(&self, phase: &str) -> &Value {
-        let record = self.json.as_ref().unwrap_or_else(|| panic!("no record: {:?}", self.values));
-        let cells = record["cells"].as_array().expect("cells");
-        let found = cells.iter().find(|cell| cell["phase"] == phase);
-        found.unwrap_or_else(|| panic!("no {phase}: {record:#}"))
-    }
-}
-
-/// What all steps said that call this function, in order.
-fn said(report: &ArrayReport, function: &str) -> Vec<Said> {
-    report.outputs_of(function).into_iter().map(Said::parse).collect()
-}
-
-fn findings(cell: &Value) -> Vec<&str> {
-    let found = cell["findings"].as_array().expect("findings");
-    found.iter().map(|finding| finding["name"].as_str().expect("a name")).collect()
-}
-
-fn finding<'a>(cell: &'a Value, name: &str) -> &'a Value {
-    let mut all = cell["findings"].as_array().expect("findings").iter();
-    all.find(|finding| finding["name"] == name).unwrap_or_else(|| panic!("no {name}: {cell:#}"))
-}
-
-/// Bytes at the members, one after the other.
-fn members(cell: &Value, which: &str) -> Vec<u64> {
-    let members = cell["per_member"].as_array().expect("per_member");
-    members.iter().map(|member| member[which].as_u64().expect("a number")).collect()
-}
-
-fn user_bytes(cell: &Value) -> u64 {
-    let samples = cell["samples"].as_array().expect("samples");
-    samples.iter().map(|sample| sample["bytes"].as_u64().expect("a number")).sum()
-}
 
 /// Arrays that raidlab makes: built as asked, tuned meanwhile, and nothing left, however it ends.
 fn made_by_raidlab(scratch: &Scratch) -> ArrayJob {
@@ -323,13 +254,6 @@ fn watched(found: &ArrayReport) {
     let count = all.len();
     all.dedup();
     assert_eq!((all.len(), count >= 12), (count, true), "each disk once: {all:?}");
-}
-
-/// A cell's fields have these values.
-fn fields_are(cell: &Value, fields: &[(&str, Value)]) {
-    for (field, value) in fields {
-        assert_eq!(cell[*field], *value, "{field}");
-    }
 }
 
 /// Members are counted below a device, and findings are what really went on.

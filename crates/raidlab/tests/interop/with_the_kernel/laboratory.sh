@@ -39,11 +39,14 @@ array() {
     echo "read_ahead_kb $(cat "$made/queue/read_ahead_kb")"
 }
 
-# What is left behind: arrays, and members that call themselves that.
+# What is left behind: arrays, volumes, files as devices, directories, mounts, and members that call
+# themselves that.
 left() {
-    for found in /sys/block/md20*; do
-        [ ! -e "$found" ] || echo "array $found"
+    for found in /sys/block/md20* /sys/block/dm-* /sys/block/loop*/loop/backing_file /tmp/raidlab-*
+    do
+        [ ! -e "$found" ] || echo "there $found"
     done
+    grep raidlab /proc/mounts
     for disk in "$@"; do
         # mdadm fails where there is no superblock.
         if mdadm --examine "$disk" >/dev/null 2>&1; then echo "superblock $disk"; fi
@@ -166,6 +169,40 @@ watched() {
 random() {
     printf '[w]\nrw=randwrite\nbs=%sk\niodepth=32\nioengine=libaio\ndirect=1\nsize=4m\n' "$1" \
         >/tmp/random.fio
+}
+
+# Drivers for file systems: the guest with `file-systems` in it has them.
+drivers() {
+    insmod /modules/dm-mod.ko && insmod /modules/loop.ko
+}
+
+# mounted DEVICE DIRECTORY: ext4, as anybody would make it. By its path: busybox has one, too.
+mounted() {
+    /bin/mke2fs -q -F -t ext4 "$1" && mkdir -p "$2" && mount -t ext4 "$1" "$2"
+}
+
+# volumes WORD...: LVM without a udev, and without the lane's port, descriptor 3.
+volumes() {
+    lvm "$@" --config 'activation { udev_sync=0 udev_rules=0 } backup { backup=0 archive=0 }' 3>&-
+}
+
+# volume DEVICE: a volume on all of it, /dev/mapper/there-data.
+volume() {
+    volumes pvcreate -y "$1" && volumes vgcreate there "$1" &&
+        volumes lvcreate -y -Wn -l 100%FREE -n data there
+}
+
+no_volume() {
+    volumes vgremove -f there && volumes pvremove -y "$1"
+}
+
+# mapped WORD...: raidlab to its end; and while it writes, on what its volume is, and from where on.
+mapped() {
+    begin "$@"
+    until_so written || return 1
+    volumes pvs --noheadings --units b --nosuffix -o pe_start,pv_name | sed 's/^ */volume /'
+    ended
+    record
 }
 
 "$@"

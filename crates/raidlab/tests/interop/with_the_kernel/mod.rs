@@ -5,8 +5,10 @@
 //! skipped.
 
 mod crashed_here;
+mod file_systems;
 mod harness;
 mod laboratory;
 mod made_here;
 mod made_there;
+mod said;
 mod support;
