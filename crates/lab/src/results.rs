@@ -7,11 +7,13 @@
 //! Invariant: a cell is in the file, whole, or it is not: each is written in a transaction of its
 //! own, so a crash costs what was being measured and nothing before it. Called by the command line.
 
+mod claims;
 mod columns;
 mod export;
 mod schema;
 mod store;
 
+pub use claims::Owner;
 pub use columns::{COLUMNS, Column, Value};
 pub use export::{csv, parquet};
 pub use store::{Item, ItemKey, NewRun, NotRun, RunInfo, Store, StoreError, default_path};

@@ -303,6 +303,7 @@ impl Sweeping<'_> {
             tables: self.tables,
             marks: &self.marks,
             reporter: Reporter::new(cells, seconds(&rest)),
+            waits_for: Vec::new(),
             stop: &stop,
         };
         let ended = carry(&rest, &mut store, run, &mut here);
@@ -352,6 +353,8 @@ struct Here<'a> {
     tables: &'a [BenchArguments],
     marks: &'a PlaceMarks,
     reporter: Reporter,
+    /// Processes that the user has been told of.
+    waits_for: Vec<u32>,
     stop: &'a AtomicBool,
 }
 
@@ -398,6 +401,17 @@ impl Carrier for Here<'_> {
     fn progress(&mut self, event: Progress<'_>) {
         self.reporter.show(&event);
     }
+    fn waits(&mut self, items: usize, processes: &[u32]) {
+        if self.waits_for != processes {
+            let names: Vec<String> = processes.iter().map(u32::to_string).collect();
+            say(format_args!(
+                "waiting for {items} item(s) of this run that process {} is measuring",
+                names.join(", ")
+            ));
+            self.waits_for = processes.to_vec();
+        }
+    }
+
 
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

@@ -3,6 +3,7 @@
 //! ```text
 //!   runs  1 --- n  cells      the record's head; a cell as JSON, with the columns to select it by
 //!   runs  1 --- n  items      what a sweep has done with: measured, or not, and why not
+//!   runs  1 --- n  claims     what somebody is measuring just now
 //! ```
 //!
 //! Invariant: a step that was ever published is never changed; a change of the schema is a step
@@ -30,7 +31,7 @@ impl From<rusqlite::Error> for Problem {
 pub const APPLICATION_ID: i32 = 0x524c_6162;
 
 /// Each brings a file from its index to the next version.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     "CREATE TABLE runs (
          id INTEGER PRIMARY KEY AUTOINCREMENT,
          title TEXT NOT NULL,
@@ -61,6 +62,15 @@ const STEPS: [&str; 2] = [
          what TEXT NOT NULL,
          reason TEXT,
          at TEXT NOT NULL,
+         PRIMARY KEY (run, key)
+     );",
+    "CREATE TABLE claims (
+         run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+         key TEXT NOT NULL,
+         boot TEXT NOT NULL,
+         process INTEGER NOT NULL,
+         began INTEGER NOT NULL,
+         number INTEGER NOT NULL,
          PRIMARY KEY (run, key)
      );",
 ];

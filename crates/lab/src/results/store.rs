@@ -185,6 +185,21 @@ impl Store {
         &self.path
     }
 
+    /// Does something in one transaction.
+    pub(super) fn change<T>(
+        &mut self,
+        behavior: TransactionBehavior,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let path = &self.path;
+        let told =
+            |error: rusqlite::Error| StoreError { path: path.clone(), problem: in_words(&error) };
+        let change = self.connection.transaction_with_behavior(behavior).map_err(told)?;
+        let done = work(&change).map_err(told)?;
+        change.commit().map_err(told)?;
+        Ok(done)
+    }
+
     fn told(&self) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
         |error| StoreError { path: self.path.clone(), problem: in_words(&error) }
     }
@@ -203,20 +218,12 @@ impl Store {
     /// # Errors
     /// What SQLite says.
     pub fn go_on(&mut self, run: &NewRun<'_>, head: &Record) -> Result<i64, StoreError> {
-        let path = &self.path;
-        let told =
-            |error: rusqlite::Error| StoreError { path: path.clone(), problem: in_words(&error) };
         // Looks and begins under one lock. After a crash in between there is the run, or there is
         // none.
-        let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
-        let change = change.map_err(told)?;
-        let known = run.sweep.map_or(Ok(None), |sweep| newest_of(&change, sweep, head));
-        let id = match known.map_err(told)? {
-            Some(id) => id,
-            None => insert_run(&change, run, head).map_err(told)?,
-        };
-        change.commit().map_err(told)?;
-        Ok(id)
+        self.change(TransactionBehavior::Immediate, |change| {
+            let known = run.sweep.map_or(Ok(None), |sweep| newest_of(change, sweep, head))?;
+            known.map_or_else(|| insert_run(change, run, head), Ok)
+        })
     }
 
     /// Puts what was measured of an item into a run: all its cells or none. A cell that the item
@@ -225,26 +232,20 @@ impl Store {
     /// # Errors
     /// What SQLite says; then nothing has changed.
     pub fn put(&mut self, run: i64, item: &Item, cells: &[Cell]) -> Result<(), StoreError> {
-        let path = &self.path;
-        let told =
-            |error: rusqlite::Error| StoreError { path: path.clone(), problem: in_words(&error) };
-        let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
-        let change = change.map_err(told)?;
-        let delete = "DELETE FROM cells WHERE run = ?1 AND key = ?2";
-        change.execute(delete, params![run, item.key.0]).map_err(told)?;
-        for cell in cells {
-            insert(&change, run, &item.key, cell).map_err(told)?;
-        }
-        note(&change, run, item, None).map_err(told)?;
-        change.commit().map_err(told)
+        self.change(TransactionBehavior::Immediate, |change| {
+            let delete = "DELETE FROM cells WHERE run = ?1 AND key = ?2";
+            change.execute(delete, params![run, item.key.0])?;
+            cells.iter().try_for_each(|cell| insert(change, run, &item.key, cell))?;
+            note(change, run, item, None)
+        })
     }
 
     /// Notes what could not be run, and why.
     ///
     /// # Errors
     /// What SQLite says.
-    pub fn put_not_run(&self, run: i64, item: &Item, reason: &str) -> Result<(), StoreError> {
-        note(&self.connection, run, item, Some(reason)).map_err(self.told())
+    pub fn put_not_run(&mut self, run: i64, item: &Item, reason: &str) -> Result<(), StoreError> {
+        self.change(TransactionBehavior::Immediate, |change| note(change, run, item, Some(reason)))
     }
 
     /// The run has done all that it had to do.
@@ -263,8 +264,19 @@ impl Store {
     /// # Errors
     /// What SQLite says.
     pub fn finished(&self, run: i64) -> Result<HashSet<ItemKey>, StoreError> {
+        self.keys("SELECT key FROM items WHERE run = ?1 AND reason IS NULL", run)
+    }
+
+    /// The keys of all that somebody has tried in a run, whatever came of it.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn tried(&self, run: i64) -> Result<HashSet<ItemKey>, StoreError> {
+        self.keys("SELECT key FROM items WHERE run = ?1", run)
+    }
+
+    fn keys(&self, text: &str, run: i64) -> Result<HashSet<ItemKey>, StoreError> {
         let read = || {
-            let text = "SELECT key FROM items WHERE run = ?1 AND reason IS NULL";
             let mut query = self.connection.prepare(text)?;
             let keys = query.query_map([run], |row| Ok(ItemKey(row.get(0)?)))?;
             keys.collect::<rusqlite::Result<_>>()
@@ -425,12 +437,13 @@ fn insert(change: &Connection, run: i64, key: &ItemKey, cell: &Cell) -> rusqlite
     Ok(())
 }
 
-/// That an item was measured, or why not.
+/// That an item was measured, or why not. Nobody is at it any more.
 fn note(to: &Connection, run: i64, item: &Item, reason: Option<&str>) -> rusqlite::Result<()> {
     let text = "INSERT OR REPLACE INTO items (run, key, what, reason, at)
                 VALUES (?1, ?2, ?3, ?4, ?5)";
     let at = rfc3339(SystemTime::now());
     to.execute(text, params![run, item.key.0, item.what, reason, at])?;
+    to.execute("DELETE FROM claims WHERE run = ?1 AND key = ?2", params![run, item.key.0])?;
     Ok(())
 }
 

@@ -1,10 +1,12 @@
 //! Carries a sweep out: what is stored is skipped, what cannot be run is noted, the rest goes on.
 //!
 //! Invariant: after any end, also of the process, the run in the results holds exactly the items
-//! that were measured to their end; carrying on measures the others.
+//! that were measured to their end; carrying on measures the others. Of several who carry the same
+//! run on, each measures what nobody else does, and the last to end waits for nobody.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::time::Duration;
 
 use super::key;
 use crate::bench::{self, Progress, Settings};
@@ -14,7 +16,7 @@ use crate::place::PlaceExpr;
 use crate::program::Choice;
 use crate::program::session::Brought;
 use crate::record::{Cell, Record};
-use crate::results::{Item, ItemKey, Store, StoreError};
+use crate::results::{Item, ItemKey, Owner, Store, StoreError};
 
 /// A matrix of a sweep, ready to run.
 pub struct Part<'a> {
@@ -42,6 +44,7 @@ pub struct ProgramItem {
 }
 
 /// What is still to be done: one array with its blocks, or one program.
+#[derive(Clone)]
 pub struct Task<'p> {
     /// Which part of the sweep it is of, from 0.
     pub part: usize,
@@ -147,12 +150,19 @@ pub trait Carrier {
     /// Hears what [`bench::run`] tells.
     fn progress(&mut self, event: Progress<'_>);
 
+    /// Hears, now and then, that nothing is left but what these processes are measuring.
+    fn waits(&mut self, items: usize, processes: &[u32]);
+
     /// Whether somebody wants it to end.
     fn stopped(&self) -> bool;
 }
 
+/// Between two looks at what others are measuring.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Measures the tasks, one after the other, into a run of `store`. What somebody else who goes on
-/// with the same run has finished by then is not measured again.
+/// with the same run has finished or is at is left to them; they are waited for at the end, and
+/// what they leave is measured here.
 ///
 /// # Errors
 /// When results cannot be stored: then measuring on would be in vain. What cannot be measured is no
@@ -163,50 +173,120 @@ pub fn carry(
     run: i64,
     carrier: &mut dyn Carrier,
 ) -> Result<Ended, StoreError> {
-    let mut ended = Ended::default();
-    let baseline = if tasks.is_empty() { None } else { carrier.baseline() };
-    for task in tasks {
-        if carrier.stopped() {
-            break;
-        }
-        let Some(task) = &task.without(&store.finished(run)?) else { continue };
-        let mut stored = vec![false; task.items.len()];
-        let result = match carrier.ready(task) {
-            Err(why) => Err(why),
-            Ok(()) if task.program.is_some() => {
-                let (cells, result) = carrier.program(task, baseline);
-                if carrier.stopped() {
-                    // It is measured anew: half a program is none.
-                    ended.interrupted = result.err();
-                    Ok(())
-                } else {
-                    if result.is_ok() {
-                        store.put(run, &task.items[0], &cells)?;
-                        stored[0] = true;
-                    }
-                    result
-                }
-            }
-            Ok(()) => {
-                let put = |item: &Item, cells: &[Cell]| store.put(run, item, cells);
-                blocks(task, baseline, put, carrier, &mut stored)?
-            }
-        };
-        ended.measured += stored.iter().filter(|stored| **stored).count();
-        if let Err(why) = result {
-            // With all cells stored it was the proof of the redundancy that failed.
-            let missing = task.items.iter().zip(&stored).filter(|(_, stored)| !**stored);
-            for (item, _) in missing {
-                store.put_not_run(run, item, &why)?;
-                ended.failed.push((item.clone(), why.clone()));
-            }
-        }
-    }
+    let owner = Owner::new();
+    let carried = carry_as(&owner, tasks, store, run, carrier);
+    // After an error that is told; without this the claims end with the process.
+    let released = store.release(run, &owner);
+    let mut ended = carried?;
+    released?;
     ended.stopped = carrier.stopped();
     if !ended.stopped {
         store.end(run)?;
     }
     Ok(ended)
+}
+
+fn carry_as(
+    owner: &Owner,
+    tasks: &[Task<'_>],
+    store: &mut Store,
+    run: i64,
+    carrier: &mut dyn Carrier,
+) -> Result<Ended, StoreError> {
+    let mut ended = Ended::default();
+    let baseline = if tasks.is_empty() { None } else { carrier.baseline() };
+    // What failed before this sweep began is tried again, what fails meanwhile is not.
+    let mut left: Vec<Task<'_>> = tasks.to_vec();
+    loop {
+        for task in &left {
+            if carrier.stopped() {
+                return Ok(ended);
+            }
+            let theirs = store.claim(run, &task.items, owner)?;
+            if let Some(task) = &task.without(&theirs) {
+                one_task(task, baseline, store, run, carrier, &mut ended)?;
+                // What was not measured of it others may try.
+                store.release(run, owner)?;
+            }
+        }
+        if !others_have_gone(&left, owner, store, run, carrier)? {
+            return Ok(ended);
+        }
+        let tried = store.tried(run)?;
+        left = left.iter().filter_map(|task| task.without(&tried)).collect();
+        if left.is_empty() {
+            return Ok(ended);
+        }
+    }
+}
+
+/// Waits while others are at some of these. Says whether they are not any more.
+fn others_have_gone(
+    tasks: &[Task<'_>],
+    owner: &Owner,
+    store: &mut Store,
+    run: i64,
+    carrier: &mut dyn Carrier,
+) -> Result<bool, StoreError> {
+    let ours: HashSet<&ItemKey> =
+        tasks.iter().flat_map(|task| &task.items).map(|item| &item.key).collect();
+    loop {
+        let mut claims = store.claimed_by_others(run, owner)?;
+        claims.retain(|(key, _)| ours.contains(key));
+        if claims.is_empty() {
+            return Ok(true);
+        }
+        let mut processes: Vec<u32> = claims.iter().map(|(_, other)| other.process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        carrier.waits(claims.len(), &processes);
+        if carrier.stopped() {
+            return Ok(false);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn one_task(
+    task: &Task<'_>,
+    baseline: Option<IdleBaseline>,
+    store: &mut Store,
+    run: i64,
+    carrier: &mut dyn Carrier,
+    ended: &mut Ended,
+) -> Result<(), StoreError> {
+    let mut stored = vec![false; task.items.len()];
+    let result = match carrier.ready(task) {
+        Err(why) => Err(why),
+        Ok(()) if task.program.is_some() => {
+            let (cells, result) = carrier.program(task, baseline);
+            if carrier.stopped() {
+                // It is measured anew: half a program is none.
+                ended.interrupted = result.err();
+                Ok(())
+            } else {
+                if result.is_ok() {
+                    store.put(run, &task.items[0], &cells)?;
+                    stored[0] = true;
+                }
+                result
+            }
+        }
+        Ok(()) => {
+            let put = |item: &Item, cells: &[Cell]| store.put(run, item, cells);
+            blocks(task, baseline, put, carrier, &mut stored)?
+        }
+    };
+    ended.measured += stored.iter().filter(|stored| **stored).count();
+    if let Err(why) = result {
+        // With all cells stored it was the proof of the redundancy that failed.
+        let missing = task.items.iter().zip(&stored).filter(|(_, stored)| !**stored);
+        for (item, _) in missing {
+            store.put_not_run(run, item, &why)?;
+            ended.failed.push((item.clone(), why.clone()));
+        }
+    }
+    Ok(())
 }
 
 /// Blocks on an array. Inside, how measuring ended; outside, whether it could be stored.
@@ -258,6 +338,9 @@ mod tests {
         cells: usize,
         /// Somebody else who measures an item when the first of ours begins.
         other: Option<(Store, i64, Item)>,
+        /// Somebody else who holds an item until it is waited for, and measures it if it is named.
+        holder: Option<(Store, i64, Option<Item>, Owner)>,
+        waited: bool,
     }
 
     impl Carrier for Counting {
@@ -280,6 +363,18 @@ mod tests {
                 store.put(run, &item, &[Cell::default()]).expect("stored");
             }
             self.cells += usize::from(matches!(event, Progress::Final { .. }));
+        }
+
+        fn waits(&mut self, items: usize, processes: &[u32]) {
+            assert_eq!((items, processes), (1, &[std::process::id()][..]));
+            self.waited = true;
+            // Whoever has it is done, or gives it up.
+            if let Some((mut store, run, item, other)) = self.holder.take() {
+                match item {
+                    Some(item) => store.put(run, &item, &[Cell::default()]).expect("stored"),
+                    None => store.release(run, &other).expect("given back"),
+                }
+            }
         }
 
         fn stopped(&self) -> bool {
@@ -308,6 +403,10 @@ mod tests {
         }
 
         fn progress(&mut self, _: Progress<'_>) {}
+
+        fn waits(&mut self, _: usize, _: &[u32]) {
+            unreachable!("nobody else is at it")
+        }
 
         fn stopped(&self) -> bool {
             self.stopped
@@ -380,6 +479,77 @@ mod tests {
             // And with all of them there is nothing to do.
             let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
             assert_eq!((ended.measured, carrier.cells), (0, 3));
+        }
+    }
+
+    #[test]
+    fn what_another_is_at_is_waited_for_and_measured_where_they_give_it_up() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let mut store = Store::create(&file).expect("a file");
+        let parts = [part(&[Kind::RandRead])];
+        let tasks = tasks(&parts, &HashSet::new());
+        let head = head(&tasks).expect("tasks");
+        for measured in [true, false] {
+            let run = store.begin(&NewRun::default(), &head).expect("a run");
+            let (mut theirs, owner) = (Store::open(&file).expect("the file"), Owner::new());
+            theirs.claim(run, &tasks[0].items, &owner).expect("claimed");
+            let item = measured.then(|| tasks[0].items[0].clone());
+            let holder = Some((theirs, run, item, owner));
+            let mut carrier = Counting { holder, ..Counting::default() };
+            let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+            assert!(carrier.waited);
+            assert_eq!(ended.measured, if measured { 1 } else { 2 });
+            assert_eq!(store.finished(run).expect("keys").len(), 2);
+        }
+    }
+
+    /// Both begin each item in the same moment, as far as they can.
+    #[test]
+    fn two_in_lockstep_measure_everything_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let store = Store::create(&file).expect("a file");
+        let parts = [part(&[Kind::RandRead, Kind::SeqRead])];
+        let tasks = tasks(&parts, &HashSet::new());
+        let run = store.begin(&NewRun::default(), &head(&tasks).expect("tasks")).expect("a run");
+        let begin = std::sync::Barrier::new(2);
+        let one = || {
+            let mut store = Store::open(&file).expect("the file");
+            let mut carrier = Lockstep(&begin);
+            carry(&tasks, &mut store, run, &mut carrier).expect("stored").measured
+        };
+        let measured = std::thread::scope(|scope| {
+            let other = scope.spawn(one);
+            one() + other.join().expect("no panic")
+        });
+        assert_eq!(measured, 4);
+        assert_eq!(store.record(run).expect("the run").cells.len(), 4);
+    }
+
+    /// Begins when the other one does.
+    struct Lockstep<'a>(&'a std::sync::Barrier);
+
+    impl Carrier for Lockstep<'_> {
+        fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn baseline(&mut self) -> Option<IdleBaseline> {
+            self.0.wait();
+            None
+        }
+
+        fn program(&mut self, _: &Task<'_>, _: Option<IdleBaseline>) -> Brought {
+            unreachable!("there are none")
+        }
+
+        fn progress(&mut self, _: Progress<'_>) {}
+
+        fn waits(&mut self, _: usize, _: &[u32]) {}
+
+        fn stopped(&self) -> bool {
+            false
         }
     }
 

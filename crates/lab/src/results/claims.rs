@@ -1,0 +1,212 @@
+//! Who measures an item just now, so that of several who go on with one run nobody else does.
+//!
+//! Invariant: an item is claimed by at most one owner who lives. Whoever has gone, by a crash or a
+//! restart of the machine, holds nothing: the next one takes it over. Runs are found by the name of
+//! their machine, so all owners are processes of one. Called from `sweep::carry`.
+
+use std::collections::HashSet;
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+
+use super::store::{Item, ItemKey, Store, StoreError};
+
+/// Somebody who measures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Of which start of the machine: its numbers of processes mean nothing in the next.
+    boot: String,
+    /// The process.
+    pub process: u32,
+    /// When it began, in ticks of this start: a number is given again.
+    began: u64,
+    /// One of several in it.
+    number: u32,
+}
+
+impl Owner {
+    /// One in this process, each time another.
+    pub fn new() -> Owner {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Owner { number, ..Owner::of(std::process::id()) }
+    }
+
+    fn of(process: u32) -> Owner {
+        Owner { boot: boot(), process, began: began(process).unwrap_or(0), number: 0 }
+    }
+
+    fn lives(&self) -> bool {
+        self.boot == boot() && began(self.process) == Some(self.began)
+    }
+}
+
+impl Default for Owner {
+    fn default() -> Owner {
+        Owner::new()
+    }
+}
+
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_string()
+}
+
+/// When a process began, as the kernel counts it (proc_pid_stat(5), field 22); `None` when there is
+/// none of this number, or only what its parent has not asked for yet.
+fn began(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The second field is a name, in parentheses, and may hold anything.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+impl Store {
+    /// Claims those items of a run that are neither measured nor claimed by somebody else who
+    /// lives. Gives the others.
+    ///
+    /// # Errors
+    /// What SQLite says; then nothing is claimed.
+    pub fn claim(
+        &mut self,
+        run: i64,
+        items: &[Item],
+        owner: &Owner,
+    ) -> Result<HashSet<ItemKey>, StoreError> {
+        self.change(TransactionBehavior::Immediate, |change| {
+            let mut theirs = HashSet::new();
+            for Item { key, .. } in items {
+                let text = "SELECT 1 FROM items WHERE run = ?1 AND key = ?2 AND reason IS NULL";
+                let known = change.query_row(text, params![run, key.0], |_| Ok(())).optional()?;
+                let held = holder(change, run, key)?;
+                if known.is_some() || held.is_some_and(|other| other != *owner && other.lives()) {
+                    theirs.insert(key.clone());
+                    continue;
+                }
+                let text = "INSERT OR REPLACE INTO claims VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+                let Owner { boot, process, began, number } = owner;
+                let began = began.cast_signed();
+                change.execute(text, params![run, key.0, boot, process, began, number])?;
+            }
+            Ok(theirs)
+        })
+    }
+
+    /// Gives all claims of somebody back.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn release(&mut self, run: i64, owner: &Owner) -> Result<(), StoreError> {
+        self.change(TransactionBehavior::Immediate, |change| {
+            let text = "DELETE FROM claims WHERE run = ?1 AND boot = ?2 AND process = ?3
+                        AND began = ?4 AND number = ?5";
+            let Owner { boot, process, began, number } = owner;
+            change.execute(text, params![run, boot, process, began.cast_signed(), number])?;
+            Ok(())
+        })
+    }
+
+    /// What others who live are measuring of a run.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn claimed_by_others(
+        &mut self,
+        run: i64,
+        owner: &Owner,
+    ) -> Result<Vec<(ItemKey, Owner)>, StoreError> {
+        let all = self.change(TransactionBehavior::Deferred, |change| {
+            let text = "SELECT key, boot, process, began, number FROM claims WHERE run = ?1";
+            let mut query = change.prepare(text)?;
+            let claims = query.query_map([run], |row| Ok((ItemKey(row.get(0)?), read(row, 1)?)))?;
+            claims.collect::<rusqlite::Result<Vec<(ItemKey, Owner)>>>()
+        })?;
+        Ok(all.into_iter().filter(|(_, other)| other != owner && other.lives()).collect())
+    }
+}
+
+fn holder(among: &Connection, run: i64, key: &ItemKey) -> rusqlite::Result<Option<Owner>> {
+    let text = "SELECT boot, process, began, number FROM claims WHERE run = ?1 AND key = ?2";
+    among.query_row(text, params![run, key.0], |row| read(row, 0)).optional()
+}
+
+fn read(row: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<Owner> {
+    Ok(Owner {
+        boot: row.get(from)?,
+        process: row.get(from + 1)?,
+        began: row.get::<_, i64>(from + 2)?.cast_unsigned(),
+        number: row.get(from + 3)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::fixture;
+    use crate::results::NewRun;
+
+    fn items() -> [Item; 2] {
+        ["a", "b"].map(|name| Item { key: ItemKey(name.into()), what: name.into() })
+    }
+
+    fn keys(theirs: HashSet<ItemKey>) -> Vec<String> {
+        let mut keys: Vec<String> = theirs.into_iter().map(|key| key.0).collect();
+        keys.sort();
+        keys
+    }
+
+    fn store() -> (tempfile::TempDir, Store, i64) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::create(&directory.path().join("results.db")).expect("a file");
+        let run = store.begin(&NewRun::default(), &fixture::record()).expect("a run");
+        (directory, store, run)
+    }
+
+    #[test]
+    fn what_is_claimed_or_measured_is_not_claimed_again_until_it_is_given_back() {
+        let (_directory, mut store, run) = store();
+        let (one, other, items) = (Owner::new(), Owner::new(), items());
+        let mut claim = |items: &[Item], owner| keys(store.claim(run, items, owner).expect("SQL"));
+        assert_eq!(claim(&items[..1], &one), [""; 0]);
+        assert_eq!(claim(&items, &other), ["a"]);
+        assert_eq!(claim(&items, &one), ["b"], "its own claim stands");
+        store.put(run, &items[0], &[]).expect("stored");
+        store.release(run, &other).expect("SQL");
+        assert!(store.claimed_by_others(run, &other).expect("SQL").is_empty(), "it is measured");
+        assert_eq!(keys(store.claim(run, &items, &other).expect("SQL")), ["a"]);
+        let claimed = store.claimed_by_others(run, &one).expect("SQL");
+        assert_eq!(claimed, [(items[1].key.clone(), other)]);
+        store.put_not_run(run, &items[1], "a reason").expect("SQL");
+        assert!(store.claimed_by_others(run, &one).expect("SQL").is_empty());
+        assert_eq!(keys(store.claim(run, &items, &one).expect("SQL")), ["a"], "b is tried again");
+    }
+
+    #[test]
+    fn who_has_gone_holds_nothing() {
+        let (_directory, mut store, run) = store();
+        let (me, items) = (Owner::new(), items());
+        let mut child =
+            Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep");
+        let other = Owner::of(child.id());
+        store.claim(run, &items, &other).expect("SQL");
+        assert_eq!(keys(store.claim(run, &items, &me).expect("SQL")), ["a", "b"]);
+        child.kill().expect("killed");
+        // As a zombie it measures nothing, either.
+        while other.lives() {
+            std::thread::yield_now();
+        }
+        assert!(store.claimed_by_others(run, &me).expect("SQL").is_empty());
+        assert_eq!(keys(store.claim(run, &items, &me).expect("SQL")), [""; 0]);
+        child.wait().expect("ended");
+        // Numbers of processes are given again, to others and in the next start of the machine.
+        let before = Owner { boot: "another start".into(), ..Owner::new() };
+        let namesake = Owner { began: 1, ..Owner::new() };
+        assert!(me.lives() && !before.lives() && !namesake.lives());
+    }
+}
