@@ -40,6 +40,8 @@ const SAMPLE_SECONDS: f64 = 0.7;
 const RUNS: u32 = 5;
 /// Time before the first of them, unless told otherwise.
 const WARM_UP_SECONDS: f64 = 0.3;
+/// Between two times that members are read off, unless told otherwise.
+const INTERVAL_SECONDS: f64 = 10.0;
 /// The same for `--engine`: its rows are many, and members in memory have no slow moods.
 const ENGINE_SAMPLE_SECONDS: f64 = 0.25;
 /// How much of each array `--engine` uses: far more than any cache holds.
@@ -195,10 +197,9 @@ pub struct BenchArguments {
     /// Time before the first sample [default: 0.3]
     #[arg(long, value_name = "TIME", value_parser = parse_warm_up, help_heading = "Measuring")]
     warm_up: Option<f64>,
-    /// How often the members are read off, for programs with a steady window
-    #[arg(long, value_name = "TIME", value_parser = parse_sample, default_value = "10",
-          help_heading = "Measuring")]
-    interval: f64,
+    /// How often the members are read off, for programs with a steady window [default: 10]
+    #[arg(long, value_name = "TIME", value_parser = parse_sample, help_heading = "Measuring")]
+    interval: Option<f64>,
     /// CPUs that the bench is held to. Each has a lane of the array and a generator of its own,
     /// with --depth and --jobs of its own [default: one lane, held nowhere]
     #[arg(long, value_name = "N", value_parser = parse_cores, help_heading = "Measuring")]

@@ -101,8 +101,7 @@ pub fn run(
     for table in &sweep.runs {
         tables.push(read(table, &given).map_err(|e| format!("{}: {e}", file.display()))?);
     }
-    bench::all_heard(&tables, arguments.kernels_chosen())
-        .map_err(|e| format!("{}: {e}", file.display()))?;
+    bench::all_heard(&tables, arguments).map_err(|e| format!("{}: {e}", file.display()))?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let kernels = bench::kernels_of(arguments)?;
     let marks = PlaceMarks::new(tables.iter().flat_map(|table| &table.target));
@@ -303,8 +302,8 @@ impl Sweeping<'_> {
             tables: self.tables,
             marks: &self.marks,
             reporter: Reporter::new(cells, seconds(&rest)),
-            waits_for: Vec::new(),
             stop: &stop,
+            waits_for: Vec::new(),
         };
         let ended = carry(&rest, &mut store, run, &mut here);
         here.reporter.finish();
@@ -353,9 +352,9 @@ struct Here<'a> {
     tables: &'a [BenchArguments],
     marks: &'a PlaceMarks,
     reporter: Reporter,
+    stop: &'a AtomicBool,
     /// Processes that the user has been told of.
     waits_for: Vec<u32>,
-    stop: &'a AtomicBool,
 }
 
 impl Carrier for Here<'_> {
@@ -401,6 +400,7 @@ impl Carrier for Here<'_> {
     fn progress(&mut self, event: Progress<'_>) {
         self.reporter.show(&event);
     }
+
     fn waits(&mut self, items: usize, processes: &[u32]) {
         if self.waits_for != processes {
             let names: Vec<String> = processes.iter().map(u32::to_string).collect();
@@ -411,7 +411,6 @@ impl Carrier for Here<'_> {
             self.waits_for = processes.to_vec();
         }
     }
-
 
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

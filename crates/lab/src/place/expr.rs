@@ -159,6 +159,15 @@ impl PlaceExpr {
         }
     }
 
+    /// Whether it is, or lies on, a device that is there.
+    pub fn takes_device(&self) -> bool {
+        match self {
+            PlaceExpr::Device(_) => true,
+            PlaceExpr::FileSystem(fs) => fs.on.takes_device(),
+            PlaceExpr::Engine | PlaceExpr::Path(_) | PlaceExpr::Kernel(_) => false,
+        }
+    }
+
     /// The array of the kernel's below it, if there is one.
     pub fn kernel(&self) -> Option<&KernelExpr> {
         match self {

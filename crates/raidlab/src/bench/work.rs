@@ -17,7 +17,7 @@ use lab::sweep::PlaceMarks;
 use lab::workload::Kind;
 
 use super::programs::{Engine, Wanted};
-use super::{BenchArguments, all_heard, announce, check_plan};
+use super::{BenchArguments, INTERVAL_SECONDS, all_heard, announce, check_plan};
 use crate::progress::{Reporter, Status};
 
 /// What a file system takes for itself on each member, at most, besides a share of the files.
@@ -48,7 +48,7 @@ impl Work {
     /// When it makes no sense, or does not fit into memory.
     pub fn plan(arguments: &BenchArguments) -> Result<Work, String> {
         let work = Work::shape(arguments)?;
-        all_heard(std::slice::from_ref(arguments), arguments.kernels_chosen())?;
+        all_heard(std::slice::from_ref(arguments), arguments)?;
         // What others' devices hold takes neither memory nor space here.
         let here = work.targets.iter().filter(|target| target.place.uses_engine());
         let arrays = here.filter_map(|target| target.arrays.as_ref());
@@ -190,7 +190,7 @@ impl BenchArguments {
 
     /// How the phases of programs are timed.
     pub fn timing(&self) -> Timing {
-        let interval = Duration::from_secs_f64(self.interval);
+        let interval = Duration::from_secs_f64(self.interval.unwrap_or(INTERVAL_SECONDS));
         Timing { drop_caches: self.drop_caches, interval, ..Timing::default() }
     }
 

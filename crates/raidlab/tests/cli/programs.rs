@@ -148,11 +148,31 @@ fn options_that_nothing_listens_to_are_refused() {
             refused(format!("{words} {option}"), name);
         }
     }
-    for option in ["--members mem", "--kernel portable"] {
+    for option in ["--members mem", "--kernel portable", "--dir /"] {
         let name = option.split(' ').next().expect("a name");
         for words in [&elsewhere, kernel] {
             refused(format!("{words} {option}"), name);
         }
+    }
+    for option in [
+        "--level raid5",
+        "--layout f2",
+        "--disks 3",
+        "--chunk 64K",
+        "--array raid0(2)",
+        "--degraded 1",
+        "--stripe-cache 1M",
+        "--bus 133MB/s",
+        "--channel 2",
+        "--spindle 2",
+        "--queue-depth 4",
+        "--destroy-contents",
+    ] {
+        refused(format!("{elsewhere} {option}"), option.split(' ').next().expect("a name"));
+    }
+    let blocks = "--level single --members mem --size 4M --workload seq-read";
+    for option in ["--interval 1", "--drop-caches", "--destroy-contents"] {
+        refused(format!("{blocks} {option}"), option.split(' ').next().expect("a name"));
     }
     // One that hears it is enough.
     let both = format!("{engine},seq-read --runs 1 --seconds 0.05 --kernel portable");

@@ -68,7 +68,8 @@ fn what_the_command_line_says_wins_over_the_file() {
     assert!(dry.stdout.contains("4 item(s)") && dry.stdout.contains("seq-write"), "{}", dry.stdout);
     assert!(!dry.stdout.contains("seq-read"), "{}", dry.stdout);
     // Flags, too, which have no value.
-    raidlab(&format!("bench {file} --db {db} --dry-run --drop-caches")).code(0);
+    let flag = "--workload dd,seq-read --drop-caches";
+    raidlab(&format!("bench {file} --db {db} --dry-run {flag}")).code(0);
 }
 
 /// A sweep that is killed in the middle loses the cell that it was measuring and nothing else.
