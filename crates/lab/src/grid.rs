@@ -37,8 +37,11 @@ pub struct Column {
     pub depth: u32,
     /// Jobs.
     pub jobs: u32,
-    /// Program and phase, where the cell is one: `bonnie++-2.00 put-block`.
+    /// Program and phase, where the cell is one: `bonnie++-2.00 put-block`; where one of other
+    /// options stands beside it, with its own: `dd:fdatasync write`.
     pub phase: Option<String>,
+    /// The program with its options: `dd:fdatasync`.
+    item: Option<String>,
     /// Whether requests per second say more than MB/s ([`Cell::counts_requests`]).
     pub counts_requests: bool,
 }
@@ -71,6 +74,7 @@ impl Column {
             phase: cell.program.as_ref().map(|program| {
                 format!("{program} {}", cell.phase.as_deref().unwrap_or(&cell.workload))
             }),
+            item: cell.item.clone(),
             counts_requests: cell.counts_requests(),
         }
     }
@@ -133,6 +137,7 @@ impl<'a> Grid<'a> {
             sections[place].put(row_label(cell, &knobs), at, columns.len(), cell);
         }
         sections.sort_by_key(|section| section.disks);
+        tell_apart(&mut columns);
         Grid { columns, sections }
     }
 
@@ -227,6 +232,19 @@ pub fn array_label(cell: &Cell) -> String {
     match cell.degraded {
         0 => name,
         lost => format!("{name}, {lost} lost"),
+    }
+}
+
+/// Columns of one program and phase are called by the program's options where these differ.
+fn tell_apart(columns: &mut [Column]) {
+    let alike = |one: &Column, other: &Column| one.phase == other.phase && one.item != other.item;
+    let differ: Vec<bool> =
+        columns.iter().map(|one| columns.iter().any(|other| alike(one, other))).collect();
+    for (column, _) in columns.iter_mut().zip(differ).filter(|(_, differs)| *differs) {
+        let Column { phase: Some(phase), item: Some(item), .. } = column else { continue };
+        // Versions of programs have no spaces.
+        let name = phase.split_once(' ').map_or(phase.as_str(), |(_, name)| name);
+        column.phase = Some(format!("{item} {name}"));
     }
 }
 
@@ -411,6 +429,30 @@ mod tests {
         assert!(labels.contains(&"RAID 5 64KiB") && labels.contains(&"RAID 5 512KiB"));
         assert!(labels.contains(&"RAID 1"), "no chunk, no label: {labels:?}");
         assert_eq!(grid.cells().count(), record.cells.len());
+    }
+
+    #[test]
+    fn a_program_with_other_options_has_columns_of_its_own() {
+        let cell = |item: &str, phase: &str| Cell {
+            program: Some("dd-9.1".into()),
+            phase: Some(phase.into()),
+            item: Some(item.into()),
+            workload: "seq-write".into(),
+            level: "raid5".into(),
+            disks: 4,
+            ..Cell::default()
+        };
+        let mut record = fixture::record();
+        record.cells = vec![cell("dd", "write"), cell("dd:fdatasync", "write")];
+        let titles = |record: &Record| -> Vec<String> {
+            Grid::new(record).columns.iter().map(|column| column.title().to_string()).collect()
+        };
+        assert_eq!(titles(&record), ["dd write", "dd:fdatasync write"]);
+        let grid = Grid::new(&record);
+        assert_eq!(grid.sections[0].rows.len(), 1, "one array, two columns");
+        assert!(grid.sections[0].rows[0].cells.iter().all(Option::is_some));
+        record.cells = vec![cell("dd:fdatasync", "write"), cell("dd:fdatasync", "read")];
+        assert_eq!(titles(&record), ["dd-9.1 write", "dd-9.1 read"], "nothing to tell apart");
     }
 
     #[test]
