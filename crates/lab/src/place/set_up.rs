@@ -282,13 +282,32 @@ pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<Device, String> 
     // Open and locked first, so that it is still what was looked at when it is written.
     let options = DeviceOptions { access: Access::ReadWrite, direct: true };
     let device = Device::open(&Location::whole(path), options).map_err(|e| e.to_string())?;
-    let there = if destroy { Vec::new() } else { what_is_there(&device) };
-    refuse(&there).map_err(|problem| format!("{shown}: {problem}"))?;
+    let there = what_is_there(&device);
+    if !destroy {
+        refuse(&there).map_err(|problem| format!("{shown}: {problem}"))?;
+    } else if !there.is_empty() {
+        // What is made here need not reach the old signs, a backup GPT at the end among them, and
+        // somebody could take the device for what it was.
+        let erased = erase_signs(&device);
+        erased.map_err(|problem| format!("{shown}: cannot erase what it holds: {problem}"))?;
+    }
     Ok(device)
 }
 
+/// Erases both ends of a device, where everything lies that it could be taken for. A crash on the
+/// way leaves one of them.
+fn erase_signs(device: &Device) -> Result<(), String> {
+    let sectors = device.sectors();
+    let length = KNOWN_BY_SECTORS.min(sectors);
+    for range in [0..length, sectors - length..sectors] {
+        device.write_zeroes(range).map_err(|error| error.to_string())?;
+    }
+    device.sync().map_err(|error| error.to_string())
+}
+
 /// How much of a device's beginning is erased: whatever is made here, a file system or a volume, is
-/// known by something in it, the last of which is Btrfs's, 64 KiB in.
+/// known by something in it, the last of which is Btrfs's, 64 KiB in. And of its end, where the
+/// first are two labels of ZFS, in the last 512 KiB.
 const KNOWN_BY_SECTORS: u64 = (1 << 20) / md::SECTOR_BYTES;
 
 /// Erases what a device is known by, so that it holds nothing any more, as before. A crash on the

@@ -277,6 +277,42 @@ fn what_a_device_holds_is_written_over_only_where_that_is_said() {
     assert_ne!(label().as_deref(), Ok("theirs"));
 }
 
+/// What was there at the end would be found again: sgdisk restores a table from its backup.
+#[test]
+fn what_a_device_was_known_by_at_its_end_goes_too() {
+    if cannot(&["losetup"]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (image, sectors) = (scratch.path().join("image"), (16 << 20) / 512_usize);
+    let device = Loop::over(&image, 512 * sectors as u64);
+    let table = |sectors: &[usize]| {
+        let mut bytes = vec![0x5a; 512 * 32768];
+        bytes[..2 << 20].fill(0);
+        sectors.iter().for_each(|sector| bytes[512 * sector..][..8].copy_from_slice(b"EFI PART"));
+        std::fs::write(&device.0, &bytes).expect("written");
+        run("blockdev", &["--flushbufs", &device.0]);
+        bytes
+    };
+    let open = |destroy| lab::place::open_to_write_over(Path::new(&device.0), destroy).map(drop);
+    let held = table(&[1, sectors - 1]);
+    let refused = open(false).expect_err("refused");
+    assert!(refused.contains("backup of a GPT"), "{refused}");
+    assert!(std::fs::read(&device.0).expect("read") == held, "it was left alone");
+    open(true).expect("it may be written over");
+    run("blockdev", &["--flushbufs", &device.0]);
+    let mut wanted = held;
+    wanted[..1 << 20].fill(0);
+    wanted[15 << 20..].fill(0);
+    assert!(std::fs::read(&device.0).expect("read") == wanted, "both ends, and nothing else");
+    assert_eq!(open(false), Ok(()), "it holds nothing any more");
+    // Where nothing is known, nothing is erased.
+    let held = table(&[]);
+    open(true).expect("it may be written over");
+    run("blockdev", &["--flushbufs", &device.0]);
+    assert!(std::fs::read(&device.0).expect("read") == held, "nothing to erase");
+}
+
 #[test]
 fn writing_back_under_memory_pressure_does_not_wait_for_itself() {
     if cannot(&["losetup", "mke2fs", "mount", "dd"]) {
