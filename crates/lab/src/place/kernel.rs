@@ -101,7 +101,6 @@ pub(super) fn set_up_kernel(
     stop: &dyn Fn() -> bool,
     undo: &mut Undo,
 ) -> Result<PathBuf, String> {
-    let device = free_md_device(Path::new("/sys/block"))?;
     let members = Knobs { read_ahead_bytes: None, ..kernel.knobs.clone() };
     for path in &kernel.devices {
         for (name, value) in queue_settings(&members) {
@@ -111,17 +110,7 @@ pub(super) fn set_up_kernel(
             set_knob(path, "device/queue_depth", &depth.to_string(), undo)?;
         }
     }
-    let steps = kernel_steps(kernel, array, &device)?;
-    let [erase, stop_array] = undo_steps(kernel, &device);
-    undo.push(erase);
-    let (own, ours) = (device.clone(), kernel.devices.clone());
-    // mdadm takes an array away itself that the kernel does not start, not its superblocks; and
-    // where somebody else took the number first, the array is theirs.
-    undo.push_call(stop_array.to_string(), move || match is_made_of(&own, &ours) {
-        true => stop_array.perform().map(drop),
-        false => Ok(()),
-    });
-    steps.iter().try_for_each(|step| step.perform().map(drop))?;
+    let device = make(kernel, array, undo)?;
     if array.is_redundant() && !kernel.assume_clean {
         // What is measured during a resync is the resync.
         let look = |name: &str| setting(&device, name);
@@ -136,6 +125,48 @@ pub(super) fn set_up_kernel(
         set_knob(&device, "md/stripe_cache_size", &pages.to_string(), undo)?;
     }
     Ok(device)
+}
+
+/// Makes the array, under the first number that nobody has.
+fn make(kernel: &KernelExpr, array: &KernelArray, undo: &mut Undo) -> Result<PathBuf, String> {
+    let create = |device: &Path| kernel_steps(kernel, array, device);
+    // Refused before anything is pushed that would be undone.
+    create(Path::new("/dev/md"))?;
+    let [erase, _] = undo_steps(kernel, Path::new("/dev/md"));
+    undo.push(erase);
+    let attempt = |device: &Path| {
+        let [_, stop_array] = undo_steps(kernel, device);
+        let (own, ours) = (device.to_path_buf(), kernel.devices.clone());
+        // mdadm takes an array away itself that the kernel does not start, not its superblocks; and
+        // where somebody else took the number first, the array is theirs.
+        undo.push_call(stop_array.to_string(), move || match is_made_of(&own, &ours) {
+            true => stop_array.perform().map(drop),
+            false => Ok(()),
+        });
+        create(device)?.iter().try_for_each(|step| step.perform().map(drop))
+    };
+    under_a_free_number(Path::new("/sys/block"), attempt, |device| {
+        has_members(device) && !is_made_of(device, &kernel.devices)
+    })
+}
+
+/// Attempts it under one number after the other, as long as somebody else takes the number in
+/// between. Nothing keeps a number free until mdadm takes it.
+fn under_a_free_number(
+    blocks: &Path,
+    mut attempt: impl FnMut(&Path) -> Result<(), String>,
+    is_anothers: impl Fn(&Path) -> bool,
+) -> Result<PathBuf, String> {
+    let mut from = FIRST_NUMBER;
+    loop {
+        let number = free_number(blocks, from)?;
+        let device = PathBuf::from(format!("/dev/md{number}"));
+        match attempt(&device) {
+            Ok(()) => return Ok(device),
+            Err(_) if is_anothers(&device) => from = number + 1,
+            Err(problem) => return Err(problem),
+        }
+    }
 }
 
 /// Between two looks at an array that is brought up to date.
@@ -190,13 +221,22 @@ fn is_in_sync(action: &str, degraded: &str, resync_start: &str) -> bool {
     (action, degraded, resync_start) == ("idle", "0", "none")
 }
 
-/// A number that no array has. Nothing keeps it free until mdadm takes it: see [`is_made_of`].
-fn free_md_device(blocks: &Path) -> Result<PathBuf, String> {
+/// Numbers of our arrays: far from those that people give, and below those that mdadm chooses.
+const FIRST_NUMBER: u32 = 200;
+const NUMBERS_END: u32 = 256;
+
+/// A number from this one on that no array has.
+fn free_number(blocks: &Path, from: u32) -> Result<u32, String> {
     let free = |number: &u32| !blocks.join(format!("md{number}")).exists();
-    match (200..256).find(free) {
-        Some(number) => Ok(format!("/dev/md{number}").into()),
-        None => Err("kernel: md200 to md255 are there already; stop one that nobody needs".into()),
-    }
+    (from..NUMBERS_END).find(free).ok_or_else(|| {
+        "kernel: md200 to md255 are there already; stop one that nobody needs".into()
+    })
+}
+
+/// Whether there is an array as `device`, and something in it.
+fn has_members(device: &Path) -> bool {
+    let slaves = in_sysfs(device, "slaves").and_then(std::fs::read_dir);
+    slaves.is_ok_and(|mut slaves| slaves.next().is_some())
 }
 
 /// Whether there is an array as `device`, of these members and nobody else's.
@@ -327,13 +367,36 @@ mod tests {
         let taken = |number: u32| {
             std::fs::create_dir(blocks.path().join(format!("md{number}"))).expect("made");
         };
-        assert_eq!(free_md_device(blocks.path()), Ok("/dev/md200".into()));
+        assert_eq!(free_number(blocks.path(), 200), Ok(200));
         taken(200);
         taken(202);
-        assert_eq!(free_md_device(blocks.path()), Ok("/dev/md201".into()));
+        assert_eq!(free_number(blocks.path(), 200), Ok(201));
         (201..256).filter(|number| *number != 202).for_each(taken);
-        let refused = free_md_device(blocks.path()).expect_err("all are taken");
+        let refused = free_number(blocks.path(), 200).expect_err("all are taken");
         assert!(refused.starts_with("kernel: md200 to md255 are there already"), "{refused}");
+    }
+
+    #[test]
+    fn who_loses_a_number_takes_the_next_and_other_problems_are_told() {
+        let blocks = tempfile::tempdir().expect("a directory");
+        let attempts = |anothers: &[&str]| {
+            let mut tried = Vec::new();
+            let attempt = |device: &Path| {
+                tried.push(device.display().to_string());
+                match device.ends_with("md202") {
+                    true => Ok(()),
+                    false => Err(format!("{}: cannot", device.display())),
+                }
+            };
+            let is_anothers = |device: &Path| anothers.iter().any(|name| device.ends_with(name));
+            let ended = under_a_free_number(blocks.path(), attempt, is_anothers);
+            (ended, tried)
+        };
+        let (ended, tried) = attempts(&["md200", "md201"]);
+        assert_eq!(ended, Ok("/dev/md202".into()));
+        assert_eq!(tried, ["/dev/md200", "/dev/md201", "/dev/md202"]);
+        assert_eq!(attempts(&["md200"]).0, Err("/dev/md201: cannot".into()));
+        assert_eq!(attempts(&[]).1, ["/dev/md200"]);
     }
 
     #[test]

@@ -48,6 +48,12 @@ fn made_by_raidlab(scratch: &Scratch) -> ArrayJob {
         "ran {}",
         bench("@0+@4,scheduler=mq-deadline", "--level raid1 --disks 2 --size 4M")
     ));
+    steps.push(laboratory(format!(
+        "raced @3 {}",
+        bench("@0+@1", "--level raid1 --disks 2 --size 4M")
+    )));
+    steps.push(Step::mdadm("--zero-superblock @3"));
+    steps.extend(restored());
     steps.push(laboratory("slowly"));
     steps.push(laboratory(format!("interrupted syncing {}", tuned(&format!("{raid5} --size 4M")))));
     steps.extend(restored());
@@ -115,6 +121,8 @@ fn raidlab_measures_arrays_of_the_kernels_and_leaves_nothing_behind() {
     nothing_is_left(made);
     built_and_tuned_as_asked(made);
     ended_in_order(made);
+    let raced = made.output_of("laboratory raced");
+    assert!(raced.starts_with("status 0\n1\n"), "measured, and the other array is left: {raced}");
     assert!(fs::read(&held).expect("a disk is read") == holds, "a refused disk is untouched");
 
     let found = report.array("found-by-raidlab");
@@ -126,12 +134,12 @@ fn raidlab_measures_arrays_of_the_kernels_and_leaves_nothing_behind() {
 fn nothing_is_left(made: &ArrayReport) {
     let settings = made.outputs_of("settings");
     assert!(settings[0].contains("3.scheduler [none] mq-deadline"), "{}", settings[0]);
-    assert_eq!(settings.len(), 8);
+    assert_eq!(settings.len(), 9);
     for (number, after) in settings.iter().enumerate() {
         assert_eq!(*after, settings[0], "after run {number}");
     }
     let left = made.outputs_of("left @0 @1 @2 @3");
-    assert_eq!(left.len(), 7, "after each run");
+    assert_eq!(left.len(), 8, "after each run");
     for (number, left) in left.into_iter().enumerate() {
         assert_eq!(left, "", "after run {}", number + 1);
     }

@@ -128,6 +128,26 @@ ran() {
     rm -f "$record"
 }
 
+# raced DISK WORD...: raidlab to its end, with an mdadm that first lets somebody else take md200 for an
+# array of this disk; and what that array is like then.
+raced() {
+    race=/tmp/race.$$
+    mkdir -p $race
+    cat >$race/mdadm <<END
+#!/bin/busybox sh
+if mkdir $race/lost 2>/dev/null; then
+    /bin/mdadm --create /dev/md200 --run --force --level=1 --raid-devices=1 --metadata=1.2 $1
+fi
+exec /bin/mdadm "\$@"
+END
+    chmod +x $race/mdadm
+    shift
+    PATH=$race:$PATH
+    ran "$@"
+    cat $made/md/raid_disks $made/md/array_state
+    mdadm --stop /dev/md200
+}
+
 # measured WORD...: raidlab to its end, and the record.
 measured() {
     begin "$@"
