@@ -5,10 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use lab::members::MemberSet;
 use lab::place::{EngineSpec, Ground, Place, PlaceExpr, Request, Step};
+use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
 fn engine(array: &str, member_bytes: u64) -> EngineSpec {
     let expr: md::nested::ArrayExpr = array.parse().expect("an expression");
@@ -275,6 +277,52 @@ fn what_a_device_holds_is_written_over_only_where_that_is_said() {
     let place = Place::set_up(destroy).expect("set up");
     place.take_down().expect("nothing is left");
     assert_ne!(label().as_deref(), Ok("theirs"));
+}
+
+/// On a machine whose mounts are shared, as systemd makes them: what somebody unmounts while a
+/// place is there goes from its mounts, too, and what is mounted there nobody else sees.
+#[test]
+fn what_others_unmount_is_not_held_and_what_is_mounted_here_not_seen() {
+    if cannot(&["mount"]) {
+        return;
+    }
+    let (theirs, ours) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
+    let (theirs, ours) = (theirs.path().to_path_buf(), ours.path().to_path_buf());
+    let mounted = |directory: &Path| {
+        run("mount", &["-t", "tmpfs", "raidlab-test", &directory.display().to_string()]);
+    };
+    let is_there = |directory: &Path| {
+        let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").expect("mounts");
+        mounts.contains(&format!(" {} ", directory.display()))
+    };
+    // Channels: where one of the two panics, the other does not wait for it.
+    let (say_mounted, is_mounted) = mpsc::channel();
+    let (say_unmounted, is_unmounted) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let (theirs, ours, mounted, is_there) = (&theirs, &ours, &mounted, &is_there);
+        let machine = scope.spawn(move || {
+            export::fuse::private_mounts().expect("root may");
+            let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
+            rustix::mount::mount_change("/", shared).expect("shared");
+            mounted(theirs);
+            // Its mounts begin as those of the thread that has started it.
+            let place = scope.spawn(move || {
+                export::fuse::private_mounts().expect("root may");
+                mounted(ours);
+                let before = is_there(theirs);
+                say_mounted.send(()).expect("heard");
+                is_unmounted.recv().expect("said");
+                (before, is_there(theirs), is_there(ours))
+            });
+            is_mounted.recv().expect("said");
+            let seen = is_there(ours);
+            rustix::mount::unmount(theirs, UnmountFlags::empty()).expect("not held");
+            say_unmounted.send(()).expect("heard");
+            (seen, place.join().expect("no panic"))
+        });
+        let (seen, (before, after, own)) = machine.join().expect("no panic");
+        assert!(before && own && !after && !seen, "{before} {own} {after} {seen}");
+    });
 }
 
 /// What was there at the end would be found again: sgdisk restores a table from its backup.
