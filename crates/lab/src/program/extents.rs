@@ -89,6 +89,9 @@ impl Ground for Extents {
                 Act::Names { .. } | Act::MakeDirectory(_) | Act::RemoveDirectory(_) => {
                     return Some("there is no file system: names cannot be made".into());
                 }
+                Act::Remove { .. } | Act::SyncAll => {
+                    return Some("there is no file system: files cannot be removed".into());
+                }
                 Act::Bytes { .. } => {
                     return Some("there is no file system: single bytes cannot be moved".into());
                 }
@@ -101,6 +104,11 @@ impl Ground for Extents {
             }
         }
         None
+    }
+
+    /// They share the array's rings and files.
+    fn hands_are_apart(&self) -> bool {
+        false
     }
 
     fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
@@ -316,6 +324,8 @@ impl Hands for ExtentHands<'_> {
                 if self.flights.len() == 1 { self.settle(tally) } else { Ok(()) }
             }
             Step::Bytes { .. }
+            | Step::Remove { .. }
+            | Step::SyncAll
             | Step::MakeDirectory(_)
             | Step::RemoveDirectory(_)
             | Step::Name { .. }

@@ -6,12 +6,13 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use array::{Counters, FileMap, clock_nanos};
-use rustix::fs::{Advice, FallocateFlags, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::content::{Book, Wrong};
 use super::ground::{Aligned, Ground, Hands, Mistakes, Tally};
@@ -21,6 +22,9 @@ use crate::quantity::show_size;
 
 /// What `putc` and `getc` buffer: the block of most file systems, as the C library does.
 const STDIO_BYTES: usize = 4096;
+/// Single bytes are timed so many at a time, as bonnie++ does it: reading a clock takes a tenth of
+/// what writing a byte takes.
+const TIMED_BYTES: u64 = 8 << 10;
 /// How files are compared: large reads.
 const CHECK_BYTES: usize = 1 << 20;
 
@@ -175,10 +179,16 @@ impl Ground for Files {
         refused.then(|| "single bytes are not moved through a map".into())
     }
 
+    /// Only hands have descriptors: of what they open, until they close it or end.
+    fn hands_are_apart(&self) -> bool {
+        true
+    }
+
     fn hands<'g>(&'g self, _depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
         Ok(Box::new(FileHands {
             ground: self,
             open: Vec::new(),
+            directory: None,
             shared,
             writing: Aligned::new(0),
             reading: Aligned::new(0),
@@ -301,6 +311,9 @@ struct OpenFile {
 struct FileHands<'g> {
     ground: &'g Files,
     open: Vec<(u32, OpenFile)>,
+    /// The directory of the set of names in use, and its number. Names are looked up from there, as
+    /// the tool does, whose directory it is then.
+    directory: Option<(u32, OwnedFd)>,
     shared: bool,
     /// Units that lack only their stamps.
     writing: Aligned,
@@ -437,7 +450,7 @@ impl FileHands<'_> {
         Ok(())
     }
 
-    /// Byte by byte. A unit at a time is put together in memory.
+    /// Byte by byte. A unit at a time is put together in memory, outside the time of any of them.
     fn bytes(
         &mut self,
         file: u32,
@@ -453,6 +466,8 @@ impl FileHands<'_> {
         let open = self.opened(file);
         open.go_to(0).map_err(|e| ("seek in it", e))?;
         let mut stdio = Stdio { file: &mut open.file, buffer: Vec::new(), next: 0 };
+        let timed = if matches!(how, ByByte::Put | ByByte::Get) { 1 } else { TIMED_BYTES };
+        let (mut started, mut untold) = (clock_nanos(), 0);
         for at in (0..all).step_by(unit_bytes as usize) {
             if tally.is_over() {
                 break;
@@ -461,63 +476,98 @@ impl FileHands<'_> {
             let part = &mut unit[..len as usize];
             if how.writes() {
                 ground.book.begin_write(&mut part[..], file, at, shared, &mut versions);
-                let ended = stdio.put_all(part, how == ByByte::Put, tally);
+                let ended = stdio.put_all(part, how == ByByte::Put);
                 ground.book.end_write(file, at, &versions);
                 ended.map_err(|e| ("write it", e))?;
             } else {
                 let before = ground.book.before_read(file, at);
-                let ended = stdio.get_all(part, how == ByByte::Get, tally);
+                let ended = stdio.get_all(part, how == ByByte::Get);
                 ended.map_err(|e| ("read it", e))?;
                 if let Some(wrong) = ground.book.glance(part, file, at, before) {
                     tally.mistakes.note(wrong);
                 }
             }
+            untold += len;
+            if untold >= timed || at + len == all {
+                started = tally.done_many(untold, started);
+                untold = 0;
+            }
+        }
+        if untold > 0 {
+            tally.done_many(untold, started);
         }
         stdio.flush().map_err(|e| ("write it", e))?;
         open.position = u64::MAX;
         Ok(())
     }
 
-    fn name(&self, set: &NameSet, path: &Path, number: u32, what: NameOp) -> std::io::Result<u64> {
+    /// Opens the directory of a set, if it is not open.
+    fn enter(&mut self, set: &NameSet) -> std::io::Result<()> {
+        if self.directory.as_ref().is_none_or(|(number, _)| *number != set.directory) {
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = rustix::fs::open(self.ground.directory(set), flags, Mode::empty())?;
+            self.directory = Some((set.directory, opened));
+        }
+        Ok(())
+    }
+
+    fn name(
+        &mut self,
+        set: &NameSet,
+        name: &str,
+        number: u32,
+        what: NameOp,
+    ) -> std::io::Result<u64> {
+        self.enter(set)?;
+        let directory = &self.directory.as_ref().expect("entered").1;
+        let open = |flags| {
+            let opened = rustix::fs::openat(directory, name, flags | OFlags::CLOEXEC, 0o600.into());
+            opened.map(File::from)
+        };
         let bytes = set.bytes(number);
         match what {
             NameOp::Create => {
-                let mut options = self.ground.options(false);
-                let mut file = options.write(true).create_new(true).open(path)?;
+                let mut file = open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
                 if bytes > 0 {
                     file.write_all(&small(set, number))?;
                 }
             }
             NameOp::Stat => {
-                if std::fs::metadata(path)?.len() != bytes {
+                let found = rustix::fs::statat(directory, name, AtFlags::empty())?;
+                if u64::try_from(found.st_size) != Ok(bytes) {
                     return Err(std::io::Error::other("it does not have its size"));
                 }
-                if bytes > 0 && std::fs::read(path)? != small(set, number) {
-                    return Err(std::io::Error::other("it does not hold what was written"));
+                let mut held = Vec::new();
+                if bytes > 0 {
+                    open(OFlags::RDONLY)?.read_to_end(&mut held)?;
+                    if held != small(set, number) {
+                        return Err(std::io::Error::other("it does not hold what was written"));
+                    }
                 }
             }
-            NameOp::Unlink => std::fs::remove_file(path)?,
+            NameOp::Unlink => rustix::fs::unlinkat(directory, name, AtFlags::empty())?,
         }
         Ok(if what == NameOp::Unlink { 0 } else { bytes })
     }
 
     fn one_name(
-        &self,
+        &mut self,
         set: &NameSet,
         number: u32,
         name: &str,
         what: NameOp,
         tally: &mut Tally<'_>,
     ) -> Result<(), String> {
-        let path = self.ground.directory(set).join(name);
         let started = clock_nanos();
-        let done = self.name(set, &path, number, what);
-        let bytes = done.map_err(|error| format!("{}: {error}", path.display()))?;
+        let done = self.name(set, name, number, what);
+        let bytes = done.map_err(|error| {
+            format!("{}: {error}", self.ground.directory(set).join(name).display())
+        })?;
         tally.done(bytes, started);
         Ok(())
     }
 
-    fn listed(&self, set: &NameSet, what: NameOp, tally: &mut Tally<'_>) -> Result<(), String> {
+    fn listed(&mut self, set: &NameSet, what: NameOp, tally: &mut Tally<'_>) -> Result<(), String> {
         let directory = self.ground.directory(set);
         let fail = |error| format!("{}: cannot list it: {error}", directory.display());
         let mut seen = 0;
@@ -555,17 +605,14 @@ struct Stdio<'f> {
 }
 
 impl Stdio<'_> {
-    fn put_all(
-        &mut self,
-        bytes: &[u8],
-        buffered: bool,
-        tally: &mut Tally<'_>,
-    ) -> std::io::Result<()> {
-        let mut started = clock_nanos();
+    /// Without a buffer: past the C library, whose calls are dearer in a process with threads.
+    fn put_all(&mut self, bytes: &[u8], buffered: bool) -> std::io::Result<()> {
         if !buffered {
             for byte in bytes {
-                self.file.write_all(std::slice::from_ref(byte))?;
-                started = tally.done(1, started);
+                let one = std::slice::from_ref(byte);
+                if retry_on_intr(|| rustix::io::write(&*self.file, one))? == 0 {
+                    return Err(ErrorKind::WriteZero.into());
+                }
             }
             return Ok(());
         }
@@ -576,7 +623,6 @@ impl Stdio<'_> {
                 self.flush()?;
             }
         }
-        tally.done_many(bytes.len() as u64, started);
         Ok(())
     }
 
@@ -588,21 +634,16 @@ impl Stdio<'_> {
         Ok(())
     }
 
-    fn get_all(
-        &mut self,
-        bytes: &mut [u8],
-        buffered: bool,
-        tally: &mut Tally<'_>,
-    ) -> std::io::Result<()> {
-        let mut started = clock_nanos();
+    fn get_all(&mut self, bytes: &mut [u8], buffered: bool) -> std::io::Result<()> {
         if !buffered {
             for byte in bytes {
-                self.file.read_exact(std::slice::from_mut(byte))?;
-                started = tally.done(1, started);
+                let one = std::slice::from_mut(byte);
+                if retry_on_intr(|| rustix::io::read(&*self.file, &mut *one))? == 0 {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
             }
             return Ok(());
         }
-        let count = bytes.len() as u64;
         for byte in bytes {
             if self.next == self.buffer.len() {
                 self.buffer.resize(STDIO_BYTES, 0);
@@ -616,7 +657,6 @@ impl Stdio<'_> {
             *byte = std::hint::black_box(self.buffer[self.next]);
             self.next += 1;
         }
-        tally.done_many(count, started);
         Ok(())
     }
 }
@@ -662,10 +702,25 @@ impl Hands for FileHands<'_> {
             Step::Bytes { file, bytes, how } => {
                 self.bytes(*file, *bytes, *how, tally).map_err(of_file(*file))
             }
+            Step::Remove { file } => {
+                let started = clock_nanos();
+                let removed = std::fs::remove_file(ground.path(*file));
+                removed.map_err(|error| of_file(*file)(("remove it", error)))?;
+                ground.book.ledger.forget(*file);
+                tally.done(0, started);
+                Ok(())
+            }
+            Step::SyncAll => {
+                rustix::fs::sync();
+                Ok(())
+            }
             Step::MakeDirectory(set) => {
-                std::fs::create_dir(ground.directory(set)).map_err(of_set(set, "make it"))
+                std::fs::create_dir(ground.directory(set)).map_err(of_set(set, "make it"))?;
+                self.enter(set).map_err(of_set(set, "open it"))
             }
             Step::RemoveDirectory(set) => {
+                // While somebody has it open it is not gone.
+                self.directory = None;
                 std::fs::remove_dir(ground.directory(set)).map_err(of_set(set, "remove it"))
             }
             Step::Name { set, number, what } => {
@@ -769,6 +824,56 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_removed_file_is_gone_and_holds_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = Files::new(directory.path(), &program(Calls::Plain, BYTES), 1).expect("made");
+        let mut hands = files.hands(1, false).expect("hands");
+        let remove = Step::Remove { file: 0 };
+        let write = [open(How::Create), block(Op::Write, 0, BYTES), CLOSE, remove.clone()];
+        carry_out(&mut *hands, &write).expect("written and removed");
+        assert!(!files.path(0).exists());
+        assert_eq!(files.check(0, &|| false), Ok(Mistakes::default()));
+        let problem = carry_out(&mut *hands, &[remove]).expect_err("it is gone");
+        assert!(problem.contains("file-0: cannot remove it: "), "{problem}");
+    }
+
+    /// Phases have hands of their own, which find the directory by themselves.
+    #[test]
+    fn names_are_made_looked_up_and_removed_with_their_directory() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = Files::new(directory.path(), &program(Calls::Plain, BYTES), 1).expect("made");
+        for number_first in [true, false] {
+            let (min_bytes, max_bytes) = (0, 5000);
+            let set =
+                NameSet { directory: 0, count: 50, number_first, seed: 1, min_bytes, max_bytes };
+            let all = |what| (0..50).map(move |number| Step::Name { set, number, what });
+            let phase = |steps: Vec<Step>| {
+                let mut hands = files.hands(1, false).expect("hands");
+                carry_out(&mut *hands, &steps)
+            };
+            let mut make = vec![Step::MakeDirectory(set)];
+            make.extend(all(NameOp::Create));
+            make.push(Step::SyncAll);
+            phase(make).expect("made");
+            phase(all(NameOp::Create).collect()).expect_err("they are there");
+            phase(all(NameOp::Stat).collect()).expect("as they were made");
+            phase(vec![Step::ListedNames { set, what: NameOp::Stat }]).expect("all are listed");
+            let changed = (0..50).find(|number| set.bytes(*number) > 0).expect("one of fifty");
+            let path = files.directory(&set).join(set.name(changed));
+            let mut held = std::fs::read(&path).expect("there");
+            held[0] ^= 1;
+            std::fs::write(&path, held).expect("written");
+            let problem = phase(all(NameOp::Stat).collect()).expect_err("it was changed");
+            let name = set.name(changed);
+            assert!(problem.ends_with(&format!("{name}: it does not hold what was written")));
+            let mut remove: Vec<Step> = all(NameOp::Unlink).collect();
+            remove.push(Step::RemoveDirectory(set));
+            phase(remove).expect("removed");
+            assert!(!files.directory(&set).exists());
+        }
+    }
+
+    #[test]
     fn a_mapped_file_has_its_length_before_it_is_written() {
         let directory = tempfile::tempdir().expect("a directory");
         let files = Files::new(directory.path(), &program(Calls::Mapped, BYTES), 1).expect("made");
@@ -795,6 +900,35 @@ pub(super) mod tests {
         let problem = Files::new(directory.path(), &huge, 1).map(drop).expect_err("too large");
         assert!(problem.contains(" are free, and the files that are to be mapped take"));
         assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0);
+    }
+
+    /// 20 KiB: twice 8, and the rest.
+    #[test]
+    fn single_bytes_are_all_moved_and_timed_eight_kibibytes_at_a_time() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = Files::new(directory.path(), &program(Calls::Plain, BYTES), 1).expect("made");
+        let bytes = 20 << 10;
+        for (how, times) in
+            [(ByByte::Write, 3), (ByByte::Read, 3), (ByByte::Put, 5), (ByByte::Get, 5)]
+        {
+            let mut hands = files.hands(1, false).expect("hands");
+            let progress = AtomicU64::new(0);
+            let mut tally = Tally::new(&progress);
+            let made = if how.writes() { How::Create } else { How::Update };
+            for step in [open(made), Step::Bytes { file: 0, bytes, how }, SYNC, CLOSE] {
+                hands.carry_out(&step, &mut tally).expect("done");
+            }
+            assert_eq!((tally.bytes, tally.ops), (bytes, bytes), "{how:?}");
+            assert_eq!((tally.latency.count(), tally.mistakes), (times, Mistakes::default()));
+            assert_eq!(progress.into_inner(), bytes);
+            let len = std::fs::metadata(files.path(0)).expect("there").len();
+            assert_eq!((len, files.check(0, &|| false)), (bytes, Ok(Mistakes::default())));
+        }
+        // What is not there is not read.
+        let mut hands = files.hands(1, false).expect("hands");
+        let beyond = Step::Bytes { file: 0, bytes: bytes + 1, how: ByByte::Read };
+        let problem = carry_out(&mut *hands, &[open(How::Read), beyond]);
+        assert!(problem.expect_err("it ends").contains("file-0: cannot read it: "));
     }
 
     #[test]

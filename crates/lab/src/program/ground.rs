@@ -22,6 +22,10 @@ pub trait Ground: Sync {
     /// Why a phase makes no sense here, if it does not.
     fn refuses(&self, phase: &Phase) -> Option<String>;
 
+    /// Whether hands use no descriptors but those that they open themselves, and close them: then
+    /// a worker may have a table of its own ([`array::spawn_apart`]).
+    fn hands_are_apart(&self) -> bool;
+
     /// Whoever carries out the steps of one worker. `shared`: others write to the same files.
     ///
     /// # Errors
@@ -134,10 +138,10 @@ impl<'a> Tally<'a> {
         now
     }
 
-    /// Many single bytes have been moved since `started`, too quickly to time each.
-    pub fn done_many(&mut self, bytes: u64, started: u64) {
-        self.done(bytes, started);
+    /// Many single bytes have been moved since `started`, too quickly to time each; gives the time.
+    pub fn done_many(&mut self, bytes: u64, started: u64) -> u64 {
         self.ops += bytes.saturating_sub(1);
+        self.done(bytes, started)
     }
 }
 

@@ -27,6 +27,7 @@ pub mod run;
 pub mod session;
 pub mod steps;
 pub mod tables;
+mod timing;
 pub mod tools;
 pub mod types;
 

@@ -43,6 +43,10 @@ impl Ground for Placed<'_> {
         self.inner.refuses(phase)
     }
 
+    fn hands_are_apart(&self) -> bool {
+        self.inner.hands_are_apart()
+    }
+
     fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
         self.inner.hands(depth, shared)
     }

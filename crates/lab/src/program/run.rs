@@ -16,55 +16,12 @@ use array::{Counters, clock_nanos};
 
 use super::ground::{Ground, Hands, Mistakes, Tally};
 use super::steps::{Gate, Steps};
+pub use super::timing::Timing;
 use super::types::{Act, Count, End, Phase, Program, ReadOff, Stage, Step, Worker};
-use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
+use crate::meter::{CpuMeter, CpuUsed};
 use crate::record::Sample;
 use crate::stats::LatencyRecorder;
 use crate::watch::{MemberTap, Recorded, Recorder, Watched};
-
-/// How a program is run.
-#[derive(Clone, Copy, Debug)]
-pub struct Timing {
-    /// What a phase must take to be believed; shorter ones are repeated.
-    pub least: Duration,
-    /// How often at most.
-    pub repeats_max: u32,
-    /// Caches are dropped before each phase.
-    pub drop_caches: bool,
-    /// How often the members are read off.
-    pub interval: Duration,
-    /// CPU that the machine uses by itself.
-    pub baseline: Option<IdleBaseline>,
-}
-
-impl Default for Timing {
-    fn default() -> Timing {
-        Timing {
-            least: Duration::from_millis(500),
-            repeats_max: 1000,
-            drop_caches: false,
-            interval: Duration::from_secs(10),
-            baseline: None,
-        }
-    }
-}
-
-/// Repeating goes on for at most so many times as long as a phase should take.
-const PATIENCE: u32 = 40;
-
-impl Timing {
-    /// Whether a stage is to be repeated that was run `passes` times and has taken `passed`, with
-    /// all that is outside the clocks of its phases.
-    fn again(&self, stage: &Stage, outcomes: &[Outcome], passes: u32, passed: Duration) -> bool {
-        let least = self.least.as_secs_f64();
-        let short = outcomes.iter().zip(&stage.phases).any(|(outcome, phase)| {
-            phase.measured && outcome.refused.is_none() && outcome.seconds < least
-        });
-        // What takes microseconds costs far more to repeat than it takes.
-        let enough = passes >= self.repeats_max || passed > self.least * PATIENCE;
-        short && stage.repeatable && !enough
-    }
-}
 
 /// What a phase brought.
 #[derive(Clone, Debug)]
@@ -170,7 +127,7 @@ impl Run<'_> {
                 }
                 match self.ground.refuses(phase) {
                     Some(why) => self.outcomes[number].refused = Some(why),
-                    None => self.phase(phase, number, pass)?,
+                    None => self.in_pass(stage, phase, number, pass)?,
                 }
             }
             let passed = Duration::from_nanos(clock_nanos() - begin);
@@ -181,7 +138,43 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn phase(&mut self, phase: &Phase, number: usize, pass: u32) -> Result<(), String> {
+    /// Runs a phase in a pass of its stage; one that leaves all as it was until it has taken long
+    /// enough. Its stage is not repeated for its sake: making and removing the same files again and
+    /// again changes what making them costs. For the same reason those who have taken long enough
+    /// are not measured again where others of their stage have not.
+    fn in_pass(
+        &mut self,
+        stage: &Stage,
+        phase: &Phase,
+        number: usize,
+        pass: u32,
+    ) -> Result<(), String> {
+        let looks = stage.repeatable && phase.changes_nothing();
+        let short = |run: &Run<'_>| run.timing.too_short(phase, &run.outcomes[number]);
+        if pass > 0 {
+            let counts = !phase.measured || (short(self) && !looks);
+            return self.phase(phase, number, pass, counts);
+        }
+        let begin = clock_nanos();
+        for pass in 0.. {
+            self.phase(phase, number, pass, true)?;
+            let passed = Duration::from_nanos(clock_nanos() - begin);
+            let more = looks && short(self) && self.timing.patient(pass + 1, passed);
+            if !more || (self.stop)() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// `counts`: what is measured goes into the figures; mistakes are noted anyway.
+    fn phase(
+        &mut self,
+        phase: &Phase,
+        number: usize,
+        pass: u32,
+        counts: bool,
+    ) -> Result<(), String> {
         for file in phase.empties() {
             self.compare(file)?;
         }
@@ -198,6 +191,10 @@ impl Run<'_> {
         let mut measured = self.measure(phase, pass)?;
         let after = measured.after.take().unwrap_or_else(|| self.ground.members());
         let outcome = &mut self.outcomes[number];
+        if !counts {
+            outcome.mistakes.add(&measured.mistakes);
+            return Ok(());
+        }
         let moved = measured.window.take().unwrap_or_else(|| since(&after, &before));
         add(&mut outcome.members, &moved);
         outcome.add(measured);
@@ -220,6 +217,7 @@ impl Run<'_> {
         let count = phase.workers.len();
         let field = Field::new(phase, count);
         let shared = share_files(phase);
+        let apart = phase.processes && self.ground.hands_are_apart();
         let mut cpu = None;
         let mut watch = Watch::default();
         let mut after = None;
@@ -234,7 +232,11 @@ impl Run<'_> {
                     let hands = ground.hands(worker.depth, shared);
                     work(worker, index as u32, pass, files, hands, field)
                 };
-                thread.spawn_scoped(scope, job).expect("the system has threads")
+                match apart {
+                    true => array::spawn_apart(scope, thread, job),
+                    false => thread.spawn_scoped(scope, job),
+                }
+                .expect("the system has threads")
             });
             let workers: Vec<_> = workers.collect();
             field.begin.wait();
@@ -762,6 +764,7 @@ mod tests {
     use crate::program::extents::Extents;
     use crate::program::files::Files;
     use crate::program::files::tests::{is_cached, tells_what_is_cached};
+    use crate::program::placed::Placed;
     use crate::program::session::{Needs, alone, single};
     use crate::program::types::{Calls, How, Op, Order, Transfer};
     use array::{Fault, FaultMember, FileMember, FileOptions, MemMember, Member, MemberSpec};
@@ -832,7 +835,8 @@ mod tests {
                 let phase = &outcome.phase;
                 assert_eq!(outcome.mistakes, Mistakes::default(), "{text}: {phase}");
                 assert!(outcome.checked && outcome.refused.is_none(), "{text}: {phase}");
-                assert_eq!(outcome.passes, 1 + u32::from(repeatable), "{text}: {phase}");
+                let repeated = repeatable && phase != "remove";
+                assert_eq!(outcome.passes, 1 + u32::from(repeated), "{text}: {phase}");
                 assert!(outcome.latency.count() > 0, "{text}: {phase}");
             }
             drop(files);
@@ -841,28 +845,107 @@ mod tests {
         }
     }
 
+    /// The first phase takes long enough, the second does not.
     #[test]
-    fn a_stage_is_repeated_until_each_phase_is_long_enough_or_patience_ends() {
-        let stage = |repeatable| {
-            let phase = |name: &str| Phase::new(name, "seq-read", Vec::new());
-            let phases = vec![phase("a"), Phase::preparing("p", Vec::new()), phase("b")];
-            Stage { phases, repeatable }
+    fn a_phase_that_was_long_enough_is_not_measured_again_for_anothers_sake() {
+        let read = |name: &str, blocks| {
+            let same = Transfer {
+                order: Order::Same,
+                count: Count::Blocks(blocks),
+                ..Transfer::forward(0..1, 0..4096, 4096, Op::Read)
+            };
+            let open = vec![Act::Open { file: 0, how: How::Keep }];
+            let close = vec![Act::Close { file: 0 }];
+            let worker = Worker::new(open, vec![Act::Transfer(same)], close);
+            Phase::new(name, "seq-read", vec![worker])
         };
-        let timing = Timing { least: Duration::from_secs(1), repeats_max: 10, ..quick() };
-        let again = |repeatable, [a, b]: [f64; 2], passes, passed_s, refused: bool| {
-            let stage = stage(repeatable);
-            let mut outcomes: Vec<Outcome> = stage.phases.iter().map(Outcome::new).collect();
-            (outcomes[0].seconds, outcomes[2].seconds) = (a, b);
-            outcomes[2].refused = refused.then(|| "why".into());
-            timing.again(&stage, &outcomes, passes, Duration::from_secs(passed_s))
+        let mut program = Program::new("x", String::new(), vec![4096]);
+        let fill = Phase::preparing("fill", vec![Worker::filler(0, 4096)]);
+        let both = Stage { phases: vec![read("long", 20), read("short", 1)], repeatable: true };
+        program.stages = vec![Stage::once(fill), both];
+        let member = MemMember::new(4096).expect("memory");
+        // Every read finds the same wrong bit, in the stamp.
+        let script = vec![Fault::Delay { nanos: 2_000_000 }, Fault::FlipRead { at: 0 }];
+        let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
+        let ground = on_member(MemberSpec::Ready(member), &program);
+        let outcomes = ran(&program, &ground);
+        let (long, short) = (&outcomes[1], &outcomes[2]);
+        assert_eq!((long.passes, long.samples.len()), (1, 1));
+        assert!(short.passes > 1 || short.seconds >= 0.02, "{short:?}");
+        let stage_passes = u64::from(short.passes);
+        assert_eq!(long.mistakes.count, 20 * stage_passes, "what is not measured is checked");
+    }
+
+    #[test]
+    fn what_changes_nothing_is_repeated_by_itself() {
+        let program = program("bonnie++:n=1:f", 1 << 20);
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = Files::new(directory.path(), &program, 1).expect("a place");
+        let mut names = program.clone();
+        names.stages.retain(|stage| stage.phases[0].name.ends_with("create"));
+        let timing =
+            |repeats_max| Timing { least: Duration::from_secs(3600), repeats_max, ..quick() };
+        let passes = |repeats_max| -> Vec<u32> {
+            let timing = timing(repeats_max);
+            let (outcomes, ended) = run(&names, &files, timing, &|| false, &mut |_| {});
+            ended.expect("it runs");
+            outcomes.iter().map(|outcome| outcome.passes).collect()
         };
-        assert!(again(true, [1.0, 0.9], 1, 2, false));
-        assert!(again(true, [0.9, 1.0], 9, 40, false));
-        assert!(!again(true, [1.0, 1.0], 1, 2, false), "what only prepares has no clock");
-        assert!(!again(true, [1.0, 0.0], 1, 2, true), "nor what was not run");
-        assert!(!again(false, [0.0, 0.0], 1, 2, false));
-        assert!(!again(true, [0.0, 0.0], 10, 2, false));
-        assert!(!again(true, [0.0, 0.0], 2, 41, false));
+        assert_eq!(passes(3), [3; 6], "all are too short");
+        let stat = names.phases().nth(1).expect("there");
+        assert!(
+            stat.changes_nothing() && names.phases().filter(|p| p.changes_nothing()).count() == 2
+        );
+        // Where only it is too short its stage is not run again.
+        let stage = &names.stages[0];
+        let mut outcomes: Vec<Outcome> = stage.phases.iter().map(Outcome::new).collect();
+        outcomes[0].seconds = 3600.0;
+        outcomes[2].seconds = 3600.0;
+        assert!(!timing(9).again(stage, &outcomes, 1, Duration::ZERO));
+        outcomes[2].seconds = 0.0;
+        assert!(timing(9).again(stage, &outcomes, 1, Duration::ZERO));
+    }
+
+    /// What is open under `/proc/self/task/TASK/fd`, for the task that has a file open.
+    fn open_beside(path: &Path) -> Option<Vec<std::path::PathBuf>> {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+        let mut open = tasks.map(|task| -> Vec<_> {
+            let entries = std::fs::read_dir(task.path().join("fd")).into_iter().flatten().flatten();
+            entries.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect()
+        });
+        open.find(|open| open.iter().any(|other| other == path))
+    }
+
+    #[test]
+    fn workers_that_are_processes_share_no_descriptors() {
+        let mut program = program("bonnie++:n=0", 1 << 20);
+        program.stages.truncate(1);
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = Files::new(directory.path(), &program, 1).expect("a place");
+        // As a session has it.
+        let files = Placed::new(Box::new(files), directory.path(), &[]);
+        let path = directory.path().join(crate::program::files::own_name()).join("file-0");
+        // Somebody's claim, in the table of all others.
+        let claim = tempfile::NamedTempFile::new().expect("a file");
+        let mut seen = None;
+        let mut look = |meanwhile: Meanwhile<'_>| {
+            if matches!(meanwhile, Meanwhile::Running { .. }) {
+                seen = seen.take().or(open_beside(&path));
+            }
+        };
+        let once = Timing { least: Duration::from_secs(1), ..quick() };
+        let (outcomes, ended) = run(&program, &files, once, &|| false, &mut look);
+        ended.expect("it runs");
+        assert!(outcomes[0].checked && outcomes[0].mistakes.count == 0);
+        let seen = seen.expect("bytes take long enough to be looked at");
+        if seen.iter().any(|open| open == claim.path()) {
+            println!("skipped: no close_range with CLOSE_RANGE_UNSHARE here");
+            return;
+        }
+        assert!(seen.len() <= 4, "its file, and 0 to 2: {seen:?}");
+        let ours = std::fs::read_dir("/proc/self/fd").expect("Linux").flatten();
+        let mut ours = ours.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        assert!(ours.any(|open| open == claim.path()), "and ours are where they were");
     }
 
     #[test]
@@ -880,7 +963,7 @@ mod tests {
             for (ground, shared) in [(memory(8 << 20, &program), true), (own, false)] {
                 for outcome in ran(&program, &ground) {
                     let what = format!("{text}: {}, shared: {shared}", outcome.phase);
-                    let by_byte = outcome.phase == "putc" || outcome.phase == "getc";
+                    let by_byte = ["putc", "getc", "remove"].contains(&outcome.phase.as_str());
                     assert_eq!(outcome.refused.is_some(), by_byte, "{what}");
                     assert_eq!(outcome.mistakes.count, 0, "{what}");
                     assert!(outcome.checked || by_byte, "{what}");

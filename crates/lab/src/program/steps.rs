@@ -60,7 +60,13 @@ impl<'p> Steps<'p> {
                 return step;
             }
             self.now = Now::Between;
-            if let Some(step) = self.begin(self.acts.as_slice().first()?) {
+            let act = self.acts.as_slice().first()?;
+            if matches!(act, Act::RemoveDirectory(_)) && !gate.going() {
+                // Names were left in it.
+                self.acts.next();
+                continue;
+            }
+            if let Some(step) = self.begin(act) {
                 return Some(step);
             }
         }
@@ -81,6 +87,8 @@ impl<'p> Steps<'p> {
             Act::Bytes { file, bytes, how } => {
                 Some(Step::Bytes { file: *file, bytes: *bytes, how: *how })
             }
+            Act::Remove { file } => Some(Step::Remove { file: *file }),
+            Act::SyncAll => Some(Step::SyncAll),
             Act::MakeDirectory(set) => Some(Step::MakeDirectory(*set)),
             Act::RemoveDirectory(set) => Some(Step::RemoveDirectory(*set)),
             Act::Names { set, what, order: NameOrder::Listed } => {
@@ -444,6 +452,22 @@ mod tests {
         let all = steps(&[Act::Transfer(writes)], &[5 * 512], 0);
         let syncs: Vec<bool> = all.iter().map(|step| matches!(step, Step::Sync { .. })).collect();
         assert_eq!(syncs, [false, false, true, false, false, true, false]);
+    }
+
+    #[test]
+    fn a_directory_in_which_names_are_left_is_not_removed() {
+        let (number_first, seed) = (true, 1);
+        let set =
+            NameSet { directory: 0, count: 3, number_first, seed, min_bytes: 0, max_bytes: 0 };
+        let (what, order) = (NameOp::Unlink, NameOrder::Numbered);
+        let acts = [Act::Names { set, what, order }, Act::RemoveDirectory(set), Act::SyncAll];
+        let all = |questions| {
+            let mut steps = Steps::new(&acts, &[], 0, 0);
+            let mut gate = Open { tickets: 0, questions };
+            let all: Vec<Step> = std::iter::from_fn(|| steps.next(&mut gate)).collect();
+            all.len()
+        };
+        assert_eq!((all(u32::MAX), all(3)), (3 + 2, 2 + 1));
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub struct Stage {
     /// In order.
     pub phases: Vec<Phase>,
     /// May be run again until each phase has taken long enough to be timed.
+    /// [`Phase::changes_nothing`]: by itself; the others all together.
     pub repeatable: bool,
 }
 
@@ -71,6 +72,9 @@ pub struct Phase {
     pub measured: bool,
     /// What its figure is read off.
     pub read_off: ReadOff,
+    /// Its workers are processes in the original: where the ground allows it they share no
+    /// descriptors, so that calls cost what they cost there.
+    pub processes: bool,
 }
 
 /// When a phase ends.
@@ -177,9 +181,16 @@ pub enum Act {
         /// How.
         how: ByByte,
     },
+    /// Removes a file.
+    Remove {
+        /// Its number.
+        file: u32,
+    },
+    /// Makes everything durable that the system holds back: `sync`.
+    SyncAll,
     /// Makes the directory of a set of names.
     MakeDirectory(NameSet),
-    /// Removes it.
+    /// Removes it; not where its names were left because the phase had ended.
     RemoveDirectory(NameSet),
     /// Does the same to all names of a set.
     Names {
@@ -413,6 +424,13 @@ pub enum Step {
         /// How.
         how: ByByte,
     },
+    /// See [`Act::Remove`].
+    Remove {
+        /// File.
+        file: u32,
+    },
+    /// See [`Act::SyncAll`].
+    SyncAll,
     /// See [`Act::MakeDirectory`].
     MakeDirectory(NameSet),
     /// See [`Act::RemoveDirectory`].
@@ -447,6 +465,7 @@ impl Phase {
             pause_ms: 0,
             measured: true,
             read_off: ReadOff::Whole,
+            processes: false,
         }
     }
 
@@ -473,9 +492,17 @@ impl Phase {
     /// Files that lose what they hold before or in this phase.
     pub fn empties(&self) -> impl Iterator<Item = u32> {
         self.acts().filter_map(|act| match act {
-            Act::Open { file, how: How::Create | How::Truncate } => Some(*file),
+            Act::Open { file, how: How::Create | How::Truncate } | Act::Remove { file } => {
+                Some(*file)
+            }
             _ => None,
         })
+    }
+
+    /// Whether all is afterwards as it was before: then it may be repeated by itself.
+    pub fn changes_nothing(&self) -> bool {
+        let looks = |act: &Act| matches!(act, Act::Names { what: NameOp::Stat, .. });
+        self.acts().next().is_some() && self.acts().all(looks)
     }
 
     /// Whether it changes the contents of files.

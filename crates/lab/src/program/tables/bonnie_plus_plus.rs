@@ -2,6 +2,11 @@
 //!
 //! Where bonnie++ prints `+++++` for a phase that was too short to be timed, there is a figure: the
 //! phase was repeated. Fields of phases that were not run are empty.
+//!
+//! *Seeks* are counted as the tool counts them. Of its seekers the first that is through unlinks
+//! the file; whoever closes it last frees what it held, while the clock still runs. So its time is
+//! that of the seeks and of the removal, which are two cells here. A single seeker unlinks after
+//! its clock.
 
 use super::{cpu_percent, kib_per_s, phase};
 use crate::program::choice::Choice;
@@ -32,11 +37,12 @@ pub(super) fn text(run: &[&Cell], machine: &str) -> String {
         let width = 19 - name.chars().count();
         out.push_str(&format!("{name}{size:>width$}"));
         for (name, cell) in BLOCKS.iter().zip(blocks) {
-            let rate = cell.map(|cell| match *name {
-                "seeks" => short_count(cell.iops),
-                _ => short_kib(kib_per_s(cell)),
+            let (rate, percent) = cell.map(|cell| block_figures(run, name, cell)).unzip();
+            let rate = rate.map(|rate| match *name {
+                "seeks" => short_count(rate),
+                _ => short_kib(rate),
             });
-            out.push_str(&figures(rate, cell));
+            out.push_str(&figures(rate, percent));
         }
         out.push_str(&latencies(&blocks));
     }
@@ -52,7 +58,7 @@ pub(super) fn text(run: &[&Cell], machine: &str) -> String {
             option(run, "n").unwrap_or_else(|| "16".into())
         ));
         for cell in names {
-            out.push_str(&figures(cell.map(|cell| short_count(cell.iops)), cell));
+            out.push_str(&figures(cell.map(|cell| short_count(cell.iops)), cell.map(cpu_percent)));
         }
         out.push_str(&latencies(&names));
     }
@@ -61,8 +67,29 @@ pub(super) fn text(run: &[&Cell], machine: &str) -> String {
     out
 }
 
-fn figures(rate: Option<String>, cell: Option<&Cell>) -> String {
-    let percent = cell.map(|cell| format!("{:.0}", cpu_percent(cell)));
+/// Rate and percent of a CPU in a phase of the first table.
+fn block_figures(run: &[&Cell], name: &str, cell: &Cell) -> (f64, f64) {
+    if name != "seeks" {
+        return (kib_per_s(cell), cpu_percent(cell));
+    }
+    let several = option(run, "seekers").is_none_or(|seekers| seekers != "1");
+    let removed = phase(run, "remove").filter(|_| several).and_then(|cell| {
+        let seconds = cell.samples.first()?.seconds;
+        Some((seconds, cpu_percent(cell)))
+    });
+    match (removed, cell.samples.first()) {
+        (Some((remove_s, remove_percent)), Some(pass)) if cell.iops > 0.0 => {
+            let seeks_s = pass.ops as f64 / cell.iops;
+            let all_s = seeks_s + remove_s;
+            let percent = (cpu_percent(cell) * seeks_s + remove_percent * remove_s) / all_s;
+            (pass.ops as f64 / all_s, percent)
+        }
+        _ => (cell.iops, cpu_percent(cell)),
+    }
+}
+
+fn figures(rate: Option<String>, percent: Option<f64>) -> String {
+    let percent = percent.map(|percent| format!("{percent:.0}"));
     format!("{:>6}{:>4}", rate.unwrap_or_default(), percent.unwrap_or_default())
 }
 
@@ -132,9 +159,9 @@ fn option(run: &[&Cell], name: &str) -> Option<String> {
 /// The line of CSV, without its newline.
 pub fn csv(run: &[&Cell], machine: &str) -> String {
     let or = |name: &str, usual: &str| option(run, name).unwrap_or_else(|| usual.into());
-    let rates = |names: [&str; 6], rate: fn(&str, &Cell) -> f64| -> Vec<String> {
-        let pair = |name: &str| match phase(run, name) {
-            Some(cell) => [format!("{:.0}", rate(name, cell)), format!("{:.0}", cpu_percent(cell))],
+    let rates = |names: [&str; 6], figures: &dyn Fn(&str, &Cell) -> (f64, f64)| -> Vec<String> {
+        let pair = |name: &str| match phase(run, name).map(|cell| figures(name, cell)) {
+            Some((rate, percent)) => [format!("{rate:.0}"), format!("{percent:.0}")],
             None => [String::new(), String::new()],
         };
         names.into_iter().flat_map(pair).collect()
@@ -146,10 +173,7 @@ pub fn csv(run: &[&Cell], machine: &str) -> String {
             .map(str::to_string)
             .into();
     fields.extend([or("seeks", "8192"), or("seekers", "5")]);
-    fields.extend(rates(BLOCKS, |name, cell| match name {
-        "seeks" => cell.iops,
-        _ => kib_per_s(cell),
-    }));
+    fields.extend(rates(BLOCKS, &|name, cell| block_figures(run, name, cell)));
     let has_names = NAMES.iter().any(|name| phase(run, name).is_some());
     let bytes = |name: &str| {
         let given = option(run, name).and_then(|size| crate::quantity::parse_size(&size).ok());
@@ -157,7 +181,7 @@ pub fn csv(run: &[&Cell], machine: &str) -> String {
     };
     fields.push(if has_names { or("n", "16") } else { String::new() });
     fields.extend([bytes("max"), bytes("min"), String::new(), String::new()]);
-    fields.extend(rates(NAMES, |_, cell| cell.iops));
+    fields.extend(rates(NAMES, &|_, cell| (cell.iops, cpu_percent(cell))));
     fields.extend(BLOCKS.iter().chain(&NAMES).map(|name| latency(phase(run, name))));
     fields.join(",")
 }
@@ -221,6 +245,30 @@ mod tests {
         let line = csv(&refs(&cells), "vm");
         let fields: Vec<&str> = line.split(',').collect();
         assert_eq!((fields.len(), fields[9], fields[11], fields[21]), (50, "", "131072", ""));
+    }
+
+    /// 4096 seeks in 2 s, and 6 s for the file's removal.
+    #[test]
+    fn several_seekers_pay_for_the_files_removal_and_one_does_not() {
+        let seeks = |item: &str, removed: bool| {
+            let mut remove = cell(item, "remove", 6.0, 0, 1);
+            remove.cpu_process_share = Some(0.656);
+            let mut cells = vec![cell(item, "seeks", 2.0, 256 << 20, 4096)];
+            cells.extend(removed.then_some(remove));
+            let line = csv(&refs(&cells), "vm");
+            let fields: Vec<String> = line.split(',').map(String::from).collect();
+            let shown = text(&refs(&cells), "vm").lines().nth(3).map(str::to_string);
+            assert!(shown.is_some_and(|line| {
+                line.ends_with(&format!("{:>6}  {}", fields[19], fields[20]))
+            }));
+            (fields[19].clone(), fields[20].clone())
+        };
+        let figures = |rate: &str, percent: &str| (rate.to_string(), percent.to_string());
+        assert_eq!(seeks("bonnie++-2.00", true), figures("512", "56"));
+        assert_eq!(seeks("bonnie++-2.00:seekers=2", true), figures("512", "56"));
+        assert_eq!(seeks("bonnie++-2.00:seekers=1", true), figures("2048", "26"));
+        // On an array there is nothing to remove.
+        assert_eq!(seeks("bonnie++-2.00", false), figures("2048", "26"));
     }
 
     #[test]

@@ -1,10 +1,16 @@
 //! bonnie++ 2.00.
 //!
 //! Invariant: order of phases, what is inside each clock, and names are the tool's, as its system
-//! calls show them: byte phases move 3 MiB with a call per byte whatever the size is; every file is
-//! synced and closed inside its phase; 10 % of the seeks are rewrites.
+//! calls show them: byte phases move 3 MiB with a call per byte whatever the size is; there is one
+//! file, however long it is, synced and closed inside each phase; 10 % of the seeks are rewrites;
+//! creating ends with a `sync` of everything, deleting with the directory's removal and a `sync`;
+//! seekers are threads, all others processes.
+//!
+//! Of the tool's seekers the first that is through removes the file, and the last to close it frees
+//! what it held while its clock runs. Here that is a phase of its own, after the file was compared;
+//! the tool's table puts both together ([`crate::program::tables`]).
 
-use super::{Tool, cut, open, sync_and_close};
+use super::{Tool, open, sync_and_close};
 use crate::program::choice::{Given, Scale};
 use crate::program::names::NameSet;
 use crate::program::types::{
@@ -30,8 +36,6 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-/// Files are at most this long.
-const FILE_BYTES: u64 = 1 << 30;
 /// What byte phases move.
 const BYTE_PHASE_BYTES: u64 = 3 << 20;
 const SEEK_PAUSE_MS: u64 = 3000;
@@ -39,20 +43,14 @@ const REWRITE_PERCENT: u32 = 10;
 
 struct Shape {
     copies: u32,
-    /// Files of one copy.
-    files: u32,
     bytes: u64,
     chunk: u64,
 }
 
 impl Shape {
-    fn files_of(&self, copy: u32) -> std::ops::Range<u32> {
-        copy * self.files..(copy + 1) * self.files
-    }
-
-    /// A worker for each copy.
+    /// A worker for each copy, on that one's file.
     fn each(&self, worker: impl Fn(std::ops::Range<u32>) -> Worker) -> Vec<Worker> {
-        (0..self.copies).map(|copy| worker(self.files_of(copy))).collect()
+        (0..self.copies).map(|copy| worker(copy..copy + 1)).collect()
     }
 
     fn blocks(&self, how: How, op: Op) -> Vec<Worker> {
@@ -67,7 +65,7 @@ impl Shape {
     fn bytewise(&self, how: How, by: ByByte) -> Vec<Worker> {
         self.each(|files| {
             let file = files.start;
-            let bytes = BYTE_PHASE_BYTES.min(self.bytes).min(FILE_BYTES);
+            let bytes = BYTE_PHASE_BYTES.min(self.bytes);
             let mut acts = vec![Act::Bytes { file, bytes, how: by }];
             acts.extend(sync_and_close(file..file + 1));
             Worker::new(open(file..file + 1, how), acts, vec![])
@@ -89,12 +87,19 @@ impl Shape {
         };
         let copies = 0..self.copies;
         let workers = copies.flat_map(|copy| (0..seekers).map(move |_| copy));
-        let workers = workers.map(|copy| seeker(self.files_of(copy))).collect();
+        let workers = workers.map(|copy| seeker(copy..copy + 1)).collect();
         Phase {
             tickets: seeks * u64::from(self.copies),
             pause_ms: SEEK_PAUSE_MS,
             ..Phase::new("seeks", "rand-mixed", workers)
         }
+    }
+
+    fn remove(&self) -> Phase {
+        let remove = |files: std::ops::Range<u32>| {
+            Worker::new(vec![], vec![Act::Remove { file: files.start }], vec![])
+        };
+        Phase::new("remove", "delete", self.each(remove))
     }
 
     /// Create, stat, delete; each copy in a directory of its own.
@@ -103,23 +108,25 @@ impl Shape {
             true => ("seq", NameOrder::Listed, NameOrder::Listed),
             false => ("ran", NameOrder::Shuffled(1), NameOrder::Shuffled(2)),
         };
-        let workers = |what, order, make: bool, remove: bool| -> Vec<Worker> {
+        let phase = |name: &'static str, what, order| {
             let worker = |directory| {
                 let set = NameSet { directory, seed: names.seed + u64::from(directory), ..*names };
-                let before = make.then_some(Act::MakeDirectory(set));
-                let after = remove.then_some(Act::RemoveDirectory(set));
-                let acts = vec![Act::Names { set, what, order }];
-                Worker::new(before.into_iter().collect(), acts, after.into_iter().collect())
+                let all = Act::Names { set, what, order };
+                let (before, acts) = match what {
+                    NameOp::Create => (vec![Act::MakeDirectory(set)], vec![all, Act::SyncAll]),
+                    NameOp::Stat => (vec![], vec![all]),
+                    NameOp::Unlink => (vec![], vec![all, Act::RemoveDirectory(set), Act::SyncAll]),
+                };
+                Worker::new(before, acts, vec![])
             };
-            (0..self.copies).map(worker).collect()
-        };
-        let phase = |name: &str, workload, workers| {
-            Phase::new(&format!("{prefix}-{name}"), workload, workers)
+            let workers = (0..self.copies).map(worker).collect();
+            let phase = Phase::new(&format!("{prefix}-{name}"), name, workers);
+            Phase { processes: true, ..phase }
         };
         let phases = vec![
-            phase("create", "create", workers(NameOp::Create, NameOrder::Numbered, true, false)),
-            phase("stat", "stat", workers(NameOp::Stat, look, false, false)),
-            phase("delete", "delete", workers(NameOp::Unlink, remove, false, true)),
+            phase("create", NameOp::Create, NameOrder::Numbered),
+            phase("stat", NameOp::Stat, look),
+            phase("delete", NameOp::Unlink, remove),
         ];
         Stage { phases, repeatable: true }
     }
@@ -133,16 +140,15 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
     let copies = given.number("c", 1, 1..=256)?;
     let bytes = scale.bytes()? / copies;
     let bytes = Scale { size: Some(bytes), ..*scale }.whole(chunk)?;
-    let files = cut(bytes, FILE_BYTES);
-    let shape = Shape { copies: copies as u32, files: files.len() as u32, bytes, chunk };
-    let mut program = Program::new(TOOL.name, String::new(), files.repeat(copies as usize));
+    let shape = Shape { copies: copies as u32, bytes, chunk };
+    let mut program = Program::new(TOOL.name, String::new(), vec![bytes; copies as usize]);
     program.direct = given.flag("direct")?;
     let byte_phases = !given.flag("f")?;
     let seeks = given.number("seeks", 8192, 1..=1 << 32)?;
     let seekers = given.number("seekers", 5, 1..=256)?;
     let stages = &mut program.stages;
     let mut phase = |name, workload, workers| {
-        stages.push(Stage::of(Phase::new(name, workload, workers)));
+        stages.push(Stage::of(Phase { processes: true, ..Phase::new(name, workload, workers) }));
     };
     if byte_phases && !program.direct {
         phase("putc", "byte-write", shape.bytewise(How::Create, ByByte::Write));
@@ -154,6 +160,7 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
     }
     phase("get-block", "seq-read", shape.blocks(How::Update, Op::Read));
     stages.push(Stage::of(shape.seeks(seeks, seekers)));
+    stages.push(Stage::once(shape.remove()));
     let count = given.number("n", 16, 0..=1024)? as u32 * 1024;
     let (max_bytes, min_bytes) = (given.size("max")?.unwrap_or(0), given.size("min")?.unwrap_or(0));
     if min_bytes > max_bytes {
@@ -183,18 +190,19 @@ mod tests {
 
     #[test]
     fn the_order_is_the_tools() {
-        let all = ["putc", "put-block", "rewrite", "getc", "get-block", "seeks"];
+        let all = ["putc", "put-block", "rewrite", "getc", "get-block", "seeks", "remove"];
         let files =
             ["seq-create", "seq-stat", "seq-delete", "ran-create", "ran-stat", "ran-delete"];
         assert_eq!(names(&program("bonnie++", 1 << 20)), [&all[..], &files[..]].concat());
         assert_eq!(names(&program("bonnie++:n=0", 1 << 20)), all);
-        let fast = ["put-block", "rewrite", "get-block", "seeks"];
+        let fast = ["put-block", "rewrite", "get-block", "seeks", "remove"];
         assert_eq!(names(&program("bonnie++:n=0:f", 1 << 20)), fast);
     }
 
     #[test]
     fn every_phase_ends_synced_and_closed_inside_its_clock() {
-        for phase in program("bonnie++:n=0", (2 << 30) + (1 << 20)).phases() {
+        let program = program("bonnie++:n=0", (2 << 30) + (1 << 20));
+        for phase in program.phases().filter(|phase| phase.name != "remove") {
             for worker in &phase.workers {
                 assert!(worker.after.is_empty(), "{}", phase.name);
                 let opened = worker.before.len();
@@ -208,13 +216,40 @@ mod tests {
     }
 
     #[test]
-    fn files_are_a_gibibyte_at_most_and_blocks_run_over_all_of_them() {
-        let program = program("bonnie++:n=0", (2 << 30) + (1 << 20));
-        assert_eq!(program.files, [1 << 30, 1 << 30, 1 << 20]);
+    fn each_copy_has_one_file_however_long_it_is_and_removes_it_after_the_seeks() {
+        let program = program("bonnie++:n=0:c=2", 2 * ((2 << 30) + (1 << 20)));
+        assert_eq!(program.files, [(2 << 30) + (1 << 20); 2]);
         let block = program.phases().find(|phase| phase.name == "put-block").expect("there");
-        let transfer = block.transfers().next().expect("there");
-        assert_eq!((transfer.files.clone(), transfer.block), (0..3, 8192));
+        let transfer = block.transfers().last().expect("there");
+        assert_eq!((transfer.files.clone(), transfer.block), (1..2, 8192));
         assert_eq!(transfer.blocks(), ((2 << 30) + (1 << 20)) / 8192);
+        let last = program.stages.last().expect("there");
+        assert!(!last.repeatable);
+        let acts: Vec<&Act> = last.phases[0].acts().collect();
+        assert_eq!(acts, [&Act::Remove { file: 0 }, &Act::Remove { file: 1 }]);
+    }
+
+    #[test]
+    fn creating_ends_with_a_sync_and_deleting_with_the_directory_gone_and_a_sync() {
+        let program = program("bonnie++:n=1", 1 << 20);
+        for prefix in ["seq", "ran"] {
+            let worker = |name: &str| {
+                let name = format!("{prefix}-{name}");
+                let phase = program.phases().find(|phase| phase.name == name).expect("there");
+                (phase.workers[0].clone(), phase.changes_nothing())
+            };
+            let (create, kept) = worker("create");
+            assert!(matches!(create.before[..], [Act::MakeDirectory(_)]));
+            assert!(matches!(create.acts[..], [Act::Names { .. }, Act::SyncAll]) && !kept);
+            let (stat, kept) = worker("stat");
+            assert!(matches!(stat.acts[..], [Act::Names { .. }]) && kept);
+            let (delete, kept) = worker("delete");
+            let wanted = matches!(
+                delete.acts[..],
+                [Act::Names { .. }, Act::RemoveDirectory(_), Act::SyncAll]
+            );
+            assert!(wanted && !kept && delete.after.is_empty());
+        }
     }
 
     #[test]
@@ -231,6 +266,14 @@ mod tests {
                 .collect();
             assert_eq!(bytes, [wanted; 2]);
         }
+    }
+
+    #[test]
+    fn seekers_are_threads_and_all_others_processes() {
+        let program = program("bonnie++:n=1", 1 << 20);
+        let threads = program.phases().filter(|phase| !phase.processes);
+        let names: Vec<&str> = threads.map(|phase| phase.name.as_str()).collect();
+        assert_eq!(names, ["seeks", "remove"]);
     }
 
     #[test]

@@ -82,13 +82,6 @@ impl std::fmt::Debug for Tool {
     }
 }
 
-/// Cuts `bytes` into files of at most `largest`.
-fn cut(bytes: u64, largest: u64) -> Vec<u64> {
-    let mut files = vec![largest; (bytes / largest) as usize];
-    files.extend((!bytes.is_multiple_of(largest)).then_some(bytes % largest));
-    files
-}
-
 fn open(files: std::ops::Range<u32>, how: How) -> Vec<Act> {
     files.map(|file| Act::Open { file, how }).collect()
 }
@@ -115,12 +108,5 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         assert!(describe().lines().all(|line| line.len() <= 100), "{}", describe());
-    }
-
-    #[test]
-    fn bytes_are_cut_into_files() {
-        assert_eq!(cut(5, 2), [2, 2, 1]);
-        assert_eq!(cut(4, 2), [2, 2]);
-        assert_eq!(cut(1, 2), [1]);
     }
 }
