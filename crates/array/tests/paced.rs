@@ -185,8 +185,8 @@ fn nothing_completes_before_its_model_time() {
     }
 }
 
-/// Nobody polls through the end of a wait for a drive with heads. (A solid drive's last 20 us are
-/// polled through, some hundred times an operation.)
+/// Nobody polls through the end of a wait for heads. (The last 20 us of short operations are polled
+/// through, some hundred times each.)
 #[test]
 fn waiting_for_heads_is_sleeping() {
     const READS: u64 = 20;

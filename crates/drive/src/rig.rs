@@ -188,11 +188,6 @@ impl Rig {
         busy.map(|slot| slot.next).filter(|&next| next != NEVER).min()
     }
 
-    /// Whether a drive has heads and platters, so that its times are milliseconds.
-    pub fn is_rotating(&self, drive: DriveId) -> bool {
-        matches!(self.slots[drive.index()].model, Model::Rotating(_))
-    }
-
     /// Lets time pass to `now` and appends everything that completed, in order of time.
     pub fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
         self.run(now);

@@ -21,6 +21,10 @@ use crate::table::Table;
 /// not a slow store.
 const LATE_NANOS: u64 = 1_000_000;
 
+/// An operation that takes longer may end a little later, by what waking up takes: a hundredth of
+/// it. Reads and writes of a disk's cache are shorter, and what is under way behind them waits.
+const LONG_NANOS: u64 = 2_000_000;
+
 struct Shared {
     rig: Rig,
     /// Finished operations that have not been fetched, by the handle that they came from. The
@@ -180,8 +184,7 @@ pub struct PacedMember {
     /// The first handle on the drive tells what the drive has had to do; the others would tell it
     /// again.
     tells_load: bool,
-    /// Whether nobody minds what waking up takes: against a seek, or where several operations are
-    /// under way, it is nothing.
+    /// Whether the drive's last operation took so long that nobody minds what waking up takes.
     patient: bool,
 }
 
@@ -210,12 +213,9 @@ impl PacedMember {
         disk: DriveId,
         at_bytes: u64,
     ) -> PacedMember {
-        let mut shared = control.lock();
-        let (port, mail) = shared.add_port(disk);
-        let patient = shared.rig.is_rotating(disk);
-        drop(shared);
+        let (port, mail) = control.lock().add_port(disk);
         let member = PacedMember::with_port(inner, control, disk, port, mail);
-        PacedMember { at_bytes, tells_load: true, patient, ..member }
+        PacedMember { at_bytes, tells_load: true, ..member }
     }
 
     fn with_port(
@@ -267,6 +267,7 @@ impl PacedMember {
             let number = ended.tag as u32;
             let waiting = self.waiting.get(number);
             waiting.model_done = Some(ended.at);
+            self.patient = ended.service > LONG_NANOS;
             if let Some(result) = waiting.inner_done {
                 let Waiting { token, .. } = self.waiting.remove(number);
                 done.push(Done { token, result });
@@ -318,8 +319,7 @@ impl Member for PacedMember {
         let (port, mail) = self.control.lock().add_port(self.drive);
         let (control, drive) = (&self.control, self.drive);
         let member = PacedMember::with_port(inner, control, drive, port, mail);
-        let (at_bytes, patient) = (self.at_bytes, self.patient);
-        Some(Box::new(PacedMember { at_bytes, patient, ..member }))
+        Some(Box::new(PacedMember { at_bytes: self.at_bytes, ..member }))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {

@@ -247,7 +247,7 @@ pub trait Member: Send + Sealed {
     fn kernel_done(&mut self, _event: KernelDone, _io: &mut Io, _done: &mut Vec<Done>) {}
 
     /// When a wait for `deadline` should end: before it by what waking up takes. Members whose
-    /// times are long name a later moment, and nobody polls for them.
+    /// operations are long name a later moment, and nobody polls for them.
     fn wake_at(&self) -> Option<u64> {
         self.deadline().map(|at| at.saturating_sub(WAKE_NANOS))
     }
