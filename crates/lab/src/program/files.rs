@@ -376,10 +376,14 @@ impl OpenFile {
     }
 
     /// Where the file system cannot, the file stays as it is, as under fio: writes make it longer.
+    /// Where there is no room, or the disk fails, they would fail as well.
     fn allocate(&self, bytes: u64) -> Result<(), Failed> {
-        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(error) => Err(("allocate it", error.into())),
+        let allocate = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes);
+        match rustix::io::retry_on_intr(allocate) {
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO)) => {
+                Err(("allocate it", error.into()))
+            }
+            _ => Ok(()),
         }
     }
 

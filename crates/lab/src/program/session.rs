@@ -22,7 +22,7 @@ use super::ground::Ground;
 use super::lane::OwnDriver;
 use super::placed::Placed;
 use super::run::{Meanwhile, Timing, run};
-use super::types::{Calls, Program};
+use super::types::{Calls, Order, Phase, Program, Transfer};
 use crate::bench::{self, Settings, array_for_program};
 use crate::host;
 use crate::matrix::{ArrayCase, BenchLevel};
@@ -343,6 +343,17 @@ impl Needs {
 
 /// Refuses a program whose versions would not fit into memory.
 fn fits_memory(program: &Program) -> Result<(), String> {
+    // A shuffle numbers its blocks with 32 bits.
+    let shuffled = program.phases().flat_map(Phase::transfers);
+    let shuffled = shuffled.filter(|transfer| transfer.order == Order::Shuffled);
+    let most = shuffled.map(Transfer::blocks).max().unwrap_or(0);
+    if most > u64::from(u32::MAX) {
+        return Err(format!(
+            "{}: {most} blocks in random order, each once, are more than 2^32; use larger blocks \
+             or a smaller --size",
+            program.asked
+        ));
+    }
     let needed = Ledger::needs_bytes(&program.files, program.unit_bytes()?);
     match host::available_memory_bytes() {
         Some(available) if needed > available => Err(format!(
@@ -463,6 +474,22 @@ mod tests {
         std::fs::write(job.path(), "[j]\nrw=write\n").expect("written");
         let job: Choice = format!("fio:{}", job.path().display()).parse().expect("a program");
         assert!(job.program(&scale).expect_err("no size").contains("or give --size"));
+    }
+
+    #[test]
+    fn more_blocks_than_a_shuffle_can_number_are_refused() {
+        let fits = |rw: &str, size: &str| {
+            let job = tempfile::NamedTempFile::new().expect("a file");
+            let text = format!("[j]\nrw={rw}\nbs=512\nsize={size}\n");
+            std::fs::write(job.path(), text).expect("written");
+            let choice: Choice = format!("fio:{}", job.path().display()).parse().expect("a job");
+            let scale = device_scale(None, 64 << 40, 4 << 30, false);
+            fits_memory(&choice.program(&scale).expect("a program"))
+        };
+        let refused = fits("randread", "3T").expect_err("2^32 blocks and more");
+        assert!(refused.contains("more than 2^32; use larger blocks"), "{refused}");
+        assert!(fits("read", "3T").err().is_none_or(|error| !error.contains("2^32")));
+        assert_eq!(fits("randread", "1G"), Ok(()));
     }
 
     #[test]

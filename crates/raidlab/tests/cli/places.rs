@@ -124,7 +124,7 @@ fn a_full_file_system_is_an_error_and_all_is_taken_away() {
     let job = scratch.file("big.fio");
     std::fs::write(&job, "[j]\nrw=write\nbs=1m\nsize=3G\n").expect("written");
     let ran = run_programs(&format!("--target fs:ext4 {ARRAY} --workload fio:{job}")).code(2);
-    assert!(ran.stderr.contains("fs:ext4: fio, j: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("fs:ext4: fio, lay-out: "), "{}", ran.stderr);
     assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("could not be undone").count(), 0, "{}", ran.stderr);
 }
