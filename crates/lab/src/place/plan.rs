@@ -123,6 +123,19 @@ fn xfs(
     Ok(Step::run("mkfs.xfs", args))
 }
 
+/// The same as far as it goes without a write: a file system that cannot be made is refused before
+/// what was there is erased. `mkfs.btrfs` has no such thing; that it is installed is something.
+pub(super) fn rehearsal(step: &Step) -> Step {
+    let Step::Run { program, args } = step else { return step.clone() };
+    let without_writes = match program.as_str() {
+        "mke2fs" => "-n",
+        "mkfs.xfs" => "-N",
+        _ => return Step::run(program, ["--version"]),
+    };
+    let all = std::iter::once(without_writes.to_string()).chain(args.iter().cloned());
+    Step::run(program, all)
+}
+
 /// Mounts it. `mount -t ext3` of a kernel without that name is served by ext4, as the record shows.
 pub fn mount(fs: &FsExpr, device: &Path, journal: Option<&Path>, directory: &Path) -> Step {
     let mut options = fs.mount_options.clone();

@@ -7,18 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-
-use array::run::what_is_there;
-use array::store::{Access, Device, DeviceOptions, Disk, Location};
 
 use super::engine::{EngineSpec, ServedArray, in_sysfs, release_with_mount, setting};
 use super::expr::{FsExpr, Journal, Knobs, PlaceExpr};
 use super::kernel::{KernelArray, set_up_kernel};
-use super::plan::{Stripes, mkfs, mount};
+use super::plan::{Stripes, mkfs, mount, rehearsal};
 use super::steps::{Step, Undo};
+use super::write_over::{erase, open_to_write_over};
 use crate::{host, record};
 
 /// What a place offers.
@@ -38,7 +36,9 @@ pub struct Request<'a> {
     pub engine: Option<EngineSpec>,
     /// The kernel's array, where the place uses one.
     pub kernel: Option<KernelArray>,
-    /// Write over what a `device:` holds, also below a file system.
+    /// Write over what a `device:` holds. Below a file system it is erased just before that is made;
+    /// a device by itself is left as it is, and whoever writes to it opens it with
+    /// [`open_to_write_over`].
     pub destroy: bool,
     /// Asked where something takes long: then the place is not set up.
     pub stop: &'a dyn Fn() -> bool,
@@ -209,10 +209,7 @@ impl<'a> Making<'a> {
         turn_knobs(&device, &fs.knobs, &mut self.undo, &mut self.facts.knobs)?;
         look_at_queue(&device, &mut self.facts);
         if let PlaceExpr::Device(path) = &*fs.on {
-            // Here, before anything is written: so that it is undone after what lies on it, and
-            // not where nothing was written.
-            let (what, path) = (format!("erasing {}", path.display()), path.clone());
-            self.undo.push_call(what, move || erase(&path));
+            self.make_way(path, fs, stripes, journal.as_deref())?;
         }
         if fs.lvm {
             let ours = self.arrays.iter().any(|array| array.device == device);
@@ -229,6 +226,30 @@ impl<'a> Making<'a> {
         let ours = self.arrays.iter().map(|array| &array.device);
         ours.filter(|device| below.contains(device)).try_for_each(|d| release_with_mount(d))?;
         Ok(directory)
+    }
+
+    /// Erases what the device below a file system holds, when all that can refuse before something
+    /// is written has been asked, and notes that it is erased again in the end.
+    fn make_way(
+        &mut self,
+        path: &Path,
+        fs: &FsExpr,
+        stripes: Option<Stripes>,
+        journal: Option<&Path>,
+    ) -> Result<(), String> {
+        if fs.lvm {
+            Step::run("lvm", ["version"]).perform()?;
+        }
+        // Its own device is the last; the journal's is ours, and the rehearsal wants to find it.
+        let steps = mkfs(fs, stripes, path, journal)?;
+        let (last, before) = steps.split_last().expect("a file system is made by something");
+        before.iter().try_for_each(|step| step.perform().map(drop))?;
+        rehearsal(last).perform()?;
+        open_to_write_over(path, self.destroy)?.make_way()?;
+        // Not where nothing was written; and undone after what lies on it.
+        let (what, path) = (format!("erasing {}", path.display()), path.to_path_buf());
+        self.undo.push_call(what, move || erase(&path));
+        Ok(())
     }
 }
 
@@ -266,68 +287,6 @@ pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, Str
     made.map_err(|error| format!("{}: cannot be made: {error}", path.display()))?;
     undo.push(Step::RemoveDirectory(path.clone()));
     Ok(path)
-}
-
-/// Opens a block device that will be written over, past the page cache. Refused while somebody uses
-/// it; and unless `destroy` is given, where it holds what somebody may miss.
-///
-/// # Errors
-/// One line: what it is, who uses it, or what it holds.
-pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<Device, String> {
-    let shown = path.display();
-    let kind = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.file_type();
-    if !kind.is_block_device() {
-        return Err(format!("{shown}: it is no block device; use path:DIR for a directory"));
-    }
-    // Open and locked first, so that it is still what was looked at when it is written.
-    let options = DeviceOptions { access: Access::ReadWrite, direct: true };
-    let device = Device::open(&Location::whole(path), options).map_err(|e| e.to_string())?;
-    let there = what_is_there(&device);
-    if !destroy {
-        refuse(&there).map_err(|problem| format!("{shown}: {problem}"))?;
-    } else if !there.is_empty() {
-        // What is made here need not reach the old signs, a backup GPT at the end among them, and
-        // somebody could take the device for what it was.
-        let erased = erase_signs(&device);
-        erased.map_err(|problem| format!("{shown}: cannot erase what it holds: {problem}"))?;
-    }
-    Ok(device)
-}
-
-/// Erases both ends of a device, where everything lies that it could be taken for. A crash on the
-/// way leaves one of them.
-fn erase_signs(device: &Device) -> Result<(), String> {
-    let sectors = device.sectors();
-    let length = KNOWN_BY_SECTORS.min(sectors);
-    for range in [0..length, sectors - length..sectors] {
-        device.write_zeroes(range).map_err(|error| error.to_string())?;
-    }
-    device.sync().map_err(|error| error.to_string())
-}
-
-/// How much of a device's beginning is erased: whatever is made here, a file system or a volume, is
-/// known by something in it, the last of which is Btrfs's, 64 KiB in. And of its end, where the
-/// first are two labels of ZFS, in the last 512 KiB.
-const KNOWN_BY_SECTORS: u64 = (1 << 20) / md::SECTOR_BYTES;
-
-/// Erases what a device is known by, so that it holds nothing any more, as before. A crash on the
-/// way leaves it with our file system or without.
-fn erase(path: &Path) -> Result<(), String> {
-    let options = DeviceOptions { access: Access::ReadWrite, direct: true };
-    let device = Device::open(&Location::whole(path), options).map_err(|e| e.to_string())?;
-    let erased = device.write_zeroes(0..KNOWN_BY_SECTORS.min(device.sectors()));
-    erased.and_then(|()| device.sync()).map_err(|error| error.to_string())
-}
-
-fn refuse(there: &[String]) -> Result<(), String> {
-    match there.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
-            "it {}, and would be written over; if nobody needs that any more, wipe it first, or \
-             with device: say --destroy-contents",
-            there.join(", it ")
-        )),
-    }
 }
 
 /// Sets what is asked for, and notes how it was.
@@ -441,25 +400,5 @@ mod tests {
         let request = nothing_on(&gone);
         let error = Place::set_up(request).err().expect("refused");
         assert_eq!(error, "path:/no/such/directory: is no directory");
-    }
-
-    #[test]
-    fn what_is_no_block_device_is_refused() {
-        let error = open_to_write_over(&std::env::temp_dir(), true).expect_err("a directory");
-        assert!(error.contains("it is no block device"), "{error}");
-    }
-
-    /// Whoever repairs an array with a damaged superblock needs what is on the device.
-    #[test]
-    fn a_damaged_superblock_is_somebodys() {
-        let image = tempfile::NamedTempFile::new().expect("a file");
-        let mut bytes = vec![0; 1 << 20];
-        // Version 1.2 lies 4 KiB in; its magic is right, nothing else is.
-        bytes[4096..4100].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
-        std::fs::write(image.path(), &bytes).expect("written");
-        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-        let device = Device::open(&Location::whole(image.path()), options).expect("opened");
-        let refused = refuse(&what_is_there(&device)).expect_err("refused");
-        assert!(refused.starts_with("it may be a member of an md array"), "{refused}");
     }
 }

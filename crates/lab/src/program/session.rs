@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use array::store::{Access, Device, DeviceOptions, Disk, Location};
+use array::store::Disk;
 use array::{
     Array, ArraySpec, DEFAULT_STRIPE_CACHE_BYTES, Driver, DriverOptions, FileMember, FileOptions,
     Member, MemberSpec,
@@ -26,7 +26,9 @@ use super::types::{Calls, Order, Phase, Program, Transfer};
 use crate::bench::{self, Settings, array_for_program};
 use crate::host;
 use crate::matrix::{ArrayCase, BenchLevel};
-use crate::place::{Ground as PlaceGround, KernelArray, Place, PlaceExpr, Request};
+use crate::place::{
+    Ground as PlaceGround, KernelArray, Place, PlaceExpr, Request, ToWriteOver, open_to_write_over,
+};
 use crate::quantity::show_size;
 use crate::record::{self, Cell};
 use crate::watch::{Watched, described};
@@ -40,7 +42,7 @@ pub struct Session<'a> {
     pub size: Option<u64>,
     /// Makes the run's data its own.
     pub seed: u64,
-    /// Write over what the device below a file system holds.
+    /// Write over what a `device:` holds.
     pub destroy: bool,
     /// Asked now and then.
     pub stop: &'a dyn Fn() -> bool,
@@ -91,7 +93,7 @@ impl Session<'_> {
         match set_up(expr, case, self.destroy, self.stop) {
             Err(problem) => (Vec::new(), Err(problem)),
             Ok((place, base)) => {
-                let (cells, ended) = self.in_place(choice, &place, base);
+                let (cells, ended) = self.in_place(choice, expr, &place, base);
                 let taken_down = place.take_down();
                 let ended = match (ended, taken_down) {
                     (Err(first), Err(then)) => Err(format!("{first}; {then}")),
@@ -102,7 +104,13 @@ impl Session<'_> {
         }
     }
 
-    fn in_place(&mut self, choice: &Choice, place: &Place, base: Cell) -> Brought {
+    fn in_place(
+        &mut self,
+        choice: &Choice,
+        expr: &PlaceExpr,
+        place: &Place,
+        base: Cell,
+    ) -> Brought {
         match place.ground() {
             PlaceGround::Directory(path) => match self.prepare_directory(choice, path) {
                 Err(problem) => (Vec::new(), Err(problem)),
@@ -112,23 +120,27 @@ impl Session<'_> {
                 }
             },
             PlaceGround::Device(path) => {
-                let options = DeviceOptions { access: Access::ReadWrite, direct: true };
-                match Device::open(&Location::whole(path), options) {
-                    Err(error) => (Vec::new(), Err(error.to_string())),
+                let opened = match expr {
+                    PlaceExpr::Device(_) => open_to_write_over(path, self.destroy),
+                    _ => ToWriteOver::made_for_it(path),
+                };
+                match opened {
+                    Err(problem) => (Vec::new(), Err(problem)),
                     Ok(device) => self.on_device(choice, &device, path, base),
                 }
             }
         }
     }
 
-    /// Runs a program on a block device that may be written over.
+    /// Runs a program on a block device. What that holds is erased when the program is known to run.
     pub fn on_device(
         &mut self,
         choice: &Choice,
-        device: &Device,
+        opened: &ToWriteOver,
         path: &Path,
         base: Cell,
     ) -> Brought {
+        let device = opened.device();
         let capacity = device.sectors() * md::SECTOR_BYTES;
         let memory_bytes = host::memory_bytes().unwrap_or(0);
         let scale = device_scale(self.size, capacity, memory_bytes, !device.is_direct());
@@ -144,9 +156,28 @@ impl Session<'_> {
             Ok((program, ground)) => {
                 let cache = scale.page_cache.then(host::memory_bytes).flatten();
                 let ground = Placed::new(Box::new(ground), path, &[]);
-                self.run(&program, &ground, base, cache)
+                match self.make_way(opened, &program, &ground) {
+                    Err(problem) => (Vec::new(), Err(format!("{}: {problem}", path.display()))),
+                    Ok(()) => self.run(&program, &ground, base, cache),
+                }
             }
         }
+    }
+
+    /// Erases what a device holds, unless nothing would be written to it.
+    fn make_way(
+        &self,
+        opened: &ToWriteOver,
+        program: &Program,
+        ground: &dyn Ground,
+    ) -> Result<(), String> {
+        if (self.stop)() || program.phases().all(|phase| ground.refuses(phase).is_some()) {
+            return Ok(());
+        }
+        if self.timing.drop_caches {
+            ground.drop_caches()?;
+        }
+        opened.make_way()
     }
 
     fn prepare_directory(

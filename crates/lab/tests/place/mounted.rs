@@ -343,11 +343,14 @@ fn what_a_device_was_known_by_at_its_end_goes_too() {
         bytes
     };
     let open = |destroy| lab::place::open_to_write_over(Path::new(&device.0), destroy).map(drop);
+    let make_way = || lab::place::open_to_write_over(Path::new(&device.0), true)?.make_way();
     let held = table(&[1, sectors - 1]);
     let refused = open(false).expect_err("refused");
     assert!(refused.contains("backup of a GPT"), "{refused}");
     assert!(std::fs::read(&device.0).expect("read") == held, "it was left alone");
     open(true).expect("it may be written over");
+    assert!(std::fs::read(&device.0).expect("read") == held, "looking erases nothing");
+    make_way().expect("erased");
     run("blockdev", &["--flushbufs", &device.0]);
     let mut wanted = held;
     wanted[..1 << 20].fill(0);
@@ -356,7 +359,7 @@ fn what_a_device_was_known_by_at_its_end_goes_too() {
     assert_eq!(open(false), Ok(()), "it holds nothing any more");
     // Where nothing is known, nothing is erased.
     let held = table(&[]);
-    open(true).expect("it may be written over");
+    make_way().expect("it may be written over");
     run("blockdev", &["--flushbufs", &device.0]);
     assert!(std::fs::read(&device.0).expect("read") == held, "nothing to erase");
 }

@@ -1,4 +1,5 @@
-//! Block devices, as loop devices over files: what is in use, what lies on what, what is too small.
+//! Block devices, as loop devices over files: what is in use, what lies on what, what is too small,
+//! what is erased.
 //!
 //! All of this needs root, and is skipped where no loop device can be had.
 
@@ -210,4 +211,37 @@ fn what_cannot_be_read_may_be_a_member() {
     refused(&words, &[may_be, "--force"]);
     let ran = raidlab(&format!("status {device}"));
     assert!(ran.stdout.contains(&format!("unused devices: {device}")), "{}", ran.stdout);
+}
+
+/// Whoever mistypes an option after --destroy-contents keeps what is on the device.
+#[test]
+fn a_bench_that_is_refused_erases_nothing() {
+    let dir = Dir::new();
+    let (disk, job) = (image(&dir, "disk", 32), dir.file("verify.fio"));
+    std::fs::write(&disk, vec![0x5a; 32 << 20]).expect("written");
+    std::fs::write(&job, "[j]\nrw=write\nsize=1M\nverify=md5\n").expect("written");
+    if !run("mke2fs", &["-F", "-q", "-L", "theirs", &disk]) {
+        return eprintln!("skipped: no mke2fs");
+    }
+    let held = std::fs::read(&disk).expect("read");
+    let Some(device) = Loop::over(&disk) else { return };
+    let bench = |words: &str| raidlab(&format!("bench --json - --destroy-contents {words}"));
+    let (bare, below) = (format!("device:{}", device.0), format!("on=device:{}", device.0));
+    for (words, named) in [
+        (format!("--target {bare} --workload fio:{job}"), "verify"),
+        (format!("--target {bare} --workload dd --size 1G"), "smaller --size"),
+        (format!("--target fs:ext4,scheduler=no-such,{below} --workload dd"), "no-such"),
+        // Too small for it; or it is not installed.
+        (format!("--target fs:xfs,{below} --workload dd"), "mkfs.xfs"),
+    ] {
+        let ran = bench(&words).code(2);
+        assert!(ran.stderr.contains(named), "{words}: {}", ran.stderr);
+        run("blockdev", &["--flushbufs", &device.0]);
+        assert!(std::fs::read(&disk).expect("read") == held, "{words}: it was written to");
+    }
+    bench(&format!("--target {bare} --workload dd --size 4M")).code(0);
+    run("blockdev", &["--flushbufs", &device.0]);
+    let left = std::fs::read(&disk).expect("read");
+    assert!(left[31 << 20..].iter().all(|byte| *byte == 0), "now both ends are erased");
+    assert!(left[16 << 20..31 << 20] == held[16 << 20..31 << 20], "and what lies between is not");
 }
