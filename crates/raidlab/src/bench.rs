@@ -29,7 +29,7 @@ use crate::console::{print_all, say};
 use crate::output::Outputs;
 use crate::results::{DbArgument, Keeper};
 use crate::signal;
-pub use heard::all_heard;
+pub use heard::in_vain;
 use programs::WorkloadName;
 pub use programs::{Engine, Wanted};
 pub use work::{Target, Work};

@@ -101,7 +101,7 @@ pub fn run(
     for table in &sweep.runs {
         tables.push(read(table, &given).map_err(|e| format!("{}: {e}", file.display()))?);
     }
-    bench::all_heard(&tables, arguments).map_err(|e| format!("{}: {e}", file.display()))?;
+    heard(&tables, arguments, &given).map_err(|e| format!("{}: {e}", file.display()))?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let kernels = bench::kernels_of(arguments)?;
     let marks = PlaceMarks::new(tables.iter().flat_map(|table| &table.target));
@@ -126,6 +126,27 @@ pub fn run(
     let sweeping =
         Sweeping { arguments, sweep: &sweep, tables: &tables, parts: &parts, marks, impossible };
     if arguments.dry_run { sweeping.show() } else { sweeping.carry() }
+}
+
+/// Refuses options of the command line that nothing hears. Of the file's, a note: it wins over the
+/// file, and with another target, or workload, much of that says nothing any more.
+fn heard(
+    tables: &[BenchArguments],
+    command: &BenchArguments,
+    given: &[(String, Vec<String>)],
+) -> Result<(), String> {
+    let in_vain = bench::in_vain(tables, command);
+    let in_file = |option: &str| {
+        !NOT_IN_A_FILE.contains(&option) && given.iter().all(|(key, _)| key != option)
+    };
+    if let Some(refused) = in_vain.iter().find(|found| !in_file(found.option)) {
+        return Err(refused.to_string());
+    }
+    let keys: Vec<&str> = in_vain.iter().map(|found| found.option).collect();
+    if !keys.is_empty() {
+        say(format_args!("note: nothing listens to what the file says of {}", keys.join(", ")));
+    }
+    Ok(())
 }
 
 /// One matrix: blocks and programs.

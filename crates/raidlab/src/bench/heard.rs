@@ -1,7 +1,10 @@
 //! Options that nothing listens to: whoever gives one believes that it was heard.
 //!
-//! Invariant: what is refused here would have had no effect at all. An option that one of several
-//! targets, workloads or matrices hears is fine beside the others. Called from `bench` and `sweep`.
+//! Invariant: what is named here would have had no effect at all. An option that one of several
+//! targets, workloads or matrices hears is fine beside the others. `bench` refuses them; `sweep`
+//! those of the command line, which may have made moot what its file says.
+
+use std::fmt;
 
 use lab::place::PlaceExpr;
 
@@ -46,54 +49,72 @@ const OF_ENGINE: [(&str, Asked); 6] = [
 const OF_PROGRAMS: [(&str, Asked); 2] =
     [("interval", |told| told.interval.is_some()), ("drop-caches", |told| told.drop_caches)];
 
-/// Looks at one command, or at all matrices of a sweep; `command` has what no matrix can say.
+/// An option that nothing listens to.
+#[derive(Debug)]
+pub struct InVain {
+    /// Its name.
+    pub option: &'static str,
+    /// Who would listen, and is not there.
+    pub why: String,
+}
+
+impl fmt::Display for InVain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--{}: {}", self.option, self.why)
+    }
+}
+
+/// Looks at one command, or at all matrices of a sweep; `command` has what no matrix can say. Names
+/// the options that are in vain.
+pub fn in_vain(tables: &[BenchArguments], command: &BenchArguments) -> Vec<InVain> {
+    let unasked = "no --target has an array of the engine";
+    let blocks = "is for blocks (seq-read, seq-write, rand-read, rand-write); programs have options \
+                  of their own: raidlab bench --programs lists them";
+    let programs = "is for programs, as in --workload bonnie++; blocks have no phases, and pass the \
+                    kernel's caches by";
+    let arrays = "no --target has an array made for it: path: and device: are measured as they are";
+    let engine = format!("{unasked}, which alone has that");
+    let with_programs: Asked = |told| !told.choices().is_empty();
+    let of_tables: [(&[(&'static str, Asked)], Asked, &str); 4] = [
+        (&OF_BLOCKS, BenchArguments::moves_blocks, blocks),
+        (&OF_PROGRAMS, with_programs, programs),
+        (&OF_ARRAYS, asks_for_array, arrays),
+        (&OF_ENGINE, asks_engine, &engine),
+    ];
+    let mut found = Vec::new();
+    for (options, heard, why) in of_tables {
+        let options = options.iter().filter(|(_, given)| unheard(tables, *given, heard));
+        found.extend(options.map(|(option, _)| InVain { option, why: why.into() }));
+    }
+    let no_engine = !tables.iter().any(asks_engine);
+    let no_device = !tables.iter().any(takes_device);
+    let of_command = [
+        ("kernel", command.kernels_chosen() && no_engine, "which alone computes parity with it"),
+        ("dir", command.dir.is_some() && no_engine, "whose members' files would go there"),
+    ];
+    let of_command = of_command.into_iter().filter(|(_, in_vain, _)| *in_vain);
+    found.extend(
+        of_command.map(|(option, _, why)| InVain { option, why: format!("{unasked}, {why}") }),
+    );
+    if command.destroy_contents && no_device {
+        let why = "no --target is, or lies on, a device:".into();
+        found.push(InVain { option: "destroy-contents", why });
+    }
+    found
+}
+
+/// Looks at a command.
 ///
 /// # Errors
 /// Names the first option that is in vain.
-pub fn all_heard(tables: &[BenchArguments], command: &BenchArguments) -> Result<(), String> {
-    for (option, given) in OF_BLOCKS {
-        if in_vain(tables, given, BenchArguments::moves_blocks) {
-            return Err(format!(
-                "--{option}: is for blocks (seq-read, seq-write, rand-read, rand-write); programs \
-                 have options of their own: raidlab bench --programs lists them"
-            ));
-        }
+pub fn all_heard(command: &BenchArguments) -> Result<(), String> {
+    match in_vain(std::slice::from_ref(command), command).first() {
+        Some(option) => Err(option.to_string()),
+        None => Ok(()),
     }
-    for (option, given) in OF_PROGRAMS {
-        if in_vain(tables, given, |told| !told.choices().is_empty()) {
-            return Err(format!(
-                "--{option}: is for programs, as in --workload bonnie++; blocks have no phases, \
-                 and pass the kernel's caches by"
-            ));
-        }
-    }
-    for (option, given) in OF_ARRAYS {
-        if in_vain(tables, given, asks_for_array) {
-            return Err(format!(
-                "--{option}: no --target has an array made for it: path: and device: are measured \
-                 as they are"
-            ));
-        }
-    }
-    let unasked = "no --target has an array of the engine";
-    for (option, given) in OF_ENGINE {
-        if in_vain(tables, given, asks_engine) {
-            return Err(format!("--{option}: {unasked}, which alone has that"));
-        }
-    }
-    if command.kernels_chosen() && !tables.iter().any(asks_engine) {
-        return Err(format!("--kernel: {unasked}, which alone computes parity with it"));
-    }
-    if command.dir.is_some() && !tables.iter().any(asks_engine) {
-        return Err(format!("--dir: {unasked}, whose members' files would go there"));
-    }
-    if command.destroy_contents && !tables.iter().any(takes_device) {
-        return Err("--destroy-contents: no --target is, or lies on, a device:".into());
-    }
-    Ok(())
 }
 
-fn in_vain(tables: &[BenchArguments], given: Asked, heard: Asked) -> bool {
+fn unheard(tables: &[BenchArguments], given: Asked, heard: Asked) -> bool {
     let mut given = tables.iter().filter(|told| given(told)).peekable();
     given.peek().is_some() && !given.any(heard)
 }

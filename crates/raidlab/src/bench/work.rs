@@ -16,8 +16,9 @@ use lab::record::{Cell, Record};
 use lab::sweep::PlaceMarks;
 use lab::workload::Kind;
 
+use super::heard::all_heard;
 use super::programs::{Engine, Wanted};
-use super::{BenchArguments, INTERVAL_SECONDS, all_heard, announce, check_plan};
+use super::{BenchArguments, INTERVAL_SECONDS, announce, check_plan};
 use crate::progress::{Reporter, Status};
 
 /// What a file system takes for itself on each member, at most, besides a share of the files.
@@ -48,7 +49,7 @@ impl Work {
     /// When it makes no sense, or does not fit into memory.
     pub fn plan(arguments: &BenchArguments) -> Result<Work, String> {
         let work = Work::shape(arguments)?;
-        all_heard(std::slice::from_ref(arguments), arguments)?;
+        all_heard(arguments)?;
         // What others' devices hold takes neither memory nor space here.
         let here = work.targets.iter().filter(|target| target.place.uses_engine());
         let arrays = here.filter_map(|target| target.arrays.as_ref());

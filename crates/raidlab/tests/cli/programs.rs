@@ -191,14 +191,38 @@ fn in_a_sweep_one_matrix_that_listens_is_enough() {
     };
     let program = "[[run]]\nlevel = 'single'\nmembers = 'mem'\nsize = '4M'\nworkload = 'dd'\n";
     let blocks = program.replace("dd", "seq-read");
-    for (text, words) in [(format!("{program}runs = 2\n"), ""), (program.into(), "--runs 2")] {
-        let refused = ran(&text, words).code(2);
+    for words in ["--runs 2", "--runs 2 --target path:/"] {
+        let refused = ran(program, words).code(2);
         assert!(refused.stderr.contains("sweep.toml: --runs: "), "{}", refused.stderr);
     }
+    // What the file alone says is not what somebody believes to have just said.
+    let told = ran(&format!("{program}runs = 2\n"), "").code(0);
+    assert!(told.stderr.contains("nothing listens to what the file says of runs\n"), "{told:?}");
     ran(&format!("[defaults]\nruns = 2\n{program}{blocks}"), "--seconds 1").code(0);
     let elsewhere = "[[run]]\ntarget = 'path:/'\nworkload = 'dd'\n";
     let refused = ran(elsewhere, "--kernel portable").code(2);
     assert!(refused.stderr.contains("sweep.toml: --kernel: "), "{}", refused.stderr);
+}
+
+/// The command line wins over the file, also where it leaves nothing for the rest of the file to say.
+#[test]
+fn a_sweep_runs_on_another_target_than_its_own() {
+    let scratch = Dir::new();
+    let sweep = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sweeps/two-to-six-disks.toml");
+    let db = scratch.file("none.db");
+    let dry = |words: &str| {
+        raidlab(&format!(
+            "bench {sweep} --dry-run --db={db} --target path:{} {words}",
+            scratch.path()
+        ))
+    };
+    let ran = dry("").code(0);
+    let note = "note: nothing listens to what the file says of level, disks, chunk, members\n";
+    assert_eq!(ran.stderr, note);
+    // Without arrays the five matrices are one.
+    assert!(ran.stdout.contains("\n1 item(s), 0 of them done"), "{}", ran.stdout);
+    let refused = dry("--level raid5").code(2);
+    assert!(refused.stderr.contains("two-to-six-disks.toml: --level: no --target"), "{refused:?}");
 }
 
 #[test]
