@@ -7,6 +7,7 @@ mod guest;
 mod killed;
 mod matrix;
 mod ours;
+mod prepared;
 mod program;
 mod reader;
 mod scratch;

@@ -54,6 +54,11 @@ impl Guest {
         Ok(Guest { folder, initrd })
     }
 
+    /// Where the packages are that it was made from.
+    pub fn packages(&self) -> PathBuf {
+        self.folder.join("packages")
+    }
+
     /// The same with more files in it, which the kernel unpacks over those of the initramfs.
     ///
     /// # Errors
