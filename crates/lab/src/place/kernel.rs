@@ -145,9 +145,21 @@ fn make(kernel: &KernelExpr, array: &KernelArray, undo: &mut Undo) -> Result<Pat
         });
         create(device)?.iter().try_for_each(|step| step.perform().map(drop))
     };
-    under_a_free_number(Path::new("/sys/block"), attempt, |device| {
-        has_members(device) && !is_made_of(device, &kernel.devices)
-    })
+    let whose = |device: &Path| match () {
+        () if !has_members(device) => Whose::Nobodys,
+        () if is_made_of(device, &kernel.devices) => Whose::Ours,
+        () => Whose::Anothers,
+    };
+    under_a_free_number(Path::new("/sys/block"), attempt, whose)
+}
+
+/// Whose members are in an array that could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Ours,
+    /// There are none, or there is no array.
+    Nobodys,
+    Anothers,
 }
 
 /// Attempts it under one number after the other, as long as somebody else takes the number in
@@ -155,16 +167,24 @@ fn make(kernel: &KernelExpr, array: &KernelArray, undo: &mut Undo) -> Result<Pat
 fn under_a_free_number(
     blocks: &Path,
     mut attempt: impl FnMut(&Path) -> Result<(), String>,
-    is_anothers: impl Fn(&Path) -> bool,
+    whose: impl Fn(&Path) -> Whose,
 ) -> Result<PathBuf, String> {
     let mut from = FIRST_NUMBER;
+    let mut empty = false;
     loop {
         let number = free_number(blocks, from)?;
         let device = PathBuf::from(format!("/dev/md{number}"));
         match attempt(&device) {
             Ok(()) => return Ok(device),
-            Err(_) if is_anothers(&device) => from = number + 1,
-            Err(problem) => return Err(problem),
+            Err(problem) => match whose(&device) {
+                Whose::Anothers => from = number + 1,
+                // Somebody else is about to put members in; or mdadm has left it so, and then it
+                // fails under the next number, too.
+                Whose::Nobodys if !empty && is_taken(blocks, number) => {
+                    (empty, from) = (true, number + 1);
+                }
+                _ => return Err(problem),
+            },
         }
     }
 }
@@ -227,10 +247,13 @@ const NUMBERS_END: u32 = 256;
 
 /// A number from this one on that no array has.
 fn free_number(blocks: &Path, from: u32) -> Result<u32, String> {
-    let free = |number: &u32| !blocks.join(format!("md{number}")).exists();
-    (from..NUMBERS_END).find(free).ok_or_else(|| {
+    (from..NUMBERS_END).find(|number| !is_taken(blocks, *number)).ok_or_else(|| {
         "kernel: md200 to md255 are there already; stop one that nobody needs".into()
     })
+}
+
+fn is_taken(blocks: &Path, number: u32) -> bool {
+    blocks.join(format!("md{number}")).exists()
 }
 
 /// Whether there is an array as `device`, and something in it.
@@ -388,8 +411,11 @@ mod tests {
                     false => Err(format!("{}: cannot", device.display())),
                 }
             };
-            let is_anothers = |device: &Path| anothers.iter().any(|name| device.ends_with(name));
-            let ended = under_a_free_number(blocks.path(), attempt, is_anothers);
+            let whose = |device: &Path| match anothers.iter().any(|name| device.ends_with(name)) {
+                true => Whose::Anothers,
+                false => Whose::Nobodys,
+            };
+            let ended = under_a_free_number(blocks.path(), attempt, whose);
             (ended, tried)
         };
         let (ended, tried) = attempts(&["md200", "md201"]);
@@ -397,6 +423,31 @@ mod tests {
         assert_eq!(tried, ["/dev/md200", "/dev/md201", "/dev/md202"]);
         assert_eq!(attempts(&["md200"]).0, Err("/dev/md201: cannot".into()));
         assert_eq!(attempts(&[]).1, ["/dev/md200"]);
+    }
+
+    /// Whoever takes a number has it a moment before there are members.
+    #[test]
+    fn a_number_that_was_taken_without_members_is_passed_over_once() {
+        let attempts = |left: &[&str], whose: Whose| {
+            let blocks = tempfile::tempdir().expect("a directory");
+            let mut tried = 0;
+            let attempt = |device: &Path| {
+                tried += 1;
+                if !left.iter().any(|name| device.ends_with(name)) {
+                    return Ok(());
+                }
+                let name = device.file_name().expect("a name");
+                std::fs::create_dir(blocks.path().join(name)).expect("made");
+                Err(format!("{}: cannot", device.display()))
+            };
+            let ended = under_a_free_number(blocks.path(), attempt, |_| whose);
+            (ended, tried)
+        };
+        assert_eq!(attempts(&["md200"], Whose::Nobodys), (Ok("/dev/md201".into()), 2));
+        let all = ["md200", "md201", "md202"];
+        assert_eq!(attempts(&all, Whose::Nobodys), (Err("/dev/md201: cannot".into()), 2));
+        // mdadm could not start what it has put together.
+        assert_eq!(attempts(&all, Whose::Ours), (Err("/dev/md200: cannot".into()), 1));
     }
 
     #[test]
