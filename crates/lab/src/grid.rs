@@ -12,6 +12,7 @@
 //!
 //! Invariant: every cell of the record stands in exactly one place. Called by `table` and `html`.
 
+use crate::program::essence;
 use crate::record::{Cell, Finding, Record};
 
 /// Most columns that are shown side by side.
@@ -40,10 +41,19 @@ pub struct Column {
     /// Program and phase, where the cell is one: `bonnie++-2.00 put-block`; where one of other
     /// options stands beside it, with its own: `dd:fdatasync write`.
     pub phase: Option<String>,
-    /// The program with its options: `dd:fdatasync`.
-    item: Option<String>,
+    item: Option<ProgramName>,
     /// Whether requests per second say more than MB/s ([`Cell::counts_requests`]).
     pub counts_requests: bool,
+}
+
+/// A program with its options, `dd:fdatasync`: the same under any name of its job file.
+#[derive(Clone, Debug)]
+struct ProgramName(String);
+
+impl PartialEq for ProgramName {
+    fn eq(&self, other: &ProgramName) -> bool {
+        essence(&self.0) == essence(&other.0)
+    }
 }
 
 /// Arrays of as many disks.
@@ -74,7 +84,7 @@ impl Column {
             phase: cell.program.as_ref().map(|program| {
                 format!("{program} {}", cell.phase.as_deref().unwrap_or(&cell.workload))
             }),
-            item: cell.item.clone(),
+            item: cell.item.clone().map(ProgramName),
             counts_requests: cell.counts_requests(),
         }
     }
@@ -244,7 +254,7 @@ fn tell_apart(columns: &mut [Column]) {
         let Column { phase: Some(phase), item: Some(item), .. } = column else { continue };
         // Versions of programs have no spaces.
         let name = phase.split_once(' ').map_or(phase.as_str(), |(_, name)| name);
-        column.phase = Some(format!("{item} {name}"));
+        column.phase = Some(format!("{} {name}", item.0));
     }
 }
 
@@ -453,6 +463,17 @@ mod tests {
         assert!(grid.sections[0].rows[0].cells.iter().all(Option::is_some));
         record.cells = vec![cell("dd:fdatasync", "write"), cell("dd:fdatasync", "read")];
         assert_eq!(titles(&record), ["dd-9.1 write", "dd-9.1 read"], "nothing to tell apart");
+        let (job, same, other) = (
+            "fio:a.fio@00000000000000aa",
+            "fio:b.fio@00000000000000aa",
+            "fio:b.fio@00000000000000bb",
+        );
+        record.cells =
+            vec![cell(job, "write"), Cell { level: "raid6".into(), ..cell(same, "write") }];
+        assert_eq!(titles(&record), ["dd-9.1 write"], "one job, whatever it is called");
+        record.cells.push(cell(other, "write"));
+        let apart = [format!("{job} write"), format!("{other} write")];
+        assert_eq!(titles(&record), apart);
     }
 
     #[test]

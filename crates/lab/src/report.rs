@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::grid;
 use crate::host::Host;
+use crate::program::essence;
 use crate::published::{Beside, Published};
 use crate::record::{Cell, Record};
 use crate::results::NotRun;
@@ -142,15 +143,16 @@ const TIMINGS: [Setting; 3] = [
 /// The same, whatever block, depth and size of files.
 pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
     let mut names: Vec<String> = cells.iter().map(|cell| work(cell)).collect();
-    name_apart(
-        cells,
-        &mut names,
-        |cell| cell.item.clone(),
-        |cell, name, item| {
-            let phase = cell.program.as_deref().and_then(|program| name.strip_prefix(program));
-            format!("{item} {}", phase.unwrap_or(name).trim_start())
-        },
-    );
+    // A job file that was renamed is the same job, and called by its first name.
+    let item = |cell: &Cell| {
+        let own = essence(cell.item.as_deref()?);
+        let mut items = cells.iter().filter_map(|cell| cell.item.as_deref());
+        items.find(|item| essence(item) == own).map(str::to_string)
+    };
+    name_apart(cells, &mut names, item, |cell, name, item| {
+        let phase = cell.program.as_deref().and_then(|program| name.strip_prefix(program));
+        format!("{item} {}", phase.unwrap_or(name).trim_start())
+    });
     for setting in TIMINGS {
         name_apart(cells, &mut names, setting, |_, name, said| format!("{name}, {said}"));
     }
@@ -161,7 +163,7 @@ pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
 fn name_apart(
     cells: &[&Cell],
     names: &mut [String],
-    setting: Setting,
+    setting: impl Fn(&Cell) -> Option<String>,
     add: impl Fn(&Cell, &str, &str) -> String,
 ) {
     let mut said: BTreeMap<String, BTreeSet<Option<String>>> = BTreeMap::new();
@@ -205,6 +207,12 @@ mod tests {
         assert_eq!(names(&alike), ["dd write"; 2]);
         let options = [dd("", 64.0, 1, 1), dd(":bs=1M:fdatasync", 1024.0, 1, 1)];
         assert_eq!(names(&options), ["dd write", "dd:bs=1M:fdatasync write"]);
+        let fio = |job: &str| Cell { item: Some(format!("fio:{job}")), ..dd("", 4.0, 1, 1) };
+        let renamed = ["a.fio@00000000000000aa", "b.fio@00000000000000aa"].map(fio);
+        assert_eq!(names(&renamed), ["dd write"; 2], "one job, whatever it is called");
+        let [one, same] = renamed;
+        let apart = names(&[one, same, fio("b.fio@00000000000000bb")]);
+        assert!(apart[0] == apart[1] && apart[1] != apart[2], "{apart:?}");
         let sizes = [dd("", 64.0, 1, 1), dd("", 64.0, 1, 8), dd("", 64.0, 4, 8)];
         let named = ["depth 1 x 1, 1 GiB", "depth 1 x 1, 8 GiB", "depth 4 x 1"];
         let named = named.map(|said| match said.contains("GiB") {
