@@ -30,6 +30,9 @@ impl From<rusqlite::Error> for Problem {
 /// Marks the file as ours (`PRAGMA application_id`): "RLab".
 pub const APPLICATION_ID: i32 = 0x524c_6162;
 
+/// The first version that has every table readers need: who claims what only writers ask.
+const READABLE: i64 = 2;
+
 /// Each brings a file from its index to the next version.
 const STEPS: [&str; 3] = [
     "CREATE TABLE runs (
@@ -85,17 +88,20 @@ fn anothers() -> Problem {
     Problem::Other("it is another program's database".into())
 }
 
-/// For a file that cannot be brought to the newest version: it must be there already.
+/// For a file that cannot be brought to the newest version: it must have what readers need.
 ///
 /// # Errors
-/// When it is not, or is no file of ours.
-pub fn check_newest(connection: &Connection) -> Result<(), Problem> {
+/// When it has not, is of a newer version, or is no file of ours.
+pub fn check_readable(connection: &Connection) -> Result<(), Problem> {
     match marks(connection)? {
         (application, _) if application != i64::from(APPLICATION_ID) => Err(anothers()),
-        (_, version) if version != STEPS.len() as i64 => Err(Problem::Other(format!(
-            "it is of version {version} and may not be written; this raidlab reads version {}",
-            STEPS.len()
-        ))),
+        (_, version) if !(READABLE..=STEPS.len() as i64).contains(&version) => {
+            Err(Problem::Other(format!(
+                "it is of version {version} and may not be written; this raidlab reads versions \
+                 {READABLE} to {}",
+                STEPS.len()
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -154,6 +160,17 @@ mod tests {
             .expect("the run is there");
         assert_eq!((title.as_str(), sweep), ("a", None));
         migrate(&mut old).expect("nothing to do the second time");
+    }
+
+    #[test]
+    fn what_is_only_read_need_not_be_of_the_newest_version() {
+        let file = Connection::open_in_memory().expect("memory");
+        file.pragma_update(None, "application_id", APPLICATION_ID).expect("ours");
+        for (version, readable) in [(0, false), (1, false), (2, true), (3, true), (4, false)] {
+            file.pragma_update(None, "user_version", version).expect("a version");
+            let checked = check_readable(&file);
+            assert_eq!(checked.is_ok(), readable, "version {version}: {checked:?}");
+        }
     }
 
     /// What to do about it depends on the code, which must not be lost on the way.

@@ -158,7 +158,7 @@ impl Store {
         let name: String = bytes.map(|byte| format!("%{byte:02x}")).collect();
         let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags);
         let connection = connection.map_err(|error| fail(in_words(&error)))?;
-        schema::check_newest(&connection).map_err(|problem| fail(problem_in_words(problem)))?;
+        schema::check_readable(&connection).map_err(|problem| fail(problem_in_words(problem)))?;
         Ok(Store { path: path.into(), connection })
     }
 
@@ -666,6 +666,14 @@ mod tests {
         let store = Store::as_it_is(&file).expect("the file");
         assert_eq!(store.record(id).expect("the run"), record);
         assert!(store.end(id).expect_err("not to be written").to_string().contains("written"));
+        // Before there were claims it was as readable.
+        let older = Store::create(&file).expect("the file").connection;
+        older.execute_batch("DROP TABLE claims; PRAGMA user_version = 2;").expect("version 2");
+        drop(older);
+        let store = Store::as_it_is(&file).expect("the file");
+        assert_eq!(store.record(id).expect("the run"), record);
+        let stored = (store.runs().expect("runs").len(), store.finished(id).expect("keys").len());
+        assert_eq!((stored, store.not_run(id).expect("failures")), ((1, 1), vec![]));
         let journal = file.with_extension("db-wal");
         std::fs::write(journal, "somebody's").expect("a journal");
         let error = Store::as_it_is(&file).expect_err("in use").to_string();
