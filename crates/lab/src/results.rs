@@ -16,4 +16,4 @@ mod store;
 pub use claims::Owner;
 pub use columns::{COLUMNS, Column, Value};
 pub use export::{csv, parquet};
-pub use store::{Item, ItemKey, NewRun, NotRun, RunInfo, Store, StoreError, default_path};
+pub use store::{Item, ItemKey, Moment, NewRun, NotRun, RunInfo, Store, StoreError, default_path};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-use super::store::{Item, ItemKey, Store, StoreError};
+use super::store::{Item, ItemKey, Moment, Store, StoreError};
 
 /// Somebody who measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +66,8 @@ fn began(process: u32) -> Option<u64> {
 }
 
 impl Store {
-    /// Claims those items of a run that are neither measured nor claimed by somebody else who
-    /// lives. Gives the others.
+    /// Claims those items of a run that are neither measured, nor have failed since, nor are
+    /// claimed by somebody else who lives. Gives the others.
     ///
     /// # Errors
     /// What SQLite says; then nothing is claimed.
@@ -76,12 +76,15 @@ impl Store {
         run: i64,
         items: &[Item],
         owner: &Owner,
+        since: Moment,
     ) -> Result<HashSet<ItemKey>, StoreError> {
         self.change(TransactionBehavior::Immediate, |change| {
             let mut theirs = HashSet::new();
             for Item { key, .. } in items {
-                let text = "SELECT 1 FROM items WHERE run = ?1 AND key = ?2 AND reason IS NULL";
-                let known = change.query_row(text, params![run, key.0], |_| Ok(())).optional()?;
+                let text = "SELECT 1 FROM items
+                            WHERE run = ?1 AND key = ?2 AND (reason IS NULL OR rowid > ?3)";
+                let of = params![run, key.0, since.0];
+                let known = change.query_row(text, of, |_| Ok(())).optional()?;
                 let held = holder(change, run, key)?;
                 if known.is_some() || held.is_some_and(|other| other != *owner && other.lives()) {
                     theirs.insert(key.clone());
@@ -172,19 +175,24 @@ mod tests {
     fn what_is_claimed_or_measured_is_not_claimed_again_until_it_is_given_back() {
         let (_directory, mut store, run) = store();
         let (one, other, items) = (Owner::new(), Owner::new(), items());
-        let mut claim = |items: &[Item], owner| keys(store.claim(run, items, owner).expect("SQL"));
+        let begun = store.moment().expect("SQL");
+        let mut claim =
+            |items: &[Item], owner| keys(store.claim(run, items, owner, begun).expect("SQL"));
         assert_eq!(claim(&items[..1], &one), [""; 0]);
         assert_eq!(claim(&items, &other), ["a"]);
         assert_eq!(claim(&items, &one), ["b"], "its own claim stands");
         store.put(run, &items[0], &[]).expect("stored");
         store.release(run, &other).expect("SQL");
         assert!(store.claimed_by_others(run, &other).expect("SQL").is_empty(), "it is measured");
-        assert_eq!(keys(store.claim(run, &items, &other).expect("SQL")), ["a"]);
+        assert_eq!(keys(store.claim(run, &items, &other, begun).expect("SQL")), ["a"]);
         let claimed = store.claimed_by_others(run, &one).expect("SQL");
         assert_eq!(claimed, [(items[1].key.clone(), other)]);
         store.put_not_run(run, &items[1], "a reason").expect("SQL");
         assert!(store.claimed_by_others(run, &one).expect("SQL").is_empty());
-        assert_eq!(keys(store.claim(run, &items, &one).expect("SQL")), ["a"], "b is tried again");
+        assert_eq!(keys(store.claim(run, &items, &one, begun).expect("SQL")), ["a", "b"]);
+        let later = store.moment().expect("SQL");
+        let theirs = store.claim(run, &items, &one, later).expect("SQL");
+        assert_eq!(keys(theirs), ["a"], "b is tried again");
     }
 
     #[test]
@@ -194,15 +202,16 @@ mod tests {
         let mut child =
             Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep");
         let other = Owner::of(child.id());
-        store.claim(run, &items, &other).expect("SQL");
-        assert_eq!(keys(store.claim(run, &items, &me).expect("SQL")), ["a", "b"]);
+        let begun = store.moment().expect("SQL");
+        store.claim(run, &items, &other, begun).expect("SQL");
+        assert_eq!(keys(store.claim(run, &items, &me, begun).expect("SQL")), ["a", "b"]);
         child.kill().expect("killed");
         // As a zombie it measures nothing, either.
         while other.lives() {
             std::thread::yield_now();
         }
         assert!(store.claimed_by_others(run, &me).expect("SQL").is_empty());
-        assert_eq!(keys(store.claim(run, &items, &me).expect("SQL")), [""; 0]);
+        assert_eq!(keys(store.claim(run, &items, &me, begun).expect("SQL")), [""; 0]);
         child.wait().expect("ended");
         // Numbers of processes are given again, to others and in the next start of the machine.
         let before = Owner { boot: "another start".into(), ..Owner::new() };

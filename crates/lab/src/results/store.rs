@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rusqlite::{
-    Connection, OpenFlags, OptionalExtension, TransactionBehavior, named_params, params,
+    Connection, OpenFlags, OptionalExtension, Params, TransactionBehavior, named_params, params,
 };
 
 use super::schema::{self, Problem};
@@ -84,6 +84,13 @@ pub struct Item {
     /// In words.
     pub what: String,
 }
+
+/// A moment of a results file: tells what was noted of items before it from what was noted since.
+///
+/// A number of a row of `items`: a new row, also one in the place of another, has one more than the
+/// highest. Where SQLite gives numbers anew (VACUUM), new rows look old: they are tried again.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment(pub(super) i64);
 
 /// What a sweep could not measure.
 #[derive(Clone, Debug, PartialEq)]
@@ -264,21 +271,49 @@ impl Store {
     /// # Errors
     /// What SQLite says.
     pub fn finished(&self, run: i64) -> Result<HashSet<ItemKey>, StoreError> {
-        self.keys("SELECT key FROM items WHERE run = ?1 AND reason IS NULL", run)
+        self.keys("SELECT key FROM items WHERE run = ?1 AND reason IS NULL", [run])
     }
 
-    /// The keys of all that somebody has tried in a run, whatever came of it.
+    /// Now.
     ///
     /// # Errors
     /// What SQLite says.
-    pub fn tried(&self, run: i64) -> Result<HashSet<ItemKey>, StoreError> {
-        self.keys("SELECT key FROM items WHERE run = ?1", run)
+    pub fn moment(&self) -> Result<Moment, StoreError> {
+        let text = "SELECT coalesce(max(rowid), 0) FROM items";
+        let newest = self.connection.query_row(text, [], |row| row.get(0));
+        newest.map(Moment).map_err(self.told())
     }
 
-    fn keys(&self, text: &str, run: i64) -> Result<HashSet<ItemKey>, StoreError> {
+    /// The keys of what was measured in a run, whenever, and of what has failed since.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn tried(&self, run: i64, since: Moment) -> Result<HashSet<ItemKey>, StoreError> {
+        let text = "SELECT key FROM items WHERE run = ?1 AND (reason IS NULL OR rowid > ?2)";
+        self.keys(text, [run, since.0])
+    }
+
+    /// What has failed in a run since, whoever tried it, with the reason.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn failed(&self, run: i64, since: Moment) -> Result<Vec<(Item, String)>, StoreError> {
+        let read = || {
+            let text = "SELECT key, what, reason FROM items
+                        WHERE run = ?1 AND rowid > ?2 AND reason IS NOT NULL ORDER BY rowid";
+            let mut query = self.connection.prepare(text)?;
+            let each = query.query_map([run, since.0], |row| {
+                Ok((Item { key: ItemKey(row.get(0)?), what: row.get(1)? }, row.get(2)?))
+            })?;
+            each.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.told())
+    }
+
+    fn keys(&self, text: &str, of: impl Params) -> Result<HashSet<ItemKey>, StoreError> {
         let read = || {
             let mut query = self.connection.prepare(text)?;
-            let keys = query.query_map([run], |row| Ok(ItemKey(row.get(0)?)))?;
+            let keys = query.query_map(of, |row| Ok(ItemKey(row.get(0)?)))?;
             keys.collect::<rusqlite::Result<_>>()
         };
         read().map_err(self.told())
@@ -557,6 +592,29 @@ mod tests {
         assert_eq!(store.newest_of("other", &record).expect("none"), None);
         let upgraded = Record { raidlab: "9".into(), ..record };
         assert_eq!(store.newest_of("wiki", &upgraded).expect("none"), None);
+    }
+
+    #[test]
+    fn what_failed_before_a_moment_is_told_from_what_fails_after_it() {
+        let scratch = Scratch::new("moment");
+        let mut store = Store::create(&scratch.file()).expect("a new file");
+        let begun = store.moment().expect("an empty file");
+        let id = store.begin(&run(), &fixture::record()).expect("a run");
+        let failed = |store: &Store, since| -> Vec<String> {
+            let failed = store.failed(id, since).expect("failures");
+            failed.into_iter().map(|(item, why)| format!("{}: {why}", item.what)).collect()
+        };
+        store.put(id, &item(1), &[]).expect("measured");
+        store.put_not_run(id, &item(2), "yesterday").expect("a failure");
+        let today = store.moment().expect("a moment");
+        assert_eq!(failed(&store, begun), ["item 2: yesterday"]);
+        assert_eq!(failed(&store, today), [""; 0]);
+        assert_eq!(store.tried(id, today).expect("keys"), HashSet::from([item(1).key]));
+        // Also where it was the newest row that is replaced, within the same second.
+        store.put_not_run(id, &item(2), "today").expect("the same once more");
+        assert_eq!(failed(&store, today), ["item 2: today"]);
+        let both = HashSet::from([item(1).key, item(2).key]);
+        assert_eq!(store.tried(id, today).expect("keys"), both);
     }
 
     #[test]

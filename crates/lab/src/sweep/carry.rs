@@ -1,8 +1,9 @@
 //! Carries a sweep out: what is stored is skipped, what cannot be run is noted, the rest goes on.
 //!
 //! Invariant: after any end, also of the process, the run in the results holds exactly the items
-//! that were measured to their end; carrying on measures the others. Of several who carry the same
-//! run on, each measures what nobody else does, and the last to end waits for nobody.
+//! that were measured to their end; carrying on measures the others. What failed before is tried
+//! again, once. Of several who carry the same run on, each tries what nobody else has tried since
+//! it began itself, hears of all that failed since then, and the last to end waits for nobody.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -16,7 +17,7 @@ use crate::place::PlaceExpr;
 use crate::program::Choice;
 use crate::program::session::Brought;
 use crate::record::{Cell, Record};
-use crate::results::{Item, ItemKey, Owner, Store, StoreError};
+use crate::results::{Item, ItemKey, Moment, Owner, Store, StoreError};
 
 /// A matrix of a sweep, ready to run.
 pub struct Part<'a> {
@@ -87,7 +88,8 @@ impl<'p> Task<'p> {
 pub struct Ended {
     /// Items that were measured now.
     pub measured: usize,
-    /// Items that could not be run, with the reason.
+    /// Items that could not be run since it began, here or by others who carry the run on, with the
+    /// reason.
     pub failed: Vec<(Item, String)>,
     /// Somebody stopped it.
     pub stopped: bool,
@@ -174,11 +176,15 @@ pub fn carry(
     carrier: &mut dyn Carrier,
 ) -> Result<Ended, StoreError> {
     let owner = Owner::new();
-    let carried = carry_as(&owner, tasks, store, run, carrier);
+    let since = store.moment()?;
+    let carried = carry_as((&owner, since), tasks, store, run, carrier);
     // After an error that is told; without this the claims end with the process.
     let released = store.release(run, &owner);
     let mut ended = carried?;
     released?;
+    let ours = keys(tasks);
+    ended.failed = store.failed(run, since)?;
+    ended.failed.retain(|(item, _)| ours.contains(&item.key));
     ended.stopped = carrier.stopped();
     if !ended.stopped {
         store.end(run)?;
@@ -186,8 +192,13 @@ pub fn carry(
     Ok(ended)
 }
 
+/// The keys of all their items.
+fn keys<'t>(tasks: &'t [Task<'_>]) -> HashSet<&'t ItemKey> {
+    tasks.iter().flat_map(|task| &task.items).map(|item| &item.key).collect()
+}
+
 fn carry_as(
-    owner: &Owner,
+    (owner, since): (&Owner, Moment),
     tasks: &[Task<'_>],
     store: &mut Store,
     run: i64,
@@ -195,26 +206,22 @@ fn carry_as(
 ) -> Result<Ended, StoreError> {
     let mut ended = Ended::default();
     let baseline = if tasks.is_empty() { None } else { carrier.baseline() };
-    // What failed before this sweep began is tried again, what fails meanwhile is not.
     let mut left: Vec<Task<'_>> = tasks.to_vec();
     loop {
         for task in &left {
             if carrier.stopped() {
                 return Ok(ended);
             }
-            let theirs = store.claim(run, &task.items, owner)?;
+            let theirs = store.claim(run, &task.items, owner, since)?;
             if let Some(task) = &task.without(&theirs) {
                 one_task(task, baseline, store, run, carrier, &mut ended)?;
                 // What was not measured of it others may try.
                 store.release(run, owner)?;
             }
         }
-        if !others_have_gone(&left, owner, store, run, carrier)? {
-            return Ok(ended);
-        }
-        let tried = store.tried(run)?;
+        let tried = store.tried(run, since)?;
         left = left.iter().filter_map(|task| task.without(&tried)).collect();
-        if left.is_empty() {
+        if left.is_empty() || !others_have_gone(&left, owner, store, run, carrier)? {
             return Ok(ended);
         }
     }
@@ -228,8 +235,7 @@ fn others_have_gone(
     run: i64,
     carrier: &mut dyn Carrier,
 ) -> Result<bool, StoreError> {
-    let ours: HashSet<&ItemKey> =
-        tasks.iter().flat_map(|task| &task.items).map(|item| &item.key).collect();
+    let ours = keys(tasks);
     loop {
         let mut claims = store.claimed_by_others(run, owner)?;
         claims.retain(|(key, _)| ours.contains(key));
@@ -283,7 +289,6 @@ fn one_task(
         let missing = task.items.iter().zip(&stored).filter(|(_, stored)| !**stored);
         for (item, _) in missing {
             store.put_not_run(run, item, &why)?;
-            ended.failed.push((item.clone(), why.clone()));
         }
     }
     Ok(())
@@ -336,10 +341,10 @@ mod tests {
     struct Counting {
         baselines: usize,
         cells: usize,
-        /// Somebody else who measures an item when the first of ours begins.
-        other: Option<(Store, i64, Item)>,
-        /// Somebody else who holds an item until it is waited for, and measures it if it is named.
-        holder: Option<(Store, i64, Option<Item>, Owner)>,
+        /// What somebody else does when the first of ours begins.
+        other: Option<Box<dyn FnOnce()>>,
+        /// What somebody else does who holds an item until it is waited for.
+        holder: Option<Box<dyn FnOnce()>>,
         waited: bool,
     }
 
@@ -359,8 +364,8 @@ mod tests {
         }
 
         fn progress(&mut self, event: Progress<'_>) {
-            if let Some((mut store, run, item)) = self.other.take() {
-                store.put(run, &item, &[Cell::default()]).expect("stored");
+            if let Some(other) = self.other.take() {
+                other();
             }
             self.cells += usize::from(matches!(event, Progress::Final { .. }));
         }
@@ -368,12 +373,8 @@ mod tests {
         fn waits(&mut self, items: usize, processes: &[u32]) {
             assert_eq!((items, processes), (1, &[std::process::id()][..]));
             self.waited = true;
-            // Whoever has it is done, or gives it up.
-            if let Some((mut store, run, item, other)) = self.holder.take() {
-                match item {
-                    Some(item) => store.put(run, &item, &[Cell::default()]).expect("stored"),
-                    None => store.release(run, &other).expect("given back"),
-                }
+            if let Some(holder) = self.holder.take() {
+                holder();
             }
         }
 
@@ -461,9 +462,10 @@ mod tests {
         let head = head(&tasks).expect("tasks");
         for theirs in [0, 1] {
             let run = store.begin(&NewRun::default(), &head).expect("a run");
-            let other = Store::open(&file).expect("the file");
+            let mut other = Store::open(&file).expect("the file");
             let item = tasks[1].items[theirs].clone();
-            let mut carrier = Counting { other: Some((other, run, item)), ..Counting::default() };
+            let measure = move || other.put(run, &item, &[Cell::default()]).expect("stored");
+            let mut carrier = Counting { other: Some(Box::new(measure)), ..Counting::default() };
             let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
             assert_eq!((ended.measured, carrier.cells), (3, 3));
             let finished = store.finished(run).expect("keys");
@@ -482,6 +484,14 @@ mod tests {
         }
     }
 
+    /// How somebody ends who is at an item.
+    #[derive(Clone, Copy, PartialEq)]
+    enum TheirEnd {
+        Measured,
+        Failed,
+        Killed,
+    }
+
     #[test]
     fn what_another_is_at_is_waited_for_and_measured_where_they_give_it_up() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -490,18 +500,55 @@ mod tests {
         let parts = [part(&[Kind::RandRead])];
         let tasks = tasks(&parts, &HashSet::new());
         let head = head(&tasks).expect("tasks");
-        for measured in [true, false] {
+        let ends = [TheirEnd::Measured, TheirEnd::Failed, TheirEnd::Killed];
+        for (end, failed_before) in ends.map(|end| [(end, false), (end, true)]).concat() {
             let run = store.begin(&NewRun::default(), &head).expect("a run");
             let (mut theirs, owner) = (Store::open(&file).expect("the file"), Owner::new());
-            theirs.claim(run, &tasks[0].items, &owner).expect("claimed");
-            let item = measured.then(|| tasks[0].items[0].clone());
-            let holder = Some((theirs, run, item, owner));
-            let mut carrier = Counting { holder, ..Counting::default() };
+            let item = tasks[0].items[0].clone();
+            if failed_before {
+                theirs.put_not_run(run, &item, "no room yesterday").expect("noted");
+            }
+            let now = theirs.moment().expect("a moment");
+            theirs.claim(run, &tasks[0].items, &owner, now).expect("claimed");
+            let ended = move || match end {
+                TheirEnd::Measured => theirs.put(run, &item, &[Cell::default()]).expect("stored"),
+                TheirEnd::Failed => theirs.put_not_run(run, &item, "no room").expect("noted"),
+                TheirEnd::Killed => theirs.release(run, &owner).expect("given back"),
+            };
+            let mut carrier = Counting { holder: Some(Box::new(ended)), ..Counting::default() };
             let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
             assert!(carrier.waited);
-            assert_eq!(ended.measured, if measured { 1 } else { 2 });
-            assert_eq!(store.finished(run).expect("keys").len(), 2);
+            let ours = if end == TheirEnd::Killed { 2 } else { 1 };
+            assert_eq!((ended.measured, carrier.cells), (ours, ours));
+            let failed = if end == TheirEnd::Failed { 1 } else { 0 };
+            assert_eq!(store.finished(run).expect("keys").len(), 2 - failed);
+            let why: Vec<&str> = ended.failed.iter().map(|(_, why)| why.as_str()).collect();
+            assert_eq!(why, vec!["no room"; failed], "as the one who tried it ends");
         }
+    }
+
+    #[test]
+    fn what_another_has_tried_in_vain_meanwhile_is_not_tried_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let mut store = Store::create(&file).expect("a file");
+        let parts = [part(&[Kind::RandRead])];
+        let tasks = tasks(&parts, &HashSet::new());
+        let run = store.begin(&NewRun::default(), &head(&tasks).expect("tasks")).expect("a run");
+        let item = tasks[1].items[0].clone();
+        store.put_not_run(run, &item, "no room yesterday").expect("noted");
+        let mut theirs = Store::open(&file).expect("the file");
+        let (key, fail) = (item.key.clone(), move || {
+            theirs.put_not_run(run, &item, "no room").expect("noted");
+        });
+        let mut carrier = Counting { other: Some(Box::new(fail)), ..Counting::default() };
+        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+        assert_eq!((ended.measured, carrier.cells, carrier.waited), (1, 1, false));
+        assert_eq!((&ended.failed[0].0.key, ended.failed[0].1.as_str()), (&key, "no room"));
+        // By the next who goes on it is.
+        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+        assert_eq!((ended.measured, ended.failed), (1, vec![]));
+        assert_eq!(store.finished(run).expect("keys").len(), 2);
     }
 
     /// Both begin each item in the same moment, as far as they can.
