@@ -426,7 +426,7 @@ impl Carrier for Here<'_> {
         if self.waits_for != processes {
             let names: Vec<String> = processes.iter().map(u32::to_string).collect();
             say(format_args!(
-                "waiting for {items} item(s) of this run that process {} is measuring",
+                "{items} item(s) of this run wait for what process {} is measuring",
                 names.join(", ")
             ));
             self.waits_for = processes.to_vec();

@@ -1,8 +1,8 @@
 //! Who measures an item just now, so that of several who go on with one run nobody else does.
 //!
-//! Invariant: an item is claimed by at most one owner who lives. Whoever has gone, by a crash or a
-//! restart of the machine, holds nothing: the next one takes it over. Runs are found by the name of
-//! their machine, so all owners are processes of one. Called from `sweep::carry`.
+//! Invariant: an item, or a device, is claimed by at most one owner who lives. Whoever has gone, by
+//! a crash or a restart of the machine, holds nothing: the next one takes it over. Runs are found
+//! by the name of their machine, so all owners are processes of one. Called from `sweep::carry`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -67,7 +67,8 @@ fn began(process: u32) -> Option<u64> {
 
 impl Store {
     /// Claims those items of a run that are neither measured, nor have failed since, nor are
-    /// claimed by somebody else who lives. Gives the others.
+    /// claimed by somebody else who lives. Gives the others; these are all where somebody else who
+    /// lives has claimed one of the `devices` that measuring takes for itself.
     ///
     /// # Errors
     /// What SQLite says; then nothing is claimed.
@@ -75,21 +76,37 @@ impl Store {
         &mut self,
         run: i64,
         items: &[Item],
+        devices: &[ItemKey],
         owner: &Owner,
         since: Moment,
     ) -> Result<HashSet<ItemKey>, StoreError> {
         self.change(TransactionBehavior::Immediate, |change| {
+            let held = |key: &ItemKey| -> rusqlite::Result<bool> {
+                let other = holder(change, run, key)?;
+                Ok(other.is_some_and(|other| other != *owner && other.lives()))
+            };
+            for device in devices {
+                if held(device)? {
+                    return Ok(items.iter().map(|item| item.key.clone()).collect());
+                }
+            }
+            let mut ours = Vec::new();
             let mut theirs = HashSet::new();
             for Item { key, .. } in items {
                 let text = "SELECT 1 FROM items
                             WHERE run = ?1 AND key = ?2 AND (reason IS NULL OR rowid > ?3)";
                 let of = params![run, key.0, since.0];
                 let known = change.query_row(text, of, |_| Ok(())).optional()?;
-                let held = holder(change, run, key)?;
-                if known.is_some() || held.is_some_and(|other| other != *owner && other.lives()) {
+                if known.is_some() || held(key)? {
                     theirs.insert(key.clone());
-                    continue;
+                } else {
+                    ours.push(key);
                 }
+            }
+            if !ours.is_empty() {
+                ours.extend(devices);
+            }
+            for key in ours {
                 let text = "INSERT OR REPLACE INTO claims VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
                 let Owner { boot, process, began, number } = owner;
                 let began = began.cast_signed();
@@ -113,7 +130,7 @@ impl Store {
         })
     }
 
-    /// What others who live are measuring of a run.
+    /// What others who live are measuring of a run, and the devices that they do it on.
     ///
     /// # Errors
     /// What SQLite says.
@@ -177,22 +194,45 @@ mod tests {
         let (one, other, items) = (Owner::new(), Owner::new(), items());
         let begun = store.moment().expect("SQL");
         let mut claim =
-            |items: &[Item], owner| keys(store.claim(run, items, owner, begun).expect("SQL"));
+            |items: &[Item], owner| keys(store.claim(run, items, &[], owner, begun).expect("SQL"));
         assert_eq!(claim(&items[..1], &one), [""; 0]);
         assert_eq!(claim(&items, &other), ["a"]);
         assert_eq!(claim(&items, &one), ["b"], "its own claim stands");
         store.put(run, &items[0], &[]).expect("stored");
         store.release(run, &other).expect("SQL");
         assert!(store.claimed_by_others(run, &other).expect("SQL").is_empty(), "it is measured");
-        assert_eq!(keys(store.claim(run, &items, &other, begun).expect("SQL")), ["a"]);
+        assert_eq!(keys(store.claim(run, &items, &[], &other, begun).expect("SQL")), ["a"]);
         let claimed = store.claimed_by_others(run, &one).expect("SQL");
         assert_eq!(claimed, [(items[1].key.clone(), other)]);
         store.put_not_run(run, &items[1], "a reason").expect("SQL");
         assert!(store.claimed_by_others(run, &one).expect("SQL").is_empty());
-        assert_eq!(keys(store.claim(run, &items, &one, begun).expect("SQL")), ["a", "b"]);
+        assert_eq!(keys(store.claim(run, &items, &[], &one, begun).expect("SQL")), ["a", "b"]);
         let later = store.moment().expect("SQL");
-        let theirs = store.claim(run, &items, &one, later).expect("SQL");
+        let theirs = store.claim(run, &items, &[], &one, later).expect("SQL");
         assert_eq!(keys(theirs), ["a"], "b is tried again");
+    }
+
+    #[test]
+    fn items_on_one_device_are_claimed_by_one() {
+        let (_directory, mut store, run) = store();
+        let (one, other, [a, b]) = (Owner::new(), Owner::new(), items());
+        let begun = store.moment().expect("SQL");
+        let [sdb, sdc] = ["sdb", "sdc"].map(|name| ItemKey(name.into()));
+        let mut claim = |item: &Item, devices: &[ItemKey], owner| {
+            let items = std::slice::from_ref(item);
+            keys(store.claim(run, items, devices, owner, begun).expect("SQL"))
+        };
+        assert_eq!(claim(&a, std::slice::from_ref(&sdb), &one), [""; 0]);
+        // Of several devices none is claimed where one is somebody else's.
+        assert_eq!(claim(&b, &[sdc.clone(), sdb.clone()], &other), ["b"]);
+        assert_eq!(claim(&b, std::slice::from_ref(&sdc), &one), [""; 0]);
+        store.put(run, &a, &[]).expect("stored");
+        store.release(run, &one).expect("SQL");
+        let claim =
+            store.claim(run, std::slice::from_ref(&a), std::slice::from_ref(&sdb), &one, begun);
+        assert_eq!(keys(claim.expect("SQL")), ["a"], "nothing to measure, so no device is taken");
+        let claim = store.claim(run, std::slice::from_ref(&b), &[sdc, sdb], &other, begun);
+        assert_eq!(keys(claim.expect("SQL")), [""; 0]);
     }
 
     #[test]
@@ -203,15 +243,15 @@ mod tests {
             Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep");
         let other = Owner::of(child.id());
         let begun = store.moment().expect("SQL");
-        store.claim(run, &items, &other, begun).expect("SQL");
-        assert_eq!(keys(store.claim(run, &items, &me, begun).expect("SQL")), ["a", "b"]);
+        store.claim(run, &items, &[], &other, begun).expect("SQL");
+        assert_eq!(keys(store.claim(run, &items, &[], &me, begun).expect("SQL")), ["a", "b"]);
         child.kill().expect("killed");
         // As a zombie it measures nothing, either.
         while other.lives() {
             std::thread::yield_now();
         }
         assert!(store.claimed_by_others(run, &me).expect("SQL").is_empty());
-        assert_eq!(keys(store.claim(run, &items, &me, begun).expect("SQL")), [""; 0]);
+        assert_eq!(keys(store.claim(run, &items, &[], &me, begun).expect("SQL")), [""; 0]);
         child.wait().expect("ended");
         // Numbers of processes are given again, to others and in the next start of the machine.
         let before = Owner { boot: "another start".into(), ..Owner::new() };

@@ -3,10 +3,12 @@
 //! Invariant: after any end, also of the process, the run in the results holds exactly the items
 //! that were measured to their end; carrying on measures the others. What failed before is tried
 //! again, once. Of several who carry the same run on, each tries what nobody else has tried since
-//! it began itself, hears of all that failed since then, and the last to end waits for nobody.
+//! it began itself, hears of all that failed since then, and the last to end waits for nobody. A
+//! device is used by one at a time.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::slice;
 use std::time::Duration;
 
 use super::key;
@@ -75,6 +77,11 @@ impl<'p> Task<'p> {
         let items: Vec<Item> = items.map(|(item, _)| item.clone()).collect();
         let Task { part, settings, program, .. } = *self;
         (!items.is_empty()).then_some(Task { part, settings, plan, program, items })
+    }
+
+    /// The devices that nobody else may use meanwhile.
+    fn devices(&self) -> Vec<ItemKey> {
+        self.program.map(|program| key::devices(&program.place)).unwrap_or_default()
     }
 
     /// How long it will take, more or less; `None` of a program: nobody knows.
@@ -152,7 +159,8 @@ pub trait Carrier {
     /// Hears what [`bench::run`] tells.
     fn progress(&mut self, event: Progress<'_>);
 
-    /// Hears, now and then, that nothing is left but what these processes are measuring.
+    /// Hears, now and then, that nothing is left but so many items that these processes are at, or
+    /// at something else on their devices.
     fn waits(&mut self, items: usize, processes: &[u32]);
 
     /// Whether somebody wants it to end.
@@ -212,7 +220,7 @@ fn carry_as(
             if carrier.stopped() {
                 return Ok(ended);
             }
-            let theirs = store.claim(run, &task.items, owner, since)?;
+            let theirs = store.claim(run, &task.items, &task.devices(), owner, since)?;
             if let Some(task) = &task.without(&theirs) {
                 one_task(task, baseline, store, run, carrier, &mut ended)?;
                 // What was not measured of it others may try.
@@ -235,17 +243,23 @@ fn others_have_gone(
     run: i64,
     carrier: &mut dyn Carrier,
 ) -> Result<bool, StoreError> {
-    let ours = keys(tasks);
+    let wanted = tasks.iter().flat_map(|task| {
+        let devices = task.devices();
+        let keys = move |item: &Item| [slice::from_ref(&item.key), &devices].concat();
+        task.items.iter().map(keys)
+    });
+    let wanted: Vec<Vec<ItemKey>> = wanted.collect();
     loop {
-        let mut claims = store.claimed_by_others(run, owner)?;
-        claims.retain(|(key, _)| ours.contains(key));
-        if claims.is_empty() {
+        let claims: HashMap<ItemKey, Owner> =
+            store.claimed_by_others(run, owner)?.into_iter().collect();
+        let wait = |keys: &&Vec<ItemKey>| keys.iter().any(|key| claims.contains_key(key));
+        let waiting: Vec<&Vec<ItemKey>> = wanted.iter().filter(wait).collect();
+        if waiting.is_empty() {
             return Ok(true);
         }
-        let mut processes: Vec<u32> = claims.iter().map(|(_, other)| other.process).collect();
-        processes.sort_unstable();
-        processes.dedup();
-        carrier.waits(claims.len(), &processes);
+        let others = waiting.iter().copied().flatten().filter_map(|key| claims.get(key));
+        let processes: BTreeSet<u32> = others.map(|other| other.process).collect();
+        carrier.waits(waiting.len(), &Vec::from_iter(processes));
         if carrier.stopped() {
             return Ok(false);
         }
@@ -414,18 +428,74 @@ mod tests {
         }
     }
 
+    fn dd(key: &str, place: PlaceExpr) -> ProgramItem {
+        let item = Item { key: ItemKey(key.into()), what: key.into() };
+        let choice = "dd".parse().expect("a program");
+        ProgramItem { choice, place, case: None, size: None, item }
+    }
+
+    /// Runs programs on a device that somebody else has until they are waited for.
+    struct OnDevice {
+        theirs: Option<(Store, i64, Item, Owner)>,
+    }
+
+    impl Carrier for OnDevice {
+        fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn baseline(&mut self) -> Option<IdleBaseline> {
+            None
+        }
+
+        fn program(&mut self, _: &Task<'_>, _: Option<IdleBaseline>) -> Brought {
+            match self.theirs {
+                Some(_) => (vec![], Err("it is in use".into())),
+                None => (vec![Cell::default()], Ok(())),
+            }
+        }
+
+        fn progress(&mut self, _: Progress<'_>) {}
+
+        fn waits(&mut self, items: usize, processes: &[u32]) {
+            assert_eq!((items, processes), (3, &[std::process::id()][..]));
+            let (mut store, run, item, owner) = self.theirs.take().expect("once");
+            store.put(run, &item, &[Cell::default()]).expect("stored");
+            store.release(run, &owner).expect("given back");
+        }
+
+        fn stopped(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_device_that_another_uses_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let mut store = Store::create(&file).expect("a file");
+        let place = |text: &str| text.parse::<PlaceExpr>().expect("a place");
+        let (disk, array) = ("device:/nonexistent/sdb", "kernel:/nonexistent/sdb+/nonexistent/sdc");
+        let programs = vec![dd("a", place(disk)), dd("b", place(disk)), dd("c", place(array))];
+        let parts = [Part { plan: Plan::default(), settings: settings(), programs }];
+        let tasks = tasks(&parts, &HashSet::new());
+        let head = head(&tasks).expect("tasks");
+        let run = store.begin(&NewRun::default(), &head).expect("a run");
+        let (mut theirs, owner) = (Store::open(&file).expect("the file"), Owner::new());
+        let now = theirs.moment().expect("a moment");
+        theirs.claim(run, &tasks[0].items, &tasks[0].devices(), &owner, now).expect("claimed");
+        let theirs = Some((theirs, run, tasks[0].items[0].clone(), owner));
+        let mut carrier = OnDevice { theirs };
+        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+        assert_eq!((ended.measured, ended.failed), (2, vec![]));
+        assert_eq!(store.finished(run).expect("keys").len(), 3);
+    }
+
     #[test]
     fn what_an_interrupted_program_leaves_behind_is_handed_on() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut store = Store::create(&directory.path().join("results.db")).expect("a file");
-        let item = Item { key: ItemKey("dd".into()), what: "dd".into() };
-        let program = ProgramItem {
-            choice: "dd".parse().expect("a program"),
-            place: PlaceExpr::Engine,
-            case: None,
-            size: None,
-            item,
-        };
+        let program = dd("dd", PlaceExpr::Engine);
         let (plan, settings) = (Plan::default(), settings());
         let parts = [Part { plan, settings, programs: vec![program] }];
         let tasks = tasks(&parts, &HashSet::new());
@@ -509,7 +579,7 @@ mod tests {
                 theirs.put_not_run(run, &item, "no room yesterday").expect("noted");
             }
             let now = theirs.moment().expect("a moment");
-            theirs.claim(run, &tasks[0].items, &owner, now).expect("claimed");
+            theirs.claim(run, &tasks[0].items, &[], &owner, now).expect("claimed");
             let ended = move || match end {
                 TheirEnd::Measured => theirs.put(run, &item, &[Cell::default()]).expect("stored"),
                 TheirEnd::Failed => theirs.put_not_run(run, &item, "no room").expect("noted"),

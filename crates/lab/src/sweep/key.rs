@@ -5,6 +5,8 @@
 //! order of the file, the directory, the seed, or settings that are at their default. A field that
 //! joins an array or a workload must be considered here: the patterns below name all of them.
 
+use std::path::PathBuf;
+
 use sha2::{Digest, Sha256};
 
 use crate::bench::{Settings, case_name};
@@ -58,6 +60,22 @@ pub fn program_elsewhere(
     let (what, program) = (format!("{named}: {identity}{size}"), essence(&identity));
     let timed = timing_identity(timing);
     Item { key: hashed(&format!("program={program} target={place}{size}{timed}")), what }
+}
+
+/// The devices that a place takes for itself, under whatever names it was given them. Their own
+/// names are not kept.
+pub fn devices(place: &PlaceExpr) -> Vec<ItemKey> {
+    let own = match place {
+        PlaceExpr::Engine | PlaceExpr::Path(_) => &[],
+        PlaceExpr::Device(path) => std::slice::from_ref(path),
+        PlaceExpr::Kernel(kernel) => &kernel.devices[..],
+        PlaceExpr::FileSystem(fs) => return devices(&fs.on),
+    };
+    let key = |path: &PathBuf| {
+        let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+        hashed(&format!("device={}", path.display()))
+    };
+    own.iter().map(key).collect()
 }
 
 /// How the phases of a program are timed, where that is not as usual.
@@ -296,6 +314,25 @@ mod tests {
                 "program=dd level=raid5 array=raid5(4) chunk=262144 members=mem member=134217728"
             )
         );
+    }
+
+    #[test]
+    fn devices_that_a_place_takes_are_the_same_under_any_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [disk, other, link] = ["sdb", "sdc", "by-id"].map(|name| directory.path().join(name));
+        std::fs::write(&disk, "").expect("a file");
+        std::fs::write(&other, "").expect("a file");
+        std::os::unix::fs::symlink(&disk, &link).expect("a link");
+        let of = |place: String| devices(&place.parse().expect("a place"));
+        let [disk, other, link] = [disk, other, link].map(|path| path.display().to_string());
+        let one = of(format!("device:{disk}"));
+        assert_eq!(one.len(), 1);
+        assert_eq!(of(format!("fs:ext4,on=device:{link}")), one);
+        let both = of(format!("fs:ext4,on=kernel:{other}+{disk}"));
+        assert!(both.len() == 2 && both[1] == one[0] && both[0] != one[0], "{both:?}");
+        for shared in ["engine", "fs:ext4", "path:/tmp"] {
+            assert_eq!(of(shared.into()), []);
+        }
     }
 
     #[test]
