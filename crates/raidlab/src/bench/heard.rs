@@ -14,6 +14,8 @@ use super::BenchArguments;
 type Asked = fn(&BenchArguments) -> bool;
 
 /// Options, and whether they are given.
+type Options = [(&'static str, Asked)];
+
 const OF_BLOCKS: [(&str, Asked); 8] = [
     ("block", |told| !told.block.is_empty()),
     ("depth", |told| !told.depth.is_empty()),
@@ -75,7 +77,7 @@ pub fn in_vain(tables: &[BenchArguments], command: &BenchArguments) -> Vec<InVai
     let arrays = "no --target has an array made for it: path: and device: are measured as they are";
     let engine = format!("{unasked}, which alone has that");
     let with_programs: Asked = |told| !told.choices().is_empty();
-    let of_tables: [(&[(&'static str, Asked)], Asked, &str); 4] = [
+    let of_tables: [(&Options, Asked, &str); 4] = [
         (&OF_BLOCKS, BenchArguments::moves_blocks, blocks),
         (&OF_PROGRAMS, with_programs, programs),
         (&OF_ARRAYS, asks_for_array, arrays),
