@@ -5,9 +5,9 @@
 //! for neither, so whoever compares calls with such a process's needs a table that is not shared.
 //!
 //! Invariant: the new table is empty but for 0, 1 and 2 before the thread does anything else (some
-//! kernels copy a few more and close them at once). A copy of the old one would hold all that others
-//! have open until the thread is really gone, which is after it is joined: among it exclusive
-//! claims, and connections whose end somebody waits for.
+//! kernels copy a few more and close them at once). A copy of the old one would hold all that
+//! others have open until the thread is really gone, which is after it is joined: among it
+//! exclusive claims, and connections whose end somebody waits for.
 //!
 //! This file is one of the few addresses of `unsafe`. Called by the laboratory.
 

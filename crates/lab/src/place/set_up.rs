@@ -36,8 +36,8 @@ pub struct Request<'a> {
     pub engine: Option<EngineSpec>,
     /// The kernel's array, where the place uses one.
     pub kernel: Option<KernelArray>,
-    /// Write over what a `device:` holds. Below a file system it is erased just before that is made;
-    /// a device by itself is left as it is, and whoever writes to it opens it with
+    /// Write over what a `device:` holds. Below a file system it is erased just before that is
+    /// made; a device by itself is left as it is, and whoever writes to it opens it with
     /// [`open_to_write_over`].
     pub destroy: bool,
     /// Asked where something takes long: then the place is not set up.

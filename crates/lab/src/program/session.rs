@@ -132,7 +132,7 @@ impl Session<'_> {
         }
     }
 
-    /// Runs a program on a block device. What that holds is erased when the program is known to run.
+    /// Runs a program on a block device. What that holds is erased when it is known to run.
     pub fn on_device(
         &mut self,
         choice: &Choice,

@@ -70,10 +70,10 @@ impl fmt::Display for InVain {
 /// the options that are in vain.
 pub fn in_vain(tables: &[BenchArguments], command: &BenchArguments) -> Vec<InVain> {
     let unasked = "no --target has an array of the engine";
-    let blocks = "is for blocks (seq-read, seq-write, rand-read, rand-write); programs have options \
-                  of their own: raidlab bench --programs lists them";
-    let programs = "is for programs, as in --workload bonnie++; blocks have no phases, and pass the \
-                    kernel's caches by";
+    let blocks = "is for blocks (seq-read, seq-write, rand-read, rand-write); programs have \
+                  options of their own: raidlab bench --programs lists them";
+    let programs = "is for programs, as in --workload bonnie++; blocks have no phases, and pass \
+                    the kernel's caches by";
     let arrays = "no --target has an array made for it: path: and device: are measured as they are";
     let engine = format!("{unasked}, which alone has that");
     let with_programs: Asked = |told| !told.choices().is_empty();

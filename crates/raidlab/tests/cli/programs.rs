@@ -204,7 +204,7 @@ fn in_a_sweep_one_matrix_that_listens_is_enough() {
     assert!(refused.stderr.contains("sweep.toml: --kernel: "), "{}", refused.stderr);
 }
 
-/// The command line wins over the file, also where it leaves nothing for the rest of the file to say.
+/// The command line wins over the file, also where it leaves nothing for the rest to say.
 #[test]
 fn a_sweep_runs_on_another_target_than_its_own() {
     let scratch = Dir::new();
