@@ -229,7 +229,7 @@ fn a_bench_that_is_refused_erases_nothing() {
     let (bare, below) = (format!("device:{}", device.0), format!("on=device:{}", device.0));
     for (words, named) in [
         (format!("--target {bare} --workload fio:{job}"), "verify"),
-        (format!("--target {bare} --workload dd --size 1G"), "smaller --size"),
+        (format!("--target {bare} --workload dd --size 1G"), "the target holds"),
         (format!("--target fs:ext4,scheduler=no-such,{below} --workload dd"), "no-such"),
         // Too small for it; or it is not installed.
         (format!("--target fs:xfs,{below} --workload dd"), "mkfs.xfs"),
