@@ -179,7 +179,8 @@ impl FileMember {
         let file = match direct {
             true => self.file.clone(),
             false => {
-                let name = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                // Of this thread: a number means another file in another table.
+                let name = format!("/proc/thread-self/fd/{}", self.file.as_raw_fd());
                 let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
                 Arc::new(File::from(rustix::fs::open(name, flags, Mode::empty())?))
             }
