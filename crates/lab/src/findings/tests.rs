@@ -144,9 +144,22 @@ fn one_slow_member() {
     let found = check("one-slow-member", &cell, &none);
     assert_eq!((found.evidence["member"], found.evidence["others_busy"]), (2.0, 0.5));
     assert!((found.evidence["time_per_byte_ratio"] - 1.94).abs() < 1e-9);
+    assert!(found.text.ends_with("unless all are alike and one stays behind"), "{}", found.text);
+    let random = Cell { workload: "rand-read".into(), ..cell.clone() };
+    let of_random = find(&random).remove(0);
+    assert!(of_random.text.ends_with("wait for it"), "{}", of_random.text);
+    // Drives of one model are alike: whoever is behind in a stream stays behind.
+    let alike = |members: &str| Cell { members: members.into(), ..cell.clone() };
+    assert_eq!(names(&alike("paced:hdd-2007:mem")), [""; 0]);
+    let mixed = "paced:hdd-2007:mem*3+paced:hdd-2007@1.0:mem";
+    assert_eq!(names(&alike(mixed)), ["one-slow-member"]);
     // All slower than one is not one slower than all.
     cell.member_load = none.member_load.clone();
     cell.member_load[1].busy = Some(0.5);
+    assert_eq!(names(&cell), [""; 0]);
+    // Two that are behind are not one.
+    cell.member_load = none.member_load.clone();
+    (cell.member_load[0].busy, cell.member_load[1].busy) = (Some(0.4), Some(0.4));
     assert_eq!(names(&cell), [""; 0]);
     // What nobody counts is not slow.
     cell.member_load = vec![MemberLoad::default(); 4];
