@@ -164,23 +164,33 @@ impl<'a> Grid<'a> {
         })
     }
 
-    /// Warnings, each once, with the cells that have it; first the cells whose data was wrong. What
-    /// the place warns of is in every cell of a process, and is said in as few words here.
+    /// `RAID 5 x4, sequential read`: how many disks only where that differs.
+    fn place(&self, row: &Row<'_>, column: &Column, cell: &Cell) -> String {
+        let disks = match self.sections.len() {
+            1 => String::new(),
+            _ => format!(" x{}", cell.disks),
+        };
+        format!("{}{disks}, {}", row.label, column.title())
+    }
+
+    /// Warnings, each once, with the cells that have it; first the cells whose data was wrong. Those
+    /// that differ in nothing but their numbers are one, with the first cell's numbers. What the
+    /// place warns of is in every cell of a process, and is said in as few words here.
     pub fn warnings(&self) -> Vec<(String, Vec<String>)> {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
         let wrong = self.cells().filter(|(_, _, cell)| cell.verified == Some(false)).map(
-            |(row, column, _)| {
+            |(row, column, cell)| {
                 let text = "DATA DIFFERED from what was written: do not trust these members; \
                         test their memory, cables and firmware";
-                (text.to_string(), row, column)
+                (text.to_string(), self.place(row, column, cell))
             },
         );
         let told = self.cells().flat_map(|(row, column, cell)| {
-            cell.warnings.iter().map(move |text| (text.clone(), row, column))
+            let place = self.place(row, column, cell);
+            cell.warnings.iter().map(move |text| (text.clone(), place.clone()))
         });
-        for (text, row, column) in wrong.chain(told) {
-            let place = format!("{}, {}", row.label, column.title());
-            match found.iter_mut().find(|(known, _)| *known == text) {
+        for (text, place) in wrong.chain(told) {
+            match found.iter_mut().find(|(known, _)| but_for_numbers(known, &text)) {
                 Some((_, places)) => places.push(place),
                 None => found.push((text, vec![place])),
             }
@@ -196,7 +206,7 @@ impl<'a> Grid<'a> {
     pub fn findings(&self) -> Vec<(&'a Finding, Vec<String>)> {
         let mut found: Vec<(&Finding, Vec<String>)> = Vec::new();
         for (row, column, cell) in self.cells() {
-            let place = format!("{}, {}", row.label, column.title());
+            let place = self.place(row, column, cell);
             for finding in &cell.findings {
                 match found.iter_mut().find(|(known, _)| known.name == finding.name) {
                     Some((_, places)) => places.push(place.clone()),
@@ -206,6 +216,15 @@ impl<'a> Grid<'a> {
         }
         found
     }
+}
+
+/// Whether two texts are the same but for their numbers.
+fn but_for_numbers(one: &str, other: &str) -> bool {
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        let number = |letter: char| letter.is_ascii_digit() || letter == '.';
+        text.split(number).filter(|part| !part.is_empty())
+    }
+    words(one).eq(words(other))
 }
 
 impl<'a> Section<'a> {
@@ -549,6 +568,21 @@ mod tests {
         assert!(warnings[0].0.starts_with("DATA DIFFERED"));
         let shared = warnings.iter().find(|(text, _)| text == "page cache").unwrap();
         assert_eq!(shared.1.len(), 2);
+        // How many disks is said where that differs, and numbers are those of the first.
+        record.cells[3].warnings = vec!["one pass took 0.4 s".into()];
+        record.cells[4].warnings = vec!["one pass took 12 s".into()];
+        record.cells[4].disks += 1;
+        let grid = Grid::new(&record);
+        let warnings = grid.warnings();
+        let (_, places) = warnings.iter().find(|(text, _)| text == "one pass took 0.4 s").unwrap();
+        let disks = [3, 4].map(|at| format!(" x{}, ", record.cells[at].disks));
+        assert!(
+            places.len() == 2
+                && disks
+                    .iter()
+                    .all(|disks| { places.iter().any(|place| place.contains(disks.as_str())) }),
+            "{warnings:?}"
+        );
         for cell in &mut record.cells {
             cell.warnings.push("memory is not locked".into());
         }

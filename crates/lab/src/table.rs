@@ -296,7 +296,7 @@ mod tests {
         let text = render(&record, true);
         assert!(text.contains("! 160"), "{text}");
         assert_eq!(text.matches("12 operations were late").count(), 1);
-        assert!(text.contains("(RAID 6, sequential read)"));
+        assert!(text.contains("(RAID 6 x4, sequential read)"));
         assert!(text.contains("DATA DIFFERED") && text.contains("\x1b[31m"));
     }
 
