@@ -12,26 +12,31 @@ mod tiobench;
 
 pub use bonnie_plus_plus::csv as bonnie_plus_plus_csv;
 
-use crate::grid::digits;
+use crate::grid::{array_label, digits, kib};
 use crate::record::{Cell, Record};
 
 /// All runs of programs in a record, each as its tool shows it, with what must be known of it.
 pub fn render(record: &Record) -> String {
     let machine = record.host.hostname.as_deref().unwrap_or("localhost");
     let mut out = String::new();
-    for run in runs(&record.cells) {
+    let runs = runs(&record.cells);
+    let everywhere = of_all(&runs);
+    for run in &runs {
         out.push_str(&heading(run[0]));
         out.push_str(&match run[0].program.as_deref().unwrap_or_default() {
-            "bonnie++-2.00" => bonnie_plus_plus::text(&run, machine),
-            "bonnie-1.2" => bonnie::text(&run, machine),
-            "dd" => dd::text(&run),
-            "fio" => fio::text(&run),
-            "iozone-3" => iozone::text(&run),
-            "tiobench" => tiobench::text(&run),
-            _ => plain(&run),
+            "bonnie++-2.00" => bonnie_plus_plus::text(run, machine),
+            "bonnie-1.2" => bonnie::text(run, machine),
+            "dd" => dd::text(run),
+            "fio" => fio::text(run),
+            "iozone-3" => iozone::text(run),
+            "tiobench" => tiobench::text(run),
+            _ => plain(run),
         });
-        out.push_str(&warnings(&run));
+        out.push_str(&warnings(run, &everywhere));
         out.push('\n');
+    }
+    for text in everywhere {
+        out.push_str(&format!("! all of these: {text}\n"));
     }
     out
 }
@@ -53,29 +58,37 @@ pub fn runs(cells: &[Cell]) -> Vec<Vec<&Cell>> {
     runs
 }
 
-/// What it ran on, in a few words.
+/// What it ran on, in a few words: `RAID 5 x4, 64 KiB, mem, fs:ext4`, `path:DIR`.
 fn of_what(cell: &Cell) -> String {
-    match &cell.place {
-        Some(place) => place.name.clone(),
-        None => match &cell.array {
-            Some(array) => format!("{array} of {}", cell.members),
-            None => {
-                let layout = cell.layout.as_deref().map(|l| format!(",{l}")).unwrap_or_default();
-                format!("{}{layout} x{} of {}", cell.level, cell.disks, cell.members)
-            }
-        },
-    }
+    // A directory or a device of which nobody said what array it lies on has no members.
+    let array = (!cell.members.is_empty()).then(|| match (cell.array.is_some(), cell.disks) {
+        (false, 2..) => format!("{} x{}", array_label(cell), cell.disks),
+        _ => array_label(cell),
+    });
+    let members = array.is_some().then(|| cell.members.clone());
+    let chunk = cell.chunk_kib.map(|size| kib(size as f64));
+    let parts = [array, chunk, members, cell.place_name().map(str::to_string)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn heading(cell: &Cell) -> String {
     format!("{} on {}\n", cell.item.as_deref().unwrap_or_default(), of_what(cell))
 }
 
-/// Each warning once, with the phases that it is of.
-fn warnings(run: &[&Cell]) -> String {
+/// Warnings of every cell of several runs: of the machine and not of any of them.
+fn of_all<'c>(runs: &[Vec<&'c Cell>]) -> Vec<&'c str> {
+    let [first, _, ..] = runs else { return Vec::new() };
+    let in_all =
+        |text: &&str| runs.iter().flatten().all(|cell| cell.warnings.iter().any(|w| w == text));
+    first[0].warnings.iter().map(String::as_str).filter(in_all).collect()
+}
+
+/// Each warning once, with the phases that it is of, but for those that are told `elsewhere`.
+fn warnings(run: &[&Cell], elsewhere: &[&str]) -> String {
     let mut seen: Vec<(&str, Vec<&str>)> = Vec::new();
     for cell in run {
-        for warning in &cell.warnings {
+        let warnings = cell.warnings.iter();
+        for warning in warnings.filter(|warning| !elsewhere.contains(&warning.as_str())) {
             let phase = cell.phase.as_deref().unwrap_or_default();
             match seen.iter_mut().find(|(text, _)| text == warning) {
                 Some((_, phases)) => phases.push(phase),
@@ -162,10 +175,29 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_run_is_called_by_its_array_and_its_place() {
+        let place = crate::record::Place { name: "fs:ext4".into(), ..Default::default() };
+        let mut one = Cell { place: Some(place), ..cell("dd", "write", 1.0, 1, 1) };
+        assert_eq!(heading(&one), "dd on fs:ext4\n");
+        (one.level, one.disks, one.chunk_kib) = ("raid5".into(), 4, Some(64));
+        one.members = "mem".into();
+        assert_eq!(heading(&one), "dd on RAID 5 x4, 64 KiB, mem, fs:ext4\n");
+        (one.array, one.place, one.degraded) = (Some("raid1(raid0(2),raid0(2))".into()), None, 1);
+        assert_eq!(heading(&one), "dd on raid1(raid0(2),raid0(2)), 1 lost, 64 KiB, mem\n");
+    }
+
+    #[test]
     fn a_warning_is_shown_once_with_its_phases() {
         let mut cells = [cell("x", "a", 1.0, 1, 1), cell("x", "b", 1.0, 1, 1)];
         cells.iter_mut().for_each(|cell| cell.warnings.push("look out".into()));
         let run: Vec<&Cell> = cells.iter().collect();
-        assert_eq!(warnings(&run), "! a, b: look out\n");
+        assert_eq!(warnings(&run, &[]), "! a, b: look out\n");
+        // Of one run it is said there; of several with the same, once for all.
+        assert_eq!(of_all(std::slice::from_ref(&run)), [""; 0]);
+        let elsewhere = of_all(&[run.clone(), run.clone()]);
+        assert_eq!(elsewhere, ["look out"]);
+        assert_eq!(warnings(&run, &elsewhere), "");
+        let other = cell("x", "c", 1.0, 1, 1);
+        assert_eq!(of_all(&[run, vec![&other]]), [""; 0]);
     }
 }
