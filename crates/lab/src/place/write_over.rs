@@ -53,24 +53,18 @@ impl ToWriteOver {
         &self.device
     }
 
-    /// Erases both ends of a device that holds something, where everything lies that it could be
-    /// taken for: what is made here need not reach the old signs, a backup GPT at the end among
-    /// them, and somebody could take the device for what it was. A crash on the way leaves one of
-    /// the ends.
+    /// Erases what a device is known by, if it holds something: what is made here need not reach
+    /// the old signs, a backup GPT at the end among them, and somebody could take the device for
+    /// what it was.
     ///
     /// # Errors
     /// What could not be written.
     pub fn make_way(&self) -> Result<(), String> {
-        if !self.known {
-            return Ok(());
+        match self.known {
+            true => erase_ends(&self.device)
+                .map_err(|problem| format!("cannot erase what the device holds: {problem}")),
+            false => Ok(()),
         }
-        let sectors = self.device.sectors();
-        let length = KNOWN_BY_SECTORS.min(sectors);
-        let ends = [0..length, sectors - length..sectors];
-        let erased = ends.into_iter().try_for_each(|range| self.device.write_zeroes(range));
-        erased
-            .and_then(|()| self.device.sync())
-            .map_err(|error| format!("cannot erase what the device holds: {error}"))
     }
 }
 
@@ -79,16 +73,23 @@ fn open(path: &Path) -> Result<Device, String> {
     Device::open(&Location::whole(path), options).map_err(|error| error.to_string())
 }
 
+/// Erases what a device is known by, so that it holds nothing any more, as before.
+pub(super) fn erase(path: &Path) -> Result<(), String> {
+    erase_ends(&open(path)?)
+}
+
 /// How much of a device's beginning is erased: whatever is made here, a file system or a volume, is
 /// known by something in it, the last of which is Btrfs's, 64 KiB in. And of its end, where the
 /// first are two labels of ZFS, in the last 512 KiB.
 const KNOWN_BY_SECTORS: u64 = (1 << 20) / md::SECTOR_BYTES;
 
-/// Erases what a device is known by, so that it holds nothing any more, as before. A crash on the
-/// way leaves it with our file system or without.
-pub(super) fn erase(path: &Path) -> Result<(), String> {
-    let device = open(path)?;
-    let erased = device.write_zeroes(0..KNOWN_BY_SECTORS.min(device.sectors()));
+/// Erases both ends of a device, where everything lies that it could be taken for. A crash on the
+/// way leaves one of them.
+fn erase_ends(device: &Device) -> Result<(), String> {
+    let sectors = device.sectors();
+    let length = KNOWN_BY_SECTORS.min(sectors);
+    let ends = [0..length, sectors - length..sectors];
+    let erased = ends.into_iter().try_for_each(|range| device.write_zeroes(range));
     erased.and_then(|()| device.sync()).map_err(|error| error.to_string())
 }
 
