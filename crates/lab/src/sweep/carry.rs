@@ -350,31 +350,40 @@ mod tests {
     use crate::results::NewRun;
     use crate::workload::Kind;
 
-    /// Counts how often it was asked.
+    /// Counts what it is told, and does meanwhile what somebody else would.
     #[derive(Default)]
-    struct Counting {
+    struct Scripted<'s> {
         baselines: usize,
         cells: usize,
+        /// How many items were waited for, each time that it was told.
+        waited: Vec<usize>,
+        stopped: bool,
+        /// What somebody else does before the machine is watched.
+        before: Option<Box<dyn FnOnce() + 's>>,
         /// What somebody else does when the first of ours begins.
-        other: Option<Box<dyn FnOnce()>>,
+        other: Option<Box<dyn FnOnce() + 's>>,
         /// What somebody else does who holds an item until it is waited for.
-        holder: Option<Box<dyn FnOnce()>>,
-        waited: bool,
+        holder: Option<Box<dyn FnOnce() + 's>>,
+        /// How a program ends.
+        program: Option<fn(&mut Scripted<'s>) -> Brought>,
     }
 
-    impl Carrier for Counting {
+    impl Carrier for Scripted<'_> {
         fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
             Ok(())
         }
 
         fn baseline(&mut self) -> Option<IdleBaseline> {
             self.baselines += 1;
+            if let Some(before) = self.before.take() {
+                before();
+            }
             // So many CPUs are never busy: nothing is left for the machine.
             Some(IdleBaseline { busy_cpus: 1e6 })
         }
 
         fn program(&mut self, _: &Task<'_>, _: Option<IdleBaseline>) -> Brought {
-            unreachable!("there are none")
+            self.program.expect("no program was expected")(self)
         }
 
         fn progress(&mut self, event: Progress<'_>) {
@@ -385,42 +394,11 @@ mod tests {
         }
 
         fn waits(&mut self, items: usize, processes: &[u32]) {
-            assert_eq!((items, processes), (1, &[std::process::id()][..]));
-            self.waited = true;
+            assert_eq!(processes, [std::process::id()]);
+            self.waited.push(items);
             if let Some(holder) = self.holder.take() {
                 holder();
             }
-        }
-
-        fn stopped(&self) -> bool {
-            false
-        }
-    }
-
-    /// Runs a program until it is stopped, which leaves something behind.
-    #[derive(Default)]
-    struct Interrupted {
-        stopped: bool,
-    }
-
-    impl Carrier for Interrupted {
-        fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
-            Ok(())
-        }
-
-        fn baseline(&mut self) -> Option<IdleBaseline> {
-            None
-        }
-
-        fn program(&mut self, _: &Task<'_>, _: Option<IdleBaseline>) -> Brought {
-            self.stopped = true;
-            (vec![Cell::default()], Err("could not be undone: mdadm --stop /dev/md200".into()))
-        }
-
-        fn progress(&mut self, _: Progress<'_>) {}
-
-        fn waits(&mut self, _: usize, _: &[u32]) {
-            unreachable!("nobody else is at it")
         }
 
         fn stopped(&self) -> bool {
@@ -432,41 +410,6 @@ mod tests {
         let item = Item { key: ItemKey(key.into()), what: key.into() };
         let choice = "dd".parse().expect("a program");
         ProgramItem { choice, place, case: None, size: None, item }
-    }
-
-    /// Runs programs on a device that somebody else has until they are waited for.
-    struct OnDevice {
-        theirs: Option<(Store, i64, Item, Owner)>,
-    }
-
-    impl Carrier for OnDevice {
-        fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
-            Ok(())
-        }
-
-        fn baseline(&mut self) -> Option<IdleBaseline> {
-            None
-        }
-
-        fn program(&mut self, _: &Task<'_>, _: Option<IdleBaseline>) -> Brought {
-            match self.theirs {
-                Some(_) => (vec![], Err("it is in use".into())),
-                None => (vec![Cell::default()], Ok(())),
-            }
-        }
-
-        fn progress(&mut self, _: Progress<'_>) {}
-
-        fn waits(&mut self, items: usize, processes: &[u32]) {
-            assert_eq!((items, processes), (3, &[std::process::id()][..]));
-            let (mut store, run, item, owner) = self.theirs.take().expect("once");
-            store.put(run, &item, &[Cell::default()]).expect("stored");
-            store.release(run, &owner).expect("given back");
-        }
-
-        fn stopped(&self) -> bool {
-            false
-        }
     }
 
     #[test]
@@ -484,10 +427,22 @@ mod tests {
         let (mut theirs, owner) = (Store::open(&file).expect("the file"), Owner::new());
         let now = theirs.moment().expect("a moment");
         theirs.claim(run, &tasks[0].items, &tasks[0].devices(), &owner, now).expect("claimed");
-        let theirs = Some((theirs, run, tasks[0].items[0].clone(), owner));
-        let mut carrier = OnDevice { theirs };
+        let item = tasks[0].items[0].clone();
+        let end = move || {
+            theirs.put(run, &item, &[Cell::default()]).expect("stored");
+            theirs.release(run, &owner).expect("given back");
+        };
+        let mut carrier = Scripted {
+            holder: Some(Box::new(end)),
+            program: Some(|carrier| match carrier.holder {
+                Some(_) => (vec![], Err("it is in use".into())),
+                None => (vec![Cell::default()], Ok(())),
+            }),
+            ..Scripted::default()
+        };
         let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
         assert_eq!((ended.measured, ended.failed), (2, vec![]));
+        assert_eq!(carrier.waited.first(), Some(&3));
         assert_eq!(store.finished(run).expect("keys").len(), 3);
     }
 
@@ -501,7 +456,14 @@ mod tests {
         let tasks = tasks(&parts, &HashSet::new());
         let head = head(&tasks).expect("a task");
         let run = store.begin(&NewRun::default(), &head).expect("a run");
-        let ended = carry(&tasks, &mut store, run, &mut Interrupted::default()).expect("stored");
+        let mut carrier = Scripted {
+            program: Some(|carrier| {
+                carrier.stopped = true;
+                (vec![Cell::default()], Err("could not be undone: mdadm --stop /dev/md200".into()))
+            }),
+            ..Scripted::default()
+        };
+        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
         let said = "could not be undone: mdadm --stop /dev/md200".to_string();
         let expected = Ended { stopped: true, interrupted: Some(said), ..Ended::default() };
         assert_eq!(ended, expected);
@@ -535,7 +497,7 @@ mod tests {
             let mut other = Store::open(&file).expect("the file");
             let item = tasks[1].items[theirs].clone();
             let measure = move || other.put(run, &item, &[Cell::default()]).expect("stored");
-            let mut carrier = Counting { other: Some(Box::new(measure)), ..Counting::default() };
+            let mut carrier = Scripted { other: Some(Box::new(measure)), ..Scripted::default() };
             let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
             assert_eq!((ended.measured, carrier.cells), (3, 3));
             let finished = store.finished(run).expect("keys");
@@ -585,9 +547,9 @@ mod tests {
                 TheirEnd::Failed => theirs.put_not_run(run, &item, "no room").expect("noted"),
                 TheirEnd::Killed => theirs.release(run, &owner).expect("given back"),
             };
-            let mut carrier = Counting { holder: Some(Box::new(ended)), ..Counting::default() };
+            let mut carrier = Scripted { holder: Some(Box::new(ended)), ..Scripted::default() };
             let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
-            assert!(carrier.waited);
+            assert_eq!(carrier.waited.first(), Some(&1));
             let ours = if end == TheirEnd::Killed { 2 } else { 1 };
             assert_eq!((ended.measured, carrier.cells), (ours, ours));
             let failed = if end == TheirEnd::Failed { 1 } else { 0 };
@@ -611,9 +573,9 @@ mod tests {
         let (key, fail) = (item.key.clone(), move || {
             theirs.put_not_run(run, &item, "no room").expect("noted");
         });
-        let mut carrier = Counting { other: Some(Box::new(fail)), ..Counting::default() };
+        let mut carrier = Scripted { other: Some(Box::new(fail)), ..Scripted::default() };
         let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
-        assert_eq!((ended.measured, carrier.cells, carrier.waited), (1, 1, false));
+        assert_eq!((ended.measured, carrier.cells, carrier.waited.len()), (1, 1, 0));
         assert_eq!((&ended.failed[0].0.key, ended.failed[0].1.as_str()), (&key, "no room"));
         // By the next who goes on it is.
         let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
@@ -633,7 +595,8 @@ mod tests {
         let begin = std::sync::Barrier::new(2);
         let one = || {
             let mut store = Store::open(&file).expect("the file");
-            let mut carrier = Lockstep(&begin);
+            let wait = || _ = begin.wait();
+            let mut carrier = Scripted { before: Some(Box::new(wait)), ..Scripted::default() };
             carry(&tasks, &mut store, run, &mut carrier).expect("stored").measured
         };
         let measured = std::thread::scope(|scope| {
@@ -644,32 +607,6 @@ mod tests {
         assert_eq!(store.record(run).expect("the run").cells.len(), 4);
     }
 
-    /// Begins when the other one does.
-    struct Lockstep<'a>(&'a std::sync::Barrier);
-
-    impl Carrier for Lockstep<'_> {
-        fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
-            Ok(())
-        }
-
-        fn baseline(&mut self) -> Option<IdleBaseline> {
-            self.0.wait();
-            None
-        }
-
-        fn program(&mut self, _: &Task<'_>, _: Option<IdleBaseline>) -> Brought {
-            unreachable!("there are none")
-        }
-
-        fn progress(&mut self, _: Progress<'_>) {}
-
-        fn waits(&mut self, _: usize, _: &[u32]) {}
-
-        fn stopped(&self) -> bool {
-            false
-        }
-    }
-
     #[test]
     fn the_machine_is_watched_once_for_all_arrays() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -678,7 +615,7 @@ mod tests {
         let tasks = tasks(&parts, &HashSet::new());
         let head = head(&tasks).expect("tasks");
         let run = store.begin(&NewRun::default(), &head).expect("a run");
-        let mut carrier = Counting::default();
+        let mut carrier = Scripted::default();
         let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
         assert_eq!((ended.measured, carrier.cells, carrier.baselines), (2, 2, 1));
         let cells = store.record(run).expect("the run").cells;
