@@ -1,0 +1,243 @@
+//! The workers of a phase: what they share, when each begins and ends, what each has done.
+//!
+//! Invariant: whatever goes wrong with one, the others do not wait for it at a barrier; and between
+//! a worker's clock stopping and the counters being read off nothing happens that is in no figure.
+//! Called by `run`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use array::clock_nanos;
+
+use crate::program::ground::{Hands, Mistakes, Tally};
+use crate::program::steps::{Gate, Steps};
+use crate::program::types::{Act, Count, End, Phase, Step, Worker};
+use crate::stats::LatencyRecorder;
+
+/// What the workers of a phase share.
+pub(super) struct Field {
+    /// All are ready to start; all start; all have ended.
+    pub(super) begin: Barrier,
+    pub(super) go: Barrier,
+    end: Barrier,
+    tickets: AtomicU64,
+    /// The clock stops: nobody begins anything new, but what must be written to the end.
+    pub(super) over: AtomicBool,
+    /// Not even that.
+    stopped: AtomicBool,
+    pub(super) ends_with_first: bool,
+    bytes: Vec<AtomicU64>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// How far the workers are.
+pub(super) struct State {
+    /// Whose clock runs.
+    pub(super) running: usize,
+    /// Who has something to do for the phase.
+    unfinished: usize,
+    /// What happened while clocks ran has been read off.
+    counted: bool,
+}
+
+impl Field {
+    pub(super) fn new(phase: &Phase, count: usize) -> Field {
+        Field {
+            begin: Barrier::new(count + 1),
+            go: Barrier::new(count + 1),
+            end: Barrier::new(count + 1),
+            tickets: AtomicU64::new(phase.tickets),
+            over: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            ends_with_first: phase.end == End::First,
+            bytes: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            state: Mutex::new(State { running: count, unfinished: count, counted: false }),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with the state")
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.state().running
+    }
+
+    pub(super) fn stop(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a worker writes what later phases read, and would leave it half written.
+    fn completes(&self, worker: &Worker) -> bool {
+        let mut transfers = worker.acts.iter().filter_map(|act| match act {
+            Act::Transfer(transfer) => Some(transfer),
+            _ => None,
+        });
+        let ends = |count| !matches!(count, Count::Endless | Count::Tickets);
+        self.ends_with_first && transfers.all(|t| t.op.writes() && ends(t.count))
+    }
+
+    /// A worker's clock has stopped.
+    fn leave(&self) {
+        self.change(|state| state.running -= 1);
+    }
+
+    /// Waits until what happened while clocks ran has been read off: before that, nothing happens
+    /// that is in no figure.
+    fn wait_counted(&self) {
+        let counted = self.changed.wait_while(self.state(), |state| !state.counted);
+        drop(counted.expect("nobody panics with the state"));
+    }
+
+    /// All is read off: those go on who have something left to write, and are waited for.
+    pub(super) fn finish(&self, stop: &dyn Fn() -> bool) {
+        self.change(|state| state.counted = true);
+        while !self.wait(Duration::from_millis(20), |state| state.unfinished == 0) {
+            if stop() {
+                self.stop();
+            }
+        }
+        self.end.wait();
+    }
+
+    /// Waits for a while, unless something changes; whether it is so.
+    pub(super) fn wait(&self, limit: Duration, so: impl Fn(&State) -> bool) -> bool {
+        let state = self.state();
+        if so(&state) {
+            return true;
+        }
+        let waited = self.changed.wait_timeout(state, limit);
+        so(&waited.expect("nobody panics with the state").0)
+    }
+}
+
+/// A worker's way to ask its phase.
+struct WorkerGate<'f> {
+    field: &'f Field,
+    /// Set where it is to end; before and after the clock everything is done.
+    over: Option<&'f AtomicBool>,
+}
+
+impl Gate for WorkerGate<'_> {
+    fn going(&mut self) -> bool {
+        !self.over.is_some_and(|over| over.load(Ordering::Relaxed))
+    }
+
+    fn ticket(&mut self) -> bool {
+        let take = |left: u64| left.checked_sub(1);
+        self.field.tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+/// What a worker has done.
+pub(super) struct Done {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) bytes: u64,
+    pub(super) ops: u64,
+    pub(super) latency: LatencyRecorder,
+    pub(super) mistakes: Mistakes,
+}
+
+/// What it had done when its clock stopped.
+struct Clocked {
+    end: u64,
+    bytes: u64,
+    ops: u64,
+    latency: LatencyRecorder,
+}
+
+impl Clocked {
+    fn now(tally: &Tally<'_>) -> Clocked {
+        let (end, latency) = (clock_nanos(), tally.latency.clone());
+        Clocked { end, bytes: tally.bytes, ops: tally.ops, latency }
+    }
+}
+
+/// Given while the clock runs, to be filled where it stops for a worker that goes on.
+type Clock<'c> = Option<&'c mut Option<Clocked>>;
+
+/// Does a worker's part of a phase, from the first barrier to what comes after the clock.
+pub(super) fn work(
+    worker: &Worker,
+    index: u32,
+    pass: u32,
+    files: &[u64],
+    hands: Result<Box<dyn Hands + '_>, String>,
+    field: &Field,
+) -> Result<Done, String> {
+    let mut tally = Tally::new(&field.bytes[index as usize]);
+    let completes = field.completes(worker);
+    let over = if completes { &field.stopped } else { &field.over };
+    // Whatever goes wrong, the others must not wait for this one at a barrier.
+    let mut hands = hands;
+    let mut perform = |acts: &[Act], clock: Clock<'_>, tally: &mut Tally<'_>| {
+        let hands = hands.as_mut().map_err(|problem| problem.clone())?;
+        let mut steps = Steps::new(acts, files, index, pass);
+        let mut gate = WorkerGate { field, over: clock.is_some().then_some(over) };
+        let mut unclocked = clock.filter(|_| completes);
+        while let Some(step) = steps.next(&mut gate) {
+            if field.over.load(Ordering::Relaxed)
+                && let Some(clocked) = unclocked.take()
+            {
+                end_early(acts, &mut **hands, tally)?;
+                *clocked = Some(Clocked::now(tally));
+                field.leave();
+                field.wait_counted();
+            }
+            hands.carry_out(&step, tally)?;
+        }
+        hands.settle(tally)
+    };
+    let before = perform(&worker.before, None, &mut tally);
+    field.begin.wait();
+    field.go.wait();
+    let start = clock_nanos();
+    let (bytes, ops) = (tally.bytes, tally.ops);
+    tally.latency.clear();
+    tally.over = Some(over);
+    let mut clocked = None;
+    let acts = before.and_then(|()| perform(&worker.acts, Some(&mut clocked), &mut tally));
+    let last = Clocked::now(&tally);
+    tally.over = None;
+    match &acts {
+        Err(_) => field.stop(),
+        Ok(()) if field.ends_with_first => field.over.store(true, Ordering::Relaxed),
+        Ok(()) => {}
+    }
+    let clocked = clocked.unwrap_or_else(|| {
+        field.leave();
+        last
+    });
+    field.change(|state| state.unfinished -= 1);
+    let (bytes, ops) = (clocked.bytes - bytes, clocked.ops - ops);
+    field.end.wait();
+    acts.and_then(|()| perform(&worker.after, None, &mut tally))?;
+    let Clocked { end, latency, .. } = clocked;
+    Ok(Done { start, end, bytes, ops, latency, mistakes: tally.mistakes })
+}
+
+/// What counts of a worker whose clock stops before it is through: what it has begun, and, where
+/// syncing is inside the clock, that this is on disk.
+fn end_early(acts: &[Act], hands: &mut dyn Hands, tally: &mut Tally<'_>) -> Result<(), String> {
+    hands.settle(tally)?;
+    let mut syncs = acts.iter().filter_map(|act| match act {
+        Act::Sync { file, data_only } => Some(Step::Sync { file: *file, data_only: *data_only }),
+        _ => None,
+    });
+    syncs.try_for_each(|step| hands.carry_out(&step, tally))?;
+    hands.settle(tally)
+}
