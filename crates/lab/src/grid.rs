@@ -174,8 +174,8 @@ impl<'a> Grid<'a> {
     }
 
     /// Warnings, each once, with the cells that have it; first the cells whose data was wrong. Those
-    /// that differ in nothing but their numbers are one, with the first cell's numbers. What the
-    /// place warns of is in every cell of a process, and is said in as few words here.
+    /// that differ in nothing but their numbers are one, with the first cell's. What the place warns
+    /// of is in every cell of a process, and is said in as few words here.
     pub fn warnings(&self) -> Vec<(String, Vec<String>)> {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
         let wrong = self.cells().filter(|(_, _, cell)| cell.verified == Some(false)).map(
