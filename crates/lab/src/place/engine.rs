@@ -153,15 +153,23 @@ impl ServedArray {
 }
 
 /// Makes a block device of a file; the kernel must pass the page cache by, which would hold
-/// everything twice and write it back behind our back.
+/// everything twice and write it back behind our back. It ends with its last user, who is this
+/// process to begin with: where that is killed, nothing is left.
 fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, String> {
     let block = block.to_string();
     let args = ["--find", "--show", "--direct-io=on", "--sector-size", &block, file];
     let file_system = std::fs::metadata(file).map_err(|error| format!("{file}: {error}"))?.dev();
     let device = PathBuf::from(Step::run("losetup", args).perform()?);
-    let what = format!("losetup -d {}", device.display());
     let name = device.display().to_string();
-    undo.push_call(what, move || detach(&name, file_system));
+    let held = std::fs::File::open(&device);
+    // Of a device that somebody has open this only arms its end.
+    let armed = Step::run("losetup", ["-d", &name]).perform();
+    let held = held.map_err(|error| format!("{name}: {error}"))?;
+    undo.push_call(format!("losetup -d {name}"), move || {
+        drop(held);
+        detach(&name, file_system)
+    });
+    armed?;
     let direct = setting(&device, "loop/dio").unwrap_or_default();
     if direct != "1" {
         return Err(format!("{}: the kernel refuses direct I/O on {file}", device.display()));
@@ -169,8 +177,8 @@ fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, Strin
     Ok(device)
 }
 
-/// Ends a loop device, or waits until it has ended by itself: see [`release_with_mount`]. Then its
-/// number may at once be somebody else's, who must keep it: ours is the one on a file of this file
+/// Waits until a loop device has ended by itself, and ends it where it does not. Then its number
+/// may at once be somebody else's, who must keep it: ours is the one on a file of this file
 /// system, which nothing else is on.
 fn detach(device: &str, file_system: u64) -> Result<(), String> {
     for _ in 0..100 {
@@ -192,12 +200,6 @@ fn backing(device: &str) -> Option<u64> {
     let said = Step::run("losetup", args).perform().ok()?;
     let (major, minor) = said.trim().split_once(':')?;
     Some(rustix::fs::makedev(major.trim().parse().ok()?, minor.trim().parse().ok()?))
-}
-
-/// Has the kernel end a loop device when its last user has gone, so that nothing is left behind
-/// where this process is killed. Called when it has a user: the mount.
-pub(super) fn release_with_mount(device: &std::path::Path) -> Result<(), String> {
-    Step::run("losetup", ["-d".to_string(), device.display().to_string()]).perform().map(drop)
 }
 
 /// The file of a setting of a block device in sysfs.

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::engine::{EngineSpec, ServedArray, in_sysfs, release_with_mount, setting};
+use super::engine::{EngineSpec, ServedArray, in_sysfs, setting};
 use super::expr::{FsExpr, Journal, Knobs, PlaceExpr};
 use super::kernel::{KernelArray, set_up_kernel};
 use super::plan::{Stripes, mkfs, mount, rehearsal};
@@ -196,13 +196,10 @@ impl<'a> Making<'a> {
             _ => None,
         };
         let (mut device, stripes) = self.device(&fs.on)?;
-        let mut below = vec![device.clone()];
         let journal = match journal_spec {
             Some(spec) => {
                 self.facts.journal = Some(spec.expr.to_string());
-                let device = self.serve(spec)?.0;
-                below.push(device.clone());
-                Some(device)
+                Some(self.serve(spec)?.0)
             }
             None => None,
         };
@@ -223,8 +220,6 @@ impl<'a> Making<'a> {
         let directory = make_directory("mount", &mut self.undo)?;
         mount(fs, &device, journal.as_deref(), &directory).perform()?;
         self.undo.push(Step::Unmount(directory.clone()));
-        let ours = self.arrays.iter().map(|array| &array.device);
-        ours.filter(|device| below.contains(device)).try_for_each(|d| release_with_mount(d))?;
         Ok(directory)
     }
 

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -95,14 +95,18 @@ fn run(program: &str, args: &[&str]) -> String {
     Step::run(program, args.iter().copied()).perform().expect("runs")
 }
 
-/// Loop devices on files of ours.
-fn loops_left() -> Vec<String> {
-    let mut left = Vec::new();
-    for entry in std::fs::read_dir("/sys/block").expect("sysfs").flatten() {
-        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file"));
-        left.extend(backing.ok().filter(|path| path.contains("/raidlab-front-")));
-    }
-    left
+/// Loop devices: which, of which file system, and its file. The file's path is cut short when its
+/// mount has gone: a loop device that is left behind is known by the others.
+fn loops() -> Vec<(String, String, String)> {
+    let columns = "NAME,BACK-MAJ:MIN,BACK-FILE";
+    let mut list = Command::new("losetup");
+    list.args(["--list", "--noheadings", "--output", columns]);
+    let listed = String::from_utf8(list.output().expect("losetup").stdout).expect("text");
+    let row = |line: &str| {
+        let mut words = line.split_whitespace().map(str::to_string);
+        Some((words.next()?, words.next()?, words.next()?))
+    };
+    listed.lines().filter_map(row).collect()
 }
 
 #[test]
@@ -406,7 +410,7 @@ fn writing_back_under_memory_pressure_does_not_wait_for_itself() {
 
 const WORK: &str = "RAIDLAB_TEST_WORK_UNTIL_KILLED";
 
-/// Not a test of its own: the process that the next one kills.
+/// Not a test of its own: the process that the next ones kill.
 #[test]
 fn worker_that_is_killed() {
     if std::env::var_os(WORK).is_none() {
@@ -423,11 +427,8 @@ fn worker_that_is_killed() {
     }
 }
 
-#[test]
-fn a_killed_process_leaves_no_mount_and_no_loop_device() {
-    if cannot(&["losetup", "mke2fs", "mount"]) {
-        return;
-    }
+/// Kills the worker when `when` says so, and looks for what is left.
+fn kill_worker(when: impl FnOnce(&mut Child, &str)) {
     let mut worker = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "mounted::worker_that_is_killed", "--nocapture"])
         .env(WORK, "1")
@@ -435,13 +436,26 @@ fn a_killed_process_leaves_no_mount_and_no_loop_device() {
         .process_group(0)
         .spawn()
         .expect("started");
-    let out = BufReader::new(worker.stdout.take().expect("piped"));
-    assert!(out.lines().map_while(Result::ok).any(|line| line.contains("working")), "it works");
-    std::thread::sleep(Duration::from_millis(500));
-    let of_worker = format!("/raidlab-front-{}-", worker.id());
-    let left = || loops_left().iter().any(|path| path.contains(&of_worker));
-    assert!(left(), "it has a loop device: {:?}", loops_left());
+    let id = worker.id();
+    let of_worker = format!("/raidlab-front-{id}-");
+    let patience = Instant::now() + Duration::from_secs(60);
+    let ours = loop {
+        let ours: Vec<_> =
+            loops().into_iter().filter(|(_, _, file)| file.contains(&of_worker)).collect();
+        if !ours.is_empty() {
+            break ours;
+        }
+        assert!(Instant::now() < patience, "it has a loop device: {:?}", loops());
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    when(&mut worker, &ours[0].0);
     worker.kill().expect("killed");
+    let left = || {
+        let same = |one: &(String, String, String), other: &(String, String, String)| {
+            (&one.0, &one.1) == (&other.0, &other.1)
+        };
+        loops().iter().any(|device| ours.iter().any(|other| same(device, other)))
+    };
     let patience = Instant::now() + Duration::from_secs(30);
     let mut gone = false;
     while (!gone || left()) && Instant::now() < patience {
@@ -450,12 +464,47 @@ fn a_killed_process_leaves_no_mount_and_no_loop_device() {
     }
     assert!(gone, "the process has gone");
     worker.wait().expect("a child");
-    assert!(!left(), "loop devices are left: {:?}", loops_left());
-    let id = worker.id();
+    assert!(!left(), "loop devices are left: {:?}", loops());
     for name in ["front", "mount"] {
         // Nothing but the empty directories is left.
         let path = std::env::temp_dir().join(format!("raidlab-{name}-{id}-0"));
         let other = std::env::temp_dir().join(format!("raidlab-{name}-{id}-1"));
         let _ = std::fs::remove_dir(&path).or_else(|_| std::fs::remove_dir(&other));
     }
+}
+
+#[test]
+fn a_killed_process_leaves_no_mount_and_no_loop_device() {
+    if cannot(&["losetup", "mke2fs", "mount"]) {
+        return;
+    }
+    kill_worker(|worker, _| {
+        let out = BufReader::new(worker.stdout.take().expect("piped"));
+        assert!(out.lines().map_while(Result::ok).any(|line| line.contains("working")), "it works");
+        std::thread::sleep(Duration::from_millis(500));
+    });
+}
+
+/// While mkfs runs nothing is mounted that would hold the device.
+#[test]
+fn a_process_killed_before_its_mount_leaves_no_loop_device() {
+    if cannot(&["losetup", "mke2fs", "mount"]) {
+        return;
+    }
+    kill_worker(|worker, device| {
+        let armed = device.replacen("/dev", "/sys/block", 1) + "/loop/autoclear";
+        let patience = Instant::now() + Duration::from_secs(60);
+        while std::fs::read_to_string(&armed).is_ok_and(|text| text.trim() != "1") {
+            assert!(Instant::now() < patience, "it ends with its last user");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", worker.id())).expect("its threads");
+        let mounts = tasks.flatten().map(|task| task.path().join("mountinfo"));
+        let mounted = format!("/raidlab-mount-{}-", worker.id());
+        let mounted = |mounts| {
+            let mounts: Result<String, _> = std::fs::read_to_string::<std::path::PathBuf>(mounts);
+            mounts.is_ok_and(|mounts| mounts.contains(&mounted))
+        };
+        assert!(!mounts.into_iter().any(mounted), "before there is a mount");
+    });
 }
