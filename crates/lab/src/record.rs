@@ -277,6 +277,40 @@ pub struct Place {
     pub knobs: std::collections::BTreeMap<String, String>,
     /// Memory of the machine while it ran, bytes: what file sizes are compared with.
     pub memory_bytes: Option<u64>,
+    /// The disks below it, in slot order; none below an array of the engine.
+    pub drives: Vec<DriveFacts>,
+    /// Version of md's metadata, where an array of md is below: `1.2`.
+    pub metadata: Option<String>,
+    /// Where that array's write-intent bitmap lies: `+8` sectors behind the superblock, or `none`.
+    pub bitmap: Option<String>,
+}
+
+/// What a disk is, as its driver says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DriveFacts {
+    /// `sda1`.
+    pub name: String,
+    /// `ST3500418AS`.
+    pub model: Option<String>,
+    /// Its firmware.
+    pub firmware: Option<String>,
+    /// How it is connected: `SATA 3.0 Gbps`, `PCIe 8.0 GT/s x4`, `virtio`.
+    pub link: Option<String>,
+    /// Size of the whole disk, bytes.
+    pub bytes: Option<u64>,
+    /// A rotating disk.
+    pub rotational: Option<bool>,
+    /// Operations that it, or its driver, takes at once.
+    pub queue_depth: Option<u64>,
+    /// Its I/O scheduler.
+    pub scheduler: Option<String>,
+    /// Its own read-ahead, KiB.
+    pub read_ahead_kib: Option<u64>,
+    /// `write back` where it has a cache for writes.
+    pub write_cache: Option<String>,
+    /// Logical block, bytes.
+    pub block_bytes: Option<u64>,
 }
 
 /// CPU time of a thread.

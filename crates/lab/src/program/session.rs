@@ -31,7 +31,7 @@ use crate::place::{
 };
 use crate::quantity::show_size;
 use crate::record::{self, Cell};
-use crate::watch::{Watched, described};
+use crate::watch::{Watched, described, drives, metadata};
 use crate::wiring::Wiring;
 
 /// How programs are run.
@@ -246,7 +246,8 @@ impl Session<'_> {
         let (outcomes, ended) = run(program, ground, self.timing, self.stop, &mut hear);
         let caches_dropped = self.timing.drop_caches;
         let least_s = self.timing.least.as_secs_f64();
-        let base = with_array_below(base, &ground.watched());
+        let watched = ground.watched();
+        let base = with_disks_below(with_array_below(base, &watched), &watched);
         let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s };
         (cells(program, &outcomes, &around), ended)
     }
@@ -303,6 +304,16 @@ fn with_array_below(base: Cell, watched: &Watched) -> Cell {
         degraded: array.degraded.unwrap_or(0),
         ..base
     }
+}
+
+/// A place whose disks are known says which they are, and what metadata an array of md has.
+fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
+    if let Some(place) = &mut base.place {
+        place.drives = drives(&watched.roots, &watched.disks);
+        let array = watched.array.as_ref().map(|array| metadata(&watched.roots, array));
+        (place.metadata, place.bitmap) = array.unwrap_or_default();
+    }
+    base
 }
 
 /// An array of a plan as md is to make it. What md is not told here, or has other words for, is

@@ -13,6 +13,7 @@
 mod array;
 mod disk;
 mod disk_meter;
+mod drive;
 mod live;
 pub(crate) mod machine;
 mod recorder;
@@ -23,6 +24,7 @@ mod track;
 pub use array::{ArrayState, Slot, SyncProgress};
 pub use disk::{Disk, DiskCounters, DiskRates};
 pub use disk_meter::DiskMeter;
+pub use drive::{drives, metadata};
 pub use live::{Frame, Group, Head, Line, Selection, render};
 pub use machine::{CpuShares, MachineCounters};
 pub use recorder::{MemberTap, Recorded, Recorder, Watched};
