@@ -423,13 +423,20 @@ fn a_real_parity_member_is_unbalanced() {
     assert!(!has(&even, "unbalanced-members"));
 }
 
+/// Members that store nothing leave nothing to do but filling what is written.
 #[test]
-fn memory_is_fast_enough_to_show_the_cpu_or_the_generator() {
-    let memory = run("raid5", "mem", Kind::SeqRead, Options::default());
-    // Which of the two depends on the build; on a loaded machine the thread may not get its CPU.
-    let share = memory.cpu_process_s.expect("metered") / seconds(&memory);
-    let found = has(&memory, "cpu-bound") || has(&memory, "generator-bound");
-    assert!(found || share < 0.95, "{share} {:?}", memory.findings);
+fn a_real_limit_of_the_generator_is_found() {
+    let nothing = run("raid0", "null", Kind::SeqWrite, Options::default());
+    assert!(has(&nothing, "generator-bound") && !has(&nothing, "cpu-bound"));
+    let paced = run("raid0", PACED, Kind::SeqWrite, Options::default());
+    assert!(!has(&paced, "generator-bound"), "{:?}", paced.findings);
+}
+
+#[test]
+fn a_real_limit_of_the_cpu_is_found() {
+    // Where others use the machine the thread does not get all of its CPU each time.
+    let parity = || run("raid6", "mem", Kind::RandWrite, Options::default());
+    assert!((0..20).any(|_| has(&parity(), "cpu-bound")));
     let paced = run("raid0", PACED, Kind::RandRead, Options::default());
-    assert!(!has(&paced, "cpu-bound") && !has(&paced, "generator-bound"), "{:?}", paced.findings);
+    assert!(!has(&paced, "cpu-bound"), "{:?}", paced.findings);
 }
