@@ -164,7 +164,7 @@ fn identity(cell: &Cell) -> String {
 }
 
 fn in_words(cell: &Cell, label: &str, work: &str) -> String {
-    let mut text = format!("{label} x{}", cell.disks);
+    let mut text = grid::with_disks(label, cell);
     match &cell.program {
         Some(_) => text.push_str(&format!(", {work}")),
         None => text.push_str(&format!(
@@ -313,6 +313,18 @@ mod tests {
             1,
             "older records say nothing"
         );
+    }
+
+    #[test]
+    fn a_place_without_a_known_array_is_called_by_its_name() {
+        let mut record = fixture::record();
+        record.cells.truncate(1);
+        let cell = &mut record.cells[0];
+        (cell.level, cell.disks, cell.target) = (String::new(), 0, "path".into());
+        (cell.program, cell.phase) = (Some("dd".into()), Some("read".into()));
+        cell.place = Some(crate::record::Place { name: "path:DIR".into(), ..Default::default() });
+        let both = Comparison::new(&record, &record, 0.05);
+        assert_eq!(both.pairs[0].what, "path:DIR, dd read");
     }
 
     #[test]

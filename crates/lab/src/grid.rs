@@ -166,16 +166,16 @@ impl<'a> Grid<'a> {
 
     /// `RAID 5 x4, sequential read`: how many disks only where that differs.
     fn place(&self, row: &Row<'_>, column: &Column, cell: &Cell) -> String {
-        let disks = match self.sections.len() {
-            1 => String::new(),
-            _ => format!(" x{}", cell.disks),
+        let array = match self.sections.len() {
+            1 => row.label.clone(),
+            _ => with_disks(&row.label, cell),
         };
-        format!("{}{disks}, {}", row.label, column.title())
+        format!("{array}, {}", column.title())
     }
 
-    /// Warnings, each once, with the cells that have it; first the cells whose data was wrong. Those
-    /// that differ in nothing but their numbers are one, with the first cell's. What the place warns
-    /// of is in every cell of a process, and is said in as few words here.
+    /// Warnings, each once, with the cells that have it; first the cells whose data was wrong.
+    /// Those that differ in nothing but their numbers are one, with the first cell's. What the
+    /// place warns of is in every cell of a process, and is said in as few words here.
     pub fn warnings(&self) -> Vec<(String, Vec<String>)> {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
         let wrong = self.cells().filter(|(_, _, cell)| cell.verified == Some(false)).map(
@@ -242,12 +242,20 @@ impl<'a> Section<'a> {
 
     /// `1 disk`, `4 disks`.
     pub fn title(&self) -> String {
-        format!("{} disk{}", self.disks, if self.disks == 1 { "" } else { "s" })
+        match self.disks {
+            0 => "disks not known".to_string(),
+            1 => "1 disk".to_string(),
+            disks => format!("{disks} disks"),
+        }
     }
 }
 
-/// What an array is called: `ordinary disk`, `RAID 10,f2`, `RAID 5, 1 lost`, `raid1(raid0(2),..)`.
+/// What an array is called: `ordinary disk`, `RAID 10,f2`, `RAID 5, 1 lost`, `raid1(raid0(2),..)`;
+/// a directory or device of which nobody said what lies below, by its place: `path:DIR`.
 pub fn array_label(cell: &Cell) -> String {
+    if cell.level.is_empty() && cell.array.is_none() {
+        return cell.place_name().unwrap_or(&cell.target).to_string();
+    }
     let usual = ["original", "unrecorded", "left-symmetric", "none"];
     let layout = cell.layout.as_deref().filter(|layout| !usual.contains(layout));
     let name = match (cell.array.as_deref(), cell.level.as_str()) {
@@ -262,6 +270,19 @@ pub fn array_label(cell: &Cell) -> String {
         0 => name,
         lost => format!("{name}, {lost} lost"),
     }
+}
+
+/// An array with its number of disks, where that is known: `RAID 5 x4`.
+pub fn with_disks(label: &str, cell: &Cell) -> String {
+    match cell.disks {
+        0 => label.to_string(),
+        disks => format!("{label} x{disks}"),
+    }
+}
+
+/// The number of disks for a column of a table.
+pub fn disks(cell: &Cell) -> String {
+    if cell.disks == 0 { "-".to_string() } else { cell.disks.to_string() }
 }
 
 /// Columns of one program and phase are called by the program's options where these differ.
@@ -299,8 +320,13 @@ fn column_of(cell: &Cell, cells: &[Cell], knobs: &[Knob]) -> Column {
 }
 
 fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
+    let name = array_label(cell);
+    // What is called by its place is not called so twice.
+    let in_name = |said: &str| cell.level.is_empty() && name.split(':').any(|part| part == said);
     let knobs = knobs.iter().filter_map(|knob| knob(cell));
-    std::iter::once(array_label(cell)).chain(knobs).collect::<Vec<_>>().join(" ")
+    let knobs = knobs.filter(|said| !said.is_empty() && *said != name && !in_name(said));
+    let knobs: Vec<String> = knobs.collect();
+    std::iter::once(name.clone()).chain(knobs).collect::<Vec<_>>().join(" ")
 }
 
 /// A setting that may tell rows apart, in words; `None` where the cell does not have it.
@@ -534,6 +560,34 @@ mod tests {
         for (cell, label) in table {
             assert_eq!(array_label(&cell), label);
         }
+    }
+
+    #[test]
+    fn what_nobody_knows_the_array_of_is_called_by_its_place() {
+        let place = |name: &str, target: &str| Cell {
+            target: target.into(),
+            program: Some("dd".into()),
+            phase: Some("read".into()),
+            workload: "seq-read".into(),
+            place: Some(crate::record::Place { name: name.into(), ..Default::default() }),
+            warnings: vec!["too short".into()],
+            ..Cell::default()
+        };
+        let mut record = fixture::record();
+        record.cells = vec![place("path:DIR", "path")];
+        let grid = Grid::new(&record);
+        assert_eq!(grid.sections[0].title(), "disks not known");
+        assert_eq!(grid.sections[0].rows[0].label, "path:DIR");
+        assert_eq!(grid.warnings()[0].1, ["path:DIR, dd read"]);
+        let array = Cell { level: "raid5".into(), disks: 4, ..place("fs:ext4", "fs") };
+        record.cells.extend([array, place("device:DEV", "device")]);
+        let grid = Grid::new(&record);
+        let labels = grid.sections.iter().flat_map(|section| &section.rows);
+        let labels: Vec<&str> = labels.map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["path:DIR", "device:DEV", "RAID 5 fs fs:ext4"]);
+        let (_, places) = &grid.warnings()[0];
+        assert_eq!(places, &["every cell"]);
+        assert_eq!(with_disks("RAID 5", &record.cells[1]), "RAID 5 x4");
     }
 
     #[test]

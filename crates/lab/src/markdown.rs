@@ -90,7 +90,7 @@ fn speed(report: &Report, out: &mut String) {
             out,
             [
                 place.label.clone(),
-                cell.disks.to_string(),
+                grid::disks(cell),
                 format!("{} {}", column.title(), column.detail()),
                 format!("{median}{}", mark(cell)),
                 if column.counts_requests { "/s" } else { "MB/s" }.to_string(),

@@ -101,7 +101,7 @@ impl Report {
         let label = |one: &Beside<'_>| {
             let at = self.record.cells.iter().position(|cell| std::ptr::eq(cell, one.cell));
             let label = &labels[at.expect("it is a cell of this record")];
-            format!("{label} x{}", one.cell.disks)
+            grid::with_disks(label, one.cell)
         };
         beside.iter().map(label).collect()
     }

@@ -168,7 +168,7 @@ fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
         let latency = |us: Option<f64>| us.map_or(dash(), |us| grid::latency(us).replace(' ', ""));
         rows.push([
             row.label.clone(),
-            cell.disks.to_string(),
+            grid::disks(cell),
             cell.workload.clone(),
             column.detail().replace(" KiB", "K").replace(" MiB", "M"),
             format!("{}{}", mark(cell), grid::digits(cell.mb_per_s)),
@@ -210,6 +210,13 @@ fn legend(grid: &Grid<'_>, out: &mut String) {
     if grid.cells().any(over) {
         line(out, "bound over 100%: the sample profits from a cache that the bound does not lend");
     }
+}
+
+/// The findings of a record without its tables, for cells that are shown otherwise.
+pub fn findings_of(record: &Record, colour: bool) -> String {
+    let mut out = String::new();
+    findings(&Grid::new(record), Style { colour }, &mut out);
+    out
 }
 
 fn warnings(grid: &Grid<'_>, style: Style, out: &mut String) {

@@ -207,7 +207,7 @@ pub(super) fn maps(record: &Record) -> (Vec<Map>, usize) {
             left_out += 1;
             continue;
         }
-        let title = format!("{label} x{}, {}", cell.disks, work(cell));
+        let title = format!("{}, {}", grid::with_disks(&label, cell), work(cell));
         maps.extend(heat::map(&title, series).map(|svg| Map { title, svg }));
     }
     (maps, left_out)

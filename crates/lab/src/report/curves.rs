@@ -48,7 +48,7 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
         // One level along the disks; along the chunk each number of disks is a curve of its own.
         let label = match axis {
             Axis::Disks => label,
-            Axis::Chunk => format!("{label} x{}", cell.disks),
+            Axis::Chunk => grid::with_disks(&label, cell),
         };
         let unit = cell.unit();
         // A sequential write comes in whole stripes, whose length follows disks and chunk.
@@ -67,7 +67,10 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
 
 fn place(cell: &Cell, axis: Axis) -> Option<u64> {
     match axis {
-        Axis::Disks => (cell.level != "single").then_some(u64::from(cell.disks)),
+        Axis::Disks => {
+            let known = cell.level != "single" && cell.disks > 0;
+            known.then_some(u64::from(cell.disks))
+        }
         Axis::Chunk => cell.chunk_kib,
     }
 }

@@ -55,7 +55,12 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
                 works.push((work, unit, Vec::new()));
                 works.len() - 1
             });
-        works[at].2.push((format!("{label} x{}", cell.disks), place.to_string(), value));
+        // Of what lies below such a place nothing is known, nor that it is the same.
+        let array = match cell.level.is_empty() {
+            true => "as it is".to_string(),
+            false => grid::with_disks(&label, cell),
+        };
+        works[at].2.push((array, place.to_string(), value));
     }
     let tables = works.into_iter().map(|(work, unit, samples)| {
         let places = distinct(samples.iter().map(|(_, place, _)| place));
