@@ -7,6 +7,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use lab::record::Record;
+use serde::Serialize;
 
 use crate::console::{check_replaceable, is_stdout, print_all, replace_record, say};
 
@@ -59,6 +60,7 @@ impl Outputs {
             false => lab::table::render(&blocks, colour),
         };
         table.push_str(&lab::program::tables::render(&programs));
+        table.push_str(&lab::table::findings_of(&programs, colour));
         let html = self.html.is_some().then(|| lab::html::render(record));
         self.write_texts(&table, &record.to_json(), html.as_deref())
     }
@@ -100,6 +102,12 @@ impl Outputs {
         self.made.retain(|made| made != path);
         Ok(())
     }
+}
+
+/// Plain data as JSON for people and programs, ending with a newline.
+pub fn json_of(data: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(data).expect("plain data");
+    text + "\n"
 }
 
 /// Cells of programs, and the others.

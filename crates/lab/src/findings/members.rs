@@ -2,6 +2,7 @@
 //!
 //! Invariant: as in the module above.
 
+use super::advice::{Knob, size, turn};
 use super::{data_members, finding, has_parity, percent, seconds, short, stripe_kib, total};
 use crate::record::{Cell, Finding, MemberTraffic};
 
@@ -188,9 +189,10 @@ pub(super) fn one_slow_member(cell: &Cell) -> Option<Finding> {
         ("others_busy", others),
         ("time_per_byte_ratio", per_byte / next),
     ];
-    let command = format!(
-        "each member by itself (--level single): if only member {slow} is slow there, replace it"
-    );
+    // Only who makes the array can take it apart.
+    let how = if cell.level.is_empty() { "" } else { " (--level single)" };
+    let command =
+        format!("each member by itself{how}: if only member {slow} is slow there, replace it");
     Some(finding("one-slow-member", text, &evidence, Some(command)))
 }
 
@@ -225,12 +227,12 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
         "raid4" => ("parity has a member of its own", Some("--level raid5".to_string())),
         "raid1" | "raid10" if !cell.writes() => (
             "a stream reads one copy, and other copies serve other streams",
-            Some(format!("--jobs {}", (cell.jobs.max(1) * 2).max(cell.disks))),
+            turn(cell, Knob::Jobs, u64::from((cell.jobs.max(1) * 2).max(cell.disks))),
         ),
         _ if cell.degraded > 0 => ("a member is missing", None),
         _ => (
             "the requests do not spread over the chunks",
-            cell.chunk_kib.filter(|kib| *kib > 4).map(|kib| format!("--chunk {}K", kib / 2)),
+            cell.chunk_kib.filter(|kib| *kib > 4).map(|kib| format!("--chunk {}", size(kib / 2))),
         ),
     };
     let evidence = [
@@ -271,11 +273,11 @@ pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
     ];
     evidence.extend(stripe.map(|kib| ("stripe_kib", kib as f64)));
     let whole = stripe.filter(|kib| cell.workload == "seq-write" && *kib <= 16 << 10);
-    let command = match whole {
-        Some(kib) => format!("--block {kib}K"),
-        None if cell.disks.is_multiple_of(2) => "--level raid10".into(),
-        None => "--level raid1".into(),
-    };
+    let block = whole.and_then(|kib| turn(cell, Knob::Block, kib));
+    let command = block.unwrap_or_else(|| match cell.disks.is_multiple_of(2) {
+        true => "--level raid10".into(),
+        false => "--level raid1".into(),
+    });
     Some(finding("read-modify-write", text, &evidence, Some(command)))
 }
 

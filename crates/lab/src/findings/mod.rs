@@ -9,6 +9,7 @@
 //! later gives the same findings. A rule whose evidence is missing finds nothing. Called from
 //! `bench` for every cell, and by whoever else finishes one.
 
+mod advice;
 mod cpu;
 mod members;
 mod queue;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: as in the module above.
 
+use super::advice::{Knob, turn};
 use super::{finding, percent, short, stripe_kib};
 use crate::record::{Cell, Finding};
 
@@ -48,8 +49,8 @@ pub(super) fn never_deeper_than_one(cell: &Cell) -> Option<Finding> {
         ("members", f64::from(cell.disks)),
     ];
     evidence.extend(counted.map(|all| ("in_flight", all)));
-    let command = format!("--depth {}", (cell.disks * 4).min(1024));
-    Some(finding("queue-never-deeper-than-one", text, &evidence, Some(command)))
+    let command = turn(cell, Knob::Depth, u64::from(cell.disks * 4).min(1024));
+    Some(finding("queue-never-deeper-than-one", text, &evidence, command))
 }
 
 /// A sequential reader asks for less at once than it takes to keep all members busy.
@@ -88,8 +89,8 @@ pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
     let wanted = stripe * 2;
     let command = match (through_page_cache(cell), &cell.place) {
         (Some(_), _) => Some(format!("blockdev --setra {} /dev/mdX", wanted * 2)),
-        (None, Some(_)) => None,
-        (None, None) => Some(format!("--read-ahead {wanted}K")),
+        (None, Some(_)) if cell.program.is_none() => None,
+        (None, _) => turn(cell, Knob::ReadAhead, wanted),
     };
     Some(finding("read-ahead-too-small", text, &evidence, command))
 }
