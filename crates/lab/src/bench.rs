@@ -339,6 +339,7 @@ fn make_cell(
         jobs: spec.jobs,
         samples: outcome.samples.clone(),
         latency_us: outcome.latency,
+        latency_curve: outcome.latencies.curve(),
         cpu_process_s: Some(outcome.cpu.process_s),
         cpu_system_s: outcome.cpu.system_s,
         verified: match outcome.findings.is_clean() {

@@ -11,6 +11,7 @@
 
 mod along;
 mod chart;
+mod distribution;
 mod heat;
 mod lines;
 
@@ -58,6 +59,8 @@ struct Page {
     heads: Vec<Head>,
     sections: Vec<Section>,
     samples: Vec<SampleRow>,
+    latency_heads: Vec<String>,
+    latencies: Vec<LatencyRow>,
     members: Vec<MemberRow>,
     sources: Vec<SourceRow>,
     settings: Vec<(String, String)>,
@@ -90,6 +93,7 @@ struct Workload {
     detail: String,
     speed: String,
     latency: Option<String>,
+    distribution: Option<String>,
     cpu: Option<String>,
     traffic: Option<String>,
 }
@@ -132,7 +136,7 @@ struct Figures {
 struct SampleRow {
     array: String,
     workload: String,
-    disks: u32,
+    disks: String,
     median: String,
     spread: String,
     samples: String,
@@ -148,10 +152,19 @@ struct SampleRow {
     checked: &'static str,
 }
 
+/// The distribution of a cell's latencies.
+#[derive(Serialize)]
+struct LatencyRow {
+    array: String,
+    disks: String,
+    workload: String,
+    fields: Vec<String>,
+}
+
 #[derive(Serialize)]
 struct MemberRow {
     array: String,
-    disks: u32,
+    disks: String,
     workload: String,
     moved: String,
     uneven: String,
@@ -183,6 +196,8 @@ impl Page {
                 .cells()
                 .map(|(row, column, cell)| sample_row(row, column, cell))
                 .collect(),
+            latency_heads: distribution::heads(),
+            latencies: grid.cells().filter_map(latency_row).collect(),
             members: grid
                 .cells()
                 .map(|(row, column, cell)| member_row(row, column, cell))
@@ -224,6 +239,7 @@ fn workloads(grid: &Grid<'_>) -> Vec<Workload> {
         detail: column.detail(),
         speed: chart::speed(grid, at),
         latency: chart::latency(grid, at),
+        distribution: distribution::distribution(grid, at),
         cpu: chart::cpu(grid, at),
         traffic: chart::traffic(grid, at),
     };
@@ -270,7 +286,7 @@ fn sample_row(row: &Row<'_>, column: &Column, cell: &Cell) -> SampleRow {
     SampleRow {
         array: row.label.clone(),
         workload: format!("{}, {}", column.title(), column.detail()),
-        disks: cell.disks,
+        disks: grid::disks(cell),
         median: grid::digits(cell.mb_per_s),
         spread: or_dash(
             cell.spread.map(|spread| {
@@ -299,11 +315,20 @@ fn sample_row(row: &Row<'_>, column: &Column, cell: &Cell) -> SampleRow {
     }
 }
 
+fn latency_row((row, column, cell): (&Row<'_>, &Column, &Cell)) -> Option<LatencyRow> {
+    Some(LatencyRow {
+        array: row.label.clone(),
+        disks: grid::disks(cell),
+        workload: format!("{}, {}", column.title(), column.detail()),
+        fields: distribution::figures(cell)?,
+    })
+}
+
 fn member_row(row: &Row<'_>, column: &Column, cell: &Cell) -> MemberRow {
     let times = |factor: Option<f64>| or_dash(factor.map(|factor| format!("{factor:.2}×")));
     MemberRow {
         array: row.label.clone(),
-        disks: cell.disks,
+        disks: grid::disks(cell),
         workload: column.title().to_string(),
         moved: times(cell.amplification()),
         uneven: times(cell.imbalance()),
@@ -442,6 +467,24 @@ mod tests {
             let rates = cell.samples.iter().map(|sample| grid::digits(sample.mb_per_s()));
             assert!(page.contains(&rates.collect::<Vec<_>>().join(", ")));
         }
+    }
+
+    #[test]
+    fn distributions_of_latency_are_drawn_where_the_record_has_them() {
+        let mut record = fixture::record();
+        for cell in &mut record.cells {
+            let mut latencies = crate::stats::LatencyRecorder::new();
+            (1..=1000).for_each(|us| latencies.record(us * 1000));
+            cell.latency_curve = latencies.curve();
+        }
+        let page = render(&record);
+        assert_eq!(page.matches("distribution of latency</title>").count(), 4);
+        let lines = page.matches("class=\"curve c").count();
+        assert!(lines >= 2 * record.cells.len(), "a line and a legend for each: {lines}");
+        assert!(page.contains("<th scope=\"col\">99.99 %</th>"));
+        assert_eq!(page.matches("<td>990 us</td>").count(), record.cells.len());
+        let older = render(&fixture::record());
+        assert!(!older.contains("distribution of latency") && !older.contains("99.99 %"));
     }
 
     fn dots(record: &Record) -> usize {

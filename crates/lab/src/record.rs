@@ -203,6 +203,9 @@ pub struct Cell {
     /// that time. `None`: the samples' bytes are the program's.
     #[serde(default)]
     pub program_bytes: Option<u64>,
+    /// How long requests took, from the fastest to the slowest: what `latency_us` sums up.
+    #[serde(default)]
+    pub latency_curve: Vec<LatencyPoint>,
 }
 
 /// What was done, wherever, on whatever array and with blocks and files of any size: cells that
@@ -392,6 +395,15 @@ pub struct Latency {
     pub p999: f64,
     /// The slowest.
     pub max: f64,
+}
+
+/// A point of the distribution of latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyPoint {
+    /// So many of the requests
+    pub percent: f64,
+    /// took no longer than this, microseconds.
+    pub us: f64,
 }
 
 /// What one member moved.
@@ -674,6 +686,7 @@ mod tests {
         let traffic = MemberTraffic { read_bytes: 1, written_bytes: 2, reads: 3, writes: 4 };
         assert_eq!(cell.per_member, [traffic]);
         assert_eq!((cell.bound_mb_per_s, cell.array.as_deref()), (None, None));
+        assert!(cell.latency_curve.is_empty(), "an older record");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::record::Latency;
+use crate::record::{Latency, LatencyPoint};
 
 /// Samples in SNIA's measurement window.
 pub const STEADY_ROUNDS: usize = 5;
@@ -132,6 +132,9 @@ impl Default for LatencyRecorder {
 }
 
 impl LatencyRecorder {
+    /// The shares of requests, percent, that a distribution is told by.
+    pub const CURVE: [f64; 13] =
+        [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0];
     /// The longest latency that is told apart: 10 minutes.
     pub const LONGEST_NS: u64 = 600_000_000_000;
 
@@ -178,6 +181,12 @@ impl LatencyRecorder {
             p999: self.percentile_us(99.9),
             max: self.max_ns as f64 / 1e3,
         })
+    }
+
+    /// The distribution; empty without latencies.
+    pub fn curve(&self) -> Vec<LatencyPoint> {
+        let shares = LatencyRecorder::CURVE.iter().filter(|_| self.count() > 0);
+        shares.map(|&percent| LatencyPoint { percent, us: self.percentile_us(percent) }).collect()
     }
 }
 
@@ -258,8 +267,16 @@ mod tests {
             assert!((got - expected).abs() <= expected / 900.0, "{got} for {expected}");
         }
         assert_eq!(latency.max, 1000.0);
+        let curve = one.curve();
+        let shares: Vec<f64> = curve.iter().map(|point| point.percent).collect();
+        assert_eq!(shares, LatencyRecorder::CURVE);
+        for point in &curve {
+            let expected = point.percent * 10.0;
+            assert!((point.us - expected).abs() <= expected / 900.0 + 1.0, "{point:?}");
+        }
+        assert_eq!(curve.last().map(|point| point.us), Some(1000.0), "the slowest is exact");
         one.clear();
-        assert_eq!(one.latency(), None);
+        assert_eq!((one.latency(), one.curve()), (None, Vec::new()));
         one.record(0);
         one.record(u64::MAX);
         assert_eq!(one.count(), 2);

@@ -336,13 +336,18 @@ pub(super) fn pairs(title: &str, bars: &[(String, f64, f64)]) -> String {
     )
 }
 
-/// A scale from 0 for other charts.
+/// A scale for other charts.
 pub(super) struct Scale(Axis, f64);
 
 impl Scale {
     /// From 0 to `top` or a little more, over `length`.
     pub(super) fn linear(top: f64, length: f64) -> Scale {
         Scale(Axis::linear(top), length)
+    }
+
+    /// Whole powers of ten around both ends, over `length`.
+    pub(super) fn logarithmic(low: f64, high: f64, length: f64) -> Scale {
+        Scale(Axis::logarithmic(low, high), length)
     }
 
     /// Where a value lies, from 0 to the length.

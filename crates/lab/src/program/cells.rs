@@ -45,6 +45,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
         jobs: phase.workers.len() as u32,
         samples: outcome.samples.clone(),
         latency_us: latency(outcome),
+        latency_curve: outcome.latency.curve(),
         file_bytes: Some(program.file_bytes()),
         steady_window: outcome.windowed,
         caches_dropped: around.page_cache_bytes.map(|_| around.caches_dropped),

@@ -139,7 +139,8 @@ fn the_report_is_drawn_and_the_console_is_silent() {
         assert!(chart["marks"].as_u64().expect("a number") > 1, "nothing in it: {chart}");
     }
     // Speed, latency, CPU, members; by disks, by chunk; a map over time; published figures.
-    for part in ["by disks", "by chunk", "latency", "CPU", "traffic", "Here and published"] {
+    let parts = ["by disks", "by chunk", "latency", "distribution of latency", "CPU", "traffic"];
+    for part in parts.into_iter().chain(["Here and published"]) {
         let there = charts
             .iter()
             .any(|chart| chart["title"].as_str().is_some_and(|title| title.contains(part)));
