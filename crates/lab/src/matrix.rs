@@ -10,7 +10,7 @@ use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Layout, Level};
 
 use crate::members::{MemberExpr, MemberSet};
-use crate::quantity::show_size;
+use crate::quantity::{exact_size, show_size};
 use crate::target::expendable;
 use crate::wiring::Wiring;
 use crate::workload::{Kind, Spec};
@@ -469,10 +469,10 @@ fn fit(expr: &ArrayExpr, chunk_bytes: u64, ratio: f64, area_bytes: Option<u64>) 
 
 fn check_chunk(bytes: u64) -> Result<(), String> {
     if bytes == 0 || !bytes.is_multiple_of(4096) {
-        return Err(format!("--chunk {bytes}: a chunk is a multiple of 4 KiB"));
+        return Err(format!("--chunk {}: a chunk is a multiple of 4 KiB", exact_size(bytes)));
     }
     if bytes > MAX_CHUNK_BYTES {
-        return Err(format!("--chunk {bytes}: a chunk has at most 64 MiB"));
+        return Err(format!("--chunk {}: a chunk has at most 64 MiB", exact_size(bytes)));
     }
     Ok(())
 }

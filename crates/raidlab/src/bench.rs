@@ -25,7 +25,7 @@ use md::nested::ArrayExpr;
 use parity::Kernels;
 
 use crate::Ending;
-use crate::console::{print_all, say};
+use crate::console::say;
 use crate::output::Outputs;
 use crate::results::{DbArgument, Keeper};
 use crate::signal;
@@ -312,6 +312,14 @@ impl BenchArguments {
         }
     }
 
+    /// Where a list goes: nothing is measured for it, so there is nothing to be reported.
+    pub fn outputs_of_a_list(&self) -> Result<Outputs, String> {
+        match &self.html {
+            Some(_) => Err("--html: nothing is measured, so there is no report".into()),
+            None => Outputs::open(self.json.as_deref(), None),
+        }
+    }
+
     /// Whether `--kernel` was given.
     pub fn kernels_chosen(&self) -> bool {
         !self.kernel.is_empty()
@@ -345,7 +353,12 @@ impl BenchArguments {
 /// Runs the command.
 pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, String> {
     if arguments.programs {
-        return print_all(&lab::program::tools::describe()).map(|()| Ending::Fine);
+        let tools = lab::program::tools::described();
+        let (text, json) = (lab::program::tools::describe(), crate::output::json_of(&tools));
+        return arguments
+            .outputs_of_a_list()?
+            .write_texts(&text, &json, None)
+            .map(|()| Ending::Fine);
     }
     if arguments.kernels {
         return kernels(arguments);

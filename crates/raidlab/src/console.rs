@@ -91,9 +91,7 @@ pub fn check_replaceable(path: &Path) -> Result<(), String> {
         Ok(there) if there.is_file() || there.file_type().is_block_device() => {
             open_replaceable(path).map(drop)
         }
-        Ok(there) if there.is_dir() => {
-            Err(format!("{}: cannot write: it is a directory", path.display()))
-        }
+        Ok(there) if there.is_dir() => open_replaceable(path).map(drop),
         // What is not there is made when there is something to write.
         _ => Ok(()),
     }
@@ -102,7 +100,11 @@ pub fn check_replaceable(path: &Path) -> Result<(), String> {
 /// Opens it, locked, still as it was: what is looked at is what will be written to.
 fn open_replaceable(path: &Path) -> Result<File, String> {
     let refuse = |what: &str| Err(format!("{}: {what}; name another file", path.display()));
-    if std::fs::metadata(path).is_ok_and(|there| there.file_type().is_block_device()) {
+    let kind = std::fs::metadata(path).map(|there| there.file_type());
+    if kind.as_ref().is_ok_and(|kind| kind.is_dir()) {
+        return Err(format!("{}: cannot write: it is a directory", path.display()));
+    }
+    if kind.is_ok_and(|kind| kind.is_block_device()) {
         return refuse("it is a block device");
     }
     let (output, _) = Device::open_output(path).map_err(|error| error.to_string())?;

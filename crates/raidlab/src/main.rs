@@ -24,6 +24,7 @@ mod status;
 mod sweep;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -70,7 +71,7 @@ enum Ending {
 }
 
 fn main() -> ExitCode {
-    let parsed = Arguments::command().try_get_matches();
+    let parsed = Arguments::command().try_get_matches_from(joined(std::env::args_os()));
     let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -98,6 +99,19 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// `--json -` as `--json=-`: where JSON goes to stdout without a word more, what follows the option
+/// is not its file, but a dash is never anything else.
+fn joined(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = Vec::new();
+    for argument in arguments {
+        match all.last_mut() {
+            Some(last) if last == "--json" && argument == "-" => last.push("=-"),
+            _ => all.push(argument),
+        }
+    }
+    all
 }
 
 fn arguments(matches: &ArgMatches) -> Result<Arguments, clap::Error> {

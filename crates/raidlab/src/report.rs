@@ -11,6 +11,7 @@ use lab::report::Report;
 
 use crate::Ending;
 use crate::console::{is_stdout, print_all, replace_record, say};
+use crate::output::json_of;
 use crate::results::{DbArgument, Which, chosen, read_record, report_of_run};
 
 /// Without files: the newest run in the results. Without a format: a table.
@@ -24,8 +25,9 @@ pub struct ReportArguments {
     /// Which run: its number, last, last~1 (the one before) or all
     #[arg(long, value_name = "RUN", default_value = "last", help_heading = "Results")]
     run: Which,
-    /// List the runs
-    #[arg(long, help_heading = "Results")]
+    /// List the runs, with --json for programs
+    #[arg(long, help_heading = "Results",
+          conflicts_with_all = ["published", "html", "markdown", "csv", "parquet"])]
     list: bool,
     /// Published figures to show beside [default: those that the sweep names; none: no figures]
     #[arg(long, value_name = "NAME", help_heading = "Results")]
@@ -50,7 +52,7 @@ pub struct ReportArguments {
 /// Runs the command.
 pub fn run(arguments: &ReportArguments) -> Result<Ending, String> {
     if arguments.list {
-        return list(&arguments.db);
+        return list(arguments);
     }
     let mut report = Report::together(gather(arguments)?);
     match arguments.published.as_deref() {
@@ -129,10 +131,21 @@ fn put_parquet(path: &Path, report: &Report) -> Result<(), String> {
 }
 
 /// `--list`.
-fn list(db: &DbArgument) -> Result<Ending, String> {
-    let store = db.open()?;
+fn list(arguments: &ReportArguments) -> Result<Ending, String> {
+    let runs = arguments.db.open()?.runs().map_err(|e| e.to_string())?;
+    match arguments.json.as_deref() {
+        None => {}
+        Some(path) if is_stdout(path) => {
+            return print_all(&json_of(&runs)).map(|()| Ending::Fine);
+        }
+        Some(path) => {
+            replace_record(path, json_of(&runs)).map_err(|e| format!("--json {e}"))?;
+            say(format_args!("json: {}", path.display()));
+            return Ok(Ending::Fine);
+        }
+    }
     let mut out = String::new();
-    for run in store.runs().map_err(|e| e.to_string())? {
+    for run in runs {
         let state = match &run.ended {
             Some(_) => String::new(),
             None => ", not ended".into(),

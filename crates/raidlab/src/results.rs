@@ -121,8 +121,11 @@ pub fn chosen(store: &Store, which: &Which) -> Result<Vec<RunInfo>, String> {
     let path = store.path().display();
     let back = |back: usize| {
         let at = runs.len().checked_sub(back + 1);
-        let missing =
-            || format!("{path}: there are {} run(s); `raidlab report --list`", runs.len());
+        let missing = || match runs.len() {
+            0 => format!("{path}: there are no runs"),
+            1 => format!("{path}: there is 1 run; `raidlab report --list` shows it"),
+            all => format!("{path}: there are {all} runs; `raidlab report --list` shows them"),
+        };
         at.map(|at| vec![runs[at].clone()]).ok_or_else(missing)
     };
     match which {

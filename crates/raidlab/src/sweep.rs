@@ -18,14 +18,16 @@ use lab::matrix::Plan;
 use lab::meter::IdleBaseline;
 use lab::record::Cell;
 use lab::results::{Item, ItemKey, NewRun, Store};
+use serde::Serialize;
+
 use lab::sweep::{
     Carrier, Part, PlaceMarks, ProgramItem, SweepFile, SweepTable, Task, carry, program_elsewhere,
     program_on_array, tasks,
 };
 
 use crate::bench::{self, BenchArguments, Engine, Target, Wanted, Work};
-use crate::console::{print_all, say};
-use crate::output::Outputs;
+use crate::console::say;
+use crate::output::{Outputs, json_of};
 use crate::progress::{Reporter, Status};
 use crate::{Ending, one_line, signal};
 
@@ -228,6 +230,31 @@ fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<BenchArgu
         .map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))
 }
 
+/// A sweep that is only shown.
+#[derive(Serialize)]
+struct Shown {
+    sweep: String,
+    title: String,
+    items: Vec<ShownItem>,
+    impossible: Vec<Impossible>,
+    /// For what is not done; without the programs, of which nobody knows how long they take.
+    seconds_left: f64,
+    programs_left: usize,
+}
+
+#[derive(Serialize)]
+struct ShownItem {
+    key: String,
+    what: String,
+    done: bool,
+}
+
+#[derive(Serialize)]
+struct Impossible {
+    what: String,
+    reason: String,
+}
+
 struct Sweeping<'a> {
     arguments: &'a BenchArguments,
     sweep: &'a SweepFile,
@@ -264,19 +291,41 @@ impl Sweeping<'_> {
             false => None,
         };
         let finished = begun.map(|(_, finished)| finished).unwrap_or_default();
-        let mut out = format!("{}\n", self.sweep.title);
-        for task in self.all() {
-            for item in &task.items {
-                let mark = if finished.contains(&item.key) { "done" } else { "" };
-                out.push_str(&format!("{mark:4}  {}  {}\n", item.key.0, item.what));
-            }
+        let shown = self.shown(&finished);
+        let mut out = format!("{}\n", shown.title);
+        for item in &shown.items {
+            let mark = if item.done { "done" } else { "" };
+            out.push_str(&format!("{mark:4}  {}  {}\n", item.key, item.what));
         }
-        for (item, why) in &self.impossible {
-            out.push_str(&format!("cannot be run: {}: {why}\n", item.what));
+        for item in &shown.impossible {
+            out.push_str(&format!("cannot be run: {}: {}\n", item.what, item.reason));
         }
         out.push_str(&self.summary(&finished));
-        print_all(&(out + "\n"))?;
+        let outputs = self.arguments.outputs_of_a_list()?;
+        outputs.write_texts(&(out + "\n"), &json_of(&shown), None)?;
         Ok(if self.impossible.is_empty() { Ending::Fine } else { Ending::Finding })
+    }
+
+    /// What there is to do, for programs that read.
+    fn shown(&self, finished: &HashSet<ItemKey>) -> Shown {
+        let rest = tasks(self.parts, finished);
+        let item = |item: &Item| ShownItem {
+            key: item.key.0.clone(),
+            what: item.what.clone(),
+            done: finished.contains(&item.key),
+        };
+        let impossible = |(item, reason): &(Item, String)| Impossible {
+            what: item.what.clone(),
+            reason: reason.clone(),
+        };
+        Shown {
+            sweep: self.sweep.name.clone(),
+            title: self.sweep.title.clone(),
+            items: self.all().iter().flat_map(|task| &task.items).map(item).collect(),
+            impossible: self.impossible.iter().map(impossible).collect(),
+            seconds_left: seconds(&rest),
+            programs_left: rest.iter().filter(|task| task.program.is_some()).count(),
+        }
     }
 
     /// `24 items, 4 of them done, about 2m30s for the rest`.
@@ -328,7 +377,8 @@ impl Sweeping<'_> {
         };
         let ended = carry(&rest, &mut store, run, &mut here);
         here.reporter.finish();
-        let ended = ended.map_err(told)?;
+        // Whatever it was, what is stored is not measured again.
+        let ended = ended.map_err(|e| format!("{e}; the same command goes on"))?;
         let record = store.record(run).map_err(told)?;
         let failed: Vec<_> = self.impossible.iter().chain(&ended.failed).collect();
         for (item, why) in &failed {

@@ -14,6 +14,8 @@ use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Params, TransactionBehavior, named_params, params,
 };
 
+use serde::Serialize;
+
 use super::schema::{self, Problem};
 use crate::host::Host;
 use crate::record::{Cell, Record, rfc3339};
@@ -54,7 +56,7 @@ pub struct NewRun<'a> {
 }
 
 /// A run as the list shows it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunInfo {
     /// Its number.
     pub id: i64,
@@ -130,7 +132,24 @@ impl Store {
                 problem: format!("cannot make the directory: {error}"),
             })?;
         }
-        Store::opened(path, OpenFlags::SQLITE_OPEN_CREATE)
+        let fail = |problem: String| StoreError { path: path.into(), problem };
+        let is_new = match std::fs::metadata(path) {
+            Ok(facts) => {
+                check_kind(&facts).map_err(fail)?;
+                false
+            }
+            Err(_) => true,
+        };
+        // SQLite would not say why it cannot.
+        let made = std::fs::File::options().append(true).create(true).open(path);
+        made.map_err(|error| fail(format!("cannot be opened for writing: {error}")))?;
+        let opened = Store::opened(path, OpenFlags::SQLITE_OPEN_CREATE);
+        // Where there was no room for anything there is nothing to be left behind.
+        let is_empty = || std::fs::metadata(path).is_ok_and(|facts| facts.len() == 0);
+        if is_new && opened.is_err() && is_empty() {
+            let _ = std::fs::remove_file(path);
+        }
+        opened
     }
 
     /// Opens a file that is there, to look at it. One that may not be written is read as it is.
@@ -138,10 +157,18 @@ impl Store {
     /// # Errors
     /// As [`Store::create`]; and when there is none, or nothing in it.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
-        if std::fs::metadata(path).map_or(true, |facts| facts.len() == 0) {
+        let fail = |problem: String| StoreError { path: path.into(), problem };
+        let facts = match std::fs::metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(fail(format!("cannot be read: {error}"))),
+            Ok(facts) => Some(facts),
+        };
+        facts.as_ref().map_or(Ok(()), check_kind).map_err(fail)?;
+        if facts.is_none_or(|facts| facts.len() == 0) {
             let problem = "there are no results yet; `raidlab bench --db` or a sweep makes some";
-            return Err(StoreError { path: path.into(), problem: problem.into() });
+            return Err(fail(problem.into()));
         }
+        std::fs::File::open(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
         if std::fs::File::options().append(true).open(path).is_err() {
             return Store::as_it_is(path);
         }
@@ -482,6 +509,15 @@ fn note(to: &Connection, run: i64, item: &Item, reason: Option<&str>) -> rusqlit
     Ok(())
 }
 
+/// Results are in a regular file.
+fn check_kind(facts: &std::fs::Metadata) -> Result<(), String> {
+    match facts.file_type() {
+        kind if kind.is_file() => Ok(()),
+        kind if kind.is_dir() => Err("it is a directory; name a file in it".into()),
+        _ => Err("it is no regular file, and results cannot be kept in it".into()),
+    }
+}
+
 /// SQLite's message, with what to do about it where we know.
 fn in_words(error: &rusqlite::Error) -> String {
     use rusqlite::ErrorCode::{
@@ -499,9 +535,7 @@ fn in_words(error: &rusqlite::Error) -> String {
             "it is damaged; move it away, and `sqlite3 FILE .recover` may bring results back".into()
         }
         Some(DiskFull) => {
-            "there is no room on its file system; what was stored before is safe, and the same \
-             command goes on"
-                .into()
+            "there is no room on its file system; what was stored before is safe".into()
         }
         Some(SystemIoFailure) => format!("{error}; is there room on its file system?"),
         _ => error.to_string(),
@@ -689,6 +723,21 @@ mod tests {
         assert_eq!(std::fs::metadata(&empty).expect("the file").len(), 0, "looking makes nothing");
         let error = Store::open(&scratch.0.join("none.db")).expect_err("nothing there");
         assert!(error.to_string().contains("no results yet"), "{error}");
+    }
+
+    #[test]
+    fn what_can_hold_no_results_is_said_to_be_what_it_is() {
+        let scratch = Scratch::new("kinds");
+        for open in [Store::open, Store::create] {
+            let error = open(&scratch.0).expect_err("a directory").to_string();
+            assert!(error.ends_with("it is a directory; name a file in it"), "{error}");
+            let error = open(Path::new("/dev/null")).expect_err("nothing stays").to_string();
+            assert!(error.contains("/dev/null: it is no regular file"), "{error}");
+        }
+        let below = scratch.0.join("file");
+        std::fs::write(&below, "text").expect("a file");
+        let error = Store::open(&below.join("results.db")).expect_err("no directory").to_string();
+        assert!(error.contains("cannot be read: Not a directory"), "{error}");
     }
 
     #[test]

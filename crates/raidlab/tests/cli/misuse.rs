@@ -133,6 +133,25 @@ fn a_directory_that_cannot_be_written_to_is_named() {
 }
 
 #[test]
+fn results_that_cannot_be_kept_say_why_and_leave_nothing() {
+    let small = "bench --members mem --level raid0 --size 4M --workload seq-read --runs 1";
+    let mount = match Mount::new("size=4K") {
+        Ok(mount) => mount,
+        Err(why) => return eprintln!("skipped: no small file system can be mounted: {why}"),
+    };
+    let full = raidlab(&format!("{small} --db {}", mount.0.file("results.db")));
+    assert!(!full.stderr.contains("goes on"), "{}", full.stderr);
+    refused(full, &["results.db", "room"]);
+    assert_eq!(mount.0.names(), [""; 0], "something is left behind");
+    let mount = match Mount::new("size=1M,ro") {
+        Ok(mount) => mount,
+        Err(why) => return eprintln!("skipped: no file system can be mounted read-only: {why}"),
+    };
+    let words = format!("{small} --db {}", mount.0.file("results.db"));
+    refused(raidlab(&words), &["results.db", "Read-only file system"]);
+}
+
+#[test]
 fn outputs_that_were_never_written_are_not_left_behind() {
     let dir = Dir::new();
     let (json, html) = (dir.file("record.json"), dir.file("report.html"));

@@ -43,6 +43,30 @@ fn a_directory_is_measured_compared_and_left_as_it_was() {
 }
 
 #[test]
+fn a_place_has_its_name_in_reports_and_findings_are_told() {
+    let scratch = Dir::new();
+    let aside = Dir::new();
+    let record = aside.file("d.json");
+    let words = format!("bench --target path:{} --workload dd --size 16M", scratch.path());
+    let ran = raidlab(&format!("{words} --json {record}")).code(0);
+    // It stayed in the page cache.
+    assert_eq!(ran.stdout.matches("finding: page-cache: ").count(), 1, "{}", ran.stdout);
+    let pages = [
+        ran.stdout,
+        raidlab(&format!("report {record}")).code(0).stdout,
+        raidlab(&format!("report {record} --markdown -")).code(0).stdout,
+        raidlab(&format!("report {record} --html -")).code(0).stdout,
+        raidlab(&format!("compare {record} {record}")).code(0).stdout,
+    ];
+    for page in &pages {
+        assert!(page.contains("path:"), "{page}");
+        for nameless in [" x0", "0 disks", "(, dd", "|  |", "| 0 |", "<td>0</td>"] {
+            assert!(!page.contains(nameless), "{nameless}: {page}");
+        }
+    }
+}
+
+#[test]
 fn iozone_runs_through_maps_of_its_file() {
     let scratch = Dir::new();
     let target = format!("--target path:{}", scratch.path());

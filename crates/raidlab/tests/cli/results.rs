@@ -250,6 +250,66 @@ fn a_bench_is_kept_where_xdg_says_and_only_when_asked() {
 }
 
 #[test]
+fn lists_are_json_where_that_is_asked_for() {
+    let json = |words: &str| -> Value {
+        let ran = raidlab(words).code(0);
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{words}: {e}: {}", ran.stdout))
+    };
+    let (dir, file, db) = with_sweep(SWEEP);
+    let programs = json("bench --programs --json -");
+    let dd = programs.as_array().expect("a list").iter().find(|tool| tool["name"] == "dd");
+    assert_eq!(dd.expect("dd")["options"][0]["option"], "bs=SIZE");
+    let dry = json(&format!("bench {file} --db {db} --dry-run --json -"));
+    assert_eq!(dry["items"].as_array().expect("a list").len(), 8);
+    assert_eq!((&dry["items"][0]["done"], &dry["title"]), (&false.into(), &"A small sweep".into()));
+    assert!(dry["seconds_left"].as_f64().expect("a number") > 0.0);
+    let wanted = format!("bench {file} --db {db}");
+    raidlab(&wanted).code(0);
+    let dry = json(&format!("{wanted} --dry-run --json=-"));
+    assert!(dry["items"].as_array().expect("a list").iter().all(|item| item["done"] == true));
+    let list = json(&format!("report --list --db {db} --json -"));
+    assert_eq!((&list[0]["id"], &list[0]["cells"]), (&1.into(), &8.into()));
+    let aside = dir.file("list.json");
+    let ran = raidlab(&format!("report --list --db {db} --json {aside}")).code(0);
+    assert_eq!(ran.stdout, "");
+    let text = std::fs::read_to_string(&aside).expect("the file");
+    assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), list);
+    let told = raidlab(&format!("{wanted} --dry-run --html {}", dir.file("a.html"))).code(2).stderr;
+    assert!(told.contains("nothing is measured"), "{told}");
+    raidlab(&format!("report --list --db {db} --csv -")).code(2);
+}
+
+#[test]
+fn a_dash_is_stdout_wherever_json_is() {
+    let dir = Dir::new();
+    let record = record_of(&dir, "a.json", 1.0);
+    for words in [format!("{record} {record} --json -"), format!("--json - {record} {record}")] {
+        let ran = raidlab(&format!("compare {words}")).code(0);
+        let told: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_eq!(told["pairs"].as_array().expect("a list").len(), 1);
+    }
+}
+
+#[test]
+fn what_holds_no_results_is_said_to_be_what_it_is() {
+    let dir = Dir::new();
+    let told = raidlab(&format!("report --db {}", dir.path())).code(2).stderr;
+    assert!(told.contains("it is a directory; name a file in it"), "{told}");
+    let told = raidlab("report --db /dev/null").code(2).stderr;
+    assert!(told.contains("/dev/null: it is no regular file"), "{told}");
+    let record = record_of(&dir, "a.json", 1.0);
+    let told = raidlab(&format!("report {record} --html {}", dir.path())).code(2).stderr;
+    assert!(told.contains("cannot write: it is a directory"), "{told}");
+    let db = dir.file("results.db");
+    let bench = format!("bench {QUICK} --members mem --size 4M --level raid0 --workload seq-read");
+    raidlab(&format!("{bench} --db {db}")).code(0);
+    let told = raidlab(&format!("report --db {db} --run last~1")).code(2).stderr;
+    assert!(told.contains("there is 1 run;"), "{told}");
+    let told = raidlab(&format!("{bench} --chunk 3K")).code(2).stderr;
+    assert!(told.contains("--chunk 3K: a chunk is a multiple of 4 KiB"), "{told}");
+}
+
+#[test]
 fn a_report_goes_into_every_format() {
     let dir = Dir::new();
     let record = dir.file("record.json");

@@ -3,6 +3,8 @@
 //! Invariant: pure; a tool makes a [`Program`] of its options, its job file where it takes one, and
 //! of how large the target is.
 
+use serde::Serialize;
+
 use super::choice::{Given, Scale};
 use super::types::{Act, How, Program};
 
@@ -49,6 +51,43 @@ pub static ALL: [Tool; 9] = [
 /// A tool by its name.
 pub fn find(name: &str) -> Option<&'static Tool> {
     ALL.iter().find(|tool| tool.name == name || tool.aliases.contains(&name))
+}
+
+/// A tool for programs that read: what `--workload` takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Described {
+    /// Its variant.
+    pub name: &'static str,
+    /// What else it is called.
+    pub aliases: &'static [&'static str],
+    /// One line on what it does.
+    pub about: &'static str,
+    /// What follows the name is the path of a job file.
+    pub takes_path: bool,
+    /// Its options.
+    pub options: Vec<DescribedOption>,
+}
+
+/// An option of a tool.
+#[derive(Clone, Debug, Serialize)]
+pub struct DescribedOption {
+    /// As it is given: `bs=SIZE`.
+    pub option: &'static str,
+    /// What it means, and its usual value.
+    pub about: &'static str,
+}
+
+/// All tools with their options.
+pub fn described() -> Vec<Described> {
+    let option = |(option, about): &(&'static str, &'static str)| DescribedOption { option, about };
+    let described = |tool: &'static Tool| Described {
+        name: tool.name,
+        aliases: tool.aliases,
+        about: tool.about,
+        takes_path: tool.takes_path,
+        options: tool.options.iter().map(option).collect(),
+    };
+    ALL.iter().map(described).collect()
 }
 
 /// All tools with their options, as text.
