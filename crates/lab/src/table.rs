@@ -169,7 +169,7 @@ fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
         rows.push([
             row.label.clone(),
             grid::disks(cell),
-            cell.workload.clone(),
+            column.phase.clone().unwrap_or_else(|| cell.workload.clone()),
             column.detail().replace(" KiB", "K").replace(" MiB", "M"),
             format!("{}{}", mark(cell), grid::digits(cell.mb_per_s)),
             grid::digits(cell.iops),
@@ -326,6 +326,17 @@ mod tests {
         assert!(shown.starts_with("finding: shared-bus: it is full ("), "{text}");
         assert!(shown.ends_with("; and 2 more); try --bus 266MB/s"), "{text}");
         assert_eq!(text.matches("shared-bus").count(), 1);
+    }
+
+    #[test]
+    fn a_list_names_phases_by_their_program() {
+        let mut record = fixture::record();
+        record.cells.truncate(5);
+        for (at, cell) in record.cells.iter_mut().enumerate() {
+            (cell.program, cell.phase) = (Some("dd".into()), Some(format!("phase-{at}")));
+        }
+        let text = render(&record, false);
+        assert!((0..5).all(|at| text.contains(&format!(" dd phase-{at} "))), "{text}");
     }
 
     #[test]
