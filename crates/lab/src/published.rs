@@ -264,11 +264,12 @@ fn access(cell: &Cell) -> Option<&str> {
     }
 }
 
-/// What the program itself moved, MB/s, where the samples are what the members moved: published
-/// rates are an array's, whose copies and parity are not in them.
+/// The program's share of the figure where the samples are what the members moved: published rates
+/// are an array's, whose copies and parity are not in them.
 fn of_the_program(cell: &Cell) -> Option<f64> {
-    let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
-    cell.program_bytes.filter(|_| seconds > 0.0).map(|bytes| bytes as f64 / 1e6 / seconds)
+    let moved = cell.user_bytes();
+    let share = cell.program_bytes.filter(|_| moved > 0).map(|own| own as f64 / moved as f64);
+    share.map(|share| cell.mb_per_s * share)
 }
 
 #[cfg(test)]
