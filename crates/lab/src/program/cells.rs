@@ -93,6 +93,9 @@ fn cached(
     let memory = around.page_cache_bytes?;
     let touches = phase.transfers().next().is_some()
         || phase.acts().any(|act| matches!(act, Act::Bytes { .. }));
+    if let Some(name) = in_memory(&around.base).filter(|_| touches) {
+        return Some(name.to_string());
+    }
     let fits = touches && program.file_bytes() < memory;
     if program.direct || !fits {
         return None;
@@ -113,6 +116,12 @@ fn cached(
     let from_cache = reads && !cold;
     let into_cache = writes && !synced;
     (from_cache || into_cache).then(|| "page cache".into())
+}
+
+/// The file system, if it keeps everything in memory: there is nothing to pass by or to forget.
+fn in_memory(base: &Cell) -> Option<&str> {
+    let name = base.place.as_ref()?.file_system.as_deref()?;
+    ["tmpfs", "ramfs"].contains(&name).then_some(name)
 }
 
 /// Whether the page cache has forgotten all files of a phase when its clock starts. What has been
@@ -181,7 +190,9 @@ fn warnings(
     } else if !outcome.checked {
         warnings.push("stopped before all was read back: what was written is not verified".into());
     }
-    if let (Some(_), Some(memory)) = (&cell.cached, around.page_cache_bytes) {
+    if let Some(name) = in_memory(&around.base).filter(|_| cell.cached.is_some()) {
+        warnings.push(format!("{name} is memory, not disks: name a directory that is on disks"));
+    } else if let (Some(_), Some(memory)) = (&cell.cached, around.page_cache_bytes) {
         let direct = match program.calls {
             Calls::Mapped => "",
             _ => ", or the program's 'direct'",
@@ -240,9 +251,13 @@ mod tests {
     use crate::program::files::Files;
     use crate::program::run::{Timing, run};
     use crate::program::session::{Needs, single};
-    use crate::record::Sample;
+    use crate::record::{Place, Sample};
 
     fn measured(text: &str, memory: u64, caches_dropped: bool) -> Vec<Cell> {
+        measured_on("ext4", text, memory, caches_dropped)
+    }
+
+    fn measured_on(kind: &str, text: &str, memory: u64, caches_dropped: bool) -> Vec<Cell> {
         let scale = Scale { size: Some(1 << 20), ..Scale::default() };
         let program = text.parse::<Choice>().expect(text).program(&scale).expect(text);
         let directory = tempfile::tempdir().expect("a directory");
@@ -250,7 +265,8 @@ mod tests {
         let timing = Timing { least: Duration::ZERO, ..Timing::default() };
         let (outcomes, ended) = run(&program, &ground, timing, &|| false, &mut |_| {});
         ended.expect("it runs");
-        let base = Cell { target: "path".into(), ..Cell::default() };
+        let place = Place { file_system: Some(kind.into()), ..Place::default() };
+        let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
         let page_cache_bytes = Some(memory);
         let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s: 3600.0 };
         cells(&program, &outcomes, &around)
@@ -344,6 +360,15 @@ mod tests {
         for dropped in [false, true] {
             let cells = measured("dd:bs=64K", 1 << 20, dropped);
             assert!(cells.iter().all(|cell| cell.caches_dropped == Some(dropped)));
+        }
+    }
+
+    #[test]
+    fn a_file_system_in_memory_is_called_that_though_nothing_is_cached() {
+        for cell in measured_on("tmpfs", "dd:bs=64K:fdatasync", 1 << 10, true) {
+            assert_eq!(cell.cached.as_deref(), Some("tmpfs"));
+            let told = |text: &String| text.starts_with("tmpfs is memory");
+            assert!(cell.warnings.iter().any(told), "{:?}", cell.warnings);
         }
     }
 
