@@ -186,11 +186,12 @@ pub struct BenchArguments {
     /// Length of a sample [default: 0.7; with --engine 0.25]
     #[arg(long, value_name = "TIME", value_parser = parse_sample, help_heading = "Measuring")]
     seconds: Option<f64>,
-    /// Samples of each cell [default: 5]
+    /// Samples of each cell; a program is run so often, from clean ground on, and each run is a
+    /// sample of its phases [default: 5; of programs 1]
     #[arg(long, value_name = "N", help_heading = "Measuring",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// More samples, at most MAX, until they are steady by the SNIA rule
+    /// More samples, or runs of a program, at most MAX, until they are steady by the SNIA rule
     #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
           help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
     until_steady: Option<u32>,

@@ -21,6 +21,8 @@ pub struct Circumstances {
     pub caches_dropped: bool,
     /// What a phase must take to be believed, seconds.
     pub least_s: f64,
+    /// The program was run until its phases were steady, at most so many times.
+    pub runs_max: Option<u32>,
 }
 
 /// One cell for each measured phase, in order. What the place warns of stands in each of them:
@@ -50,6 +52,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
         steady_window: outcome.windowed,
         caches_dropped: around.page_cache_bytes.map(|_| around.caches_dropped),
         read_off_s: outcome.read_off_s,
+        rounds_max: around.runs_max,
         program_bytes: outcome.worked_bytes,
         workers_mb_per_s: outcome.workers.iter().map(|rate| rate / 1e6).collect(),
         verified: match (outcome.mistakes.count, outcome.checked && outcome.refused.is_none()) {
@@ -162,7 +165,7 @@ fn reads_again(program: &Program, phase: &Phase, outcome: &Outcome) -> bool {
         return false;
     }
     let held: u64 = files.iter().map(|file| program.files[*file as usize]).sum();
-    !files.is_empty() && outcome.samples.iter().any(|sample| sample.bytes > held)
+    !files.is_empty() && outcome.longest_bytes > held
 }
 
 fn warnings(
@@ -206,19 +209,12 @@ fn warnings(
             format_args!("{}G", (2 * memory).div_ceil(1 << 30))
         ));
     }
-    let (all_ms, one_ms) = (outcome.seconds * 1e3, outcome.first_pass_s * 1e3);
-    // How long removing files takes belongs to what was done to them; it is as it is.
-    let only_removes = phase.acts().all(|act| matches!(act, Act::Remove { .. }));
-    if outcome.seconds < around.least_s && !only_removes {
+    warnings.extend(too_short(phase, outcome, around.least_s));
+    if let (Some(false), Some(most)) = (cell.steady, around.runs_max) {
         warnings.push(format!(
-            "it took {all_ms:.3} ms in {} pass(es), too short to be believed: use larger or more \
-             files",
-            outcome.passes
-        ));
-    } else if outcome.passes > 1 && outcome.first_pass_s < around.least_s {
-        warnings.push(format!(
-            "one pass took {one_ms:.0} ms, too short to be timed: {} passes, and their median",
-            outcome.passes
+            "not steady by the SNIA rule after {} runs (--until-steady {most}): that is the \
+             finding",
+            outcome.runs
         ));
     }
     if outcome.worked_bytes.is_some() {
@@ -237,6 +233,44 @@ fn warnings(
         );
     }
     warnings
+}
+
+/// What is to be said of a phase that took less than it should.
+fn too_short(phase: &Phase, outcome: &Outcome, least_s: f64) -> Option<String> {
+    let Outcome { seconds, passes, runs, .. } = outcome;
+    if outcome.cut {
+        return Some(format!("interrupted after {seconds:.2} s: this is not the whole phase"));
+    }
+    // How long removing files takes belongs to what was done to them; it is as it is.
+    let only_removes = phase.acts().all(|act| matches!(act, Act::Remove { .. }));
+    let (per_run_s, one_ms) = (seconds / f64::from(*runs), outcome.first_pass_s * 1e3);
+    if per_run_s < least_s && !only_removes {
+        let ms = per_run_s * 1e3;
+        if outcome.stopped {
+            return Some(format!(
+                "interrupted after {passes} pass(es) of {ms:.3} ms together, too short to be \
+                 believed"
+            ));
+        }
+        return Some(match runs {
+            1 => format!(
+                "it took {ms:.3} ms in {passes} pass(es), too short to be believed: use larger or \
+                 more files"
+            ),
+            _ => format!(
+                "a run of it took {ms:.3} ms, too short to be believed: use larger or more files"
+            ),
+        });
+    }
+    (passes > runs && outcome.first_pass_s < least_s).then(|| match runs {
+        1 => format!(
+            "one pass took {one_ms:.0} ms, too short to be timed: {passes} passes, and their median"
+        ),
+        _ => format!(
+            "one pass took {one_ms:.0} ms, too short to be timed: {passes} passes in {runs} runs, \
+             all of a run are one sample"
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -268,7 +302,13 @@ mod tests {
         let place = Place { file_system: Some(kind.into()), ..Place::default() };
         let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
         let page_cache_bytes = Some(memory);
-        let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s: 3600.0 };
+        let around = Circumstances {
+            base,
+            page_cache_bytes,
+            caches_dropped,
+            least_s: 3600.0,
+            runs_max: None,
+        };
         cells(&program, &outcomes, &around)
     }
 
@@ -304,8 +344,13 @@ mod tests {
             let (outcomes, ended) = run(&program, &ground, timing, &|| false, &mut |_| {});
             ended.expect("it runs");
             let base = Cell { target: "engine".into(), ..Cell::default() };
-            let around =
-                Circumstances { base, page_cache_bytes: None, caches_dropped: false, least_s: 0.0 };
+            let around = Circumstances {
+                base,
+                page_cache_bytes: None,
+                caches_dropped: false,
+                least_s: 0.0,
+                runs_max: None,
+            };
             super::cells(&program, &outcomes, &around)
         };
         for cell in cells(10) {
@@ -339,13 +384,41 @@ mod tests {
             .collect();
         let told = |warning: &str| -> Vec<bool> {
             let base = Cell { warnings: vec![warning.into()], ..Cell::default() };
-            let around =
-                Circumstances { base, page_cache_bytes: None, caches_dropped: false, least_s: 0.0 };
+            let around = Circumstances {
+                base,
+                page_cache_bytes: None,
+                caches_dropped: false,
+                least_s: 0.0,
+                runs_max: None,
+            };
             let cells = super::cells(&program, &outcomes, &around);
             cells.iter().map(|cell| cell.warnings == [warning]).collect()
         };
         assert_eq!(told("memory is not locked"), [true, true]);
         assert_eq!(told("memory is not locked"), [true, true], "the next program there");
+    }
+
+    #[test]
+    fn what_took_too_short_is_told_by_what_became_of_it() {
+        let phase = Phase::new("read", "seq-read", Vec::new());
+        let worker = Worker::new(Vec::new(), vec![Act::SyncAll], Vec::new());
+        let phase = Phase { workers: vec![worker], ..phase };
+        let some = Outcome { seconds: 0.067, passes: 1, ..Outcome::new(&phase) };
+        let told = |outcome: Outcome| too_short(&phase, &outcome, 0.5).unwrap_or_default();
+        let cut = told(Outcome { cut: true, ..some.clone() });
+        assert_eq!(cut, "interrupted after 0.07 s: this is not the whole phase");
+        let long = Outcome { cut: true, seconds: 60.0, ..some.clone() };
+        assert_eq!(told(long), "interrupted after 60.00 s: this is not the whole phase");
+        let stopped = told(Outcome { stopped: true, ..some.clone() });
+        assert!(stopped.starts_with("interrupted after 1 pass(es) of 67.000 ms"), "{stopped}");
+        assert!(told(some.clone()).starts_with("it took 67.000 ms in 1 pass(es), too short"));
+        // Ten runs of 60 ms are as little to be believed as one.
+        let runs = told(Outcome { seconds: 0.6, passes: 10, runs: 10, ..some.clone() });
+        assert!(runs.starts_with("a run of it took 60.000 ms, too short"), "{runs}");
+        let first_pass_s = 0.1;
+        let passes = Outcome { seconds: 1.8, passes: 18, runs: 3, first_pass_s, ..some.clone() };
+        assert!(told(passes).contains("18 passes in 3 runs"));
+        assert_eq!(told(Outcome { seconds: 0.5, first_pass_s: 0.5, ..some }), "");
     }
 
     #[test]

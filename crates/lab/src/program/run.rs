@@ -12,7 +12,6 @@ mod crew;
 mod pass;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use array::{Counters, clock_nanos};
@@ -21,10 +20,10 @@ use self::crew::{Done, Field, State, work};
 use self::pass::{Measured, Watch, add, since};
 use super::ground::{Ground, Mistakes};
 pub use super::timing::Timing;
-use super::types::{Act, End, Phase, Program, ReadOff, Stage, Worker};
+use super::types::{Act, Phase, Program, ReadOff, Stage, Worker};
 use crate::meter::{CpuMeter, CpuUsed};
 use crate::record::Sample;
-use crate::stats::LatencyRecorder;
+use crate::stats::{self, LatencyRecorder};
 use crate::watch::{MemberTap, Recorded, Recorder, Watched};
 
 /// What a phase brought.
@@ -32,7 +31,8 @@ use crate::watch::{MemberTap, Recorded, Recorder, Watched};
 pub struct Outcome {
     /// The phase's name.
     pub phase: String,
-    /// One for each time that it was run, or for each interval of its steady window.
+    /// One for each time that it was run, or for each interval of its steady window; where the
+    /// program is run several times, one for each of these.
     pub samples: Vec<Sample>,
     /// Its times, all passes together, seconds.
     pub seconds: f64,
@@ -64,6 +64,16 @@ pub struct Outcome {
     pub worked_bytes: Option<u64>,
     /// Counters over the time of its first pass.
     pub recorded: Option<Recorded>,
+    /// Bytes of its longest sample, before there was one for each run.
+    pub longest_bytes: u64,
+    /// How often the program was run, where each run is a sample.
+    pub runs: u32,
+    /// Somebody stopped it in its first pass: its figure is of a part of it.
+    pub cut: bool,
+    /// Somebody stopped it before it had been repeated as often as it should.
+    pub stopped: bool,
+    /// Whether it is measured; otherwise it only prepares.
+    pub measured: bool,
 }
 
 /// What happens meanwhile.
@@ -127,6 +137,7 @@ impl Run<'_> {
         for pass in 0.. {
             for (phase, number) in stage.phases.iter().zip(first..) {
                 if (self.stop)() {
+                    self.outcomes[first..].iter_mut().for_each(|outcome| outcome.stopped = true);
                     return Ok(());
                 }
                 match self.ground.refuses(phase) {
@@ -164,9 +175,12 @@ impl Run<'_> {
             self.phase(phase, number, pass, true)?;
             let passed = Duration::from_nanos(clock_nanos() - begin);
             let more = looks && short(self) && self.timing.patient(pass + 1, passed);
-            if !more || (self.stop)() {
-                break;
+            if more && (self.stop)() {
+                self.outcomes[number].stopped = true;
+            } else if more {
+                continue;
             }
+            break;
         }
         Ok(())
     }
@@ -195,7 +209,8 @@ impl Run<'_> {
         let mut measured = self.measure(phase, pass)?;
         let after = measured.after.take().unwrap_or_else(|| self.ground.members());
         let outcome = &mut self.outcomes[number];
-        if !counts {
+        // Whole passes say more than whole ones and a part.
+        if !counts || (measured.cut && outcome.passes > 0) {
             outcome.mistakes.add(&measured.mistakes);
             return Ok(());
         }
@@ -225,6 +240,7 @@ impl Run<'_> {
         let mut cpu = None;
         let mut watch = Watch::default();
         let mut after = None;
+        let mut cut = false;
         let (program, ground, timing) = (self.program, self.ground, self.timing);
         let (stop, tell) = (self.stop, &mut *self.tell);
         let eyes = (pass == 0).then(|| Eyes::open(ground));
@@ -253,10 +269,9 @@ impl Run<'_> {
             let ended = |state: &State| state.running == 0;
             while !field.wait(until(begin, &watch, timing.interval), ended) {
                 let now = clock_nanos();
-                if let End::Time(ms) = phase.end {
-                    field.over.fetch_or(now - begin >= ms * 1_000_000, Ordering::Relaxed);
-                }
+                field.pass(phase, (now - begin) / 1_000_000);
                 if stop() {
+                    cut = true;
                     field.stop();
                 }
                 if now - begin >= timing.interval.as_nanos() as u64 * watch.count() {
@@ -279,7 +294,7 @@ impl Run<'_> {
             .collect::<Result<_, _>>()
             .map_err(|problem| format!("{}, {}: {problem}", program.name, phase.name))?;
         let recorded = eyes.map(|eyes| eyes.recorder.stop());
-        Ok(Measured { recorded, after, ..Measured::new(phase, done, cpu, &watch) })
+        Ok(Measured { recorded, after, cut, ..Measured::new(phase, done, cpu, &watch) })
     }
 }
 
@@ -375,14 +390,69 @@ impl Outcome {
             read_off_s: None,
             worked_bytes: None,
             recorded: None,
+            longest_bytes: 0,
+            runs: 1,
+            cut: false,
+            stopped: false,
+            measured: phase.measured,
         }
+    }
+
+    /// Whether its samples are in steady state, or it has none that say so: it only prepares, or
+    /// was not run, or moves no bytes.
+    pub(super) fn is_steady(&self) -> bool {
+        let moves = self.samples.iter().any(|sample| sample.bytes > 0);
+        let rate = if moves { Sample::mb_per_s } else { Sample::iops };
+        let rates: Vec<f64> = self.samples.iter().map(rate).collect();
+        !self.measured || self.refused.is_some() || stats::steady(&rates) == Some(true)
+    }
+
+    /// Makes one sample of all that the run brought.
+    pub(super) fn fold(&mut self) {
+        if self.samples.len() > 1 {
+            let add = |sum: Sample, more: &Sample| Sample {
+                seconds: sum.seconds + more.seconds,
+                bytes: sum.bytes + more.bytes,
+                ops: sum.ops + more.ops,
+            };
+            let none = Sample { seconds: 0.0, bytes: 0, ops: 0 };
+            self.samples = vec![self.samples.iter().fold(none, add)];
+        }
+    }
+
+    /// Adds what the same phase brought in another run of the program. What somebody cut short
+    /// there is no sample beside those of whole runs.
+    pub(super) fn add_run(&mut self, run: Outcome) {
+        self.mistakes.add(&run.mistakes);
+        self.checked &= run.checked;
+        if run.cut || run.samples.is_empty() {
+            return;
+        }
+        self.runs += run.runs;
+        self.passes += run.passes;
+        self.samples.extend(run.samples);
+        self.seconds += run.seconds;
+        self.latency.merge(&run.latency);
+        match (&mut self.cpu, run.cpu) {
+            (Some(sum), Some(cpu)) => sum.add(&cpu),
+            (sum, cpu) => *sum = cpu,
+        }
+        self.workers = run.workers;
+        add(&mut self.members, &run.members);
+        self.no_window |= run.no_window;
+        self.windowed |= run.windowed;
+        self.worked_bytes = sum(self.worked_bytes, run.worked_bytes);
+        self.longest_bytes = self.longest_bytes.max(run.longest_bytes);
     }
 
     fn add(&mut self, pass: Measured) {
         if self.passes == 0 {
             self.first_pass_s = pass.seconds;
         }
+        self.cut = pass.cut;
         self.passes += 1;
+        let longest = pass.samples.iter().map(|sample| sample.bytes).max();
+        self.longest_bytes = self.longest_bytes.max(longest.unwrap_or(0));
         self.samples.extend(pass.samples);
         self.seconds += pass.seconds;
         self.latency.merge(&pass.latency);
@@ -394,11 +464,15 @@ impl Outcome {
         self.mistakes.add(&pass.mistakes);
         self.no_window |= pass.no_window;
         self.windowed |= pass.windowed;
-        self.worked_bytes = match (self.worked_bytes, pass.worked_bytes) {
-            (Some(sum), Some(more)) => Some(sum + more),
-            (one, other) => one.or(other),
-        };
+        self.worked_bytes = sum(self.worked_bytes, pass.worked_bytes);
         self.recorded = self.recorded.take().or(pass.recorded);
+    }
+}
+
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one + other),
+        (one, other) => one.or(other),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Programs on targets: puts program, ground and cells together.
 //!
 //! Invariant: whatever happens, what was measured is given back, and what was made is taken away.
+//! A program that is run several times finds each time what it found the first time: files, arrays
+//! and file systems are made anew, and its data is other data.
 //! Called from the command line, and by whoever owns a place (a directory, an array).
 
 use std::path::Path;
@@ -21,13 +23,14 @@ use super::files::{Files, drop_page_cache, own_name};
 use super::ground::Ground;
 use super::lane::OwnDriver;
 use super::placed::Placed;
-use super::run::{Meanwhile, Timing, run};
+use super::run::{Meanwhile, Outcome, Timing, run};
 use super::types::{Calls, Order, Phase, Program, Transfer};
 use crate::bench::{self, Settings, array_for_program};
 use crate::host;
 use crate::matrix::{ArrayCase, BenchLevel};
 use crate::place::{
-    Ground as PlaceGround, KernelArray, Place, PlaceExpr, Request, ToWriteOver, open_to_write_over,
+    Ground as PlaceGround, KernelArray, Place, PlaceExpr, Request, ServedArray, ToWriteOver,
+    open_to_write_over,
 };
 use crate::quantity::show_size;
 use crate::record::{self, Cell};
@@ -62,6 +65,16 @@ pub struct Needs {
 /// What a run brought: cells of what was measured, and how it ended.
 pub type Brought = (Vec<Cell>, Result<(), String>);
 
+/// One run of a program: what it was, what its phases brought, and on what.
+struct Ran {
+    program: Program,
+    outcomes: Vec<Outcome>,
+    around: Circumstances,
+}
+
+/// A run, if it came to one, and how it ended.
+type Once = (Option<Ran>, Result<(), String>);
+
 impl Session<'_> {
     /// Runs a program on files in a directory.
     pub fn on_directory(
@@ -70,14 +83,33 @@ impl Session<'_> {
         directory: &Path,
         place: record::Place,
     ) -> Brought {
-        match self.prepare_directory(choice, directory) {
-            Err(problem) => (Vec::new(), Err(problem)),
-            Ok((program, ground)) => {
-                let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
-                let ground = Placed::new(ground, directory, &[]);
-                self.run(&program, &ground, base, host::memory_bytes())
+        let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
+        self.repeated(&mut |session, first| {
+            session.in_directory(choice, directory, base.clone(), &[], first)
+        })
+    }
+
+    /// Runs a program as often as asked. `once` runs it, from clean ground on; it is handed what
+    /// the first run was of.
+    fn repeated(&mut self, once: &mut dyn FnMut(&mut Self, Option<&Program>) -> Once) -> Brought {
+        let (seed, mut all) = (self.seed, None::<Ran>);
+        let mut ended = Ok(());
+        for run in 1.. {
+            let brought;
+            (brought, ended) = once(self, all.as_ref().map(|all| &all.program));
+            match (&mut all, brought) {
+                (Some(all), Some(brought)) => all.add(brought),
+                (all, brought) => *all = all.take().or(brought),
             }
+            let outcomes = all.as_ref().map_or(&[][..], |all| &all.outcomes);
+            if ended.is_err() || (self.stop)() || !self.timing.once_more(run, outcomes) {
+                break;
+            }
+            // What an earlier run has left is not what this one must find.
+            self.seed = seed.wrapping_add(u64::from(run));
         }
+        self.seed = seed;
+        (all.map_or_else(Vec::new, |all| cells(&all.program, &all.outcomes, &all.around)), ended)
     }
 
     /// Sets a place up, runs a program there and takes the place away again. `case` is the array
@@ -90,18 +122,19 @@ impl Session<'_> {
     ) -> Brought {
         // Of an array of a plan so much is used; the rest is the file system's.
         self.size = case.and_then(|(case, _)| case.area_bytes).or(self.size);
-        match set_up(expr, case, self.destroy, self.stop) {
-            Err(problem) => (Vec::new(), Err(problem)),
+        self.repeated(&mut |session, first| match set_up(expr, case, session.destroy, session.stop)
+        {
+            Err(problem) => (None, Err(problem)),
             Ok((place, base)) => {
-                let (cells, ended) = self.in_place(choice, expr, &place, base);
+                let (ran, ended) = session.in_place(choice, expr, &place, base, first);
                 let taken_down = place.take_down();
                 let ended = match (ended, taken_down) {
                     (Err(first), Err(then)) => Err(format!("{first}; {then}")),
                     (ended, taken_down) => ended.and(taken_down),
                 };
-                (cells, ended)
+                (ran, ended)
             }
-        }
+        })
     }
 
     fn in_place(
@@ -110,24 +143,38 @@ impl Session<'_> {
         expr: &PlaceExpr,
         place: &Place,
         base: Cell,
-    ) -> Brought {
+        first: Option<&Program>,
+    ) -> Once {
         match place.ground() {
-            PlaceGround::Directory(path) => match self.prepare_directory(choice, path) {
-                Err(problem) => (Vec::new(), Err(problem)),
-                Ok((program, ground)) => {
-                    let ground = Placed::new(ground, path, place.arrays());
-                    self.run(&program, &ground, base, host::memory_bytes())
-                }
-            },
+            PlaceGround::Directory(path) => {
+                self.in_directory(choice, path, base, place.arrays(), first)
+            }
             PlaceGround::Device(path) => {
                 let opened = match expr {
                     PlaceExpr::Device(_) => open_to_write_over(path, self.destroy),
                     _ => ToWriteOver::made_for_it(path),
                 };
                 match opened {
-                    Err(problem) => (Vec::new(), Err(problem)),
-                    Ok(device) => self.on_device(choice, &device, path, base),
+                    Err(problem) => (None, Err(problem)),
+                    Ok(device) => self.on_opened(choice, &device, path, base),
                 }
+            }
+        }
+    }
+
+    fn in_directory(
+        &mut self,
+        choice: &Choice,
+        path: &Path,
+        base: Cell,
+        arrays: &[ServedArray],
+        first: Option<&Program>,
+    ) -> Once {
+        match self.prepare_directory(choice, path, first) {
+            Err(problem) => (None, Err(problem)),
+            Ok((program, ground)) => {
+                let ground = Placed::new(ground, path, arrays);
+                self.run(program, &ground, base, host::memory_bytes())
             }
         }
     }
@@ -140,6 +187,16 @@ impl Session<'_> {
         path: &Path,
         base: Cell,
     ) -> Brought {
+        self.repeated(&mut |session, _| session.on_opened(choice, opened, path, base.clone()))
+    }
+
+    fn on_opened(
+        &mut self,
+        choice: &Choice,
+        opened: &ToWriteOver,
+        path: &Path,
+        base: Cell,
+    ) -> Once {
         let device = opened.device();
         let capacity = device.sectors() * md::SECTOR_BYTES;
         let memory_bytes = host::memory_bytes().unwrap_or(0);
@@ -152,13 +209,13 @@ impl Session<'_> {
             Ok((program, ground))
         });
         match prepared {
-            Err(problem) => (Vec::new(), Err(problem)),
+            Err(problem) => (None, Err(problem)),
             Ok((program, ground)) => {
                 let cache = scale.page_cache.then(host::memory_bytes).flatten();
                 let ground = Placed::new(Box::new(ground), path, &[]);
                 match self.make_way(opened, &program, &ground) {
-                    Err(problem) => (Vec::new(), Err(format!("{}: {problem}", path.display()))),
-                    Ok(()) => self.run(&program, &ground, base, cache),
+                    Err(problem) => (None, Err(format!("{}: {problem}", path.display()))),
+                    Ok(()) => self.run(program, &ground, base, cache),
                 }
             }
         }
@@ -184,6 +241,7 @@ impl Session<'_> {
         &self,
         choice: &Choice,
         directory: &Path,
+        first: Option<&Program>,
     ) -> Result<(Program, Box<dyn Ground>), String> {
         let space = rustix::fs::statvfs(directory);
         let space = space.map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -197,7 +255,8 @@ impl Session<'_> {
             page_cache: true,
             stripe_bytes: None,
         };
-        let program = choice.program(&scale)?;
+        // What is free changes meanwhile; all runs are of files of one size.
+        let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()))?;
         fits_memory(&program)?;
         if program.calls != Calls::Queued {
             let ground = Files::new(directory, &program, self.seed)?;
@@ -219,6 +278,16 @@ impl Session<'_> {
         case: &ArrayCase,
         settings: &Settings<'_>,
     ) -> Brought {
+        self.repeated(&mut |session, _| session.once_on_case(choice, scale, case, settings))
+    }
+
+    fn once_on_case(
+        &mut self,
+        choice: &Choice,
+        scale: Scale,
+        case: &ArrayCase,
+        settings: &Settings<'_>,
+    ) -> Once {
         let mut base = Cell::default();
         let prepared = choice.program(&scale).and_then(|program| {
             fits_memory(&program)?;
@@ -229,27 +298,39 @@ impl Session<'_> {
             Ok((program, ground))
         });
         match prepared {
-            Err(problem) => (Vec::new(), Err(problem)),
-            Ok((program, ground)) => self.run(&program, &ground, base, None),
+            Err(problem) => (None, Err(problem)),
+            Ok((program, ground)) => self.run(program, &ground, base, None),
         }
     }
 
     fn run(
         &mut self,
-        program: &Program,
+        program: Program,
         ground: &dyn Ground,
         base: Cell,
         page_cache_bytes: Option<u64>,
-    ) -> Brought {
+    ) -> Once {
         let tell = &mut *self.tell;
-        let mut hear = |meanwhile: Meanwhile<'_>| tell(program, meanwhile);
-        let (outcomes, ended) = run(program, ground, self.timing, self.stop, &mut hear);
+        let mut hear = |meanwhile: Meanwhile<'_>| tell(&program, meanwhile);
+        let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, &mut hear);
+        if self.timing.counts_runs() {
+            outcomes.iter_mut().for_each(Outcome::fold);
+        }
         let caches_dropped = self.timing.drop_caches;
         let least_s = self.timing.least.as_secs_f64();
         let watched = ground.watched();
         let base = with_disks_below(with_array_below(base, &watched), &watched);
-        let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s };
-        (cells(program, &outcomes, &around), ended)
+        let runs_max = self.timing.runs_max();
+        let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s, runs_max };
+        (Some(Ran { program, outcomes, around }), ended)
+    }
+}
+
+impl Ran {
+    /// Adds another run of the same program; of one that did not come to its end, what it has.
+    fn add(&mut self, run: Ran) {
+        let pairs = self.outcomes.iter_mut().zip(run.outcomes);
+        pairs.for_each(|(outcome, other)| outcome.add_run(other));
     }
 }
 
@@ -504,6 +585,41 @@ mod tests {
         let chunks = vec![128 << 10];
         let made = kernel_array(&case(Options { chunks, ..raid5() })).expect("an array");
         assert_eq!(made.chunk_bytes, 128 << 10);
+    }
+
+    fn with_runs(timing: Timing, stop: &dyn Fn() -> bool) -> (Vec<Cell>, Result<(), String>, u32) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut fills = 0;
+        let mut tell = |_: &Program, meanwhile: Meanwhile<'_>| {
+            fills += u32::from(matches!(meanwhile, Meanwhile::Checking { .. }));
+        };
+        let size = Some(1 << 20);
+        let mut session = Session { timing, size, seed: 1, destroy: false, stop, tell: &mut tell };
+        let choice = "dd:bs=64K".parse().expect("a program");
+        let place = record::Place::default();
+        let (cells, ended) = session.on_directory(&choice, directory.path(), place);
+        assert_eq!(session.seed, 1);
+        assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0);
+        (cells, ended, fills)
+    }
+
+    #[test]
+    fn each_run_of_a_program_is_a_sample_of_each_of_its_phases() {
+        let least = std::time::Duration::from_millis(5);
+        let timing = Timing { least, runs: 3, ..Timing::default() };
+        let (cells, ended, fills) = with_runs(timing, &|| false);
+        assert_eq!((ended, cells.len()), (Ok(()), 2));
+        assert!(fills >= 3, "each run reads back what it wrote");
+        for cell in &cells {
+            assert_eq!((cell.samples.len(), cell.verified), (3, Some(true)));
+            assert!(cell.interval.is_some() && cell.spread.is_some());
+            assert!(cell.cpu_s_per_gib.is_some_and(|cpu| cpu.is_finite()));
+        }
+        let few = Timing { until_steady: Some(7), runs: 1, ..timing };
+        let (cells, ended, _) = with_runs(few, &|| false);
+        assert_eq!(ended, Ok(()));
+        assert!((5..=7).contains(&cells[0].samples.len()), "{}", cells[0].samples.len());
+        assert_eq!(cells[0].rounds_max, Some(7));
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub struct Timing {
     pub interval: Duration,
     /// CPU that the machine uses by itself.
     pub baseline: Option<IdleBaseline>,
+    /// How often the whole program is run; each run is a sample of each phase.
+    pub runs: u32,
+    /// More runs, at most so many in all, until every phase is steady.
+    pub until_steady: Option<u32>,
 }
 
 impl Default for Timing {
@@ -33,6 +37,8 @@ impl Default for Timing {
             drop_caches: false,
             interval: Duration::from_secs(10),
             baseline: None,
+            runs: 1,
+            until_steady: None,
         }
     }
 }
@@ -63,6 +69,22 @@ impl Timing {
         phase.measured && outcome.refused.is_none() && outcome.seconds < least
     }
 
+    /// Whether a program is to be run again that was run `runs` times.
+    pub(super) fn once_more(&self, runs: u32, outcomes: &[Outcome]) -> bool {
+        let unsteady = || outcomes.iter().any(|outcome| !outcome.is_steady());
+        runs < self.runs || (self.until_steady.is_some_and(|most| runs < most) && unsteady())
+    }
+
+    /// The most runs that there may be, where it is their figures that say how many.
+    pub(super) fn runs_max(&self) -> Option<u32> {
+        self.until_steady.map(|most| most.max(self.runs))
+    }
+
+    /// Whether its samples are whole runs, even if there was only one in the end.
+    pub(super) fn counts_runs(&self) -> bool {
+        self.runs > 1 || self.until_steady.is_some()
+    }
+
     /// What takes microseconds costs far more to repeat than it takes.
     pub(super) fn patient(&self, passes: u32, passed: Duration) -> bool {
         passes < self.repeats_max && passed <= self.least * PATIENCE
@@ -72,11 +94,34 @@ impl Timing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Sample;
+
+    fn phase(name: &str) -> Phase {
+        Phase::new(name, "seq-read", Vec::new())
+    }
+
+    #[test]
+    fn a_program_is_run_as_often_as_asked_or_until_its_phases_are_steady() {
+        let of = |rates: &[u64]| {
+            let samples = rates.iter().map(|bytes| Sample { seconds: 1.0, bytes: *bytes, ops: 1 });
+            Outcome { samples: samples.collect(), ..Outcome::new(&phase("a")) }
+        };
+        let (steady, rising) = (of(&[100; 5]), of(&[100, 200, 300, 400, 500]));
+        let prepares = Outcome::new(&Phase::preparing("p", Vec::new()));
+        let once = Timing::default();
+        assert!(!once.once_more(1, std::slice::from_ref(&rising)));
+        let thrice = Timing { runs: 3, ..once };
+        assert!(thrice.once_more(2, std::slice::from_ref(&steady)) && !thrice.once_more(3, &[]));
+        let until = Timing { until_steady: Some(9), ..once };
+        assert!(until.once_more(4, &[of(&[100; 4])]), "nobody can say yet");
+        assert!(!until.once_more(5, &[steady.clone(), prepares]));
+        assert!(until.once_more(5, &[steady, rising.clone()]));
+        assert!(!until.once_more(9, &[rising]));
+    }
 
     #[test]
     fn a_stage_is_repeated_until_each_phase_is_long_enough_or_patience_ends() {
         let stage = |repeatable| {
-            let phase = |name: &str| Phase::new(name, "seq-read", Vec::new());
             let phases = vec![phase("a"), Phase::preparing("p", Vec::new()), phase("b")];
             Stage { phases, repeatable }
         };

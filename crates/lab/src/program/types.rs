@@ -111,12 +111,14 @@ pub struct Worker {
     pub after: Vec<Act>,
     /// Requests that it keeps under way; 1 unless calls are [`Calls::Queued`].
     pub depth: u32,
+    /// It ends after this many milliseconds, whatever the others of its phase do.
+    pub ends_ms: Option<u64>,
 }
 
 impl Worker {
     /// One that keeps one request under way.
     pub fn new(before: Vec<Act>, acts: Vec<Act>, after: Vec<Act>) -> Worker {
-        Worker { before, acts, after, depth: 1 }
+        Worker { before, acts, after, depth: 1, ends_ms: None }
     }
 
     /// One that fills a new file and syncs it, for phases that read what must be there.

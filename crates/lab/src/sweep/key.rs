@@ -80,9 +80,23 @@ pub fn devices(place: &PlaceExpr) -> Vec<ItemKey> {
 
 /// How the phases of a program are timed, where that is not as usual.
 fn timing_identity(timing: &Timing) -> String {
-    // The others are nobody's to set; the baseline is the machine's.
-    let Timing { drop_caches, interval, least: _, repeats_max: _, baseline: _ } = timing;
+    let Timing {
+        drop_caches,
+        interval,
+        runs,
+        until_steady,
+        // These are nobody's to set; the baseline is the machine's.
+        least: _,
+        repeats_max: _,
+        baseline: _,
+    } = timing;
     let mut text = String::new();
+    if *runs != Timing::default().runs {
+        text.push_str(&format!(" runs={runs}"));
+    }
+    if let Some(most) = until_steady {
+        text.push_str(&format!(" until-steady={most}"));
+    }
     if *drop_caches {
         text.push_str(" drop-caches");
     }
@@ -370,6 +384,9 @@ mod tests {
             Timing { drop_caches: true, ..usual },
             Timing { interval: second, ..usual },
             Timing { interval: second, drop_caches: true, ..usual },
+            Timing { runs: 5, ..usual },
+            Timing { until_steady: Some(25), ..usual },
+            Timing { runs: 5, until_steady: Some(25), ..usual },
         ];
         let plan = matrix::plan(&options()).expect("a plan");
         let settings = settings(1, Path::new("/a"));

@@ -16,14 +16,12 @@ type Asked = fn(&BenchArguments) -> bool;
 /// Options, and whether they are given.
 type Options = [(&'static str, Asked)];
 
-const OF_BLOCKS: [(&str, Asked); 8] = [
+const OF_BLOCKS: [(&str, Asked); 6] = [
     ("block", |told| !told.block.is_empty()),
     ("depth", |told| !told.depth.is_empty()),
     ("jobs", |told| !told.jobs.is_empty()),
     ("read-ahead", |told| !told.read_ahead.is_empty()),
     ("seconds", |told| told.seconds.is_some()),
-    ("runs", |told| told.runs.is_some()),
-    ("until-steady", |told| told.until_steady.is_some()),
     ("warm-up", |told| told.warm_up.is_some()),
 ];
 

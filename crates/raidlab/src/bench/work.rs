@@ -192,7 +192,13 @@ impl BenchArguments {
     /// How the phases of programs are timed.
     pub fn timing(&self) -> Timing {
         let interval = Duration::from_secs_f64(self.interval.unwrap_or(INTERVAL_SECONDS));
-        Timing { drop_caches: self.drop_caches, interval, ..Timing::default() }
+        Timing {
+            drop_caches: self.drop_caches,
+            interval,
+            runs: self.runs.unwrap_or(1),
+            until_steady: self.until_steady,
+            ..Timing::default()
+        }
     }
 
     /// Sizes of a program's files; one `None` where nothing is given.

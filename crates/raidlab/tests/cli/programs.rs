@@ -166,16 +166,9 @@ fn options_that_nothing_listens_to_are_refused() {
         assert!(ran.stderr.starts_with(&format!("raidlab: {option}: ")), "{}", ran.stderr);
         assert!(scratch.names().is_empty(), "{:?}", scratch.names());
     };
-    for option in [
-        "--block 4K",
-        "--depth 2",
-        "--jobs 2",
-        "--read-ahead 1M",
-        "--seconds 1",
-        "--runs 2",
-        "--until-steady",
-        "--warm-up 0",
-    ] {
+    for option in
+        ["--block 4K", "--depth 2", "--jobs 2", "--read-ahead 1M", "--seconds 1", "--warm-up 0"]
+    {
         let name = option.split(' ').next().expect("a name");
         for words in [&elsewhere, kernel, engine] {
             refused(format!("{words} {option}"), name);
@@ -224,14 +217,18 @@ fn in_a_sweep_one_matrix_that_listens_is_enough() {
     };
     let program = "[[run]]\nlevel = 'single'\nmembers = 'mem'\nsize = '4M'\nworkload = 'dd'\n";
     let blocks = program.replace("dd", "seq-read");
-    for words in ["--runs 2", "--runs 2 --target path:/"] {
+    for words in ["--seconds 2", "--seconds 2 --target path:/"] {
         let refused = ran(program, words).code(2);
-        assert!(refused.stderr.contains("sweep.toml: --runs: "), "{}", refused.stderr);
+        assert!(refused.stderr.contains("sweep.toml: --seconds: "), "{}", refused.stderr);
     }
     // What the file alone says is not what somebody believes to have just said.
-    let told = ran(&format!("{program}runs = 2\n"), "").code(0);
-    assert!(told.stderr.contains("nothing listens to what the file says of runs\n"), "{told:?}");
-    ran(&format!("[defaults]\nruns = 2\n{program}{blocks}"), "--seconds 1").code(0);
+    let told = ran(&format!("{program}seconds = 2\n"), "").code(0);
+    let note = "nothing listens to what the file says of seconds\n";
+    assert!(told.stderr.contains(note), "{told:?}");
+    // Programs are run several times, too.
+    let told = ran(&format!("{program}runs = 2\n"), "--until-steady").code(0);
+    assert!(!told.stderr.contains("nothing listens"), "{told:?}");
+    ran(&format!("[defaults]\nwarm-up = 2\n{program}{blocks}"), "--seconds 1").code(0);
     let elsewhere = "[[run]]\ntarget = 'path:/'\nworkload = 'dd'\n";
     let refused = ran(elsewhere, "--kernel portable").code(2);
     assert!(refused.stderr.contains("sweep.toml: --kernel: "), "{}", refused.stderr);
@@ -313,6 +310,32 @@ fn targets_of_one_name_are_told_apart() {
     assert!(!ran.stdout.contains(scratch.path()), "nobody's directories are kept");
 }
 
+/// One sample of everything is no base for a verdict.
+#[test]
+fn programs_that_were_run_several_times_can_be_compared() {
+    let dir = Dir::new();
+    let measured = |name: &str, runs: u32| {
+        let path = dir.file(name);
+        let words = "--level raid0 --disks 2 --members mem --size 4M --workload dd:bs=64K";
+        raidlab(&format!("bench {words} --runs {runs} --json {path}")).code(0);
+        path
+    };
+    let (one, other) = (measured("a.json", 5), measured("b.json", 5));
+    let record: Value = serde_json::from_slice(&std::fs::read(&one).expect("a record")).expect("");
+    let cells = record["cells"].as_array().expect("a list");
+    assert_eq!(phases(cells), ["write", "read"]);
+    for cell in cells {
+        assert_eq!(cell["samples"].as_array().expect("samples").len(), 5);
+        assert_eq!(cell["verified"], Value::Bool(true));
+        assert!(cell["interval"].is_object() && !cell["steady"].is_null(), "{cell}");
+    }
+    // How fast memory was in each of them is the machine's matter.
+    let ran = raidlab(&format!("compare {one} {other} --max-slowdown 95%")).code(0);
+    assert!(ran.stdout.contains(" 0 with too few samples"), "{}", ran.stdout);
+    let ran = raidlab(&format!("compare {one} {}", measured("c.json", 3)));
+    assert!(ran.stdout.contains("too few samples (5 and 3)"), "{}", ran.stdout);
+}
+
 #[test]
 fn the_tools_own_tables_are_printed() {
     let words = "bench --level single --members mem --size 4M --workload";
@@ -339,6 +362,9 @@ fn a_fio_job_file_runs_and_what_it_cannot_say_is_refused() {
     std::fs::write(&job, "[j]\nsize=1M\nverify=md5\n").expect("written");
     let ran = run_programs(&format!("{target} --workload fio:{}", job)).code(2);
     assert!(ran.stderr.contains("x.fio:3: option 'verify' is not carried out"), "{}", ran.stderr);
+    std::fs::write(&job, "[j]\nsize=1M\ntime_based\n").expect("written");
+    let ran = run_programs(&format!("{target} --workload fio:{}", job)).code(2);
+    assert!(ran.stderr.contains("x.fio:3: time_based: [j] has no runtime"), "{}", ran.stderr);
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(super) struct Field {
     tickets: AtomicU64,
     /// The clock stops: nobody begins anything new, but what must be written to the end.
     pub(super) over: AtomicBool,
+    /// The same of one worker each.
+    own_over: Vec<AtomicBool>,
     /// Not even that.
     stopped: AtomicBool,
     pub(super) ends_with_first: bool,
@@ -50,6 +52,7 @@ impl Field {
             end: Barrier::new(count + 1),
             tickets: AtomicU64::new(phase.tickets),
             over: AtomicBool::new(false),
+            own_over: (0..count).map(|_| AtomicBool::new(false)).collect(),
             stopped: AtomicBool::new(false),
             ends_with_first: phase.end == End::First,
             bytes: (0..count).map(|_| AtomicU64::new(0)).collect(),
@@ -78,6 +81,20 @@ impl Field {
     pub(super) fn stop(&self) {
         self.over.store(true, Ordering::Relaxed);
         self.stopped.store(true, Ordering::Relaxed);
+        self.own_over.iter().for_each(|over| over.store(true, Ordering::Relaxed));
+    }
+
+    /// So many milliseconds have passed: ends the phase, or those of its workers, whose time is
+    /// over.
+    pub(super) fn pass(&self, phase: &Phase, passed_ms: u64) {
+        if matches!(phase.end, End::Time(ms) if passed_ms >= ms) {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        for (worker, over) in phase.workers.iter().zip(&self.own_over) {
+            if worker.ends_ms.is_some_and(|ms| passed_ms >= ms) {
+                over.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Whether a worker writes what later phases read, and would leave it half written.
@@ -181,7 +198,11 @@ pub(super) fn work(
 ) -> Result<Done, String> {
     let mut tally = Tally::new(&field.bytes[index as usize]);
     let completes = field.completes(worker);
-    let over = if completes { &field.stopped } else { &field.over };
+    let over = match worker.ends_ms {
+        _ if completes => &field.stopped,
+        Some(_) => &field.own_over[index as usize],
+        None => &field.over,
+    };
     // Whatever goes wrong, the others must not wait for this one at a barrier.
     let mut hands = hands;
     let mut perform = |acts: &[Act], clock: Clock<'_>, tally: &mut Tally<'_>| {

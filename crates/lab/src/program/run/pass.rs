@@ -107,6 +107,8 @@ pub(super) struct Measured {
     pub(super) windowed: bool,
     pub(super) worked_bytes: Option<u64>,
     pub(super) recorded: Option<Recorded>,
+    /// Somebody stopped it before it was through.
+    pub(super) cut: bool,
 }
 
 impl Measured {
@@ -153,6 +155,7 @@ impl Measured {
             after: None,
             worked_bytes,
             recorded: None,
+            cut: false,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::program::files::tests::{is_cached, tells_what_is_cached};
 use crate::program::ground::Tally;
 use crate::program::placed::Placed;
 use crate::program::session::{Needs, alone, single};
-use crate::program::types::{Calls, Count, How, Op, Order, Step, Transfer};
+use crate::program::types::{Calls, Count, End, How, Op, Order, Step, Transfer};
 use array::{Fault, FaultMember, FileMember, FileOptions, MemMember, Member, MemberSpec};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -426,4 +426,77 @@ fn whoever_stops_it_gets_what_there_is() {
     let (outcomes, ended) = run(&program, &ground, quick(), &|| true, &mut |_| {});
     assert_eq!(ended, Ok(()));
     assert!(outcomes.iter().all(|outcome| outcome.passes == 0));
+}
+
+#[test]
+fn a_worker_with_a_time_of_its_own_ends_by_it() {
+    let mut program = Program::new("x", String::new(), vec![1 << 20; 2]);
+    let worker = |file: u32, ends_ms| {
+        let write = Transfer::forward(file..file + 1, 0..1 << 20, 4096, Op::Write);
+        let acts = vec![Act::Transfer(Transfer { count: Count::Endless, ..write })];
+        let open = vec![Act::Open { file, how: How::Create }];
+        Worker { ends_ms: Some(ends_ms), ..Worker::new(open, acts, vec![Act::Close { file }]) }
+    };
+    // On members that take a millisecond for everything the blocks tell the time.
+    let member = MemMember::new(9 << 11).expect("memory");
+    let script = vec![Fault::Delay { nanos: 1_000_000 }];
+    let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
+    let workers = vec![worker(0, 50), worker(1, 500)];
+    program.stages = vec![Stage::once(Phase::new("both", "seq-write", workers))];
+    let ground = on_member(MemberSpec::Ready(member), &program);
+    let both = ran(&program, &ground).remove(0);
+    assert!((0.5..5.0).contains(&both.seconds), "{}", both.seconds);
+    // At 1000 blocks a second at most: two that end with the later one would have twice that.
+    let rates = &both.workers;
+    let bytes = both.samples[0].bytes as f64;
+    assert!(bytes < 0.85 * (rates[0] + rates[1]) * both.seconds, "{bytes} at {rates:?}");
+    assert!(!both.cut && both.mistakes.count == 0);
+}
+
+/// Stops when the first block has been moved.
+fn stopped_in(program: &Program, ground: &dyn Ground) -> Vec<Outcome> {
+    let stop = std::cell::Cell::new(false);
+    let mut look = |meanwhile: Meanwhile<'_>| {
+        stop.set(stop.get() || matches!(meanwhile, Meanwhile::Running { bytes: 1.., .. }));
+    };
+    let (outcomes, ended) = run(program, ground, quick(), &|| stop.get(), &mut look);
+    ended.expect("it ends in order");
+    outcomes
+}
+
+#[test]
+fn what_was_cut_short_is_known_and_no_sample_beside_whole_ones() {
+    let program = program("dd:bs=64K", 16 << 20);
+    let member = MemMember::new(20 << 11).expect("memory");
+    let script = vec![Fault::Delay { nanos: 2_000_000 }];
+    let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
+    let ground = on_member(MemberSpec::Ready(member), &program);
+    let cut = stopped_in(&program, &ground).remove(0);
+    assert!(cut.cut && cut.passes == 1 && cut.samples[0].bytes < 16 << 20);
+    let whole = Outcome {
+        samples: vec![Sample { seconds: 2.0, bytes: 16 << 20, ops: 256 }],
+        seconds: 2.0,
+        passes: 1,
+        ..Outcome::new(program.phases().next().expect("there"))
+    };
+    let mut sum = whole.clone();
+    sum.add_run(cut);
+    assert_eq!((sum.samples.len(), sum.runs, sum.seconds), (1, 1, 2.0));
+    assert!(!sum.checked, "what it wrote was not read back");
+    let mut sum = whole.clone();
+    sum.add_run(whole);
+    assert_eq!((sum.samples.len(), sum.runs, sum.passes, sum.seconds), (2, 2, 2, 4.0));
+}
+
+#[test]
+fn all_passes_of_a_run_are_one_sample() {
+    let program = program("dd:bs=64K", 1 << 20);
+    let ground = memory(4 << 20, &program);
+    let mut outcome = ran(&program, &ground).remove(0);
+    assert!(outcome.passes > 1, "20 ms are many");
+    let (passes, seconds) = (u64::from(outcome.passes), outcome.seconds);
+    outcome.fold();
+    assert_eq!(outcome.samples.len(), 1);
+    assert_eq!((outcome.samples[0].bytes, outcome.longest_bytes), (passes << 20, 1 << 20));
+    assert!((outcome.samples[0].seconds - seconds).abs() < 1e-9);
 }
