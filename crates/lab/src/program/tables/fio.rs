@@ -10,11 +10,11 @@ pub(super) fn text(run: &[&Cell]) -> String {
         let seconds: f64 = cell.samples.iter().map(|sample| sample.seconds).sum();
         let bytes = cell.user_bytes();
         out.push_str(&format!(
-            "{}: {}, bs={}KiB, iodepth={}, jobs={}\n  IOPS={:.0}, BW={:.1}MiB/s ({:.1}MB/s)\
+            "{}: {}, bs={}, iodepth={}, jobs={}\n  IOPS={:.0}, BW={:.1}MiB/s ({:.1}MB/s)\
              ({:.0}MiB/{:.0}msec)\n",
             cell.phase.as_deref().unwrap_or_default(),
             cell.workload,
-            cell.block_kib,
+            block(cell),
             cell.depth,
             cell.jobs,
             cell.iops,
@@ -34,6 +34,16 @@ pub(super) fn text(run: &[&Cell]) -> String {
     out
 }
 
+/// The block size; of sections with several, what is true of all of them.
+fn block(cell: &Cell) -> String {
+    let ops: u64 = cell.samples.iter().map(|sample| sample.ops).sum();
+    let mean_kib = cell.user_bytes() as f64 / 1024.0 / ops.max(1) as f64;
+    match ops == 0 || (mean_kib - cell.block_kib).abs() < 1e-3 * cell.block_kib {
+        true => format!("{}KiB", cell.block_kib),
+        false => format!("{mean_kib:.1}KiB (mean of up to {}KiB)", cell.block_kib),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::cell;
@@ -43,12 +53,17 @@ mod tests {
     fn a_job_is_two_or_three_lines() {
         let mut one = cell("fio:x.fio", "job", 2.0, 8 << 20, 2048);
         (one.workload, one.depth, one.jobs) = ("rand-read".into(), 16, 1);
+        one.block_kib = 4.0;
         assert_eq!(
             text(&[&one]),
-            "job: rand-read, bs=8KiB, iodepth=16, jobs=1\n\
+            "job: rand-read, bs=4KiB, iodepth=16, jobs=1\n\
              \u{20} IOPS=1024, BW=4.0MiB/s (4.2MB/s)(8MiB/2000msec)\n\
              \u{20} lat (usec): p50=1.0, p99=2.0, p99.9=3.0, max=4567.8\n\
              \u{20} cpu: 25.6% of a CPU\n"
         );
+        // Two sections together.
+        one.block_kib = 1024.0;
+        let both = text(&[&one]);
+        assert!(both.starts_with("job: rand-read, bs=4.0KiB (mean of up to 1024KiB), "), "{both}");
     }
 }

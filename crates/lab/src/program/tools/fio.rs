@@ -153,15 +153,21 @@ fn phase(group: Vec<(&Job, Vec<Worker>)>) -> Phase {
     let names: Vec<&str> = group.iter().map(|(job, _)| job.name.as_str()).collect();
     let kinds: Vec<&str> = group.iter().map(|(job, _)| kind(job.rw)).collect();
     let alike = kinds.iter().all(|kind| *kind == kinds[0]);
-    let runtime = group.iter().filter_map(|(job, _)| job.runtime_ms).max();
-    Phase {
-        end: runtime.map_or(End::All, End::Time),
-        ..Phase::new(
-            &names.join("+"),
-            if alike { kinds[0] } else { "rand-mixed" },
-            group.into_iter().flat_map(|(_, workers)| workers).collect(),
-        )
-    }
+    let in_order = kinds.iter().all(|kind| kind.starts_with("seq-"));
+    let workload = match (alike, in_order) {
+        (true, _) => kinds[0],
+        (false, true) => "seq-mixed",
+        (false, false) => "rand-mixed",
+    };
+    let runtime = group[0].0.runtime_ms;
+    let together = group.iter().all(|(job, _)| job.runtime_ms == runtime);
+    let workers = group.into_iter().flat_map(|(job, workers)| {
+        let ends_ms = job.runtime_ms.filter(|_| !together);
+        workers.into_iter().map(move |worker| Worker { ends_ms, ..worker })
+    });
+    let phase = Phase::new(&names.join("+"), workload, workers.collect());
+    let end = runtime.filter(|_| together).map_or(End::All, End::Time);
+    Phase { end, ..phase }
 }
 
 fn kind(rw: Rw) -> &'static str {
@@ -208,6 +214,22 @@ mod tests {
         assert_eq!(program.files, [2 << 20]);
         let phase = program.phases().last().expect("there");
         assert_eq!((phase.name.as_str(), phase.workload), ("a+b", "rand-mixed"));
+        let text = "[global]\nsize=1M\n[a]\nrw=read\n[b]\nrw=write\n";
+        let in_order = made(text).expect("a program");
+        assert_eq!(in_order.phases().last().expect("there").workload, "seq-mixed");
+    }
+
+    #[test]
+    fn each_section_of_a_group_ends_at_its_own_time() {
+        let times = |text: &str| {
+            let program = made(&format!("[global]\nsize=1M\n{text}")).expect(text);
+            let phase = program.phases().last().expect("there").clone();
+            (phase.end, phase.workers.iter().map(|worker| worker.ends_ms).collect::<Vec<_>>())
+        };
+        let alike = times("runtime=2\n[a]\nnumjobs=2\n[b]\n");
+        assert_eq!(alike, (End::Time(2000), vec![None; 3]));
+        let apart = times("[a]\nruntime=1\nnumjobs=2\n[b]\nruntime=2\n[c]\n");
+        assert_eq!(apart, (End::All, vec![Some(1000), Some(1000), Some(2000), None]));
     }
 
     #[test]

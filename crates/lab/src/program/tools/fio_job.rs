@@ -14,8 +14,11 @@ pub(super) struct Job {
     pub(super) depth: u32,
     pub(super) jobs: u32,
     pub(super) size: Option<u64>,
+    /// `None`: no limit.
     pub(super) runtime_ms: Option<u64>,
     pub(super) time_based: bool,
+    /// Where that is said.
+    time_based_line: usize,
     /// Share of reads in mixed jobs, percent.
     pub(super) read_percent: u32,
     pub(super) direct: bool,
@@ -75,6 +78,7 @@ impl Job {
             size: None,
             runtime_ms: None,
             time_based: false,
+            time_based_line: 0,
             read_percent: 50,
             direct: false,
             invalidate: true,
@@ -129,8 +133,11 @@ impl Job {
             "numjobs" => self.jobs = number(1, 256)? as u32,
             "size" => self.size = Some(size()?),
             "runtime" => {
-                let seconds = parse_seconds(text()?).map_err(|e| format!("{name}: {e}"))?;
-                self.runtime_ms = Some((seconds * 1e3) as u64);
+                // 0 is none, as in fio.
+                let value = Some(text()?).filter(|value| !matches!(*value, "0" | "0s" | "0ms"));
+                let seconds = value.map(parse_seconds).transpose();
+                let seconds = seconds.map_err(|e| format!("{name}: {e}"))?;
+                self.runtime_ms = seconds.map(|seconds| ((seconds * 1e3) as u64).max(1));
             }
             "time_based" => self.time_based = flag()?,
             "rwmixread" => self.read_percent = number(0, 100)? as u32,
@@ -146,7 +153,16 @@ impl Job {
                 }
             }
             "fsync" => self.fsync = number(0, u64::MAX)?,
-            "filename" => self.filename = Some(text()?.into()),
+            "filename" => {
+                let name = text()?;
+                if name.contains(':') {
+                    return Err(format!(
+                        "filename={name}: several files (fio's ':') are not carried out here; give \
+                         each a section"
+                    ));
+                }
+                self.filename = Some(name.into());
+            }
             "directory" => self.directory = Some(text()?.into()),
             "name" => self.name = text()?.into(),
             "ioengine" => {
@@ -201,11 +217,19 @@ pub(super) fn parse(path: &str, text: &str) -> Result<Vec<Job>, String> {
             (false, None) => return Err(fail("options come after a [section]".into())),
         };
         job.set(name, value).map_err(fail)?;
+        if name == "time_based" {
+            job.time_based_line = number;
+        }
     }
     if jobs.is_empty() {
         return Err(format!("{path}: it has no job: a section besides [global]"));
     }
-    Ok(jobs)
+    match jobs.iter().find(|job| job.time_based && job.runtime_ms.is_none()) {
+        Some(Job { name, time_based_line: line, .. }) => Err(format!(
+            "{path}:{line}: time_based: [{name}] has no runtime above 0, so it would never end"
+        )),
+        None => Ok(jobs),
+    }
 }
 
 #[cfg(test)]
@@ -233,6 +257,14 @@ mod tests {
     }
 
     #[test]
+    fn no_time_is_no_limit() {
+        let text = "[global]\nruntime=5\n[a]\n[b]\nruntime=0\n[c]\nruntime=0.5\n";
+        let jobs = parse("x.fio", text).expect("jobs");
+        let times: Vec<Option<u64>> = jobs.iter().map(|job| job.runtime_ms).collect();
+        assert_eq!(times, [Some(5000), None, Some(500)]);
+    }
+
+    #[test]
     fn what_is_not_carried_out_is_named_with_its_line() {
         for (text, problem) in [
             (
@@ -249,6 +281,10 @@ mod tests {
             ("[a]\ninvalidate=2\n", "x.fio:2: invalidate=2: 0 or 1"),
             ("[a]\nfadvise_hint=noreuse\n", "x.fio:2: fadvise_hint=noreuse: 0, 1, random or"),
             ("[a]\nbs=100\n", "x.fio:2: bs: a multiple of 512"),
+            ("[a]\nfilename=f:g\n", "x.fio:2: filename=f:g: several files"),
+            ("[a]\ntime_based\n", "x.fio:2: time_based: [a] has no runtime above 0"),
+            ("[global]\ntime_based=1\n[a]\nruntime=1\n[b]\n", "x.fio:2: time_based: [b] has no"),
+            ("[a]\nruntime=0\ntime_based\n", "x.fio:3: time_based: [a] has no runtime above 0"),
         ] {
             let error = parse("x.fio", text).expect_err(text);
             assert!(error.starts_with(problem), "{error}");
