@@ -55,9 +55,10 @@ impl Outputs {
         let colour = lab::table::colour_wanted(terminal);
         // Programs are shown as their own tools show them.
         let (programs, blocks) = split(record);
-        let mut table = match blocks.cells.is_empty() && !programs.cells.is_empty() {
-            true => String::new(),
-            false => lab::table::render(&blocks, colour),
+        let mut table = match (blocks.cells.is_empty(), programs.cells.is_empty()) {
+            (true, true) => "nothing was measured\n".to_string(),
+            (true, false) => String::new(),
+            (false, _) => lab::table::render(&blocks, colour),
         };
         table.push_str(&lab::program::tables::render(&programs));
         table.push_str(&lab::table::findings_of(&programs, colour));

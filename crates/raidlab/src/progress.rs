@@ -3,7 +3,7 @@
 //! Invariant: nothing of it goes to stdout. Called from `bench`.
 
 use std::io::IsTerminal;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::bench::Progress;
@@ -19,18 +19,30 @@ pub struct Reporter {
     estimate_seconds: f64,
     started: Instant,
     done: usize,
+    programs: Programs,
+}
+
+/// Programs among the cells: nobody knows how long one takes before one was measured.
+#[derive(Default)]
+struct Programs {
+    all: usize,
+    done: usize,
+    /// That those took which are done.
+    took: Duration,
 }
 
 impl Reporter {
-    /// For a plan of `cells` cells that is reckoned to take `estimate_seconds`.
-    pub fn new(cells: usize, estimate_seconds: f64) -> Reporter {
+    /// For a plan of `cells` cells that is reckoned to take `estimate_seconds`, without those of
+    /// them that are programs.
+    pub fn new(cells: usize, programs: usize, estimate_seconds: f64) -> Reporter {
+        let programs = Programs { all: programs, ..Programs::default() };
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(1000);
             let style = ProgressStyle::with_template("{bar:30} {percent:>3} % {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Reporter { bar, cells, estimate_seconds, started: Instant::now(), done: 0 }
+        Reporter { bar, cells, estimate_seconds, started: Instant::now(), done: 0, programs }
     }
 
     /// Shows what is happening.
@@ -52,11 +64,25 @@ impl Reporter {
         }
     }
 
-    /// Something is done that is no cell of blocks.
-    pub fn done(&mut self, what: &str) {
+    /// A program is done, which took so long.
+    pub fn done(&mut self, what: &str, took: Duration) {
         self.done += 1;
+        self.programs.done += 1;
+        self.programs.took += took;
         if self.bar.is_none() {
-            say(format_args!("[{}/{}] {what}", self.done, self.cells));
+            let left = self.left(0.0);
+            say(format_args!("[{}/{}, {left} left] {what}", self.done, self.cells));
+        }
+    }
+
+    /// How long the rest will take, in words, when so many of its cells of blocks are not quite
+    /// done.
+    pub fn left(&self, begun: f64) -> String {
+        let (seconds, unknown) = self.left_after(self.started.elapsed(), begun);
+        let seconds = show_seconds(seconds);
+        match unknown {
+            0 => seconds,
+            programs => format!("{seconds} and {programs} program(s)"),
         }
     }
 
@@ -69,19 +95,36 @@ impl Reporter {
 
     fn draw(&self, seconds: f64, what: &str) {
         let Some(bar) = &self.bar else { return };
-        let cells = self.cells.max(1) as f64;
-        let per_cell_seconds = self.estimate_seconds / cells;
-        let share = (self.done as f64 + (seconds / per_cell_seconds).min(1.0)) / cells;
+        let per_cell_seconds = self.estimate_seconds / self.blocks();
+        let begun = (seconds / per_cell_seconds).min(1.0);
+        let share = (self.done as f64 + begun) / self.cells.max(1) as f64;
         bar.set_position((share * 1000.0) as u64);
-        let left = self.left_seconds(share);
-        bar.set_message(format!("{} left  {what}", show_seconds(left)));
+        bar.set_message(format!("{} left  {what}", self.left(begun)));
     }
 
-    /// By the plan at first, by what has passed later.
-    fn left_seconds(&self, share: f64) -> f64 {
-        let passed = self.started.elapsed().as_secs_f64();
-        let planned = self.estimate_seconds * (1.0 - share);
-        if share < 0.02 { planned } else { passed / share * (1.0 - share) }
+    /// Cells that are no programs; 1 where there are none.
+    fn blocks(&self) -> f64 {
+        (self.cells - self.programs.all).max(1) as f64
+    }
+
+    /// Seconds of what is left, and the number of programs that are not in them. Blocks: by the
+    /// plan at first, by what has passed later. Programs: as long as those before, on average.
+    fn left_after(&self, passed: Duration, begun: f64) -> (f64, usize) {
+        let Programs { all, done, took } = self.programs;
+        let blocks_done = (self.done - done) as f64 + begun;
+        let share = match self.cells - all {
+            0 => 1.0,
+            _ => blocks_done / self.blocks(),
+        };
+        let of_blocks = passed.saturating_sub(took).as_secs_f64();
+        let blocks = match share < 0.02 {
+            true => self.estimate_seconds * (1.0 - share),
+            false => of_blocks / share * (1.0 - share),
+        };
+        match (all - done, done) {
+            (left, 0) => (blocks, left),
+            (left, _) => (blocks + took.as_secs_f64() / done as f64 * left as f64, 0),
+        }
     }
 
     fn line(&self, cell: &Cell) {
@@ -94,12 +137,11 @@ impl Reporter {
             Some(array) => array.clone(),
             None => format!("{}{layout} x{}{degraded}", cell.level, cell.disks),
         };
-        let left = self.left_seconds(self.done as f64 / self.cells.max(1) as f64);
         say(format_args!(
             "[{}/{}, {} left] {name} {}: {:.1} MB/s, {:.0} ops/s",
             self.done,
             self.cells,
-            show_seconds(left),
+            self.left(0.0),
             cell.workload,
             cell.mb_per_s,
             cell.iops,
@@ -127,5 +169,27 @@ impl Status {
         if let Some(Some(bar)) = self.0.get() {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_take_as_long_as_those_before() {
+        let seconds = Duration::from_secs;
+        let mut reporter = Reporter::new(7, 3, 40.0);
+        assert_eq!(reporter.left_after(seconds(0), 0.0), (40.0, 3));
+        (reporter.done, reporter.programs.done) = (1, 1);
+        reporter.programs.took = seconds(100);
+        assert_eq!(reporter.left_after(seconds(100), 0.0), (240.0, 0));
+        // Two of four blocks have taken 30 s: what the plan said of them does not count any more.
+        reporter.done = 3;
+        assert_eq!(reporter.left_after(seconds(130), 0.0), (230.0, 0));
+        (reporter.done, reporter.programs.done) = (7, 3);
+        assert_eq!(reporter.left_after(seconds(400), 0.0), (0.0, 0));
+        let only = Reporter::new(2, 2, 0.0);
+        assert_eq!(only.left_after(seconds(5), 0.0), (0.0, 2));
     }
 }

@@ -7,9 +7,10 @@
 //! Invariant: a sweep knows every option that `bench` has, because `bench` reads them; what the
 //! command line says besides wins over the file. Called from `bench`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, Parser};
@@ -101,7 +102,10 @@ pub fn run(
     let given = given(matches);
     let mut tables = Vec::new();
     for table in &sweep.runs {
-        tables.push(read(table, &given).map_err(|e| format!("{}: {e}", file.display()))?);
+        let read = read(table, &given).map_err(|e| format!("{}: {e}", file.display()))?;
+        let checked = read.check_programs();
+        checked.map_err(|e| format!("{}: line {}: {e}", file.display(), table.line))?;
+        tables.push(read);
     }
     heard(&tables, arguments, &given).map_err(|e| format!("{}: {e}", file.display()))?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -286,10 +290,12 @@ impl Sweeping<'_> {
     /// `--dry-run`: items, what is finished, and how long the rest will take. Makes nothing.
     fn show(&self) -> Result<Ending, String> {
         let path = self.arguments.db.path()?;
-        let begun = match path.exists() {
-            true => self.begun(&self.arguments.db.open()?)?,
-            false => None,
-        };
+        let (mut begun, mut took) = (None, HashMap::new());
+        if path.exists() {
+            let store = self.arguments.db.open()?;
+            begun = self.begun(&store)?;
+            took = store.programs_took().map_err(|e| e.to_string())?;
+        }
         let finished = begun.map(|(_, finished)| finished).unwrap_or_default();
         let shown = self.shown(&finished);
         let mut out = format!("{}\n", shown.title);
@@ -300,7 +306,7 @@ impl Sweeping<'_> {
         for item in &shown.impossible {
             out.push_str(&format!("cannot be run: {}: {}\n", item.what, item.reason));
         }
-        out.push_str(&self.summary(&finished));
+        out.push_str(&self.summary(&finished, &took));
         let outputs = self.arguments.outputs_of_a_list()?;
         outputs.write_texts(&(out + "\n"), &json_of(&shown), None)?;
         Ok(if self.impossible.is_empty() { Ending::Fine } else { Ending::Finding })
@@ -324,18 +330,26 @@ impl Sweeping<'_> {
             items: self.all().iter().flat_map(|task| &task.items).map(item).collect(),
             impossible: self.impossible.iter().map(impossible).collect(),
             seconds_left: seconds(&rest),
-            programs_left: rest.iter().filter(|task| task.program.is_some()).count(),
+            programs_left: programs(&rest),
         }
     }
 
-    /// `24 items, 4 of them done, about 2m30s for the rest`.
-    fn summary(&self, finished: &HashSet<ItemKey>) -> String {
+    /// `24 items, 4 of them done, about 2m30s for the rest`. Programs that were measured before
+    /// `took` so long, without what is done between their phases.
+    fn summary(&self, finished: &HashSet<ItemKey>, took: &HashMap<ItemKey, f64>) -> String {
         let count = |tasks: &[Task<'_>]| tasks.iter().map(|task| task.items.len()).sum::<usize>();
         let (all, rest) = (count(&self.all()), tasks(self.parts, finished));
-        let programs = rest.iter().filter(|task| task.program.is_some()).count();
+        let programs = programs(&rest);
         let mut time = format!("about {}", lab::quantity::show_seconds(seconds(&rest)));
         if programs > 0 {
             time.push_str(&format!(" and the time of {programs} program(s)"));
+            let keys = rest.iter().filter_map(|task| Some(&task.program?.item.key));
+            let known: Vec<f64> = keys.filter_map(|key| took.get(key).copied()).collect();
+            if !known.is_empty() {
+                let seconds = lab::quantity::show_seconds(known.iter().sum());
+                let known = known.len();
+                time.push_str(&format!(" (phases of {known} of them took {seconds} before)"));
+            }
         }
         format!("{all} item(s), {} of them done, {time} for the rest", all - count(&rest))
     }
@@ -360,8 +374,9 @@ impl Sweeping<'_> {
         };
         let run = run.map_err(told)?;
         let finished = store.finished(run).map_err(told)?;
+        let took = store.programs_took().map_err(told)?;
         let rest = tasks(self.parts, &finished);
-        say(format_args!("{}: {}", self.sweep.name, self.summary(&finished)));
+        say(format_args!("{}: {}", self.sweep.name, self.summary(&finished, &took)));
         say(format_args!("run {run} in {}", store.path().display()));
         for (item, why) in &self.impossible {
             store.put_not_run(run, item, why).map_err(told)?;
@@ -371,7 +386,7 @@ impl Sweeping<'_> {
             arguments,
             tables: self.tables,
             marks: &self.marks,
-            reporter: Reporter::new(cells, seconds(&rest)),
+            reporter: Reporter::new(cells, programs(&rest), seconds(&rest)),
             stop: &stop,
             waits_for: Vec::new(),
         };
@@ -385,7 +400,9 @@ impl Sweeping<'_> {
             say(format_args!("could not be run: {}: {why}", item.what));
         }
         if record.cells.is_empty() && !ended.stopped {
-            return Err(failed.first().map_or_else(|| self.nothing(), |(_, why)| why.clone()));
+            return Err(failed
+                .first()
+                .map_or_else(|| self.nothing(), |(item, why)| format!("{}: {why}", item.what)));
         }
         outputs.write(&record)?;
         if ended.stopped {
@@ -411,6 +428,22 @@ impl Sweeping<'_> {
             None => format!("{}: nothing to run", self.sweep.name),
         }
     }
+}
+
+fn programs(tasks: &[Task<'_>]) -> usize {
+    tasks.iter().filter(|task| task.program.is_some()).count()
+}
+
+/// Why a program could not be run, without what its item is called by already.
+fn without_name(why: &str, program: &ProgramItem) -> String {
+    let name = program.case.as_ref().map(lab::bench::case_name).unwrap_or_default();
+    let names = [
+        format!("{name}: "),
+        format!("{name}, {}: ", program.place.name()),
+        format!("{}: ", program.choice),
+    ];
+    let strip = |why, name: &String| str::strip_prefix(why, name).unwrap_or(why);
+    names.iter().fold(why, strip).to_string()
 }
 
 fn seconds(tasks: &[Task<'_>]) -> f64 {
@@ -449,7 +482,9 @@ impl Carrier for Here<'_> {
         let program = task.program.expect("it is a program");
         let status = Status::default();
         let stopped = || self.stop.load(Ordering::Relaxed);
-        let show = |line: &str| status.show(line);
+        let left = self.reporter.left(0.0);
+        let show = |line: &str| status.show(&format!("{left} left  {line}"));
+        let begun = Instant::now();
         let place = (&program.place, self.marks.of(&program.place));
         let wanted = Wanted {
             programs: std::slice::from_ref(&program.choice),
@@ -463,9 +498,9 @@ impl Carrier for Here<'_> {
         let ended = wanted.run(engine, &mut |more| cells.extend(more));
         status.finish();
         if ended.is_ok() && !stopped() {
-            self.reporter.done(&program.item.what);
+            self.reporter.done(&program.item.what, begun.elapsed());
         }
-        (cells, ended)
+        (cells, ended.map_err(|why| without_name(&why, program)))
     }
 
     fn progress(&mut self, event: Progress<'_>) {

@@ -6,7 +6,7 @@
 //! What a crash leaves behind: a cell is committed and synchronised before `put` returns. On a
 //! crash before that the cell is missing, the run is there without its end, and a sweep goes on.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -332,6 +332,24 @@ impl Store {
             let each = query.query_map([run, since.0], |row| {
                 Ok((Item { key: ItemKey(row.get(0)?), what: row.get(1)? }, row.get(2)?))
             })?;
+            each.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.told())
+    }
+
+    /// How long the phases of each program took that was measured, seconds, by the program's key;
+    /// of one that was measured more than once, the last time.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn programs_took(&self) -> Result<HashMap<ItemKey, f64>, StoreError> {
+        let read = || {
+            let mut query = self.connection.prepare(
+                "SELECT cells.key, total(sample.value ->> 'seconds')
+                 FROM cells, json_each(cells.cell, '$.samples') AS sample
+                 WHERE program IS NOT NULL GROUP BY cells.run, cells.key ORDER BY cells.run",
+            )?;
+            let each = query.query_map([], |row| Ok((ItemKey(row.get(0)?), row.get(1)?)))?;
             each.collect::<rusqlite::Result<_>>()
         };
         read().map_err(self.told())

@@ -11,6 +11,7 @@ use lab::matrix::{self, Options, Plan};
 use lab::meter::IdleBaseline;
 use lab::place::{KernelExpr, PlaceExpr};
 use lab::program::Choice;
+use lab::program::choice::Scale;
 use lab::program::run::Timing;
 use lab::record::{Cell, Record};
 use lab::sweep::PlaceMarks;
@@ -64,6 +65,7 @@ impl Work {
     /// # Errors
     /// When it makes no sense.
     pub fn shape(arguments: &BenchArguments) -> Result<Work, String> {
+        arguments.check_programs()?;
         let (choices, options) = (arguments.choices(), arguments.options());
         let engine = arguments.target.contains(&PlaceExpr::Engine);
         if !engine && !options.workloads.is_empty() {
@@ -201,6 +203,21 @@ impl BenchArguments {
         }
     }
 
+    /// Refuses programs that would be refused wherever they run.
+    ///
+    /// # Errors
+    /// Names the program and its option.
+    pub fn check_programs(&self) -> Result<(), String> {
+        let memory_bytes = lab::host::memory_bytes().unwrap_or(0);
+        for size in self.sizes() {
+            let scale = Scale { memory_bytes, size, page_cache: true, ..Scale::default() };
+            for choice in self.choices() {
+                choice.program(&scale)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sizes of a program's files; one `None` where nothing is given.
     pub fn sizes(&self) -> Vec<Option<u64>> {
         match self.size[..] {
@@ -219,7 +236,7 @@ fn run_blocks(
 ) -> (Record, Result<(), String>) {
     let estimate = lab::bench::estimate_seconds(plan, settings);
     announce(plan, estimate);
-    let mut reporter = Reporter::new(plan.cells(), estimate);
+    let mut reporter = Reporter::new(plan.cells(), 0, estimate);
     let mut show = |progress: Progress<'_>| {
         if let Progress::Final { cells, .. } = &progress {
             keep(cells);

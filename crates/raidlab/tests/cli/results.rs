@@ -114,7 +114,7 @@ fn programs_are_items_of_a_sweep_too() {
     assert!(dry.stdout.contains("4 item(s), 0 of them done"), "{}", dry.stdout);
     assert!(dry.stdout.contains("and the time of 2 program(s)"), "{}", dry.stdout);
     let ran = raidlab(&format!("bench {file} --db {db}")).code(0);
-    assert!(ran.stderr.contains("[4/4"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("[4/4, 0s left] "), "{}", ran.stderr);
     let cells = cells(&db);
     let of = |level: &str, dd: bool| {
         let program = |cell: &Value| cell["program"].as_str().is_some_and(|p| p.starts_with("dd"));
@@ -125,13 +125,24 @@ fn programs_are_items_of_a_sweep_too() {
     }
     let again = raidlab(&format!("bench {file} --db {db}")).code(0);
     assert!(again.stderr.contains("4 item(s), 4 of them done"), "{}", again.stderr);
+    let again = raidlab(&format!("bench {file} --db {db} --dry-run --again")).code(0);
+    let known = "the time of 2 program(s) (phases of 2 of them took ";
+    assert!(again.stdout.contains(known), "{}", again.stdout);
+    // What no target would accept is known before the first item is measured.
+    std::fs::write(&file, text.replace("dd:bs=1M", "dd:bs=7")).expect("a sweep");
+    for dry in ["--dry-run", ""] {
+        let refused = raidlab(&format!("bench {file} --db {db} --again {dry}")).code(2);
+        let told = &refused.stderr;
+        assert!(told.contains("small.toml: line 7: dd:bs=7: "), "{told}");
+        assert_eq!(told.matches("dd:bs=7").count(), 1, "{told}");
+    }
     // On a directory, the name of which is not kept.
     let target = dir.file("files");
     std::fs::create_dir(&target).expect("a directory");
     let text = format!("[[run]]\ntarget = 'path:{target}'\nsize = '1M'\nworkload = 'dd:bs=64K'\n");
     std::fs::write(&file, text).expect("a sweep");
     let ran = raidlab(&format!("bench {file} --db {db} --again")).code(0);
-    assert!(ran.stderr.contains("[1/1] path: dd:bs=64K"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("[1/1, 0s left] path: dd:bs=64K"), "{}", ran.stderr);
     assert_eq!(self::cells(&db)[0]["target"], "path");
     let stored = std::fs::read(&db).expect("the results");
     let name = target.as_bytes();

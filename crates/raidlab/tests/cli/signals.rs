@@ -84,9 +84,13 @@ fn ctrl_c_before_anything_was_measured_ends_in_order() {
     let dir = Dir::new();
     let json = dir.file("record.json");
     let mut child = start(&dir, &format!("--json {json}"));
+    let mut stdout = child.stdout.take().expect("a pipe");
     let _rest = wait_for(&mut child, "array(s)");
     send(&child, Signal::INT);
+    let mut out = String::new();
+    stdout.read_to_string(&mut out).expect("UTF-8");
     assert_eq!(child.wait().expect("a child").code(), Some(130));
+    assert_eq!(out, "nothing was measured\n", "and no empty table");
     let record = std::fs::read_to_string(&json).expect("a record");
     let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
     assert_eq!(record["cells"].as_array().expect("a list").len(), 0);
