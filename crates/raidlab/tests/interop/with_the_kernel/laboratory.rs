@@ -195,6 +195,11 @@ fn built_and_tuned_as_asked(made: &ArrayReport) {
         ],
     );
     assert_eq!(write["place"]["read_ahead_kib"], 1024);
+    assert_eq!(write["place"]["metadata"], "1.2", "{:#}", write["place"]);
+    assert!(write["place"]["bitmap"].is_string(), "{:#}", write["place"]);
+    let drives = write["place"]["drives"].as_array().expect("drives");
+    assert_eq!(drives.len(), 3, "{:#}", write["place"]);
+    assert!(drives.iter().all(|drive| drive["bytes"].as_u64() > Some(0)), "{drives:?}");
     // Two of three chunks are data.
     let (user, written) = (user_bytes(write), members(write, "written_bytes"));
     assert_eq!(written.len(), 3);
