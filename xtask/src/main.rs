@@ -11,6 +11,7 @@ mod finding;
 mod text;
 mod tidy;
 mod tokens;
+mod tools;
 mod tree;
 mod workspace;
 

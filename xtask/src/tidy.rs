@@ -13,6 +13,7 @@ mod map;
 mod pure;
 mod reasons;
 mod sizes;
+mod tools;
 mod unsafety;
 
 use std::path::{Path, PathBuf};
@@ -45,6 +46,7 @@ pub fn run(workspace: &Workspace, bin: Option<&Path>) -> Result<Report> {
     report.findings.extend(map::check(workspace, &tree));
     report.findings.extend(links::check(&tree));
     report.findings.extend(changelog::check(workspace, &tree));
+    report.findings.extend(tools::check(&tree, &sources));
     match bin.map(PathBuf::from).or_else(|| newest_binary(&workspace.target)) {
         Some(bin) => report.findings.extend(flags::check(&tree, &flags::Help::of(&bin))),
         None => report.skipped.push(

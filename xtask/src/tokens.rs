@@ -18,7 +18,9 @@ pub enum Tok {
     Ident(String),
     /// One punctuation character or delimiter.
     Punct(char),
-    /// Any literal; its value is of no interest.
+    /// A plain string literal, between its quotes as it is written.
+    Str(String),
+    /// Any other literal; its value is of no interest.
     Literal,
 }
 
@@ -122,7 +124,11 @@ impl Source {
                 one(Tok::Ident(ident.to_string().trim_start_matches("r#").into()), line);
             }
             TokenTree::Punct(punct) => one(Tok::Punct(punct.as_char()), line),
-            TokenTree::Literal(_) => one(Tok::Literal, line),
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                let string = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+                one(string.map_or(Tok::Literal, |string| Tok::Str(string.into())), line);
+            }
             TokenTree::Group(group) => {
                 let (open, close) = match group.delimiter() {
                     Delimiter::Parenthesis => ('(', ')'),

@@ -373,9 +373,13 @@ fn what_a_device_holds_is_said() {
         with(tool, 0, &[0]);
         let path = dir.path().join(tool);
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(16 << 20).unwrap();
+        // runs: mkfs.ext4, mkfs.ext3, mkfs.vfat, mkswap
         match std::process::Command::new(tool).args(arguments).arg(&path).output() {
-            Ok(output) if output.status.success() => assert_eq!(seen(tool), [what], "{tool}"),
-            _ => println!("{tool} skipped: it is not installed"),
+            Ok(output) => {
+                assert!(output.status.success(), "{tool}: {output:?}");
+                assert_eq!(seen(tool), [what], "{tool}");
+            }
+            Err(_) => println!("{tool} skipped: it is not installed"),
         }
     }
 }

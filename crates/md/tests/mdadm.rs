@@ -15,6 +15,7 @@ const GIB: u64 = 1 << 21;
 
 fn mdadm(arguments: &[&str], file: &Path) -> Option<String> {
     let paths = ["mdadm", "/sbin/mdadm", "/usr/sbin/mdadm"];
+    // runs: mdadm
     let run = |path: &&str| Command::new(path).args(arguments).arg(file).output().ok();
     let output = paths.iter().find_map(run)?;
     let text = [output.stdout, output.stderr].concat();
@@ -74,7 +75,7 @@ fn mdadm_reads_what_is_planned() {
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
     if mdadm(&["--version"], &directory).is_none() {
-        println!("skipped: no mdadm on this machine");
+        println!("skipped: mdadm is not installed");
         return;
     }
     let internal = BitmapWish::Internal { chunk_bytes: None };

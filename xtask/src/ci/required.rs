@@ -17,9 +17,10 @@ pub fn in_ci() -> bool {
     std::env::var_os("RAIDLAB_CI").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// What is wrong: required tests that were skipped, or that do not exist.
-pub fn missing(ran: &[String], skipped: &[String]) -> Vec<String> {
-    let mut missing = Vec::new();
+/// What is wrong: required tests that were skipped, or that do not exist; and whatever `lacks` a
+/// program, for the set-up is to install all of them (`scripts/tools`).
+pub fn missing(ran: &[String], skipped: &[String], lacking: &[String]) -> Vec<String> {
+    let mut missing = lacking.to_vec();
     for (prefix, what) in TESTS {
         let mine = |tests: &[String]| {
             tests.iter().filter(|test| test.starts_with(prefix)).cloned().collect::<Vec<_>>()
@@ -42,11 +43,12 @@ mod tests {
         let reader = "program::tables::bonnie_plus_plus::tests::debians_reader";
         let kernel = ["with_the_kernel::x", "with_the_kernel::y"];
         let ran = names(&["a", "in_a_browser::w", "mounted::z", kernel[0], kernel[1], reader]);
-        assert!(missing(&ran, &[]).is_empty());
-        assert!(missing(&ran, &names(&["a"])).is_empty());
-        let skipped = missing(&ran, &names(&["with_the_kernel::y"]));
+        assert!(missing(&ran, &[], &[]).is_empty());
+        assert!(missing(&ran, &names(&["a"]), &[]).is_empty());
+        assert_eq!(missing(&ran, &[], &names(&["a: fio skipped: it is not installed"])).len(), 1);
+        let skipped = missing(&ran, &names(&["with_the_kernel::y"]), &[]);
         assert_eq!(skipped.len(), 1);
         assert!(skipped[0].starts_with("with_the_kernel::y was skipped"), "{skipped:?}");
-        assert_eq!(missing(&names(&["a"]), &[]).len(), TESTS.len());
+        assert_eq!(missing(&names(&["a"]), &[], &[]).len(), TESTS.len());
     }
 }

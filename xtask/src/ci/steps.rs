@@ -9,6 +9,7 @@ use super::Outcome;
 use super::required;
 use super::totals::{Stream, Totals};
 use crate::tidy;
+use crate::tools;
 use crate::workspace::{Workspace, cargo};
 
 /// One step.
@@ -43,7 +44,8 @@ impl Context {
 }
 
 /// In order: what is cheap and often wrong first, tests last.
-pub const STEPS: [Step; 8] = [
+pub const STEPS: [Step; 9] = [
+    Step { name: "tools", what: "looks for every program of scripts/tools", run: tools_step },
     Step { name: "fmt", what: "cargo fmt --all -- --check", run: fmt },
     Step {
         name: "clippy",
@@ -75,6 +77,30 @@ pub const STEPS: [Step; 8] = [
         run: test,
     },
 ];
+
+/// Says in the first second what the tests would lack, not after all of them.
+fn tools_step(context: &mut Context) -> Outcome {
+    let path = context.workspace.root.join(tools::PATH);
+    let list = match std::fs::read_to_string(&path) {
+        Ok(text) => tools::parse(&text),
+        Err(error) => return Outcome::Failed(format!("{}: {error}", tools::PATH)),
+    };
+    let list = match list {
+        Ok(list) => list,
+        Err((line, why)) => return Outcome::Failed(format!("{}:{line}: {why}", tools::PATH)),
+    };
+    let missing = tools::missing(&list, tools::is_root(), tools::is_installed);
+    match missing.is_empty() {
+        true => Outcome::Passed,
+        false => {
+            let why = format!("not installed: {}", missing.join(", "));
+            match required::in_ci() {
+                true => Outcome::Failed(why),
+                false => Outcome::Skipped(format!("{why}; scripts/setup --with-tests")),
+            }
+        }
+    }
+}
 
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
@@ -181,7 +207,7 @@ fn test(context: &mut Context) -> Outcome {
     }
     let status = child.wait();
     let missing = match required::in_ci() {
-        true => required::missing(stream.ran(), stream.skipped()),
+        true => required::missing(stream.ran(), stream.skipped(), stream.lacking()),
         false => Vec::new(),
     };
     let mut totals = stream.finish();

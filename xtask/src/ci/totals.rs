@@ -36,6 +36,8 @@ pub struct Stream {
     skipped_here: Vec<String>,
     /// Tests of earlier programs that said so.
     skipped: Vec<String>,
+    /// Tests that said of a program that it is not installed, with what they said.
+    lacking: Vec<String>,
     /// Tests that ended well, also those that said "skipped: ".
     ran: Vec<String>,
 }
@@ -73,6 +75,9 @@ impl Stream {
                     self.skipped_here.push(test.clone());
                 }
                 let say = whole || line.contains(" skipped: ");
+                if say && line.contains("is not installed") {
+                    self.lacking.push(format!("{test}: {line}"));
+                }
                 return say.then(|| format!("test {test}: {line}"));
             }
         }
@@ -88,6 +93,11 @@ impl Stream {
     /// Names of the tests that were skipped.
     pub fn skipped(&self) -> &[String] {
         &self.skipped
+    }
+
+    /// What could not be tested because a program is not installed, as "test: line".
+    pub fn lacking(&self) -> &[String] {
+        &self.lacking
     }
 
     /// The totals of everything seen.
@@ -127,6 +137,7 @@ skipped: said twice
 
 ---- b stdout ----
 avx512 skipped: not on this CPU
+mkfs.xfs skipped: it is not installed
 
 
 successes:
@@ -155,6 +166,7 @@ test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
         let printed: Vec<String> = LOG.lines().filter_map(|line| stream.line(line)).collect();
         assert_eq!(stream.ran(), ["a", "b", "c"]);
         assert_eq!(stream.skipped(), ["a"]);
+        assert_eq!(stream.lacking(), ["b: mkfs.xfs skipped: it is not installed"]);
         assert_eq!(stream.finish().to_string(), "3 passed, 1 failed, 2 skipped");
         assert!(printed.contains(&"test a: skipped: no kernel here".to_string()), "{printed:?}");
         assert!(printed.contains(&"test b: avx512 skipped: not on this CPU".to_string()));

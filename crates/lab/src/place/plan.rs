@@ -130,10 +130,11 @@ pub(super) fn rehearsal(step: &Step) -> Step {
     let without_writes = match program.as_str() {
         "mke2fs" => "-n",
         "mkfs.xfs" => "-N",
+        // runs: mkfs.btrfs
         _ => return Step::run(program, ["--version"]),
     };
     let all = std::iter::once(without_writes.to_string()).chain(args.iter().cloned());
-    Step::run(program, all)
+    Step::run(program, all) // runs: mke2fs, mkfs.xfs
 }
 
 /// Mounts it. `mount -t ext3` of a kernel without that name is served by ext4, as the record shows.

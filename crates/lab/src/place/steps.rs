@@ -78,6 +78,7 @@ impl fmt::Display for Step {
 fn run(program: &str, args: &[String]) -> Result<String, String> {
     // Administrators' tools are not in everybody's path.
     let path = std::env::var("PATH").unwrap_or_default();
+    // runs: callers of Step::run
     let output = Command::new(program)
         .args(args)
         .env("PATH", format!("{path}:/usr/sbin:/sbin"))

@@ -38,7 +38,7 @@ fn cannot(tools: &[&str]) -> bool {
         _ if !rustix::process::geteuid().is_root() => "not root".to_string(),
         _ if !Path::new("/dev/fuse").exists() => "no /dev/fuse".into(),
         _ if !Path::new("/dev/loop-control").exists() => "no loop devices".into(),
-        Some(tool) => format!("no {tool}"),
+        Some(tool) => format!("{tool} is not installed"),
         None => return false,
     };
     println!("skipped: {why}");
@@ -92,6 +92,7 @@ fn check_files(directory: &Path, from: u64) {
 }
 
 fn run(program: &str, args: &[&str]) -> String {
+    // runs: callers of run
     Step::run(program, args.iter().copied()).perform().expect("runs")
 }
 

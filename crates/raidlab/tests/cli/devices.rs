@@ -58,6 +58,7 @@ impl Drop for Loop {
 }
 
 fn run(program: &str, arguments: &[&str]) -> bool {
+    // runs: callers of run
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
@@ -150,7 +151,7 @@ fn what_is_mounted_or_too_small_is_not_written_over() {
     refused(&format!("dump {a} {b} -o {large_loop}"), &["--overwrite"]);
     raidlab(&format!("{dump} {large_loop}")).code(0);
     if !run("mkfs.ext4", &["-q", large_loop]) {
-        return eprintln!("mounted devices skipped: mkfs.ext4 is not there");
+        return eprintln!("mounted devices skipped: mkfs.ext4 is not installed");
     }
     let mounted = dir.file("mounted");
     std::fs::create_dir(&mounted).expect("a directory");
@@ -221,7 +222,7 @@ fn a_bench_that_is_refused_erases_nothing() {
     std::fs::write(&disk, vec![0x5a; 32 << 20]).expect("written");
     std::fs::write(&job, "[j]\nrw=write\nsize=1M\nverify=md5\n").expect("written");
     if !run("mke2fs", &["-F", "-q", "-L", "theirs", &disk]) {
-        return eprintln!("skipped: no mke2fs");
+        return eprintln!("skipped: mke2fs is not installed");
     }
     let held = std::fs::read(&disk).expect("read");
     let Some(device) = Loop::over(&disk) else { return };

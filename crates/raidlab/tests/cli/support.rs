@@ -60,6 +60,7 @@ pub fn raidlab(words: &str) -> Ran {
 pub fn mdadm(arguments: &[&str]) -> Option<String> {
     // Not on everybody's path.
     for program in ["mdadm", "/usr/sbin/mdadm", "/sbin/mdadm"] {
+        // runs: mdadm
         let mut command = Command::new(program);
         if let Ok(output) = command.args(arguments).env("TZ", "UTC").output() {
             return Some(String::from_utf8_lossy(&output.stdout).into_owned());

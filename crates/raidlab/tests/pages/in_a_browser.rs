@@ -56,6 +56,7 @@ fn raidlab(words: &[&str]) {
 fn browser() -> Option<&'static str> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let starts = |name: &&str| {
+        // runs: chromium, chromium-browser, google-chrome
         let mut command = Command::new(name);
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
@@ -66,7 +67,7 @@ fn browser() -> Option<&'static str> {
 /// Runs it on a page; what it printed, and what it said.
 fn open(browser: &str, scratch: &Path, page: &Path, more: &[&str]) -> (String, String) {
     let profile = format!("--user-data-dir={}", scratch.join("profile").display());
-    let mut command = Command::new(browser);
+    let mut command = Command::new(browser); // runs: chromium
     // Without a sandbox: it reads one file of ours, and CI runs as root.
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
     command.args(["--enable-logging=stderr", "--v=0", "--window-size=1400,900", &profile]);
@@ -103,7 +104,7 @@ fn record(path: &Path) {
 #[test]
 fn the_report_is_drawn_and_the_console_is_silent() {
     let Some(browser) = browser() else {
-        return println!("skipped: no Chromium here; `scripts/setup --with-tests` installs it");
+        return println!("skipped: chromium is not installed; `scripts/setup --with-tests`");
     };
     let scratch = Scratch::new();
     let (data, page) = (scratch.0.join("record.json"), scratch.0.join("report.html"));

@@ -43,7 +43,7 @@ impl Guest {
         }
         let version = Command::new(QEMU).arg("--version").stdout(Stdio::null()).status();
         if !version.is_ok_and(|status| status.success()) {
-            return Err(format!("no {QEMU}; `sh scripts/setup --with-tests` installs it"));
+            return Err(format!("{QEMU} is not installed; `sh scripts/setup --with-tests`"));
         }
         let beside = || Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("guest");
         let folder = std::env::var_os("RAIDLAB_GUEST_DIR").map_or_else(beside, PathBuf::from);
