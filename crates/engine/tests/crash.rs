@@ -89,10 +89,16 @@ impl Shape {
         }
     }
 
-    fn keeper(&self, state: ArrayState, here: &[usize], bitmap: Option<KeptBitmap>) -> Keeper {
-        let device = |at: &usize| KeptDevice {
+    fn keeper(
+        &self,
+        state: ArrayState,
+        here: &[(usize, u64)],
+        bitmap: Option<KeptBitmap>,
+    ) -> Keeper {
+        let device = |(at, events): &(usize, u64)| KeptDevice {
             number: DeviceNumber(*at as u32),
             slot: Some(MemberIdx(*at as u16)),
+            events: *events,
         };
         Keeper::new(KeeperConfig {
             geometry: self.geometry.clone(),
@@ -277,7 +283,9 @@ impl Wreck {
             let (header, bits, stale) = self.bitmap(rng.pick(&accepted));
             self.shape.kept_bitmap(header, bits, stale)
         });
-        let keeper = self.shape.keeper(self.freshest().clone(), &accepted, bitmap);
+        let count = |at: &usize| self.state(*at).map_or(0, |state| state.events);
+        let counts: Vec<(usize, u64)> = accepted.iter().map(|at| (*at, count(at))).collect();
+        let keeper = self.shape.keeper(self.freshest().clone(), &counts, bitmap);
         let lost = (0..self.disks.len()).filter(|at| !accepted.contains(at)).map(|at| at as u16);
         let missing: MemberSet = lost.collect();
         let mut world = World::new(self.shape.config(&keeper, missing, rng), rng.next());
@@ -347,7 +355,7 @@ impl Case {
         let header = BitmapHeader { events: if stale { 9 } else { 10 }, events_cleared: 5 };
         let fill = if out_of_sync && !stale { 0xff } else { 0 };
         let bits = vec![fill; shape.map.bits().div_ceil(8) as usize];
-        let here: Vec<usize> = (0..members).collect();
+        let here: Vec<(usize, u64)> = (0..members).map(|at| (at, 10)).collect();
         let bitmap = shape.kept_bitmap(header, bits.clone(), stale);
         let keeper = shape.keeper(state.clone(), &here, bitmap);
         let mut config = shape.config(&keeper, MemberSet::EMPTY, &mut rng);

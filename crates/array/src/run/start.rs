@@ -299,7 +299,8 @@ impl Starting<'_> {
                 state.devices.resize(number as usize + 1, None);
             }
             state.devices[number as usize] = Some(device);
-            devices.push(KeptDevice { number: DeviceNumber(number), slot });
+            let events = self.metadata[candidate].events;
+            devices.push(KeptDevice { number: DeviceNumber(number), slot, events });
         }
         let in_turn = devices.iter().zip(self.devices()).any(|(_, (candidate, _))| {
             let member = &self.members[candidate];

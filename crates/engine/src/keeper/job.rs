@@ -32,6 +32,8 @@ pub(super) enum Phase {
 /// Why superblocks are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
+    /// Some members are behind the others.
+    CatchUp,
     /// Writes are about to begin.
     Dirty,
     /// Writes have ended.

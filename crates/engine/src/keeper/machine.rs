@@ -8,6 +8,8 @@
 
 mod work;
 
+use std::sync::Arc;
+
 use md::ondisk::Role;
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::{Geometry, Level, MemberIdx};
@@ -22,6 +24,8 @@ use crate::{Control, ControlEvent, IntentMap, MemberError, MemberSet, RequestErr
 struct Device {
     kept: KeptDevice,
     failed: bool,
+    /// The count of the superblock that it durably holds; `None`: a write of it failed.
+    events: Option<u64>,
 }
 
 /// What the members' superblocks say.
@@ -56,6 +60,8 @@ pub struct Keeper {
     checkpoint_nanos: u64,
     bits: Option<Bits>,
     on_disk: OnDisk,
+    /// What the freshest superblock said at the start, for members that are behind it.
+    found: Arc<ArrayState>,
     /// The highest count that any device may hold.
     high: u64,
     /// The count that makes the last lost member stale beyond doubt.
@@ -95,6 +101,7 @@ impl Keeper {
     /// refuses: the assembly has checked that.
     pub fn new(config: KeeperConfig) -> Keeper {
         let KeeperConfig { geometry, state, .. } = config;
+        let found = Arc::new(state.clone());
         let ArrayState { events, resync_offset, policy, devices: mut states, .. } = state;
         let map = match &config.bitmap {
             Some(kept) => IntentMap::bitmap(&geometry, kept.chunk_sectors)
@@ -113,6 +120,12 @@ impl Keeper {
             }
         }
         let bits = config.bitmap.as_ref().map(|kept| Bits::new(kept, &map, resync_offset));
+        let counts = devices.iter().map(|device| device.kept.events);
+        let high = counts.fold(events, u64::max);
+        let serving = devices.iter().filter(|device| device.kept.slot.is_some()).count();
+        // A member that is not here may be one ahead of the freshest that is, whether its loss has
+        // been recorded or not; a difference of 1 counts as the same when md assembles.
+        let reach = if serving < geometry.members() { high + 3 } else { events };
         Keeper {
             shards: config.shards,
             reports: vec![0; usize::from(config.shards)],
@@ -122,8 +135,9 @@ impl Keeper {
             checkpoint_nanos: config.checkpoint_nanos,
             bits,
             on_disk: OnDisk { events, dirty: false, resync_offset, policy, may_go_back: false },
-            high: events,
-            reach: if losses > 0 { events + 2 } else { events },
+            found,
+            high,
+            reach,
             losses,
             losses_recorded: 0,
             touched: false,
@@ -381,7 +395,7 @@ impl Keeper {
         if self.devices[at].failed || matches!(self.mode, KeeperMode::ReadOnly(_)) {
             return;
         }
-        let KeptDevice { number, slot } = self.devices[at].kept;
+        let KeptDevice { number, slot, .. } = self.devices[at].kept;
         let left = slot.map_or(self.in_sync(), |slot| self.in_sync().minus(MemberSet::one(slot.0)));
         if slot.is_some() && !self.geometry.enough(|member| left.contains(member.0)) {
             let why = match lost {
@@ -398,7 +412,7 @@ impl Keeper {
         self.losses += 1;
         // It may hold the highest count that was ever sent; a difference of 1 still counts as the
         // same when md assembles.
-        self.reach = self.high + 2;
+        self.reach = self.reach.max(self.high + 2);
         if let Some(job) = &mut self.job {
             job.drop_device(at);
             // What a job has left out or put in may be wrong now. Superblocks go to the end: they
@@ -544,5 +558,5 @@ impl Lost {
 }
 
 fn in_service(kept: KeptDevice) -> Device {
-    Device { kept, failed: false }
+    Device { kept, failed: false, events: Some(kept.events) }
 }

@@ -31,6 +31,8 @@ pub struct KeptDevice {
     pub number: DeviceNumber,
     /// The slot that it serves; `None`: a spare.
     pub slot: Option<MemberIdx>,
+    /// The count of its own superblock.
+    pub events: u64,
 }
 
 /// The write-intent bitmap as it was read.

@@ -31,6 +31,15 @@ impl Keeper {
         // Of a job that was given up: nobody waits for it.
         let Some(job) = &mut self.job else { return };
         let Some(device) = job.done(token) else { return };
+        let count = match &job.goal {
+            Goal::Update(update) if job.phase == Some(Phase::Superblocks) => {
+                Some(update.state.events)
+            }
+            _ => None,
+        };
+        if count.is_some() {
+            self.devices[device].events = count.filter(|_| result.is_ok());
+        }
         match result {
             Ok(()) => {}
             // A full backing store costs nobody his place: what depends on the job fails or waits,
@@ -142,7 +151,10 @@ impl Keeper {
                     let device = &self.devices[*at];
                     !device.failed && device.kept.slot.is_none() && !pure
                 };
-                for at in serving.into_iter().chain((0..self.devices.len()).filter(spares)) {
+                // A member that has this count has these words, too: see `choose`.
+                let lacks = |at: &usize| self.devices[*at].events != Some(state.events);
+                let others = (0..self.devices.len()).filter(spares);
+                for at in serving.into_iter().filter(lacks).chain(others) {
                     job.add(at, Some(Record::Superblock(state.clone())));
                 }
             }
@@ -207,6 +219,9 @@ impl Keeper {
             // ahead of one that did not.
             return Some(Job::new(Goal::Update(update), &[Phase::Superblocks]));
         }
+        if self.touched && may_try && self.lags() {
+            return Some(self.catch_up());
+        }
         if !self.asked.is_empty() && !self.on_disk.dirty {
             return Some(self.update(Why::Dirty));
         }
@@ -237,6 +252,20 @@ impl Keeper {
             return Some(self.update(Why::Checkpoint));
         }
         self.clear(false)
+    }
+
+    /// Whether a member is behind the freshest, as a crash leaves them, or lack of space.
+    fn lags(&self) -> bool {
+        self.serving().any(|at| self.devices[at].events != Some(self.on_disk.events))
+    }
+
+    /// Brings members that are behind to the count of the freshest before anything counts up: they
+    /// would be two behind while the next update is on its way, and out after a crash.
+    fn catch_up(&self) -> Job {
+        let state = self.found.clone();
+        let (why, dirty, losses) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
+        let update = Update { why, dirty, state, losses, pure: true };
+        Job::new(Goal::Update(update), &[Phase::Superblocks])
     }
 
     fn clear(&mut self, at_once: bool) -> Option<Job> {
@@ -293,7 +322,7 @@ impl Keeper {
         let dirty = match why {
             Why::Dirty => true,
             Why::Clean | Why::Stop => false,
-            Why::Loss | Why::Checkpoint => self.on_disk.dirty,
+            Why::CatchUp | Why::Loss | Why::Checkpoint => self.on_disk.dirty,
         };
         let complete = self.degraded() == 0 && self.losses == self.losses_recorded;
         let pure = matches!(why, Why::Dirty | Why::Clean) && complete;
