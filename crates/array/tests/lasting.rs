@@ -651,7 +651,8 @@ fn spoil(members: &Members, number: usize, ranges: &[std::ops::Range<u64>]) {
     device.write(superblock.sector(), &superblock.encode(512)).unwrap();
     let place = metadata.bad_blocks.expect("room for a list");
     let mut bad = BadBlocks::new();
-    bad.extend(ranges.iter().cloned());
+    let start = metadata.data_offset;
+    bad.extend(ranges.iter().map(|range| start + range.start..start + range.end));
     device.write(place.area.sector, &bad.encode(place.area.sectors, place.shift).unwrap()).unwrap();
     for range in ranges {
         let spoiled = vec![0xa5; (range.end - range.start) as usize * 512];

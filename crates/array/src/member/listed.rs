@@ -21,6 +21,8 @@ use crate::table::Table;
 pub struct BadBlockList {
     disk: Arc<dyn Disk>,
     place: BadBlockArea,
+    /// Where the member's data area starts: the list counts sectors of the device.
+    data_offset: u64,
     bad: BadBlocks,
     /// Counts the changes of `bad`.
     version: u64,
@@ -29,13 +31,24 @@ pub struct BadBlockList {
 }
 
 impl BadBlockList {
-    /// Reads the list that a superblock tells of.
+    /// Reads the list that a superblock points to, of a member whose data area starts at sector
+    /// `data_offset` of the device.
     ///
     /// # Errors
     /// It cannot be read, or is not one: a sentence without its end.
-    pub fn read(disk: Arc<dyn Disk>, place: BadBlockArea) -> Result<BadBlockList, String> {
+    pub fn read(
+        disk: Arc<dyn Disk>,
+        place: BadBlockArea,
+        data_offset: u64,
+    ) -> Result<BadBlockList, String> {
         let bad = read_bad_blocks(&*disk, place)?;
-        Ok(BadBlockList { disk, place, bad, version: 0, written: 0 })
+        Ok(BadBlockList { disk, place, data_offset, bad, version: 0, written: 0 })
+    }
+
+    /// What the list calls so many sectors of the data area, from `sector` on.
+    fn on_device(&self, sector: u64, sectors: u64) -> Range<u64> {
+        let start = self.data_offset.saturating_add(sector);
+        start..start.saturating_add(sectors)
     }
 
     /// Whether there is nothing in it.
@@ -136,8 +149,8 @@ impl Member for ListedMember {
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
-        let sectors = op.sector.0..op.sector.0.saturating_add(op.sectors);
         let list = self.list();
+        let sectors = list.on_device(op.sector.0, op.sectors);
         let then = match op.kind {
             OpKind::Read if list.bad.overlaps(sectors.clone()) => {
                 done.push(Done { token: op.token, result: Err(MemberError::Medium) });

@@ -199,12 +199,7 @@ impl Preparing<'_> {
         let metadata = &self.candidates[candidate].metadata;
         let Some(log) = metadata.bad_blocks else { return Ok([].into()) };
         let bad = read_bad_blocks(&*self.disks[candidate], log)?;
-        let start = metadata.data_offset;
-        let moved = bad
-            .ranges()
-            .iter()
-            .map(|range| start.saturating_add(range.start)..start.saturating_add(range.end));
-        Ok(moved.collect())
+        Ok(bad.ranges().to_vec().into())
     }
 
     fn patch(&mut self, candidate: usize, patches: Patches) {

@@ -211,10 +211,11 @@ impl Starting<'_> {
             let candidate = source.candidate;
             let Some(place) = self.metadata[candidate].bad_blocks else { continue };
             let disk = &self.members[candidate].disk;
-            let list = BadBlockList::read(disk.clone(), place).map_err(|problem| {
-                let name = disk.name();
-                StartError::Refused(format!("{name}: its list of bad blocks: {problem}."))
-            })?;
+            let list =
+                BadBlockList::read(disk.clone(), place, source.data_offset).map_err(|problem| {
+                    let name = disk.name();
+                    StartError::Refused(format!("{name}: its list of bad blocks: {problem}."))
+                })?;
             if !list.is_empty() {
                 lists.push((candidate, list));
             }

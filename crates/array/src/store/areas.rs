@@ -28,7 +28,7 @@ pub fn read_area(disk: &dyn Disk, area: Area) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A member's list of bad blocks, as sectors of its data area; empty where it is not in use.
+/// A member's list of bad blocks, as sectors of the device; empty where it is not in use.
 ///
 /// # Errors
 /// It cannot be read, or is none.

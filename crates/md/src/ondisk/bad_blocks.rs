@@ -1,7 +1,7 @@
 //! The bad-block log of a member (metadata 1.x): sectors that it cannot be asked for.
 //!
-//! `docs/format/bad-blocks.md` is normative. [`BadBlocks`] is a set of sectors of the member's data
-//! area; the log is one way to write it down.
+//! `docs/format/bad-blocks.md` is normative. [`BadBlocks`] is a set of sectors of the device; the
+//! log is one way to write it down.
 //!
 //! Invariant: the ranges of the set are sorted, not empty, and do not touch. What the log's units
 //! or the length of its entries cannot express is rounded outwards, never inwards.
@@ -26,7 +26,7 @@ const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
 /// Behind the last entry, and everywhere after it.
 const END: u64 = u64::MAX;
 
-/// Sectors of a member's data area that are bad.
+/// Sectors of a member's device that are bad.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadBlocks {
     ranges: Vec<Range<u64>>,

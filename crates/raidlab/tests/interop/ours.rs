@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use array::run::{self, CreateOptions, Opened, StartOptions};
-use array::store::{Access, Device, DeviceOptions, Disk, Location};
+use array::store::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
 use md::assemble::{self, Array as Assembled, Options};
 use md::create::{self, BitmapWish, Plan, Request};
+use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Timestamp, Uuid, Version};
 use md::{Layout, SECTOR_BYTES};
@@ -126,4 +127,28 @@ pub fn contents(array: &array::Array) -> Vec<u8> {
     let mut bytes = vec![0; array.len_bytes() as usize];
     array.read_at(&mut bytes, 0).expect("the engine reads");
     bytes
+}
+
+/// A member's list of bad blocks: first sector of the device and number of each range.
+pub fn bad_blocks(image: &Path) -> Vec<(u64, u64)> {
+    let device = open(image, Access::ReadOnly);
+    let place = superblocks(&[image.to_owned()])[0].bad_blocks.expect("room for a list");
+    let bad = read_bad_blocks(&*device, place).unwrap_or_else(|error| panic!("{error}"));
+    bad.ranges().iter().map(|range| (range.start, range.end - range.start)).collect()
+}
+
+/// Writes a member's list of bad blocks, and that it is in use.
+pub fn list_bad(image: &Path, entries: &[(u64, u64)]) {
+    let device = open(image, Access::ReadWrite);
+    let superblock = Opened::device(device.clone()).expect("a superblock").superblock;
+    let (metadata, mut state) = (superblock.metadata(), superblock.state());
+    let own = metadata.dev_number as usize;
+    state.devices[own].as_mut().expect("itself").bad_blocks_in_use = true;
+    let superblock = superblock.with_state(&state, own).expect("a superblock");
+    let mut bad = BadBlocks::new();
+    bad.extend(entries.iter().map(|(sector, sectors)| *sector..sector + sectors));
+    let place = metadata.bad_blocks.expect("room for a list");
+    let log = bad.encode(place.area.sectors, place.shift).expect("room for all");
+    device.write(place.area.sector, &log).expect("the list is written");
+    device.write(superblock.sector(), &superblock.encode(512)).expect("the superblock is written");
 }

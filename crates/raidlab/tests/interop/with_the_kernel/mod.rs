@@ -4,6 +4,7 @@
 //! without one. `cargo xtask ci` knows this module's name and fails in CI when a test here is
 //! skipped.
 
+mod bad_blocks;
 mod crashed_here;
 mod file_systems;
 mod harness;
