@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing of a member is written here; what cannot work is refused with one clear line.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -114,6 +115,8 @@ pub(crate) struct Keeping {
     pub(crate) intents: Option<engine::IntentMap>,
     /// From [`engine::Keeper::in_sync_below`].
     pub(crate) in_sync_below: u64,
+    /// From [`engine::Keeper::out_of_sync`].
+    pub(crate) out_of_sync: Vec<Range<u64>>,
 }
 
 /// Which lane of an array is to be built.
@@ -217,6 +220,7 @@ pub(crate) fn build(
     if let Some(keeping) = keeping {
         config.intents = keeping.intents;
         config.in_sync_below = keeping.in_sync_below;
+        config.out_of_sync.clone_from(&keeping.out_of_sync);
     }
     // The engine discards whole rows of parity levels only: the edges keep what they had.
     facts.discard_zeroes &= !spec.level.has_parity();

@@ -1,5 +1,7 @@
 //! How a shard is set up, and the bounds of its queues.
 
+use std::ops::Range;
+
 use md::Geometry;
 
 use crate::{IntentMap, MemberSet, Sharding};
@@ -61,6 +63,10 @@ pub struct ShardConfig {
     /// Copies are alike only below this position (see [`IntentMap`]); above it, reads take the one
     /// that a resync would take. From [`crate::Keeper::in_sync_below`].
     pub in_sync_below: u64,
+    /// Where parity does not agree with the data when the array starts: ascending ranges of
+    /// positions, for RAID 4, 5 and 6. What is lost there cannot be recovered before it has been
+    /// written or resynced. From [`crate::Keeper::out_of_sync`].
+    pub out_of_sync: Vec<Range<u64>>,
 }
 
 /// Why a shard cannot be set up.
@@ -143,6 +149,7 @@ impl ShardConfig {
             intents: None,
             safe_mode_nanos: DEFAULT_SAFE_MODE_NANOS,
             in_sync_below: u64::MAX,
+            out_of_sync: Vec::new(),
         }
     }
 

@@ -364,7 +364,7 @@ impl Flat {
             let hopeless = writing || error != MemberError::Medium;
             if writing && resync {
                 write_failed(cx, request, member, error);
-            } else if hopeless && error != MemberError::NoSpace {
+            } else if hopeless && !error.is_no_space() {
                 cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
             if !writing {
@@ -440,12 +440,12 @@ impl Flat {
 
 /// A write that fails costs the member its place, unless it is the last that has the data.
 fn write_failed(cx: &mut Context<'_>, request: u32, member: u16, error: MemberError) {
-    if error == MemberError::NoSpace {
-        return cx.requests.fail(request, RequestError::NoSpace);
-    }
-    if !cx.health.drop_member(cx.geometry, member, Some(error), cx.out) {
-        cx.requests.fail(request, RequestError::Io);
-    }
+    let error = match error.is_no_space() {
+        true => RequestError::NoSpace,
+        false if cx.health.drop_member(cx.geometry, member, Some(error), cx.out) => return,
+        false => RequestError::Io,
+    };
+    cx.requests.fail_half_way(request, error);
 }
 
 fn write_effect(op: HostOp, token: Token, run: Run, fua: bool) -> Effect {

@@ -86,10 +86,12 @@ impl Health {
     }
 
     /// The keeper's word, which knew of so many of the reports. Where it lacks one, the order has
-    /// crossed it: then it may lower the position, and a later order raises it.
-    pub(crate) fn set_in_sync_below(&mut self, position: u64, reports: u64) {
+    /// crossed it: then it may lower the position, and a later order raises it. Says whether it
+    /// takes account of all of them.
+    pub(crate) fn set_in_sync_below(&mut self, position: u64, reports: u64) -> bool {
         let known = reports == self.reports;
         self.in_sync_below = if known { position } else { self.in_sync_below.min(position) };
+        known
     }
 
     /// Drops a member if the array can live without it; says whether the member is out now.

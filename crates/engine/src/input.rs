@@ -90,8 +90,11 @@ pub enum MemberError {
     Timeout,
     /// The member is not there any more.
     Gone,
-    /// The backing store is full. Never fails a member.
+    /// The backing store is full; nothing of the operation was written. Never fails a member.
     NoSpace,
+    /// The backing store is full, and a part of the range may have been written. Never fails a
+    /// member.
+    ShortWrite,
     /// The member says that the operation makes no sense.
     Invalid,
 }
@@ -100,7 +103,12 @@ impl MemberError {
     /// Whether a read that ends so costs the member its place: a bad block or a full store does
     /// not, because a write may mend the one, and nobody is to blame for the other.
     pub(crate) fn fails_reader(self) -> bool {
-        !matches!(self, MemberError::Medium | MemberError::NoSpace)
+        self != MemberError::Medium && !self.is_no_space()
+    }
+
+    /// Whether the backing store is full.
+    pub fn is_no_space(self) -> bool {
+        matches!(self, MemberError::NoSpace | MemberError::ShortWrite)
     }
 }
 
@@ -111,6 +119,7 @@ impl std::fmt::Display for MemberError {
             MemberError::Timeout => "timeout",
             MemberError::Gone => "member is gone",
             MemberError::NoSpace => "no space left on the member's backing store",
+            MemberError::ShortWrite => "short write: no space left on the member's backing store",
             MemberError::Invalid => "member refused the operation as invalid",
         })
     }

@@ -31,8 +31,9 @@ pub(crate) struct Record {
     pub(crate) repair: Repair,
     /// It counts as a user of its intents.
     pub(crate) intent: bool,
-    /// Its error leaves nothing inconsistent: it never began, or all of it is on the members.
-    pub(crate) settled: bool,
+    /// A part of it failed when something had been written: the redundancy of its range may be
+    /// wrong.
+    pub(crate) half_way: bool,
     /// Of a write that waits for its intents: whether it continues a stream.
     pub(crate) stream: bool,
 }
@@ -134,6 +135,12 @@ impl Requests {
         self.table[index].error.get_or_insert(error);
     }
 
+    /// The same for a write of which some members may have a part.
+    pub(crate) fn fail_half_way(&mut self, index: u32, error: RequestError) {
+        self.fail(index, error);
+        self.table[index].half_way = true;
+    }
+
     /// Ends a request, or holds it back until the losses that it relies on are recorded.
     pub(crate) fn end(&mut self, index: u32, health: &Health, out: &mut Effects) {
         if self.table[index].is_write() && !health.is_recorded() {
@@ -150,7 +157,6 @@ impl Requests {
     pub(crate) fn release_held_back(&mut self, error: Option<RequestError>, out: &mut Effects) {
         while let Some(index) = self.held_back.pop_front() {
             if let Some(error) = error {
-                self.table[index].settled = self.table[index].error.is_none();
                 self.fail(index, error);
             }
             self.complete(index, out);
@@ -164,8 +170,7 @@ impl Requests {
         out.complete(record.tag, record.error.map_or(Ok(()), Err));
         self.writes_open -= u32::from(record.changes_data());
         if record.intent {
-            let unsettled = record.error.is_some() && !record.settled;
-            self.intents_ended.push((record.at, record.sectors, unsettled));
+            self.intents_ended.push((record.at, record.sectors, record.half_way));
         }
         self.table.release(index);
     }

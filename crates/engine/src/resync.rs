@@ -59,10 +59,6 @@ pub struct Resync {
 }
 
 impl Resync {
-    pub(crate) fn new(run: u32, from: u64, span: u64) -> Resync {
-        Resync::of_ranges(run, std::iter::once(from..span), span)
-    }
-
     /// Over ascending ranges; what lies between them is in sync.
     pub(crate) fn of_ranges(
         run: u32,
@@ -238,7 +234,7 @@ mod tests {
 
     #[test]
     fn position_trails_the_oldest_range_at_work() {
-        let mut resync = Resync::new(1, 104, 5000);
+        let mut resync = Resync::of_ranges(1, std::iter::once(104..5000), 5000);
         let mut ranges = Vec::new();
         resync.next(3, &mut ranges);
         assert_eq!(ranges, [(Sector(104), 920), (Sector(1024), 1024), (Sector(2048), 1024)]);
@@ -261,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_range_that_fails_holds_the_position_and_is_tried_again_later_and_later() {
-        let mut resync = Resync::new(1, 0, 4096);
+        let mut resync = Resync::of_ranges(1, std::iter::once(0..4096), 4096);
         let mut ranges = Vec::new();
         resync.next(9, &mut ranges);
         for (at, _) in ranges.drain(..) {
@@ -293,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_synced_is_kept_in_few_pieces() {
-        let mut resync = Resync::new(1, 0, 1 << 20);
+        let mut resync = Resync::of_ranges(1, std::iter::once(0..1 << 20), 1 << 20);
         let mut ranges = Vec::new();
         let mut now = 0;
         for seconds in [1, 2, 4, 8, 16, 32, 64, 64] {
@@ -313,7 +309,7 @@ mod tests {
 
     #[test]
     fn no_range_belongs_to_two_shards() {
-        let mut resync = Resync::new(1, 0, 3000);
+        let mut resync = Resync::of_ranges(1, std::iter::once(0..3000), 3000);
         resync.keep_within(1000);
         let mut ranges = Vec::new();
         resync.next(9, &mut ranges);

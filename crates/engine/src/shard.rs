@@ -380,7 +380,7 @@ impl Shard {
         let kept_error = match result {
             Ok(()) => None,
             // A full backing store costs nobody his place.
-            Err(MemberError::NoSpace) => Some(RequestError::NoSpace),
+            Err(error) if error.is_no_space() => Some(RequestError::NoSpace),
             Err(error) => {
                 let (geometry, member) = (&self.config.geometry, token.slot());
                 let dropped = self.health.drop_member(geometry, member, Some(error), out);
@@ -440,7 +440,10 @@ impl Shard {
                 self.end_flushes(out);
             }
             Control::InSyncBelow { position, reports } => {
-                self.health.set_in_sync_below(position, reports);
+                let known = self.health.set_in_sync_below(position, reports);
+                if let (Way::Stripe(stripes), true) = (&mut self.way, known) {
+                    stripes.sync.resynced_below(position);
+                }
             }
         }
     }
@@ -483,7 +486,6 @@ impl Shard {
     fn refuse(&mut self, refused: &mut Vec<u32>, error: RequestError, out: &mut Effects) {
         for index in refused.drain(..) {
             self.requests.fail(index, error);
-            self.requests[index].settled = true;
             // It has done nothing that a loss could matter to.
             self.requests.complete(index, out);
         }

@@ -256,7 +256,9 @@ fn resync_without_all_data_is_refused_and_with_less_parity_is_done() {
         [(1, None, Err(RequestError::Io)), (4, Some(0), Ok(())), (0, Some(4), Ok(()))]
     {
         let missing = MemberSet::one(lost);
-        let mut world = world(ShardConfig { missing, intents: None, ..array(Level::Raid6, 5) });
+        let out_of_sync = Vec::from([0..256]);
+        let config = ShardConfig { missing, intents: None, out_of_sync, ..array(Level::Raid6, 5) };
+        let mut world = world(config);
         world.model.tolerated.push(RequestError::Io);
         if let Some(wrong) = wrong {
             world.members[wrong as usize].bytes[..16 * 512].fill(0x77);
@@ -268,7 +270,9 @@ fn resync_without_all_data_is_refused_and_with_less_parity_is_done() {
 
 #[test]
 fn resync_of_parity_reports_an_unreadable_block_and_syncs_the_rest() {
-    let mut world = world(ShardConfig { intents: None, ..array(Level::Raid5, 3) });
+    let out_of_sync = Vec::from([0..256]);
+    let config = ShardConfig { intents: None, out_of_sync, ..array(Level::Raid5, 3) };
+    let mut world = world(config);
     world.model.tolerated.push(RequestError::Io);
     // Row 0: data on members 0 and 1, P on member 2.
     world.members[2].bytes[..16 * 512].fill(0x77);

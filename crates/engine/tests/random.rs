@@ -1,5 +1,5 @@
 //! Random requests against a plain model: every level and layout, chunk sizes, lost members, media
-//! errors, deep queues, little memory.
+//! errors, members without space, deep queues, little memory.
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more seeds, `RAIDLAB_SEED=n`
 //! exactly one.
@@ -8,7 +8,7 @@ mod common;
 
 use common::World;
 use common::rng::Rng;
-use engine::{Control, HostOp, MemberSet, ShardConfig, Sharding};
+use engine::{Control, HostOp, MemberSet, RequestError, ShardConfig, Sharding};
 use md::{
     FarSets, Geometry, Kind, Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout,
     Raid10Layout, Sector,
@@ -67,8 +67,20 @@ fn two_parity_shapes() -> Vec<Shape> {
     Raid6Layout::all().flat_map(|layout| [of(layout, 4), of(layout, 6)]).collect()
 }
 
+/// What goes wrong besides lost members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// Sectors that cannot be read.
+    Media,
+    /// Members that find no space and have written nothing: a failed write costs only what it
+    /// covers.
+    NoSpace,
+    /// All of it, and writes that are cut short: a failed write may cost its rows.
+    Everything,
+}
+
 /// One case, all of it drawn from the seed.
-fn run_case(shapes: &[Shape], seed: u64) {
+fn run_case(shapes: &[Shape], trouble: Trouble, seed: u64) {
     let mut rng = Rng::new(seed);
     // The shape from the seed itself, so that consecutive seeds go through all of them.
     let (level, layout, sizes) = &shapes[(seed % shapes.len() as u64) as usize];
@@ -86,7 +98,10 @@ fn run_case(shapes: &[Shape], seed: u64) {
     let geometry = common::geometry(*level, *layout, unit, &sizes);
     let doomed = pick_doomed(&geometry, &mut rng);
     // Some are missing from the start, the others will fail on the way.
-    let missing: MemberSet = doomed.iter().filter(|_| rng.one_in(2)).collect();
+    // Where only space is short they are missing from the start: rows that a failed write has left
+    // out of sync while all members were there cannot be recovered later.
+    let missing: MemberSet =
+        doomed.iter().filter(|_| trouble == Trouble::NoSpace || rng.one_in(2)).collect();
     let least = ShardConfig::least_stripe_cache_bytes(&geometry);
     let (shards, least_unit) = (rng.pick(&[1, 2, 3]), rng.pick(&[1, 64, 512]));
     let config = ShardConfig {
@@ -102,6 +117,7 @@ fn run_case(shapes: &[Shape], seed: u64) {
         ..ShardConfig::new(geometry.clone())
     };
     let mut case = Case {
+        trouble,
         block: u64::from(config.logical_block) / md::SECTOR_BYTES,
         depth: rng.pick(&[1, 2, 8, 32, 100]),
         world: World::new(config, rng.next()),
@@ -110,6 +126,13 @@ fn run_case(shapes: &[Shape], seed: u64) {
         doomed,
         rng,
     };
+    if trouble != Trouble::Media {
+        let model = &mut case.world.model;
+        model.tolerated = vec![RequestError::NoSpace, RequestError::Io];
+        model.may_be_lost = Some(vec![false; case.geometry.array_sectors() as usize]);
+        let mixed = trouble == Trouble::Everything || case.doomed.is_empty();
+        model.rows_at_stake = mixed.then(|| case.geometry.stripe_sectors());
+    }
     case.run();
 }
 
@@ -129,6 +152,7 @@ fn pick_doomed(geometry: &Geometry, rng: &mut Rng) -> MemberSet {
 }
 
 struct Case {
+    trouble: Trouble,
     world: World,
     geometry: Geometry,
     rng: Rng,
@@ -142,13 +166,33 @@ struct Case {
 impl Case {
     fn run(&mut self) {
         for round in 0..3 {
-            if round > 0 {
+            if round > 0 && self.trouble != Trouble::NoSpace {
                 self.inject();
+            }
+            if self.trouble != Trouble::Media {
+                self.run_out_of_space();
             }
             self.round();
             self.check();
         }
         self.lose_more();
+    }
+
+    /// Members whose backing store is full in places, for a while or for the round.
+    fn run_out_of_space(&mut self) {
+        let members = self.geometry.members() as u64;
+        for (at, member) in self.world.members.iter_mut().enumerate() {
+            member.full = 0..0;
+            if !self.rng.one_in(3) {
+                continue;
+            }
+            let used = self.geometry.member_used_sectors(MemberIdx(at as u16));
+            let start = if self.rng.one_in(2) { 0 } else { self.rng.below(used) };
+            member.full = start..start + self.rng.within(1, used);
+            member.shortages = self.rng.one_in(3).then(|| self.rng.within(1, 2 * members) as u32);
+            let short = self.trouble == Trouble::Everything && self.rng.one_in(2);
+            member.short = if short { self.rng.within(1, 12) } else { 0 };
+        }
     }
 
     fn round(&mut self) {
@@ -287,8 +331,11 @@ impl Case {
             "{failed:?} failed, doomed: {:?}",
             self.doomed
         );
-        let world = &self.world;
-        world.model.check_members(&self.geometry, &world.members, &|m| failed.contains(m));
+        // What a failed write has left half-way is no longer in sync.
+        if self.trouble == Trouble::Media {
+            let world = &self.world;
+            world.model.check_members(&self.geometry, &world.members, &|m| failed.contains(m));
+        }
         self.read_all();
     }
 
@@ -312,6 +359,10 @@ impl Case {
         for member in &mut self.world.members {
             member.bad.clear();
             member.flaky.clear();
+            member.full = 0..0;
+        }
+        if self.trouble != Trouble::Media {
+            return self.read_all();
         }
         let mut order: Vec<u16> = (0..self.geometry.members() as u16).collect();
         self.rng.shuffle(&mut order);
@@ -332,7 +383,7 @@ impl Case {
 }
 
 /// Runs `count` seeds of a family, or the one that the environment names.
-fn run_family(name: &str, shapes: &[Shape], count: u64) {
+fn run_family(name: &str, shapes: &[Shape], trouble: Trouble, count: u64) {
     let asked = std::env::var("RAIDLAB_SEED").ok();
     let many = std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all");
     let seeds = match asked {
@@ -343,7 +394,7 @@ fn run_family(name: &str, shapes: &[Shape], count: u64) {
         None => 0..if many { count * 20 } else { count },
     };
     for seed in seeds {
-        let outcome = std::panic::catch_unwind(|| run_case(shapes, seed));
+        let outcome = std::panic::catch_unwind(|| run_case(shapes, trouble, seed));
         if let Err(panic) = outcome {
             eprintln!("seed {seed} fails; replay:");
             eprintln!("  RAIDLAB_SEED={seed} cargo test -p engine --test random -- --exact {name}");
@@ -354,20 +405,44 @@ fn run_family(name: &str, shapes: &[Shape], count: u64) {
 
 #[test]
 fn striped_arrays_hold_what_was_written() {
-    run_family("striped_arrays_hold_what_was_written", &striped_shapes(), 40);
+    run_family("striped_arrays_hold_what_was_written", &striped_shapes(), Trouble::Media, 40);
 }
 
 #[test]
 fn mirrored_arrays_hold_what_was_written() {
-    run_family("mirrored_arrays_hold_what_was_written", &mirrored_shapes(), 66);
+    run_family("mirrored_arrays_hold_what_was_written", &mirrored_shapes(), Trouble::Media, 66);
 }
 
 #[test]
 fn arrays_with_one_parity_hold_what_was_written() {
-    run_family("arrays_with_one_parity_hold_what_was_written", &one_parity_shapes(), 60);
+    run_family(
+        "arrays_with_one_parity_hold_what_was_written",
+        &one_parity_shapes(),
+        Trouble::Media,
+        60,
+    );
 }
 
 #[test]
 fn arrays_with_two_parities_hold_what_was_written() {
-    run_family("arrays_with_two_parities_hold_what_was_written", &two_parity_shapes(), 84);
+    run_family(
+        "arrays_with_two_parities_hold_what_was_written",
+        &two_parity_shapes(),
+        Trouble::Media,
+        84,
+    );
+}
+
+#[test]
+fn parity_without_space_costs_only_what_the_failed_write_covers() {
+    let shapes = [one_parity_shapes(), two_parity_shapes()].concat();
+    let name = "parity_without_space_costs_only_what_the_failed_write_covers";
+    run_family(name, &shapes, Trouble::NoSpace, 60);
+}
+
+#[test]
+fn parity_with_every_trouble_returns_nothing_wrong() {
+    let shapes = [one_parity_shapes(), two_parity_shapes()].concat();
+    let name = "parity_with_every_trouble_returns_nothing_wrong";
+    run_family(name, &shapes, Trouble::Everything, 60);
 }

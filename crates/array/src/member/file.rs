@@ -65,6 +65,8 @@ struct Pending {
     kind: OpKind,
     at: u64,
     left: u64,
+    /// A part has been moved, and the kernel was asked for the rest.
+    continued: bool,
     spans: Vec<Span>,
 }
 
@@ -323,6 +325,7 @@ impl Member for FileMember {
             kind: op.kind,
             at: self.start + op.sector.0 * md::SECTOR_BYTES,
             left: op.bytes(),
+            continued: false,
             spans,
         });
         self.push(id, io);
@@ -332,11 +335,14 @@ impl Member for FileMember {
         let pending = self.pending.get(event.id);
         let kind = pending.kind;
         let is_transfer = matches!(kind, OpKind::Read | OpKind::Write { .. });
+        // An error of a direct write says nothing of the extents before the one that failed.
+        let unwritten = is_transfer && !self.direct && !pending.continued;
         let result = match u64::try_from(event.result) {
             Ok(moved) if is_transfer && moved < pending.left => {
                 if moved > 0 {
                     pending.at += moved;
                     pending.left -= moved;
+                    pending.continued = true;
                     skip(&mut pending.spans, moved as usize);
                     return self.push(event.id, io);
                 }
@@ -357,6 +363,10 @@ impl Member for FileMember {
                     }
                     _ => Err(error_of(errno, kind)),
                 }
+                .map_err(|error| match error {
+                    MemberError::NoSpace if !unwritten => MemberError::ShortWrite,
+                    other => other,
+                })
             }
         };
         let Pending { token, mut spans, .. } = self.pending.remove(event.id);

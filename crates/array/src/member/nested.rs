@@ -74,7 +74,8 @@ impl NestedMember {
 fn outer_error(error: RequestError) -> MemberError {
     match error {
         RequestError::Io => MemberError::Medium,
-        RequestError::NoSpace => MemberError::NoSpace,
+        // Of the inner array's members, some may have written their part.
+        RequestError::NoSpace => MemberError::ShortWrite,
         RequestError::Invalid | RequestError::ReadOnly => MemberError::Invalid,
     }
 }

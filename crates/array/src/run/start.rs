@@ -129,7 +129,11 @@ pub fn start_lanes(
     it.bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
     let keeper = it.keeper(resync_offset, options.driver.lanes.max(1))?;
-    let keeping = Keeping { intents: keeper.intent_map(), in_sync_below: keeper.in_sync_below() };
+    let keeping = Keeping {
+        intents: keeper.intent_map(),
+        in_sync_below: keeper.in_sync_below(),
+        out_of_sync: keeper.out_of_sync(),
+    };
     let kept = it.kept()?;
     let bad_blocks = std::mem::take(&mut it.bad_blocks);
     let spec = ArraySpec {

@@ -8,6 +8,7 @@
 
 mod work;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use md::ondisk::Role;
@@ -175,6 +176,25 @@ impl Keeper {
         self.resync.unwrap_or(u64::MAX)
     }
 
+    /// Where redundancy may not agree with the data, as ascending ranges of positions; goes into
+    /// [`crate::ShardConfig::out_of_sync`].
+    ///
+    /// Empty for parity arrays that lack members: where redundancy is in doubt they are started
+    /// only by force, which calls them clean, as `mdadm --assemble --force` does.
+    pub fn out_of_sync(&self) -> Vec<Range<u64>> {
+        let forced = self.geometry.level().has_parity() && self.degraded() > 0;
+        self.resync.filter(|_| !forced).map_or(Vec::new(), |from| self.in_need(from).collect())
+    }
+
+    /// What a resync from this position has to do.
+    fn in_need(&self, from: u64) -> Box<dyn Iterator<Item = Range<u64>> + '_> {
+        let Some(bits) = &self.bits else {
+            return Box::new(std::iter::once(from..self.map.span()));
+        };
+        let needed = (0..self.map.bits()).filter(|bit| bits.is_needed(*bit));
+        Box::new(needed.map(|bit| self.map.positions(bit)))
+    }
+
     /// The resync that the array needs, if any: from the position up to which it is in sync, or
     /// over the bits of the bitmap that are in need. It takes the place of one made before.
     pub fn resync(&mut self) -> Option<Resync> {
@@ -184,12 +204,7 @@ impl Keeper {
         }
         self.resync_run += 1;
         self.resync_stalled = None;
-        let Some(bits) = &self.bits else {
-            return Some(Resync::new(self.resync_run, from, self.map.span()));
-        };
-        let needed = (0..self.map.bits()).filter(|bit| bits.is_needed(*bit));
-        let ranges = needed.map(|bit| self.map.positions(bit));
-        Some(Resync::of_ranges(self.resync_run, ranges, self.map.span()))
+        Some(Resync::of_ranges(self.resync_run, self.in_need(from), self.map.span()))
     }
 
     /// What it knows.
@@ -243,7 +258,7 @@ impl Keeper {
             ControlEvent::Released { first_bit, bits } => self.released(first_bit, bits),
             ControlEvent::OutOfSync { first_bit, bits } => {
                 self.reports[usize::from(shard)] += 1;
-                self.out_of_sync(first_bit, bits, out);
+                self.redundancy_lost(first_bit, bits, out);
             }
             ControlEvent::MemberFailed { member, error, epoch } => {
                 self.touched = true;
@@ -284,7 +299,7 @@ impl Keeper {
     }
 
     /// A write ended half-way: what it leaves must be resynced, whatever a resync has done so far.
-    fn out_of_sync(&mut self, first_bit: u32, bits: u32, out: &mut Vec<KeeperEffect>) {
+    fn redundancy_lost(&mut self, first_bit: u32, bits: u32, out: &mut Vec<KeeperEffect>) {
         let first = match &mut self.bits {
             Some(image) => {
                 (first_bit..first_bit + bits).for_each(|bit| image.need(bit));

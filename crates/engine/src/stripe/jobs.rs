@@ -4,6 +4,8 @@
 //! scattered over several host buffers; the range is cut wherever one of them ends. Called only
 //! from `ops`.
 
+use std::ops::Range;
+
 use md::Row;
 
 use super::op::Op;
@@ -30,7 +32,7 @@ impl Jobs<'_> {
     pub(crate) fn recover(&self, out: &mut Effects) -> u32 {
         self.each_run(out, |jobs, from, sectors, out| {
             let lost: Vec2 = jobs.op.recover.iter().collect();
-            let sources = jobs.sources(When::Before, from, sectors, out);
+            let sources = jobs.known_sources(from, sectors, out);
             let p = || jobs.scratch(jobs.p(), from, sectors);
             let q = || jobs.scratch(jobs.q(), from, sectors);
             match (lost.second, jobs.op.p_known) {
@@ -53,23 +55,40 @@ impl Jobs<'_> {
 
     /// Emits the parity work of a write; returns the number of jobs.
     pub(crate) fn parity(&self, work: ParityWork, out: &mut Effects) -> u32 {
+        match work {
+            ParityWork::Generate => self.generate(When::After, out),
+            ParityWork::Update => self.each_run(out, |jobs, from, sectors, out| {
+                let (p, q) = jobs.parities(from, sectors);
+                Compute::Update { p, q, deltas: jobs.deltas(from, sectors, out) }
+            }),
+            ParityWork::None => unreachable!("a write without parity computes nothing"),
+        }
+    }
+
+    fn generate(&self, when: When, out: &mut Effects) -> u32 {
         self.each_run(out, |jobs, from, sectors, out| {
-            let parity = |position: u16| {
-                let cell = jobs.op.cells.get(usize::from(position))?;
-                cell.scratch.map(|_| jobs.scratch(position, from, sectors))
-            };
-            let (p, q) = (parity(jobs.p()), parity(jobs.q()));
-            match work {
-                ParityWork::Generate => {
-                    let sources = jobs.sources(When::After, from, sectors, out);
-                    Compute::Generate { p, q, sources }
-                }
-                ParityWork::Update => {
-                    Compute::Update { p, q, deltas: jobs.deltas(from, sectors, out) }
-                }
-                ParityWork::None => unreachable!("a write without parity computes nothing"),
-            }
+            let (p, q) = jobs.parities(from, sectors);
+            Compute::Generate { p, q, sources: jobs.all_sources(when, from, sectors, out) }
         })
+    }
+
+    /// P and Q, where the operation computes them.
+    fn parities(&self, from: u64, sectors: u64) -> (Option<BufSlice>, Option<BufSlice>) {
+        let parity = |position: u16| {
+            let cell = self.op.cells.get(usize::from(position))?;
+            cell.scratch.map(|_| self.scratch(position, from, sectors))
+        };
+        (parity(self.p()), parity(self.q()))
+    }
+
+    /// Emits what brings back the parity of before the write. Returns the number of jobs.
+    pub(crate) fn revert(&self, work: ParityWork, out: &mut Effects) -> u32 {
+        match work {
+            // `P ^= old ^ new` once more gives the old P, and so with Q.
+            ParityWork::Update => self.parity(work, out),
+            ParityWork::Generate => self.generate(When::Before, out),
+            ParityWork::None => unreachable!("a write without parity keeps nothing"),
+        }
     }
 
     /// Walks the range in runs in which no host slice ends.
@@ -91,23 +110,24 @@ impl Jobs<'_> {
     }
 
     /// All data blocks that are not being recovered, by ascending exponent.
-    fn sources(
-        &self,
-        when: When,
-        from: u64,
-        sectors: u64,
-        out: &mut Effects,
-    ) -> std::ops::Range<u32> {
+    fn known_sources(&self, from: u64, sectors: u64, out: &mut Effects) -> Range<u32> {
         let first = out.sources.len() as u32;
-        for index in &self.row.by_exponent {
-            if when == When::After || !self.op.recover.contains(*index) {
-                out.sources.push(self.source(*index, when, from, sectors));
-            }
+        for index in self.row.by_exponent.iter().filter(|at| !self.op.recover.contains(**at)) {
+            out.sources.push(self.source(*index, When::Before, from, sectors));
         }
         first..out.sources.len() as u32
     }
 
-    fn deltas(&self, from: u64, sectors: u64, out: &mut Effects) -> std::ops::Range<u32> {
+    /// All data blocks, by ascending exponent.
+    fn all_sources(&self, when: When, from: u64, sectors: u64, out: &mut Effects) -> Range<u32> {
+        let first = out.sources.len() as u32;
+        for index in &self.row.by_exponent {
+            out.sources.push(self.source(*index, when, from, sectors));
+        }
+        first..out.sources.len() as u32
+    }
+
+    fn deltas(&self, from: u64, sectors: u64, out: &mut Effects) -> Range<u32> {
         let first = out.deltas.len() as u32;
         for index in self.op.covered.iter() {
             out.deltas.push(Delta {

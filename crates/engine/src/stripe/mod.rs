@@ -7,6 +7,7 @@
 //!                                      blocks alike)
 //! ```
 
+mod in_sync;
 mod jobs;
 mod memory;
 mod neighbours;

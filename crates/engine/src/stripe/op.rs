@@ -11,6 +11,7 @@
 
 use md::StripeNo;
 
+use super::in_sync::InSync;
 use super::plan::ParityWork;
 use super::scratch::Block;
 use crate::{BufSlice, MemberSet, RequestError};
@@ -30,6 +31,10 @@ pub(crate) enum Phase {
     Writing,
     /// What a member could not read is being written back to it.
     WritingBack,
+    /// A write has failed half-way: the old parity is being computed.
+    Reverting,
+    /// Old data and old parity are being written.
+    RollingBack,
 }
 
 /// What is wanted done with a range of a data block, or for [`Intent::Resync`] of the whole row.
@@ -44,18 +49,29 @@ pub(crate) enum Intent {
     Resync,
 }
 
+/// How finely a row is cut into operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Grain {
+    /// As coarsely as buffers allow.
+    #[default]
+    Span,
+    /// Single granules: a longer range ran into a bad block, or only a part of it is in sync.
+    Granule,
+    /// Single logical blocks: only a part of a granule is in sync.
+    Block,
+}
+
 /// Which pieces may go together into one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class {
     pub(crate) intent: Intent,
-    /// Work in single granules: a longer range ran into a bad block.
-    pub(crate) granular: bool,
+    pub(crate) grain: Grain,
 }
 
 impl Class {
     /// Whether the range must not be shared.
     pub(crate) fn is_exclusive(self) -> bool {
-        self.intent != Intent::Read || self.granular
+        self.intent != Intent::Read || self.grain != Grain::Span
     }
 }
 
@@ -105,6 +121,15 @@ pub(crate) struct Op {
     /// Positions that a read asks for and that nobody can deliver.
     pub(crate) hopeless: MemberSet,
     pub(crate) error: Option<RequestError>,
+    /// What of the range is in sync, as far as the plan goes by it.
+    pub(crate) in_sync: InSync,
+    /// Lost blocks of the row depend on its old contents, which are therefore kept in memory until
+    /// the writes have ended.
+    pub(crate) keeps_old: bool,
+    /// Positions whose members hold the new contents, or may hold a part of them.
+    pub(crate) changed: MemberSet,
+    /// A write has failed, and what it changed has not been put back.
+    pub(crate) half_way: bool,
 }
 
 impl Op {
@@ -137,6 +162,10 @@ impl Op {
             p_known,
             hopeless,
             error,
+            in_sync,
+            keeps_old,
+            changed,
+            half_way,
         } = self;
         assert!(
             blocks.is_empty() && borrowed.is_empty(),
@@ -148,9 +177,10 @@ impl Op {
         host.clear();
         pieces.clear();
         (*fua, *zeroes, *stream, *p_known) = (false, false, false, false);
+        (*keeps_old, *half_way) = (false, false);
         (*begun_at, *phase, *open) = (0, Phase::default(), 0);
-        (*parity, *error) = (None, None);
-        for set in [covered, unread, unread_planned, recover, hopeless] {
+        (*parity, *error, *in_sync) = (None, None, InSync::All);
+        for set in [covered, unread, unread_planned, recover, hopeless, changed] {
             *set = MemberSet::EMPTY;
         }
     }
@@ -170,7 +200,17 @@ impl Op {
 
     /// Whether the work could be done in granules instead, each of them alone on its range.
     pub(crate) fn can_be_cut(&self) -> bool {
-        !self.class.granular
+        self.class.grain == Grain::Span
+    }
+
+    /// The next finer grain in which more of the work may be possible.
+    pub(crate) fn finer(&self) -> Option<Grain> {
+        let part = self.in_sync == InSync::Part;
+        match self.class.grain {
+            Grain::Span if part || !self.unread.is_empty() => Some(Grain::Granule),
+            Grain::Granule if part => Some(Grain::Block),
+            _ => None,
+        }
     }
 
     /// Whether a block that the operation reads into the stripe memory may as well stay where it
@@ -178,6 +218,9 @@ impl Op {
     /// memory (`return_memory`) only other data of a row that a stream writes is used later on. Old
     /// contents of what is written are not, and parity has been computed anew by then.
     pub(crate) fn may_borrow(&self, position: u16) -> bool {
+        if self.keeps_old {
+            return false;
+        }
         let data = self.cells.len() as u16 - 2;
         !(self.is_write() && self.stream) || self.covered.contains(position) || position >= data
     }

@@ -2,20 +2,28 @@
 //!
 //! ```text
 //! begin --> Reading --> Recovering --> Computing --> Writing --> end       (a write)
-//!   ^          |                 \
-//!   |          | a read failed    +--> WritingBack --> end                 (a read)
+//!   ^          |                 \                      |
+//!   |          |                  \                     +--> Reverting --> RollingBack --> end
+//!   |          | a read failed     +--> WritingBack --> end                (a read)
 //!   +----------+ plan again without that member, or cut into granules
 //! ```
 //! Invariant: while an operation that writes is at work, its range of the row belongs to it alone
 //! (`rows`). Parity goes to the members together with the data, never before all of it is known.
 //! A crash during `Writing` leaves any subset of the writes done: the write hole, which only a
 //! resync, a bitmap or a log closes.
+//!
+//! A write that fails half-way while the array runs is rolled back where lost blocks that it does
+//! not cover depend on the old contents. What cannot be rolled back is not in sync from then on
+//! (`in_sync`): nothing is recovered from it until it has been written or resynced.
+
+use std::ops::Range;
 
 use md::{MemberIdx, Row, RowRole};
 
+use super::in_sync::InSync;
 use super::jobs::Jobs;
 use super::memory::Afterwards;
-use super::op::{Class, Intent, Phase};
+use super::op::{Class, Grain, Intent, Op, Phase};
 use super::plan::{ParityWork, ReadPlan, Situation, WritePlan, plan_read, plan_resync, plan_write};
 use super::rows::Piece;
 use super::stripes::{Context, Stripes};
@@ -86,6 +94,7 @@ impl Stripes {
             self.write_without_data(cx, at);
             return true;
         }
+        self.ops[at].in_sync = self.sync.state(positions(cx, &self.ops[at]));
         let op = &self.ops[at];
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
@@ -98,6 +107,8 @@ impl Stripes {
             unread: op.unread,
             cached: self.cached_positions(at),
             stream: op.stream,
+            in_sync: op.in_sync == InSync::All,
+            fixed_parity: cx.parity().rotation() == 1,
         };
         let Some(course) = self.course(at, &situation) else {
             self.give_up(cx, at);
@@ -117,6 +128,10 @@ impl Stripes {
         op.recover = recover;
         op.hopeless = hopeless;
         op.p_known = reads.union(situation.cached).contains(data);
+        let lost = absent.union(op.unread).intersection(MemberSet::range(0, data));
+        // What is generated without a recovery depends on no lost block but those that it covers.
+        let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
+        op.keeps_old = op.is_write() && depends && !lost.minus(situation.covered).is_empty();
         op.phase = Phase::Reading;
         op.open = 0;
         self.send_reads(cx, at, reads);
@@ -130,7 +145,7 @@ impl Stripes {
     /// operations are like one before them, so the last courses of plain writes are remembered.
     fn course(&mut self, at: u32, situation: &Situation) -> Option<Course> {
         let op = &self.ops[at];
-        if op.class != (Class { intent: Intent::Write, granular: false }) {
+        if op.class != (Class { intent: Intent::Write, grain: Grain::Span }) {
             return self
                 .choose(at, situation)
                 .map(|course| self.with_memory(at, situation, course));
@@ -185,7 +200,7 @@ impl Stripes {
         // Requests share the operation: what can be read is served, whatever happens to the rest.
         let hopeless = op.covered.intersection(situation.absent.union(op.unread));
         let reads = op.covered.minus(hopeless);
-        let serves = !op.can_be_cut() && !reads.is_empty();
+        let serves = op.finer().is_none() && !reads.is_empty();
         serves.then(|| Course { reads, hopeless, ..Course::default() })
     }
 
@@ -226,12 +241,14 @@ impl Stripes {
         match result {
             Ok(()) if writing => {
                 (cx.written)(member);
-                if self.ops[at].phase == Phase::WritingBack {
-                    self.corrected(cx, at, member);
+                match self.ops[at].phase {
+                    Phase::WritingBack => self.corrected(cx, at, member),
+                    Phase::Writing => self.ops[at].changed.insert(position),
+                    _ => {}
                 }
             }
             Ok(()) => {}
-            Err(error) if writing => self.write_failed(cx, at, member, error),
+            Err(error) if writing => self.write_failed(cx, at, position, error),
             Err(error) => {
                 self.ops[at].unread.insert(position);
                 if error.fails_reader() {
@@ -242,25 +259,75 @@ impl Stripes {
         if self.part_done(at) {
             match self.ops[at].phase {
                 Phase::Reading => self.reads_done(cx, at),
-                Phase::Writing | Phase::WritingBack => self.end(cx, at),
+                Phase::Writing => self.writes_done(cx, at),
+                Phase::WritingBack | Phase::RollingBack => self.end(cx, at),
                 other => unreachable!("member I/O ends while the operation is {other:?}"),
             }
         }
     }
 
     /// A write that fails costs the member its place, unless the array cannot do without it: then
-    /// the host hears of it. A full backing store costs nobody anything but the request.
-    fn write_failed(&mut self, cx: &mut Context<'_>, at: u32, member: u16, error: MemberError) {
-        let back = self.ops[at].phase == Phase::WritingBack;
-        if error == MemberError::NoSpace {
-            if !back {
-                self.ops[at].error = Some(RequestError::NoSpace);
-            }
+    /// the request fails. A full backing store costs only the request.
+    fn write_failed(&mut self, cx: &mut Context<'_>, at: u32, position: u16, error: MemberError) {
+        let no_space = error.is_no_space();
+        let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
+        if !no_space && cx.health.drop_member(cx.geometry, member, Some(error), cx.out) {
             return;
         }
-        let dropped = cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
-        if !dropped && !back {
-            self.ops[at].error.get_or_insert(RequestError::Io);
+        let op = &mut self.ops[at];
+        match op.phase {
+            Phase::WritingBack => {}
+            Phase::RollingBack => op.half_way = true,
+            _ => {
+                if error != MemberError::NoSpace {
+                    op.changed.insert(position);
+                }
+                match no_space {
+                    true => op.error = Some(RequestError::NoSpace),
+                    false => _ = op.error.get_or_insert(RequestError::Io),
+                }
+            }
+        }
+    }
+
+    /// All writes of an operation have ended. Where one has failed and others have not, the old
+    /// contents go back if they are still known and lost blocks depend on them.
+    fn writes_done(&mut self, cx: &mut Context<'_>, at: u32) {
+        let op = &mut self.ops[at];
+        if op.error.is_none() || op.changed.is_empty() {
+            return self.end(cx, at);
+        }
+        if !op.keeps_old {
+            op.half_way = true;
+            return self.end(cx, at);
+        }
+        op.phase = Phase::Reverting;
+        let op = &self.ops[at];
+        let work = op.parity.expect("a write has a plan for its parity");
+        let row = cx.parity().row(op.stripe);
+        self.ops[at].open = self.jobs(row, at).revert(work, cx.out);
+    }
+
+    /// Writes old data and old parity to the members that may hold something else.
+    fn roll_back(&mut self, cx: &mut Context<'_>, at: u32) {
+        let key = self.ops.key(at);
+        let op = &mut self.ops[at];
+        op.phase = Phase::RollingBack;
+        let row = cx.parity().row(op.stripe);
+        let sector = cx.parity().member_sector(op.stripe, op.start);
+        for position in op.changed.iter() {
+            let member = member_at(row, position);
+            if cx.health.is_failed(member.0) {
+                continue;
+            }
+            op.open += 1;
+            let old = op.scratch_slice(self.region, position, op.start, op.sectors());
+            let slices = cx.out.push_slices([old]);
+            let token = Token::new(Kind::StripeIo, position, key);
+            cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
+        }
+        if self.ops[at].open == 0 {
+            self.end(cx, at);
         }
     }
 
@@ -286,7 +353,7 @@ impl Stripes {
             let bad_block = new.minus(positions_of(row, cx.health.failed()));
             if !op.is_write() && op.can_be_cut() && !bad_block.is_empty() {
                 // So that only the granules that are really bad are reconstructed and written back.
-                return self.cut_into_granules(cx, at);
+                return self.cut_into(cx, at, Grain::Granule);
             }
             // Plan anew: without these members there may be another way.
             self.return_memory(at, Afterwards::AsBefore);
@@ -296,10 +363,8 @@ impl Stripes {
         if self.ops[at].recover.is_empty() {
             return self.recovered(cx, at);
         }
-        let op = &self.ops[at];
-        let row = cx.parity().row(op.stripe);
-        let token = Token::new(Kind::StripeCompute, 0, self.ops.key(at));
-        let jobs = Jobs { op, row, region: self.region, token }.recover(cx.out);
+        let row = cx.parity().row(self.ops[at].stripe);
+        let jobs = self.jobs(row, at).recover(cx.out);
         let op = &mut self.ops[at];
         op.phase = Phase::Recovering;
         op.open = jobs;
@@ -314,6 +379,7 @@ impl Stripes {
         match self.ops[at].phase {
             Phase::Recovering => self.recovered(cx, at),
             Phase::Computing => self.send_writes(cx, at),
+            Phase::Reverting => self.roll_back(cx, at),
             other => unreachable!("a computation ends while the operation is {other:?}"),
         }
     }
@@ -329,11 +395,16 @@ impl Stripes {
             return self.send_writes(cx, at);
         }
         let row = cx.parity().row(op.stripe);
-        let token = Token::new(Kind::StripeCompute, 0, self.ops.key(at));
-        let jobs = Jobs { op, row, region: self.region, token }.parity(work, cx.out);
+        let jobs = self.jobs(row, at).parity(work, cx.out);
         let op = &mut self.ops[at];
         op.phase = Phase::Computing;
         op.open = jobs;
+    }
+
+    /// The operation as the arithmetic sees it.
+    fn jobs<'a>(&'a self, row: &'a Row, at: u32) -> Jobs<'a> {
+        let token = Token::new(Kind::StripeCompute, 0, self.ops.key(at));
+        Jobs { op: &self.ops[at], row, region: self.region, token }
     }
 
     /// Sends data and parity to every member in service.
@@ -381,6 +452,7 @@ impl Stripes {
         let key = self.ops.key(at);
         let op = &mut self.ops[at];
         op.phase = Phase::Writing;
+        op.parity = Some(ParityWork::Generate);
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
         let sectors = op.sectors();
@@ -426,23 +498,23 @@ impl Stripes {
     }
 
     /// No plan is left: cuts a longer range into granules, where bad blocks of different members
-    /// may not meet, and fails a single granule.
+    /// may not meet, or into blocks, where some are in sync, and fails what cannot be cut.
     fn give_up(&mut self, cx: &mut Context<'_>, at: u32) {
-        let op = &mut self.ops[at];
-        if op.can_be_cut() && !op.unread.is_empty() {
-            return self.cut_into_granules(cx, at);
+        if let Some(grain) = self.ops[at].finer() {
+            return self.cut_into(cx, at, grain);
         }
+        let op = &mut self.ops[at];
         op.error.get_or_insert(RequestError::Io);
         self.end(cx, at);
     }
 
-    /// Ends an operation and puts what it was to do back into its row, as granules. (Rare, so it
-    /// may allocate.)
-    fn cut_into_granules(&mut self, cx: &mut Context<'_>, at: u32) {
+    /// Ends an operation and puts what it was to do back into its row, in a finer grain. (Rare, so
+    /// it may allocate.)
+    fn cut_into(&mut self, cx: &mut Context<'_>, at: u32, grain: Grain) {
         let op = &self.ops[at];
         let (start, end, row) = (op.start, op.end, op.row);
-        let clipped: Vec<Piece> =
-            op.pieces.iter().map(|piece| clip(&self.rows.pieces[*piece], start, end)).collect();
+        let clip = |piece: &u32| clip(&self.rows.pieces[*piece], start, end, grain);
+        let clipped: Vec<Piece> = op.pieces.iter().map(clip).collect();
         for piece in &clipped {
             cx.requests[piece.request].open += 1;
         }
@@ -450,20 +522,34 @@ impl Stripes {
         self.end(cx, at);
     }
 
+    /// Notes whether the parity of an operation's range agrees with the data now.
+    fn note_sync(&mut self, cx: &Context<'_>, at: u32) {
+        let op = &self.ops[at];
+        let generated = op.phase == Phase::Writing && op.parity == Some(ParityWork::Generate);
+        if op.half_way {
+            self.sync.clear(positions(cx, op));
+        } else if generated && op.error.is_none() {
+            self.sync.set(positions(cx, op));
+        }
+    }
+
     /// Ends an operation: its pieces, its hold on the range, its memory.
     fn end(&mut self, cx: &mut Context<'_>, at: u32) {
         let known = self.ops[at].error.is_none();
         self.return_memory(at, if known { Afterwards::OnMembers } else { Afterwards::Unknown });
+        self.note_sync(cx, at);
         let op = &mut self.ops[at];
-        let (row, error, hopeless) = (op.row, op.error, op.hopeless);
+        let (row, error, hopeless, half_way) = (op.row, op.error, op.hopeless, op.half_way);
         let pieces = std::mem::take(&mut op.pieces);
         for at in &pieces {
             let piece = &mut self.rows.pieces[*at];
             piece.open -= 1;
             let (request, open) = (piece.request, piece.open);
             let lost = hopeless.contains(piece.index).then_some(RequestError::Io);
-            if let Some(error) = error.or(lost) {
-                cx.requests.fail(request, error);
+            match error.or(lost) {
+                Some(error) if half_way => cx.requests.fail_half_way(request, error),
+                Some(error) => cx.requests.fail(request, error),
+                None => {}
             }
             if open == 0 {
                 self.rows.pieces.release(*at);
@@ -479,14 +565,20 @@ impl Stripes {
     }
 }
 
-/// The part of a piece that an operation worked on, to be worked on again in granules.
-fn clip(piece: &Piece, start: u64, end: u64) -> Piece {
+/// The positions of an operation's range.
+fn positions(cx: &Context<'_>, op: &Op) -> Range<u64> {
+    let start = cx.parity().member_sector(op.stripe, op.start).0;
+    start..start + op.sectors()
+}
+
+/// The part of a piece that an operation worked on, to be worked on again in a finer grain.
+fn clip(piece: &Piece, start: u64, end: u64, grain: Grain) -> Piece {
     let (from, to) = (piece.start.max(start), piece.end.min(end));
     let mut clipped = *piece;
     clipped.slice = piece.slice.part(from - piece.start, to - from);
     clipped.start = from;
     clipped.end = to;
-    clipped.class.granular = true;
+    clipped.class.grain = grain;
     clipped.open = 0;
     clipped
 }

@@ -2,7 +2,9 @@
 //! row.
 //!
 //! Invariant: a plan reads only what is readable, and of the ways that work it is the one with the
-//! fewest member reads. Pure; called only from `ops`.
+//! fewest member reads. Where parity does not agree with the data, nothing is recovered from it,
+//! and it is generated rather than modified wherever all data of the row can be had. Pure; called
+//! only from `ops`.
 //!
 //! Positions number the blocks of a row: data blocks 0..d by data index, then P = d, then Q = d+1.
 
@@ -25,6 +27,11 @@ pub(crate) struct Situation {
     pub(crate) cached: MemberSet,
     /// Whether more of the row is about to be written.
     pub(crate) stream: bool,
+    /// Whether parity agrees with the data, in all of the range.
+    pub(crate) in_sync: bool,
+    /// Whether all rows have their parity on the same members, as in RAID 4: what these do limits
+    /// the array.
+    pub(crate) fixed_parity: bool,
 }
 
 /// How the parity comes about.
@@ -83,7 +90,7 @@ impl Situation {
 }
 
 /// Chooses among full-stripe, reconstruct-write, read-modify-write and recover-then-write.
-/// `None`: too much is lost.
+/// `None`: too much is lost, or parity that does not agree with the data would have to replace it.
 pub(crate) fn plan_write(s: &Situation) -> Option<WritePlan> {
     let data = s.data_positions();
     let lost = s.lost();
@@ -110,15 +117,23 @@ pub(crate) fn plan_write(s: &Situation) -> Option<WritePlan> {
         recover: MemberSet::EMPTY,
     });
     let best = match (generate, update) {
+        // Modified parity stays as wrong as it was, and one lost member would turn that into wrong
+        // data: as md's reconstruct-write before a resync has passed.
+        (Some(g), _) if !s.in_sync => Some(g),
         // At equal reads, a stream reconstructs: what it read stays good for the next write to the
-        // row. Others modify: what is written has just been read, and no other member is touched.
+        // row. So does everything on members that only hold parity: they would have to read first.
+        // Others modify: what is written has just been read, and no other member is touched.
         (Some(g), Some(u)) => {
             let (fewer, same) = (u.reads.len() < g.reads.len(), u.reads.len() == g.reads.len());
-            Some(if fewer || same && !s.stream { u } else { g })
+            let modify = fewer || same && !s.stream && !s.fixed_parity;
+            Some(if modify { u } else { g })
         }
         (g, u) => g.or(u),
     };
     best.or_else(|| {
+        if !s.in_sync {
+            return None;
+        }
         let recover = data.intersection(lost);
         let helpers = s.parity_for(recover.len())?;
         let reads = data.minus(recover).union(helpers).minus(s.cached);
@@ -126,29 +141,44 @@ pub(crate) fn plan_write(s: &Situation) -> Option<WritePlan> {
     })
 }
 
-/// All parity anew from all data. `None`: some data cannot be had, so that nobody knows what the
-/// parity should be.
+/// All parity anew from all data. `None`: some data cannot be had, and parity does not agree with
+/// it, so that it is unknown what the parity should be.
 pub(crate) fn plan_resync(s: &Situation) -> Option<WritePlan> {
     let data = s.data_positions();
-    let parity = match s.parity_positions().minus(s.absent).is_empty() {
-        true => ParityWork::None,
-        false => ParityWork::Generate,
-    };
-    let reads = if parity == ParityWork::None { MemberSet::EMPTY } else { data.minus(s.cached) };
-    data.intersection(s.lost()).is_empty().then_some(WritePlan {
-        parity,
-        reads,
-        recover: MemberSet::EMPTY,
-    })
+    let complete = data.intersection(s.lost()).is_empty();
+    let nothing =
+        WritePlan { parity: ParityWork::None, reads: MemberSet::EMPTY, recover: MemberSet::EMPTY };
+    let in_service = s.parity_positions().minus(s.absent);
+    match (complete, in_service.len()) {
+        (true, 0) => Some(nothing),
+        (true, _) => {
+            let (parity, reads) = (ParityWork::Generate, data.minus(s.cached));
+            Some(WritePlan { parity, reads, ..nothing })
+        }
+        (false, _) if !s.in_sync => None,
+        // P says what is lost, and then Q may be made to agree: after a start by force.
+        (false, 2) => {
+            let recover = data.intersection(s.lost());
+            let helpers = s.parity_for(recover.len())?;
+            let reads = data.minus(recover).union(helpers).minus(s.cached);
+            Some(WritePlan { parity: ParityWork::Generate, reads, recover })
+        }
+        // The only parity says what is lost: it is right by definition.
+        (false, _) => Some(nothing),
+    }
 }
 
-/// Chooses what to read so that all covered positions can be delivered. `None`: too much is lost.
+/// Chooses what to read so that all covered positions can be delivered. `None`: too much is lost,
+/// or parity does not agree with the data.
 pub(crate) fn plan_read(s: &Situation) -> Option<ReadPlan> {
     // A covered position is read into the host's buffer, so a copy in memory is of no use to it.
     let s = Situation { cached: s.cached.minus(s.covered), ..*s };
     let lost = s.lost();
     if s.covered.intersection(lost).is_empty() {
         return Some(ReadPlan { reads: s.covered, recover: MemberSet::EMPTY });
+    }
+    if !s.in_sync {
+        return None;
     }
     let data = s.data_positions();
     let recover = data.intersection(lost);
@@ -173,6 +203,8 @@ mod tests {
             unread: MemberSet::EMPTY,
             cached: MemberSet::EMPTY,
             stream: false,
+            in_sync: true,
+            fixed_parity: false,
         }
     }
 
@@ -206,6 +238,43 @@ mod tests {
             let stream = plan_write(&Situation { stream: true, ..situation }).expect("healthy");
             assert_eq!((stream.parity, stream.reads), (ParityWork::Generate, others));
         }
+    }
+
+    #[test]
+    fn at_equal_reads_fixed_parity_is_not_read() {
+        let raid4 = Situation { fixed_parity: true, ..raid5(3, &[1]) };
+        let plan = plan_write(&raid4).expect("healthy");
+        assert_eq!((plan.parity, plan.reads), (ParityWork::Generate, set(&[0, 2])));
+        let wide = Situation { fixed_parity: true, ..raid5(5, &[1]) };
+        assert_eq!(plan_write(&wide).expect("healthy").parity, ParityWork::Update);
+    }
+
+    #[test]
+    fn parity_that_does_not_agree_is_generated_and_nothing_is_recovered_from_it() {
+        for healthy in [raid5(5, &[2]), raid6(8, &[0]), raid5(3, &[0, 1])] {
+            let plan = plan_write(&Situation { in_sync: false, ..healthy }).expect("healthy");
+            assert_eq!(plan.parity, ParityWork::Generate);
+            let others = MemberSet::range(0, healthy.data).minus(healthy.covered);
+            assert_eq!(plan.reads, others);
+        }
+        // The lost block is written: all data is known afterwards.
+        let lost = Situation { in_sync: false, absent: set(&[1]), ..raid5(5, &[1]) };
+        assert_eq!(plan_write(&lost).expect("covered").parity, ParityWork::Generate);
+        assert_eq!(plan_resync(&lost), None);
+        assert_eq!(plan_read(&lost), None);
+        let others = Situation { covered: set(&[0, 2]), ..lost };
+        assert_eq!(plan_read(&others).expect("healthy blocks").reads, set(&[0, 2]));
+        // Another block is lost, and stays so.
+        assert_eq!(plan_write(&others).expect("stored").parity, ParityWork::Update);
+        let two = Situation { in_sync: false, absent: set(&[0, 3]), ..raid6(4, &[0]) };
+        assert_eq!(plan_write(&two), None);
+        // Parity agrees: it holds what is lost, so nothing is to be resynced.
+        let held = Situation { in_sync: true, ..lost };
+        assert_eq!(plan_resync(&held).expect("in sync").parity, ParityWork::None);
+        let by_force = Situation { absent: set(&[1]), ..raid6(4, &[]) };
+        let plan = plan_resync(&by_force).expect("P has it");
+        assert_eq!((plan.parity, plan.recover), (ParityWork::Generate, set(&[1])));
+        assert_eq!(plan.reads, set(&[0, 2, 3, 4]));
     }
 
     #[test]
@@ -272,12 +341,24 @@ mod tests {
                     for unread in subsets(positions) {
                         let cached = [MemberSet::EMPTY, set(&[0]), set(&[data])].into_iter();
                         for (cached, stream) in cached.flat_map(|set| [(set, false), (set, true)]) {
-                            check(&Situation { covered, absent, unread, cached, stream, ..row });
+                            let here = Situation { covered, absent, unread, cached, stream, ..row };
+                            check(&here);
+                            check_out_of_sync(&Situation { in_sync: false, ..here });
                         }
                     }
                 }
             }
         }
+    }
+
+    fn check_out_of_sync(s: &Situation) {
+        if let Some(plan) = plan_write(s) {
+            assert!(plan.recover.is_empty(), "{s:?} {plan:?}");
+            let known = s.data_positions().minus(s.covered).intersection(s.lost()).is_empty();
+            assert!(!known || plan.parity != ParityWork::Update, "{s:?} {plan:?}");
+        }
+        let unreadable = s.covered.intersection(s.absent.union(s.unread));
+        assert_eq!(plan_read(s).is_some(), unreadable.is_empty(), "{s:?}");
     }
 
     fn check(s: &Situation) {

@@ -12,7 +12,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use md::StripeNo;
 
 use super::neighbours::Wait;
-use super::op::{Cell, Class, Intent, Op};
+use super::op::{Cell, Class, Grain, Intent, Op};
 use super::scratch::Block;
 use crate::slab::Slab;
 use crate::{BufSlice, GRANULE_SECTORS, MAX_SPAN_SECTORS, MemberSet, REGION_ZERO};
@@ -121,13 +121,15 @@ pub(crate) struct Rows {
     clock: u64,
     chunk: u64,
     data: u16,
+    /// Sectors of a logical block.
+    block: u64,
     taken: Vec<u32>,
     skipped: Vec<Skipped>,
     cuts: Vec<u64>,
 }
 
 impl Rows {
-    pub(crate) fn new(chunk: u64, data: u16) -> Rows {
+    pub(crate) fn new(chunk: u64, data: u16, block: u64) -> Rows {
         Rows {
             table: Slab::with_capacity(1024),
             by_stripe: HashMap::default(),
@@ -137,6 +139,7 @@ impl Rows {
             clock: 0,
             chunk,
             data,
+            block,
             taken: Vec::new(),
             skipped: Vec::new(),
             cuts: Vec::new(),
@@ -364,7 +367,7 @@ impl Rows {
     /// Makes the operation of a piece that is alone and short: what random requests are.
     fn form_single(&mut self, row: u32, ops: &mut Slab<Op>, formed: &mut Vec<u32>) -> bool {
         let Piece { start, end, class, .. } = self.pieces[self.taken[0]];
-        let step = if class.granular { GRANULE_SECTORS } else { MAX_SPAN_SECTORS };
+        let step = self.step(class);
         let short = start / step == (end - 1) / step && class.intent != Intent::Discard;
         if short {
             self.form_span(row, (start, end), ops, formed);
@@ -372,8 +375,18 @@ impl Rows {
         short
     }
 
+    /// No operation crosses a multiple of this.
+    fn step(&self, class: Class) -> u64 {
+        match class.grain {
+            Grain::Span => MAX_SPAN_SECTORS,
+            Grain::Granule => GRANULE_SECTORS,
+            Grain::Block => self.block,
+        }
+    }
+
     /// Finds the points inside the chunk at which the taken pieces must be cut into operations.
     fn cut(&mut self) {
+        let step = self.step(self.pieces[self.taken[0]].class);
         let Rows { pieces, taken, cuts, .. } = self;
         cuts.clear();
         let first = pieces[taken[0]];
@@ -391,7 +404,7 @@ impl Rows {
         }
         cuts.sort_unstable();
         cuts.dedup();
-        if whole_row && no_data && !first.class.granular {
+        if whole_row && no_data && first.class.grain == Grain::Span {
             return;
         }
         // Inner boundaries stay only where the set of covered positions changes.
@@ -408,7 +421,6 @@ impl Rows {
                 changes
             });
         }
-        let step = if first.class.granular { GRANULE_SECTORS } else { MAX_SPAN_SECTORS };
         if high - low > step || low / step != (high - 1) / step {
             let mut at = (low / step + 1) * step;
             while at < high {

@@ -5,7 +5,7 @@
 
 use md::{MemberIdx, RowRole, Sector, StripeNo};
 
-use super::op::{Class, Intent};
+use super::op::{Class, Grain, Intent};
 use super::rows::Piece;
 use super::stripes::{Context, Stripes};
 use crate::token::Kind;
@@ -41,7 +41,7 @@ impl Stripes {
                 if !cx.health.is_failed(member.0) && !request_touches_lost(cx, request, part) {
                     return stripes.direct(cx, request, part, member);
                 }
-                stripes.read_piece(cx, request, part, stream, false);
+                stripes.read_piece(cx, request, part, stream, Grain::Span);
             });
         }
         let key = cx.requests.key(request);
@@ -84,8 +84,11 @@ impl Stripes {
         self.each_part(cx, request, |stripes, cx, part| {
             let member = cx.parity().row(part.stripe).data[usize::from(part.index)];
             if unread.contains(member.0) {
-                let granular = !cx.health.is_failed(member.0);
-                stripes.read_piece(cx, request, part, false, granular);
+                let grain = match cx.health.is_failed(member.0) {
+                    true => Grain::Span,
+                    false => Grain::Granule,
+                };
+                stripes.read_piece(cx, request, part, false, grain);
             }
         });
     }
@@ -117,7 +120,7 @@ impl Stripes {
                 start: part.offset,
                 end: part.offset + part.sectors,
                 slice,
-                class: Class { intent, granular: false },
+                class: Class { intent, grain: Grain::Span },
                 fua: record.fua(),
                 stream,
                 open: 0,
@@ -146,7 +149,7 @@ impl Stripes {
                 start: offset,
                 end: offset + sectors,
                 slice: BufSlice { region: REGION_ZERO, len, offset: 0 },
-                class: Class { intent: Intent::Resync, granular: false },
+                class: Class { intent: Intent::Resync, grain: Grain::Span },
                 fua: false,
                 stream: false,
                 open: 0,
@@ -168,7 +171,7 @@ impl Stripes {
         request: u32,
         part: Part,
         stream: bool,
-        granular: bool,
+        grain: Grain,
     ) {
         let record = &mut cx.requests[request];
         record.open += 1;
@@ -178,7 +181,7 @@ impl Stripes {
             start: part.offset,
             end: part.offset + part.sectors,
             slice: record.slice(part.at, part.sectors),
-            class: Class { intent: Intent::Read, granular },
+            class: Class { intent: Intent::Read, grain },
             fua: false,
             stream,
             open: 0,

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use md::{Geometry, Kind as GeometryKind, Parity};
 
+use super::in_sync::SyncMap;
 use super::neighbours::Neighbours;
 use super::op::Op;
 use super::ops::Course;
@@ -55,6 +56,8 @@ pub(crate) struct Stripes {
     pub(crate) scatter: Scatter,
     pub(crate) discard_zeroes: bool,
     pub(crate) neighbours: Neighbours,
+    /// Where parity agrees with the data.
+    pub(crate) sync: SyncMap,
     /// The last courses of plain writes, by a mix of what they depend on.
     pub(crate) courses: [Option<(Situation, Course)>; 16],
 }
@@ -65,8 +68,10 @@ impl Stripes {
             GeometryKind::Parity(parity) => parity.data_disks() as u16,
             _ => 1,
         };
+        let block = u64::from(config.logical_block) / md::SECTOR_BYTES;
         Stripes {
-            rows: Rows::new(config.geometry.chunk_sectors(), data),
+            rows: Rows::new(config.geometry.chunk_sectors(), data, block),
+            sync: SyncMap::new(&config.out_of_sync, block),
             ops: Slab::with_capacity(1024),
             scratch: Scratch::new(config.stripe_cache_bytes),
             region: config.scratch_region,

@@ -23,6 +23,10 @@ pub struct Member {
     pub write_error: Option<(u64, MemberError)>,
     /// Writes that touch these sectors find no space.
     pub full: Range<u64>,
+    /// How many writes will find no space there before there is some; `None`: the shortage lasts.
+    pub shortages: Option<u32>,
+    /// Of a write that finds no space, this many sectors are written first.
+    pub short: u64,
     /// Writes completed (by number) that no flush has covered; see `World`.
     pub unflushed: Vec<u64>,
     pub counts: Counts,
@@ -96,7 +100,15 @@ impl Member {
             return Some(MemberError::Gone);
         }
         if sectors.start < self.full.end && self.full.start < sectors.end {
-            return Some(MemberError::NoSpace);
+            match &mut self.shortages {
+                Some(0) => return None,
+                Some(left) => *left -= 1,
+                None => {}
+            }
+            return Some(match self.short {
+                0 => MemberError::NoSpace,
+                _ => MemberError::ShortWrite,
+            });
         }
         self.write_error.filter(|(from, _)| now >= *from).map(|(_, error)| error)
     }

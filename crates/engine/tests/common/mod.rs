@@ -613,6 +613,11 @@ impl World {
         }
         target.counts.write_sectors += length;
         if let Some(error) = target.write_fault(now, &sectors) {
+            if error == MemberError::ShortWrite {
+                let part = sectors.start..(sectors.start + target.short).min(sectors.end);
+                let len = (part.end - part.start) as usize * SECTOR;
+                target.rewrite(part).copy_from_slice(&bytes[..len]);
+            }
             return Err(error);
         }
         target.rewrite(sectors.clone()).copy_from_slice(&bytes);

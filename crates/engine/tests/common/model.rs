@@ -4,6 +4,8 @@
 //! it. Per sector the model keeps the writers that may still be there, in order of submission: a
 //! write that is acknowledged rules out all before it; one in flight may or may not be there yet.
 
+use std::ops::Range;
+
 use engine::{HostOp, RequestError};
 use md::{Geometry, Kind, MemberIdx, Sector};
 use parity::{Block, Kernels};
@@ -40,6 +42,8 @@ struct Reading {
     at: u64,
     /// Per sector, the candidates at submission, and those that were ruled out since.
     before: Vec<Vec<Writer>>,
+    /// Some of it may have been lost since it was submitted.
+    may_fail: bool,
 }
 
 /// Tag, and whether it left zeroes.
@@ -51,7 +55,18 @@ pub struct Model {
     discard_zeroes: bool,
     /// Errors that requests may end with; anything else panics.
     pub tolerated: Vec<RequestError>,
+    /// By sector, where the test keeps account of it: whether its contents may be known as lost, so
+    /// that a read may end with an error and must not end with anything else that is wrong.
+    pub may_be_lost: Option<Vec<bool>>,
+    /// A write that fails may cost all blocks of the rows that it touches, by their width in
+    /// sectors; `None`: only what it covers itself.
+    pub rows_at_stake: Option<u64>,
+    /// Writes in flight: tag and range.
+    writes: Vec<(u64, Range<u64>)>,
 }
+
+/// A writer that stands for whatever the disks held before.
+pub const ANYTHING: Writer = (u64::MAX, false);
 
 impl Model {
     pub fn new(sectors: u64, discard_zeroes: bool) -> Model {
@@ -60,7 +75,51 @@ impl Model {
             readings: Vec::new(),
             discard_zeroes,
             tolerated: Vec::new(),
+            may_be_lost: None,
+            rows_at_stake: None,
+            writes: Vec::new(),
         }
+    }
+
+    /// The disks held something before: until they are written, all sectors may hold anything.
+    pub fn begin_with_anything(&mut self) {
+        self.candidates.iter_mut().for_each(|list| list.push(ANYTHING));
+    }
+
+    /// What a write of this range may cost when it fails.
+    fn stake(&self, at: u64, sectors: u64) -> Range<u64> {
+        let (from, to) = (at, at.saturating_add(sectors));
+        let (from, to) = match self.rows_at_stake {
+            Some(row) => (from / row * row, to.next_multiple_of(row)),
+            None => (from, to),
+        };
+        let size = self.candidates.len() as u64;
+        from.min(size)..to.min(size)
+    }
+
+    /// A write has ended: when it failed, what it put at stake may be lost.
+    fn write_done(&mut self, live: &Live, failed: bool) {
+        self.writes.retain(|(tag, _)| *tag != live.tag);
+        let range = match failed {
+            true => self.stake(live.at, live.sectors),
+            false => live.at..live.at + live.sectors,
+        };
+        let Some(lost) = &mut self.may_be_lost else { return };
+        lost[range.start as usize..range.end as usize].fill(failed);
+        for reading in self.readings.iter_mut().filter(|_| failed) {
+            let end = reading.at + reading.before.len() as u64;
+            reading.may_fail |= reading.at < range.end && range.start < end;
+        }
+    }
+
+    fn may_fail(&self, reading: &Reading) -> bool {
+        let Some(lost) = &self.may_be_lost else { return true };
+        let range = reading.at..reading.at + reading.before.len() as u64;
+        let overlaps =
+            |(_, stake): &(u64, Range<u64>)| stake.start < range.end && range.start < stake.end;
+        reading.may_fail
+            || lost[range.start as usize..range.end as usize].contains(&true)
+            || self.writes.iter().any(overlaps)
     }
 
     fn range(&mut self, at: u64, sectors: u64) -> &mut [Vec<Writer>] {
@@ -70,10 +129,15 @@ impl Model {
     }
 
     pub fn submit(&mut self, tag: u64, op: HostOp, at: u64, sectors: u64) {
+        if !matches!(op, HostOp::Read | HostOp::Flush | HostOp::Resync) {
+            self.writes.push((tag, self.stake(at, sectors)));
+        }
         match op {
             HostOp::Read => {
                 let before = self.range(at, sectors).to_vec();
-                self.readings.push(Reading { tag, at, before });
+                let mut reading = Reading { tag, at, before, may_fail: false };
+                reading.may_fail = self.may_fail(&reading);
+                self.readings.push(reading);
             }
             HostOp::Write { .. } => {
                 self.range(at, sectors).iter_mut().for_each(|list| list.push((tag, false)));
@@ -92,11 +156,22 @@ impl Model {
             assert!(self.tolerated.contains(&error), "{what:?} ends with {error:?}");
         }
         match live.op {
+            HostOp::Write { .. } | HostOp::WriteZeroes => self.write_done(live, result.is_err()),
+            HostOp::Discard if result.is_err() => self.write_done(live, true),
+            HostOp::Discard => self.writes.retain(|(tag, _)| *tag != live.tag),
+            _ => {}
+        }
+        match live.op {
             HostOp::Read => {
                 let mine = self.readings.iter().position(|reading| reading.tag == live.tag);
                 let reading = self.readings.swap_remove(mine.expect("submitted before"));
-                if result.is_ok() {
-                    self.check_read(live.at, &reading, bytes);
+                match result {
+                    Ok(()) => self.check_read(live.at, &reading, bytes),
+                    Err(error) => {
+                        let range = reading.at..reading.at + live.sectors;
+                        let may = self.may_fail(&reading);
+                        assert!(may, "{range:?} ends with {error:?}, and nothing of it is lost");
+                    }
                 }
             }
             HostOp::Write { .. } | HostOp::WriteZeroes if result.is_ok() => {
@@ -246,12 +321,10 @@ fn one(sector: u64) -> std::ops::Range<u64> {
     sector..sector + 1
 }
 
-fn matches(bytes: &[u8], sector: u64, mut legal: impl Iterator<Item = Writer>) -> bool {
+fn matches(bytes: &[u8], sector: u64, legal: impl Iterator<Item = Writer>) -> bool {
     let tag = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-    if tag == 0 {
-        let zero = bytes.iter().all(|byte| *byte == 0);
-        return zero && legal.any(|(_, zero)| zero);
-    }
-    let named = legal.any(|writer| writer == (tag, false));
-    named && bytes == pattern(tag, sector)
+    let zero = bytes.iter().all(|byte| *byte == 0);
+    let named = tag != 0 && bytes == pattern(tag, sector);
+    let mut legal = legal;
+    legal.any(|writer| writer == ANYTHING || zero && writer.1 || named && writer == (tag, false))
 }

@@ -44,7 +44,7 @@ impl Keeper {
             Ok(()) => {}
             // A full backing store costs nobody his place: what depends on the job fails or waits,
             // and it is done again. A spare may be some updates behind.
-            Err(MemberError::NoSpace) => {
+            Err(error) if error.is_no_space() => {
                 if self.devices[device].kept.slot.is_some() {
                     job.spoiled = true;
                     job.lacking = true;

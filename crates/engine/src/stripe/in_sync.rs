@@ -1,0 +1,218 @@
+//! Which ranges of the chunk rows have redundancy that agrees with their data.
+//!
+//! ```text
+//! positions   |--------|~~~~~~~~~~~~~~~~~~~|------------|
+//!               in sync   unsynced at start    in sync
+//!                  ^stale      ^generated
+//! ```
+//! The array starts with ranges that are not in sync: above the position of a resync, or under the
+//! bits of a bitmap. In them, what has been generated since is in sync; elsewhere, what a write
+//! left half-way is not. A resync raises the position, and then its part of the first is forgotten.
+//!
+//! Invariant: a range counts as in sync only where parity was generated from what the members hold,
+//! or was true when the array started, and every write since then has ended or kept it true. Memory
+//! is one bit per block of those pages that differ from their surroundings: 32 MiB per TiB of a
+//! member at most with blocks of 4 KiB, and 256 MiB with blocks of 512 bytes, if all of an array is
+//! written at random before its resync comes by. Called only from `ops` and `stripes`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Blocks of a page.
+const PAGE: u64 = 4096;
+
+/// What is known of a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum InSync {
+    /// All of it is in sync.
+    #[default]
+    All,
+    /// A part of it is.
+    Part,
+    /// Nothing of it is.
+    Nothing,
+}
+
+pub(crate) struct SyncMap {
+    /// Sectors of a block.
+    block: u64,
+    /// Ranges that were not in sync when the array started: ascending, in sectors, and only what a
+    /// resync has not passed.
+    unsynced: Vec<Range<u64>>,
+    /// Of these, what has been generated since.
+    generated: Blocks,
+    /// What a write left half-way, anywhere.
+    stale: Blocks,
+}
+
+impl SyncMap {
+    /// `unsynced`: ascending ranges of sectors that are not in sync.
+    pub(crate) fn new(unsynced: &[Range<u64>], block_sectors: u64) -> SyncMap {
+        debug_assert!(unsynced.is_sorted_by(|a, b| a.end <= b.start));
+        SyncMap {
+            block: block_sectors,
+            unsynced: unsynced.iter().filter(|range| !range.is_empty()).cloned().collect(),
+            generated: Blocks::default(),
+            stale: Blocks::default(),
+        }
+    }
+
+    /// What is known of the range, which is not empty.
+    #[inline]
+    pub(crate) fn state(&self, range: Range<u64>) -> InSync {
+        if self.unsynced.is_empty() && self.stale.is_empty() {
+            return InSync::All;
+        }
+        self.look_up(range)
+    }
+
+    fn look_up(&self, range: Range<u64>) -> InSync {
+        let blocks = self.blocks(&range);
+        let (mut any, mut all) = (false, true);
+        for block in blocks {
+            let good = self.block_in_sync(block);
+            any |= good;
+            all &= good;
+        }
+        match (any, all) {
+            (_, true) => InSync::All,
+            (true, false) => InSync::Part,
+            (false, false) => InSync::Nothing,
+        }
+    }
+
+    fn block_in_sync(&self, block: u64) -> bool {
+        let at = block * self.block;
+        let after = self.unsynced.partition_point(|range| range.end <= at);
+        let inside = self.unsynced.get(after).is_some_and(|range| range.start < at + self.block);
+        !self.stale.has(block) && (!inside || self.generated.has(block))
+    }
+
+    /// Redundancy of the range has been generated from what the members hold.
+    #[inline]
+    pub(crate) fn set(&mut self, range: Range<u64>) {
+        if self.unsynced.is_empty() && self.stale.is_empty() {
+            return;
+        }
+        for block in self.blocks(&range) {
+            self.stale.remove(block);
+            if !self.block_in_sync(block) {
+                self.generated.insert(block);
+            }
+        }
+    }
+
+    /// A write to the range has failed half-way.
+    pub(crate) fn clear(&mut self, range: Range<u64>) {
+        for block in self.blocks(&range) {
+            self.stale.insert(block);
+            self.generated.remove(block);
+        }
+    }
+
+    /// A resync has passed this position: below it, only what was left half-way since is not in
+    /// sync.
+    pub(crate) fn resynced_below(&mut self, position: u64) {
+        if self.unsynced.first().is_none_or(|range| range.start >= position) {
+            return;
+        }
+        self.unsynced.retain_mut(|range| {
+            range.start = range.start.max(position);
+            !range.is_empty()
+        });
+        match self.unsynced.is_empty() {
+            true => self.generated = Blocks::default(),
+            false => self.generated.remove_pages_below(position / self.block),
+        }
+    }
+
+    fn blocks(&self, range: &Range<u64>) -> Range<u64> {
+        debug_assert!(!range.is_empty());
+        range.start / self.block..range.end.div_ceil(self.block)
+    }
+}
+
+/// A set of blocks, in pages.
+#[derive(Default)]
+struct Blocks(BTreeMap<u64, Box<[u64; PAGE as usize / 64]>>);
+
+impl Blocks {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn has(&self, block: u64) -> bool {
+        let page = self.0.get(&(block / PAGE));
+        page.is_some_and(|page| page[(block % PAGE / 64) as usize] >> (block % 64) & 1 == 1)
+    }
+
+    fn insert(&mut self, block: u64) {
+        let page = self.0.entry(block / PAGE).or_insert_with(|| Box::new([0; PAGE as usize / 64]));
+        page[(block % PAGE / 64) as usize] |= 1 << (block % 64);
+    }
+
+    fn remove(&mut self, block: u64) {
+        let Some(page) = self.0.get_mut(&(block / PAGE)) else { return };
+        page[(block % PAGE / 64) as usize] &= !(1 << (block % 64));
+        if page.iter().all(|word| *word == 0) {
+            self.0.remove(&(block / PAGE));
+        }
+    }
+
+    /// Of the page that `block` lies in, everything stays.
+    fn remove_pages_below(&mut self, block: u64) {
+        self.0 = self.0.split_off(&(block / PAGE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_in_sync_at_the_start_stays_so_until_a_write_fails_half_way() {
+        let mut map = SyncMap::new(&[], 1);
+        assert_eq!(map.state(0..1 << 40), InSync::All);
+        map.clear(100..108);
+        assert_eq!(map.state(100..108), InSync::Nothing);
+        assert_eq!(map.state(96..104), InSync::Part);
+        assert_eq!(map.state(108..200), InSync::All);
+        map.resynced_below(1000);
+        assert_eq!(map.state(100..108), InSync::Nothing, "the resync may have passed before");
+        map.set(100..104);
+        assert_eq!(map.state(100..108), InSync::Part);
+        map.set(96..112);
+        assert!(map.stale.is_empty() && map.generated.is_empty());
+    }
+
+    #[test]
+    fn what_is_generated_ahead_of_a_resync_is_in_sync() {
+        let mut map = SyncMap::new(&[64..128, 4096..1 << 30], 8);
+        assert_eq!(map.state(0..64), InSync::All);
+        assert_eq!(map.state(56..72), InSync::Part);
+        assert_eq!(map.state(64..128), InSync::Nothing);
+        assert_eq!(map.state(128..4096), InSync::All);
+        map.set(1 << 20..(1 << 20) + 16);
+        assert_eq!(map.state(1 << 20..(1 << 20) + 16), InSync::All);
+        assert_eq!(map.state(1 << 20..(1 << 20) + 24), InSync::Part);
+        map.clear(1 << 20..(1 << 20) + 8);
+        assert_eq!(map.state(1 << 20..(1 << 20) + 16), InSync::Part);
+        map.resynced_below(1 << 29);
+        assert_eq!(map.state(64..1 << 20), InSync::All);
+        assert_eq!(map.state(1 << 20..(1 << 20) + 8), InSync::Nothing);
+        assert_eq!(map.state(1 << 29..(1 << 29) + 8), InSync::Nothing);
+        map.set(1 << 20..(1 << 20) + 8);
+        map.resynced_below(1 << 30);
+        assert_eq!(map.state(0..1 << 30), InSync::All);
+        assert!(map.unsynced.is_empty() && map.generated.is_empty() && map.stale.is_empty());
+    }
+
+    #[test]
+    fn a_position_inside_a_page_keeps_what_lies_behind_it() {
+        let mut map = SyncMap::new(std::slice::from_ref(&(0..10_000)), 1);
+        map.set(5_000..5_001);
+        map.resynced_below(4_500);
+        assert_eq!(map.state(5_000..5_001), InSync::All);
+        assert_eq!(map.state(5_001..5_002), InSync::Nothing);
+    }
+}
