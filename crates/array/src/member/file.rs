@@ -2,7 +2,11 @@
 //! the page cache where the file system allows.
 //!
 //! Invariant: an operation is reported done when all of its bytes have moved; what the kernel does
-//! in parts is continued here.
+//! in parts is continued here. A file that has become shorter than its member, or a device whose
+//! capacity has gone, is `Gone`: nothing is written behind a cut, where the file would grow again
+//! and read as zeroes. The size is looked at once a round before writes, and when writes and
+//! flushes have ended. One case is left that a size cannot show: a file that is cut while a write
+//! to its very end is under way.
 
 use std::fs::File;
 use std::ops::Range;
@@ -70,9 +74,20 @@ struct Pending {
     spans: Vec<Span>,
 }
 
+/// The size that a member's file is known to have.
+#[derive(Clone, Copy)]
+enum Size {
+    /// It was long enough at this moment of the driver's clock.
+    Whole { at: Option<u64> },
+    /// It has been cut short. It stays so: what may be put back there is not what was.
+    Cut,
+}
+
 /// See the module.
 pub struct FileMember {
     file: Arc<File>,
+    is_block_device: bool,
+    size: Size,
     /// First byte of the member in the file.
     start: u64,
     facts: Facts,
@@ -123,12 +138,21 @@ impl FileMember {
             keeps_data: true,
             uses_ring: true,
         };
-        Ok(FileMember::new(Arc::new(file), 0, facts, direct, id))
+        Ok(FileMember::new(Arc::new(file), false, 0, facts, direct, id))
     }
 
-    fn new(file: Arc<File>, start: u64, facts: Facts, direct: bool, id: FileId) -> FileMember {
+    fn new(
+        file: Arc<File>,
+        is_block_device: bool,
+        start: u64,
+        facts: Facts,
+        direct: bool,
+        id: FileId,
+    ) -> FileMember {
         FileMember {
             file,
+            is_block_device,
+            size: Size::Whole { at: None },
             start,
             facts,
             direct,
@@ -158,7 +182,8 @@ impl FileMember {
         let start = device.start_byte() + area.start * md::SECTOR_BYTES;
         let bytes = start..start + facts.sectors * md::SECTOR_BYTES;
         let id = FileId { bytes, ..device.id().clone() };
-        FileMember::new(device.file().clone(), start, facts, device.is_direct(), id)
+        let file = device.file().clone();
+        FileMember::new(file, device.is_block_device(), start, facts, device.is_direct(), id)
     }
 
     /// Whether the page cache is bypassed.
@@ -177,7 +202,7 @@ impl FileMember {
     /// # Errors
     /// When the file cannot be opened again, by way of /proc: it may have lost its name.
     pub fn reopened(&self) -> std::io::Result<FileMember> {
-        let FileMember { start, facts, direct, .. } = *self;
+        let FileMember { is_block_device, start, facts, direct, .. } = *self;
         let file = match direct {
             true => self.file.clone(),
             false => {
@@ -187,7 +212,30 @@ impl FileMember {
                 Arc::new(File::from(rustix::fs::open(name, flags, Mode::empty())?))
             }
         };
-        Ok(FileMember::new(file, start, facts, direct, self.id.clone()))
+        Ok(FileMember::new(file, is_block_device, start, facts, direct, self.id.clone()))
+    }
+
+    /// Whether the file ends before the member does, as far as can be told in the round `now`.
+    fn is_cut(&mut self, now: u64) -> bool {
+        match self.size {
+            Size::Cut => true,
+            Size::Whole { at } if at == Some(now) => false,
+            Size::Whole { .. } => {
+                let end = self.start + self.facts.sectors * md::SECTOR_BYTES;
+                let is_cut = is_shorter(&self.file, self.is_block_device, end);
+                self.size = if is_cut { Size::Cut } else { Size::Whole { at: Some(now) } };
+                is_cut
+            }
+        }
+    }
+
+    /// What an error of the kernel means. A device that has gone is not the same as a bad sector or
+    /// a lack of space: the capacity tells them apart, also where thin devices run out of space.
+    fn error(&mut self, errno: Errno, kind: OpKind) -> MemberError {
+        if matches!(self.size, Size::Whole { .. }) {
+            self.size = Size::Whole { at: None };
+        }
+        if self.is_cut(0) { MemberError::Gone } else { error_of(errno, kind) }
     }
 
     fn push(&mut self, id: u32, io: &mut Io) {
@@ -217,6 +265,16 @@ impl FileMember {
         }
         Ok(())
     }
+}
+
+/// Whether a file or a device ends before byte `end`. Where the system does not say, it does not.
+pub(crate) fn is_shorter(file: &File, is_block_device: bool, end: u64) -> bool {
+    let bytes = match is_block_device {
+        // A device that was pulled has the capacity 0.
+        true => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).ok(),
+        false => rustix::fs::fstat(file).ok().and_then(|stat| u64::try_from(stat.st_size).ok()),
+    };
+    bytes.is_some_and(|bytes| bytes < end)
 }
 
 /// Makes an empty file where there is nothing; says whether it did.
@@ -283,7 +341,11 @@ pub(crate) fn direct_block(file: &File) -> u32 {
 
 /// What an error of a blocking call means for an operation of this kind.
 pub(crate) fn io_error_of(error: &std::io::Error, kind: OpKind) -> MemberError {
-    error_of(Errno::from_io_error(error).unwrap_or(Errno::IO), kind)
+    match error.kind() {
+        // Less was moved than there must be.
+        std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::WriteZero => MemberError::Gone,
+        _ => error_of(Errno::from_io_error(error).unwrap_or(Errno::IO), kind),
+    }
 }
 
 fn error_of(errno: Errno, kind: OpKind) -> MemberError {
@@ -307,15 +369,21 @@ impl Member for FileMember {
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
-        let FileMember { start, facts, direct, .. } = *self;
+        let FileMember { is_block_device, start, facts, direct, .. } = *self;
         let (file, id) = (self.file.clone(), self.id.clone());
-        Some(Box::new(FileMember::new(file, start, facts, direct, id)))
+        Some(Box::new(FileMember::new(file, is_block_device, start, facts, direct, id)))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
         self.counters.count(op);
         if op.sector.0 + op.sectors > self.facts.sectors {
             done.push(Done { token: op.token, result: Err(MemberError::Invalid) });
+            return;
+        }
+        let changes = !matches!(op.kind, OpKind::Read | OpKind::Flush);
+        // Behind its end, a device refuses writes by itself; a file would grow.
+        if changes && !self.is_block_device && self.is_cut(io.now) {
+            done.push(Done { token: op.token, result: Err(MemberError::Gone) });
             return;
         }
         let mut spans = self.spare.pop().unwrap_or_default();
@@ -333,12 +401,12 @@ impl Member for FileMember {
 
     fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
         let pending = self.pending.get(event.id);
-        let kind = pending.kind;
+        let (kind, at, left) = (pending.kind, pending.at, pending.left);
         let is_transfer = matches!(kind, OpKind::Read | OpKind::Write { .. });
         // An error of a direct write says nothing of the extents before the one that failed.
         let unwritten = is_transfer && !self.direct && !pending.continued;
         let result = match u64::try_from(event.result) {
-            Ok(moved) if is_transfer && moved < pending.left => {
+            Ok(moved) if is_transfer && moved < left => {
                 if moved > 0 {
                     pending.at += moved;
                     pending.left -= moved;
@@ -346,8 +414,12 @@ impl Member for FileMember {
                     skip(&mut pending.spans, moved as usize);
                     return self.push(event.id, io);
                 }
-                // The file was cut short under us.
-                Err(MemberError::Medium)
+                self.size = Size::Cut;
+                Err(MemberError::Gone)
+            }
+            // The file was cut while this was under way, which may have made it longer again.
+            Ok(_) if kind != OpKind::Read && !self.is_block_device && self.is_cut(io.now) => {
+                Err(MemberError::Gone)
             }
             Ok(_) => Ok(()),
             Err(_) => {
@@ -358,10 +430,12 @@ impl Member for FileMember {
                         return self.push(event.id, io);
                     }
                     OpKind::Discard | OpKind::WriteZeroes if unsupported => {
-                        let (at, left) = (pending.at, pending.left);
-                        self.zero_by_hand(at, left).map_err(|error| io_error_of(&error, kind))
+                        self.zero_by_hand(at, left).map_err(|error| {
+                            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                            self.error(errno, kind)
+                        })
                     }
-                    _ => Err(error_of(errno, kind)),
+                    _ => Err(self.error(errno, kind)),
                 }
                 .map_err(|error| match error {
                     MemberError::NoSpace if !unwritten => MemberError::ShortWrite,

@@ -27,6 +27,6 @@ pub use null::NullMember;
 pub use paced::{PaceControl, PacedMember};
 pub use traits::{Counters, Done, Facts, FileId, FormerLeaf, Io, KernelDone, Member, Op, OpKind};
 
-pub(crate) use file::{direct_block, io_error_of};
+pub(crate) use file::{direct_block, io_error_of, is_shorter};
 pub(crate) use traits::Sealed;
 pub(crate) use uring::Ring;

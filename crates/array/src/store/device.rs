@@ -26,7 +26,7 @@ use super::Location;
 use super::claims::{Identity, Overlap, loop_device_of, who_uses};
 use super::disk::{Disk, beyond_the_end, read_only_error};
 use crate::buf::Region;
-use crate::member::FileId;
+use crate::member::{FileId, is_shorter};
 
 /// What may be done with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,7 +313,7 @@ impl Device {
         let start = bytes.start - bytes.start % block;
         let len = bytes.end.next_multiple_of(block) - start;
         let mut region = Region::new(len)?;
-        self.file.read_exact_at(&mut region.bytes_mut()[..len as usize], start)?;
+        self.read_at(&mut region.bytes_mut()[..len as usize], start)?;
         Ok((region, (bytes.start - start) as usize))
     }
 
@@ -322,6 +322,40 @@ impl Device {
             Access::ReadWrite => Ok(()),
             Access::ReadOnly => Err(read_only_error(&self.name())),
         }
+    }
+
+    /// An error where a file has become shorter than the member: a write behind the cut would make
+    /// it longer again, with zeroes between. A block device refuses that itself.
+    fn check_whole(&self) -> io::Result<()> {
+        if !self.is_block_device && is_shorter(&self.file, false, self.window.end) {
+            return Err(self.has_gone());
+        }
+        Ok(())
+    }
+
+    fn has_gone(&self) -> io::Error {
+        let what = if self.is_block_device { "the device" } else { "the file" };
+        let why = format!("{}: {what} is shorter than it was when it was opened", self.name());
+        io::Error::new(io::ErrorKind::UnexpectedEof, why)
+    }
+
+    /// Tells a device that has gone from one that has no space or a bad sector: by its capacity.
+    fn checked<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| {
+            match is_shorter(&self.file, self.is_block_device, self.window.end) {
+                true => self.has_gone(),
+                false => error,
+            }
+        })
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.check_whole()?;
+        self.checked(self.file.write_all_at(bytes, at))
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.checked(self.file.read_exact_at(bytes, at))
     }
 }
 
@@ -349,7 +383,7 @@ impl Disk for Device {
     fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
         let bytes = self.range(sector, buf.len())?;
         if !self.direct || self.is_aligned(&bytes, buf.as_ptr()) {
-            return self.file.read_exact_at(buf, bytes.start);
+            return self.read_at(buf, bytes.start);
         }
         let (mut region, skip) = self.read_blocks(&bytes)?;
         buf.copy_from_slice(&region.bytes_mut()[skip..skip + buf.len()]);
@@ -360,7 +394,7 @@ impl Disk for Device {
         self.check_writable()?;
         let bytes = self.range(sector, buf.len())?;
         if !self.direct || self.is_aligned(&bytes, buf.as_ptr()) {
-            return self.file.write_all_at(buf, bytes.start);
+            return self.write_at(buf, bytes.start);
         }
         let block = u64::from(self.logical_block);
         let whole = bytes.start.is_multiple_of(block) && bytes.end.is_multiple_of(block);
@@ -369,7 +403,7 @@ impl Disk for Device {
         region.bytes_mut()[skip..skip + buf.len()].copy_from_slice(buf);
         let start = bytes.start - skip as u64;
         let len = (bytes.end.next_multiple_of(block) - start) as usize;
-        self.file.write_all_at(&region.bytes_mut()[..len], start)
+        self.write_at(&region.bytes_mut()[..len], start)
     }
 
     fn write_zeroes(&self, range: Range<u64>) -> io::Result<()> {
@@ -377,6 +411,7 @@ impl Disk for Device {
         let len = range.end.saturating_sub(range.start) * SECTOR_BYTES;
         let (mut sector, end) = (range.start, range.end);
         let bytes = self.range(sector, len as usize)?;
+        self.check_whole()?;
         let mode = rustix::fs::FallocateFlags::ZERO_RANGE | rustix::fs::FallocateFlags::KEEP_SIZE;
         if len == 0 || rustix::fs::fallocate(&self.file, mode, bytes.start, len).is_ok() {
             return Ok(());
@@ -392,7 +427,8 @@ impl Disk for Device {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.check_whole()?;
+        self.checked(self.file.sync_data())
     }
 
     fn hole_end(&self, sector: u64) -> u64 {
