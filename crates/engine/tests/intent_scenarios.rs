@@ -256,7 +256,7 @@ fn resync_without_all_data_is_refused_and_with_less_parity_is_done() {
         [(1, None, Err(RequestError::Io)), (4, Some(0), Ok(())), (0, Some(4), Ok(()))]
     {
         let missing = MemberSet::one(lost);
-        let out_of_sync = Vec::from([0..256]);
+        let out_of_sync = std::iter::once(0..256).collect();
         let config = ShardConfig { missing, intents: None, out_of_sync, ..array(Level::Raid6, 5) };
         let mut world = world(config);
         world.model.tolerated.push(RequestError::Io);
@@ -270,7 +270,7 @@ fn resync_without_all_data_is_refused_and_with_less_parity_is_done() {
 
 #[test]
 fn resync_of_parity_reports_an_unreadable_block_and_syncs_the_rest() {
-    let out_of_sync = Vec::from([0..256]);
+    let out_of_sync = std::iter::once(0..256).collect();
     let config = ShardConfig { intents: None, out_of_sync, ..array(Level::Raid5, 3) };
     let mut world = world(config);
     world.model.tolerated.push(RequestError::Io);

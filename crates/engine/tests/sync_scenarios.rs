@@ -34,7 +34,7 @@ fn parity(geometry: &Geometry) -> &Parity {
 /// An array whose disks held something before it was created: nothing of it is in sync, and the
 /// model knows nothing of what it holds.
 fn used_disks(geometry: Geometry) -> World {
-    let out_of_sync = Vec::from([0..ROWS * CHUNK]);
+    let out_of_sync = std::iter::once(0..ROWS * CHUNK).collect();
     let mut world = world(ShardConfig { out_of_sync, ..ShardConfig::new(geometry.clone()) });
     for stripe in 0..ROWS {
         let row = parity(&geometry).row(StripeNo(stripe));
