@@ -238,15 +238,16 @@ impl Stripes {
         let (at, position) = (token.key().index, token.slot());
         let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
         let writing = self.ops[at].phase != Phase::Reading;
+        if writing && result != Err(MemberError::NoSpace) {
+            // A part of a write that failed may be in the member's cache, too.
+            (cx.written)(member);
+        }
         match result {
-            Ok(()) if writing => {
-                (cx.written)(member);
-                match self.ops[at].phase {
-                    Phase::WritingBack => self.corrected(cx, at, member),
-                    Phase::Writing => self.ops[at].changed.insert(position),
-                    _ => {}
-                }
-            }
+            Ok(()) if writing => match self.ops[at].phase {
+                Phase::WritingBack => self.corrected(cx, at, member),
+                Phase::Writing => self.ops[at].changed.insert(position),
+                _ => {}
+            },
             Ok(()) => {}
             Err(error) if writing => self.write_failed(cx, at, position, error),
             Err(error) => {

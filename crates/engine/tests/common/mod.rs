@@ -104,7 +104,8 @@ pub struct World {
     unrecorded: Vec<(u16, u64)>,
     /// Members that each shard has said to have dropped.
     announced: Vec<(u16, u16)>,
-    next_tag: u64,
+    /// Of the next request; never used twice.
+    pub next_tag: u64,
     steps: u64,
     pub ended: Vec<(u64, Result<(), RequestError>)>,
     pub events: Vec<ControlEvent>,
@@ -615,8 +616,13 @@ impl World {
         if let Some(error) = target.write_fault(now, &sectors) {
             if error == MemberError::ShortWrite {
                 let part = sectors.start..(sectors.start + target.short).min(sectors.end);
-                let len = (part.end - part.start) as usize * SECTOR;
+                let (first, len) = (part.start, (part.end - part.start) as usize * SECTOR);
                 target.rewrite(part).copy_from_slice(&bytes[..len]);
+                self.writes_done += 1;
+                target.unflushed.push(self.writes_done);
+                if let Some(platter) = &mut target.platter {
+                    platter.written(self.writes_done, first, &bytes[..len], false);
+                }
             }
             return Err(error);
         }

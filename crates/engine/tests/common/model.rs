@@ -81,9 +81,23 @@ impl Model {
         }
     }
 
+    /// What members may hold after a power cut, as what the next life begins with.
+    pub fn next_life(&self, discard_zeroes: bool) -> Model {
+        Model {
+            candidates: self.candidates.clone(),
+            tolerated: self.tolerated.clone(),
+            ..Model::new(0, discard_zeroes)
+        }
+    }
+
     /// The disks held something before: until they are written, all sectors may hold anything.
     pub fn begin_with_anything(&mut self) {
         self.candidates.iter_mut().for_each(|list| list.push(ANYTHING));
+    }
+
+    /// Whether some sectors may hold anything.
+    pub fn allows_anything(&self) -> bool {
+        self.candidates.iter().any(|list| list.contains(&ANYTHING))
     }
 
     /// What a write of this range may cost when it fails.
@@ -222,6 +236,12 @@ impl Model {
     /// Whether the sector may hold these bytes.
     pub fn allows(&self, sector: u64, bytes: &[u8]) -> bool {
         matches(bytes, sector, self.candidates[sector as usize].iter().copied())
+    }
+
+    /// What it holds, and what it may hold.
+    pub fn describe(&self, sector: u64, bytes: &[u8]) -> String {
+        let found = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+        format!("it holds {found:#x}, legal: {:?}", self.candidates[sector as usize])
     }
 
     /// Whether nothing but this one writer can have been the last.
