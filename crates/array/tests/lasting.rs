@@ -938,3 +938,51 @@ fn a_disk_that_is_pulled_is_gone_and_costs_no_request() {
         }
     }
 }
+
+/// Array bytes that lie on a member in the first rows of RAID 5, left-symmetric, of `members` with
+/// chunks of 64 KiB: a list of (offset of the chunk, member).
+fn chunks(members: usize, rows: u64) -> Vec<(u64, u16)> {
+    let layout = Layout::Raid5(md::Raid5Layout::LeftSymmetric);
+    let member_sectors = vec![rows * 128; members];
+    let spec = md::GeometrySpec { level: Level::Raid5, layout, chunk_sectors: 128, member_sectors };
+    let geometry = md::Geometry::new(&spec).unwrap();
+    let md::Kind::Parity(parity) = geometry.kind() else { unreachable!("RAID 5") };
+    let chunk = |number: u64| {
+        let place = parity.locate(md::Sector(number * 128));
+        (number << 16, parity.row(place.stripe).data[usize::from(place.index)].0)
+    };
+    (0..rows * (members as u64 - 1)).map(chunk).collect()
+}
+
+#[test]
+fn on_used_disks_what_is_written_ahead_of_the_resync_survives_a_loss_and_nothing_else_is_made_up() {
+    let members = Members::new(5);
+    for number in 0..5 {
+        std::fs::write(members.path(number), pattern(number as u64 + 3, SECTORS as usize * 512))
+            .unwrap();
+    }
+    members.create(Level::Raid5, |request| request.chunk_sectors = Some(128));
+    let opened = members.opened(Access::ReadWrite);
+    let mut lanes = started(&opened, &Options::default()).unwrap();
+    lanes[0].pause_resync(true);
+    let array = Array::run_lanes(lanes).unwrap();
+    for lost in 0..4u16 {
+        let on_lost = chunks(5, 8).into_iter().filter(|(_, member)| *member == lost);
+        for (offset, _) in on_lost {
+            array.write_at(&pattern(offset + 7, 4096), offset + 8192).unwrap();
+        }
+    }
+    array.flush().unwrap();
+    array.fail_member(MemberIdx(2));
+    while array.failed().is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut bytes = vec![0; 4096];
+    for (offset, member) in chunks(5, 8).into_iter().filter(|(_, member)| *member < 4) {
+        array.read_at(&mut bytes, offset + 8192).unwrap();
+        assert_eq!(bytes, pattern(offset + 7, 4096), "chunk at {offset} on member {member}");
+        let beside = array.read_at(&mut bytes, offset + 32768);
+        assert_eq!(beside.is_err(), member == 2, "chunk at {offset} on member {member}");
+    }
+    array.stop().unwrap();
+}

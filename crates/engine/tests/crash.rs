@@ -428,8 +428,12 @@ impl Case {
             world.model.tolerated = vec![RequestError::Io, RequestError::NoSpace];
         }
         let began_out_of_sync = out_of_sync;
-        if out_of_sync && matches!(shape.geometry.kind(), Kind::Mirrored(_)) && rng.one_in(2) {
-            // The copy that is read may be lost: then another one, which differs, is what there is.
+        if out_of_sync
+            && matches!(shape.geometry.kind(), Kind::Mirrored(_))
+            && (troubled || rng.one_in(2))
+        {
+            // The copy that is read may be lost or bad: then another one, which differs, is what
+            // there is.
             world.model.begin_with_anything();
             let kept = world.kept.as_mut().expect("just put there");
             kept.durable.begin_with_anything();
