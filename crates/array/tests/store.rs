@@ -57,24 +57,63 @@ fn a_part_of_an_image_is_a_member_of_its_own() {
 fn an_image_is_made_once_and_its_space_reserved_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let location = Location::whole(dir.path().join("image"));
-    Device::make_image(&location.path, 8 << 20).unwrap();
-    let error = Device::make_image(&location.path, 1 << 20).unwrap_err();
+    let made = Device::make(&location, 8 << 20).unwrap();
+    assert_eq!(made.sectors(), 8 << 11);
+    let error = Device::make(&location, 1 << 20).unwrap_err();
     assert!(error.to_string().contains("image: cannot make it: File exists"), "{error}");
     let metadata = || std::fs::metadata(&location.path).unwrap();
     assert_eq!((metadata().len(), metadata().blocks()), (8 << 20, 0), "a hole");
+    let error = open(&location, Access::ReadWrite).unwrap_err();
+    assert!(matches!(error.problem, DeviceProblem::Locked { .. }), "{error}");
+    drop(made);
     let device = open(&location, Access::ReadWrite).unwrap();
     device.write(100, &[3; 512]).unwrap();
-    device.preallocate().unwrap();
+    assert!(!device.preallocate(|| false).unwrap(), "stopped");
+    assert!(metadata().blocks() < 8 << 11, "{} sectors", metadata().blocks());
+    assert!(device.preallocate(|| true).unwrap());
     assert_eq!(metadata().len(), 8 << 20);
     assert!(metadata().blocks() >= (8 << 20) / 512, "{} sectors", metadata().blocks());
     let mut bytes = [0; 512];
     device.read(100, &mut bytes).unwrap();
     assert_eq!(bytes, [3; 512]);
     drop(device);
-    assert!(open(&location, Access::ReadOnly).unwrap().preallocate().is_err());
-    let error = Device::make_image(&dir.path().join("huge"), u64::MAX).unwrap_err();
+    assert!(open(&location, Access::ReadOnly).unwrap().preallocate(|| true).is_err());
+    let error = Device::make(&Location::whole(dir.path().join("huge")), u64::MAX).unwrap_err();
     assert!(error.to_string().contains("cannot make it"), "{error}");
     assert!(!dir.path().join("huge").exists(), "nothing is left behind");
+}
+
+#[test]
+fn a_file_that_is_removed_while_it_is_waited_for_is_not_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let location = Location::whole(dir.path().join("image"));
+    let made = Device::make(&location, 1 << 20).unwrap();
+    let waiting = {
+        let location = location.clone();
+        std::thread::spawn(move || open(&location, Access::ReadWrite))
+    };
+    // It has the file open, and tries to lock it.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(made.remove().unwrap());
+    drop(made);
+    let error = waiting.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("image: "), "{error}");
+}
+
+#[test]
+fn a_file_is_not_removed_from_under_another_user_or_under_another_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    let made = Device::make(&part(&Location::whole(&image), 0, Some(512 << 10)), 1 << 20).unwrap();
+    let whole = Location::whole(&image);
+    let other = open(&part(&whole, 512 << 10, None), Access::ReadWrite).unwrap();
+    assert!(!made.remove().unwrap() && image.exists());
+    drop(other);
+    std::fs::rename(&image, dir.path().join("elsewhere")).unwrap();
+    std::fs::write(&image, "theirs").unwrap();
+    assert!(!made.remove().unwrap() && image.exists());
+    std::fs::rename(dir.path().join("elsewhere"), &image).unwrap();
+    assert!(made.remove().unwrap() && !image.exists());
 }
 
 #[test]

@@ -151,7 +151,14 @@ impl Device {
         let opened = Opening::new(location, options)?;
         let window = window(location, opened.bytes).map_err(|problem| opened.fail(problem))?;
         lock(&opened.file, &window, options.access).map_err(|problem| opened.fail(problem))?;
-        Ok(opened.device(window, options.access))
+        let device = opened.device(window, options.access);
+        // Whoever held the lock until now may have removed the file: what is written there is lost.
+        if options.access == Access::ReadWrite && !device.is_at(&location.path) {
+            let source = io::Error::other("it was removed or replaced meanwhile");
+            let problem = DeviceProblem::System { doing: "open it", source };
+            return Err(DeviceError { location: location.clone(), problem });
+        }
+        Ok(device)
     }
 
     /// Opens a file or a block device that something else is to be written over: all of it is
@@ -214,45 +221,83 @@ impl Device {
         self.identity.overlap(other.identity)
     }
 
-    /// Makes an image file of `bytes` bytes, all of it a hole, where there is nothing yet. Open it
-    /// then; [`Device::preallocate`] reserves its space.
+    /// Makes an image file of `bytes` bytes, all of it a hole, where there is nothing yet, and opens
+    /// it for writing. It is locked while it is still empty: another process cannot open it as a
+    /// member before it is this one's. [`Device::preallocate`] reserves its space.
     ///
     /// # Errors
     /// When there is something already, or the file system cannot have such a file.
-    pub fn make_image(path: &Path, bytes: u64) -> Result<(), DeviceError> {
-        let fail = |source| DeviceError {
-            location: Location::whole(path),
-            problem: DeviceProblem::System { doing: "make it", source },
-        };
-        let mut options = File::options();
-        let file = options.write(true).create_new(true).open(path).map_err(fail)?;
-        file.set_len(bytes).map_err(|source| {
+    pub fn make(location: &Location, bytes: u64) -> Result<Device, DeviceError> {
+        let path = &location.path;
+        let fail = |problem| DeviceError { location: location.clone(), problem };
+        let system = |source| fail(DeviceProblem::System { doing: "make it", source });
+        let window = window(location, bytes).map_err(fail)?;
+        if i64::try_from(bytes).is_err() {
+            return Err(system(io::ErrorKind::FileTooLarge.into()));
+        }
+        let file = File::options().read(true).write(true).create_new(true).open(path);
+        let file = file.map_err(system)?;
+        // Not removed when this fails: it is another process's by now.
+        lock(&file, &window, Access::ReadWrite).map_err(fail)?;
+        let identity = file.metadata().map(|metadata| Identity::of(&metadata));
+        let grown = identity.and_then(|identity| file.set_len(bytes).map(|()| identity));
+        let identity = grown.map_err(|source| {
             // A file that cannot be used is nothing to leave behind.
             let _ = std::fs::remove_file(path);
-            fail(source)
-        })
+            system(source)
+        })?;
+        let (location, is_block_device, direct) = (location.clone(), false, false);
+        let opened = Opening { file, location, identity, is_block_device, direct, bytes };
+        Ok(opened.device(window, Access::ReadWrite))
+    }
+
+    /// Removes the file, unless another process has another part of it open or its name leads to
+    /// another file by now. Whether it is gone.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove(&self) -> io::Result<bool> {
+        self.check_writable()?;
+        let path = &self.location.path;
+        let whole = 0..i64::MAX as u64;
+        if !self.is_at(path) || lock(&self.file, &whole, Access::ReadWrite).is_err() {
+            return Ok(false);
+        }
+        std::fs::remove_file(path).map(|()| true)
+    }
+
+    /// Whether a name leads to the file that is open.
+    fn is_at(&self, path: &Path) -> bool {
+        Identity::at(path) == Some(self.identity)
     }
 
     /// Reserves space for all of the member, so that a full disk shows now and not under a running
-    /// array. What it holds stays. Block devices have theirs.
+    /// array. What it holds stays. Block devices have theirs. Ends early, with `false`, when
+    /// `go_on` says no, which is asked every [`RESERVED_AT_ONCE`] bytes.
     ///
     /// # Errors
     /// When there is not enough space, or it was opened read-only.
-    pub fn preallocate(&self) -> io::Result<()> {
+    pub fn preallocate(&self, go_on: impl Fn() -> bool) -> io::Result<bool> {
         self.check_writable()?;
         if self.is_block_device {
-            return Ok(());
+            return Ok(true);
         }
-        let len = self.window.end - self.window.start;
-        loop {
+        let mut from = self.window.start;
+        while from < self.window.end {
+            if !go_on() {
+                return Ok(false);
+            }
+            let len = RESERVED_AT_ONCE.min(self.window.end - from);
             let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
-            match rustix::fs::fallocate(&self.file, flags, self.window.start, len) {
+            match rustix::fs::fallocate(&self.file, flags, from, len) {
                 Err(Errno::INTR) => {}
+                Ok(()) => from += len,
                 // No such call here: a full disk will show as an error of a write.
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(true),
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(true)
     }
 
     /// Its bytes, also those behind its last whole sector where it was opened as an output.
@@ -604,6 +649,9 @@ const LOCK_TRIES: u32 = 10;
 /// How long a device may be claimed by somebody who is about to let go of it.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Between two questions whether to go on reserving space.
+const RESERVED_AT_ONCE: u64 = 64 << 20;
 
 /// Locks the bytes for as long as the file is open: alone to write, together to read.
 pub(super) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<(), DeviceProblem> {

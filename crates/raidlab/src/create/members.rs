@@ -1,12 +1,12 @@
 //! The members of a new array: opened for writing, or made.
 //!
-//! Invariant: an image file that was made here is gone again unless the array was made. Called
+//! Invariant: an image file that was made here is gone again unless the array was made, or another
+//! process has taken it: it is locked from before it can be used until after it is removed. Called
 //! from `create`.
 
 use std::cell::Cell;
-use std::fs::OpenOptions;
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use array::store::{
     Access, Device as OpenDevice, DeviceError, DeviceOptions, DeviceProblem, Disk, Identity,
@@ -16,6 +16,7 @@ use md::SECTOR_BYTES;
 use md::create::Device;
 
 use super::{CreateArguments, random_uuid};
+use crate::console::say;
 use crate::members::is_missing;
 
 /// See the module.
@@ -26,16 +27,21 @@ pub struct Given {
     pub disks: Vec<Option<Arc<dyn Disk>>>,
     /// Those that are there.
     pub opened: Vec<Arc<OpenDevice>>,
-    /// Files to be removed when there will be no array.
-    made: Vec<PathBuf>,
+    /// Files to be removed when there will be no array, locked.
+    made: Vec<Arc<OpenDevice>>,
     kept: Cell<bool>,
 }
 
 impl Drop for Given {
     fn drop(&mut self) {
         if !self.kept.get() {
-            for path in &self.made {
-                let _ = std::fs::remove_file(path);
+            for file in &self.made {
+                let stays = match file.remove() {
+                    Ok(true) => continue,
+                    Ok(false) => "another process uses it".to_string(),
+                    Err(error) => format!("it cannot be removed: {error}"),
+                };
+                say(format_args!("raidlab: {} stays: {stays}", file.location()));
             }
         }
     }
@@ -58,12 +64,13 @@ pub fn open(arguments: &CreateArguments) -> Result<Given, String> {
             continue;
         }
         let location = Location::parse(member).map_err(|error| error.to_string())?;
-        if !location.path.exists() {
-            given.make(&location, arguments.file_size)?;
-        }
-        let options = DeviceOptions { access, direct: false };
-        let opened = OpenDevice::open(&location, options);
-        let device = opened.map_err(|error| given.why_not(&location, error))?;
+        let device = match location.path.exists() {
+            false => given.make(&location, arguments.file_size)?,
+            true => {
+                let opened = OpenDevice::open(&location, DeviceOptions { access, direct: false });
+                Arc::new(opened.map_err(|error| given.why_not(&location, error))?)
+            }
+        };
         given.refuse_overlaps(&device)?;
         given.devices.push(Some(Device {
             label: location.to_string(),
@@ -74,7 +81,6 @@ pub fn open(arguments: &CreateArguments) -> Result<Given, String> {
             write_mostly: arguments.marks.write_mostly.is_some_and(|from| at >= from),
             failfast: arguments.marks.failfast.is_some_and(|from| at >= from),
         }));
-        let device = Arc::new(device);
         given.disks.push(Some(device.clone()));
         given.opened.push(device);
     }
@@ -82,7 +88,11 @@ pub fn open(arguments: &CreateArguments) -> Result<Given, String> {
 }
 
 impl Given {
-    fn make(&mut self, location: &Location, sectors: Option<u64>) -> Result<(), String> {
+    fn make(
+        &mut self,
+        location: &Location,
+        sectors: Option<u64>,
+    ) -> Result<Arc<OpenDevice>, String> {
         let path = &location.path;
         let Some(sectors) = sectors else {
             return Err(format!(
@@ -95,10 +105,10 @@ impl Given {
             let path = path.display();
             return Err(format!("{path}: there is no such device; no image files are made there"));
         }
-        let fail = |error| format!("{}: cannot make it: {error}", path.display());
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(fail)?;
-        self.made.push(path.clone());
-        file.set_len(sectors * SECTOR_BYTES).map_err(fail)
+        let device = OpenDevice::make(location, sectors.saturating_mul(SECTOR_BYTES));
+        let device = Arc::new(device.map_err(|error| error.to_string())?);
+        self.made.push(device.clone());
+        Ok(device)
     }
 
     /// Whether all members are files that were made here: nothing but zeroes.
@@ -146,30 +156,42 @@ impl Given {
         }
     }
 
-    /// Reserves the disk space of image files, so that it cannot run out under the array.
-    pub fn reserve(&self, arguments: &CreateArguments) -> Result<(), String> {
+    /// Reserves the disk space of image files, so that it cannot run out under the array. Ends
+    /// early, with `false`, after `stop`.
+    pub fn reserve(&self, arguments: &CreateArguments, stop: &AtomicBool) -> Result<bool, String> {
         if arguments.no_prealloc {
-            return Ok(());
+            return Ok(!stop.load(Ordering::Relaxed));
         }
+        let go_on = || !stop.load(Ordering::Relaxed);
         for (at, device) in self.opened.iter().enumerate() {
-            device.preallocate().map_err(|error| {
+            let kept = || {
                 // Files that were made here go; to punch holes into others could cost data.
-                let kept = self.opened[..=at]
-                    .iter()
-                    .filter(|it| !it.is_block_device() && !self.made.contains(&it.location().path));
+                let made = |it: &Arc<OpenDevice>| self.made.iter().any(|file| Arc::ptr_eq(file, it));
+                let kept = self.opened[..=at].iter().filter(|it| !it.is_block_device() && !made(it));
                 let kept: Vec<String> = kept.map(|it| it.location().to_string()).collect();
-                let kept = match kept.is_empty() {
+                match kept.is_empty() {
                     true => String::new(),
                     false => format!("; what is reserved so far stays so: {}", kept.join(", ")),
-                };
+                }
+            };
+            let reserved = device.preallocate(go_on).map_err(|error| {
                 format!(
                     "{}: cannot reserve its disk space: {error}; nothing was written; \
-                     --no-prealloc does without{kept}",
-                    device.location()
+                     --no-prealloc does without{}",
+                    device.location(),
+                    kept()
                 )
             })?;
+            if !reserved || !go_on() {
+                let gone = match self.made.is_empty() {
+                    true => "",
+                    false => "; the files that were made are removed",
+                };
+                say(format_args!("raidlab: stopped: nothing was written{gone}{}", kept()));
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(go_on())
     }
 
     /// The array is there: its files stay.

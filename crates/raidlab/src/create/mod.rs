@@ -205,6 +205,8 @@ fn parse_policy(text: &str) -> Result<Policy, String> {
 pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     check_counts(arguments)?;
     arguments.json.keep_off(&Used::members(&arguments.members))?;
+    // From here on there may be files that have to be removed again.
+    let stop = signal::watch()?;
     let members = members::open(arguments)?;
     let mut request = request(arguments, &members)?;
     let mut plan = md::create::plan(&request).map_err(|error| error.to_string())?;
@@ -228,7 +230,9 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     }
     // The plan first: whoever sees that it is wrong can still look at what was there.
     say(format_args!("{}", text.trim_end()));
-    members.reserve(arguments)?;
+    if !members.reserve(arguments, &stop)? {
+        return Ok(Ending::Stopped);
+    }
     let made = run::create(&plan, &members.disks, options);
     // What was there is told also where it is gone for nothing.
     let lost = made.as_ref().err().is_none_or(changed_something);
@@ -239,7 +243,6 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     let (left, ending) = match wanted {
         false => (plan.resync_offset.is_some(), Ending::Fine),
         true => {
-            let stop = signal::watch()?;
             match resync::resync(&members.opened, &stop)? {
                 true => (false, Ending::Fine),
                 false if stop.load(Ordering::Relaxed) => (true, Ending::Stopped),

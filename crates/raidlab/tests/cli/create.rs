@@ -1,5 +1,9 @@
 //! `create`: plans, refusals, and arrays that mdadm and `examine` read alike.
 
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{Dir, Ran, mdadm, raidlab};
@@ -151,6 +155,71 @@ fn what_cannot_be_is_refused_and_nothing_is_left_behind() {
         }
         assert_eq!(dir.names(), [""; 0], "{words}");
     }
+}
+
+#[test]
+fn of_two_creates_at_once_over_the_same_new_files_the_loser_takes_nothing_from_the_winner() {
+    let mut made = 0;
+    for round in 0..40 {
+        let dir = Dir::new();
+        let names: Vec<String> = ["a", "b", "c", "d"].map(|name| dir.file(name)).into();
+        let start = |reversed: bool, seed: u32| {
+            let mut members = names.clone();
+            if reversed {
+                members.reverse();
+            }
+            let uuid = format!("{seed:08x}:00000000:00000000:00000000");
+            let words = format!("create -l 5 -n 4 --file-size 4M --no-resync -u {uuid}");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+            command.args(words.split(' ')).args(members).stdin(Stdio::null());
+            (command.stderr(Stdio::null()).spawn().expect("it starts"), uuid)
+        };
+        let both = [start(false, 1), start(round % 2 == 1, 2)];
+        let won = both.map(|(mut child, uuid)| {
+            let code = child.wait().expect("it ends").code().expect("a code");
+            assert!(code == 0 || code == 2, "{code}");
+            (code == 0).then_some(uuid)
+        });
+        let won: Vec<String> = won.into_iter().flatten().collect();
+        assert!(won.len() < 2, "round {round}: both have made an array of the same files");
+        let Some(uuid) = won.first() else {
+            // Each had a file that the other one wanted.
+            assert_eq!(dir.names(), [""; 0], "round {round}");
+            continue;
+        };
+        made += 1;
+        for member in examine_json(&names.join(" ")) {
+            let array = &member["superblock"]["array_uuid"];
+            assert_eq!(array, uuid, "round {round}: {}", member["member"]);
+        }
+    }
+    assert!(made > 0, "no array was made at all");
+}
+
+#[test]
+fn a_create_that_is_stopped_before_it_has_written_removes_its_files() {
+    let dir = Dir::new();
+    let (new, old) = (dir.file("new"), dir.file("old"));
+    std::fs::File::create(&old).and_then(|file| file.set_len(16 << 20)).expect("a file");
+    // It waits with the plan, which it shows before the disk space is reserved: stderr is full.
+    let (mut stderr, mut full) = std::io::pipe().expect("a pipe");
+    let room = rustix::pipe::fcntl_setpipe_size(&full, 4096).expect("smaller");
+    full.write_all(&vec![b'.'; room]).expect("filled");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    command.args(["create", "-l", "1", "-n", "2", "--file-size", "16M", &new, &old]);
+    let mut child = command.stdout(Stdio::piped()).stderr(full).spawn().expect("it starts");
+    drop(command);
+    while !std::path::Path::new(&new).exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it is there");
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).expect("UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{said}");
+    assert!(said.contains("stopped: nothing was written"), "{said}");
+    assert!(said.contains("the files that were made are removed"), "{said}");
+    assert_eq!(dir.names(), ["old"]);
+    assert!(std::fs::read(&old).expect("read").iter().all(|byte| *byte == 0));
 }
 
 #[test]
