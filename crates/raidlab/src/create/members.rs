@@ -166,8 +166,10 @@ impl Given {
         for (at, device) in self.opened.iter().enumerate() {
             let kept = || {
                 // Files that were made here go; to punch holes into others could cost data.
-                let made = |it: &Arc<OpenDevice>| self.made.iter().any(|file| Arc::ptr_eq(file, it));
-                let kept = self.opened[..=at].iter().filter(|it| !it.is_block_device() && !made(it));
+                let made =
+                    |it: &Arc<OpenDevice>| self.made.iter().any(|file| Arc::ptr_eq(file, it));
+                let kept =
+                    self.opened[..=at].iter().filter(|it| !it.is_block_device() && !made(it));
                 let kept: Vec<String> = kept.map(|it| it.location().to_string()).collect();
                 match kept.is_empty() {
                     true => String::new(),

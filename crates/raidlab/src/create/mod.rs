@@ -242,13 +242,11 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     let wanted = plan.resync_offset.is_some() && !arguments.no_resync;
     let (left, ending) = match wanted {
         false => (plan.resync_offset.is_some(), Ending::Fine),
-        true => {
-            match resync::resync(&members.opened, &stop)? {
-                true => (false, Ending::Fine),
-                false if stop.load(Ordering::Relaxed) => (true, Ending::Stopped),
-                false => (true, Ending::Finding),
-            }
-        }
+        true => match resync::resync(&members.opened, &stop)? {
+            true => (false, Ending::Fine),
+            false if stop.load(Ordering::Relaxed) => (true, Ending::Stopped),
+            false => (true, Ending::Finding),
+        },
     };
     arguments.json.put(&done_text(&request, &plan, left), json)?;
     Ok(ending)
