@@ -1,4 +1,4 @@
-//! Threads with a table of descriptors of their own.
+//! Threads with a table of descriptors of their own, and whether stdout was there at the start.
 //!
 //! In a table that threads share each call on a file takes a reference and, where it moves the
 //! file's position, a lock: a fifth of what writing one byte costs. A process with one thread pays
@@ -12,6 +12,7 @@
 //! This file is one of the few addresses of `unsafe`. Called by the laboratory.
 
 use std::io::Result;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use nix::libc;
@@ -47,6 +48,26 @@ fn leave_table() {
         let flag = libc::CLOSE_RANGE_UNSHARE;
         libc::syscall(libc::SYS_close_range, first, last, flag);
     }
+}
+
+/// Whether this process was started without a stdout (`>&-`). Rust's runtime puts /dev/null there
+/// before `main`, where all output would vanish with success.
+pub fn stdout_was_closed() -> bool {
+    STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
+}
+
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the system's loader calls what this section lists once, in the only thread, before the
+// runtime begins; the function has the C calling convention, takes nothing, and only asks.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = look_at_stdout;
+
+extern "C" fn look_at_stdout() {
+    // SAFETY: asks for the flags of a descriptor number, which may be any.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    STDOUT_WAS_CLOSED.store(flags < 0, Ordering::Relaxed);
 }
 
 #[cfg(test)]

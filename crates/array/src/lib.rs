@@ -2,7 +2,7 @@
 //! decides.
 //!
 //! *Invariant*: no decision about the array is made here. Unsafe code lives in `buf` and
-//! `member/uring` only, and the one call of `descriptors`.
+//! `member/uring` only, and the calls of `descriptors`.
 //!
 //! An array in a thread of its own, for programs that read and write:
 //!
@@ -59,7 +59,7 @@ pub use api::{Array, ArrayError, Pending};
 pub use buf::{FileMap, Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, MemberSpec};
 pub use core::Event;
-pub use descriptors::spawn_apart;
+pub use descriptors::{spawn_apart, stdout_was_closed};
 pub use driver::{Completion, Driver, DriverOptions, Full, clock_nanos, wait_precisely};
 pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError, ShardPart, Sharding};
 pub use member::{

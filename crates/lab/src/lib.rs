@@ -37,6 +37,7 @@ pub mod record;
 pub mod report;
 pub mod results;
 pub mod runner;
+pub mod shown;
 pub mod stats;
 pub mod sweep;
 pub mod table;

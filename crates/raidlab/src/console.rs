@@ -10,13 +10,20 @@ use std::path::{Path, PathBuf};
 
 use array::store::{Device, Identity};
 use clap::Args;
+use lab::shown::{Shown, lines};
 use serde_json::Value;
 
 use crate::members::{Used, somebodys, touched};
 
-/// A line on stderr. A reader that has gone away (`2>&1 | head`) does not end the run.
+/// A line on stderr: what it names may come from a disk, so it stays one line. A reader that has
+/// gone away (`2>&1 | head`) does not end the run.
 pub fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", Shown(line));
+}
+
+/// Many lines on stderr.
+pub fn say_lines(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", lines(text.trim_end_matches('\n')));
 }
 
 /// `--json` of the verbs that show something.
@@ -58,9 +65,9 @@ impl JsonOut {
     /// Puts the result where it was asked for.
     pub fn put(&self, text: &str, json: impl FnOnce() -> Value) -> Result<(), String> {
         if self.is_stdout() {
-            return print_all(&format!("{:#}\n", json()));
+            return print_raw(&format!("{:#}\n", json()));
         }
-        print_all(text)?;
+        print_lines(text)?;
         self.put_aside(json)
     }
 
@@ -125,8 +132,17 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// A reader that goes away (`| head`) is no error of ours.
-pub fn print_all(text: &str) -> Result<(), String> {
+/// Text for people on stdout.
+pub fn print_lines(text: &str) -> Result<(), String> {
+    print_raw(&lines(text))
+}
+
+/// JSON and other formats on stdout. A reader that goes away (`| head`) is no error of ours; a
+/// stdout that is closed or full is one.
+pub fn print_raw(text: &str) -> Result<(), String> {
+    if array::stdout_was_closed() {
+        return Err("stdout: it is closed; name /dev/null to print nothing".into());
+    }
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 
 use clap::Args;
+use lab::shown::Shown;
 use md::Kind;
 use md::assemble::{Array, Found, Options, Override, Plan, Replay, Shape, Standing, Verdict};
 use md::ondisk::superblock::Policy;
@@ -65,7 +66,7 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
     if arguments.array.is_none() {
         for line in left_over(&found, &members) {
             finding = true;
-            let _ = writeln!(text, "{line}");
+            let _ = writeln!(text, "{}", Shown(line));
         }
     }
     arguments.json.put(&text, || {
@@ -77,6 +78,9 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
     })?;
     if arrays.is_empty() {
         return Err("no array among the members: none of them holds a superblock".into());
+    }
+    if arguments.array.is_none() && members.has_strangers() {
+        return Ok(Ending::NotAMember);
     }
     Ok(if finding { Ending::Finding } else { Ending::Fine })
 }
@@ -133,13 +137,13 @@ pub fn counts(array: &Array) -> Counts {
 }
 
 fn line(out: &mut String, label: &str, value: impl std::fmt::Display) {
-    let _ = writeln!(out, "{label:>18} : {value}");
+    let _ = writeln!(out, "{label:>18} : {}", Shown(value));
 }
 
 fn show(array: &Array, members: &Members, host: &str) -> String {
     let mut out = String::new();
     let metadata = defining(array, members);
-    let _ = writeln!(out, "{}:", array_name(array));
+    let _ = writeln!(out, "{}:", Shown(array_name(array)));
     sizes(&mut out, array, metadata);
     state(&mut out, array, members);
     shape(&mut out, metadata);
@@ -287,7 +291,7 @@ fn row(out: &mut String, slot: &str, member: &md::assemble::Member, members: &Me
     let (number, name) = (candidate.metadata.dev_number, &candidate.label);
     let flags = if candidate.metadata.write_mostly { " write-mostly" } else { "" };
     let state = state_word(&member.standing);
-    let _ = writeln!(out, "    {number:>6}   {slot:>10}   {state}{flags}   {name}");
+    let _ = writeln!(out, "    {number:>6}   {slot:>10}   {state}{flags}   {}", Shown(name));
 }
 
 fn state_word(standing: &Standing) -> &'static str {

@@ -1,7 +1,8 @@
 //! The command line: arguments, commands, exit codes. Everything else is in the crates below.
 //!
-//! Invariant: exit codes are decided here and nowhere else: 0 fine, 1 a finding, 2 an error, 130
-//! stopped by a signal.
+//! Invariant: exit codes are decided here and nowhere else: 0 fine, 1 a finding, 2 an error (also
+//! a named member without a superblock, in `examine`, `detail` and `status`), 130 stopped by a
+//! signal.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -66,7 +67,9 @@ enum Ending {
     Fine,
     /// Something was found: data that is wrong, requests that failed.
     Finding,
-    /// Somebody stopped it.
+    /// A file or device that was named as a member has no superblock; the others were shown.
+    NotAMember,
+    /// It was stopped by a signal.
     Stopped,
 }
 
@@ -94,11 +97,14 @@ fn main() -> ExitCode {
         Ok(Ending::Fine) => ExitCode::SUCCESS,
         Ok(Ending::Finding) => ExitCode::from(1),
         Ok(Ending::Stopped) => ExitCode::from(130),
-        Err(problem) => {
-            console::say(format_args!("raidlab: {problem}"));
-            ExitCode::from(2)
-        }
+        Ok(Ending::NotAMember) => ExitCode::from(2),
+        Err(problem) => failed(&problem),
     }
+}
+
+fn failed(problem: &str) -> ExitCode {
+    console::say(format_args!("raidlab: {problem}"));
+    ExitCode::from(2)
 }
 
 /// `--json -` as `--json=-`: where JSON goes to stdout without a word more, what follows the option
@@ -128,8 +134,15 @@ fn arguments(matches: &ArgMatches) -> Result<Arguments, clap::Error> {
 fn misused(error: &clap::Error) -> ExitCode {
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == help {
-        let _ = error.print();
-        return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        if error.use_stderr() {
+            let _ = error.print();
+            return ExitCode::from(2);
+        }
+        // clap's own way to print loses what stdout says.
+        return match console::print_raw(&error.render().to_string()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(problem) => failed(&problem),
+        };
     }
     let creates = std::env::args_os().nth(1).is_some_and(|verb| verb == "create");
     let unknown = match error.get(ContextKind::InvalidArg) {
@@ -137,8 +150,7 @@ fn misused(error: &clap::Error) -> ExitCode {
         _ => None,
     };
     let line = unknown.unwrap_or_else(|| one_line(&error.to_string()));
-    console::say(format_args!("raidlab: {line}"));
-    ExitCode::from(2)
+    failed(&line)
 }
 
 /// clap's message without its usage and its pointer to the help.

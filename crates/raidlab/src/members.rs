@@ -243,6 +243,11 @@ impl Members {
         self.given.iter().map(|&index| self.all[index].disk.clone()).collect()
     }
 
+    /// Whether one of them has no superblock.
+    pub fn has_strangers(&self) -> bool {
+        self.all.iter().any(|member| member.superblock.is_none())
+    }
+
     /// `name: why` of those without a superblock.
     pub fn strangers(&self) -> Vec<String> {
         let strangers = self.all.iter().filter(|member| member.superblock.is_none());

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use lab::record::Record;
 use serde::Serialize;
 
-use crate::console::{check_replaceable, is_stdout, print_all, replace_record, say};
+use crate::console::{
+    check_replaceable, is_stdout, print_lines, print_raw, replace_record, say, say_lines,
+};
 
 /// See the module.
 pub struct Outputs {
@@ -75,16 +77,16 @@ impl Outputs {
     ) -> Result<(), String> {
         let to_stdout = self.json_to_stdout();
         if to_stdout {
-            say(format_args!("{}", table.trim_end_matches('\n')));
+            say_lines(table);
         } else {
-            print_all(table)?;
+            print_lines(table)?;
         }
         if let (Some(path), Some(html)) = (self.html.clone(), html) {
             self.write_file(&path, html)?;
             say(format_args!("report: {}", path.display()));
         }
         match self.json.clone() {
-            Some(_) if to_stdout => print_all(json),
+            Some(_) if to_stdout => print_raw(json),
             Some(path) => {
                 self.write_file(&path, json)?;
                 say(format_args!("record: {}", path.display()));

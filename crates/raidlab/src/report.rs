@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::report::Report;
+use lab::shown::Shown;
 
 use crate::Ending;
-use crate::console::{is_stdout, print_all, replace_record, say};
+use crate::console::{is_stdout, print_lines, print_raw, replace_record, say};
 use crate::output::json_of;
 use crate::results::{DbArgument, Which, chosen, read_record, report_of_run};
 
@@ -101,7 +102,7 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
     for (option, path, render) in texts {
         match path {
             None => {}
-            Some(path) if is_stdout(path) => print_all(&render())?,
+            Some(path) if is_stdout(path) => print_raw(&render())?,
             Some(path) => {
                 replace_record(path, render().as_bytes()).map_err(|e| format!("{option} {e}"))?;
                 say(format_args!("{}: {}", &option[2..], path.display()));
@@ -116,7 +117,7 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
         return Ok(());
     }
     let colour = lab::table::colour_wanted(std::io::stdout().is_terminal());
-    print_all(&lab::report::text(report, colour))
+    print_lines(&lab::report::text(report, colour))
 }
 
 fn put_parquet(path: &Path, report: &Report) -> Result<(), String> {
@@ -136,7 +137,7 @@ fn list(arguments: &ReportArguments) -> Result<Ending, String> {
     match arguments.json.as_deref() {
         None => {}
         Some(path) if is_stdout(path) => {
-            return print_all(&json_of(&runs)).map(|()| Ending::Fine);
+            return print_raw(&json_of(&runs)).map(|()| Ending::Fine);
         }
         Some(path) => {
             replace_record(path, json_of(&runs)).map_err(|e| format!("--json {e}"))?;
@@ -154,12 +155,15 @@ fn list(arguments: &ReportArguments) -> Result<Ending, String> {
             0 => String::new(),
             count => format!(", {count} could not be run"),
         };
-        let host = run.hostname.map(|host| format!(" on {host}")).unwrap_or_default();
+        let host = run.hostname.map(|host| format!(" on {}", Shown(host))).unwrap_or_default();
         out.push_str(&format!(
             "{:>4}  {}{host}  {}: {} cell(s){failed}{state}\n",
-            run.id, run.started, run.title, run.cells
+            run.id,
+            run.started,
+            Shown(run.title),
+            run.cells
         ));
     }
-    print_all(&out)?;
+    print_lines(&out)?;
     Ok(Ending::Fine)
 }

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use clap::Args;
+use lab::shown::Shown;
 use md::assemble::{Array, Found, Options, Standing, Verdict};
 use md::ondisk::Version;
 use serde_json::{Value, json};
@@ -51,14 +52,19 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
     }
     let unused = unused(&found, &members);
     let list = if unused.is_empty() { "<none>".into() } else { unused.join(" ") };
-    let _ = writeln!(text, "unused devices: {list}");
+    let _ = writeln!(text, "unused devices: {}", Shown(list));
     for why in &members.unseen {
-        let _ = writeln!(text, "not looked at: {why}");
+        let _ = writeln!(text, "not looked at: {}", Shown(why));
     }
     arguments.json.put(&text, || {
         let arrays = found.arrays.iter().map(|array| self::json(array, &members));
         json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": members.unseen})
     })?;
+    // What was found by looking through a directory was not said to be a member.
+    let named = !matches!(arguments.members.as_slice(), [only] if Path::new(only).is_dir());
+    if named && members.has_strangers() {
+        return Ok(Ending::NotAMember);
+    }
     let finding = !members.unseen.is_empty()
         || found
             .arrays
@@ -79,13 +85,13 @@ fn show(array: &Array, members: &Members) -> String {
     let mut out = String::new();
     let state = words(array, members).join(", ");
     let level = mdadm::level(metadata.level);
-    let _ = write!(out, "{} : {state} {level}", array_name(array));
+    let _ = write!(out, "{} : {state} {level}", Shown(array_name(array)));
     for member in &array.members {
         let candidate = &members.candidates[member.candidate];
         let flag = flag(&member.standing);
         let write_mostly = if candidate.metadata.write_mostly { "(W)" } else { "" };
         let number = candidate.metadata.dev_number;
-        let _ = write!(out, " {}[{number}]{write_mostly}{flag}", candidate.label);
+        let _ = write!(out, " {}[{number}]{write_mostly}{flag}", Shown(&candidate.label));
     }
     let size = array.shape.as_ref().map_or(0, |shape| shape.array_sectors()) / 2;
     let version = match array.version {

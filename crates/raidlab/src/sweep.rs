@@ -298,7 +298,7 @@ impl Sweeping<'_> {
         }
         let finished = begun.map(|(_, finished)| finished).unwrap_or_default();
         let shown = self.shown(&finished);
-        let mut out = format!("{}\n", shown.title);
+        let mut out = format!("{}\n", lab::shown::Shown(&shown.title));
         for item in &shown.items {
             let mark = if item.done { "done" } else { "" };
             out.push_str(&format!("{mark:4}  {}  {}\n", item.key, item.what));

@@ -223,7 +223,7 @@ impl Device {
 
     /// Makes an image file of `bytes` bytes, all of it a hole, where there is nothing yet, and opens
     /// it for writing. It is locked while it is still empty: another process cannot open it as a
-    /// member before it is this one's. [`Device::preallocate`] reserves its space.
+    /// member before. [`Device::preallocate`] reserves its space.
     ///
     /// # Errors
     /// When there is something already, or the file system cannot have such a file.

@@ -5,17 +5,18 @@
 use super::{Axis, ByPlace, Curve, Report, by_place, curves};
 use crate::grid::digits;
 use crate::published::{Beside, Ratios};
+use crate::shown::Shown;
 use crate::table;
 
 /// The report as text, ending with a newline.
 pub fn text(report: &Report, colour: bool) -> String {
-    let mut out = format!("{}\n", report.title);
+    let mut out = format!("{}\n", Shown(&report.title));
     for source in &report.sources {
         let host = source.host.hostname.as_deref().unwrap_or("unknown host");
         let (name, started) = (&source.name, &source.started);
         let told = [name.as_str(), started, host].into_iter().filter(|part| !part.is_empty());
         let told = told.collect::<Vec<_>>().join(", ");
-        out.push_str(&format!("{told}, {} cell(s)\n", source.cells));
+        out.push_str(&format!("{}, {} cell(s)\n", Shown(told), source.cells));
     }
     out.push('\n');
     out.push_str(&table::render(&report.record, colour));

@@ -135,7 +135,7 @@ impl Store {
         let fail = |problem: String| StoreError { path: path.into(), problem };
         let is_new = match std::fs::metadata(path) {
             Ok(facts) => {
-                check_kind(&facts).map_err(fail)?;
+                check_kind(&facts).and_then(|()| check_head(path)).map_err(fail)?;
                 false
             }
             Err(_) => true,
@@ -536,6 +536,18 @@ fn check_kind(facts: &std::fs::Metadata) -> Result<(), String> {
     }
 }
 
+/// SQLite takes a file of one byte for an empty one, and would write over it.
+fn check_head(path: &Path) -> Result<(), String> {
+    use std::io::Read as _;
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(16).read_to_end(&mut head));
+    read.map_err(|error| format!("cannot be read: {error}"))?;
+    match head.is_empty() || head == b"SQLite format 3\0" {
+        true => Ok(()),
+        false => Err("it is not a results file of raidlab".into()),
+    }
+}
+
 /// SQLite's message, with what to do about it where we know.
 fn in_words(error: &rusqlite::Error) -> String {
     use rusqlite::ErrorCode::{
@@ -734,6 +746,11 @@ mod tests {
         let error = Store::create(&file).expect_err("not ours").to_string();
         assert!(error.contains("notes.txt: it is not a results file"), "{error}");
         assert_eq!(std::fs::read_to_string(&file).expect("the file"), text);
+        // SQLite itself takes a single byte for nothing.
+        std::fs::write(&file, "x").expect("a file");
+        let error = Store::create(&file).expect_err("not ours").to_string();
+        assert!(error.contains("notes.txt: it is not a results file"), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).expect("the file"), "x");
         let empty = scratch.0.join("empty.db");
         std::fs::write(&empty, "").expect("a file");
         let error = Store::open(&empty).expect_err("nothing in it").to_string();

@@ -14,12 +14,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use array::run::{self, CreateFailed, CreateOptions};
 use clap::{ArgMatches, Args};
+use lab::shown::Shown;
 use md::create::{BitmapWish, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Level, SECTOR_BYTES};
 
-use crate::console::{JsonOut, say};
+use crate::console::{JsonOut, say, say_lines};
 use crate::members::Used;
 use crate::numbers::{parse_layout, parse_level, parse_sectors};
 use crate::{Ending, mdadm, signal};
@@ -229,7 +230,7 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
         return Ok(Ending::Fine);
     }
     // The plan first: whoever sees that it is wrong can still look at what was there.
-    say(format_args!("{}", text.trim_end()));
+    say_lines(&text);
     if !members.reserve(arguments, &stop)? {
         return Ok(Ending::Stopped);
     }
@@ -347,5 +348,5 @@ fn done_text(request: &Request, plan: &Plan, left: bool) -> String {
         false => request.name.clone(),
     };
     let resync = if left { "; its resync goes on when it is started" } else { "" };
-    format!("{name}: {} over {members} devices made{resync}\n", request.level)
+    format!("{}: {} over {members} devices made{resync}\n", Shown(name), request.level)
 }

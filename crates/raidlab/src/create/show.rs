@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use lab::shown::Shown;
 use md::create::{Places, Plan, Request};
 use md::ondisk::{Area, Role};
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use crate::mdadm;
 pub fn text(request: &Request, plan: &Plan, dry_run: bool, zeroes: bool) -> String {
     let mut out = String::new();
     let mut line = |label: &str, value: &dyn std::fmt::Display| {
-        let _ = writeln!(out, "{label:>18} : {value}");
+        let _ = writeln!(out, "{label:>18} : {}", Shown(value));
     };
     let geometry = &plan.geometry;
     line("Version", &plan.version);
@@ -56,12 +57,12 @@ pub fn text(request: &Request, plan: &Plan, dry_run: bool, zeroes: bool) -> Stri
         };
         let (offset, size) = (place.data_offset, place.data_sectors);
         let number = place.dev_number;
-        let label = label(request, place);
+        let label = Shown(label(request, place));
         let _ =
             writeln!(out, "    {number:>6}   {slot:>10}   {offset:>8} s    {size:>12} s   {label}");
     }
     for warning in &plan.warnings {
-        let _ = writeln!(out, "Mind: {warning}");
+        let _ = writeln!(out, "Mind: {}", Shown(warning));
     }
     if dry_run {
         out.push_str("Nothing was written (--dry-run).\n");

@@ -16,11 +16,12 @@ use clap::Args;
 use md::Level;
 use serde_json::{Value, json};
 
-use crate::console::{JsonOut, print_all, say};
+use crate::console::{JsonOut, print_raw, say};
 use crate::members::{Used, show_size, touched};
 use crate::meter::Meter;
 use crate::numbers::{parse_level, parse_sectors};
 use crate::{Ending, signal};
+use lab::shown::Shown;
 use output::{Output, Stop};
 
 const EXAMPLES: &str = "\
@@ -263,7 +264,7 @@ fn report(arguments: &DumpArguments, outcome: &Outcome, to_stdout: bool) -> Resu
     let mut text = String::new();
     if let Some(sha256) = &outcome.sha256 {
         let file = arguments.output.as_deref().unwrap_or("-".as_ref());
-        text = format!("{sha256}  {}\n", file.display());
+        text = format!("{sha256}  {}\n", Shown(file.display()));
     }
     let finding = lost > 0;
     let lost_text = if finding { format!(", {} lost", show_size(lost)) } else { String::new() };
@@ -274,7 +275,7 @@ fn report(arguments: &DumpArguments, outcome: &Outcome, to_stdout: bool) -> Resu
         say(format_args!("{}", text.trim_end()));
         arguments.json.put_aside(|| json(outcome))?;
     } else if arguments.json.is_stdout() {
-        print_all(&format!("{:#}\n", json(outcome)))?;
+        print_raw(&format!("{:#}\n", json(outcome)))?;
     } else {
         arguments.json.put(&text, || json(outcome))?;
     }

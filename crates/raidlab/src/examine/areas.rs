@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use lab::shown::Shown;
 use md::ondisk::bitmap::{MAGIC_NUMBER, STATE_STALE};
 
 use super::found::{Found, FoundBitmap};
@@ -12,8 +13,8 @@ use crate::mdadm;
 /// As `mdadm --examine-bitmap`.
 pub fn bitmap(found: &Found) -> String {
     match &found.bitmap {
-        None => format!("raidlab: {}: there is no bitmap\n", found.name),
-        Some(Err(error)) => format!("raidlab: {}: {error}\n", found.name),
+        None => format!("raidlab: {}: there is no bitmap\n", Shown(&found.name)),
+        Some(Err(error)) => format!("raidlab: {}: {error}\n", Shown(&found.name)),
         Some(Ok(bitmap)) => bitmap_text(&found.name, bitmap),
     }
 }
@@ -21,7 +22,7 @@ pub fn bitmap(found: &Found) -> String {
 fn bitmap_text(name: &str, found: &FoundBitmap) -> String {
     let mut out = String::new();
     let mut line = |label: &str, value: &dyn std::fmt::Display| {
-        let _ = writeln!(out, "{label:>16} : {value}");
+        let _ = writeln!(out, "{label:>16} : {}", Shown(value));
     };
     let header = &found.header;
     line("Filename", &name);
@@ -55,7 +56,7 @@ fn bitmap_text(name: &str, found: &FoundBitmap) -> String {
 
 /// As `mdadm --examine-badblocks`.
 pub fn bad_blocks(found: &Found) -> String {
-    let name = &found.name;
+    let name = Shown(&found.name);
     match &found.bad_blocks {
         None => format!("No bad-blocks list configured on {name}\n"),
         Some(Err(error)) => format!("raidlab: {name}: {error}\n"),

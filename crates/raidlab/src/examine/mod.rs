@@ -14,6 +14,7 @@ use std::fmt::Write;
 
 use array::store::Location;
 use clap::Args;
+use lab::shown::Shown;
 use md::ondisk::superblock::{Kernels, Outcome, Superblock};
 use serde_json::{Value, json};
 
@@ -57,13 +58,14 @@ pub struct ExamineArguments {
 pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
     arguments.json.keep_off(&Used::members(&arguments.members))?;
     let (mut texts, mut values) = (String::new(), Vec::new());
-    let (mut findings, mut errors) = (false, Vec::new());
+    let (mut findings, mut strangers, mut errors) = (false, false, Vec::new());
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
     for member in &arguments.members {
         let found = Location::parse(member).map_err(|error| error.to_string());
         match found.and_then(|location| Found::read(&location)) {
             Ok(found) => {
                 findings |= has_findings(&found);
+                strangers |= found.superblock().is_none();
                 texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
                     (true, _) => areas::bitmap(&found),
                     (_, true) => areas::bad_blocks(&found),
@@ -83,6 +85,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
             others.iter().for_each(|error| say(format_args!("raidlab: {error}")));
             Err(last.clone())
         }
+        None if strangers => Ok(Ending::NotAMember),
         None if findings => Ok(Ending::Finding),
         None => Ok(Ending::Fine),
     }
@@ -97,19 +100,19 @@ fn has_findings(found: &Found) -> bool {
         None => false,
     };
     let bad_blocks = matches!(found.bad_blocks, Some(Err(_)));
-    found.superblock().is_none() || refused || bitmap || bad_blocks
+    refused || bitmap || bad_blocks
 }
 
 fn text(found: &Found, host: &str) -> String {
     let mut out = String::new();
     match found.superblock() {
         None => {
-            let _ = writeln!(out, "{}: no md superblock", found.name);
+            let _ = writeln!(out, "{}: no md superblock", Shown(&found.name));
             out.push_str(&instead(found));
             return out;
         }
         Some((superblock, checksum)) => {
-            let _ = writeln!(out, "{}:", found.name);
+            let _ = writeln!(out, "{}:", Shown(&found.name));
             out.push_str(&match superblock {
                 Superblock::V0(superblock) => v0::text(superblock, checksum, host),
                 Superblock::V1(superblock) => {
@@ -151,7 +154,11 @@ fn remarks(found: &Found) -> String {
         }
         lines.push(format!("     Also There : sector {}, {outcome}", place.sector));
     }
-    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines = lines.iter().map(|line| format!("{}\n", Shown(line)));
+    format!("\n{}", lines.collect::<String>())
 }
 
 /// What a member without a superblock holds.
@@ -160,11 +167,12 @@ fn instead(found: &Found) -> String {
     for (place, outcome) in &found.detection.outcomes {
         if !matches!(outcome, Outcome::NoMagic) {
             let version = place.version;
-            let _ = writeln!(out, "   sector {} (version {version}): {outcome}", place.sector);
+            let _ =
+                writeln!(out, "   sector {} (version {version}): {}", place.sector, Shown(outcome));
         }
     }
     for sign in &found.contents {
-        let _ = writeln!(out, "   it holds: {sign} (at byte {})", sign.at);
+        let _ = writeln!(out, "   it holds: {} (at byte {})", Shown(sign), sign.at);
     }
     if let Some(packed) = found.packed_as {
         let _ = writeln!(out, "   it is {packed}");

@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use lab::shown::Shown;
 use md::ondisk::Timestamp;
 use md::ondisk::superblock::{Checksum, DISKS_MAX, DiskV0, SuperblockV0};
 
@@ -32,7 +33,7 @@ pub fn text(sb: &SuperblockV0, checksum: Checksum, home_host: &str) -> String {
 }
 
 fn line(out: &mut String, label: &str, value: impl std::fmt::Display) {
-    let _ = writeln!(out, "{label:>15} : {value}");
+    let _ = writeln!(out, "{label:>15} : {}", Shown(value));
 }
 
 fn kib(bytes: u32) -> String {

@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use lab::shown::Shown;
 use md::ondisk::Version;
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::{Checksum, SuperblockV1, feature};
@@ -40,7 +41,7 @@ pub fn text(
 }
 
 fn line(out: &mut String, label: &str, value: impl std::fmt::Display) {
-    let _ = writeln!(out, "{label:>15} : {value}");
+    let _ = writeln!(out, "{label:>15} : {}", Shown(value));
 }
 
 fn identity(out: &mut String, sb: &SuperblockV1, home_host: &str) {

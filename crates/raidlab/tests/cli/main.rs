@@ -18,6 +18,7 @@ mod places;
 mod programs;
 mod results;
 mod safety;
+mod shown;
 mod signals;
 mod support;
 mod traffic;
