@@ -221,9 +221,9 @@ impl Device {
         self.identity.overlap(other.identity)
     }
 
-    /// Makes an image file of `bytes` bytes, all of it a hole, where there is nothing yet, and opens
-    /// it for writing. It is locked while it is still empty: another process cannot open it as a
-    /// member before. [`Device::preallocate`] reserves its space.
+    /// Makes an image file of `bytes` bytes, all of it a hole, where there is nothing yet, and
+    /// opens it for writing. It is locked while it is still empty: another process cannot open it
+    /// as a member before. [`Device::preallocate`] reserves its space.
     ///
     /// # Errors
     /// When there is something already, or the file system cannot have such a file.
