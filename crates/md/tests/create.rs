@@ -116,13 +116,31 @@ fn eleven_members_and_a_spare_with_chunks_of_32_kib() {
     assert_eq!(plan.policy, Some(Policy::Resync), "not more than 100 GiB of each member");
     assert_eq!(plan.resync_offset, Some(0));
     let metadata: Vec<_> = plan.superblocks.iter().map(Superblock::metadata).collect();
-    assert_eq!((metadata[0].name.as_str(), metadata[0].events), ("box:shelf", 0));
+    assert_eq!((metadata[0].name.as_str(), metadata[0].events), ("box:shelf", 1));
     assert_eq!(metadata[11].role, Role::Spare);
     assert_eq!(metadata[11].roles[..12], metadata[0].roles[..12]);
     assert_eq!((metadata[0].roles[10], metadata[0].roles[11]), (Role::Slot(10), Role::Spare));
     assert_eq!(metadata[0].roles.len(), 128);
     let numbers: Vec<u32> = metadata.iter().map(|one| one.dev_number).collect();
     assert_eq!(numbers, (0..12).collect::<Vec<u32>>());
+}
+
+/// Linux 6.19 records a logical block size in an array whose count is 0, and older kernels refuse
+/// it from then on.
+#[test]
+fn no_new_array_is_taken_for_just_created_by_newer_kernels() {
+    for version in Version::ALL {
+        let mut request = request(Level::Raid1, &[GIB; 2]);
+        request.version = version;
+        request.bitmap = BitmapWish::Internal { chunk_bytes: None };
+        let plan = made(&request);
+        for superblock in &plan.superblocks {
+            assert_eq!(superblock.metadata().events, 1, "{version}");
+            let Superblock::V1(superblock) = superblock else { continue };
+            assert_eq!(superblock.logical_block_size, 0, "{version}");
+        }
+        assert_eq!(plan.bitmap.expect("a bitmap").header.events, 1, "{version}");
+    }
 }
 
 #[test]

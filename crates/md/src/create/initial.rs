@@ -15,6 +15,10 @@ use crate::ondisk::{Role, Version};
 
 /// Bytes of a name.
 const NAME_BYTES: usize = 32;
+/// The first event count. mdadm 4.2 begins 1.x with 0, which Linux 6.19 takes for an array that was
+/// just created: it then records a `logical_block_size` (byte 224), and kernels up to 6.18 refuse
+/// the array from then on. With 1 every kernel leaves the field alone.
+const FIRST_EVENTS: u64 = 1;
 /// md's default minor number for 0.90; it only has to be the same on all members.
 const MD_MINOR: u32 = 0;
 
@@ -24,17 +28,15 @@ pub(super) fn fill(
     request: &Request,
     bitmap: Option<BitmapPlacement>,
 ) -> Result<(), CreateError> {
-    // mdadm: 0 for 1.x, 1 for 0.90.
-    let events = u64::from(request.version == Version::V0_90);
     if let Some(placement) = bitmap {
         let sync = sync_sectors(&plan.geometry).expect("a level with a bitmap");
         let uuid = uuid_on_disk(request.set_uuid, request.version);
-        let mut header = BitmapHeader::new(uuid, events, sync, placement.chunk_bytes);
+        let mut header = BitmapHeader::new(uuid, FIRST_EVENTS, sync, placement.chunk_bytes);
         header.write_behind = request.write_behind.unwrap_or(0);
         let bitmap = Bitmap::new(header, sync, true);
         plan.bitmap = Some(bitmap.expect("a new bitmap is of a kind that is known"));
     }
-    let state = state(plan, request, events);
+    let state = state(plan, request);
     for place in &plan.places {
         let device = request.devices[place.device].as_ref().expect("only present ones have places");
         let first: Superblock = match request.version {
@@ -46,7 +48,7 @@ pub(super) fn fill(
     Ok(())
 }
 
-fn state(plan: &Plan, request: &Request, events: u64) -> ArrayState {
+fn state(plan: &Plan, request: &Request) -> ArrayState {
     let mut devices = vec![None; request.devices.len()];
     for place in &plan.places {
         let given = request.devices[place.device].as_ref();
@@ -58,7 +60,7 @@ fn state(plan: &Plan, request: &Request, events: u64) -> ArrayState {
         });
     }
     ArrayState {
-        events,
+        events: FIRST_EVENTS,
         updated: request.now,
         resync_offset: plan.resync_offset,
         policy: plan.policy.unwrap_or(Policy::Resync),
