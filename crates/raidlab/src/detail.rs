@@ -11,11 +11,13 @@ use clap::Args;
 use lab::shown::Shown;
 use md::Kind;
 use md::assemble::{Array, Found, Options, Override, Plan, Replay, Shape, Standing, Verdict};
+use md::ondisk::bitmap::BitmapKind;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Version};
 use serde_json::{Value, json};
 
 use crate::console::JsonOut;
+use crate::examine::LOCKLESS;
 use crate::members::{Members, Used, array_name, choose};
 use crate::{Ending, mdadm};
 
@@ -145,6 +147,7 @@ fn show(array: &Array, members: &Members, host: &str) -> String {
     let metadata = defining(array, members);
     let _ = writeln!(out, "{}:", Shown(array_name(array)));
     sizes(&mut out, array, metadata);
+    bitmap(&mut out, array, members);
     state(&mut out, array, members);
     shape(&mut out, metadata);
     out.push('\n');
@@ -182,10 +185,20 @@ fn sizes(out: &mut String, array: &Array, metadata: &MemberMetadata) {
     line(out, "Total Devices", array.members.len());
     line(out, "Persistence", "Superblock is persistent");
     out.push('\n');
-    if metadata.bitmap.is_some() {
-        line(out, "Intent Bitmap", "Internal");
-        out.push('\n');
+}
+
+/// What `sizes` ends with: bitmaps that are not run here are named.
+fn bitmap(out: &mut String, array: &Array, members: &Members) {
+    let kinds = array.members.iter().filter_map(|member| members.bitmap_kind(member.candidate));
+    let kinds: Vec<Option<BitmapKind>> = kinds.collect();
+    if kinds.is_empty() {
+        return;
     }
+    line(out, "Intent Bitmap", "Internal");
+    if kinds.contains(&Some(BitmapKind::Lockless)) {
+        line(out, "Bitmap", LOCKLESS);
+    }
+    out.push('\n');
 }
 
 fn state(out: &mut String, array: &Array, members: &Members) {

@@ -16,6 +16,7 @@ use array::store::{
 };
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
+use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
 use md::ondisk::superblock::{Checksum, Outcome, READ_BYTES, Superblock, detect};
 
 /// What a command reads, or works with, and must not write over.
@@ -236,6 +237,16 @@ impl Members {
     /// The arrays among them.
     pub fn assemble(&self, options: &Options) -> Found {
         assemble(&self.candidates, options)
+    }
+
+    /// What kind of bitmap a candidate has, the inner `None` where that cannot be known; `None`
+    /// without a bitmap.
+    pub fn bitmap_kind(&self, candidate: usize) -> Option<Option<BitmapKind>> {
+        let area = self.candidates[candidate].metadata.bitmap?;
+        let mut head = [0; SECTOR_BYTES as usize];
+        let read = self.all[self.given[candidate]].disk.read(area.sector, &mut head);
+        let header = read.ok().and_then(|()| BitmapHeader::decode(&head).ok());
+        Some(header.and_then(|header| header.kind()))
     }
 
     /// The disks of the candidates.

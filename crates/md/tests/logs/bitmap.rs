@@ -4,8 +4,8 @@ use crate::golden;
 use crate::memory::spec;
 use crate::rng::for_seeds;
 use md::ondisk::bitmap::{
-    Bitmap, BitmapHeader, BitmapKind, BitmapPlacement, BitmapProblem, BitmapShape, PAGE_BYTES,
-    PlacementError, Resync, StartState, WhyEverything, room_sectors, sync_sectors,
+    Bitmap, BitmapHeader, BitmapKind, BitmapPlacement, BitmapProblem, BitmapShape, LocklessStates,
+    PAGE_BYTES, PlacementError, Resync, StartState, WhyEverything, room_sectors, sync_sectors,
     touched_by_write, uuid_on_disk,
 };
 use md::ondisk::{Uuid, Version};
@@ -104,6 +104,23 @@ fn the_corpus_has_its_bitmaps_where_the_superblocks_say() {
             assert_eq!(ranges.iter().map(|range| range.end - range.start).sum::<u64>(), 384);
         }
     }
+}
+
+#[test]
+fn states_of_a_lockless_bitmap_are_counted() {
+    let mut header = header();
+    (header.version, header.chunk_bytes, header.sync_size) = (6, 65536, 128 * 9 + 1);
+    let mut file = header.encode().to_vec();
+    file.resize(1024, 0xee);
+    file.extend([0, 1, 1, 2, 3, 3, 3, 4, 0, 7, 0xee]);
+    assert_eq!(LocklessStates::file_bytes(&header), Ok(1024 + 10));
+    let counted = LocklessStates::count(&file).unwrap();
+    let (unwritten, clean, dirty, need_sync, syncing, other) = (2, 2, 1, 3, 1, 1);
+    assert_eq!(counted, LocklessStates { unwritten, clean, dirty, need_sync, syncing, other });
+    assert_eq!(counted.chunks(), 10);
+    assert!(LocklessStates::count(&file[..1033]).is_err(), "one is missing");
+    file[4] = 4;
+    assert!(LocklessStates::count(&file).is_err(), "another version");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use lab::shown::Shown;
-use md::ondisk::bitmap::{MAGIC_NUMBER, STATE_STALE};
+use md::ondisk::bitmap::{LocklessStates, MAGIC_NUMBER, STATE_STALE};
 
 use super::found::{Found, FoundBitmap};
 use crate::mdadm;
@@ -39,6 +39,17 @@ fn bitmap_text(name: &str, found: &FoundBitmap) -> String {
         most => line("Write Mode", &format_args!("Allow write behind, max {most}")),
     }
     line("Sync Size", &mdadm::kib(header.sync_size.into()));
+    if let Some(Ok(states)) = &found.states {
+        let LocklessStates { unwritten, clean, dirty, need_sync, syncing, other } = states;
+        let text = format!(
+            "{} chunks: {unwritten} unwritten, {clean} clean, {dirty} dirty, {need_sync} to be \
+             resynced, {syncing} being resynced, {other} in other states",
+            states.chunks()
+        );
+        line("Bitmap", &text);
+        line("Kernel Note", &super::LOCKLESS);
+        return out;
+    }
     match &found.bits {
         Ok(bits) => {
             let (all, dirty) = (bits.shape().bits(), bits.count());

@@ -10,7 +10,9 @@ use array::store::{
 };
 use md::SECTOR_BYTES;
 use md::ondisk::bad_blocks::BadBlocks;
-use md::ondisk::bitmap::{Bitmap, BitmapHeader, BitmapProblem, BitmapShape, uuid_on_disk};
+use md::ondisk::bitmap::{
+    Bitmap, BitmapHeader, BitmapKind, BitmapProblem, BitmapShape, LocklessStates, uuid_on_disk,
+};
 use md::ondisk::superblock::{
     Candidate, Checksum, Detection, READ_BYTES, Refusal, Superblock, detect,
 };
@@ -49,6 +51,21 @@ pub struct FoundBitmap {
     pub problem: Option<BitmapProblem>,
     /// Its bits, counted as its header says.
     pub bits: Result<Bitmap, String>,
+    /// Of a lockless one, how many chunks are in which state; it has no bits then.
+    pub states: Option<Result<LocklessStates, String>>,
+}
+
+impl FoundBitmap {
+    /// What is wrong with it; that it is lockless is not.
+    pub fn wrong(&self) -> Option<String> {
+        match &self.states {
+            Some(states) => states.as_ref().err().cloned(),
+            None => {
+                let problem = self.problem.map(|problem| problem.to_string());
+                problem.or_else(|| self.bits.as_ref().err().cloned())
+            }
+        }
+    }
 }
 
 impl Found {
@@ -101,7 +118,28 @@ fn read_bitmap(device: &Device, area: Area, uuid: Uuid) -> Result<FoundBitmap, S
     let header = BitmapHeader::decode(&first).map_err(|error| error.to_string())?;
     let problem = header.check(uuid).err();
     let bits = read_bits(device, area, &header);
-    Ok(FoundBitmap { header, problem, bits })
+    let lockless = header.kind() == Some(BitmapKind::Lockless);
+    let states = lockless.then(|| read_states(device, area, &header, uuid));
+    Ok(FoundBitmap { header, problem, bits, states })
+}
+
+fn read_states(
+    device: &Device,
+    area: Area,
+    header: &BitmapHeader,
+    uuid: Uuid,
+) -> Result<LocklessStates, String> {
+    if header.uuid != uuid {
+        let problem = BitmapProblem::Uuid { found: header.uuid, expected: uuid };
+        return Err(problem.to_string());
+    }
+    let bytes = LocklessStates::file_bytes(header).map_err(|error| error.to_string())?;
+    let sectors = bytes.div_ceil(SECTOR_BYTES);
+    if sectors > area.sectors {
+        return Err(format!("{sectors} sectors of bitmap, there is room for {}", area.sectors));
+    }
+    let file = read_area(device, Area { sectors, ..area })?;
+    LocklessStates::count(&file).map_err(|error| error.to_string())
 }
 
 fn read_bits(device: &Device, area: Area, header: &BitmapHeader) -> Result<Bitmap, String> {

@@ -4,6 +4,7 @@
 //! reads this has `feature_map`. `all ones` stays 18446744073709551615 where it means "everywhere".
 //! Called from `examine`.
 
+use md::ondisk::bitmap::{BITMAP_VERSIONS, BitmapHeader};
 use md::ondisk::superblock::{
     ByteOrder, Candidate, Checksum, DiskV0, Kernels, Outcome, Superblock, SuperblockV0,
     SuperblockV1, V0_DISK_STATES, V0_STATES, V1_FEATURES,
@@ -260,9 +261,17 @@ fn bitmap(found: &Result<FoundBitmap, String>) -> Value {
         Err(error) => return json!({"error": error}),
     };
     let header = &found.header;
-    let bits = match &found.bits {
-        Ok(bits) => json!({"bits": bits.shape().bits(), "dirty_bits": bits.count()}),
-        Err(error) => json!({"bits_error": error}),
+    let bits = match (&found.states, &found.bits) {
+        (Some(Ok(states)), _) => json!({"states": {
+            "unwritten": states.unwritten,
+            "clean": states.clean,
+            "dirty": states.dirty,
+            "need_sync": states.need_sync,
+            "syncing": states.syncing,
+            "other": states.other,
+        }}),
+        (_, Ok(bits)) => json!({"bits": bits.shape().bits(), "dirty_bits": bits.count()}),
+        (_, Err(error)) => json!({"bits_error": error}),
     };
     let fields = json!({
         "version": header.version,
@@ -276,9 +285,15 @@ fn bitmap(found: &Result<FoundBitmap, String>) -> Value {
         "write_behind": header.write_behind,
         "sectors_reserved": header.sectors_reserved,
         "nodes": header.nodes,
-        "problem": found.problem.map(|problem| problem.to_string()),
+        "kind": kind(header),
+        "problem": found.wrong(),
     });
     joined([fields, bits])
+}
+
+fn kind(header: &BitmapHeader) -> Option<&'static str> {
+    let named = |(_, number): &&(&str, u64)| *number == u64::from(header.version);
+    BITMAP_VERSIONS.iter().find(named).map(|(name, _)| *name)
 }
 
 fn bad_blocks(found: &Found) -> Value {

@@ -95,7 +95,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
 fn has_findings(found: &Found) -> bool {
     let refused = found.refusals.iter().any(|refusal| refusal.kernels() == Kernels::All);
     let bitmap = match &found.bitmap {
-        Some(Ok(bitmap)) => bitmap.problem.is_some() || bitmap.bits.is_err(),
+        Some(Ok(bitmap)) => bitmap.wrong().is_some(),
         Some(Err(_)) => true,
         None => false,
     };
@@ -141,9 +141,10 @@ fn remarks(found: &Found) -> String {
         lines.push(format!(" Bitmap Problem : {error}"));
     }
     if let Some(Ok(bitmap)) = &found.bitmap {
-        let problem = bitmap.problem.map(|problem| problem.to_string());
-        let problem = problem.or_else(|| bitmap.bits.as_ref().err().cloned());
-        lines.extend(problem.map(|problem| format!(" Bitmap Problem : {problem}")));
+        lines.extend(bitmap.wrong().map(|problem| format!(" Bitmap Problem : {problem}")));
+        if bitmap.states.is_some() {
+            lines.push(format!("    Kernel Note : {LOCKLESS}"));
+        }
     }
     if let Some(Err(error)) = &found.bad_blocks {
         lines.push(format!(" Bad Blocks     : {error}"));
@@ -160,6 +161,10 @@ fn remarks(found: &Found) -> String {
     let lines = lines.iter().map(|line| format!("{}\n", Shown(line)));
     format!("\n{}", lines.collect::<String>())
 }
+
+/// Of a bitmap that older kernels do not know.
+pub const LOCKLESS: &str = "the bitmap is lockless (version 6): Linux 6.18 and later; \
+    older kernels refuse it, raidlab reads the array and does not start it";
 
 /// What a member without a superblock holds.
 fn instead(found: &Found) -> String {

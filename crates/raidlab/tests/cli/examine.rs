@@ -338,6 +338,35 @@ fn what_cannot_be_opened_is_named_and_the_others_are_shown() {
 }
 
 #[test]
+fn a_lockless_bitmap_is_shown_and_the_array_read_but_not_said_to_be_refused() {
+    let dir = Dir::new();
+    let (a, b) = (dir.file("a"), dir.file("b"));
+    let words = "create -l 1 -n 2 --bitmap internal --bitmap-chunk 1M --file-size 32M";
+    raidlab(&format!("{words} {a} {b}")).code(0);
+    for member in [&a, &b] {
+        let mut bytes = std::fs::read(member).expect("a member");
+        let at = bytes.windows(4).position(|word| word == b"bitm").expect("a bitmap");
+        bytes[at + 4..at + 8].copy_from_slice(&6u32.to_le_bytes());
+        bytes[at + 256..at + 2048].fill(0);
+        bytes[at + 1024..at + 1028].copy_from_slice(&[1, 1, 2, 3]);
+        std::fs::write(member, bytes).expect("written");
+    }
+    let text = examine(&a).code(0).stdout;
+    assert!(text.contains("Kernel Note : the bitmap is lockless (version 6)"), "{text}");
+    assert!(!text.contains("Refuses") && !text.contains("Problem"), "{text}");
+    let text = examine(&format!("--bitmap {a}")).code(0).stdout;
+    let states = "unwritten, 2 clean, 1 dirty, 1 to be resynced, 0 being resynced, 0 in other";
+    assert!(text.contains("Version : 6") && text.contains(states), "{text}");
+    let json: Value = serde_json::from_str(&examine(&format!("--json {a}")).stdout).expect("JSON");
+    let bitmap = &json["members"][0]["bitmap"];
+    assert_eq!((&bitmap["kind"], &bitmap["states"]["dirty"]), (&"lockless".into(), &1.into()));
+    assert!(bitmap["problem"].is_null(), "{bitmap}");
+    let text = raidlab(&format!("detail {a} {b}")).stdout;
+    assert!(text.contains("Bitmap : the bitmap is lockless (version 6)"), "{text}");
+    raidlab(&format!("dump --sha256 {a} {b}")).code(0);
+}
+
+#[test]
 fn a_member_inside_an_image_is_found_at_its_offset() {
     let dir = Dir::new();
     let disk = dir.file("whole.img");

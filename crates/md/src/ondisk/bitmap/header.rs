@@ -37,6 +37,10 @@ fields! {
 pub const STATE_STALE: u32 = 0x2;
 /// State bit: writing the bitmap failed; kept in memory by md, not expected on disk.
 pub const STATE_WRITE_ERROR: u32 = 0x4;
+/// State bit of version 6: not used yet, the kernel fills in the states.
+pub const STATE_FIRST_USE: u32 = 0x8;
+/// State bit of version 6: the array was stopped clean.
+pub const STATE_CLEAN: u32 = 0x10;
 /// State bit: bits are in longs of the machine that wrote them.
 pub const STATE_HOST_ENDIAN: u32 = 0x8000;
 
@@ -44,6 +48,8 @@ pub const STATE_HOST_ENDIAN: u32 = 0x8000;
 pub const BITMAP_STATES: &[(&str, u64)] = &[
     ("stale", STATE_STALE as u64),
     ("write_error", STATE_WRITE_ERROR as u64),
+    ("first_use", STATE_FIRST_USE as u64),
+    ("clean", STATE_CLEAN as u64),
     ("host_endian", STATE_HOST_ENDIAN as u64),
 ];
 
@@ -144,7 +150,9 @@ impl BitmapProblem {
 
     fn problem(self) -> String {
         match self {
-            BitmapProblem::Version(VERSION_LOCKLESS) => "6, lockless: not supported".to_string(),
+            BitmapProblem::Version(VERSION_LOCKLESS) => {
+                "6, lockless (Linux 6.18): the array can be read here, not started".to_string()
+            }
             BitmapProblem::Version(version) => format!("{version}, none of 3, 4, 5"),
             BitmapProblem::ChunkTooSmall(bytes) => format!("{bytes} bytes, less than 512"),
             BitmapProblem::ChunkNotPowerOfTwo(bytes) => {

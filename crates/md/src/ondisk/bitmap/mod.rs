@@ -7,6 +7,7 @@
 mod bits;
 mod coverage;
 mod header;
+mod lockless;
 mod placement;
 
 pub use bits::{Bitmap, BitmapShape, PAGE_BYTES};
@@ -15,4 +16,5 @@ pub use header::{
     BITMAP_FIELDS, BITMAP_STATES, BITMAP_VERSIONS, BitmapHeader, BitmapKind, BitmapProblem,
     HEADER_BYTES, MAGIC_NUMBER, STATE_HOST_ENDIAN, STATE_STALE, STATE_WRITE_ERROR, uuid_on_disk,
 };
+pub use lockless::{LOCKLESS_STATES_AT, LocklessStates};
 pub use placement::{BitmapPlacement, PlacementError, room_sectors};
