@@ -3,12 +3,17 @@
 //! Invariant: nothing is made on disk by looking. Called from `bench`, `sweep`, `report`,
 //! `compare`.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::record::{Cell, Record};
 use lab::report::{Report, Source};
 use lab::results::{Item, ItemKey, NewRun, RunInfo, Store};
+
+/// No record of a bench is longer; one of 10,000 samples has about 1 MiB.
+const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 /// `--db`.
 #[derive(Args, Clone)]
@@ -158,7 +163,19 @@ pub fn report_of_run(store: &Store, run: &RunInfo) -> Result<Report, String> {
 
 /// A record that `bench --json` wrote.
 pub fn read_record(path: &Path) -> Result<Record, String> {
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|e| format!("{}: cannot be read: {e}", path.display()))?;
-    Record::from_json(&text).map_err(|e| format!("{}: not a record: {e}", path.display()))
+    let fail = |e: std::io::Error| format!("{}: cannot be read: {e}", path.display());
+    let is_not = |why: &str| format!("{}: not a record: {why}", path.display());
+    let mut file = BufReader::new(File::open(path).map_err(fail)?);
+    // A disk or an image that was named by mistake is not read to its end.
+    let begins = file.fill_buf().map_err(fail)?.iter().find(|byte| !byte.is_ascii_whitespace());
+    if begins != Some(&b'{') {
+        return Err(is_not("it does not begin with `{`; `bench --json FILE` writes records"));
+    }
+    let mut text = Vec::new();
+    file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).map_err(fail)?;
+    if text.len() as u64 > RECORD_BYTES_MAX {
+        return Err(is_not(&format!("it is longer than {} MiB", RECORD_BYTES_MAX >> 20)));
+    }
+    let text = String::from_utf8(text).map_err(|_| is_not("it is no text in UTF-8"))?;
+    Record::from_json(&text).map_err(|e| is_not(&e.to_string()))
 }

@@ -301,6 +301,31 @@ fn a_dash_is_stdout_wherever_json_is() {
     }
 }
 
+/// A disk that was named by mistake must not be read into memory.
+#[test]
+fn what_is_no_record_is_not_read_to_its_end() {
+    let dir = Dir::new();
+    let (zeroes, long, image) = (dir.file("zeroes"), dir.file("long"), dir.file("image"));
+    let huge = |path: &str, head: &[u8]| {
+        std::fs::write(path, head).expect("written");
+        let file = std::fs::File::options().write(true).open(path).expect("a file");
+        file.set_len(1 << 40).expect("a sparse file");
+    };
+    huge(&zeroes, b"");
+    huge(&long, b" \n{");
+    std::fs::write(&image, [0xff; 4096]).expect("written");
+    for (file, named) in
+        [(&zeroes, "does not begin with"), (&long, "longer than"), (&image, "does not begin with")]
+    {
+        for words in [format!("report {file}"), format!("compare {file} {file}")] {
+            let begun = std::time::Instant::now();
+            let told = raidlab(&words).code(2).stderr;
+            assert!(told.contains(file.as_str()) && told.contains(named), "{words}: {told}");
+            assert!(begun.elapsed().as_secs() < 60, "{words}");
+        }
+    }
+}
+
 #[test]
 fn what_holds_no_results_is_said_to_be_what_it_is() {
     let dir = Dir::new();
