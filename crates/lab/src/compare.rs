@@ -134,8 +134,9 @@ struct Gathered {
 fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered> {
     let mut all: Vec<Gathered> = Vec::new();
     for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
-        // More of it may be more copies, more parity or somebody else's.
-        if cell.program_bytes.is_some() {
+        // More of it may be more copies, more parity or another process's; and a phase in which
+        // nothing was done has no speed.
+        if cell.program_bytes.is_some() || !cell.did_something() {
             continue;
         }
         let key = identity(cell);

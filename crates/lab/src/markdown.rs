@@ -85,7 +85,7 @@ fn speed(report: &Report, out: &mut String) {
     out.push_str("|---|---:|---|---:|---|---:|---:|---:|---:|\n");
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     for (place, column, cell) in grid.cells() {
-        let median = grid::digits(cell.rate());
+        let median = if cell.did_something() { grid::digits(cell.rate()) } else { "-".into() };
         row(
             out,
             [

@@ -532,6 +532,16 @@ impl Cell {
         self.workload.starts_with("rand") || names || no_bytes
     }
 
+    /// Whether bytes were moved: files are created and deleted without any.
+    pub fn moves_data(&self) -> bool {
+        self.user_bytes() > 0 || self.mb_per_s > 0.0
+    }
+
+    /// Whether anything was done: a phase that does not apply has no speed, not the speed 0.
+    pub fn did_something(&self) -> bool {
+        self.moves_data() || self.iops > 0.0
+    }
+
     /// The unit of its figure: `MB/s` or `per second`.
     pub fn unit(&self) -> &'static str {
         if self.counts_requests() { "per second" } else { "MB/s" }

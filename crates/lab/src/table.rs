@@ -59,7 +59,8 @@ const VIEWS: [View; 3] = [
         title: "Speed: MB/s or requests per second, ratio to the ordinary disk, share of the bound",
         heads: |column| [if column.counts_requests { "IOPS" } else { "MB/s" }, "ratio", "bound"],
         figures: |_, cell| {
-            [format!("{}{}", mark(cell), grid::digits(cell.rate())), ratio(cell), share(cell)]
+            let rate = if cell.did_something() { grid::digits(cell.rate()) } else { dash() };
+            [format!("{}{rate}", mark(cell)), ratio(cell), share(cell)]
         },
     },
     View {
@@ -171,8 +172,11 @@ fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
             grid::disks(cell),
             column.phase.clone().unwrap_or_else(|| cell.workload.clone()),
             column.detail().replace(" KiB", "K").replace(" MiB", "M"),
-            format!("{}{}", mark(cell), grid::digits(cell.mb_per_s)),
-            grid::digits(cell.iops),
+            match cell.moves_data() {
+                true => format!("{}{}", mark(cell), grid::digits(cell.mb_per_s)),
+                false => format!("{}{}", mark(cell), dash()),
+            },
+            if cell.did_something() { grid::digits(cell.iops) } else { dash() },
             ratio(cell),
             share(cell),
             cpu(cell),
@@ -326,6 +330,28 @@ mod tests {
         assert!(shown.starts_with("finding: shared-bus: it is full ("), "{text}");
         assert!(shown.ends_with("; and 2 more); try --bus 266MB/s"), "{text}");
         assert_eq!(text.matches("shared-bus").count(), 1);
+    }
+
+    #[test]
+    fn what_was_not_done_has_no_speed() {
+        let mut record = fixture::record();
+        record.cells.truncate(1);
+        let cell = &mut record.cells[0];
+        (cell.iops, cell.mb_per_s, cell.samples) = (0.0, 0.0, Vec::new());
+        cell.workload = "delete".into();
+        let zero =
+            |text: &str| text.lines().any(|line| line.contains("RAID") && line.contains(" 0 "));
+        let (matrix, mut listed) = (render(&record, false), String::new());
+        list(&Grid::new(&record), Style { colour: false }, &mut listed);
+        assert!(!zero(&matrix), "{matrix}");
+        assert!(!zero(&listed), "{listed}");
+        let same = crate::compare::Comparison::new(&record, &record, 0.05);
+        assert!(same.pairs.is_empty(), "{:?}", same.pairs);
+        // Files that are created move no bytes, but are counted.
+        record.cells[0].iops = 1234.0;
+        let mut listed = String::new();
+        list(&Grid::new(&record), Style { colour: false }, &mut listed);
+        assert!(listed.contains("1234") && !zero(&listed), "{listed}");
     }
 
     #[test]
