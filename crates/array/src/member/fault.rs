@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{MemberError, Token};
 
+use super::traits::Load;
 use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
 use crate::table::Table;
 
@@ -91,6 +92,7 @@ pub struct FaultMember {
     at_work: Table<AtWork>,
     delayed: std::collections::VecDeque<(u64, Done)>,
     finished: Vec<Done>,
+    load: Load,
 }
 
 fn overlaps(op: &Op<'_>, range: &Range<u64>) -> bool {
@@ -147,6 +149,7 @@ impl FaultMember {
             at_work: Table::new(),
             delayed: std::collections::VecDeque::new(),
             finished: Vec::new(),
+            load: Load::default(),
         }
     }
 
@@ -246,7 +249,10 @@ impl FaultMember {
         done: &mut Vec<Done>,
     ) {
         match self.delay() {
-            0 => done.push(Done { token, result }),
+            0 => {
+                self.load.end(io.now, 1);
+                done.push(Done { token, result });
+            }
             delay => self.delayed.push_back((io.now + delay, Done { token, result })),
         }
     }
@@ -279,6 +285,7 @@ impl Member for FaultMember {
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+        self.load.begin(io.now);
         let is_write = matches!(op.kind, OpKind::Write { .. });
         if let Some(error) = self.scripted_error(op) {
             self.end(op.token, Err(error), io, done);
@@ -305,6 +312,7 @@ impl Member for FaultMember {
             self.pass_on(io, done);
         }
         while self.delayed.front().is_some_and(|(at, _)| *at <= io.now) {
+            self.load.end(io.now, 1);
             done.extend(self.delayed.pop_front().map(|(_, end)| end));
         }
     }
@@ -332,7 +340,12 @@ impl Member for FaultMember {
         self.inner.files(out);
     }
 
+    /// With the time that operations wait here.
     fn leaf_counters(&self, out: &mut Vec<Counters>) {
+        let first = out.len();
         self.inner.leaf_counters(out);
+        if let [leaf] = &mut out[first..] {
+            (leaf.busy_ns, leaf.queued_ns) = (Some(self.load.busy_ns), Some(self.load.queued_ns));
+        }
     }
 }

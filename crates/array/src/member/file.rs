@@ -19,6 +19,7 @@ use engine::{MemberError, Token};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::traits::Load;
 use super::uring::FileOp;
 use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
 use crate::buf::Span;
@@ -98,6 +99,7 @@ pub struct FileMember {
     /// Lists of finished operations, to be filled again.
     spare: Vec<Vec<Span>>,
     counters: Counters,
+    load: Load,
 }
 
 impl FileMember {
@@ -161,6 +163,7 @@ impl FileMember {
             pending: Table::new(),
             spare: Vec::new(),
             counters: Counters::default(),
+            load: Load::default(),
         }
     }
 
@@ -386,6 +389,7 @@ impl Member for FileMember {
             done.push(Done { token: op.token, result: Err(MemberError::Gone) });
             return;
         }
+        self.load.begin(io.now);
         let mut spans = self.spare.pop().unwrap_or_default();
         spans.extend(op.slices.iter().map(|slice| io.regions.span(*slice)));
         let id = self.pending.insert(Pending {
@@ -446,6 +450,7 @@ impl Member for FileMember {
         let Pending { token, mut spans, .. } = self.pending.remove(event.id);
         spans.clear();
         self.spare.push(spans);
+        self.load.end(io.now, 1);
         done.push(Done { token, result });
     }
 
@@ -460,7 +465,8 @@ impl Member for FileMember {
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {
-        out.push(self.counters);
+        let (busy_ns, queued_ns) = (Some(self.load.busy_ns), Some(self.load.queued_ns));
+        out.push(Counters { busy_ns, queued_ns, ..self.counters });
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use drive::{BusId, ChannelId, DriveId, Placement, Profile, Rig};
 use engine::{MemberError, Token};
 
-use super::traits::WAKE_NANOS;
+use super::traits::{Load, WAKE_NANOS};
 use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
 use crate::table::Table;
 
@@ -33,26 +33,6 @@ struct Shared {
     /// By number of the drive.
     loads: Vec<Load>,
     scratch: Vec<drive::Done>,
-}
-
-/// What a drive has had to do, by its model's clock.
-#[derive(Clone, Copy, Default)]
-struct Load {
-    under_way: u64,
-    since: u64,
-    busy_ns: u64,
-    queued_ns: u64,
-}
-
-impl Load {
-    /// Accounts for the time up to `at`, in which nothing changed. An end that is heard of only
-    /// after a later submission counts up to that submission.
-    fn pass(&mut self, at: u64) {
-        let passed = at.saturating_sub(self.since);
-        self.busy_ns += if self.under_way > 0 { passed } else { 0 };
-        self.queued_ns += passed * self.under_way;
-        self.since = self.since.max(at);
-    }
 }
 
 struct Mail {

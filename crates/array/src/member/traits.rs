@@ -45,8 +45,8 @@ pub struct Counters {
     /// Operations that a paced member could not finish at the modelled time, because its backing
     /// store was slower than the drive it plays.
     pub late: u64,
-    /// Nanoseconds with at least one operation under way; `None` where nobody measures it. Paced
-    /// members know it from their model.
+    /// Nanoseconds with at least one operation under way; `None` where it is not measured. Of paced
+    /// members it is their model's, of files and failing members by the driver's clock.
     pub busy_ns: Option<u64>,
     /// The same, each nanosecond times the operations under way: divided by the time that has
     /// passed, the mean length of the queue.
@@ -97,6 +97,38 @@ impl Counters {
             busy_ns: self.busy_ns.map(|now| now - before.busy_ns.unwrap_or(0)),
             queued_ns: self.queued_ns.map(|now| now - before.queued_ns.unwrap_or(0)),
         }
+    }
+}
+
+/// What a member has had to do, by a clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) under_way: u64,
+    since: u64,
+    pub(crate) busy_ns: u64,
+    pub(crate) queued_ns: u64,
+}
+
+impl Load {
+    /// Accounts for the time up to `at`, in which nothing changed. An end that is known only after
+    /// a later submission counts up to that submission.
+    pub(crate) fn pass(&mut self, at: u64) {
+        let passed = at.saturating_sub(self.since);
+        self.busy_ns += if self.under_way > 0 { passed } else { 0 };
+        self.queued_ns += passed * self.under_way;
+        self.since = self.since.max(at);
+    }
+
+    /// An operation begins.
+    pub(crate) fn begin(&mut self, at: u64) {
+        self.pass(at);
+        self.under_way += 1;
+    }
+
+    /// So many have ended.
+    pub(crate) fn end(&mut self, at: u64, ended: u64) {
+        self.pass(at);
+        self.under_way = self.under_way.saturating_sub(ended);
     }
 }
 
