@@ -16,7 +16,6 @@ use crate::findings;
 use crate::host::Host;
 use crate::matrix::{ArrayCase, BenchLevel, Plan};
 use crate::members::MemberExpr;
-use crate::meter::IdleBaseline;
 use crate::place::EngineSpec;
 use crate::program::session::Needs;
 use crate::quantity::show_size;
@@ -127,30 +126,21 @@ fn timing(settings: &Settings<'_>, check_every: u32) -> Timing {
         until_steady: settings.until_steady,
         check_every,
         check_later: false,
+        seed: settings.seed,
     }
 }
 
-/// How long the machine is watched before anything runs, for its idle baseline.
-const IDLE: Duration = Duration::from_millis(300);
-
-/// CPU that the machine uses by itself: once for a run, before anything else.
-pub fn idle_baseline() -> Option<IdleBaseline> {
-    IdleBaseline::measure(IDLE)
-}
-
-/// Runs a plan. What was measured before an error is in the record too. `baseline` is that of
-/// [`idle_baseline`].
+/// Runs a plan. What was measured before an error is in the record too.
 ///
 /// # Errors
 /// Beside the record: one clear line when an array cannot be made, filled or measured.
 pub fn run(
     plan: &Plan,
     settings: &Settings<'_>,
-    baseline: Option<IdleBaseline>,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> (Record, Result<(), String>) {
-    let mut bench = Bench { settings, stop, progress, baseline, record: head(plan, settings) };
+    let mut bench = Bench { settings, stop, progress, record: head(plan, settings) };
     let mut cases = plan.arrays.iter();
     let ended = cases.try_for_each(|case| match stop() {
         true => Ok(()),
@@ -175,7 +165,6 @@ struct Bench<'a, 'p> {
     settings: &'a Settings<'a>,
     stop: &'a dyn Fn() -> bool,
     progress: &'a mut (dyn FnMut(Progress<'_>) + 'p),
-    baseline: Option<IdleBaseline>,
     record: Record,
 }
 
@@ -202,8 +191,9 @@ impl Bench<'_, '_> {
             let tap = Arc::new(MemberTap::default());
             target.tap = Some(tap.clone());
             let recorder = Recorder::start(Watched { tap: Some(tap), ..Watched::default() });
-            let outcome = runner::run(&mut target, *spec, timing, self.baseline, stop, &mut tell)?;
-            let recorded = recorder.stop();
+            let mut outcome = runner::run(&mut target, *spec, timing, stop, &mut tell)?;
+            let mut recorded = recorder.stop();
+            outcome.cpu.kernel = recorded.kernel.take();
             if outcome.stopped && outcome.samples.is_empty() {
                 break;
             }
@@ -341,7 +331,8 @@ fn make_cell(
         latency_us: outcome.latency,
         latency_curve: outcome.latencies.curve(),
         cpu_process_s: Some(outcome.cpu.process_s),
-        cpu_system_s: outcome.cpu.system_s,
+        random_seed: Some(settings.seed),
+        warm_up_s: Some(settings.warm_up.as_secs_f64()),
         verified: match outcome.findings.is_clean() {
             false => Some(false),
             true => (target.keeps_data() && outcome.checked).then_some(true),
@@ -354,6 +345,7 @@ fn make_cell(
         generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
         ..describe(case, settings, target.geometry())
     };
+    outcome.cpu.put_machine_into(&mut cell);
     set_bound(&mut cell, case, spec, target);
     cell.summarise();
     warn(&mut cell, target, outcome, late);
@@ -450,14 +442,15 @@ pub fn extent_of(case: &ArrayCase) -> Result<(u64, u64), String> {
     Ok((Shape::from(&nested).bytes(), stripe))
 }
 
-/// CPU time by thread. Lanes measure their own time exactly; what the kernel's clock ticks say of
-/// the others (io_uring's workers) stands beside it. Without lanes to hold apart, the one thread
-/// that generates is the process but for these workers.
+/// CPU time by thread, over the samples. Lanes measure their own time exactly; what the kernel's
+/// clock ticks say of the others (io_uring's workers, the kernel's own threads) stands beside it.
+/// Without lanes to hold apart, the one thread that generates is the process but for these workers.
 fn threads(outcome: &Outcome) -> Vec<ThreadTime> {
     let mut threads = outcome.lanes.clone();
     let others = outcome.cpu.threads.iter().flatten();
     let others = others.filter(|thread| thread.name.starts_with(KERNEL_WORKERS));
     threads.extend(others.map(ThreadTime::from));
+    threads.extend(outcome.cpu.kernel.iter().flatten().map(ThreadTime::from));
     threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
     threads
 }
@@ -717,7 +710,7 @@ mod tests {
             kernels_chosen: false,
         };
         let plan = matrix::plan(&options).expect("a plan");
-        let (record, ended) = run(&plan, &settings, None, &|| false, &mut |_| {});
+        let (record, ended) = run(&plan, &settings, &|| false, &mut |_| {});
         let error = ended.expect_err("there is no such directory");
         assert!(error.starts_with("raid5(4): /nonexistent: cannot make a member"), "{error}");
         assert_eq!(record.cells.len(), 1);

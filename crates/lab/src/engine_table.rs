@@ -500,8 +500,9 @@ fn sample(
         until_steady: None,
         check_every: CHECK_EVERY,
         check_later: true,
+        seed: 1,
     };
-    runner::run(target, spec, timing, None, stop, &mut |_| {})
+    runner::run(target, spec, timing, stop, &mut |_| {})
 }
 
 /// What the rounds of a row have brought.

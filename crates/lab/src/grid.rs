@@ -164,13 +164,18 @@ impl<'a> Grid<'a> {
         })
     }
 
-    /// `RAID 5 x4, sequential read`: how many disks only where that differs.
+    /// `RAID 5 x4, sequential read`: how many disks only where that differs, and block and depth
+    /// where several columns have one title.
     fn place(&self, row: &Row<'_>, column: &Column, cell: &Cell) -> String {
         let array = match self.sections.len() {
             1 => row.label.clone(),
             _ => with_disks(&row.label, cell),
         };
-        format!("{array}, {}", column.title())
+        let alike = |other: &&Column| other.title() == column.title();
+        match self.columns.iter().filter(alike).count() {
+            0 | 1 => format!("{array}, {}", column.title()),
+            _ => format!("{array}, {} {}", column.title(), column.detail()),
+        }
     }
 
     /// Warnings, each once, with the cells that have it; first the cells whose data was wrong.
@@ -202,19 +207,97 @@ impl<'a> Grid<'a> {
         found
     }
 
-    /// Findings, each name once: the first cell's sentence, and all cells that have it.
-    pub fn findings(&self) -> Vec<(&'a Finding, Vec<String>)> {
-        let mut found: Vec<(&Finding, Vec<String>)> = Vec::new();
+    /// Findings, with all cells that have them. Those that say the same in other numbers are one,
+    /// in whose sentence each number is a range over its cells: `read 1.00 to 2.00`. So the sentence
+    /// is true of every cell that is named. Evidence is given where there is one cell.
+    pub fn findings(&self) -> Vec<(Finding, Vec<String>)> {
+        let mut found: Vec<(&Finding, Ranges<'_>, Vec<String>)> = Vec::new();
         for (row, column, cell) in self.cells() {
             let place = self.place(row, column, cell);
             for finding in &cell.findings {
-                match found.iter_mut().find(|(known, _)| known.name == finding.name) {
-                    Some((_, places)) => places.push(place.clone()),
-                    None => found.push((finding, vec![place.clone()])),
+                let ranges = Ranges::of(&finding.text);
+                let alike = |known: &&mut (&Finding, Ranges<'_>, Vec<String>)| {
+                    // Another member is another matter.
+                    let member = |finding: &Finding| finding.evidence.get("member").copied();
+                    known.0.name == finding.name
+                        && known.0.command == finding.command
+                        && member(known.0) == member(finding)
+                        && known.1.words == ranges.words
+                };
+                match found.iter_mut().find(alike) {
+                    Some((_, known, places)) => {
+                        known.widen(&ranges);
+                        places.push(place.clone());
+                    }
+                    None => found.push((finding, ranges, vec![place.clone()])),
                 }
             }
         }
-        found
+        let whole = |(finding, ranges, places): (&Finding, Ranges<'_>, Vec<String>)| {
+            let mut whole = Finding { text: ranges.text(), ..finding.clone() };
+            if places.len() > 1 {
+                whole.evidence.clear();
+            }
+            (whole, places)
+        };
+        found.into_iter().map(whole).collect()
+    }
+}
+
+/// A sentence whose numbers are ranges: words, and between each two of them a number.
+struct Ranges<'t> {
+    words: Vec<&'t str>,
+    /// As written, the smallest and the largest.
+    numbers: Vec<(&'t str, &'t str)>,
+}
+
+impl<'t> Ranges<'t> {
+    /// Digits inside names (`raid5`, `lane-0`) are words.
+    fn of(text: &'t str) -> Ranges<'t> {
+        let (mut words, mut numbers, mut start, mut at) = (Vec::new(), Vec::new(), 0, 0);
+        let bytes = text.as_bytes();
+        let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+        while at < bytes.len() {
+            let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/.".contains(&byte);
+            if !digit(at) || (at > 0 && inside(bytes[at - 1])) {
+                at += 1;
+                continue;
+            }
+            let first = at;
+            while digit(at) || (matches!(bytes.get(at), Some(b'.' | b',')) && digit(at + 1)) {
+                at += 1;
+            }
+            words.push(&text[start..first]);
+            numbers.push((&text[first..at], &text[first..at]));
+            start = at;
+        }
+        words.push(&text[start..]);
+        Ranges { words, numbers }
+    }
+
+    fn widen(&mut self, other: &Ranges<'t>) {
+        let value = |text: &str| text.replace(',', "").parse::<f64>().unwrap_or(0.0);
+        for (mine, theirs) in self.numbers.iter_mut().zip(&other.numbers) {
+            if value(theirs.0) < value(mine.0) {
+                mine.0 = theirs.0;
+            }
+            if value(theirs.1) > value(mine.1) {
+                mine.1 = theirs.1;
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (word, (low, high)) in self.words.iter().zip(&self.numbers) {
+            text.push_str(word);
+            text.push_str(low);
+            if low != high {
+                text.push_str(&format!(" to {high}"));
+            }
+        }
+        text.push_str(self.words.last().unwrap_or(&""));
+        text
     }
 }
 
@@ -484,6 +567,51 @@ mod tests {
         assert!(labels.contains(&"RAID 5 64KiB") && labels.contains(&"RAID 5 512KiB"));
         assert!(labels.contains(&"RAID 1"), "no chunk, no label: {labels:?}");
         assert_eq!(grid.cells().count(), record.cells.len());
+    }
+
+    #[test]
+    fn the_sentence_of_a_group_is_true_of_each_cell_in_it() {
+        let finding = |text: &str, command: Option<&str>| Finding {
+            name: "read-modify-write".into(),
+            text: text.into(),
+            evidence: [("read".to_string(), 1.0)].into(),
+            command: command.map(String::from),
+        };
+        let mut record = fixture::record();
+        record.cells.iter_mut().for_each(|cell| cell.findings.clear());
+        let said = |reads: &str, writes: &str| {
+            let text = format!("members read {reads} and wrote {writes} (lane-1): all of 1,024 B");
+            vec![finding(&text, None)]
+        };
+        record.cells[28].findings = said("2.00", "2.00");
+        record.cells[32].findings = said("1.50", "12.0");
+        record.cells[36].findings = said("1.00", "2.00");
+        let grid = Grid::new(&record);
+        let found = grid.findings();
+        assert_eq!(found.len(), 1);
+        let wanted = "members read 1.00 to 2.00 and wrote 2.00 to 12.0 (lane-1): all of 1,024 B";
+        assert_eq!((found[0].0.text.as_str(), found[0].1.len()), (wanted, 3));
+        assert!(found[0].0.evidence.is_empty(), "one cell's would stand for all");
+        // Another sentence, or other advice, is another finding.
+        record.cells[36].findings = vec![finding("one member moved nothing", None)];
+        record.cells[32].findings = vec![finding(&said("1", "2")[0].text, Some("--block 1M"))];
+        assert_eq!(Grid::new(&record).findings().len(), 3);
+    }
+
+    #[test]
+    fn places_say_the_depth_where_only_that_tells_them_apart() {
+        let mut record = fixture::record();
+        record.cells.truncate(8);
+        let mut deeper = record.cells[4].clone();
+        deeper.depth *= 4;
+        record.cells.push(deeper);
+        record.cells.iter_mut().for_each(|cell| cell.warnings = vec!["of all".into()]);
+        record.cells[1].warnings.clear();
+        let grid = Grid::new(&record);
+        let places = &grid.warnings()[0].1;
+        assert!(places.iter().any(|place| place.ends_with("sequential read 1 MiB x 16")));
+        assert!(places.iter().any(|place| place.ends_with("sequential read 1 MiB x 4")));
+        assert!(places.iter().any(|place| place.ends_with("sequential write")), "{places:?}");
     }
 
     #[test]

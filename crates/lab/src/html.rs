@@ -147,6 +147,7 @@ struct SampleRow {
     cpu_process: String,
     cpu_system: String,
     cpu_per_gib: String,
+    machine_cpu_per_gib: String,
     steady: &'static str,
     verified: bool,
     checked: &'static str,
@@ -301,6 +302,7 @@ fn sample_row(row: &Row<'_>, column: &Column, cell: &Cell) -> SampleRow {
         cpu_process: seconds(cell.cpu_process_s),
         cpu_system: seconds(cell.cpu_system_s),
         cpu_per_gib: seconds(cell.cpu_s_per_gib),
+        machine_cpu_per_gib: seconds(cell.machine_cpu_s_per_gib),
         steady: match cell.steady {
             Some(true) => "yes",
             Some(false) => "no",

@@ -34,6 +34,7 @@ pub mod program;
 pub mod published;
 pub mod quantity;
 pub mod record;
+pub mod repeat;
 pub mod report;
 pub mod results;
 pub mod runner;

@@ -66,7 +66,7 @@ fn provenance(source: &crate::report::Source) -> String {
     plain(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-const HEADS: [&str; 9] = [
+const HEADS: [&str; 10] = [
     "array",
     "disks",
     "workload",
@@ -76,13 +76,14 @@ const HEADS: [&str; 9] = [
     "of one disk",
     "of the bound",
     "CPU-s/GiB",
+    "of the machine",
 ];
 
 fn speed(report: &Report, out: &mut String) {
     let grid = Grid::new(&report.record);
     out.push_str("\n## Speed\n\n");
     row(out, HEADS.map(str::to_string));
-    out.push_str("|---|---:|---|---:|---|---:|---:|---:|---:|\n");
+    out.push_str("|---|---:|---|---:|---|---:|---:|---:|---:|---:|\n");
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     for (place, column, cell) in grid.cells() {
         let median = if cell.did_something() { grid::digits(cell.rate()) } else { "-".into() };
@@ -98,6 +99,7 @@ fn speed(report: &Report, out: &mut String) {
                 known(cell.ratio_to_single.map(|ratio| format!("{ratio:.2}x"))),
                 known(cell.bound_share.map(|share| format!("{:.0} %", share * 100.0))),
                 known(cell.cpu_s_per_gib.map(grid::digits)),
+                known(cell.machine_cpu_s_per_gib.map(grid::digits)),
             ],
         );
     }

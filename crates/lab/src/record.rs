@@ -64,7 +64,9 @@ pub struct Cell {
     pub latency_us: Option<Latency>,
     /// CPU time of this process over the samples, user and system, seconds.
     pub cpu_process_s: Option<f64>,
-    /// CPU time of the whole machine over the samples, less its idle baseline, seconds.
+    /// CPU time of the whole machine over the samples, seconds: this process, the kernel's threads
+    /// and interrupts, not what other processes used. `None`, with the reason in
+    /// `cpu_system_note`, where that cannot be right.
     pub cpu_system_s: Option<f64>,
     /// `cpu_process_s` per GiB (2^30 bytes) that the samples moved.
     pub cpu_s_per_gib: Option<f64>,
@@ -154,13 +156,27 @@ pub struct Cell {
     /// Size of all files of the program, bytes.
     #[serde(default)]
     pub file_bytes: Option<u64>,
-    /// Bounds of the 95 % bootstrap interval of the median rate, MB/s.
+    /// An interval that holds the median rate, MB/s, with the chance of `interval_coverage`; `None`
+    /// where there are too few samples for one of 90 %.
     #[serde(default)]
     pub interval: Option<Spread>,
+    /// See `interval`; `None` also in records of before, whose intervals were bootstrapped.
+    #[serde(default)]
+    pub interval_coverage: Option<f64>,
     /// `cpu_process_s` over the wall clock: what bonnie prints as %CPU, as a fraction.
     #[serde(default)]
     pub cpu_process_share: Option<f64>,
-    /// CPU time of each thread that used any, the busiest first.
+    /// `cpu_system_s` per GiB (2^30 bytes) that the samples moved.
+    #[serde(default)]
+    pub machine_cpu_s_per_gib: Option<f64>,
+    /// Why `cpu_system_s` is not known.
+    #[serde(default)]
+    pub cpu_system_note: Option<String>,
+    /// CPUs that other processes kept busy over the samples, in the mean.
+    #[serde(default)]
+    pub others_cpus: Option<f64>,
+    /// CPU time of each thread that used any over the samples, the busiest first: of this process,
+    /// and of the kernel.
     #[serde(default)]
     pub cpu_threads: Vec<ThreadTime>,
     /// Rate of each worker of a program's phase over its own time, MB/s.
@@ -203,6 +219,18 @@ pub struct Cell {
     /// that time. `None`: the samples' bytes are the program's.
     #[serde(default)]
     pub program_bytes: Option<u64>,
+    /// Which of the runs of the whole matrix it is from, counted from 1; `None`: there was one.
+    #[serde(default)]
+    pub repetition: Option<u32>,
+    /// What chose addresses and data: another one in each repetition.
+    #[serde(default)]
+    pub random_seed: Option<u64>,
+    /// Time before the first sample, seconds.
+    #[serde(default)]
+    pub warm_up_s: Option<f64>,
+    /// Each sample is a run of its own, on ground that was made anew.
+    #[serde(default)]
+    pub samples_are_runs: bool,
     /// How long requests took, from the fastest to the slowest: what `latency_us` sums up.
     #[serde(default)]
     pub latency_curve: Vec<LatencyPoint>,
@@ -482,9 +510,6 @@ impl Record {
     }
 }
 
-/// The same samples give the same interval, whoever computes it.
-const INTERVAL_SEED: u64 = 1;
-
 /// `paced:hdd-2007` of `paced:hdd-2007*3+hdd-2009*2`.
 fn first_member(set: &str) -> &str {
     set.split(['+', '*']).next().unwrap_or(set)
@@ -500,13 +525,21 @@ impl Cell {
         self.iops = stats::median(&iops).unwrap_or(0.0);
         self.spread = stats::range(&rates).map(|(min, max)| Spread { min, max });
         self.steady = stats::steady(&rates);
-        let interval = stats::median_interval(&rates, INTERVAL_SEED);
-        self.interval = interval.map(|(min, max)| Spread { min, max });
+        self.put_interval(&rates);
         let gib = self.user_bytes() as f64 / f64::from(1 << 30);
         let comparable = gib > 0.0 && !self.steady_window;
-        self.cpu_s_per_gib = self.cpu_process_s.filter(|_| comparable).map(|cpu| cpu / gib);
+        let per_gib = |cpu: Option<f64>| cpu.filter(|_| comparable).map(|cpu| cpu / gib);
+        self.cpu_s_per_gib = per_gib(self.cpu_process_s);
+        self.machine_cpu_s_per_gib = per_gib(self.cpu_system_s);
         self.bound_share =
             self.bound_mb_per_s.filter(|bound| *bound > 0.0).map(|bound| self.mb_per_s / bound);
+    }
+
+    /// The interval of the median of these rates, MB/s.
+    pub(crate) fn put_interval(&mut self, rates: &[f64]) {
+        let interval = stats::median_interval(rates);
+        self.interval = interval.map(|interval| Spread { min: interval.low, max: interval.high });
+        self.interval_coverage = interval.map(|interval| interval.coverage);
     }
 
     /// Bytes that the samples moved for the workload.
@@ -736,8 +769,12 @@ mod tests {
         assert_eq!(cell.spread, Some(Spread { min: 50.0, max: 300.0 }));
         assert_eq!(cell.bound_share, Some(0.5));
         assert_eq!(cell.steady, None);
-        // Resamples of three values have every one of them as their median.
-        assert_eq!(cell.interval, cell.spread);
+        assert_eq!((cell.interval, cell.interval_coverage), (None, None), "three are too few");
+        cell.samples.extend([sample(300_000_000), sample(400_000_000)]);
+        cell.summarise();
+        assert_eq!((cell.interval, cell.interval_coverage), (cell.spread, Some(0.9375)));
+        cell.samples.truncate(3);
+        cell.summarise();
         assert_eq!(cell.cpu_s_per_gib, Some(f64::from(1 << 30) / 9e8));
     }
 

@@ -25,7 +25,7 @@ use array::{Counters, Driver, clock_nanos};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::generator::{Generator, Part, Together};
-use crate::meter::{CpuUsed, IdleBaseline};
+use crate::meter::CpuUsed;
 use crate::quantity::show_size;
 use crate::record::{Latency, Sample, ThreadTime};
 use crate::stats::{self, LatencyRecorder};
@@ -47,6 +47,8 @@ pub struct Timing {
     pub check_every: u32,
     /// Whether to leave the check of everything to the caller, who runs this several times.
     pub check_later: bool,
+    /// Chooses the random addresses.
+    pub seed: u64,
 }
 
 impl Timing {
@@ -107,7 +109,6 @@ pub fn run(
     target: &mut Target,
     spec: Spec,
     timing: Timing,
-    baseline: Option<IdleBaseline>,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, String> {
@@ -117,7 +118,7 @@ pub fn run(
     for (lane, driver) in (0..).zip(&mut target.lanes) {
         let share = share(driver, &spec, area_bytes, lane)?;
         // Every core's own way through its share.
-        let workload = Workload::new(spec, share, 0x5eed + u64::from(lane));
+        let workload = Workload::new(spec, share, way(timing.seed, lane));
         let book = keeps_data.then_some(&target.book);
         let (filler, tap) = (&target.book, target.tap.as_deref());
         generators.push(Generator::new(driver, filler, book, tap, workload, spec, timing)?);
@@ -126,7 +127,7 @@ pub fn run(
     let mut parts = match generators.len() {
         1 => {
             let only = generators.pop().expect("one lane");
-            vec![only.run(0, &together, baseline, &mut |elapsed| {
+            vec![only.run(0, &together, &mut |elapsed| {
                 let stopped = stop();
                 if !stopped {
                     progress(elapsed);
@@ -134,7 +135,7 @@ pub fn run(
                 stopped
             })]
         }
-        _ => on_threads(generators, &together, baseline, stop, progress)?,
+        _ => on_threads(generators, &together, stop, progress)?,
     };
     let mut findings = Findings::default();
     let mut latencies = LatencyRecorder::new();
@@ -161,6 +162,11 @@ pub fn run(
         events: target.take_events(),
         stopped,
     })
+}
+
+/// What chooses a lane's addresses: another way with each seed, and on each lane.
+fn way(seed: u64, lane: u16) -> u64 {
+    stats::SplitMix64(seed).draw().wrapping_add(0x5eed + u64::from(lane))
 }
 
 /// What a lane's generator covers: the blocks that begin in what the lane owns.
@@ -207,7 +213,6 @@ pub fn hold_to(cpus: &[usize]) -> Result<(), String> {
 fn on_threads(
     generators: Vec<Generator<'_>>,
     together: &Together,
-    baseline: Option<IdleBaseline>,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<Part>, String> {
@@ -227,7 +232,7 @@ fn on_threads(
                 let _ = hold_to(&[cpu]);
                 let mut watch = |_: f64| stopped.load(Ordering::Relaxed);
                 if together.all_are_here() {
-                    let part = generator.run(lane, together, baseline, &mut watch);
+                    let part = generator.run(lane, together, &mut watch);
                     let _ = ended.send((lane, part));
                 }
             };
@@ -373,6 +378,7 @@ mod tests {
             until_steady: None,
             check_every: 1,
             check_later: false,
+            seed: 1,
         }
     }
 
@@ -381,7 +387,7 @@ mod tests {
         for kind in Kind::ALL {
             let mut target = filled("mem");
             let begin = clock_nanos();
-            let ran = run(&mut target, spec(kind), timing(10, 4), None, &|| false, &mut |_| {});
+            let ran = run(&mut target, spec(kind), timing(10, 4), &|| false, &mut |_| {});
             let wall = seconds(clock_nanos() - begin);
             let ran = ran.expect("it runs");
             assert_eq!((ran.samples.len(), ran.stopped, ran.checked), (4, false, true));
@@ -408,7 +414,7 @@ mod tests {
             let mut target = filled_in_lanes("raid5(3)", "mem", 2);
             let spec = Spec { block_bytes: 192 << 10, ..spec(kind) };
             let spec = if kind.is_sequential() { spec } else { Spec { block_bytes: 4096, ..spec } };
-            let ran = run(&mut target, spec, timing(30, 3), None, &|| false, &mut |_| {});
+            let ran = run(&mut target, spec, timing(30, 3), &|| false, &mut |_| {});
             let ran = ran.expect("it runs");
             assert_eq!((ran.samples.len(), ran.stopped, ran.checked), (3, false, true));
             assert!(ran.findings.is_clean(), "{kind:?}: {:?}", ran.findings);
@@ -439,7 +445,7 @@ mod tests {
             let members = format!("mem+fault:flip@{at}:mem");
             let mut target = filled_in_lanes("raid0(2)", &members, 2);
             let every = Timing { check_later: true, ..timing(100, 1) };
-            let ran = run(&mut target, spec(Kind::RandRead), every, None, &|| false, &mut |_| {});
+            let ran = run(&mut target, spec(Kind::RandRead), every, &|| false, &mut |_| {});
             assert!(ran.expect("it runs").findings.wrong_reads > 0, "{at}");
         }
     }
@@ -458,7 +464,7 @@ mod tests {
         let (mut target, asked) = (filled("mem"), Cell::new(0));
         // Asked at every start of a sample, and each 100 ms.
         let stop = || asked.replace(asked.get() + 1) >= 4;
-        let ran = run(&mut target, spec(Kind::RandWrite), timing(150, 9), None, &stop, &mut |_| {});
+        let ran = run(&mut target, spec(Kind::RandWrite), timing(150, 9), &stop, &mut |_| {});
         let ran = ran.expect("it runs");
         assert!(ran.stopped && !ran.checked, "what was written was not read back");
         assert!((1..9).contains(&ran.samples.len()));
@@ -470,8 +476,7 @@ mod tests {
     #[test]
     fn failed_requests_are_findings_and_no_throughput() {
         let mut target = filled("mem+fault:gone@2:mem");
-        let ran =
-            run(&mut target, spec(Kind::SeqRead), timing(10, 1), None, &|| false, &mut |_| {});
+        let ran = run(&mut target, spec(Kind::SeqRead), timing(10, 1), &|| false, &mut |_| {});
         let ran = ran.expect("it runs");
         assert!(ran.findings.failed_requests > 0, "{:?}", ran.findings);
         let read: u64 = ran.leaves.iter().map(|leaf| leaf.read_bytes).sum();
@@ -494,7 +499,7 @@ mod tests {
         for lanes in 1..=allowed_cpus().expect("the system says").len().min(2) as u16 {
             let mut target = filled_in_lanes("raid0(2)", "mem", lanes);
             let until = Timing { until_steady: Some(40), ..timing(20, 5) };
-            let ran = run(&mut target, spec(Kind::SeqRead), until, None, &|| false, &mut |_| {});
+            let ran = run(&mut target, spec(Kind::SeqRead), until, &|| false, &mut |_| {});
             let ran = ran.expect("it runs");
             assert!((5..=40).contains(&ran.samples.len()) && !ran.stopped);
             let rates: Vec<f64> = ran.samples.iter().map(Sample::mb_per_s).collect();
@@ -508,7 +513,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let mut target = filled("mem");
         let spec = Spec { jobs: 65, ..spec(Kind::SeqRead) };
-        let error = run(&mut target, spec, timing(1, 1), None, &|| false, &mut |_| {});
+        let error = run(&mut target, spec, timing(1, 1), &|| false, &mut |_| {});
         let error = error.expect_err("64 blocks");
         assert!(error.contains("65 job(s) with blocks of 64 KiB do not fit into 4 MiB"), "{error}");
     }

@@ -56,10 +56,14 @@ struct View {
 
 const VIEWS: [View; 3] = [
     View {
-        title: "Speed: MB/s or requests per second, ratio to the ordinary disk, share of the bound",
+        title: "Speed: MB/s or IOPS ± half the range of samples (of runs), ratio to the ordinary disk, \
+                share of the bound",
         heads: |column| [if column.counts_requests { "IOPS" } else { "MB/s" }, "ratio", "bound"],
         figures: |_, cell| {
-            let rate = if cell.did_something() { grid::digits(cell.rate()) } else { dash() };
+            let rate = match cell.did_something() {
+                true => format!("{}{}", grid::digits(cell.rate()), spread(cell)),
+                false => dash(),
+            };
             [format!("{}{rate}", mark(cell)), ratio(cell), share(cell)]
         },
     },
@@ -75,9 +79,13 @@ const VIEWS: [View; 3] = [
         },
     },
     View {
-        title: "Members: bytes they moved per byte of the workload, busiest over idlest member",
-        heads: |_| ["", "moved", "uneven"],
-        figures: |_, cell| [String::new(), times(cell.amplification()), times(cell.imbalance())],
+        title: "Below: CPU seconds of the whole machine per GiB; bytes that members moved per byte, \
+                busiest over idlest",
+        heads: |_| ["all CPU-s", "moved", "uneven"],
+        figures: |_, cell| {
+            let machine = cell.machine_cpu_s_per_gib.map_or(dash(), grid::digits);
+            [machine, times(cell.amplification()), times(cell.imbalance())]
+        },
     },
 ];
 
@@ -92,6 +100,15 @@ fn mark(cell: &Cell) -> &'static str {
         _ if cell.steady == Some(false) => "~ ",
         _ => "",
     }
+}
+
+/// `±3%`: half of the range of the samples' rates, of the median; nothing where there is one.
+fn spread(cell: &Cell) -> String {
+    let single = cell.samples.len() < 2 || cell.mb_per_s <= 0.0;
+    cell.spread.filter(|_| !single).map_or(String::new(), |spread| {
+        let half = (spread.max - spread.min) / 2.0 / cell.mb_per_s * 100.0;
+        if half < 1.0 { format!("±{half:.1}%") } else { format!("±{half:.0}%") }
+    })
 }
 
 fn ratio(cell: &Cell) -> String {
@@ -111,7 +128,7 @@ fn cpu(cell: &Cell) -> String {
 }
 
 /// Three figures: the first stands a little apart from the group before it.
-const FIGURE_WIDTHS: [usize; 3] = [11, 7, 7];
+const FIGURE_WIDTHS: [usize; 3] = [14, 6, 6];
 
 fn side_by_side(grid: &Grid<'_>, view: View, style: Style, out: &mut String) {
     let rows = || grid.sections.iter().flat_map(|section| &section.rows);
@@ -158,7 +175,8 @@ fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
         "IOPS",
         "ratio",
         "bound",
-        "CPU-s/GiB",
+        "CPU/GiB",
+        "all",
         "p50",
         "p99",
         "moved",
@@ -173,13 +191,14 @@ fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
             column.phase.clone().unwrap_or_else(|| cell.workload.clone()),
             column.detail().replace(" KiB", "K").replace(" MiB", "M"),
             match cell.moves_data() {
-                true => format!("{}{}", mark(cell), grid::digits(cell.mb_per_s)),
+                true => format!("{}{}{}", mark(cell), grid::digits(cell.mb_per_s), spread(cell)),
                 false => format!("{}{}", mark(cell), dash()),
             },
             if cell.did_something() { grid::digits(cell.iops) } else { dash() },
             ratio(cell),
             share(cell),
             cpu(cell),
+            cell.machine_cpu_s_per_gib.map_or(dash(), grid::digits),
             latency(cell.latency_us.map(|latency| latency.p50)),
             latency(cell.latency_us.map(|latency| latency.p99)),
             times(cell.amplification()),
@@ -229,7 +248,7 @@ fn warnings(grid: &Grid<'_>, style: Style, out: &mut String) {
     }
 }
 
-/// A line for each kind of finding: the first cell's figures, and where else it was found.
+/// A line for each kind of finding, with all places where it was found.
 fn findings(grid: &Grid<'_>, style: Style, out: &mut String) {
     for (finding, places) in grid.findings() {
         let mut text = format!("{}: {} ({})", finding.name, finding.text, grid::some(&places));
@@ -293,7 +312,9 @@ mod tests {
         assert!(!text.contains('\x1b'));
         let row = text.lines().find(|line| line.starts_with("RAID 10,f2")).unwrap();
         let words: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(words[..5], ["RAID", "10,f2", "154", "1.88x", "96%"], "{row}");
+        assert!(words[2].starts_with("154±"), "{row}");
+        assert_eq!(words[3..5], ["1.88x", "96%"], "{row}");
+        assert_eq!(words[..2], ["RAID", "10,f2"], "{row}");
         let heads: Vec<&str> = text.lines().filter(|line| line.contains("MB/s  ratio")).collect();
         // Figures end where their headings end.
         let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());

@@ -195,6 +195,11 @@ pub struct BenchArguments {
     #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
           help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
     until_steady: Option<u32>,
+    /// Whole runs of everything, one after the other, each with arrays made anew and other
+    /// addresses: what `compare` judges by [default: 1]
+    #[arg(long, value_name = "N", conflicts_with = "sweep", help_heading = "Measuring",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: Option<u32>,
     /// Time before the first sample [default: 0.3]
     #[arg(long, value_name = "TIME", value_parser = parse_warm_up, help_heading = "Measuring")]
     warm_up: Option<f64>,
@@ -205,7 +210,8 @@ pub struct BenchArguments {
     /// with --depth and --jobs of its own [default: one lane, held nowhere]
     #[arg(long, value_name = "N", value_parser = parse_cores, help_heading = "Measuring")]
     pub cores: Option<u32>,
-    /// Makes the data that is written the run's own
+    /// Chooses random addresses, and makes the data that is written the run's own; each repetition
+    /// has the next one
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Measuring")]
     seed: u64,
 

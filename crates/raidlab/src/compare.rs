@@ -1,6 +1,6 @@
 //! `raidlab compare A B`.
 //!
-//! Invariant: exit 1 means that something is slower than allowed, and that the samples show it.
+//! Invariant: exit 1 means that something is slower than allowed, and that the runs show it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,13 @@ use crate::console::{JsonOut, check_replaceable, is_stdout, replace_record};
 use crate::results::{DbArgument, Which, chosen, read_record};
 
 /// Two records side by side: the ratio B/A of each cell with its 99 % interval, from a rank test
-/// that holds for any noise. Exit 1 when a cell is slower than --max-slowdown allows and the
-/// samples show it.
+/// over runs that holds for any noise. Samples of one run are one value: bench --repeat makes
+/// several. Exit 1 when a cell is slower than --max-slowdown allows and the runs show it, corrected
+/// for the number of cells.
 #[derive(Args)]
 pub struct CompareArguments {
-    /// The record to compare with: a file, or a run in the results: its number, last, last~1
+    /// The record to compare with: a file, or a run in the results: its number, last, last~1;
+    /// several with commas between them are one record
     #[arg(value_name = "A")]
     a: String,
     /// The record that is compared
@@ -56,8 +58,8 @@ pub fn run(arguments: &CompareArguments) -> Result<Ending, String> {
             return Err("--json and --markdown: name two files".into());
         }
     }
-    let a = record(&arguments.a, &arguments.db)?;
-    let b = record(&arguments.b, &arguments.db)?;
+    let a = records(&arguments.a, &arguments.db)?;
+    let b = records(&arguments.b, &arguments.db)?;
     let comparison = Comparison::new(&a, &b, arguments.max_slowdown);
     if comparison.pairs.is_empty() {
         return Err(format!(
@@ -77,6 +79,19 @@ pub fn run(arguments: &CompareArguments) -> Result<Ending, String> {
             .map_err(|error| format!("--markdown {error}"))?;
     }
     Ok(if comparison.failed() { Ending::Finding } else { Ending::Fine })
+}
+
+/// All cells of a list of records, with the head of the first.
+fn records(names: &str, db: &DbArgument) -> Result<Record, String> {
+    if Path::new(names).exists() {
+        return record(names, db);
+    }
+    let mut all = names.split(',').map(|name| record(name, db));
+    let mut first = all.next().expect("a list has a first part")?;
+    for next in all {
+        first.cells.extend(next?.cells);
+    }
+    Ok(first)
 }
 
 /// A file, or a run in the results.

@@ -55,8 +55,9 @@ impl Outputs {
             false => std::io::stdout().is_terminal(),
         };
         let colour = lab::table::colour_wanted(terminal);
+        let shown = lab::repeat::folded(record);
         // Programs are shown as their own tools show them.
-        let (programs, blocks) = split(record);
+        let (programs, blocks) = split(&shown);
         let mut table = match (blocks.cells.is_empty(), programs.cells.is_empty()) {
             (true, true) => "nothing was measured\n".to_string(),
             (true, false) => String::new(),
@@ -64,7 +65,7 @@ impl Outputs {
         };
         table.push_str(&lab::program::tables::render(&programs));
         table.push_str(&lab::table::findings_of(&programs, colour));
-        let html = self.html.is_some().then(|| lab::html::render(record));
+        let html = self.html.is_some().then(|| lab::html::render(&shown));
         self.write_texts(&table, &record.to_json(), html.as_deref())
     }
 

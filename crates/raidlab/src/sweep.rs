@@ -16,7 +16,6 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, Parser};
 use lab::bench::{Progress, Settings};
 use lab::matrix::Plan;
-use lab::meter::IdleBaseline;
 use lab::record::Cell;
 use lab::results::{Item, ItemKey, NewRun, Store};
 use serde::Serialize;
@@ -470,15 +469,7 @@ impl Carrier for Here<'_> {
         }
     }
 
-    fn baseline(&mut self) -> Option<IdleBaseline> {
-        lab::bench::idle_baseline()
-    }
-
-    fn program(
-        &mut self,
-        task: &Task<'_>,
-        baseline: Option<IdleBaseline>,
-    ) -> (Vec<Cell>, Result<(), String>) {
+    fn program(&mut self, task: &Task<'_>) -> (Vec<Cell>, Result<(), String>) {
         let program = task.program.expect("it is a program");
         let status = Status::default();
         let stopped = || self.stop.load(Ordering::Relaxed);
@@ -490,7 +481,7 @@ impl Carrier for Here<'_> {
             programs: std::slice::from_ref(&program.choice),
             sizes: program.size.as_slice(),
             destroy: self.arguments.destroy_contents,
-            ..self.tables[task.part].wanted(place, baseline, &stopped, &show)
+            ..self.tables[task.part].wanted(place, &stopped, &show)
         };
         let engine = Engine { plan: &task.plan, settings: task.settings };
         let engine = program.case.is_some().then_some(&engine);

@@ -10,6 +10,9 @@
 //! Sources: Mann and Whitney, Annals of Mathematical Statistics 18 (1947), for the distribution of
 //! U; Hollander and Wolfe, Nonparametric Statistical Methods, chapter 4, for estimate and interval.
 //!
+//! Values are of runs, each on ground made anew with other addresses: the samples of one run are
+//! alike, whatever the ground is like, and no test may take them for independent ones.
+//!
 //! Invariant: pure; if both sets come from one distribution, the interval misses 1 with a chance of
 //! at most [`ALPHA`].
 
@@ -40,6 +43,48 @@ pub fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
     ratios.sort_by(f64::total_cmp);
     let estimate = crate::stats::median(&ratios)?;
     Some(Ratio { estimate, low: ratios[cut], high: ratios[ratios.len() - 1 - cut] })
+}
+
+/// The chance of a rank sum at least as far from the middle as that of these values, if both sets
+/// come from one distribution; ties count for that. `None` without values on either side.
+pub fn p_value(a: &[f64], b: &[f64]) -> Option<f64> {
+    let (a, b) = (thinned(a), thinned(b));
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    let count = |holds: fn(f64, f64) -> bool| -> usize {
+        a.iter().map(|&a| b.iter().filter(|&&b| holds(a, b)).count()).sum()
+    };
+    let least = count(|a, b| b >= a).min(count(|a, b| b <= a));
+    let below: f64 = distribution(a.len(), b.len()).iter().take(least + 1).sum();
+    Some((2.0 * below).min(1.0))
+}
+
+/// Which of these may be believed together, so that in at most `alpha` of all cases in which nothing
+/// differs any of them is: Holm, Scandinavian Journal of Statistics 6 (1979).
+pub fn holm(p_values: &[f64], alpha: f64) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    order.sort_by(|&one, &two| p_values[one].total_cmp(&p_values[two]));
+    let mut believed = vec![false; p_values.len()];
+    for (rank, &at) in order.iter().enumerate() {
+        if p_values[at] > alpha / (p_values.len() - rank) as f64 {
+            break;
+        }
+        believed[at] = true;
+    }
+    believed
+}
+
+/// How many values each side needs before the test can reach `alpha` for one of `cells` at all: the
+/// most extreme order of n and n is one of (2n over n), at either end.
+pub fn runs_needed(cells: usize, alpha: f64) -> usize {
+    let wanted = alpha / cells.max(1) as f64;
+    let (mut n, mut share) = (1_usize, 0.5);
+    while 2.0 * share > wanted {
+        n += 1;
+        share *= n as f64 / (2.0 * (2 * n - 1) as f64);
+    }
+    n
 }
 
 /// Every n-th, where there are more than is worth counting.
@@ -174,6 +219,34 @@ mod tests {
             missed += usize::from(ratio.low > 1.3 || ratio.high < 1.3);
         }
         assert!(missed <= 75, "{missed} of 5000 at 1 %");
+    }
+
+    #[test]
+    fn p_values_agree_with_the_interval_and_with_counting() {
+        // Two against two, six orders: the most extreme one, at either end.
+        let p = p_value(&[1.0, 2.0], &[3.0, 4.0]).expect("values");
+        assert!((p - 2.0 / 6.0).abs() < 1e-12, "{p}");
+        assert_eq!(p_value(&[1.0], &[1.0]), Some(1.0));
+        assert_eq!(p_value(&[], &[1.0]), None);
+        let mut random = SplitMix64(17);
+        for _ in 0..2_000 {
+            let a: Vec<f64> = (0..6).map(|_| sample(&mut random, 0.05)).collect();
+            let b: Vec<f64> = (0..7).map(|_| 0.92 * sample(&mut random, 0.05)).collect();
+            let (p, ratio) = (p_value(&a, &b).expect("p"), ratio(&a, &b).expect("a ratio"));
+            assert_eq!(p <= ALPHA, ratio.low > 1.0 || ratio.high < 1.0, "{p} {ratio:?}");
+        }
+    }
+
+    #[test]
+    fn holm_believes_what_stands_out_of_all_and_says_how_much_that_takes() {
+        assert_eq!(holm(&[0.04, 0.001, 0.02], 0.05), [true, true, true]);
+        assert_eq!(holm(&[0.04, 0.001, 0.03], 0.05), [false, true, false]);
+        assert_eq!(holm(&[0.02, 0.03], 0.05), [true, true], "0.02 of 0.025, then 0.03 of 0.05");
+        assert_eq!(holm(&[], 0.05), [false; 0]);
+        // 2 of 252 orders of five and five; 2 of 3432 of seven and seven.
+        assert_eq!((runs_needed(1, 0.01), runs_needed(1, 0.05)), (5, 4));
+        assert_eq!((runs_needed(52, 0.05), runs_needed(52, 0.01)), (7, 8));
+        assert_eq!(runs_needed(0, 0.05), 4);
     }
 
     #[test]

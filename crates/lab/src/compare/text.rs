@@ -51,9 +51,7 @@ fn row(pair: &Pair) -> [String; 7] {
     let ratio = pair.ratio.as_ref();
     let verdict = match (pair.verdict, pair.failed) {
         (Verdict::Slower, true) => "SLOWER than allowed".to_string(),
-        (Verdict::TooFewSamples, _) => {
-            format!("too few samples ({} and {})", pair.samples.0, pair.samples.1)
-        }
+        (Verdict::TooFewRuns, _) => format!("too few runs ({} and {})", pair.runs.0, pair.runs.1),
         (verdict, _) => verdict.name().to_string(),
     };
     [
@@ -71,25 +69,36 @@ fn row(pair: &Pair) -> [String; 7] {
 fn closing(comparison: &Comparison) -> Vec<String> {
     let count = |verdict| comparison.count(verdict);
     let mut lines = vec![format!(
-        "{} compared: {} slower, {} faster, {} without difference, {} with too few samples.",
+        "{} compared: {} slower, {} faster, {} without difference, {} with too few runs.",
         comparison.pairs.len(),
         count(Verdict::Slower),
         count(Verdict::Faster),
         count(Verdict::NoDifference),
-        count(Verdict::TooFewSamples),
+        count(Verdict::TooFewRuns),
     )];
-    let decided = comparison.pairs.len() - count(Verdict::TooFewSamples);
+    let decided = comparison.pairs.len() - count(Verdict::TooFewRuns);
     if decided > 0 {
         lines.push(format!(
-            "Rank test: each verdict is wrong by chance in at most {:.0} % of the cases, which \
-             makes {:.1} here.",
+            "Rank test over runs: where nothing differs each verdict is wrong by chance in at most \
+             {:.0} % of the cases, which makes {:.1} here.",
             comparison.alpha * 100.0,
             comparison.alpha * decided as f64
         ));
     }
-    if count(Verdict::TooFewSamples) > 0 {
-        lines.push("Five samples on each side are needed: --runs 5 or more.".into());
+    if count(Verdict::TooFewRuns) > 0 {
+        lines.push(
+            "Samples of one run are one value: a verdict takes five runs a side (--repeat 5)."
+                .into(),
+        );
     }
+    lines.push(format!(
+        "The exit code is corrected for the number of cells (Holm; {:.0} % over all): for {} cells \
+         that takes {} runs a side: --repeat {}.",
+        comparison.family_alpha * 100.0,
+        comparison.pairs.len(),
+        comparison.runs_needed,
+        comparison.runs_needed
+    ));
     for (name, only) in [("A", &comparison.only_a), ("B", &comparison.only_b)] {
         if !only.is_empty() {
             lines.push(format!("Only in {name}: {}.", only.join("; ")));
@@ -110,8 +119,8 @@ mod tests {
         let comparison = Comparison::new(&record, &record, 0.05);
         let text = text(&comparison);
         assert!(text.starts_with("what "));
-        assert_eq!(text.matches("too few samples (3 and 3)").count(), record.cells.len());
-        assert!(text.contains("--runs 5"));
+        assert_eq!(text.matches("too few runs (1 and 1)").count(), record.cells.len());
+        assert!(text.contains("--repeat 5"));
         let page = markdown(&comparison);
         assert_eq!(
             page.lines().filter(|line| line.starts_with('|')).count(),

@@ -33,6 +33,30 @@ pub(super) fn generator_bound(cell: &Cell) -> Option<Finding> {
     Some(finding("generator-bound", text, &evidence, Some(command)))
 }
 
+/// Other processes, or other virtual machines, had CPUs that this work may have needed.
+pub(super) fn busy_machine(cell: &Cell) -> Option<Finding> {
+    const BUSY_CPUS: f64 = 0.2;
+    let stolen = cell.series.as_ref().map_or(&[][..], |series| &series.stolen_cpus);
+    let stolen = match stolen.len() {
+        0 => 0.0,
+        count => stolen.iter().map(|cpus| f64::from(*cpus)).sum::<f64>() / count as f64,
+    };
+    let others = cell.others_cpus.unwrap_or(0.0);
+    if others.max(stolen) < BUSY_CPUS {
+        return None;
+    }
+    let who = [(others, "other processes used"), (stolen, "other virtual machines took")];
+    let who = who.iter().filter(|(cpus, _)| *cpus >= BUSY_CPUS);
+    let who = who.map(|(cpus, who)| format!("{who} {} CPUs", short(*cpus)));
+    let text = format!(
+        "{} in the mean while the clock ran: the figure may be lower than on an idle machine",
+        who.collect::<Vec<_>>().join(", ")
+    );
+    let evidence = [("others_cpus", others), ("stolen_cpus", stolen)];
+    let command = "the same on an idle machine, or --repeat and the spread".to_string();
+    Some(finding("busy-machine", text, &evidence, Some(command)))
+}
+
 /// A thread has no time left, and the members have. A program is judged by its busiest thread
 /// alone: it has as many threads as it has workers, and a place below it some more, whatever number
 /// of cores was asked for; so there is no number to advise either.
@@ -40,6 +64,7 @@ pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     const FULL: f64 = 0.9;
     const AT_THE_BOUND: f64 = 0.9;
     const MEMBERS_BUSY: f64 = 0.9;
+    const MOST: f64 = 1.1;
     let wall = seconds(cell);
     let busiest = cell.cpu_threads.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let cores = f64::from(cell.cores.unwrap_or(1).max(1));
@@ -50,7 +75,14 @@ pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     };
     let members_full = cell.bound_share.is_some_and(|share| share >= AT_THE_BOUND)
         || cell.member_load.iter().filter_map(|load| load.busy).any(|busy| busy >= MEMBERS_BUSY);
-    if !share.is_finite() || share < FULL || members_full || generator_bound(cell).is_some() {
+    // More than all of the time is of another time.
+    let contradicts = thread.is_some_and(|thread| thread > MOST);
+    if !share.is_finite()
+        || share < FULL
+        || contradicts
+        || members_full
+        || generator_bound(cell).is_some()
+    {
         return None;
     }
     let used = match busiest.filter(|_| thread.is_some_and(|thread| thread >= FULL)) {

@@ -6,37 +6,81 @@ use super::advice::{Knob, size, turn};
 use super::{data_members, finding, has_parity, percent, seconds, short, stripe_kib, total};
 use crate::record::{Cell, Finding, MemberTraffic};
 
-/// Members that moved less of what the workload moved did not determine the figure: the rest came
-/// from a cache, or is still in one.
+/// Members that moved less of what the workload moved say nothing about how it spreads over them.
 const MOVED_SHARE: f64 = 0.5;
+
+/// What must reach the members for each byte that is written, when no cache keeps any of it: its
+/// copies and the parity of whole stripes, on the members that are there. At least: a small write
+/// costs more.
+fn least_written(cell: &Cell) -> f64 {
+    let (disks, there) = (f64::from(cell.disks), f64::from(cell.disks - cell.degraded));
+    let copies = match cell.level.as_str() {
+        // Arrays inside one another: at least the bytes themselves.
+        _ if cell.array.is_some() || cell.disks <= cell.degraded => return 1.0,
+        "raid1" => disks,
+        "raid10" => data_members(cell).map_or(1.0, |data| match cell.layout.as_deref() {
+            // Far copies are read from all members, and written twice or more all the same.
+            Some(far) if far.starts_with('f') => {
+                far.get(1..2).and_then(|copies| copies.parse().ok()).unwrap_or(1.0)
+            }
+            _ => disks / f64::from(data.max(1)),
+        }),
+        "raid4" | "raid5" | "raid6" => {
+            data_members(cell).filter(|data| *data > 0).map_or(1.0, |data| disks / f64::from(data))
+        }
+        _ => return 1.0,
+    };
+    (copies * there / disks).max(1.0)
+}
 
 /// The members moved too little.
 pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
-    let user = cell.user_bytes();
-    let of: fn(&MemberTraffic) -> u64 =
-        if cell.writes() { |m| m.written_bytes } else { |m| m.read_bytes };
+    // Members that moved less than this share of what had to reach them did not determine the
+    // figure: the rest came from a cache, or is still in one.
+    const REACHED: f64 = 0.8;
+    let user = cell.program_bytes.unwrap_or_else(|| cell.user_bytes());
+    // How much of a mixed load was written is not known: each byte is at least read or written.
+    let mixed = cell.workload.ends_with("mixed");
+    let of: fn(&MemberTraffic) -> u64 = match cell.writes() {
+        _ if mixed => MemberTraffic::bytes,
+        true => |member| member.written_bytes,
+        false => |member| member.read_bytes,
+    };
+    let least = if cell.writes() { least_written(cell) } else { 1.0 };
     let moved = total(cell, of) as f64 / user as f64;
     let place = cell.place.as_ref();
     let memory = place.and_then(|place| place.memory_bytes);
     let fits = cell.file_bytes.zip(memory).filter(|(file, memory)| file < memory);
-    let too_little = !cell.per_member.is_empty() && moved < MOVED_SHARE;
+    let share = moved / least;
+    let too_little = !cell.per_member.is_empty() && share < REACHED;
     if !too_little && cell.cached.is_none() {
         return None;
     }
     let mut evidence = vec![("user_bytes", user as f64)];
     if !cell.per_member.is_empty() {
         evidence.push(("member_bytes_per_user_byte", moved));
+        evidence.push(("least_member_bytes_per_user_byte", least));
     }
     if let Some((file, memory)) = fits {
         evidence.extend([("file_bytes", file as f64), ("memory_bytes", memory as f64)]);
     }
     let who = cell.cached.clone().unwrap_or_else(|| "a cache".into());
-    let way = if cell.writes() { "reached" } else { "came from" };
+    let way = match cell.writes() {
+        _ if mixed => "was moved by",
+        true => "reached",
+        false => "came from",
+    };
     let text = match cell.per_member.is_empty() {
-        true => format!("nobody knows how much of the data {way} the members: {who} kept the rest"),
-        false if moved < 1.0 => format!(
+        true => format!("how much of the data {way} the members is not known: {who} kept the rest"),
+        false if share < 1.0 && least > 1.0 => format!(
+            "only {} of the bytes that had to reach the members ({} for each byte with copies and \
+             parity) did meanwhile: the rest is {who}'s",
+            percent(share),
+            short(least)
+        ),
+        false if share < 1.0 => format!(
             "only {} of the data {way} the members meanwhile: the rest is {who}'s",
-            percent(moved)
+            percent(share)
         ),
         false => format!(
             "for each byte {} {way} the members, but when, {who} decided: the figure is its own as \
@@ -149,6 +193,57 @@ fn shared(name: &str, cell: &Cell, count: f64, how: &str, command: &str) -> Opti
 /// are to write. So nothing is said of drives of one model, which are alike; of others only a test
 /// of each tells, but for random reads, which no drive foresees.
 pub(super) fn one_slow_member(cell: &Cell) -> Option<Finding> {
+    slow_per_byte(cell).or_else(|| slow_answers(cell))
+}
+
+/// One member takes much longer to answer than any other, though it is asked for no more: requests
+/// that it serves are the long tail. Its operations under way and how many there were give the time
+/// of one (Little's law); members in memory answer at once, and have none under way.
+fn slow_answers(cell: &Cell) -> Option<Finding> {
+    const LONGER: f64 = 2.0;
+    const MORE: f64 = 1.5;
+    const FEW: u64 = 20;
+    if cell.per_member.len() != cell.member_load.len() || modelled_alike(cell) {
+        return None;
+    }
+    let answer = |(index, traffic): (usize, &MemberTraffic)| {
+        let ops = traffic.reads + traffic.writes;
+        let in_flight = cell.member_load[index].in_flight.unwrap_or(0.0);
+        (ops >= FEW).then(|| (index, in_flight * seconds(cell) / ops as f64 * 1e6, ops))
+    };
+    let mut answers: Vec<_> = cell.per_member.iter().enumerate().filter_map(answer).collect();
+    answers.sort_by(|one, two| one.1.total_cmp(&two.1));
+    let (slow, slow_us, ops) = answers.pop()?;
+    let (_, next_us, _) = *answers.last()?;
+    let mean_ops = answers.iter().map(|answer| answer.2).sum::<u64>() / answers.len() as u64;
+    let latency = cell.latency_us?;
+    // Most requests must do without it: then it is seen in their tail.
+    let tail = latency.p99 >= LONGER * latency.p50;
+    let asked_more = ops as f64 > MORE * mean_ops as f64;
+    if slow_us < LONGER * next_us.max(latency.p50 / LONGER) || asked_more || !tail {
+        return None;
+    }
+    let ms = |us: f64| crate::grid::latency(us);
+    let others = if next_us > 0.0 { ms(next_us) } else { "no time to speak of".into() };
+    let text = format!(
+        "member {slow} took {} for an operation, and no other more than {others}: half of the \
+         requests took {}, and one in a hundred {} or more",
+        ms(slow_us),
+        ms(latency.p50),
+        ms(latency.p99)
+    );
+    let evidence = [
+        ("member", slow as f64),
+        ("member_us", slow_us),
+        ("next_us", next_us),
+        ("p50_us", latency.p50),
+        ("p99_us", latency.p99),
+    ];
+    let command = format!("member {slow} by itself: if it is slow there, replace it");
+    Some(finding("one-slow-member", text, &evidence, Some(command)))
+}
+
+fn slow_per_byte(cell: &Cell) -> Option<Finding> {
     const BUSY: f64 = 0.8;
     const SLOWER: f64 = 1.3;
     if cell.per_member.len() != cell.member_load.len() || modelled_alike(cell) {

@@ -10,6 +10,7 @@
 //! `bench` for every cell, and by whoever else finishes one.
 
 mod advice;
+mod bound;
 mod cpu;
 mod members;
 mod queue;
@@ -20,7 +21,7 @@ use crate::record::{Cell, Finding, MemberTraffic, Sample};
 
 /// What the cell's evidence supports, in a fixed order.
 pub fn find(cell: &Cell) -> Vec<Finding> {
-    const RULES: [fn(&Cell) -> Option<Finding>; 13] = [
+    const RULES: [fn(&Cell) -> Option<Finding>; 16] = [
         members::page_cache,
         members::resync_running,
         members::shared_bus,
@@ -31,15 +32,21 @@ pub fn find(cell: &Cell) -> Vec<Finding> {
         members::read_modify_write,
         members::stripe_cache_growing,
         queue::never_deeper_than_one,
+        queue::too_shallow,
+        queue::one_command_each,
         queue::read_ahead_too_small,
         cpu::generator_bound,
         cpu::cpu_bound,
+        cpu::busy_machine,
     ];
     // Of a steady window the evidence is of another time than the samples.
     if cell.user_bytes() == 0 || cell.steady_window {
         return Vec::new();
     }
-    RULES.iter().filter_map(|rule| rule(cell)).collect()
+    let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| rule(cell)).collect();
+    // What is not at its bound has a finding above, or at least this one.
+    found.extend(bound::missed(cell, &found));
+    found
 }
 
 /// A finding; `evidence` by name.
@@ -51,6 +58,12 @@ fn finding(name: &str, text: String, evidence: &[(&str, f64)], command: Option<S
 /// Time of all samples, seconds.
 fn seconds(cell: &Cell) -> f64 {
     cell.samples.iter().map(|sample: &Sample| sample.seconds).sum()
+}
+
+/// Mean of what the members that are known were busy; `None` where none is.
+fn mean_busy(cell: &Cell) -> Option<f64> {
+    let busy: Vec<f64> = cell.member_load.iter().filter_map(|load| load.busy).collect();
+    (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64)
 }
 
 /// Sum over the members.

@@ -3,7 +3,7 @@
 //! Invariant: as in the module above.
 
 use super::advice::{Knob, turn};
-use super::{finding, percent, short, stripe_kib};
+use super::{finding, mean_busy, percent, short, stripe_kib};
 use crate::record::{Cell, Finding};
 
 /// Share of the bound above which nothing is lost by the queue.
@@ -51,6 +51,65 @@ pub(super) fn never_deeper_than_one(cell: &Cell) -> Option<Finding> {
     evidence.extend(counted.map(|all| ("in_flight", all)));
     let command = turn(cell, Knob::Depth, u64::from(cell.disks * 4).min(1024));
     Some(finding("queue-never-deeper-than-one", text, &evidence, command))
+}
+
+/// Fewer requests at random places than it takes to have all members at work: some idle by chance
+/// while others have several.
+pub(super) fn too_shallow(cell: &Cell) -> Option<Finding> {
+    const IDLE: f64 = 0.75;
+    const EACH: u32 = 4;
+    let asked = cell.depth.max(1).saturating_mul(cell.jobs.max(1));
+    let members = cell.disks.saturating_sub(cell.degraded);
+    // A program's cache may ask for more than it does.
+    let busy = mean_busy(cell).filter(|busy| *busy < IDLE)?;
+    let random = cell.workload.starts_with("rand-");
+    if !random || cell.program.is_some() || asked < 2 || members < 2 || asked >= EACH * members {
+        return None;
+    }
+    // Of n members, n (1 - (1 - 1/n)^q) have one of q requests that are anywhere.
+    let count = f64::from(members);
+    let working = count * (1.0 - (1.0 - 1.0 / count).powf(f64::from(asked)));
+    let text = format!(
+        "{asked} requests at once on {members} members: at random places {} of them have one, in \
+         the mean; they were busy {} of the time",
+        short(working),
+        percent(busy)
+    );
+    let evidence = [
+        ("requests", f64::from(asked)),
+        ("members", count),
+        ("members_with_one", working),
+        ("members_busy", busy),
+    ];
+    let each = u64::from((EACH * members * 2).div_ceil(cell.jobs.max(1)).min(1024));
+    Some(finding("queue-too-shallow", text, &evidence, turn(cell, Knob::Depth, each)))
+}
+
+/// Members take one command at a time, where more are waiting: a disk cannot choose the nearest.
+pub(super) fn one_command_each(cell: &Cell) -> Option<Finding> {
+    const IDLE: f64 = 0.3;
+    let asked = cell.depth.max(1).saturating_mul(cell.jobs.max(1));
+    let drives = cell.place.as_ref().map_or(&[][..], |place| &place.drives);
+    let by_driver = !drives.is_empty() && drives.iter().all(|drive| drive.queue_depth == Some(1));
+    let by_option = cell.queue_depth == Some(1);
+    let random = cell.workload.starts_with("rand-");
+    // Members in memory, which have nothing to choose, are not known to be busy.
+    let idle = mean_busy(cell).is_none_or(|busy| busy < IDLE);
+    if !(by_option || by_driver) || !random || asked <= cell.disks || idle {
+        return None;
+    }
+    let text = format!(
+        "{asked} requests at once, and each of {} members takes 1 command at a time: none can \
+         choose the nearest of several (NCQ is off)",
+        cell.disks
+    );
+    let evidence =
+        [("requests", f64::from(asked)), ("members", f64::from(cell.disks)), ("queue_depth", 1.0)];
+    let command = match by_option {
+        true => "--queue-depth 32",
+        false => "echo 31 > /sys/block/sdX/device/queue_depth",
+    };
+    Some(finding("one-command-each", text, &evidence, Some(command.to_string())))
 }
 
 /// A sequential reader asks for less at once than it takes to keep all members busy.

@@ -173,9 +173,9 @@ pub(super) struct FindingRow {
     places: String,
 }
 
-/// Each name once, with the first cell's sentence.
+/// Each kind once.
 pub(super) fn findings(grid: &Grid<'_>) -> Vec<FindingRow> {
-    let row = |(finding, places): (&Finding, Vec<String>)| {
+    let row = |(finding, places): (Finding, Vec<String>)| {
         let evidence = finding.evidence.iter();
         let evidence = evidence.map(|(name, value)| format!("{name} {}", grid::digits(*value)));
         FindingRow {

@@ -65,10 +65,11 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
     };
     if let Some(cpu) = &outcome.cpu {
         cell.cpu_process_s = Some(cpu.process_s);
-        cell.cpu_system_s = cpu.system_s;
+        cpu.put_machine_into(&mut cell);
         cell.cpu_process_share = (outcome.seconds > 0.0).then(|| cpu.process_s / outcome.seconds);
-        let threads = cpu.threads.iter().flatten();
+        let threads = cpu.threads.iter().chain(&cpu.kernel).flatten();
         cell.cpu_threads = threads.map(ThreadTime::from).collect();
+        cell.cpu_threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
     }
     cell.cached = cached(program, phase, outcome, around);
     cell.summarise();
@@ -179,6 +180,12 @@ fn warnings(
     if let Some(why) = &outcome.refused {
         warnings.push(format!("not applicable: {why}"));
         return warnings;
+    }
+    if let Some(writer) = &outcome.filled_for {
+        warnings.push(format!(
+            "{writer}, which writes what this phase works on, cannot run here: the files were \
+             filled before it, outside the clock"
+        ));
     }
     if outcome.mistakes.count > 0 {
         let first = outcome

@@ -272,7 +272,7 @@ impl ExtentHands<'_> {
         }
         flight.versions = self.claim(file, at, len, tally)?;
         if op == Op::Write {
-            book.content.prepare(lease.bytes_mut());
+            book.fill(lease.bytes_mut(), file, at, &flight.versions);
         } else {
             let before = book.before_read(file, at);
             lease = match self.lane.read_now(lease, self.place(file, at)) {
@@ -285,8 +285,8 @@ impl ExtentHands<'_> {
             if let Some(wrong) = book.glance(lease.bytes(), file, at, before) {
                 tally.mistakes.note(wrong);
             }
+            book.stamp(lease.bytes_mut(), file, at, &flight.versions);
         }
-        book.stamp(lease.bytes_mut(), file, at, &flight.versions);
         self.take_off(slot, lease, flight);
         Ok(())
     }

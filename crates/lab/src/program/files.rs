@@ -315,7 +315,7 @@ struct FileHands<'g> {
     /// the tool does, whose directory it is then.
     directory: Option<(u32, OwnedFd)>,
     shared: bool,
-    /// Units that lack only their stamps.
+    /// What is written.
     writing: Aligned,
     reading: Aligned,
     versions: Vec<u32>,
@@ -410,11 +410,10 @@ impl FileHands<'_> {
     fn block(&mut self, step: (Op, u32, u64, u64), tally: &mut Tally<'_>) -> Result<(), Failed> {
         let (op, file, at, len) = step;
         let (book, calls, shared) = (&self.ground.book, self.ground.calls, self.shared);
-        if op == Op::Write && self.writing.at_least(len as usize) {
-            book.content.prepare(self.writing.bytes_mut());
-        } else if op != Op::Write {
-            self.reading.at_least(len as usize);
-        }
+        match op {
+            Op::Write => self.writing.at_least(len as usize),
+            _ => self.reading.at_least(len as usize),
+        };
         let started = clock_nanos();
         let found = self.open.iter_mut().find(|(number, _)| *number == file);
         let open = &mut found.expect("programs open what they use").1;
@@ -465,7 +464,6 @@ impl FileHands<'_> {
         let (ground, shared) = (self.ground, self.shared);
         let unit_bytes = ground.book.content.unit_bytes();
         let mut unit = vec![0; unit_bytes as usize];
-        ground.book.content.prepare(&mut unit);
         let mut versions = Vec::new();
         let open = self.opened(file);
         open.go_to(0).map_err(|e| ("seek in it", e))?;

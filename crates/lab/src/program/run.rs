@@ -74,6 +74,9 @@ pub struct Outcome {
     pub stopped: bool,
     /// Whether it is measured; otherwise it only prepares.
     pub measured: bool,
+    /// The phase that should have written what this one reads, and cannot run here: its files were
+    /// filled before the clock instead.
+    pub filled_for: Option<String>,
 }
 
 /// What happens meanwhile.
@@ -102,7 +105,9 @@ pub fn run(
     tell: &mut dyn FnMut(Meanwhile<'_>),
 ) -> (Vec<Outcome>, Result<(), String>) {
     let writers = vec![None; program.files.len()];
-    let mut run = Run { program, ground, timing, stop, tell, outcomes: Vec::new(), writers };
+    let unwritten = vec![None; program.files.len()];
+    let outcomes = Vec::new();
+    let mut run = Run { program, ground, timing, stop, tell, outcomes, writers, unwritten };
     let mut ended = program.stages.iter().try_for_each(|stage| run.stage(stage));
     if ended.is_ok() {
         ended = (0..program.files.len() as u32).try_for_each(|file| run.compare(file));
@@ -123,6 +128,8 @@ struct Run<'a> {
     outcomes: Vec<Outcome>,
     /// Of each file: the outcome of the last phase that wrote it, while that is not compared yet.
     writers: Vec<Option<usize>>,
+    /// Of each file: the refused phase that should have written what is in it now.
+    unwritten: Vec<Option<String>>,
 }
 
 impl Run<'_> {
@@ -134,15 +141,28 @@ impl Run<'_> {
             ..Outcome::new(phase)
         }));
         let begin = clock_nanos();
+        let stopped = |outcomes: &mut [Outcome]| {
+            outcomes[first..].iter_mut().for_each(|outcome| outcome.stopped = true);
+        };
         for pass in 0.. {
             for (phase, number) in stage.phases.iter().zip(first..) {
                 if (self.stop)() {
-                    self.outcomes[first..].iter_mut().for_each(|outcome| outcome.stopped = true);
+                    stopped(&mut self.outcomes);
                     return Ok(());
                 }
-                match self.ground.refuses(phase) {
-                    Some(why) => self.outcomes[number].refused = Some(why),
+                let refused = match self.ground.refuses(phase) {
+                    None => self.fill_unwritten(phase, number)?,
+                    refused => refused,
+                };
+                match refused {
+                    None if (self.stop)() => {
+                        stopped(&mut self.outcomes);
+                        return Ok(());
+                    }
                     None => self.in_pass(stage, phase, number, pass)?,
+                    Some(why) if pass == 0 => self.is_refused(phase, number, why),
+                    // What the first pass has left is in the files.
+                    Some(_) => {}
                 }
             }
             let passed = Duration::from_nanos(clock_nanos() - begin);
@@ -151,6 +171,44 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    fn is_refused(&mut self, phase: &Phase, number: usize, why: String) {
+        for file in written(phase) {
+            self.unwritten[file as usize] = Some(phase.name.clone());
+        }
+        self.outcomes[number].refused = Some(why);
+    }
+
+    /// Fills the files that a phase works on and a refused one should have written, outside of any
+    /// clock: what was never written can be neither measured nor compared. Gives the reason why
+    /// the phase cannot run, where they cannot be filled either.
+    fn fill_unwritten(&mut self, phase: &Phase, number: usize) -> Result<Option<String>, String> {
+        let mut files = used(phase);
+        files.retain(|file| self.unwritten[*file as usize].is_some());
+        let emptied: Vec<u32> = phase.empties().collect();
+        emptied.iter().for_each(|file| self.unwritten[*file as usize] = None);
+        files.retain(|file| !emptied.contains(file));
+        let Some(first) = files.first() else { return Ok(None) };
+        let writer = self.unwritten[*first as usize].clone().expect("it is one of these");
+        let fillers = files.iter().map(|file| (*file, self.program.files[*file as usize]));
+        let fillers = fillers.map(|(file, bytes)| Worker::filler(file, bytes));
+        // One after the other: their order on the target is that of a single writer.
+        let acts = fillers.flat_map(|filler| [filler.before, filler.acts, filler.after].concat());
+        let acts = acts.collect();
+        let filler = Phase::preparing("fill", vec![Worker::new(Vec::new(), acts, Vec::new())]);
+        if let Some(why) = self.ground.refuses(&filler) {
+            return Ok(Some(format!("it works on what {writer} writes, which cannot run: {why}")));
+        }
+        // No first pass: nothing is recorded.
+        let filled = self.measure(&filler, 1)?;
+        self.outcomes[number].mistakes.add(&filled.mistakes);
+        self.outcomes[number].filled_for = Some(writer);
+        for file in files {
+            self.writers[file as usize] = Some(number);
+            self.unwritten[file as usize] = None;
+        }
+        Ok(None)
     }
 
     /// Runs a phase in a pass of its stage; one that leaves all as it was until it has taken long
@@ -260,7 +318,7 @@ impl Run<'_> {
             });
             let workers: Vec<_> = workers.collect();
             field.begin.wait();
-            let meter = CpuMeter::start(timing.baseline);
+            let meter = CpuMeter::with_kernel();
             field.go.wait();
             let begin = clock_nanos();
             watch.note(ground, &field, begin);
@@ -349,16 +407,27 @@ fn written(phase: &Phase) -> Vec<u32> {
     files
 }
 
+/// Files whose contents a phase reads or changes.
+fn used(phase: &Phase) -> Vec<u32> {
+    let mut files: Vec<u32> = phase.acts().flat_map(files_of).collect();
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+fn files_of(act: &Act) -> std::ops::Range<u32> {
+    match act {
+        Act::Transfer(transfer) => transfer.files.clone(),
+        Act::Bytes { file, .. } => *file..*file + 1,
+        _ => 0..0,
+    }
+}
+
 /// Whether a file is used by two workers of which one writes.
 fn share_files(phase: &Phase) -> bool {
     let used = |worker: &Worker| -> Vec<u32> {
         let acts = worker.before.iter().chain(&worker.acts).chain(&worker.after);
-        let files = acts.flat_map(|act| match act {
-            Act::Transfer(transfer) => transfer.files.clone(),
-            Act::Bytes { file, .. } => *file..*file + 1,
-            _ => 0..0,
-        });
-        let mut files: Vec<u32> = files.collect();
+        let mut files: Vec<u32> = acts.flat_map(files_of).collect();
         files.sort_unstable();
         files.dedup();
         files
@@ -395,6 +464,7 @@ impl Outcome {
             cut: false,
             stopped: false,
             measured: phase.measured,
+            filled_for: None,
         }
     }
 
@@ -438,6 +508,7 @@ impl Outcome {
             (sum, cpu) => *sum = cpu,
         }
         self.workers = run.workers;
+        self.filled_for = self.filled_for.take().or(run.filled_for);
         add(&mut self.members, &run.members);
         self.no_window |= run.no_window;
         self.windowed |= run.windowed;

@@ -305,11 +305,14 @@ impl Session<'_> {
 
     fn run(
         &mut self,
-        program: Program,
+        mut program: Program,
         ground: &dyn Ground,
         base: Cell,
         page_cache_bytes: Option<u64>,
     ) -> Once {
+        // Each run goes to other places.
+        program.draw_anew(self.seed);
+        let base = Cell { random_seed: Some(self.seed), ..base };
         let tell = &mut *self.tell;
         let mut hear = |meanwhile: Meanwhile<'_>| tell(&program, meanwhile);
         let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, &mut hear);
@@ -321,6 +324,7 @@ impl Session<'_> {
         let watched = ground.watched();
         let base = with_disks_below(with_array_below(base, &watched), &watched);
         let runs_max = self.timing.runs_max();
+        let base = Cell { samples_are_runs: self.timing.counts_runs(), ..base };
         let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s, runs_max };
         (Some(Ran { program, outcomes, around }), ended)
     }
@@ -612,7 +616,8 @@ mod tests {
         assert!(fills >= 3, "each run reads back what it wrote");
         for cell in &cells {
             assert_eq!((cell.samples.len(), cell.verified), (3, Some(true)));
-            assert!(cell.interval.is_some() && cell.spread.is_some());
+            assert!(cell.interval.is_none() && cell.spread.is_some(), "three are few");
+            assert!(cell.samples_are_runs && cell.random_seed.is_some());
             assert!(cell.cpu_s_per_gib.is_some_and(|cpu| cpu.is_finite()));
         }
         let few = Timing { until_steady: Some(7), runs: 1, ..timing };

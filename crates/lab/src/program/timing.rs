@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::run::Outcome;
 use super::types::{Phase, Stage};
-use crate::meter::IdleBaseline;
 
 /// How a program is run.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +20,6 @@ pub struct Timing {
     pub drop_caches: bool,
     /// How often the members are read off.
     pub interval: Duration,
-    /// CPU that the machine uses by itself.
-    pub baseline: Option<IdleBaseline>,
     /// How often the whole program is run; each run is a sample of each phase.
     pub runs: u32,
     /// More runs, at most so many in all, until every phase is steady.
@@ -36,7 +33,6 @@ impl Default for Timing {
             repeats_max: 1000,
             drop_caches: false,
             interval: Duration::from_secs(10),
-            baseline: None,
             runs: 1,
             until_steady: None,
         }

@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use super::names::NameSet;
+use crate::stats::SplitMix64;
 
 /// A benchmark: stages, one after the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -540,6 +541,20 @@ impl Program {
             direct: false,
             calls: Calls::Plain,
             notes: Vec::new(),
+        }
+    }
+
+    /// Makes all random choices those of this seed.
+    pub fn draw_anew(&mut self, seed: u64) {
+        let drawn = SplitMix64(seed).draw();
+        let phases = self.stages.iter_mut().flat_map(|stage| &mut stage.phases);
+        for worker in phases.flat_map(|phase| &mut phase.workers) {
+            let acts = worker.before.iter_mut().chain(&mut worker.acts).chain(&mut worker.after);
+            for act in acts {
+                if let Act::Transfer(transfer) = act {
+                    transfer.seed ^= drawn;
+                }
+            }
         }
     }
 

@@ -47,7 +47,7 @@ const fn column(name: &'static str, of: fn(&Record, &Cell) -> Value) -> Column {
 }
 
 /// All of them, in order.
-pub const COLUMNS: [Column; 52] = [
+pub const COLUMNS: [Column; 54] = [
     column("started", |record, _| text(&record.started)),
     column("raidlab", |record, _| text(&record.raidlab)),
     column("host", |record, _| maybe(record.host.hostname.as_deref())),
@@ -100,6 +100,8 @@ pub const COLUMNS: [Column; 52] = [
     column("caches_dropped", |_, cell| Value::Flag(cell.caches_dropped)),
     column("read_off_s", |_, cell| Value::Number(cell.read_off_s)),
     column("program_bytes", |_, cell| some(cell.program_bytes)),
+    column("machine_cpu_s_per_gib", |_, cell| Value::Number(cell.machine_cpu_s_per_gib)),
+    column("others_cpus", |_, cell| Value::Number(cell.others_cpus)),
 ];
 
 /// Every sample, blanks between them.

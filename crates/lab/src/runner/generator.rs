@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Timing;
 use crate::book::Book;
-use crate::meter::{CpuMeter, CpuUsed, IdleBaseline};
+use crate::meter::{CpuMeter, CpuUsed};
 use crate::record::{Sample, ThreadTime};
 use crate::stats::LatencyRecorder;
 use crate::target::Findings;
@@ -145,7 +145,6 @@ impl<'a> Generator<'a> {
         mut self,
         lane: usize,
         together: &Together,
-        baseline: Option<IdleBaseline>,
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Part {
         array::wait_precisely();
@@ -157,7 +156,7 @@ impl<'a> Generator<'a> {
         if let Some(tap) = self.tap {
             tap.begin(lane as u16, clock_nanos(), &before);
         }
-        let meter = (lane == 0).then(|| CpuMeter::start(baseline));
+        let meter = (lane == 0).then(|| CpuMeter::start());
         let cpu_before = thread_seconds();
         let samples = self.samples(lane, together, &mut watch);
         let cpu_after = thread_seconds();

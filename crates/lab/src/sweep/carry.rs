@@ -14,7 +14,6 @@ use std::time::Duration;
 use super::key;
 use crate::bench::{self, Progress, Settings};
 use crate::matrix::{ArrayCase, Plan};
-use crate::meter::IdleBaseline;
 use crate::place::PlaceExpr;
 use crate::program::Choice;
 use crate::program::session::Brought;
@@ -149,12 +148,8 @@ pub trait Carrier {
     /// Why not.
     fn ready(&mut self, task: &Task<'_>) -> Result<(), String>;
 
-    /// CPU that the machine uses by itself, as [`bench::idle_baseline`] measures it. Asked once,
-    /// before the first task.
-    fn baseline(&mut self) -> Option<IdleBaseline>;
-
     /// Runs a task that is a program: its cells, and how it ended.
-    fn program(&mut self, task: &Task<'_>, baseline: Option<IdleBaseline>) -> Brought;
+    fn program(&mut self, task: &Task<'_>) -> Brought;
 
     /// Hears what [`bench::run`] tells.
     fn progress(&mut self, event: Progress<'_>);
@@ -213,7 +208,6 @@ fn carry_as(
     carrier: &mut dyn Carrier,
 ) -> Result<Ended, StoreError> {
     let mut ended = Ended::default();
-    let baseline = if tasks.is_empty() { None } else { carrier.baseline() };
     let mut left: Vec<Task<'_>> = tasks.to_vec();
     loop {
         for task in &left {
@@ -222,7 +216,7 @@ fn carry_as(
             }
             let theirs = store.claim(run, &task.items, &task.devices(), owner, since)?;
             if let Some(task) = &task.without(&theirs) {
-                one_task(task, baseline, store, run, carrier, &mut ended)?;
+                one_task(task, store, run, carrier, &mut ended)?;
                 // What was not measured of it others may try.
                 store.release(run, owner)?;
             }
@@ -269,7 +263,6 @@ fn others_have_gone(
 
 fn one_task(
     task: &Task<'_>,
-    baseline: Option<IdleBaseline>,
     store: &mut Store,
     run: i64,
     carrier: &mut dyn Carrier,
@@ -279,7 +272,7 @@ fn one_task(
     let result = match carrier.ready(task) {
         Err(why) => Err(why),
         Ok(()) if task.program.is_some() => {
-            let (cells, result) = carrier.program(task, baseline);
+            let (cells, result) = carrier.program(task);
             if carrier.stopped() {
                 // It is measured anew: half a program is none.
                 ended.interrupted = result.err();
@@ -294,7 +287,7 @@ fn one_task(
         }
         Ok(()) => {
             let put = |item: &Item, cells: &[Cell]| store.put(run, item, cells);
-            blocks(task, baseline, put, carrier, &mut stored)?
+            blocks(task, put, carrier, &mut stored)?
         }
     };
     ended.measured += stored.iter().filter(|stored| **stored).count();
@@ -311,7 +304,6 @@ fn one_task(
 /// Blocks on an array. Inside, how measuring ended; outside, whether it could be stored.
 fn blocks(
     task: &Task<'_>,
-    baseline: Option<IdleBaseline>,
     mut put: impl FnMut(&Item, &[Cell]) -> Result<(), StoreError>,
     carrier: &mut dyn Carrier,
     stored: &mut [bool],
@@ -330,7 +322,7 @@ fn blocks(
     };
     // What cannot be stored need not be measured.
     let stop = || problem.borrow().is_some() || carrier.borrow().stopped();
-    let result = bench::run(&task.plan, task.settings, baseline, &stop, &mut told).1;
+    let result = bench::run(&task.plan, task.settings, &stop, &mut told).1;
     match problem.into_inner() {
         Some(problem) => Err(problem),
         None => Ok(result),
@@ -353,12 +345,11 @@ mod tests {
     /// Counts what it is told, and does meanwhile what somebody else would.
     #[derive(Default)]
     struct Scripted<'s> {
-        baselines: usize,
         cells: usize,
         /// How many items were waited for, each time that it was told.
         waited: Vec<usize>,
         stopped: bool,
-        /// What somebody else does before the machine is watched.
+        /// What another process does before the first task.
         before: Option<Box<dyn FnOnce() + 's>>,
         /// What somebody else does when the first of ours begins.
         other: Option<Box<dyn FnOnce() + 's>>,
@@ -370,19 +361,13 @@ mod tests {
 
     impl Carrier for Scripted<'_> {
         fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
-            Ok(())
-        }
-
-        fn baseline(&mut self) -> Option<IdleBaseline> {
-            self.baselines += 1;
             if let Some(before) = self.before.take() {
                 before();
             }
-            // So many CPUs are never busy: nothing is left for the machine.
-            Some(IdleBaseline { busy_cpus: 1e6 })
+            Ok(())
         }
 
-        fn program(&mut self, _: &Task<'_>, _: Option<IdleBaseline>) -> Brought {
+        fn program(&mut self, _: &Task<'_>) -> Brought {
             self.program.expect("no program was expected")(self)
         }
 
@@ -605,22 +590,5 @@ mod tests {
         });
         assert_eq!(measured, 4);
         assert_eq!(store.record(run).expect("the run").cells.len(), 4);
-    }
-
-    #[test]
-    fn the_machine_is_watched_once_for_all_arrays() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let mut store = Store::create(&directory.path().join("results.db")).expect("a file");
-        let parts = [part(&[Kind::RandRead])];
-        let tasks = tasks(&parts, &HashSet::new());
-        let head = head(&tasks).expect("tasks");
-        let run = store.begin(&NewRun::default(), &head).expect("a run");
-        let mut carrier = Scripted::default();
-        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
-        assert_eq!((ended.measured, carrier.cells, carrier.baselines), (2, 2, 1));
-        let cells = store.record(run).expect("the run").cells;
-        assert!(cells.iter().all(|cell| cell.cpu_system_s.is_none_or(|seconds| seconds == 0.0)));
-        carry(&[], &mut store, run, &mut carrier).expect("nothing to do");
-        assert_eq!(carrier.baselines, 1, "for nothing it is not watched");
     }
 }

@@ -85,10 +85,9 @@ fn timing_identity(timing: &Timing) -> String {
         interval,
         runs,
         until_steady,
-        // These are nobody's to set; the baseline is the machine's.
+        // These are nobody's to set.
         least: _,
         repeats_max: _,
-        baseline: _,
     } = timing;
     let mut text = String::new();
     if *runs != Timing::default().runs {

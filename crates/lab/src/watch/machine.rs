@@ -27,6 +27,8 @@ pub struct MachineCounters {
     pub cpus: u32,
     /// Interrupts; `None` where there is no such line.
     pub interrupts: Option<u64>,
+    /// Clock ticks in interrupts, hard and soft; they are in `system`.
+    pub interrupt_ticks: u64,
 }
 
 /// Shares of all CPU time between two readings, 0 to 1.
@@ -71,6 +73,7 @@ pub(crate) fn parse(text: &str) -> Result<Option<MachineCounters>, String> {
         steal: ticks.get(7).copied(),
         cpus: text.lines().filter(one_cpu).count() as u32,
         interrupts: interrupts.and_then(|rest| rest.split_whitespace().next()?.parse().ok()),
+        interrupt_ticks: irq + softirq,
     }))
 }
 
@@ -116,6 +119,7 @@ mod tests {
             steal: Some(800),
             cpus: 2,
             interrupts: Some(4711),
+            interrupt_ticks: 6 + 7,
         };
         assert_eq!(counters, expected);
         assert_eq!(counters.busy(), 10 + 20 + 30 + 6 + 7, "not idle, waiting or stolen");

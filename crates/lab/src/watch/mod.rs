@@ -1,4 +1,4 @@
-//! Samplers: what disks, members, CPUs and threads do while something runs, or just so.
+//! Samplers: what disks, members and CPUs do while something runs, or just so.
 //!
 //! ```text
 //!   /proc, /sys --> disk, machine, array (pure parsers) --> snapshot --> live (raidlab watch)
@@ -18,7 +18,6 @@ mod live;
 pub(crate) mod machine;
 mod recorder;
 mod snapshot;
-mod threads;
 mod track;
 
 pub use array::{ArrayState, Slot, SyncProgress};

@@ -11,25 +11,22 @@
 //! places.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use ::array::{Counters, clock_nanos};
 
 use super::array::{self, ArrayState};
 use super::disk::DiskCounters;
-use super::snapshot::{Roots, Snapshot, arrays, read_machine};
-use super::threads::ThreadWatch;
+use super::snapshot::{Roots, Snapshot, read_machine};
 use super::track::Track;
-use crate::meter;
-use crate::record::{Cell, MemberLoad, MemberSeries, Series, StripeCacheUse, SyncRun, ThreadTime};
+use crate::meter::{self, KernelThreads, ThreadCpu};
+use crate::record::{Cell, MemberLoad, MemberSeries, Series, StripeCacheUse, SyncRun};
 
 /// Between two looks. The CPU counters of Linux move in steps of 10 ms.
 const GAP: Duration = Duration::from_millis(100);
-/// Looks at the machine for one look at all threads.
-const LOOKS_PER_THREADS: u32 = 5;
 
 /// What is to be watched.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +48,9 @@ pub struct Recorded {
     pub series: Series,
     /// Means over the whole stretch, member by member.
     pub members: Vec<MemberLoad>,
-    /// CPU time by thread, the busiest first.
-    pub threads: Vec<ThreadTime>,
+    /// CPU time of the kernel's threads between the first sample's begin and the last one's end;
+    /// `None` without a tap that says when that was, or where they cannot be seen.
+    pub kernel: Option<Vec<ThreadCpu>>,
     /// What md did in the background.
     pub sync: Option<SyncRun>,
     /// Its stripe cache.
@@ -63,11 +61,15 @@ pub struct Recorded {
 #[derive(Debug)]
 pub struct MemberTap {
     lanes: Mutex<BTreeMap<u16, Track>>,
+    /// How often samples have begun and ended: the recorder looks at the kernel's threads then.
+    edges: AtomicU32,
+    recorder: OnceLock<Thread>,
 }
 
 impl Default for MemberTap {
     fn default() -> MemberTap {
-        MemberTap { lanes: Mutex::new(BTreeMap::new()) }
+        let lanes = Mutex::new(BTreeMap::new());
+        MemberTap { lanes, edges: AtomicU32::new(0), recorder: OnceLock::new() }
     }
 }
 
@@ -80,6 +82,7 @@ impl MemberTap {
         let mut track = Track::new(GAP.as_nanos() as u64);
         track.push(now, flat(leaves));
         self.lock().insert(lane, track);
+        self.edge();
     }
 
     /// A look in between. `leaves` is asked only when a point is wanted.
@@ -94,6 +97,12 @@ impl MemberTap {
         if let Some(track) = self.lock().get_mut(&lane) {
             track.push(now, flat(leaves));
         }
+        self.edge();
+    }
+
+    fn edge(&self) {
+        self.edges.fetch_add(1, Ordering::AcqRel);
+        self.recorder.get().iter().for_each(|thread| thread.unpark());
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Track>> {
@@ -125,6 +134,7 @@ impl Recorder {
     pub fn start(watched: Watched) -> Recorder {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = stop.clone();
+        let tap = watched.tap.clone();
         let mut eyes = Eyes::open(watched);
         let body = move || {
             while !asked.load(Ordering::Acquire) {
@@ -133,8 +143,12 @@ impl Recorder {
             }
             eyes.close()
         };
-        let thread = std::thread::Builder::new().name("recorder".into()).spawn(body);
-        Recorder { stop, thread: thread.ok() }
+        let thread = std::thread::Builder::new().name("recorder".into()).spawn(body).ok();
+        if let (Some(tap), Some(thread)) = (tap, &thread) {
+            // A tap has one recorder; a second one looks when its own time has come.
+            let _ = tap.recorder.set(thread.thread().clone());
+        }
+        Recorder { stop, thread }
     }
 
     /// Ends, and tells what was seen.
@@ -157,13 +171,8 @@ impl Drop for Recorder {
 }
 
 impl Recorded {
-    /// Puts it into a cell. Threads that the cell knows better are left as they are.
+    /// Puts it into a cell, but for the CPU time, which is the meters'.
     pub fn put_into(self, cell: &mut Cell) {
-        let known: Vec<String> =
-            cell.cpu_threads.iter().map(|thread| thread.name.clone()).collect();
-        let new = self.threads.into_iter().filter(|thread| !known.contains(&thread.name));
-        cell.cpu_threads.extend(new);
-        cell.cpu_threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
         if self.series.step_s > 0.0 {
             cell.series = Some(self.series);
         }
@@ -180,8 +189,9 @@ struct Eyes {
     disks: Track,
     /// The last reading of each disk, and what it has counted since the first.
     counted: Vec<(Option<DiskCounters>, [f64; PER_MEMBER])>,
-    threads: ThreadWatch,
-    looks: u32,
+    /// Edges of the tap that were looked at, and the kernel's threads at the first and last one.
+    edges: u32,
+    kernel: [Option<KernelThreads>; 2],
     first: Option<ArrayState>,
     last: Option<ArrayState>,
     active_max: Option<u64>,
@@ -190,14 +200,12 @@ struct Eyes {
 impl Eyes {
     fn open(watched: Watched) -> Eyes {
         let gap = GAP.as_nanos() as u64;
-        // Where no array of md runs, there is no thread of md to look for.
-        let md = watched.array.is_some() || !arrays(&watched.roots).is_empty();
         let mut eyes = Eyes {
             machine: Track::new(gap),
             disks: Track::new(gap),
             counted: vec![(None, [0.0; PER_MEMBER]); watched.disks.len()],
-            threads: ThreadWatch::start(&watched.roots, md),
-            looks: 0,
+            edges: 0,
+            kernel: [None, None],
             first: None,
             last: None,
             active_max: None,
@@ -209,13 +217,22 @@ impl Eyes {
     }
 
     fn look(&mut self) {
+        self.look_at_kernel();
         if self.machine.wants(clock_nanos()) {
             self.look_now();
-            self.looks += 1;
-            if self.looks.is_multiple_of(LOOKS_PER_THREADS) {
-                self.threads.look();
-            }
         }
+    }
+
+    /// At the edges of the samples: the first one counts from, the last one to.
+    fn look_at_kernel(&mut self) {
+        let Some(tap) = &self.watched.tap else { return };
+        let edges = tap.edges.load(Ordering::Acquire);
+        if edges == self.edges {
+            return;
+        }
+        let now = KernelThreads::now(&self.watched.roots.proc);
+        self.kernel[usize::from(self.edges > 0)] = now;
+        self.edges = edges;
     }
 
     fn look_now(&mut self) {
@@ -263,8 +280,8 @@ impl Eyes {
     }
 
     fn close(mut self) -> Recorded {
+        self.look_at_kernel();
         self.look_now();
-        self.threads.look();
         let tap = self.watched.tap.clone();
         let lanes = tap.as_ref().map(|tap| tap.lock());
         let tracks: Vec<&Track> = match &lanes {
@@ -292,7 +309,7 @@ impl Eyes {
         Recorded {
             series,
             members: whole.iter().map(load).collect(),
-            threads: self.threads.used(),
+            kernel: self.kernel[1].as_ref().zip(self.kernel[0].as_ref()).map(|(l, f)| l.since(f)),
             sync: self.sync(),
             stripe_cache: self.stripe_cache(),
         }

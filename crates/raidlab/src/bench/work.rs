@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use lab::bench::{Progress, Settings};
 use lab::host::Host;
 use lab::matrix::{self, Options, Plan};
-use lab::meter::IdleBaseline;
 use lab::place::{KernelExpr, PlaceExpr};
 use lab::program::Choice;
 use lab::program::choice::Scale;
@@ -20,6 +19,7 @@ use lab::workload::Kind;
 use super::heard::all_heard;
 use super::programs::{Engine, Wanted};
 use super::{BenchArguments, INTERVAL_SECONDS, announce, check_plan};
+use crate::console::say;
 use crate::progress::{Reporter, Status};
 
 /// What a file system takes for itself on each member, at most, besides a share of the files.
@@ -102,7 +102,8 @@ impl Work {
         }
     }
 
-    /// Does it. `keep` is handed cells when they are final.
+    /// Does it, as often as asked: everything once, then everything again, so that what the machine
+    /// does meanwhile meets all cells alike. `keep` is handed cells when they are final.
     pub fn carry_out(
         &self,
         arguments: &BenchArguments,
@@ -110,9 +111,44 @@ impl Work {
         stopped: &dyn Fn() -> bool,
         keep: &mut dyn FnMut(&[Cell]),
     ) -> (Record, Result<(), String>) {
-        let baseline = lab::bench::idle_baseline();
+        let Some(repeat) = arguments.repeat.filter(|repeat| *repeat > 1) else {
+            return self.once(arguments, settings, stopped, keep);
+        };
+        let mut all: Option<Record> = None;
+        for repetition in 1..=repeat {
+            let seed = settings.seed.wrapping_add(u64::from(repetition - 1));
+            let settings = Settings { seed, ..*settings };
+            say(format_args!("repetition {repetition} of {repeat}, seed {seed}"));
+            let mark = |cells: &mut [Cell]| {
+                cells.iter_mut().for_each(|cell| cell.repetition = Some(repetition));
+            };
+            let mut keep = |cells: &[Cell]| {
+                let mut cells = cells.to_vec();
+                mark(&mut cells);
+                keep(&cells);
+            };
+            let (mut record, ended) = self.once(arguments, &settings, stopped, &mut keep);
+            mark(&mut record.cells);
+            match &mut all {
+                Some(all) => all.cells.extend(record.cells),
+                None => all = Some(record),
+            }
+            if ended.is_err() || stopped() {
+                return (all.expect("there was one"), ended);
+            }
+        }
+        (all.expect("there was one"), Ok(()))
+    }
+
+    fn once(
+        &self,
+        arguments: &BenchArguments,
+        settings: &Settings<'_>,
+        stopped: &dyn Fn() -> bool,
+        keep: &mut dyn FnMut(&[Cell]),
+    ) -> (Record, Result<(), String>) {
         let (mut record, ended) = match &self.blocks {
-            Some(plan) => run_blocks(plan, settings, baseline, stopped, keep),
+            Some(plan) => run_blocks(plan, settings, stopped, keep),
             None => (self.head(settings), Ok(())),
         };
         if ended.is_err() || self.targets.is_empty() {
@@ -126,8 +162,8 @@ impl Work {
         };
         let marks = PlaceMarks::new(self.targets.iter().map(|target| &target.place));
         let ended = self.targets.iter().try_for_each(|Target { place, arrays }| {
-            let wanted = arguments.wanted((place, marks.of(place)), baseline, stopped, &show);
-            let wanted = Wanted { programs: &self.choices, ..wanted };
+            let wanted = arguments.wanted((place, marks.of(place)), stopped, &show);
+            let wanted = Wanted { programs: &self.choices, seed: settings.seed, ..wanted };
             let engine = arrays.as_ref().map(|plan| Engine { plan, settings });
             wanted.run(engine.as_ref(), &mut add)
         });
@@ -174,7 +210,6 @@ impl BenchArguments {
     pub fn wanted<'a>(
         &'a self,
         (target, mark): (&'a PlaceExpr, &'a str),
-        baseline: Option<IdleBaseline>,
         stop: &'a dyn Fn() -> bool,
         show: &'a dyn Fn(&str),
     ) -> Wanted<'a> {
@@ -183,7 +218,7 @@ impl BenchArguments {
             mark,
             programs: &[],
             sizes: &self.size,
-            timing: Timing { baseline, ..self.timing() },
+            timing: self.timing(),
             destroy: self.destroy_contents,
             seed: self.seed,
             stop,
@@ -230,7 +265,6 @@ impl BenchArguments {
 fn run_blocks(
     plan: &Plan,
     settings: &Settings<'_>,
-    baseline: Option<IdleBaseline>,
     stopped: &dyn Fn() -> bool,
     keep: &mut dyn FnMut(&[Cell]),
 ) -> (Record, Result<(), String>) {
@@ -243,7 +277,7 @@ fn run_blocks(
         }
         reporter.show(&progress);
     };
-    let ran = lab::bench::run(plan, settings, baseline, stopped, &mut show);
+    let ran = lab::bench::run(plan, settings, stopped, &mut show);
     reporter.finish();
     ran
 }

@@ -246,3 +246,36 @@ fn a_bench_that_is_refused_erases_nothing() {
     assert!(left[31 << 20..].iter().all(|byte| *byte == 0), "now both ends are erased");
     assert!(left[16 << 20..31 << 20] == held[16 << 20..31 << 20], "and what lies between is not");
 }
+
+/// Each program on a device that held something else: what it wrote is there, and what could not be
+/// written is not called corrupt.
+#[test]
+fn every_program_that_runs_on_a_device_finds_there_what_it_wrote() {
+    let dir = Dir::new();
+    let path = dir.file("disk");
+    std::fs::write(&path, vec![0x5a; 48 << 20]).expect("a file");
+    let Some(device) = Loop::over(&path) else { return };
+    let job = dir.file("job.fio");
+    std::fs::write(&job, "[mixed]\nrw=randrw\nbs=4k\nsize=1m\n").expect("a job file");
+    let programs = [
+        "bonnie:seeks=100",
+        "bonnie++:n=1:seeks=100",
+        "dd:bs=64K:fdatasync",
+        "iozone:r=64K",
+        "streams:files=3:size=256K",
+        "tiobench:random=20",
+        "seeks",
+        "oltp:time=1",
+        &format!("fio:{job}"),
+    ];
+    for program in programs {
+        let words = "--destroy-contents --size 16M --json -";
+        let words = format!("bench --target device:{} --workload {program} {words}", device.0);
+        let cells = raidlab(&words).code(0).cells();
+        assert!(!cells.is_empty(), "{program}");
+        for cell in &cells {
+            let ran = !crate::support::warnings(cell).contains("not applicable");
+            assert_eq!(cell["verified"] == serde_json::Value::Bool(true), ran, "{program}: {cell}");
+        }
+    }
+}

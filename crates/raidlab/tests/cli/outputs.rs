@@ -74,6 +74,8 @@ fn every_field_of_the_record_is_there() {
             ("cpu_process_s", Is::Number),
             ("cpu_system_s", Is::NumberOrNull),
             ("cpu_s_per_gib", Is::Number),
+            ("machine_cpu_s_per_gib", Is::NumberOrNull),
+            ("others_cpus", Is::NumberOrNull),
             ("steady", Is::BoolOrNull),
             ("verified", Is::BoolOrNull),
             ("per_member", Is::List),

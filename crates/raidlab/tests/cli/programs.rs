@@ -52,7 +52,8 @@ fn a_place_has_its_name_in_reports_and_findings_are_told() {
     let words = format!("bench --target path:{} --workload dd --size 16M", scratch.path());
     let ran = raidlab(&format!("{words} --json {record}")).code(0);
     // It stayed in the page cache.
-    assert_eq!(ran.stdout.matches("finding: page-cache: ").count(), 1, "{}", ran.stdout);
+    // Writes reach the members and reads come from them: two sentences.
+    assert_eq!(ran.stdout.matches("finding: page-cache: ").count(), 2, "{}", ran.stdout);
     let pages = [
         ran.stdout,
         raidlab(&format!("report {record}")).code(0).stdout,
@@ -123,6 +124,22 @@ fn an_array_has_no_names_and_says_so() {
         .map(|sample| sample["bytes"].as_u64().expect("a number"))
         .sum();
     assert!(written(put) > asked, "{put}");
+}
+
+/// Bonnie 1.2 rewrites what single bytes should have written, which an array cannot do.
+#[test]
+fn bonnie_on_an_array_finds_no_corruption_where_there_is_none() {
+    for level in ["single", "raid5"] {
+        let words = "--members mem --size 4M --workload bonnie:seeks=100";
+        let cells = run_programs(&format!("--level {level} {words}")).code(0).cells();
+        assert_eq!(phases(&cells).len(), 6, "{level}");
+        for cell in &cells {
+            let by_byte = ["putc", "getc"].contains(&cell["phase"].as_str().expect("a phase"));
+            assert_eq!(cell["verified"] == Value::Bool(true), !by_byte, "{level}: {cell}");
+        }
+        let filled = "putc, which writes what this phase works on, cannot run here";
+        assert!(warnings(&cells[1]).contains(filled), "{}", cells[1]);
+    }
 }
 
 /// Ordinary requests under the name of maps would be a lie in the record.
@@ -331,9 +348,41 @@ fn programs_that_were_run_several_times_can_be_compared() {
     }
     // How fast memory was in each of them is the machine's matter.
     let ran = raidlab(&format!("compare {one} {other} --max-slowdown 95%")).code(0);
-    assert!(ran.stdout.contains(" 0 with too few samples"), "{}", ran.stdout);
+    assert!(ran.stdout.contains(" 0 with too few runs"), "{}", ran.stdout);
     let ran = raidlab(&format!("compare {one} {}", measured("c.json", 3)));
-    assert!(ran.stdout.contains("too few samples (5 and 3)"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("too few runs (5 and 3)"), "{}", ran.stdout);
+}
+
+/// Whole runs in turn, with other addresses each time; samples of one run are one value.
+#[test]
+fn repetitions_are_runs_that_can_be_compared_and_one_run_is_too_few() {
+    let dir = Dir::new();
+    let measured = |name: &str, more: &str| {
+        let path = dir.file(name);
+        let words = "--level single,raid0 --disks 2 --members mem --size 4M --workload rand-read";
+        let short = "--seconds 0.05 --warm-up 0 --runs 3";
+        let ran = raidlab(&format!("bench {words} {short} {more} --json {path}")).code(0);
+        assert_eq!(ran.stdout.matches("\nRAID 0").count(), 3, "three views: {}", ran.stdout);
+        path
+    };
+    let five = measured("a.json", "--repeat 5 --seed 7");
+    let record: Value = serde_json::from_slice(&std::fs::read(&five).expect("there")).expect("");
+    let cells = record["cells"].as_array().expect("a list");
+    let what = |cell: &Value| {
+        let number = |key: &str| cell[key].as_u64().expect("a number");
+        (number("repetition"), number("random_seed"), cell["level"].as_str() == Some("single"))
+    };
+    let order: Vec<_> = cells.iter().map(what).collect();
+    let turns = (1..=5).flat_map(|turn| [(turn, 6 + turn, true), (turn, 6 + turn, false)]);
+    assert_eq!(order, turns.collect::<Vec<_>>());
+    let same = raidlab(&format!("compare {five} {five}")).code(0);
+    assert!(same.stdout.contains("2 without difference, 0 with too few runs"), "{}", same.stdout);
+    let one = measured("b.json", "--runs 10");
+    let few = raidlab(&format!("compare {five} {one}")).code(0);
+    assert_eq!(few.stdout.matches("too few runs (5 and 1)").count(), 2, "{}", few.stdout);
+    // Records that were written in turn are one side together.
+    let both = raidlab(&format!("compare {five},{one} {one},{five}")).code(0);
+    assert!(both.stdout.contains("2 without difference"), "{}", both.stdout);
 }
 
 #[test]

@@ -5,11 +5,13 @@ use crate::program::choice::{Choice, Scale};
 use crate::program::extents::Extents;
 use crate::program::files::Files;
 use crate::program::files::tests::{is_cached, tells_what_is_cached};
-use crate::program::ground::Tally;
+use crate::program::ground::{Hands, Tally};
 use crate::program::placed::Placed;
 use crate::program::session::{Needs, alone, single};
 use crate::program::types::{Calls, Count, End, How, Op, Order, Step, Transfer};
-use array::{Fault, FaultMember, FileMember, FileOptions, MemMember, Member, MemberSpec};
+use array::{
+    Array, ArraySpec, Fault, FaultMember, FileMember, FileOptions, MemMember, Member, MemberSpec,
+};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
@@ -86,6 +88,146 @@ fn every_program_runs_on_files_and_all_it_wrote_is_compared() {
         let left = std::fs::read_dir(directory.path()).expect("there").count();
         assert_eq!(left, 0, "{text}");
     }
+}
+
+fn raid5_of_memory(member_bytes: u64, needs: &Needs) -> Array {
+    let member = || MemberSpec::ready(MemMember::new(member_bytes / 512).expect("memory"));
+    let spec = ArraySpec {
+        level: md::Level::Raid5,
+        layout: md::Layout::default_for(md::Level::Raid5),
+        chunk_sectors: 128,
+        members: (0..4).map(|_| member()).collect(),
+        stripe_cache_bytes: 16 << 20,
+        queue_depth: usize::MAX,
+    };
+    Array::start(spec, &needs.options()).expect("an array")
+}
+
+/// One small choice of every tool that there is.
+fn every_tool(directory: &Path) -> Vec<String> {
+    let job = directory.join("job.fio");
+    let text = "[mixed]\nrw=randrw\nbs=4k\nsize=512k\ntime_based\nruntime=50ms\n";
+    std::fs::write(&job, text).expect("a job file");
+    let of = |name: &str| match name {
+        "bonnie++-2.00" => vec!["bonnie++:n=1:c=2:seeks=50".to_string()],
+        "bonnie-1.2" => vec!["bonnie:seeks=50".into(), "bonnie:volumes=2:seeks=50:sync".into()],
+        "dd" => vec!["dd:bs=64K:fdatasync".into()],
+        "iozone" => vec!["iozone:r=4K".into(), "iozone:t=2:r=4K:mmap".into()],
+        "streams" => vec!["streams:files=3:size=256K".into()],
+        "tiobench" => vec!["tiobench:random=20".into()],
+        "fio" => vec![format!("fio:{}", job.display())],
+        other => vec![other.into()],
+    };
+    crate::program::tools::ALL.iter().flat_map(|tool| of(tool.name)).collect()
+}
+
+/// A program's phases on a ground: each is compared, or says why it cannot run.
+fn runs_and_nothing_is_called_corrupt(text: &str, program: &Program, ground: &dyn Ground) {
+    let timing = Timing { least: Duration::from_millis(1), ..quick() };
+    let (outcomes, ended) = run(program, ground, timing, &|| false, &mut |_| {});
+    ended.expect(text);
+    assert_eq!(outcomes.len(), program.phases().count(), "{text}");
+    for outcome in outcomes {
+        let phase = &outcome.phase;
+        assert_eq!(outcome.mistakes, Mistakes::default(), "{text}: {phase}");
+        assert!(outcome.checked, "{text}: {phase}");
+        assert_eq!(outcome.refused.is_some(), outcome.passes == 0, "{text}: {phase}");
+    }
+}
+
+#[test]
+fn every_program_runs_on_every_ground_and_nothing_is_called_corrupt() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for text in every_tool(directory.path()) {
+        let small = |page_cache| {
+            let size = Some(if text == "oltp" { 16 << 20 } else { 4 << 20 });
+            let scale = Scale { size, capacity: Some(32 << 20), page_cache, ..Scale::default() };
+            let choice = text.parse::<Choice>().expect(&text);
+            let mut program = choice.program(&scale).expect(&text);
+            let stages = program.stages.iter_mut().flat_map(|stage| &mut stage.phases);
+            stages.for_each(|phase| {
+                phase.pause_ms = 0;
+                // What goes by the clock is short here.
+                phase.end = match phase.end {
+                    End::Time(_) => End::Time(50),
+                    end => end,
+                };
+            });
+            program
+        };
+        let program = small(true);
+        // Old contents everywhere: what was never written is not zeroes.
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![0x5a; 40 << 20]).expect("space");
+        let device = on_file(directory.path(), 40 << 20, &program);
+        runs_and_nothing_is_called_corrupt(&text, &program, &device);
+        drop(device);
+        if program.calls != Calls::Queued {
+            let files = Files::new(directory.path(), &program, 1).expect("a place");
+            runs_and_nothing_is_called_corrupt(&text, &program, &files);
+        }
+        let program = small(false);
+        let raid5 = raid5_of_memory(16 << 20, &Needs::of(&program));
+        let lease_bytes = Needs::of(&program).lease_bytes;
+        let array = Extents::new(raid5, lease_bytes, &program, 1, None).expect("it fits");
+        runs_and_nothing_is_called_corrupt(&text, &program, &array);
+    }
+}
+
+/// Bonnie 1.2 rewrites what putc has written. Where single bytes cannot be moved, the file is
+/// filled for it, and that is said.
+#[test]
+fn a_phase_whose_predecessor_cannot_run_works_on_what_was_filled_for_it() {
+    let program = program("bonnie:seeks=50", 1 << 20);
+    let outcomes = ran(&program, &memory(4 << 20, &program));
+    let of = |name: &str| outcomes.iter().find(|outcome| outcome.phase == name).expect(name);
+    assert!(of("putc").refused.is_some() && of("getc").refused.is_some());
+    let rewrite = of("rewrite");
+    assert_eq!(rewrite.filled_for.as_deref(), Some("putc"));
+    assert_eq!(rewrite.mistakes, Mistakes::default());
+    let bytes: u64 = rewrite.samples.iter().map(|sample| sample.bytes).sum();
+    assert_eq!(bytes, u64::from(rewrite.passes) << 20, "what filled it is in no sample");
+    assert!(["put-block", "get-block", "seeks"].iter().all(|name| of(name).filled_for.is_none()));
+    // A member that stores nothing of what it was given is still found.
+    let member = MemMember::new(4 << 11).expect("memory");
+    let script = vec![Fault::FlipRead { at: 4096 }];
+    let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
+    let outcomes = ran(&program, &on_member(MemberSpec::Ready(member), &program));
+    assert!(outcomes.iter().any(|outcome| outcome.mistakes.count > 0));
+}
+
+/// The same on a target whose blocks are larger than the program's: nothing can be filled.
+#[test]
+fn what_cannot_be_filled_is_refused_with_the_reason() {
+    struct Whole(Extents);
+    impl Ground for Whole {
+        fn refuses(&self, phase: &Phase) -> Option<String> {
+            let whole = phase.name == "fill" || phase.name == "putc";
+            whole.then(|| "not here".into())
+        }
+        fn hands_are_apart(&self) -> bool {
+            false
+        }
+        fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
+            self.0.hands(depth, shared)
+        }
+        fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
+            self.0.check(file, stop)
+        }
+        fn drop_caches(&self) -> Result<(), String> {
+            Ok(())
+        }
+        fn members(&self) -> Vec<Counters> {
+            Vec::new()
+        }
+    }
+    let mut program = program("bonnie:seeks=50", 1 << 20);
+    program.stages.retain(|stage| stage.phases.iter().all(|phase| phase.name != "getc"));
+    let outcomes = ran(&program, &Whole(memory(4 << 20, &program)));
+    let rewrite = &outcomes[1];
+    let why = rewrite.refused.as_deref().expect("it reads what was never written");
+    assert_eq!(why, "it works on what putc writes, which cannot run: not here");
+    assert!(outcomes[2..].iter().all(|outcome| outcome.refused.is_none() && outcome.passes > 0));
 }
 
 /// The first phase takes long enough, the second does not.

@@ -1,0 +1,50 @@
+//! Findings about a figure that is far from its bound, where no other rule says why.
+//!
+//! Invariant: as in the module above; called last, with what the others found.
+
+use super::{finding, mean_busy, percent, short};
+use crate::record::{Cell, Finding};
+
+/// Below this share of the bound a cell has a finding.
+const LEAST: f64 = 0.85;
+/// And above this.
+const MOST: f64 = 1.1;
+
+/// A cell far from its bound. What other rules found explains what is missing; more than the bound
+/// only a cache explains.
+pub(super) fn missed(cell: &Cell, found: &[Finding]) -> Option<Finding> {
+    let (share, bound) = (cell.bound_share?, cell.bound_mb_per_s);
+    let has = |name: &str| found.iter().any(|finding| finding.name == name);
+    let mut evidence = vec![("bound_share", share)];
+    evidence.extend(bound.map(|bound| ("bound_mb_per_s", bound)));
+    let of = bound.map_or(String::new(), |bound| format!(" ({} MB/s)", short(bound)));
+    if share > MOST && !has("page-cache") {
+        let text = format!(
+            "{} of what the members could deliver together{of}: a cache, theirs or one above them, \
+             served or kept a part of it, which the bound does not lend",
+            percent(share)
+        );
+        let command = "a larger --size, and --seconds enough to fill the caches".to_string();
+        return Some(finding("above-the-bound", text, &evidence, Some(command)));
+    }
+    if share >= LEAST || !found.is_empty() {
+        return None;
+    }
+    let busy = mean_busy(cell);
+    let load: Option<f64> = cell.member_load.iter().map(|load| load.in_flight).sum();
+    let load = load.filter(|_| !cell.member_load.is_empty());
+    evidence.extend(busy.map(|busy| ("members_busy", busy)));
+    evidence.extend(load.map(|load| ("in_flight", load)));
+    let mut known = Vec::new();
+    known.extend(busy.map(|busy| format!("they were busy {} in the mean", percent(busy))));
+    known.extend(load.map(|load| format!("{} operations were under way on them", short(load))));
+    let known = match known.is_empty() {
+        true => "how busy they were is not known".to_string(),
+        false => known.join(", "),
+    };
+    let text = format!(
+        "only {} of what the members could deliver together{of}; {known}: no rule here says why",
+        percent(share)
+    );
+    Some(finding("below-the-bound", text, &evidence, None))
+}
