@@ -648,7 +648,7 @@ impl Worker {
 
     /// Says whether the array is clean, as far as this lane is asked.
     fn run(mut self) -> bool {
-        crate::driver::wait_precisely();
+        crate::clock::wait_precisely();
         loop {
             let (stopping, leaving) = self.fetch();
             for call in self.calls.drain(..) {

@@ -15,8 +15,7 @@ mod ending;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::{
     BufSlice, Control, ControlEvent, HostOp, IntentMap, KeeperStatus, Losses, MAX_REQUEST_SECTORS,
@@ -28,6 +27,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::buf::{Lease, LeasePool, Region, Regions, Ways, settle_stores};
 use crate::build::{ArraySpec, BuildError, Keeping, LaneOf, build, divide, refuse_shared_files};
 use crate::clerk::Clerk;
+use crate::clock::{self, clock_nanos};
 use crate::core::{Core, Event};
 use crate::links::{Links, Message, Part};
 use crate::member::{Counters, Facts, Io, KernelDone, Ring};
@@ -137,21 +137,6 @@ const HOST_REGION: u16 = 0;
 
 fn sharding(geometry: &Geometry, options: &DriverOptions) -> Sharding {
     Sharding::with_least_unit(geometry, options.lanes.max(1), options.lane_unit_sectors)
-}
-
-/// Nanoseconds since the first driver of the process was made. All drivers share the clock, so that
-/// they can share paced drives.
-pub fn clock_nanos() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
-}
-
-/// Lets the waits of the calling thread end when they should, instead of up to 50 us later (the
-/// kernel's default timer slack). [`crate::Array`] does this for its own thread; whoever calls
-/// [`Driver::wait`] for paced members of solid drives wants it too.
-pub fn wait_precisely() {
-    // Where the kernel refuses, waits are a little longer: no reason to fail.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
 impl Driver {
@@ -643,6 +628,9 @@ impl Driver {
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
         let of_clerk = self.clerk.as_ref().and_then(Clerk::deadline);
+        if clock::skip_to(self.core.deadline().into_iter().chain(of_clerk).min(), until) {
+            return;
+        }
         let wake_at = self.core.wake_at().into_iter().chain(of_clerk).min();
         let until = wake_at.map_or(until, |at| at.min(until));
         let left = Duration::from_nanos(until.saturating_sub(now));

@@ -44,6 +44,7 @@ mod api;
 mod buf;
 mod build;
 mod clerk;
+mod clock;
 mod core;
 #[allow(unsafe_code)]
 mod descriptors;
@@ -58,9 +59,10 @@ mod table;
 pub use api::{Array, ArrayError, Pending};
 pub use buf::{FileMap, Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, MemberSpec};
+pub use clock::{ModelClock, clock_nanos, wait_precisely};
 pub use core::Event;
 pub use descriptors::{spawn_apart, stdout_was_closed};
-pub use driver::{Completion, Driver, DriverOptions, Full, clock_nanos, wait_precisely};
+pub use driver::{Completion, Driver, DriverOptions, Full};
 pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError, ShardPart, Sharding};
 pub use member::{
     Counters, DiskMember, Done, Facts, Fault, FaultControl, FaultMember, FileMember, FileOptions,

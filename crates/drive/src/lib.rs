@@ -23,6 +23,7 @@
 
 mod bus;
 mod channel;
+mod flash;
 mod op;
 mod placement;
 mod port;

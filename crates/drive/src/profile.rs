@@ -87,6 +87,7 @@ pub(crate) struct RotatingNumbers {
     pub seek_average: Nanos,
     pub seek_full: Nanos,
     pub write_settle: Nanos,
+    pub position_margin: Nanos,
     pub outer_bytes_per_s: f64,
     pub inner_bytes_per_s: f64,
     pub read_segments: usize,
@@ -111,6 +112,10 @@ pub(crate) struct SolidNumbers {
     pub program_op: Nanos,
     pub program: Nanos,
     pub write_cache_bytes: u64,
+    pub slc_cache_bytes: u64,
+    pub direct_bytes_per_s: u64,
+    /// Flash beyond the capacity, as a share of it.
+    pub spare: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -368,6 +373,7 @@ fn rotating(take: &mut Take<'_>) -> Result<RotatingNumbers, ProfileError> {
         seek_average: take.time("seek_average_ms", 1e6)?,
         seek_full: take.time("seek_full_ms", 1e6)?,
         write_settle: take.time("write_settle_ms", 1e6)?,
+        position_margin: take.time("position_margin_ms", 1e6)?,
         outer_bytes_per_s: take.bytes_per_s("media_outer_mb_per_s")?,
         inner_bytes_per_s: take.bytes_per_s("media_inner_mb_per_s")?,
         read_segments: take.get("read_segments", 1.0, 1024.0)? as usize,
@@ -406,6 +412,9 @@ fn solid(take: &mut Take<'_>) -> Result<SolidNumbers, ProfileError> {
         program_op: (1e9 / take.get("write_iops", 1.0, 1e9)?).round() as Nanos,
         program: take.time("program_us", 1e3)?,
         write_cache_bytes: take.kib("write_cache_kib")?,
+        slc_cache_bytes: (take.get("slc_cache_gb", 0.0, 1e6)? * 1e9) as u64,
+        direct_bytes_per_s: take.bytes_per_s("direct_write_mb_per_s")? as u64,
+        spare: take.get("spare_percent", 1.0, 400.0)? / 100.0,
     })
 }
 

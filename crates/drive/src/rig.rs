@@ -46,11 +46,26 @@ enum Model {
     Solid(Box<Solid>),
 }
 
+impl Model {
+    fn new(profile: &Profile, placement: Placement, member_bytes: u64, spindle: u32) -> Model {
+        match profile.mechanics() {
+            Mechanics::Rotating(numbers) => {
+                let model = Rotating::new(profile, numbers, placement, member_bytes, spindle);
+                Model::Rotating(Box::new(model))
+            }
+            Mechanics::Solid(numbers) => {
+                Model::Solid(Box::new(Solid::new(profile, numbers, placement, member_bytes)))
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Slot {
     model: Model,
     bus: Option<usize>,
     channel: Option<usize>,
+    profile: Profile,
     member_bytes: u64,
     queue_depth: u32,
     /// The protocol has no queued flush (SATA): the queue drains before one and waits after it.
@@ -121,20 +136,12 @@ impl Rig {
         bus: Option<BusId>,
     ) -> DriveId {
         let id = DriveId(self.slots.len() as u32);
-        let model = match profile.mechanics() {
-            Mechanics::Rotating(numbers) => Model::Rotating(Box::new(Rotating::new(
-                profile,
-                numbers,
-                placement,
-                member_bytes,
-                id.0,
-            ))),
-            Mechanics::Solid(numbers) => Model::Solid(Box::new(Solid::new(profile, numbers))),
-        };
+        let model = Model::new(profile, placement, member_bytes, id.0);
         self.slots.push(Slot {
             model,
             bus: bus.map(|bus| bus.0 as usize),
             channel: None,
+            profile: profile.clone(),
             member_bytes,
             queue_depth: profile.queue_depth(),
             flush_drains: profile.flush_drains_queue(),
@@ -144,6 +151,27 @@ impl Rig {
             next: NEVER,
         });
         id
+    }
+
+    /// Puts a drive's member elsewhere on the drive, which is then as after power-on: its caches
+    /// are empty, its head is over the member's first byte, and flash is erased. Returns `false`, and
+    /// does nothing, while operations are under way.
+    pub fn renew(&mut self, drive: DriveId, placement: Placement) -> bool {
+        if self.in_flight(drive) > 0 {
+            return false;
+        }
+        let slot = &mut self.slots[drive.index()];
+        slot.model = Model::new(&slot.profile, placement, slot.member_bytes, drive.0);
+        slot.next = NEVER;
+        true
+    }
+
+    /// Brings flash that is scaled to its member ([`Placement::Stretch`]) where writing in order, or
+    /// at random, brings it in the long run. It takes no time. Nothing happens to other drives.
+    pub fn precondition(&mut self, drive: DriveId, random: bool) {
+        if let Model::Solid(model) = &mut self.slots[drive.index()].model {
+            model.precondition(random);
+        }
     }
 
     /// The number of drives.

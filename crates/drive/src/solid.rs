@@ -12,8 +12,8 @@
 //!   tradeoffs for SSD performance", USENIX 2008, with one queue per die); a die reads one page at
 //!   a time.
 //! - A write is acknowledged a fixed time after its data are in the cache.
-//! - Programs drain at a fixed rate, or at a fixed time per command for small ones. Garbage
-//!   collection and the interference of programs with reads are not modelled.
+//! - Programs drain at the rate of the flash (`flash`: SLC cache, garbage collection), or at a fixed
+//!   time per command for small ones. The interference of programs with reads is not modelled.
 //!
 //! Invariant: cached bytes never exceed the cache, but for one write larger than it. Called by
 //! `rig`.
@@ -22,7 +22,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::bus::Bus;
+use crate::flash::Flash;
 use crate::op::{Command, Finished, NEVER, Nanos, OpKind, transfer_ns};
+use crate::placement::Placement;
 use crate::port::Port;
 use crate::profile::{Profile, SolidNumbers};
 
@@ -50,6 +52,7 @@ pub(crate) struct Solid {
     port: Port,
     /// Bytes in the cache or on their way into it.
     cached: u64,
+    flash: Flash,
     /// When the program queue is empty.
     programmed_at: Nanos,
     room_waiters: VecDeque<u32>,
@@ -60,8 +63,16 @@ pub(crate) struct Solid {
 }
 
 impl Solid {
-    pub fn new(profile: &Profile, numbers: &SolidNumbers) -> Solid {
+    /// Erased. `Stretch` scales the drive to the member; else the rest of the drive is empty.
+    pub fn new(
+        profile: &Profile,
+        numbers: &SolidNumbers,
+        placement: Placement,
+        member_bytes: u64,
+    ) -> Solid {
+        let scaled = (placement == Placement::Stretch).then_some(member_bytes);
         Solid {
+            flash: Flash::new(numbers, profile.capacity_bytes(), scaled),
             numbers: numbers.clone(),
             overhead: profile.command_overhead(),
             link: profile.link_bytes_per_s(),
@@ -140,7 +151,11 @@ impl Solid {
             OpKind::Flush if self.durable_at() > now => {
                 self.plan(self.durable_at(), Event::Ends(key));
             }
-            OpKind::Flush | OpKind::Discard => self.finish(now, key, finished),
+            OpKind::Discard => {
+                self.flash.discard(op.at_bytes, op.bytes);
+                self.finish(now, key, finished);
+            }
+            OpKind::Flush => self.finish(now, key, finished),
         }
     }
 
@@ -187,12 +202,19 @@ impl Solid {
             self.finish(now, key, finished);
             return;
         };
-        let work = transfer_ns(op.bytes, self.numbers.program_bytes_per_s);
-        let work = work.max(self.numbers.program_op);
+        if self.programmed_at < now {
+            self.flash.idle(now - self.programmed_at);
+        }
+        let work = self.flash.program(op.at_bytes, op.bytes).max(self.numbers.program_op);
         self.programmed_at = self.programmed_at.max(now) + work;
         self.plan(self.programmed_at, Event::Programmed(op.bytes));
         let cached = now + self.numbers.write;
         self.plan(if fua { self.durable_at().max(cached) } else { cached }, Event::Ends(key));
+    }
+
+    /// As after long writing; see [`Flash::precondition`].
+    pub fn precondition(&mut self, random: bool) {
+        self.flash.precondition(random);
     }
 
     /// When everything that was written so far is on the medium.

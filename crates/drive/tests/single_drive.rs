@@ -82,6 +82,81 @@ fn random_reads_over_the_stroke_follow_the_data_sheet_and_ncq_doubles_them() {
     within(small.run(|n| Op::read(random(n, 128 * MIB), 4096)).iops, 75.0..=80.0);
 }
 
+/// Nothing that reorders one and not the other: in a window without long seeks, all that is to be
+/// gained is rotation, and it is gained by queued reads and by cached writes.
+#[test]
+fn reads_and_cached_writes_gain_alike_from_the_order_of_a_drive() {
+    let member = 128 * MIB;
+    for placement in [Placement::Window { at: 0.0 }, Placement::Stretch] {
+        let run = Loop { member, placement, depth: 32, ops: 2000, ..window(0.0) };
+        let read = run.run(|n| Op::read(random(n, member), 4096)).iops;
+        let write = run.run(|n| Op::write(random(n, member), 4096)).iops;
+        let ratio = read / write;
+        assert!((0.85..=1.45).contains(&ratio), "{placement:?}: {read:.0} against {write:.0}");
+    }
+}
+
+#[test]
+fn a_disk_of_the_class_over_the_whole_stroke() {
+    let member = 64 << 30;
+    let read =
+        |depth| stretched("hdd-2007").at(depth).run(|n| Op::read(random(n, member), 4096)).iops;
+    near(read(1), 78.0);
+    near(read(16), 155.0);
+    near(read(32), 175.0);
+    near(stretched("hdd-2007").at(16).run(|n| Op::write(random(n, member), 4096)).iops, 170.0);
+}
+
+/// What a new drive does, what it does when its cache is full, and when it is full itself.
+#[test]
+fn a_solid_drive_falls_from_burst_to_direct_writes_to_garbage_collection() {
+    for (name, burst, direct, steady) in
+        [("sata-ssd", 500.0, 300.0, 6e3..=12e3), ("nvme-ssd", 2500.0, 1200.0, 20e3..=45e3)]
+    {
+        let member = 256 * MIB;
+        let placement = Placement::Stretch;
+        let base = Loop { member, placement, depth: 32, warm_up: 2, ..stretched(name) };
+        let write = |n: u64| Op::write(n * 65_536 % member, 65_536);
+        // The DRAM cache takes as much again; a scaled SLC cache is a few MiB.
+        let cache = if name == "sata-ssd" { 3 } else { 10 } * MIB / 65_536;
+        let first = Loop { warm_up: 0, ops: cache, ..base }.run(write).mb_per_s;
+        assert!(first > 0.9 * burst, "{name}: {first:.0} MB/s at first");
+        let second = Loop { warm_up: 2000, ops: 1500, ..base }.run(write).mb_per_s;
+        near(second, direct);
+        let pages = member / 4096;
+        let random = |n: u64| Op::write(random(n, member), 4096);
+        let at_first = Loop { warm_up: pages / 4, ops: pages / 8, ..base }.run(random).iops;
+        let at_last = Loop { warm_up: 4 * pages, ops: pages, ..base }.run(random).iops;
+        within(at_last, steady);
+        assert!(at_first > 4.0 * at_last, "{name}: {at_first:.0} and {at_last:.0}/s");
+    }
+}
+
+#[test]
+fn a_solid_drive_that_rests_has_its_slc_cache_back() {
+    let profile = Profile::named("sata-ssd").unwrap();
+    let member = 256 * MIB;
+    let mut rig = drive::Rig::new();
+    let id = rig.add_drive(profile, Placement::Stretch, member, None);
+    let mut done = Vec::new();
+    let mut write_all = |rig: &mut drive::Rig, from: u64| {
+        for n in 0..member / MIB {
+            rig.submit(from, id, n, Op::write(n * MIB, MIB));
+        }
+        while let Some(next) = rig.next_event() {
+            rig.advance(next, &mut done);
+        }
+        let first = done.iter().find(|done| done.tag == 33).expect("it ends").at;
+        let last = done.iter().map(|done| done.at).max().expect("all end");
+        done.clear();
+        (first - from, last)
+    };
+    let (fresh, end) = write_all(&mut rig, 0);
+    let (tired, end) = write_all(&mut rig, end + 1_000);
+    let (rested, _) = write_all(&mut rig, end + 10_000_000_000);
+    assert!(tired > fresh && rested < tired, "{fresh} {tired} {rested}");
+}
+
 #[test]
 fn random_reads_in_a_small_window_are_bound_by_rotation() {
     let member = 128 * MIB;
@@ -149,7 +224,8 @@ const SOLID: [(&str, f64, f64, f64, f64, f64, f64); 2] = [
 fn solid_drives_follow_their_data_sheets() {
     for (name, read_rate, write_rate, read_us, write_us, read_iops, write_iops) in SOLID {
         let member = 4 << 30;
-        let base = Loop { member, warm_up: 1000, ..stretched(name) };
+        let placement = Placement::Window { at: 0.0 };
+        let base = Loop { member, placement, warm_up: 1000, ..stretched(name) };
         near(base.at(8).run(|n| read_mib(n % 4096)).mb_per_s, read_rate);
         near(base.at(8).run(|n| Op::write(n * MIB % member, MIB)).mb_per_s, write_rate);
         near(base.run(|n| Op::read(random(n, member), 4096)).service_us, read_us);

@@ -58,9 +58,12 @@ impl Balance {
         (0..copies.len()).filter(alive).min_by_key(|at| {
             let copy = copies[*at];
             let load = self.loads[usize::from(copy.member.0)];
-            let distance =
-                if self.prefer_first { copy.sector.0 } else { load.head.abs_diff(copy.sector.0) };
-            (load.in_flight, distance)
+            // Far copies: each chunk's first copy lies in the outer half of another member, so that
+            // heads stay there and members share the load by chunks; md chooses so, too.
+            match self.prefer_first {
+                true => (0, copy.sector.0),
+                false => (load.in_flight, load.head.abs_diff(copy.sector.0)),
+            }
         })
     }
 
@@ -102,6 +105,15 @@ mod tests {
         let both = copies([20, 20]);
         assert_eq!(balance.choose(&both, MemberSet::EMPTY, Some(1)), Some(1));
         assert_eq!(balance.choose(&both, [1].into_iter().collect(), Some(1)), Some(0));
+    }
+
+    #[test]
+    fn far_copies_are_read_from_the_outer_half_however_busy() {
+        let mut balance = Balance::new(2, true);
+        (0..9).for_each(|_| balance.issued(0, 64));
+        let both = copies([64, 4096]);
+        assert_eq!(balance.choose(&both, MemberSet::EMPTY, None), Some(0));
+        assert_eq!(balance.choose(&both, [0].into_iter().collect(), None), Some(1));
     }
 
     #[test]

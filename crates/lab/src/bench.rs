@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use array::{Array, Event};
+use drive::{Placement, Profile};
 use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Geometry, Level};
 
@@ -15,7 +16,7 @@ use crate::bound::{self, CellShape, MemberDrive, Pattern, Shape};
 use crate::findings;
 use crate::host::Host;
 use crate::matrix::{ArrayCase, BenchLevel, Plan};
-use crate::members::MemberExpr;
+use crate::members::{MemberExpr, placement_for};
 use crate::place::EngineSpec;
 use crate::program::session::Needs;
 use crate::quantity::show_size;
@@ -32,6 +33,9 @@ pub struct Settings<'a> {
     pub warm_up: Duration,
     /// Length of a sample.
     pub sample: Duration,
+    /// Whether somebody asked for that length: then it is kept where a stream comes to the end of
+    /// the array meanwhile and begins again.
+    pub sample_given: bool,
     /// Samples per cell.
     pub runs: u32,
     /// More of them, at most so many, until they are steady.
@@ -130,6 +134,37 @@ fn timing(settings: &Settings<'_>, check_every: u32) -> Timing {
     }
 }
 
+/// The share of a pass over the array that the samples of a stream may take, warm-up included.
+const PASS_SHARE: f64 = 0.93;
+/// Shorter samples than this say too little: then the stream begins again.
+const LEAST_SAMPLE: Duration = Duration::from_millis(100);
+
+/// On modelled disks a stream ends before it would begin again at the array's start, where a disk
+/// has a way to go and another copy's disk is there already: warm-up and samples are shortened, unless
+/// somebody has asked for their length.
+fn within_a_pass(
+    timing: Timing,
+    case: &ArrayCase,
+    spec: &Spec,
+    settings: &Settings<'_>,
+    bound: &Cell,
+    target: &Target,
+) -> Timing {
+    let rotates = |member: &MemberExpr| {
+        member.drive().is_some_and(|(profile, _)| profile.kind() == drive::Kind::Rotating)
+    };
+    let streams = spec.kind.is_sequential() && case.members.iter().all(rotates);
+    let given = settings.sample_given || settings.until_steady.is_some();
+    let Some(rate) = bound.bound_mb_per_s.filter(|_| streams && !given) else { return timing };
+    let pass = target.area_bytes() as f64 / (rate * 1e6) * PASS_SHARE;
+    let share = pass / timing.total().as_secs_f64();
+    let sample = timing.sample.mul_f64(share.min(1.0));
+    if share >= 1.0 || sample < LEAST_SAMPLE {
+        return timing;
+    }
+    Timing { warm_up: timing.warm_up.mul_f64(share), sample, ..timing }
+}
+
 /// Runs a plan. What was measured before an error is in the record too.
 ///
 /// # Errors
@@ -187,9 +222,13 @@ impl Bench<'_, '_> {
                 progress(Progress::Running { array: &name, workload, seconds });
             };
             let every = check_every(case);
+            let mut bound = Cell::default();
+            set_bound(&mut bound, case, spec, &target);
             let timing = timing(self.settings, every);
+            let timing = within_a_pass(timing, case, spec, self.settings, &bound, &target);
             let tap = Arc::new(MemberTap::default());
             target.tap = Some(tap.clone());
+            target.renew_drives(!spec.kind.is_sequential())?;
             let recorder = Recorder::start(Watched { tap: Some(tap), ..Watched::default() });
             let mut outcome = runner::run(&mut target, *spec, timing, stop, &mut tell)?;
             let mut recorded = recorder.stop();
@@ -197,7 +236,7 @@ impl Bench<'_, '_> {
             if outcome.stopped && outcome.samples.is_empty() {
                 break;
             }
-            let mut cell = make_cell(case, spec, self.settings, &target, &outcome, every);
+            let mut cell = make_cell(case, spec, self.settings, &target, &outcome, every, bound);
             recorded.put_into(&mut cell);
             cell.findings = findings::find(&cell);
             (self.progress)(Progress::Measured(&cell));
@@ -319,6 +358,7 @@ fn make_cell(
     target: &Target,
     outcome: &Outcome,
     check_every: u32,
+    bound: Cell,
 ) -> Cell {
     let late: u64 = outcome.leaves.iter().map(|leaf| leaf.late).sum();
     let drive = case.members.iter().find_map(MemberExpr::drive);
@@ -342,11 +382,15 @@ fn make_cell(
         late_ops: drive.is_some().then_some(late),
         checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
         cpu_threads: threads(outcome),
+        placement: drive
+            .map(|(profile, given)| placement_name(profile, given, !spec.kind.is_sequential())),
         generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
+        bound_mb_per_s: bound.bound_mb_per_s,
+        bound_note: bound.bound_note,
+        unshared_bound_mb_per_s: bound.unshared_bound_mb_per_s,
         ..describe(case, settings, target.geometry())
     };
     outcome.cpu.put_machine_into(&mut cell);
-    set_bound(&mut cell, case, spec, target);
     cell.summarise();
     warn(&mut cell, target, outcome, late);
     cell
@@ -380,7 +424,7 @@ fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> C
         disks_per_channel: case.wiring.disks_per_channel,
         members_per_spindle: case.wiring.members_per_spindle,
         member_bytes: Some(case.member_bytes),
-        placement: drive.map(|(_, placement)| placement_name(placement)),
+        placement: drive.map(|(profile, given)| placement_name(profile, given, false)),
         ..Cell::default()
     }
 }
@@ -494,10 +538,13 @@ fn prove_redundancy(
     Ok(())
 }
 
-fn placement_name(placement: drive::Placement) -> String {
-    match placement {
-        drive::Placement::Window { at } => format!("window@{at}"),
-        drive::Placement::Stretch => "stretch".into(),
+fn placement_name(profile: &Profile, given: Option<Placement>, random: bool) -> String {
+    let flash = profile.kind() == drive::Kind::Solid;
+    match placement_for(profile, given, random) {
+        Placement::Window { .. } if flash => "fresh".into(),
+        Placement::Stretch if flash => "scaled".into(),
+        Placement::Window { at } => format!("window@{at}"),
+        Placement::Stretch => "stretch".into(),
     }
 }
 
@@ -527,7 +574,8 @@ fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
         BenchLevel::Md(_) => Shape::from(&nested),
     };
     let drives = case.members.iter().map(|member| {
-        let (profile, placement) = member.drive()?;
+        let (profile, given) = member.drive()?;
+        let placement = placement_for(profile, given, !spec.kind.is_sequential());
         Some(MemberDrive { profile, placement, member_bytes: case.member_bytes })
     });
     let members: Vec<Option<MemberDrive<'_>>> = drives.collect();
@@ -583,12 +631,12 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
         warnings.push("no request was completed in any sample: use longer --seconds".into());
     } else if let (Some(false), Some(most)) = (cell.steady, cell.rounds_max) {
         warnings.push(format!(
-            "not steady by the SNIA rule after {} samples (--until-steady {most}): that is the \
+            "the last five of {} samples are no steady window (--until-steady {most}): that is the \
              result; the members' speed changes by itself",
             cell.samples.len()
         ));
     } else if cell.steady == Some(false) {
-        warnings.push("not steady by the SNIA rule: use a longer --seconds or more --runs".into());
+        warnings.push("no steady window: use a longer --seconds or more --runs".into());
     }
     cell.warnings = warnings;
 }
@@ -672,6 +720,7 @@ mod tests {
             warm_up: Duration::from_secs(1),
             sample: Duration::from_secs(2),
             runs,
+            sample_given: true,
             directory: Path::new("/nonexistent"),
             until_steady: None,
             cores: None,
@@ -702,6 +751,7 @@ mod tests {
             warm_up: Duration::ZERO,
             sample: Duration::from_millis(5),
             runs: 1,
+            sample_given: true,
             directory: Path::new("/nonexistent"),
             until_steady: None,
             cores: None,

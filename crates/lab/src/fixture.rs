@@ -42,6 +42,7 @@ pub fn settings() -> Settings<'static> {
     Settings {
         warm_up: Duration::ZERO,
         sample: Duration::from_millis(5),
+        sample_given: true,
         runs: 1,
         until_steady: None,
         directory: Path::new("/nonexistent"),
@@ -119,7 +120,7 @@ fn cell(index: usize, at: usize, array: &Array) -> Cell {
         bound_mb_per_s: Some(rate * 1.04),
         bound_note: Some("streaming: members move 1.00 bytes per byte".into()),
         member_bytes: Some(128 << 20),
-        placement: Some("window@0".into()),
+        placement: Some(if random { "stretch".into() } else { "window@0".into() }),
         late_ops: Some(if index == 9 { 12 } else { 0 }),
         ..Cell::default()
     };

@@ -44,6 +44,8 @@ pub struct Column {
     item: Option<ProgramName>,
     /// Whether requests per second say more than MB/s ([`Cell::counts_requests`]).
     pub counts_requests: bool,
+    /// Which part of a modelled disk its cells use, where all use the same; otherwise empty.
+    pub stretch_of_disk: String,
 }
 
 /// A program with its options, `dd:fdatasync`: the same under any name of its job file.
@@ -86,6 +88,7 @@ impl Column {
             }),
             item: cell.item.clone().map(ProgramName),
             counts_requests: cell.counts_requests(),
+            stretch_of_disk: String::new(),
         }
     }
 
@@ -108,6 +111,14 @@ impl Column {
         let jobs = if self.jobs == 1 { String::new() } else { format!(" x {} jobs", self.jobs) };
         let block = self.block_kib.map_or("whole stripes".to_string(), kib);
         format!("{block} x {}{jobs}", self.depth)
+    }
+
+    /// The same, and which part of the disk.
+    pub fn detail_and_place(&self) -> String {
+        match self.stretch_of_disk.is_empty() {
+            true => self.detail(),
+            false => format!("{}, {}", self.detail(), self.stretch_of_disk),
+        }
     }
 
     /// The same column for every block.
@@ -148,6 +159,13 @@ impl<'a> Grid<'a> {
         }
         sections.sort_by_key(|section| section.disks);
         tell_apart(&mut columns);
+        for (at, column) in columns.iter_mut().enumerate() {
+            let rows = sections.iter().flat_map(|section| &section.rows);
+            let mut used = rows.filter_map(|row| row.cells[at]).map(stretch_of_disk);
+            let first = used.next().unwrap_or_default();
+            let same = used.all(|other| other == first);
+            column.stretch_of_disk = if same { first } else { String::new() };
+        }
         Grid { columns, sections }
     }
 
@@ -420,7 +438,7 @@ const KNOBS: [Knob; 12] = [
     place,
     |cell| (cell.level != "single").then(|| cell.members.clone()),
     chunk,
-    |cell| cell.placement.clone(),
+    |cell| Some(unusual_placement(cell)),
     |cell| cell.read_ahead_kib.map(|size| format!("ra={}", kib(size as f64).replace(' ', ""))),
     |cell| cell.stripe_cache_kib.map(|size| format!("sc={}", kib(size as f64).replace(' ', ""))),
     |cell| cell.queue_depth.map(|depth| format!("qd={depth}")),
@@ -432,6 +450,33 @@ const KNOBS: [Knob; 12] = [
 
 /// So many of the last ones an array may be without.
 const OPTIONAL_KNOBS: usize = 5;
+
+/// Which part of a modelled disk a cell uses: `over the whole stroke`, `128 MiB at the edge`. Empty
+/// where there is no such disk. Flash has no places: it is empty, or scaled to the member.
+pub fn stretch_of_disk(cell: &Cell) -> String {
+    let size = cell.member_bytes.map_or(String::new(), |size| format!("{} ", bytes(size)));
+    match cell.placement.as_deref() {
+        Some("stretch") => "the whole disk".to_string(),
+        Some("window@0") => format!("{size}at the outer edge"),
+        Some("fresh") => "empty flash".to_string(),
+        Some("scaled") => "a whole drive, scaled".to_string(),
+        Some(other) => match other.strip_prefix("window@") {
+            Some(at) => format!("{size}at {at} of the stroke"),
+            None => other.to_string(),
+        },
+        None => String::new(),
+    }
+}
+
+/// Where the members lie on their disks, as far as neither their expression nor the workload says
+/// it: records of before had random blocks in a window at the outer edge.
+fn unusual_placement(cell: &Cell) -> String {
+    let usual = if cell.workload.starts_with("rand-") { "stretch" } else { "window@0" };
+    let placement = cell.placement.as_deref().unwrap_or(usual);
+    let flash = ["fresh", "scaled"].contains(&placement);
+    let said = flash || cell.members.contains('@') || placement == usual;
+    if said { String::new() } else { placement.to_string() }
+}
 
 fn place(cell: &Cell) -> Option<String> {
     cell.place_name().map(str::to_string)

@@ -226,7 +226,11 @@ fn subtitle(record: &Record) -> String {
 }
 
 fn head(column: &Column) -> Head {
-    Head { title: column.title().to_string(), detail: column.detail(), unit: unit(column) }
+    Head {
+        title: column.title().to_string(),
+        detail: column.detail_and_place(),
+        unit: unit(column),
+    }
 }
 
 fn unit(column: &Column) -> &'static str {

@@ -92,7 +92,7 @@ fn speed(report: &Report, out: &mut String) {
             [
                 place.label.clone(),
                 grid::disks(cell),
-                format!("{} {}", column.title(), column.detail()),
+                format!("{} {}", column.title(), column.detail_and_place()),
                 format!("{median}{}", mark(cell)),
                 if column.counts_requests { "/s" } else { "MB/s" }.to_string(),
                 samples(cell),
@@ -103,7 +103,9 @@ fn speed(report: &Report, out: &mut String) {
             ],
         );
     }
-    out.push_str("\nX: data differed from what was written. ~: not steady by the SNIA rule.\n");
+    out.push_str(
+        "\nX: data differed from what was written. ~: no steady window (the last five samples).\n",
+    );
 }
 
 fn mark(cell: &Cell) -> &'static str {

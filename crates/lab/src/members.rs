@@ -51,8 +51,8 @@ pub enum MemberExpr {
     Paced {
         /// The drive's name.
         profile: String,
-        /// How the member lies on it.
-        placement: Placement,
+        /// How the member lies on it; `None`: as the workload wants it.
+        placement: Option<Placement>,
         /// What holds the bytes.
         inner: Box<MemberExpr>,
     },
@@ -203,12 +203,13 @@ fn paced_expr(text: &str, depth: usize) -> Result<MemberExpr, MembersError> {
         None => (text, MemberExpr::File(None)),
     };
     let (profile, placement) = match drive.split_once('@') {
-        None => (drive, Placement::Window { at: 0.0 }),
-        Some((profile, "stretch")) => (profile, Placement::Stretch),
+        None => (drive, None),
+        Some((profile, "stretch")) => (profile, Some(Placement::Stretch)),
         Some((profile, at)) => {
             let fraction = at.parse::<f64>().ok().filter(|at| (0.0..=1.0).contains(at));
             let problem = format!("'@{at}': a place is a number from 0 to 1, or stretch");
-            (profile, Placement::Window { at: fraction.ok_or_else(|| error(text, problem))? })
+            let at = fraction.ok_or_else(|| error(text, problem))?;
+            (profile, Some(Placement::Window { at }))
         }
     };
     known_profile(profile).map_err(|problem| error(text, problem))?;
@@ -271,8 +272,9 @@ fn fault_rule(text: &str) -> Result<Fault, MembersError> {
 }
 
 impl MemberExpr {
-    /// The drive that paces it, if any.
-    pub fn drive(&self) -> Option<(&'static Profile, Placement)> {
+    /// The drive that paces it, if any, and where the member lies on it: `None` where that follows
+    /// the workload; see [`placement_for`].
+    pub fn drive(&self) -> Option<(&'static Profile, Option<Placement>)> {
         match self {
             MemberExpr::Paced { profile, placement, .. } => {
                 Some((known_profile(profile).ok()?, *placement))
@@ -339,11 +341,39 @@ impl MemberExpr {
     }
 }
 
+/// Where a member lies that was given no place: for random blocks on a disk all over the stroke, as
+/// blocks of a full disk do, because a window of the member's size would be a far smaller disk; else
+/// at the outer edge, where an empty disk is filled first. Flash that was given no place is empty
+/// but for the member.
+pub fn placement_for(profile: &Profile, given: Option<Placement>, random: bool) -> Placement {
+    let rotates = profile.kind() == drive::Kind::Rotating;
+    let usual = match random && rotates {
+        true => Placement::Stretch,
+        false => Placement::Window { at: 0.0 },
+    };
+    given.unwrap_or(usual)
+}
+
 /// A disk of an array's clockwork, and where a member begins on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Disk {
     disk: DriveId,
     at_bytes: u64,
+    profile: &'static Profile,
+    given: Option<Placement>,
+}
+
+impl Disk {
+    /// Whether it stands for the disk's first member: one of them is enough to know the disk.
+    pub fn is_first_part(&self) -> bool {
+        self.at_bytes == 0
+    }
+
+    /// Puts the disk's bytes where a workload wants them, and empties its caches. Returns `false`
+    /// while operations of the disk are under way.
+    pub fn renew(&self, pace: &PaceControl, random: bool) -> bool {
+        pace.renew(self.disk, placement_for(self.profile, self.given, random))
+    }
 }
 
 /// Makes members: knows the directory, the drives' clockwork and their wires.
@@ -376,15 +406,16 @@ impl Maker<'_> {
         let mut disks: Vec<Option<Disk>> = Vec::new();
         for (part, member) in wiring.parts(members.len()).iter().zip(members) {
             let first = part.part.checked_sub(1).and_then(|_| disks[disks.len() - part.part]);
-            let disk = member.drive().map(|(profile, placement)| match first {
+            let disk = member.drive().map(|(profile, given)| match first {
                 Some(first) => Disk { at_bytes: part.part as u64 * bytes, ..first },
                 None => {
                     let channel = part.channel.map(|number| {
                         *channels.entry(number).or_insert_with(|| self.pace.add_channel())
                     });
                     let whole = part.parts as u64 * bytes;
+                    let placement = placement_for(profile, given, false);
                     let disk = self.pace.add_disk(profile, placement, whole, bus, channel);
-                    Disk { disk, at_bytes: 0 }
+                    Disk { disk, at_bytes: 0, profile, given }
                 }
             });
             disks.push(disk);
@@ -412,13 +443,14 @@ impl Maker<'_> {
                 // Through the page cache: the drive is modelled, its store need only keep up.
                 let inner = self.make_over(inner, None, false)?;
                 Box::new(match disk {
-                    Some(Disk { disk, at_bytes }) => {
+                    Some(Disk { disk, at_bytes, .. }) => {
                         PacedMember::part(inner, self.pace, disk, at_bytes)
                     }
                     // A pace below a pace: a disk of its own.
                     None => {
                         let profile = known_profile(profile)?;
-                        PacedMember::new(inner, self.pace, profile, *placement, None)
+                        let placement = placement_for(profile, *placement, false);
+                        PacedMember::new(inner, self.pace, profile, placement, None)
                     }
                 })
             }
@@ -497,7 +529,7 @@ mod tests {
         let drives: Vec<_> = all.iter().map(|member| member.drive().expect("paced")).collect();
         assert_eq!(drives[0].0.name(), "mine");
         assert!(std::ptr::eq(drives[0].0, drives[2].0), "read once");
-        assert_eq!(drives[2].1, Placement::Window { at: 0.5 });
+        assert_eq!(drives[2].1, Some(Placement::Window { at: 0.5 }));
         assert_eq!(drives[3].0.name(), "hdd-2009");
         assert!(drives[0].0.media_rate_at(0.0) > 1.3 * drives[3].0.media_rate_at(1.0));
         assert!(missing.expect_err("no such file").to_string().contains("none.toml: "));
@@ -509,7 +541,7 @@ mod tests {
         let set: MemberSet = "paced:hdd-2007@stretch:mem".parse().expect("a set");
         assert_eq!(set.expand(7).expect("any").len(), 7);
         let (_, placement) = set.first().drive().expect("paced");
-        assert_eq!(placement, Placement::Stretch);
+        assert_eq!(placement, Some(Placement::Stretch));
         assert!(set.first().directory().is_none());
         let file: MemberSet = "file:/tmp/x".parse().expect("a set");
         assert_eq!(file.first().directory(), Some(Some(Path::new("/tmp/x"))));

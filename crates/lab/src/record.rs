@@ -70,7 +70,7 @@ pub struct Cell {
     pub cpu_system_s: Option<f64>,
     /// `cpu_process_s` per GiB (2^30 bytes) that the samples moved.
     pub cpu_s_per_gib: Option<f64>,
-    /// SNIA's steady state ([`stats::steady`]); `None` with too few samples to say.
+    /// Whether the last five samples are a steady window ([`stats::steady`]); `None` with too few samples to say.
     pub steady: Option<bool>,
     /// Whether every byte that was read was the byte that was written; `None` where nothing can be
     /// verified, because the members store nothing.
@@ -520,12 +520,22 @@ impl Cell {
     /// CPU per GiB, share of the bound.
     pub fn summarise(&mut self) {
         let rates: Vec<f64> = self.samples.iter().map(Sample::mb_per_s).collect();
-        let iops: Vec<f64> = self.samples.iter().map(Sample::iops).collect();
-        self.mb_per_s = stats::median(&rates).unwrap_or(0.0);
-        self.iops = stats::median(&iops).unwrap_or(0.0);
-        self.spread = stats::range(&rates).map(|(min, max)| Spread { min, max });
         self.steady = stats::steady(&rates);
-        self.put_interval(&rates);
+        let window = self.window();
+        let rates: Vec<f64> = window.iter().map(Sample::mb_per_s).collect();
+        let iops: Vec<f64> = window.iter().map(Sample::iops).collect();
+        let figure = match self.is_of_window() {
+            true => stats::mean,
+            false => stats::median,
+        };
+        self.mb_per_s = figure(&rates).unwrap_or(0.0);
+        self.iops = figure(&iops).unwrap_or(0.0);
+        self.spread = stats::range(&rates).map(|(min, max)| Spread { min, max });
+        // A window was chosen for its samples being alike: they say nothing of other windows.
+        match self.is_of_window() {
+            true => (self.interval, self.interval_coverage) = (None, None),
+            false => self.put_interval(&rates),
+        }
         let gib = self.user_bytes() as f64 / f64::from(1 << 30);
         let comparable = gib > 0.0 && !self.steady_window;
         let per_gib = |cpu: Option<f64>| cpu.filter(|_| comparable).map(|cpu| cpu / gib);
@@ -540,6 +550,20 @@ impl Cell {
         let interval = stats::median_interval(rates);
         self.interval = interval.map(|interval| Spread { min: interval.low, max: interval.high });
         self.interval_coverage = interval.map(|interval| interval.coverage);
+    }
+
+    /// Whether its figure is the mean of the last five samples, which were waited for until they
+    /// were steady or too many; else it is the median of all.
+    pub fn is_of_window(&self) -> bool {
+        self.rounds_max.is_some() && self.samples.len() >= stats::STEADY_ROUNDS
+    }
+
+    /// The samples that its figure is of.
+    pub fn window(&self) -> &[Sample] {
+        match self.is_of_window() {
+            true => &self.samples[self.samples.len() - stats::STEADY_ROUNDS..],
+            false => &self.samples,
+        }
     }
 
     /// Bytes that the samples moved for the workload.
@@ -703,6 +727,24 @@ fn short_number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::E
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_figure_until_steady_is_the_mean_of_the_window_and_not_of_what_was_before() {
+        let sample = |mb: u64| Sample { seconds: 0.25, bytes: mb * 250_000, ops: mb };
+        // A drive with a large write cache, as it was measured: full after fourteen samples.
+        let rates = [293, 307, 298, 302, 298, 302, 298, 302, 298, 294, 302, 298, 302, 235];
+        let samples: Vec<Sample> =
+            rates.into_iter().chain([84, 84, 84, 84, 80]).map(sample).collect();
+        let mut cell = Cell { samples, rounds_max: Some(40), ..Cell::default() };
+        cell.summarise();
+        assert_eq!(cell.steady, Some(true));
+        assert!((cell.mb_per_s - 83.2).abs() < 1e-9, "{}", cell.mb_per_s);
+        assert!((cell.iops - 4.0 * 83.2).abs() < 1e-9, "{}", cell.iops);
+        assert_eq!(cell.spread, Some(Spread { min: 80.0, max: 84.0 }));
+        cell.rounds_max = None;
+        cell.summarise();
+        assert_eq!(cell.mb_per_s, 298.0, "the median of all samples that were asked for");
+    }
 
     const LITERAL: &str = r#"{"raidlab": "0.1.0", "host": {}, "started": "2009-02-13T23:31:30Z",
         "cells": [{"target": "engine", "level": "raid5", "layout": "left-symmetric", "disks": 4,

@@ -8,8 +8,9 @@
 //! core 0  | warm-up | sample 1 | ... | sample n | drain -- | \
 //! core 1  | warm-up | sample 1 | ... | sample n | drain -- | / joined; then one thread checks all
 //! ```
-//! The samples follow each other without a pause, so that no sample has a slow start or a tail. A
-//! run that is stopped adds what it has begun to its last sample: samples, counters of members
+//! The samples follow each other without a pause, so that no sample has a slow start or a tail. Each
+//! lasts from a completion to a completion: the bytes between two completions over the time between
+//! them, so that a sample of fifty blocks is not wrong by one of them. A run that is stopped adds what it has begun to its last sample: samples, counters of members
 //! and CPU meters always cover the same time.
 //!
 //! Invariant: what is counted in a sample completed in that sample without an error; what was not
@@ -19,7 +20,7 @@ mod generator;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use array::{Counters, Driver, clock_nanos};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -262,22 +263,28 @@ fn on_threads(
     Ok(parts.into_iter().map(|part| part.expect("every thread has ended")).collect())
 }
 
-/// The samples of all lanes, one by one: they begin and end together, but for the last request. A
-/// sample takes as long as it took on the slowest lane. Where one lane was stopped earlier than
+/// The samples of all lanes, one by one: they begin and end together, but for the last request. Their
+/// rates are added up, each over its own time; the joined sample lasts as long as gives that rate for
+/// the bytes of all. Where one lane was stopped earlier than
 /// another, what the other had more is in the last sample.
 fn join(lanes: &[&[Sample]]) -> Vec<Sample> {
     let count = lanes.iter().map(|samples| samples.len()).min().unwrap_or(0);
     let mut joined = vec![Sample::default(); count];
+    let mut rates = vec![0.0; count];
     for samples in lanes {
         let mut folded = samples[..count].to_vec();
         if let Some(last) = folded.last_mut() {
             samples[count..].iter().for_each(|more| generator::add(last, more));
         }
-        for (all, sample) in joined.iter_mut().zip(&folded) {
+        for ((all, rate), sample) in joined.iter_mut().zip(&mut rates).zip(&folded) {
             all.seconds = all.seconds.max(sample.seconds);
             all.bytes += sample.bytes;
             all.ops += sample.ops;
+            *rate += sample.mb_per_s() * 1e6;
         }
+    }
+    for (all, rate) in joined.iter_mut().zip(rates).filter(|(_, rate)| *rate > 0.0) {
+        all.seconds = all.bytes as f64 / rate;
     }
     joined
 }
@@ -303,11 +310,12 @@ pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
     let mut bytes = vec![0; spec.block_bytes as usize];
     let units = bytes.len() as u64 / unit_bytes as u64;
     pattern.fill(&mut bytes, 0, |_| 1);
-    let (begin, mut ops) = (clock_nanos(), 0u64);
+    // What it costs is the machine's time, whatever clock the thread has.
+    let (begin, mut ops) = (Instant::now(), 0u64);
     loop {
-        let started = clock_nanos();
-        if started - begin > TIME.as_nanos() as u64 {
-            return (started - begin) as f64 / ops.max(1) as f64;
+        let passed = begin.elapsed();
+        if passed > TIME {
+            return passed.as_nanos() as f64 / ops.max(1) as f64;
         }
         for _ in 0..spec.in_flight().max(1) {
             let Some(step) = workload.begin() else { break };
@@ -317,7 +325,7 @@ pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
                 std::hint::black_box(pattern.check(&bytes, 0, |_| 1).is_ok());
             }
             workload.done(step);
-            latency.record(started - begin);
+            latency.record(passed.as_nanos() as u64);
             ops += 1;
         }
     }
@@ -341,6 +349,10 @@ mod tests {
     }
 
     fn filled_in_lanes(array: &str, members: &str, lanes: u16) -> Target {
+        filled_with(array, members, lanes, u64::from(lanes) * (2 << 20))
+    }
+
+    fn filled_with(array: &str, members: &str, lanes: u16, member_bytes: u64) -> Target {
         let expr: ArrayExpr = array.parse().expect("an expression");
         let set: MemberSet = members.parse().expect("a set");
         let mut target = Target::new(&TargetSpec {
@@ -349,7 +361,7 @@ mod tests {
             members: &set.expand(expr.leaves()).expect("members"),
             directory: Path::new("/nonexistent"),
             wiring: crate::wiring::Wiring::default(),
-            member_bytes: u64::from(lanes) * (2 << 20),
+            member_bytes,
             stripe_cache_bytes: 1 << 20,
             queue_depth: usize::MAX,
             block_bytes: 65536,
@@ -455,7 +467,12 @@ mod tests {
         let sample = |seconds, ops| Sample { seconds, bytes: ops * 512, ops };
         let one = [sample(1.0, 10), sample(1.0, 20), sample(0.5, 5)];
         let other = [sample(1.25, 7), sample(1.0, 8)];
-        assert_eq!(join(&[&one, &other]), [sample(1.25, 17), sample(1.5, 33)]);
+        let joined = join(&[&one, &other]);
+        assert_eq!(joined.iter().map(|sample| sample.ops).collect::<Vec<_>>(), [17, 33]);
+        // What they did together: each lane's rate over its own time.
+        for (sample, rate) in joined.iter().zip([10.0 + 7.0 / 1.25, 25.0 / 1.5 + 8.0]) {
+            assert!((sample.iops() / rate - 1.0).abs() < 1e-9, "{sample:?}");
+        }
         assert_eq!(join(&[&one, &[]]), []);
     }
 
@@ -503,10 +520,41 @@ mod tests {
             let ran = ran.expect("it runs");
             assert!((5..=40).contains(&ran.samples.len()) && !ran.stopped);
             let rates: Vec<f64> = ran.samples.iter().map(Sample::mb_per_s).collect();
-            // Of several lanes, the first judges by its own samples.
+            // Of several lanes, one may be ahead when the verdict falls: its sample is joined.
             let steady = lanes > 1 || stats::steady(&rates) == Some(true);
             assert!(steady || rates.len() == 40, "{rates:?}");
         }
+    }
+
+    #[test]
+    fn several_lanes_are_steady_when_what_they_do_together_is() {
+        let sample = |bytes| Sample { seconds: 1.0, bytes, ops: 1 };
+        let judge = |rates: [[u64; 5]; 2]| {
+            let limits = Timing { until_steady: Some(9), ..timing(10, 5) };
+            let together = generator::Together::new(2);
+            for round in 0..5 {
+                assert!(!together.is_enough(), "five samples are wanted");
+                together.note(0, sample(rates[0][round] * 1_000_000), &limits);
+                together.note(1, sample(rates[1][round] * 1_000_000), &limits);
+            }
+            together.is_enough()
+        };
+        assert!(judge([[10, 20, 30, 40, 50], [90, 80, 70, 60, 50]]), "one gains what one loses");
+        assert!(!judge([[50, 50, 50, 50, 50], [90, 80, 70, 60, 50]]), "the first lane alone");
+    }
+
+    #[test]
+    fn a_sample_of_a_modelled_disk_is_not_wrong_by_a_block() {
+        let clock = array::ModelClock::start();
+        let mut target = filled_with("linear(1)", "paced:hdd-2007:mem", 1, 64 << 20);
+        target.renew_drives(false).expect("nothing is under way");
+        // A sample is 24 blocks: one more or less would be 4 %.
+        let spec = Spec { block_bytes: 1 << 18, ..spec(Kind::SeqRead) };
+        let ran = run(&mut target, spec, timing(75, 9), &|| false, &mut |_| {});
+        let rates: Vec<f64> = ran.expect("it runs").samples.iter().map(Sample::mb_per_s).collect();
+        drop(clock);
+        let (min, max) = stats::range(&rates).expect("nine samples");
+        assert!(max < 1.005 * 83.0 && min > 0.98 * 83.0, "{rates:?}");
     }
 
     #[test]

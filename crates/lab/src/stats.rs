@@ -7,8 +7,13 @@ use hdrhistogram::Histogram;
 
 use crate::record::{Latency, LatencyPoint};
 
-/// Samples in SNIA's measurement window.
+/// Samples in a steady window, as in SNIA's measurement window.
 pub const STEADY_ROUNDS: usize = 5;
+
+/// The arithmetic mean. `None` without values.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
 
 /// The median; of an even number, the mean of the two in the middle. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -44,11 +49,12 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * (place - place.floor()))
 }
 
-/// Whether the last [`STEADY_ROUNDS`] samples are in steady state: their range is at most 20 % of
+/// Whether the last [`STEADY_ROUNDS`] samples are a steady window: their range is at most 20 % of
 /// their mean, and their least-squares line rises or falls at most 10 % of the mean over the
 /// window. `None` with fewer samples, and where nothing moved.
 ///
-/// SNIA, Solid State Storage Performance Test Specification, "Steady State".
+/// The arithmetic is that of "Steady State" in SNIA's Solid State Storage Performance Test
+/// Specification. Its test is more: rounds of a minute, after writing twice the capacity.
 pub fn steady(values: &[f64]) -> Option<bool> {
     let window = &values[values.len().checked_sub(STEADY_ROUNDS)?..];
     let (min, max) = range(window)?;
@@ -238,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_state_is_snias() {
+    fn a_steady_window_is_judged_by_snias_arithmetic() {
         let table: [(&[f64], Option<bool>); 9] = [
             (&[], None),
             (&[1.0, 1.0, 1.0, 1.0], None),

@@ -140,6 +140,10 @@ fn side_by_side(grid: &Grid<'_>, view: View, style: Style, out: &mut String) {
     line(out, &style.heading(&format!("{pad}{}", titles.collect::<String>())));
     let details = grid.columns.iter().map(|column| right(&column.detail(), group));
     line(out, &format!("{pad}{}", details.collect::<String>()));
+    if grid.columns.iter().any(|column| !column.stretch_of_disk.is_empty()) {
+        let parts = grid.columns.iter().map(|column| right(&column.stretch_of_disk, group));
+        line(out, &format!("{pad}{}", parts.collect::<String>()));
+    }
     let heads = grid.columns.iter().map(|column| figures((view.heads)(column).map(String::from)));
     line(out, &format!("{pad}{}", heads.collect::<String>()));
     for section in &grid.sections {
@@ -217,6 +221,12 @@ fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
         line(out, &if index == 0 { style.heading(&text) } else { text });
     }
     out.push('\n');
+    let mut told: Vec<String> = Vec::new();
+    for column in grid.columns.iter().filter(|column| !column.stretch_of_disk.is_empty()) {
+        told.push(format!("{}: {}", column.title(), column.stretch_of_disk));
+    }
+    told.dedup();
+    told.iter().for_each(|text| line(out, text));
 }
 
 fn legend(grid: &Grid<'_>, out: &mut String) {
@@ -224,10 +234,16 @@ fn legend(grid: &Grid<'_>, out: &mut String) {
     let legend = [
         ("X", "X  the data that came back was not the data written"),
         ("!", "!  see the warnings below"),
-        ("~", "~  not in steady state: measure longer (--seconds, --runs)"),
+        ("~", "~  the last five samples are no steady window: measure longer (--seconds, --runs)"),
     ];
     for (_, text) in legend.iter().filter(|(wanted, _)| has(wanted)) {
         line(out, text);
+    }
+    if grid.cells().any(|(_, _, cell)| cell.is_of_window()) {
+        line(
+            out,
+            "--until-steady: a figure is the mean of the last five samples, its spread theirs",
+        );
     }
     let over = |(_, _, cell): (&Row<'_>, &Column, &Cell)| cell.bound_share.is_some_and(|s| s > 1.1);
     if grid.cells().any(over) {
@@ -316,6 +332,7 @@ mod tests {
         assert_eq!(words[3..5], ["1.88x", "96%"], "{row}");
         assert_eq!(words[..2], ["RAID", "10,f2"], "{row}");
         let heads: Vec<&str> = text.lines().filter(|line| line.contains("MB/s  ratio")).collect();
+        assert!(text.contains("128 MiB at the outer edge") && text.contains("the whole disk"));
         // Figures end where their headings end.
         let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
         assert_eq!(end(heads[0], "ratio"), end(row, "1.88x"), "{text}");

@@ -16,7 +16,7 @@ use md::{Geometry, Layout, Level, MemberIdx, Sector};
 
 use crate::book::Book;
 use crate::bound::Shape;
-use crate::members::{Maker, MemberExpr};
+use crate::members::{Disk, Maker, MemberExpr};
 use crate::pattern::Mismatch;
 use crate::watch::MemberTap;
 use crate::wiring::Wiring;
@@ -30,6 +30,8 @@ const MANY_BUFFERS_BYTES: u64 = 256 << 20;
 const LEAST_BULK_BYTES: u64 = 64 << 10;
 /// Rounds in which all lanes have heard of a lost member: far more than it takes.
 const LANES_AGREE_ROUNDS: usize = 1000;
+/// Rounds of at most 10 ms in which the drives finish what they do for nobody's request.
+const DRIVES_REST_ROUNDS: usize = 3000;
 
 /// The first `count` members that an array can do without, besides those that are `out` already.
 ///
@@ -208,6 +210,26 @@ impl Target {
     /// Whether data can be checked at all: `null` members forget it.
     pub fn keeps_data(&self) -> bool {
         self.keeps_data
+    }
+
+    /// Makes the modelled drives ready for a workload: each as after power-on, with its bytes where
+    /// the workload wants them. Nothing of ours is under way.
+    ///
+    /// # Errors
+    /// When a member still works after a while.
+    pub fn renew_drives(&mut self, random: bool) -> Result<(), String> {
+        let mut none = Vec::new();
+        let mut left = self.recipe.disks.clone();
+        for _ in 0..DRIVES_REST_ROUNDS {
+            // What a read error has set off may still be written.
+            self.lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
+            left.retain(|disk| !disk.renew(&self.pace, random));
+            if left.is_empty() {
+                return Ok(());
+            }
+            self.lanes[0].wait(Duration::from_millis(10), None);
+        }
+        Err("a modelled drive is still at work long after the last request".into())
     }
 
     /// Switches the pace of all paced members.
@@ -446,6 +468,8 @@ struct Recipe {
     stripe_cache_bytes: u64,
     queue_depth: usize,
     options: DriverOptions,
+    /// Each modelled drive once.
+    disks: Vec<Disk>,
 }
 
 /// The array of a specification over members made for it, for whoever runs it in threads of its
@@ -469,6 +493,9 @@ impl Recipe {
         pace: &PaceControl,
         faults: &FaultControl,
     ) -> Result<(Recipe, Leaves), String> {
+        if spec.members.len() != spec.expr.leaves() {
+            return Err("the member set does not fit the array".into());
+        }
         let maker = Maker {
             directory: spec.directory,
             pace,
@@ -476,7 +503,10 @@ impl Recipe {
             sectors: spec.member_bytes / md::SECTOR_BYTES,
         };
         let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
+        let disks = maker.disks(spec.members, spec.wiring);
+        let whole = |disk: &&Disk| disk.is_first_part();
         let recipe = Recipe {
+            disks: disks.iter().flatten().filter(whole).copied().collect(),
             expr: spec.expr.clone(),
             chunk_sectors: spec.chunk_sectors,
             member_sectors: maker.sectors,
@@ -491,10 +521,6 @@ impl Recipe {
                 ..DriverOptions::default()
             },
         };
-        if spec.members.len() != spec.expr.leaves() {
-            return Err("the member set does not fit the array".into());
-        }
-        let disks = maker.disks(spec.members, spec.wiring);
         let leaves = spec.members.iter().zip(disks);
         let leaves = leaves.map(|(member, disk)| maker.make(member, disk).map(Some));
         let leaves = leaves.collect::<Result<Vec<_>, _>>()?;

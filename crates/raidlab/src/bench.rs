@@ -183,7 +183,8 @@ pub struct BenchArguments {
           "destroy_contents", "interval"])]
     engine: bool,
 
-    /// Length of a sample [default: 0.7; with --engine 0.25]
+    /// Length of a sample [default: 0.7, of streams on modelled disks what a pass over the array
+    /// allows; with --engine 0.25]
     #[arg(long, value_name = "TIME", value_parser = parse_sample, help_heading = "Measuring")]
     seconds: Option<f64>,
     /// Samples of each cell; a program is run so often, from clean ground on, and each run is a
@@ -191,7 +192,7 @@ pub struct BenchArguments {
     #[arg(long, value_name = "N", help_heading = "Measuring",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// More samples, or runs of a program, at most MAX, until they are steady by the SNIA rule
+    /// More samples, or runs of a program, at most MAX, until the last five are a steady window
     #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
           help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
     until_steady: Option<u32>,
@@ -309,6 +310,7 @@ impl BenchArguments {
         Settings {
             warm_up: Duration::from_secs_f64(self.warm_up.unwrap_or(WARM_UP_SECONDS)),
             sample: Duration::from_secs_f64(self.seconds.unwrap_or(SAMPLE_SECONDS)),
+            sample_given: self.seconds.is_some() || self.warm_up.is_some(),
             runs: self.runs.unwrap_or(RUNS),
             until_steady: self.until_steady,
             directory,

@@ -15,6 +15,7 @@ use engine::{MemberError, Token};
 
 use super::traits::{Load, WAKE_NANOS};
 use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
+use crate::clock::clock_nanos;
 use crate::table::Table;
 
 /// How much later than the model an operation may end without being counted: a scheduling delay,
@@ -111,6 +112,17 @@ impl PaceControl {
         let drives = shared.rig.drives();
         shared.loads.resize(drives, Load::default());
         drive
+    }
+
+    /// Puts a disk's bytes elsewhere on the disk, which is then as after power-on; see
+    /// [`Rig::renew`]. Returns `false` while operations of the disk are under way.
+    pub fn renew(&self, disk: DriveId, placement: Placement) -> bool {
+        let mut shared = self.lock();
+        // What has ended by now is not under way any more, even where it has not been fetched.
+        shared.advance(clock_nanos());
+        let renewed = shared.rig.renew(disk, placement);
+        self.note_next(&shared);
+        renewed
     }
 
     /// Adds a channel for disks: of those on it, one has a command and the others wait.

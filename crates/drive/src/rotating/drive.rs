@@ -120,7 +120,7 @@ impl Rotating {
             link: profile.link_bytes_per_s(),
             controller_free: 0,
             port: Port::default(),
-            head: Head::new(surface, layout, numbers.write_settle),
+            head: Head::new(surface, layout, numbers.write_settle, numbers.position_margin),
             activity: Activity::Idle,
             queue: Queue::new(numbers.age_limit),
             reads: ReadCache::new(numbers.read_segments, numbers.segment_bytes),
@@ -366,7 +366,8 @@ impl Rotating {
         if urgent || (dirty && idle && now >= self.destage_from()) {
             self.leave_stream(now);
             let head = &self.head;
-            let (at, end) = self.writes.take_slice(head.at(), |at| head.run_end(at));
+            let wait = |at| head.expected(now, head.place_of(at), true);
+            let (at, end) = self.writes.take_slice(head.at(), wait, |at| head.run_end(at));
             self.write(now, at, end, None);
         } else {
             self.read_ahead(now);
@@ -434,7 +435,7 @@ impl Rotating {
                 }
             }
         }
-        let wait = self.head.positioning(now, pending.place, pending.write);
+        let wait = self.head.expected(now, pending.place, pending.write);
         Cost { wait, continues: false, same_stream }
     }
 

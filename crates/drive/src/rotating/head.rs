@@ -41,6 +41,8 @@ pub(crate) struct Head {
     surface: Surface,
     layout: Layout,
     write_settle: Nanos,
+    /// A sector that the head would reach with less time to spare is planned for the next turn.
+    margin: Nanos,
     place: Place,
     /// The member address the head was last over: where the elevator stands.
     at: u64,
@@ -49,9 +51,10 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub fn new(surface: Surface, layout: Layout, write_settle: Nanos) -> Head {
+    pub fn new(surface: Surface, layout: Layout, write_settle: Nanos, margin: Nanos) -> Head {
         let place = Head::spot(&surface, layout.on_drive(0));
-        Head { surface, layout, write_settle, place, at: 0, on_track_at: None, wrote: false }
+        let (at, on_track_at, wrote) = (0, None, false);
+        Head { surface, layout, write_settle, margin, place, at, on_track_at, wrote }
     }
 
     pub fn at(&self) -> u64 {
@@ -77,13 +80,25 @@ impl Head {
 
     /// The time from `now` until the head is over `target`.
     pub fn positioning(&self, now: Nanos, target: Place, write: bool) -> Nanos {
+        self.reach(now, target, write, 0)
+    }
+
+    /// What the firmware counts with when it chooses: a seek may take a little longer than planned,
+    /// and a sector that is missed costs a turn. One that would be reached with less than the
+    /// margin to spare is taken to come a turn later.
+    pub fn expected(&self, now: Nanos, target: Place, write: bool) -> Nanos {
+        self.reach(now, target, write, self.margin)
+    }
+
+    fn reach(&self, now: Nanos, target: Place, write: bool, margin: Nanos) -> Nanos {
         let on_track = self.on_track_at == Some(now) && self.wrote == write;
         let mut seek =
             self.surface.seek_between(self.place_pair(self.place), self.place_pair(target));
         if write {
             seek += self.write_settle;
         }
-        let around = seek + self.surface.rotation_wait(now + seek, target.media_time);
+        let ready = seek + margin;
+        let around = ready + self.surface.rotation_wait(now + ready, target.media_time);
         match target.media_time.checked_sub(self.place.media_time) {
             Some(pass) if on_track => pass.min(around),
             _ => around,
@@ -132,12 +147,14 @@ mod tests {
     use crate::placement::Placement;
     use crate::profile::{Mechanics, Profile};
 
+    const MARGIN: Nanos = 1_000_000;
+
     fn head(placement: Placement) -> Head {
         let profile = Profile::named("hdd-2007").unwrap();
         let Mechanics::Rotating(numbers) = profile.mechanics() else { panic!("it rotates") };
         let capacity = profile.capacity_bytes();
         let layout = Layout::new(placement, 128 << 20, capacity);
-        Head::new(Surface::new(numbers, capacity, 1), layout, numbers.write_settle)
+        Head::new(Surface::new(numbers, capacity, 1), layout, numbers.write_settle, MARGIN)
     }
 
     #[test]
@@ -154,6 +171,23 @@ mod tests {
         assert!(head.positioning(now, head.place_of(end), true) > 500_000, "settles to write");
         let late = head.positioning(now + 50_000, head.place_of(end), false);
         assert!(late > 8_000_000, "a parked head waits almost a turn: {late}");
+    }
+
+    #[test]
+    fn what_would_be_reached_too_narrowly_is_planned_for_the_next_turn() {
+        let head = head(Placement::Window { at: 0.0 });
+        let turn = 8_333_333;
+        let (mut narrow, steps) = (0, 1000);
+        for step in 0..steps {
+            let target = head.place_of((64 << 20) + step * 700);
+            let [real, planned] =
+                [head.positioning(77, target, false), head.expected(77, target, false)];
+            assert!(planned == real || planned.abs_diff(real + turn) <= 1, "{real} {planned}");
+            narrow += u64::from(planned > real);
+        }
+        // The targets lie evenly over a turn: a share of them as large as the margin's.
+        let share = steps * MARGIN / turn;
+        assert!(narrow.abs_diff(share) < share / 4, "{narrow} of {steps}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Owns the commands that wait for the medium, and which of them is next.
 //!
 //! Shortest positioning time first (Jacobson and Wilkes, "Disk scheduling algorithms based on
-//! rotational position", HPL-CSP-91-7, 1991), which is what native command queueing is for; a
-//! command that has waited past the age limit goes first, so that none starves.
+//! rotational position", HPL-CSP-91-7, 1991), which is what native command queueing is for. The
+//! firmware's knowledge of the angle has a margin (`Head::expected`). A command that has waited past
+//! the age limit goes first, so that none starves.
 //!
 //! Invariant: entries are in order of arrival. At most the drive's queue depth. Called by `drive`.
 
@@ -117,7 +118,7 @@ mod tests {
         let Mechanics::Rotating(numbers) = profile.mechanics() else { panic!("it rotates") };
         let capacity = profile.capacity_bytes();
         let layout = Layout::new(Placement::Window { at: 0.0 }, 1 << 30, capacity);
-        let head = Head::new(Surface::new(numbers, capacity, 0), layout, 0);
+        let head = Head::new(Surface::new(numbers, capacity, 0), layout, 0, 0);
         let mut queue = Queue::new(100);
         for (key, &at) in starts.iter().enumerate() {
             let (key, arrived, place) = (key as u32, key as Nanos, head.place_of(at));

@@ -6,11 +6,20 @@
 //! ```
 //!
 //! Extents that touch are merged; the number of extents is bounded as well as their bytes, because
-//! the bound on extents is the bound on what the elevator can gain for random writes.
+//! the bound on extents is the bound on what their order can gain for random writes. What is next is
+//! chosen as for queued commands: by the shortest positioning time, rotation included.
 //!
 //! Invariant: extents are disjoint, do not touch, and sum to `dirty`. Called by `drive`.
 
 use std::collections::{BTreeMap, VecDeque};
+
+use crate::op::Nanos;
+
+/// Of so many extents, from the head upwards, the best is chosen: a bound on the work of a choice.
+const CHOICE_MAX: usize = 256;
+
+/// The largest gap inside a run of extents, as a multiple of the extent behind it.
+const GAP_MAX: u64 = 4;
 
 /// The most that is destaged between two decisions.
 const SLICE_MAX: u64 = 256 << 10;
@@ -139,12 +148,20 @@ impl WriteCache {
         self.pressed || !self.waiters.is_empty() || !self.flushes.is_empty()
     }
 
-    /// Takes the next slice for the medium: the elevator goes up from `head` and starts again at
-    /// the bottom (C-LOOK). `run_end` bounds a slice to a contiguous run.
-    pub fn take_slice(&mut self, head: u64, run_end: impl Fn(u64) -> u64) -> (u64, u64) {
+    /// Takes the next slice for the medium: where the head is soonest. `wait` says how long the head
+    /// would take to an address, `run_end` bounds a slice to a contiguous run.
+    pub fn take_slice(
+        &mut self,
+        head: u64,
+        wait: impl Fn(u64) -> Nanos,
+        run_end: impl Fn(u64) -> u64,
+    ) -> (u64, u64) {
         assert!(self.writing.is_none(), "one slice at a time");
-        let above = self.extents.range(head..).next();
-        let (&at, &end) = above.or_else(|| self.extents.first_key_value()).expect("has_dirty()");
+        let upwards = self.extents.range(head..).chain(self.extents.range(..head));
+        let best = upwards.take(CHOICE_MAX).map(|(&at, _)| (wait(at), at)).min();
+        let (soonest, at) = best.expect("has_dirty()");
+        let at = if soonest == 0 { at } else { self.first_of_run(at) };
+        let end = self.extents[&at];
         let stop = end.min(at + SLICE_MAX).min(run_end(at));
         self.extents.remove(&at);
         if stop < end {
@@ -153,6 +170,19 @@ impl WriteCache {
         self.dirty -= stop - at;
         self.writing = Some((at, stop));
         (at, stop)
+    }
+
+    /// The first of the extents that lead up to the chosen one with small gaps between them: what is
+    /// entered in its middle would be written backwards, a turn for each piece.
+    fn first_of_run(&self, chosen: u64) -> u64 {
+        let mut first = chosen;
+        while let Some((&at, &end)) = self.extents.range(..first).next_back() {
+            if end + (self.extents[&first] - first) * GAP_MAX < first {
+                break;
+            }
+            first = at;
+        }
+        first
     }
 
     /// The slice taken last is on the medium.
@@ -208,17 +238,26 @@ mod tests {
     }
 
     #[test]
-    fn the_elevator_goes_up_and_begins_again() {
-        let mut cache = filled(&[(10, 20), (30, 40), (50, 60)]);
+    fn the_extent_that_the_head_reaches_first_is_next_and_a_run_is_entered_at_its_beginning() {
+        let mut cache = WriteCache::new(1 << 20, 8);
+        for at in [10u64, 1_000, 2_000, 2_012, 2_024, 5_000] {
+            assert!(cache.reserve(at, at + 10));
+            cache.arrive(at, at + 10);
+        }
+        // Nearest first, but where the head gets to the middle of a run.
+        let places = [1_000, 2_024, 10, 5_000, 2_012, 2_000];
+        let wait = |at: u64| {
+            let place = places.iter().position(|place| *place == at);
+            1 + place.expect("an extent begins there") as u64
+        };
         let mut order = Vec::new();
-        let mut head = 25;
         while cache.has_dirty() {
-            let (at, end) = cache.take_slice(head, |_| u64::MAX);
+            let (at, _) = cache.take_slice(0, wait, |_| u64::MAX);
             assert!(!cache.is_clean());
             cache.slice_done();
-            (head, _) = (end, order.push(at));
+            order.push(at);
         }
-        assert_eq!(order, [30, 50, 10]);
+        assert_eq!(order, [1_000, 2_000, 2_012, 2_024, 10, 5_000]);
         assert!(cache.is_clean());
     }
 

@@ -124,7 +124,11 @@ pub(super) fn run(
     policy: Policy,
     piece_sectors: u64,
 ) -> Outcome {
-    let (rig, places) = wired(cell.wiring, drives);
+    let (mut rig, places) = wired(cell.wiring, drives);
+    // Flash that is scaled to its member is judged by what it can go on doing.
+    for (disk, _) in places.iter().filter(|_| cell.pattern.writes()) {
+        rig.precondition(*disk, !cell.pattern.sequential());
+    }
     let leaves = places.len();
     let state = State {
         present: present.to_vec(),

@@ -458,6 +458,7 @@ fn run(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
     let settings = Settings {
         warm_up: Duration::from_millis(100),
         sample: Duration::from_millis(200),
+        sample_given: true,
         runs: 3,
         ..fixture::settings()
     };

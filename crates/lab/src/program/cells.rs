@@ -219,7 +219,7 @@ fn warnings(
     warnings.extend(too_short(phase, outcome, around.least_s));
     if let (Some(false), Some(most)) = (cell.steady, around.runs_max) {
         warnings.push(format!(
-            "not steady by the SNIA rule after {} runs (--until-steady {most}): that is the \
+            "the last five of {} runs are no steady window (--until-steady {most}): that is the \
              finding",
             outcome.runs
         ));

@@ -4,8 +4,8 @@
 //! before all lanes have nothing under way any more: what one asked for, another may have to serve.
 //! Called only from `runner`.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use array::{Completion, Counters, Driver, HostOp, Lease, clock_nanos};
@@ -30,7 +30,9 @@ pub(super) struct Together {
     here: AtomicUsize,
     given_up: AtomicBool,
     begin: OnceLock<u64>,
-    /// The first lane's samples will do.
+    /// What each lane has sampled so far.
+    samples: Mutex<Vec<Vec<Sample>>>,
+    /// The samples will do.
     enough: AtomicBool,
     drained: AtomicUsize,
 }
@@ -42,6 +44,7 @@ impl Together {
             here: AtomicUsize::new(0),
             given_up: AtomicBool::new(false),
             begin: OnceLock::new(),
+            samples: Mutex::new(vec![Vec::new(); count]),
             enough: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
         }
@@ -57,6 +60,25 @@ impl Together {
             std::thread::yield_now();
         }
         true
+    }
+
+    /// Notes a lane's sample. The verdict is over what all lanes did together: the lane that ends a
+    /// sample last gives it.
+    pub(super) fn note(&self, lane: usize, sample: Sample, timing: &Timing) {
+        let mut samples = self.samples.lock().expect("nobody panics with the samples");
+        samples[lane].push(sample);
+        let taken = samples[lane].len();
+        if samples.iter().all(|other| other.len() >= taken) {
+            let all: Vec<&[Sample]> = samples.iter().map(|other| &other[..taken]).collect();
+            if timing.enough(&super::join(&all)) {
+                self.enough.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether the samples will do.
+    pub(super) fn is_enough(&self) -> bool {
+        self.enough.load(Ordering::Acquire)
     }
 
     /// There will be no thread for all of them.
@@ -193,7 +215,9 @@ impl<'a> Generator<'a> {
             start = now;
             if now >= end {
                 samples.push(part);
-                if self.enough(&samples, lane, together) {
+                together.note(lane, part, &self.timing);
+                let runs = self.timing.runs as usize;
+                if samples.len() >= runs && together.is_enough() {
                     break;
                 }
                 continue;
@@ -208,16 +232,10 @@ impl<'a> Generator<'a> {
         samples
     }
 
-    /// Whether these samples will do. The first lane judges; what another has taken by then is
-    /// joined to its last sample.
-    fn enough(&self, samples: &[Sample], lane: usize, together: &Together) -> bool {
-        if lane == 0 && self.timing.enough(samples) {
-            together.enough.store(true, Ordering::Release);
-        }
-        together.enough.load(Ordering::Acquire) && samples.len() >= self.timing.runs as usize
-    }
-
-    /// Keeps the workload going until `end`; returns the time. Earlier than `end`: stopped.
+    /// Keeps the workload going until the first request that completes at `end` or later, and
+    /// returns when that was: a sample lasts from a completion to a completion, so that its rate
+    /// does not depend on where in a request it would begin and end. Where nothing completes for a
+    /// sample's length, it ends without. Earlier than `end`: stopped.
     fn until(
         &mut self,
         end: u64,
@@ -227,14 +245,15 @@ impl<'a> Generator<'a> {
     ) -> u64 {
         let mut done = Vec::new();
         let mut told = 0;
+        let last = end + self.timing.sample.as_nanos() as u64;
         loop {
             let now = clock_nanos();
-            if now >= end {
+            if now >= last {
                 return now;
             }
             if now - told > WATCH_NANOS {
                 if watch(now) {
-                    return now.min(end - 1);
+                    return now;
                 }
                 if let Some(tap) = self.tap {
                     tap.note(lane as u16, now, || self.driver.leaf_counters());
@@ -244,11 +263,14 @@ impl<'a> Generator<'a> {
             self.submit(now);
             self.driver.poll(&mut done);
             if done.is_empty() {
-                let limit = Duration::from_nanos(end - now).min(Duration::from_millis(100));
+                let limit = Duration::from_nanos(last - now).min(Duration::from_millis(100));
                 self.driver.wait(limit, None);
             } else {
                 let now = clock_nanos();
                 done.drain(..).for_each(|completion| self.complete(completion, now, measured));
+                if now >= end {
+                    return now;
+                }
             }
         }
     }

@@ -139,8 +139,17 @@ fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
     more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
     more("until-steady", settings.until_steady.map(u64::from));
     more("cores", settings.cores.map(u64::from));
+    if case.members.iter().any(|member| member.drive().is_some()) {
+        more("drives", Some(DRIVE_MODELS));
+        more("as-long", settings.sample_given.then_some(1));
+    }
     text + &kernel_identity(case, settings)
 }
+
+/// What a figure of modelled drives is of: older results, of other models or other places on the
+/// disk, are not those of an item. 2: random blocks over the whole stroke, cached writes ordered by
+/// rotation, flash that is collected.
+const DRIVE_MODELS: u64 = 2;
 
 /// The array, and those of its settings that are not at their default.
 fn array_identity(case: &ArrayCase) -> (String, String) {
@@ -235,6 +244,7 @@ mod tests {
         Settings {
             warm_up: Duration::from_millis(300),
             sample: Duration::from_millis(700),
+            sample_given: false,
             runs: 5,
             until_steady: None,
             directory,

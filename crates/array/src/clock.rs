@@ -1,0 +1,75 @@
+//! The clock that all drivers of the process share, and the model clock that a thread can have in
+//! its place.
+//!
+//! On a model clock no time passes but in [`crate::Driver::wait`], which goes straight to the next
+//! event of a paced member: what a modelled drive needs a minute for takes as long as the bytes
+//! take to be copied, and the same calls give the same times.
+//!
+//! Invariant: the clock of a thread never runs backwards while it stays on one clock. Called by
+//! `driver`, and by those who measure.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+thread_local! {
+    /// The time of the thread's model clock, where it has one.
+    static MODEL: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// What a wait on a model clock takes where no event is known: somebody else has to act.
+const STEP_NANOS: u64 = 1_000;
+
+/// Nanoseconds since the first driver of the process was made, or those of the thread's
+/// [`ModelClock`]. All drivers share the clock, so that they can share paced drives.
+pub fn clock_nanos() -> u64 {
+    MODEL.get().unwrap_or_else(real_nanos)
+}
+
+fn real_nanos() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// Lets the waits of the calling thread end when they should, instead of up to 50 us later (the
+/// kernel's default timer slack). [`crate::Array`] does this for its own thread; whoever calls
+/// [`crate::Driver::wait`] for paced members of solid drives wants it too.
+pub fn wait_precisely() {
+    // Where the kernel refuses, waits are a little longer: no reason to fail.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
+/// Gives the calling thread a model clock until it is dropped. For arrays of one lane on paced
+/// members over memory, driven by this thread: nothing else has events on such a clock.
+#[derive(Debug)]
+pub struct ModelClock {
+    /// The clock belongs to the thread that has started it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl ModelClock {
+    /// Starts it at the present time of the shared clock.
+    ///
+    /// # Panics
+    /// When the thread is on a model clock already.
+    pub fn start() -> ModelClock {
+        assert!(MODEL.get().is_none(), "a thread has one clock");
+        MODEL.set(Some(real_nanos()));
+        ModelClock { _not_send: PhantomData }
+    }
+}
+
+impl Drop for ModelClock {
+    fn drop(&mut self) {
+        MODEL.set(None);
+    }
+}
+
+/// On a model clock: lets it run on to `deadline` or `limit`, whichever comes first, and returns
+/// whether there is such a clock.
+pub(crate) fn skip_to(deadline: Option<u64>, limit: u64) -> bool {
+    let Some(now) = MODEL.get() else { return false };
+    MODEL.set(Some(deadline.unwrap_or(limit).min(limit).max(now + STEP_NANOS)));
+    true
+}
