@@ -128,7 +128,7 @@ fn cpu(cell: &Cell) -> String {
 }
 
 /// Three figures: the first stands a little apart from the group before it.
-const FIGURE_WIDTHS: [usize; 3] = [14, 6, 6];
+const FIGURE_WIDTHS: [usize; 3] = [12, 7, 7];
 
 fn side_by_side(grid: &Grid<'_>, view: View, style: Style, out: &mut String) {
     let rows = || grid.sections.iter().flat_map(|section| &section.rows);
@@ -334,7 +334,9 @@ mod tests {
         let heads: Vec<&str> = text.lines().filter(|line| line.contains("MB/s  ratio")).collect();
         assert!(text.contains("128 MiB at the outer edge") && text.contains("the whole disk"));
         // Figures end where their headings end.
-        let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
+        let end = |line: &str, word: &str| {
+            line.find(word).map(|at| line[..at].chars().count() + word.len())
+        };
         assert_eq!(end(heads[0], "ratio"), end(row, "1.88x"), "{text}");
     }
 

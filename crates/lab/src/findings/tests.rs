@@ -571,7 +571,7 @@ fn a_real_member_that_answers_late_is_found() {
     }
 }
 
-const SICK_PACED: &str = "paced:hdd-2007:mem*3+fault:delay=30ms:paced:hdd-2007:mem";
+const SICK_PACED: &str = "paced:hdd-2007:mem*3+fault:delay=200ms:paced:hdd-2007:mem";
 
 #[test]
 fn a_real_read_ahead_that_is_too_small_is_found() {
