@@ -161,8 +161,8 @@ impl Flash {
         }
     }
 
-    /// Brings a mapped drive where writing brings it in the long run, in no time: all of it in order,
-    /// then so often again in order or at random. Others stay as they are.
+    /// Brings a mapped drive where writing brings it in the long run, in no time: all of it in
+    /// order, then so often again in order or at random. Others stay as they are.
     pub fn precondition(&mut self, random: bool) {
         let Some(map) = &mut self.map else { return };
         let pages = map.places.len() as u64;
@@ -217,8 +217,8 @@ impl Map {
         self.cache.push_back(page);
     }
 
-    /// Moves the oldest page of the cache into a block, if it still is what counts; returns how many
-    /// pages were moved for it.
+    /// Moves the oldest page of the cache into a block, if it still is what counts; returns how
+    /// many pages were moved for it.
     fn fold_one(&mut self) -> u64 {
         match self.cache.pop_front() {
             Some(page) if self.places[page as usize] == IN_CACHE => self.write(page, HOST),

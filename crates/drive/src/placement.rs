@@ -12,8 +12,8 @@
 //! stroke. A sequential run pays a short seek and a rotation at each granule's end: measure
 //! streaming with `Window`.
 //!
-//! A solid drive has no places. There a `Window` is a member on a drive that is empty otherwise, and
-//! `Stretch` scales the drive to the member: its SLC cache and its spare flash shrink with it.
+//! A solid drive has no places. There a `Window` is a member on a drive that is empty otherwise,
+//! and `Stretch` scales the drive to the member: its SLC cache and its spare flash shrink with it.
 //!
 //! Invariant: every member address maps into the drive; the map is monotone. Used by
 //! `rotating::surface`, by `solid`, and by the bounds in `profile`.

@@ -154,8 +154,8 @@ impl Rig {
     }
 
     /// Puts a drive's member elsewhere on the drive, which is then as after power-on: its caches
-    /// are empty, its head is over the member's first byte, and flash is erased. Returns `false`, and
-    /// does nothing, while operations are under way.
+    /// are empty, its head is over the member's first byte, and flash is erased. Returns `false`,
+    /// and does nothing, while operations are under way.
     pub fn renew(&mut self, drive: DriveId, placement: Placement) -> bool {
         if self.in_flight(drive) > 0 {
             return false;
@@ -166,8 +166,8 @@ impl Rig {
         true
     }
 
-    /// Brings flash that is scaled to its member ([`Placement::Stretch`]) where writing in order, or
-    /// at random, brings it in the long run. It takes no time. Nothing happens to other drives.
+    /// Brings flash that is scaled to its member ([`Placement::Stretch`]) where writing in order,
+    /// or at random, brings it in the long run. It takes no time. Nothing happens to other drives.
     pub fn precondition(&mut self, drive: DriveId, random: bool) {
         if let Model::Solid(model) = &mut self.slots[drive.index()].model {
             model.precondition(random);

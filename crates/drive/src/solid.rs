@@ -12,8 +12,9 @@
 //!   tradeoffs for SSD performance", USENIX 2008, with one queue per die); a die reads one page at
 //!   a time.
 //! - A write is acknowledged a fixed time after its data are in the cache.
-//! - Programs drain at the rate of the flash (`flash`: SLC cache, garbage collection), or at a fixed
-//!   time per command for small ones. The interference of programs with reads is not modelled.
+//! - Programs drain at the rate of the flash (`flash`: SLC cache, garbage collection), or at a
+//!   fixed time per command for small ones. The interference of programs with reads is not
+//!   modelled.
 //!
 //! Invariant: cached bytes never exceed the cache, but for one write larger than it. Called by
 //! `rig`.

@@ -140,8 +140,8 @@ const PASS_SHARE: f64 = 0.93;
 const LEAST_SAMPLE: Duration = Duration::from_millis(100);
 
 /// On modelled disks a stream ends before it would begin again at the array's start, where a disk
-/// has a way to go and another copy's disk is there already: warm-up and samples are shortened, unless
-/// somebody has asked for their length.
+/// has a way to go and another copy's disk is there already: warm-up and samples are shortened,
+/// unless somebody has asked for their length.
 fn within_a_pass(
     timing: Timing,
     case: &ArrayCase,

@@ -226,8 +226,8 @@ impl<'a> Grid<'a> {
     }
 
     /// Findings, with all cells that have them. Those that say the same in other numbers are one,
-    /// in whose sentence each number is a range over its cells: `read 1.00 to 2.00`. So the sentence
-    /// is true of every cell that is named. Evidence is given where there is one cell.
+    /// in whose sentence each number is a range over its cells: `read 1.00 to 2.00`. So the
+    /// sentence is true of every cell that is named. Evidence is given where there is one cell.
     pub fn findings(&self) -> Vec<(Finding, Vec<String>)> {
         let mut found: Vec<(&Finding, Ranges<'_>, Vec<String>)> = Vec::new();
         for (row, column, cell) in self.cells() {

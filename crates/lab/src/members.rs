@@ -342,9 +342,9 @@ impl MemberExpr {
 }
 
 /// Where a member lies that was given no place: for random blocks on a disk all over the stroke, as
-/// blocks of a full disk do, because a window of the member's size would be a far smaller disk; else
-/// at the outer edge, where an empty disk is filled first. Flash that was given no place is empty
-/// but for the member.
+/// blocks of a full disk do, because a window of the member's size would be a far smaller disk;
+/// else at the outer edge, where an empty disk is filled first. Flash that was given no place is
+/// empty but for the member.
 pub fn placement_for(profile: &Profile, given: Option<Placement>, random: bool) -> Placement {
     let rotates = profile.kind() == drive::Kind::Rotating;
     let usual = match random && rotates {

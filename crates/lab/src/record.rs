@@ -70,7 +70,8 @@ pub struct Cell {
     pub cpu_system_s: Option<f64>,
     /// `cpu_process_s` per GiB (2^30 bytes) that the samples moved.
     pub cpu_s_per_gib: Option<f64>,
-    /// Whether the last five samples are a steady window ([`stats::steady`]); `None` with too few samples to say.
+    /// Whether the last five samples are a steady window ([`stats::steady`]); `None` with too few
+    /// samples to say.
     pub steady: Option<bool>,
     /// Whether every byte that was read was the byte that was written; `None` where nothing can be
     /// verified, because the members store nothing.

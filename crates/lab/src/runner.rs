@@ -8,10 +8,11 @@
 //! core 0  | warm-up | sample 1 | ... | sample n | drain -- | \
 //! core 1  | warm-up | sample 1 | ... | sample n | drain -- | / joined; then one thread checks all
 //! ```
-//! The samples follow each other without a pause, so that no sample has a slow start or a tail. Each
-//! lasts from a completion to a completion: the bytes between two completions over the time between
-//! them, so that a sample of fifty blocks is not wrong by one of them. A run that is stopped adds what it has begun to its last sample: samples, counters of members
-//! and CPU meters always cover the same time.
+//! The samples follow each other without a pause, so that no sample has a slow start or a tail.
+//! Each lasts from a completion to a completion: the bytes between two completions over the time
+//! between them, so that a sample of fifty blocks is not wrong by one of them. A run that is
+//! stopped adds what it has begun to its last sample: samples, counters of members and CPU meters
+//! always cover the same time.
 //!
 //! Invariant: what is counted in a sample completed in that sample without an error; what was not
 //! checked as the plan says is not reported as checked. Called from `bench` and `engine_table`.
@@ -263,10 +264,10 @@ fn on_threads(
     Ok(parts.into_iter().map(|part| part.expect("every thread has ended")).collect())
 }
 
-/// The samples of all lanes, one by one: they begin and end together, but for the last request. Their
-/// rates are added up, each over its own time; the joined sample lasts as long as gives that rate for
-/// the bytes of all. Where one lane was stopped earlier than
-/// another, what the other had more is in the last sample.
+/// The samples of all lanes, one by one: they begin and end together, but for the last request.
+/// Their rates are added up, each over its own time; the joined sample lasts as long as gives that
+/// rate for the bytes of all. Where one lane was stopped earlier than another, what the other had
+/// more is in the last sample.
 fn join(lanes: &[&[Sample]]) -> Vec<Sample> {
     let count = lanes.iter().map(|samples| samples.len()).min().unwrap_or(0);
     let mut joined = vec![Sample::default(); count];

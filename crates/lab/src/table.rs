@@ -56,8 +56,8 @@ struct View {
 
 const VIEWS: [View; 3] = [
     View {
-        title: "Speed: MB/s or IOPS ± half the range of samples (of runs), ratio to the ordinary disk, \
-                share of the bound",
+        title: "Speed: MB/s or IOPS ± half the range of samples (of runs), ratio to the ordinary \
+                disk, share of the bound",
         heads: |column| [if column.counts_requests { "IOPS" } else { "MB/s" }, "ratio", "bound"],
         figures: |_, cell| {
             let rate = match cell.did_something() {
@@ -79,8 +79,8 @@ const VIEWS: [View; 3] = [
         },
     },
     View {
-        title: "Below: CPU seconds of the whole machine per GiB; bytes that members moved per byte, \
-                busiest over idlest",
+        title: "Below: CPU seconds of the whole machine per GiB; bytes that members moved per \
+                byte, busiest over idlest",
         heads: |_| ["all CPU-s", "moved", "uneven"],
         figures: |_, cell| {
             let machine = cell.machine_cpu_s_per_gib.map_or(dash(), grid::digits);

@@ -2,8 +2,8 @@
 //!
 //! Shortest positioning time first (Jacobson and Wilkes, "Disk scheduling algorithms based on
 //! rotational position", HPL-CSP-91-7, 1991), which is what native command queueing is for. The
-//! firmware's knowledge of the angle has a margin (`Head::expected`). A command that has waited past
-//! the age limit goes first, so that none starves.
+//! firmware's knowledge of the angle has a margin (`Head::expected`). A command that has waited
+//! past the age limit goes first, so that none starves.
 //!
 //! Invariant: entries are in order of arrival. At most the drive's queue depth. Called by `drive`.
 

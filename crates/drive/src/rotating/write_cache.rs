@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Extents that touch are merged; the number of extents is bounded as well as their bytes, because
-//! the bound on extents is the bound on what their order can gain for random writes. What is next is
-//! chosen as for queued commands: by the shortest positioning time, rotation included.
+//! the bound on extents is the bound on what their order can gain for random writes. What is next
+//! is chosen as for queued commands: by the shortest positioning time, rotation included.
 //!
 //! Invariant: extents are disjoint, do not touch, and sum to `dirty`. Called by `drive`.
 
@@ -148,8 +148,8 @@ impl WriteCache {
         self.pressed || !self.waiters.is_empty() || !self.flushes.is_empty()
     }
 
-    /// Takes the next slice for the medium: where the head is soonest. `wait` says how long the head
-    /// would take to an address, `run_end` bounds a slice to a contiguous run.
+    /// Takes the next slice for the medium: where the head is soonest. `wait` says how long the
+    /// head would take to an address, `run_end` bounds a slice to a contiguous run.
     pub fn take_slice(
         &mut self,
         head: u64,
@@ -172,8 +172,8 @@ impl WriteCache {
         (at, stop)
     }
 
-    /// The first of the extents that lead up to the chosen one with small gaps between them: what is
-    /// entered in its middle would be written backwards, a turn for each piece.
+    /// The first of the extents that lead up to the chosen one with small gaps between them: what
+    /// is entered in its middle would be written backwards, a turn for each piece.
     fn first_of_run(&self, chosen: u64) -> u64 {
         let mut first = chosen;
         while let Some((&at, &end)) = self.extents.range(..first).next_back() {

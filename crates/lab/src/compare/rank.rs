@@ -60,8 +60,8 @@ pub fn p_value(a: &[f64], b: &[f64]) -> Option<f64> {
     Some((2.0 * below).min(1.0))
 }
 
-/// Which of these may be believed together, so that in at most `alpha` of all cases in which nothing
-/// differs any of them is: Holm, Scandinavian Journal of Statistics 6 (1979).
+/// Which of these may be believed together, so that in at most `alpha` of all cases in which
+/// nothing differs any of them is: Holm, Scandinavian Journal of Statistics 6 (1979).
 pub fn holm(p_values: &[f64], alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|&one, &two| p_values[one].total_cmp(&p_values[two]));

@@ -178,7 +178,7 @@ impl<'a> Generator<'a> {
         if let Some(tap) = self.tap {
             tap.begin(lane as u16, clock_nanos(), &before);
         }
-        let meter = (lane == 0).then(|| CpuMeter::start());
+        let meter = (lane == 0).then(CpuMeter::start);
         let cpu_before = thread_seconds();
         let samples = self.samples(lane, together, &mut watch);
         let cpu_after = thread_seconds();
