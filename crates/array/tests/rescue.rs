@@ -323,3 +323,109 @@ fn a_consumer_can_stop() {
     });
     assert!(matches!(result, Err(StreamError::Consumer("enough"))));
 }
+
+/// Changes what a member has at a sector.
+fn spoil(array: &Filled, slot: usize, sector: u64) {
+    let file = std::fs::OpenOptions::new().write(true).open(array.path(slot)).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0x55; 512], sector * 512).unwrap();
+}
+
+#[test]
+fn redundancy_that_does_not_agree_is_found_where_it_is() {
+    for (level, layout, members) in shapes() {
+        if matches!(level, Level::Linear | Level::Raid0) {
+            continue;
+        }
+        let array = filled(level, layout, members);
+        let sectors = array.contents.len() as u64 / 512;
+        let differing = |slots: Vec<Vec<Source>>, below| {
+            let view = array.view(slots).compared(below);
+            assert!(view.has_redundancy(), "{level}");
+            assert_eq!(array.read_all(&view).1, []);
+            view.comparison()
+        };
+        let compared = differing(array.sources(), u64::MAX);
+        assert_eq!(
+            (compared.differing.as_slice(), compared.more),
+            (&[][..], 0),
+            "{level} {layout}"
+        );
+        assert!(compared.sectors >= sectors, "{level} {layout}: {compared:?}");
+        for slot in 0..members {
+            spoil(&array, slot, 200);
+            let compared = differing(array.sources(), u64::MAX);
+            let found: u64 = compared.differing.iter().map(|range| range.end - range.start).sum();
+            assert!((1..=8 * members as u64).contains(&found), "{level} {layout}: {compared:?}");
+            // Where redundancy was never made, nothing is compared.
+            assert_eq!(differing(array.sources(), 4).differing, [], "{level} {layout}");
+            let mut slots = array.sources();
+            slots[(slot + 1) % members].clear();
+            if level == Level::Raid6 || level == Level::Raid1 {
+                let compared = differing(slots, u64::MAX);
+                assert!(!compared.differing.is_empty(), "{level} {layout} degraded, {slot}");
+            }
+            // As it was.
+            let good = filled(level, layout, members);
+            std::fs::copy(good.path(slot), array.path(slot)).unwrap();
+        }
+    }
+}
+
+/// A disk of which some sectors cannot be read.
+struct Scarred {
+    inner: Arc<dyn Disk>,
+    hole: Range<u64>,
+}
+
+impl Disk for Scarred {
+    fn sectors(&self) -> u64 {
+        self.inner.sectors()
+    }
+    fn logical_block(&self) -> u32 {
+        512
+    }
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+    fn is_read_only(&self) -> bool {
+        true
+    }
+    fn read(&self, sector: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        let end = sector + buf.len() as u64 / 512;
+        match sector < self.hole.end && end > self.hole.start {
+            true => Err(std::io::Error::from_raw_os_error(5)),
+            false => self.inner.read(sector, buf),
+        }
+    }
+    fn write(&self, _: u64, _: &[u8]) -> std::io::Result<()> {
+        unreachable!("nothing is written")
+    }
+    fn write_zeroes(&self, _: Range<u64>) -> std::io::Result<()> {
+        unreachable!("nothing is written")
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn hole_end(&self, sector: u64) -> u64 {
+        sector
+    }
+}
+
+#[test]
+fn one_hole_of_a_member_is_one_range() {
+    for compares in [false, true] {
+        let array = filled(Level::Raid5, Layout::default_for(Level::Raid5), 4);
+        let mut slots = array.sources();
+        let inner = slots[1][0].disk.clone();
+        slots[1][0].disk = Arc::new(Scarred { inner, hole: 101..903 });
+        let view = array.view(slots);
+        let view = if compares { view.compared(u64::MAX) } else { view };
+        let (bytes, lost) = array.read_all(&view);
+        assert!(lost.is_empty() && bytes == array.contents);
+        let (failures, more) = view.failures();
+        // Without a comparison the chunks of parity are not read.
+        let expected = if compares { 1 } else { 7 };
+        assert!(more == 0 && failures.len() <= expected, "{failures:?}");
+        assert_eq!((failures[0].sectors.start, failures.last().unwrap().sectors.end), (101, 903));
+    }
+}

@@ -63,7 +63,9 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
             text.push('\n');
         }
         text.push_str(&show(array, &members, &host));
-        finding |= array.read_write.verdict != Verdict::Run || is_dirty(array, &members);
+        finding |= array.read_write.verdict != Verdict::Run
+            || is_dirty(array, &members)
+            || !doubts(array, &members).is_empty();
     }
     if arguments.array.is_none() {
         for line in left_over(&found, &members) {
@@ -116,6 +118,12 @@ pub struct Counts {
     pub out: usize,
     /// The journal.
     pub journal: usize,
+}
+
+/// What members say against each other, and those that carry superblocks of other arrays.
+pub fn doubts(array: &Array, members: &Members) -> Vec<String> {
+    let two = members.with_two(array);
+    array.contradictions.iter().cloned().chain(two).collect()
 }
 
 /// Counts the members of an array.
@@ -341,6 +349,7 @@ fn outlook(out: &mut String, array: &Array, members: &Members) {
         let split = "members say of each other that they failed: the array was run in two halves";
         lines.push(("Split".into(), split.into()));
     }
+    lines.extend(doubts(array, members).into_iter().map(|doubt| ("Doubt".into(), doubt)));
     lines.push(("To run it".into(), verdict(&array.read_write)));
     lines.extend(repairs(&array.read_write).into_iter().map(|text| ("Then".into(), text)));
     lines.push(("To read it".into(), verdict(&array.read_only)));
@@ -437,6 +446,7 @@ fn json(array: &Array, members: &Members) -> Value {
         "consistency_policy": policy(metadata),
         "missing_slots": array.missing.iter().map(|slot| slot.0).collect::<Vec<_>>(),
         "split": array.split,
+        "doubts": doubts(array, members),
         "members": rows.collect::<Vec<_>>(),
         "to_run": plan_json(&array.read_write),
         "to_read": plan_json(&array.read_only),

@@ -74,21 +74,25 @@ pub fn somebodys(disk: &dyn Disk) -> Option<String> {
 }
 
 /// A member that was opened.
+#[derive(Clone)]
 pub struct Member {
     /// As it was named.
     pub name: String,
-    /// It, with the overlay over it if there is one.
-    pub disk: Arc<dyn Disk>,
+    /// It, with the overlay over it if there is one; nothing where it cannot be opened.
+    pub disk: Option<Arc<dyn Disk>>,
     /// Its superblock.
     pub superblock: Option<(Superblock, Checksum)>,
     /// Without a superblock: what it is instead, in words.
     pub instead: String,
+    /// Other superblocks that it carries, each in words.
+    pub others: Vec<String>,
     /// Whether there is a superblock, or something that may have been one.
     may_have_one: bool,
 }
 
 impl Member {
-    fn read(name: String, disk: Arc<dyn Disk>) -> Member {
+    /// Looks at a member.
+    pub fn read(name: String, disk: Arc<dyn Disk>) -> Member {
         let detection = detect(disk.sectors(), |place| {
             let mut bytes = vec![0; READ_BYTES];
             disk.read(place.sector, &mut bytes).map(|()| bytes)
@@ -110,8 +114,22 @@ impl Member {
                 instead += &format!(", but {}", signs.join(", "));
             }
         }
+        let others = detection.others().map(|(place, other, checksum)| {
+            let metadata = other.metadata();
+            let (version, uuid) = (metadata.version, metadata.set_uuid);
+            let verdict = if checksum.is_correct() { "" } else { ", its checksum is wrong" };
+            let sector = place.sector;
+            format!("a superblock {version} at sector {sector}, of the array {uuid}{verdict}")
+        });
+        let others = others.collect();
         let may_have_one = superblock.is_some() || !is_a_member(&*disk).is_empty();
-        Member { name, disk, superblock, instead, may_have_one }
+        Member { name, disk: Some(disk), superblock, instead, others, may_have_one }
+    }
+
+    /// A member that is not to be read, or cannot be.
+    fn left_out(name: String, disk: Option<Arc<dyn Disk>>, instead: String) -> Member {
+        let others = Vec::new();
+        Member { name, disk, superblock: None, instead, others, may_have_one: false }
     }
 }
 
@@ -133,18 +151,32 @@ impl Members {
     /// Opens the members; with an overlay, its contents lie over them.
     pub fn open(names: &[OsString], overlay: Option<&Path>) -> Result<Members, String> {
         let mut devices: Vec<Arc<Device>> = Vec::new();
-        let mut twins = Vec::new();
+        let mut given = Vec::new();
         for name in names {
             let location = Location::parse(name).map_err(|error| error.to_string())?;
             let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-            let device = Device::open(&location, options).map_err(|error| error.to_string())?;
-            let twin = devices.iter().find(|it| device.overlap(it) == Some(Overlap::Same));
-            twins.push(twin.map(|twin| twin.location().to_string()));
-            devices.push(Arc::new(device));
+            given.push(match Device::open(&location, options) {
+                Ok(device) => {
+                    let is_same = |it: &&Arc<Device>| device.overlap(it) == Some(Overlap::Same);
+                    let twin = devices.iter().find(is_same).map(|it| it.location().to_string());
+                    devices.push(Arc::new(device));
+                    Given::Opened(devices.len() - 1, twin)
+                }
+                Err(error) if names.len() > 1 && cannot_be_read(&error.problem) => {
+                    Given::Unread(location.to_string(), error.to_string())
+                }
+                Err(error) => return Err(error.to_string()),
+            });
+        }
+        if let (true, Some(Given::Unread(_, why))) = (devices.is_empty(), given.first()) {
+            return Err(why.clone());
         }
         // What is given twice has one overlay.
-        let singles = devices.iter().zip(&twins).filter(|(_, twin)| twin.is_none());
-        let disks: Vec<_> = singles.map(|(it, _)| it.clone() as Arc<dyn Disk>).collect();
+        let singles = given.iter().filter_map(|given| match given {
+            Given::Opened(at, None) => Some(devices[*at].clone() as Arc<dyn Disk>),
+            _ => None,
+        });
+        let disks: Vec<_> = singles.collect();
         let disks: Vec<Arc<dyn Disk>> = match overlay {
             None => disks,
             Some(path) => {
@@ -154,17 +186,23 @@ impl Members {
             }
         };
         let mut disks = disks.into_iter();
-        let named = devices.iter().zip(twins).map(|(device, twin)| {
-            let name = device.location().to_string();
-            let Some(twin) = twin else {
-                return Member::read(name, disks.next().expect("one for each single one"));
-            };
-            let instead = match twin == name {
-                true => "given twice".into(),
-                false => format!("the same {} as {twin}", kind(device)),
-            };
-            let disk = device.clone() as Arc<dyn Disk>;
-            Member { name, disk, superblock: None, instead, may_have_one: false }
+        let named = given.into_iter().map(|given| match given {
+            Given::Unread(name, why) => {
+                let why = why.strip_prefix(&format!("{name}: ")).unwrap_or(&why).to_string();
+                Member::left_out(name, None, why)
+            }
+            Given::Opened(at, None) => {
+                let disk = disks.next().expect("one for each single one");
+                Member::read(devices[at].location().to_string(), disk)
+            }
+            Given::Opened(at, Some(twin)) => {
+                let name = devices[at].location().to_string();
+                let instead = match twin == name {
+                    true => "given twice".into(),
+                    false => format!("the same {} as {twin}", kind(&devices[at])),
+                };
+                Member::left_out(name, Some(devices[at].clone() as Arc<dyn Disk>), instead)
+            }
         });
         let all = named.collect::<Vec<_>>().into_iter();
         Ok(Members { devices, ..Members::of(all) })
@@ -221,12 +259,14 @@ impl Members {
         Ok(())
     }
 
-    fn of(members: impl Iterator<Item = Member>) -> Members {
+    /// Members that were looked at.
+    pub fn of(members: impl Iterator<Item = Member>) -> Members {
         let all: Vec<Member> = members.collect();
         let (mut candidates, mut given) = (Vec::new(), Vec::new());
         for (index, member) in all.iter().enumerate() {
             let Some((superblock, checksum)) = &member.superblock else { continue };
-            let (sectors, block) = (member.disk.sectors(), member.disk.logical_block());
+            let Some(disk) = &member.disk else { continue };
+            let (sectors, block) = (disk.sectors(), disk.logical_block());
             let (name, block) = (&member.name, block as usize);
             candidates.push(Candidate::new(name, sectors, block, superblock, *checksum));
             given.push(index);
@@ -244,14 +284,36 @@ impl Members {
     pub fn bitmap_kind(&self, candidate: usize) -> Option<Option<BitmapKind>> {
         let area = self.candidates[candidate].metadata.bitmap?;
         let mut head = [0; SECTOR_BYTES as usize];
-        let read = self.all[self.given[candidate]].disk.read(area.sector, &mut head);
-        let header = read.ok().and_then(|()| BitmapHeader::decode(&head).ok());
+        let disk = self.all[self.given[candidate]].disk.as_ref();
+        let read = disk.and_then(|disk| disk.read(area.sector, &mut head).ok());
+        let header = read.and_then(|()| BitmapHeader::decode(&head).ok());
         Some(header.and_then(|header| header.kind()))
     }
 
     /// The disks of the candidates.
     pub fn candidate_disks(&self) -> Vec<Arc<dyn Disk>> {
-        self.given.iter().map(|&index| self.all[index].disk.clone()).collect()
+        self.given.iter().filter_map(|&index| self.all[index].disk.clone()).collect()
+    }
+
+    /// Sentences about members of an array that carry superblocks of others as well.
+    pub fn with_two(&self, array: &Array) -> Vec<String> {
+        let of = array.members.iter().map(|member| &self.all[self.given[member.candidate]]);
+        let sentence = |member: &Member| {
+            let (name, others) = (&member.name, member.others.join(", "));
+            let used = member.superblock.as_ref().map(|(superblock, _)| superblock.version());
+            let used = used.map_or(String::new(), |version| format!(" {version}"));
+            format!(
+                "{name} also carries {others}; its superblock{used}, the one that was made last, \
+                 is used."
+            )
+        };
+        of.filter(|member| !member.others.is_empty()).map(sentence).collect()
+    }
+
+    /// `name: why` of those that are there and cannot be read.
+    pub fn unread(&self) -> Vec<String> {
+        let unread = self.all.iter().filter(|member| member.disk.is_none());
+        unread.map(|member| format!("{}: {}", member.name, member.instead)).collect()
     }
 
     /// Whether one of them has no superblock.
@@ -263,6 +325,24 @@ impl Members {
     pub fn strangers(&self) -> Vec<String> {
         let strangers = self.all.iter().filter(|member| member.superblock.is_none());
         strangers.map(|member| format!("{}: {}", member.name, member.instead)).collect()
+    }
+}
+
+/// What became of a member that was named.
+enum Given {
+    /// Its place among the devices, and what it is the same as.
+    Opened(usize, Option<String>),
+    /// Its name, and why it cannot be read.
+    Unread(String, String),
+}
+
+/// Whether a member is there and cannot be read, so that the others are all there is; a name that
+/// is not there is more likely a slip.
+fn cannot_be_read(problem: &DeviceProblem) -> bool {
+    match problem {
+        DeviceProblem::Empty => true,
+        DeviceProblem::System { source, .. } => source.kind() != std::io::ErrorKind::NotFound,
+        _ => false,
     }
 }
 

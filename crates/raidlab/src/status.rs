@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::Ending;
 use crate::console::JsonOut;
-use crate::detail::{counts, defining, is_dirty, mdstat_level, words};
+use crate::detail::{counts, defining, doubts, is_dirty, mdstat_level, words};
 use crate::mdadm;
 use crate::members::{Members, Used, array_name};
 
@@ -53,23 +53,32 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
     let unused = unused(&found, &members);
     let list = if unused.is_empty() { "<none>".into() } else { unused.join(" ") };
     let _ = writeln!(text, "unused devices: {}", Shown(list));
+    for doubt in found.arrays.iter().flat_map(|array| doubts(array, &members)) {
+        let _ = writeln!(text, "doubt: {}", Shown(doubt));
+    }
+    for why in members.unread() {
+        let _ = writeln!(text, "not looked at: {}", Shown(why));
+    }
     for why in &members.unseen {
         let _ = writeln!(text, "not looked at: {}", Shown(why));
     }
     arguments.json.put(&text, || {
         let arrays = found.arrays.iter().map(|array| self::json(array, &members));
-        json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": members.unseen})
+        let unseen: Vec<String> = members.unseen.iter().cloned().chain(members.unread()).collect();
+        json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": unseen})
     })?;
     // What was found by looking through a directory was not said to be a member.
     let named = !matches!(arguments.members.as_slice(), [only] if Path::new(only).is_dir());
     if named && members.has_strangers() {
         return Ok(Ending::NotAMember);
     }
-    let finding = !members.unseen.is_empty()
-        || found
-            .arrays
-            .iter()
-            .any(|array| array.read_write.verdict != Verdict::Run || is_dirty(array, &members));
+    let is_odd = |array: &Array| {
+        array.read_write.verdict != Verdict::Run
+            || is_dirty(array, &members)
+            || !doubts(array, &members).is_empty()
+    };
+    let unseen = !members.unseen.is_empty() || !members.unread().is_empty();
+    let finding = unseen || found.arrays.iter().any(is_odd);
     Ok(if finding { Ending::Finding } else { Ending::Fine })
 }
 
@@ -77,6 +86,7 @@ fn unused(found: &Found, members: &Members) -> Vec<String> {
     let spares = found.floating_spares.iter();
     let spares = spares.map(|&candidate| members.candidates[candidate].label.clone());
     let without = members.all.iter().filter(|member| member.superblock.is_none());
+    let without = without.filter(|member| member.disk.is_some());
     spares.chain(without.map(|member| member.name.clone())).collect()
 }
 
@@ -138,6 +148,7 @@ fn json(array: &Array, members: &Members) -> Value {
         "level": mdadm::level(metadata.level),
         "state": words(array, members),
         "slots": letters(array),
+        "doubts": doubts(array, members),
         "array_sectors": array.shape.as_ref().ok().map(|shape| shape.array_sectors()),
         "members": array
             .members

@@ -3,12 +3,14 @@
 //! Invariant: bytes are taken from a source only where it is in sync and has no bad block; a read
 //! error costs the blocks that really fail and nothing around them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use md::SECTOR_BYTES;
 
+use super::compare::Ranges;
 use super::view::add_range;
 use crate::store::Disk;
 
@@ -43,29 +45,46 @@ pub struct Failure {
     pub error: String,
 }
 
-/// Failures that are kept at most; they tell people where to look, and a dead disk has millions.
+/// Failures that are kept at most; they say where to look, and a dead disk has millions.
 const MAX_FAILURES: usize = 1000;
 
-/// What could not be read, together with how much of it was not kept.
+/// What could not be read, by member and kind of error: pieces are read side by side, and what lies
+/// side by side is one range.
 #[derive(Default)]
-pub(super) struct Failures(Mutex<(Vec<Failure>, u64)>);
+pub(super) struct Failures(Mutex<BTreeMap<(String, String), Failed>>);
+
+#[derive(Default)]
+struct Failed {
+    /// What the system said first.
+    error: String,
+    ranges: Ranges,
+}
 
 impl Failures {
     fn note(&self, source: &Source, sectors: Range<u64>, error: &io::Error) {
-        let (list, more) = &mut *self.0.lock().expect("nobody panics with the list");
-        let name = source.disk.name();
-        let joins = |last: &&mut Failure| last.name == name && last.sectors.end == sectors.start;
-        if let Some(last) = list.last_mut().filter(joins) {
-            last.sectors.end = sectors.end;
-        } else if list.len() < MAX_FAILURES {
-            list.push(Failure { name, sectors, error: error.to_string() });
-        } else {
-            *more += 1;
+        let mut lists = self.0.lock().expect("nobody panics with the list");
+        let others: usize = lists.values().map(|failed| failed.ranges.list.len()).sum();
+        let kind = format!("{:?} {:?}", error.kind(), error.raw_os_error());
+        let failed = lists.entry((source.disk.name(), kind)).or_default();
+        if failed.error.is_empty() {
+            failed.error = error.to_string();
         }
+        let room = MAX_FAILURES.saturating_sub(others - failed.ranges.list.len());
+        failed.ranges.insert_below(sectors, room);
     }
 
+    /// The ranges, and how many more there were that were not kept.
     pub(super) fn get(&self) -> (Vec<Failure>, u64) {
-        self.0.lock().expect("nobody panics with the list").clone()
+        let lists = self.0.lock().expect("nobody panics with the list");
+        let mut failures = Vec::new();
+        for ((name, _), Failed { error, ranges }) in lists.iter() {
+            failures.extend(ranges.list.iter().map(|sectors| Failure {
+                name: name.clone(),
+                sectors: sectors.clone(),
+                error: error.clone(),
+            }));
+        }
+        (failures, lists.values().map(|failed| failed.ranges.more).sum())
     }
 }
 

@@ -14,9 +14,11 @@
 //! ```
 //!
 //! *Invariant*: a range is served from the best source that can be read, or it is reported lost;
-//! zeroes are never served in the place of data without being named.
+//! zeroes are never served in the place of data without being named. On request the redundancy is
+//! compared with what is served, and every range where the two differ is reported.
 
 mod column;
+mod compare;
 mod patched;
 mod prepare;
 mod rows;
@@ -24,6 +26,7 @@ mod stream;
 mod view;
 
 pub use column::{Failure, Source};
+pub use compare::Compared;
 pub(crate) use prepare::{LogWrite, ppl_writes};
 pub use prepare::{Prepared, prepare, prepare_explicit};
 pub use stream::{Piece, StreamError, StreamOptions, stream};

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use md::assemble::{Array, Candidate, Explicit, Plan, Shape, Standing};
+use md::assemble::{Array, Candidate, Explicit, Plan, Shape, Standing, data_starts};
 use md::geometry::Generation;
 use md::ondisk::{journal, ppl};
 use md::{Geometry, MemberIdx, SECTOR_BYTES};
@@ -22,8 +22,10 @@ use crate::store::{Disk, read_bad_blocks};
 pub struct Prepared {
     /// It.
     pub view: View,
-    /// What was done about logs and bad blocks, and what could not: sentences.
+    /// What was done about logs and bad blocks: sentences.
     pub notes: Vec<String>,
+    /// What could not be done about them, so that what is read may be old or wrong: sentences.
+    pub doubts: Vec<String>,
 }
 
 /// Makes an array readable that the assembly decided about. `candidates` and `disks` are those that
@@ -43,7 +45,14 @@ pub fn prepare(
 ) -> Result<Prepared, String> {
     assert_eq!(candidates.len(), disks.len(), "every candidate has a disk");
     let shape = array.shape.as_ref().map_err(String::clone)?;
-    let mut it = Preparing { array, plan, candidates, disks: disks.to_vec(), notes: Vec::new() };
+    let mut it = Preparing {
+        array,
+        plan,
+        candidates,
+        disks: disks.to_vec(),
+        notes: Vec::new(),
+        doubts: Vec::new(),
+    };
     let mut newest = Patches::new();
     if let Shape::Settled(geometry) = shape {
         it.replay_ppl(geometry, kernels);
@@ -70,7 +79,7 @@ pub fn prepare(
         }
     };
     let view = View::new(parts, kernels).with_newest(newest);
-    Ok(Prepared { view, notes: it.notes })
+    Ok(Prepared { view, notes: it.notes, doubts: it.doubts })
 }
 
 /// Makes an array readable whose geometry somebody described. `disks` by slot, as in the
@@ -120,7 +129,14 @@ pub(crate) fn ppl_writes(
     geometry: &Geometry,
     kernels: Kernels,
 ) -> (Vec<LogWrite>, Option<ppl::PplVerdict>) {
-    let mut it = Preparing { array, plan, candidates, disks: disks.to_vec(), notes: Vec::new() };
+    let mut it = Preparing {
+        array,
+        plan,
+        candidates,
+        disks: disks.to_vec(),
+        notes: Vec::new(),
+        doubts: Vec::new(),
+    };
     let (patches, verdict) = it.ppl_patches(geometry, kernels);
     let writes = patches.into_iter().flat_map(|(candidate, patches)| {
         patches.into_iter().map(move |(sector, patch)| match patch {
@@ -138,6 +154,7 @@ struct Preparing<'a> {
     /// By candidate; patched where a log has more.
     disks: Vec<Arc<dyn Disk>>,
     notes: Vec<String>,
+    doubts: Vec<String>,
 }
 
 impl Preparing<'_> {
@@ -153,10 +170,11 @@ impl Preparing<'_> {
             place.push(self.source(chosen.candidate, data_offset, chosen.valid_sectors));
             for (candidate, in_sync) in self.others(slot, chosen.candidate) {
                 let metadata = &self.candidates[candidate].metadata;
-                let moved = metadata.reshape.map(|reshape| reshape.new_data_offset);
+                let defining = &self.candidates[self.array.defining].metadata;
+                let (old, new) = data_starts(metadata, defining);
                 let data_offset = match generation {
-                    Generation::Old => metadata.data_offset,
-                    Generation::New => moved.unwrap_or(metadata.data_offset),
+                    Generation::Old => old,
+                    Generation::New => new,
                 };
                 place.push(self.source(candidate, data_offset, in_sync));
             }
@@ -185,8 +203,8 @@ impl Preparing<'_> {
             Err(problem) => {
                 let label = &self.candidates[candidate].label;
                 let note = format!("{label}: its list of bad blocks is not used: {problem}.");
-                if !self.notes.contains(&note) {
-                    self.notes.push(note);
+                if !self.doubts.contains(&note) {
+                    self.doubts.push(note);
                 }
                 [].into()
             }
@@ -244,7 +262,7 @@ impl Preparing<'_> {
                 Ok(log) => logs.push(log),
                 Err(error) => {
                     let label = &self.candidates[source.candidate].label;
-                    self.notes.push(format!("{label}: its partial parity log: {error}."));
+                    self.doubts.push(format!("{label}: its partial parity log: {error}."));
                 }
             }
             areas[slot] = Some(area);
@@ -256,7 +274,7 @@ impl Preparing<'_> {
         let recovery = match ppl::plan_recovery(geometry, &logs, resync_offset, in_sync) {
             Ok(recovery) => recovery,
             Err(refused) => {
-                self.notes.push(format!("{refused}."));
+                self.doubts.push(format!("{refused}."));
                 return (Vec::new(), None);
             }
         };
@@ -279,7 +297,7 @@ impl Preparing<'_> {
              under way, {skipped} cannot be recovered because their data is missing."
         ));
         let mismatches = recovery.mismatches.iter();
-        self.notes.extend(mismatches.map(|mismatch| format!("Partial parity log: {mismatch}.")));
+        self.doubts.extend(mismatches.map(|mismatch| format!("Partial parity log: {mismatch}.")));
         let verdict = (done == steps).then_some(recovery.verdict);
         let of_candidate = |(slot, patches): (usize, Patches)| {
             let candidate = self.plan.slots[slot].as_ref().map(|source| source.candidate);
@@ -307,7 +325,7 @@ impl Preparing<'_> {
             Ok(replay) => replay,
             Err(problem) => {
                 let label = &self.candidates[candidate].label;
-                self.notes.push(format!("{label}: the journal is not replayed: {problem}."));
+                self.doubts.push(format!("{label}: the journal is not replayed: {problem}."));
                 return newest;
             }
         };
@@ -338,14 +356,14 @@ impl Preparing<'_> {
         ));
         if replay.next_seq.is_none() {
             let at = replay.end;
-            self.notes.push(format!(
+            self.doubts.push(format!(
                 "The journal has no record at its tail ({at}): what it held, if it held anything, \
                  is lost."
             ));
         }
         if !replay.ignored.is_empty() {
             let count = replay.ignored.len();
-            self.notes.push(format!("{count} records of the journal are damaged and left out."));
+            self.doubts.push(format!("{count} records of the journal are damaged and left out."));
         }
         newest
     }

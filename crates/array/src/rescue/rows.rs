@@ -10,12 +10,14 @@
 //! Invariant: a row is only looked at as a whole where a data block that somebody wants is lost;
 //! then every run is recovered from exactly what can be read there, or is lost.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use md::{Parity, Row, SECTOR_BYTES, Sector, StripeNo};
+use md::{MemberIdx, Parity, Row, SECTOR_BYTES, Sector, StripeNo};
 use parity::{Block, Kernels};
 
 use super::column::{self, Failures, Source};
+use super::compare::Comparison;
 use super::view::add_range;
 
 /// The rows of one part of the array.
@@ -24,6 +26,7 @@ pub(super) struct Rows<'a> {
     pub(super) slots: &'a [Vec<Source>],
     pub(super) failures: &'a Failures,
     pub(super) kernels: Kernels,
+    pub(super) comparison: Option<&'a Comparison>,
 }
 
 /// What is wanted of one data chunk.
@@ -37,13 +40,13 @@ struct Wanted<'b> {
 }
 
 /// What a member has of a row, in `lo..hi`.
-struct Column {
-    bytes: Vec<u8>,
+struct Column<'b> {
+    bytes: Cow<'b, [u8]>,
     /// Sectors of the row.
     failed: Vec<Range<u64>>,
 }
 
-impl Column {
+impl Column<'_> {
     fn part(&self, lo: u64, run: &Range<u64>) -> &[u8] {
         &self.bytes[bytes(lo, run)]
     }
@@ -94,8 +97,9 @@ impl Rows<'_> {
         let failed = || wanted.iter().flat_map(|want| &want.failed);
         let lo = failed().map(|range| range.start).min();
         let hi = failed().map(|range| range.end).max();
-        let (Some(lo), Some(hi)) = (lo, hi) else { return };
+        let (Some(lo), Some(hi)) = (lo, hi) else { return self.compare(stripe, row, wanted, &[]) };
         let unserved = self.recover(stripe, row, lo..hi, wanted);
+        self.compare(stripe, row, wanted, &unserved);
         for (want, ranges) in wanted.iter().zip(unserved) {
             for range in ranges {
                 let index = want.index as u16;
@@ -103,6 +107,85 @@ impl Rows<'_> {
                 add_range(lost, start..start + (range.end - range.start));
             }
         }
+    }
+
+    /// Compares the row's parity with its data where it is known: what was read, and on RAID 6 what
+    /// was recovered with one parity while the other is there as well.
+    fn compare(
+        &self,
+        stripe: StripeNo,
+        row: &Row,
+        wanted: &[Wanted<'_>],
+        unserved: &[Vec<Range<u64>>],
+    ) {
+        let Some(comparison) = self.comparison else { return };
+        let lo = wanted.iter().map(|want| want.range.start).min().unwrap_or(0);
+        let hi = wanted.iter().map(|want| want.range.end).max().unwrap_or(0);
+        let first = self.parity.member_sector(stripe, lo).0;
+        let span = lo..lo + comparison.covered(first, hi - lo);
+        let is_there = |slot: usize| !self.slots[slot].is_empty();
+        let missing = row.data.iter().filter(|member| !is_there(member.index())).count();
+        let parities = [Some(row.p), row.q].into_iter().flatten();
+        let there = parities.filter(|member| is_there(member.index())).count();
+        if span.is_empty() || there <= missing {
+            return;
+        }
+        let (data, recovered) = self.known_row(stripe, row, &span, wanted, unserved);
+        let p = self.column(stripe, row.p.index(), &span);
+        let q = row.q.map(|member| self.column(stripe, member.index(), &span));
+        let ends = wanted.iter().map(|want| &want.range).chain(recovered.iter().copied().flatten());
+        let ends = ends.flat_map(|range| clipped(std::slice::from_ref(range), &span)).collect();
+        let ends = Column { bytes: Cow::default(), failed: ends };
+        for run in runs(&span, data.iter().chain([&p, &ends]).chain(&q)) {
+            let has_p = p.has(&run);
+            let q = q.as_ref().filter(|q| q.has(&run));
+            let is_recovered = |ranges: &&&[Range<u64>]| !clipped(ranges, &run).is_empty();
+            // One block that was recovered makes one parity agree by itself.
+            let known = match recovered.iter().filter(is_recovered).count() {
+                0 => has_p || q.is_some(),
+                1 => has_p && q.is_some(),
+                _ => false,
+            };
+            if !known || data.iter().any(|column| !column.has(&run)) {
+                continue;
+            }
+            let of_run = wanted
+                .iter()
+                .filter(|want| want.range.start <= run.start && run.end <= want.range.end);
+            let starts: Vec<u64> = of_run
+                .map(|want| self.parity.array_sector(stripe, want.index as u16, run.start).0)
+                .collect();
+            let data: Vec<&[u8]> =
+                data.iter().map(|column| column.part(span.start, &run)).collect();
+            let p = has_p.then(|| p.part(span.start, &run));
+            comparison.row(row, &data, p, q.map(|q| q.part(span.start, &run)), &starts);
+        }
+    }
+
+    /// The data blocks of a row's span, and which parts of each were recovered. What was wanted of
+    /// all of the span is here already.
+    fn known_row<'w>(
+        &self,
+        stripe: StripeNo,
+        row: &Row,
+        span: &Range<u64>,
+        wanted: &'w [Wanted<'_>],
+        unserved: &[Vec<Range<u64>>],
+    ) -> (Vec<Column<'w>>, Vec<&'w [Range<u64>]>) {
+        let column = |(index, member): (usize, &MemberIdx)| {
+            let known = wanted.iter().position(|want| {
+                let inside = want.range.start <= span.start && span.end <= want.range.end;
+                want.index == index && inside
+            });
+            let Some(at) = known else {
+                return (self.column(stripe, member.index(), span), &[][..]);
+            };
+            let want = &wanted[at];
+            let bytes = want.buf[bytes(want.range.start, span)].into();
+            let lost = unserved.get(at).map_or(&[][..], Vec::as_slice);
+            (Column { bytes, failed: clipped(lost, span) }, want.failed.as_slice())
+        };
+        row.data.iter().enumerate().map(column).unzip()
     }
 
     /// Reads a member's part of a row; gives the sectors of the row that it could not.
@@ -120,10 +203,10 @@ impl Rows<'_> {
         failed
     }
 
-    fn column(&self, stripe: StripeNo, slot: usize, span: &Range<u64>) -> Column {
+    fn column(&self, stripe: StripeNo, slot: usize, span: &Range<u64>) -> Column<'static> {
         let mut bytes = vec![0; ((span.end - span.start) * SECTOR_BYTES) as usize];
         let failed = self.read_member(stripe, slot, span, &mut bytes);
-        Column { bytes, failed }
+        Column { bytes: bytes.into(), failed }
     }
 
     /// Recovers what failed inside `span`, and gives what stays lost, for each of `wanted`.
@@ -134,7 +217,7 @@ impl Rows<'_> {
         span: Range<u64>,
         wanted: &mut [Wanted<'_>],
     ) -> Vec<Vec<Range<u64>>> {
-        let mut data: Vec<Column> = Vec::with_capacity(row.data.len());
+        let mut data: Vec<Column<'_>> = Vec::with_capacity(row.data.len());
         for (index, member) in row.data.iter().enumerate() {
             let known = wanted.iter().find(|want| {
                 let inside = want.range.start <= span.start && span.end <= want.range.end;
@@ -142,7 +225,7 @@ impl Rows<'_> {
             });
             data.push(match known {
                 Some(want) => Column {
-                    bytes: want.buf[bytes(want.range.start, &span)].to_vec(),
+                    bytes: want.buf[bytes(want.range.start, &span)].to_vec().into(),
                     failed: clipped(&want.failed, &span),
                 },
                 None => self.column(stripe, member.index(), &span),
@@ -189,9 +272,9 @@ impl Rows<'_> {
         lo: u64,
         run: &Range<u64>,
         lost: &[usize],
-        data: &[Column],
-        p: &Column,
-        q: Option<&Column>,
+        data: &[Column<'_>],
+        p: &Column<'_>,
+        q: Option<&Column<'_>>,
     ) -> Option<Vec<Vec<u8>>> {
         let p = p.has(run).then(|| p.part(lo, run));
         let q = q.filter(|q| q.has(run)).map(|q| q.part(lo, run));
@@ -232,7 +315,7 @@ fn clipped(ranges: &[Range<u64>], span: &Range<u64>) -> Vec<Range<u64>> {
 }
 
 /// Cuts the span where a column begins or ends to fail.
-fn runs<'c>(span: &Range<u64>, columns: impl Iterator<Item = &'c Column>) -> Vec<Range<u64>> {
+fn runs<'c>(span: &Range<u64>, columns: impl Iterator<Item = &'c Column<'c>>) -> Vec<Range<u64>> {
     let edges = columns.flat_map(|column| &column.failed).flat_map(|f| [f.start, f.end]);
     let mut edges: Vec<u64> = edges.chain([span.start, span.end]).collect();
     edges.sort_unstable();

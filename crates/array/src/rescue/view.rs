@@ -7,6 +7,7 @@ use md::{Geometry, Kind, SECTOR_BYTES, Sector};
 use parity::Kernels;
 
 use super::column::{self, Failure, Failures, Source};
+use super::compare::{Compared, Comparison};
 use super::patched::Patches;
 use super::rows;
 
@@ -27,6 +28,7 @@ pub struct View {
     newest: Patches,
     kernels: Kernels,
     failures: Failures,
+    comparison: Option<Comparison>,
 }
 
 impl View {
@@ -43,13 +45,40 @@ impl View {
             assert_eq!(part.slots.len(), part.geometry.members(), "every slot is given");
             at = part.array.end;
         }
-        View { parts, newest: Patches::new(), kernels, failures: Failures::default() }
+        let (newest, failures) = (Patches::new(), Failures::default());
+        View { parts, newest, kernels, failures, comparison: None }
     }
 
     /// The array with sectors that a journal has and no member. The members do not know them, and
     /// neither does the parity: a row is recovered as it was, and these go on top.
     pub(super) fn with_newest(self, newest: Patches) -> View {
         View { newest, ..self }
+    }
+
+    /// The array with its redundancy compared as it is read: copies with each other, data with
+    /// parity. It holds below sector `below`, of each member with parity, else of the array;
+    /// `u64::MAX`: everywhere. All members are read then.
+    pub fn compared(self, below: u64) -> View {
+        let comparison = Some(Comparison::new(below, self.kernels));
+        View { comparison, ..self }
+    }
+
+    /// What came of the comparison so far; nothing without [`View::compared`].
+    pub fn comparison(&self) -> Compared {
+        self.comparison.as_ref().map(Comparison::get).unwrap_or_default()
+    }
+
+    /// Whether there is redundancy that can be compared: more copies, or more parity, than members
+    /// are missing.
+    pub fn has_redundancy(&self) -> bool {
+        self.parts.iter().filter(|part| !part.array.is_empty()).any(|part| {
+            let missing = part.slots.iter().filter(|sources| sources.is_empty()).count();
+            match part.geometry.kind() {
+                Kind::Striped(_) => false,
+                Kind::Mirrored(_) => part.slots.len() - missing > 1,
+                Kind::Parity(_) => missing < part.geometry.tolerates(),
+            }
+        })
     }
 
     /// Sectors of the array.
@@ -108,6 +137,7 @@ impl View {
                         slots: &part.slots,
                         failures: &self.failures,
                         kernels: self.kernels,
+                        comparison: self.comparison.as_ref(),
                     };
                     rows.read(from, buf, &mut lost);
                 }
@@ -158,8 +188,11 @@ impl View {
             let (buf, behind) = rest.split_at_mut((run * SECTOR_BYTES) as usize);
             let all = 0..run;
             let mut wanted = Vec::from([all]);
-            for copy in &copies {
+            for (number, copy) in copies.iter().enumerate() {
                 let sources = &part.slots[copy.member.index()];
+                if number > 0 {
+                    self.compare_copy(sources, copy.sector.0, at, buf, &wanted);
+                }
                 let mut left = Vec::new();
                 for range in wanted {
                     let bytes =
@@ -171,13 +204,37 @@ impl View {
                     left.extend(failed.map(|f| f.start + range.start..f.end + range.start));
                 }
                 wanted = left;
-                if wanted.is_empty() {
+                if wanted.is_empty() && self.comparison.is_none() {
                     break;
                 }
             }
             wanted.into_iter().for_each(|r| add_range(lost, r.start + at..r.end + at));
             at += run;
             rest = behind;
+        }
+    }
+
+    /// Compares another copy with what has been read of array sector `at` and those behind it, all
+    /// but `wanted`.
+    fn compare_copy(
+        &self,
+        sources: &[Source],
+        sector: u64,
+        at: u64,
+        buf: &[u8],
+        wanted: &[Range<u64>],
+    ) {
+        let Some(comparison) = &self.comparison else { return };
+        let sectors = comparison.covered(at, buf.len() as u64 / SECTOR_BYTES);
+        if sources.is_empty() || sectors == 0 {
+            return;
+        }
+        let mut copy = vec![0; (sectors * SECTOR_BYTES) as usize];
+        let mut lost = Vec::new();
+        column::read(sources, sector, &mut copy, &self.failures, &mut lost);
+        for range in without(0..sectors, wanted.iter().chain(&lost)) {
+            let bytes = (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
+            comparison.copies(at + range.start, &buf[bytes.clone()], &copy[bytes]);
         }
     }
 
@@ -191,7 +248,7 @@ impl View {
             let part = self.parts.iter().find(|part| part.array.contains(&here));
             let Some(part) = part else { break };
             let limit = limit.min(part.array.end);
-            let (end, run_end) = run_hole_end(part, here, limit);
+            let (end, run_end) = run_hole_end(part, here, limit, self.comparison.is_some());
             here = end;
             if end < run_end {
                 break;
@@ -202,8 +259,8 @@ impl View {
 }
 
 /// Where the hole at `at` ends, and how far one look reaches: to the end of the run, or of several
-/// rows that are holes on all members.
-fn run_hole_end(part: &Part, at: u64, limit: u64) -> (u64, u64) {
+/// rows that are holes on all members. With `all`, only where all copies and whole rows are holes.
+fn run_hole_end(part: &Part, at: u64, limit: u64, all: bool) -> (u64, u64) {
     let column = |slot: usize, sector: u64, run: u64| {
         column::hole_end(&part.slots[slot], sector, sector + run) - sector
     };
@@ -216,10 +273,12 @@ fn run_hole_end(part: &Part, at: u64, limit: u64) -> (u64, u64) {
         Kind::Mirrored(mirrored) => {
             let mut copies = vec![Copy::default(); mirrored.copies()];
             let run = mirrored.locate(Sector(at), &mut copies).min(limit - at);
-            // Only the copy that would be read: after a crash the others may have old contents.
-            let first = copies.iter().find(|copy| !part.slots[copy.member.index()].is_empty());
-            let hole = first.map_or(0, |copy| column(copy.member.index(), copy.sector.0, run));
-            (at + hole, at + run)
+            // Else only the copy that would be read: after a crash the others may have old
+            // contents.
+            let read = copies.iter().filter(|copy| !part.slots[copy.member.index()].is_empty());
+            let read = read.take(if all { copies.len() } else { 1 });
+            let hole = read.map(|copy| column(copy.member.index(), copy.sector.0, run)).min();
+            (at + hole.unwrap_or(0), at + run)
         }
         Kind::Parity(parity) => {
             let pos = parity.locate(Sector(at));
@@ -237,11 +296,28 @@ fn run_hole_end(part: &Part, at: u64, limit: u64) -> (u64, u64) {
                     return (end.min(limit), end.min(limit));
                 }
             }
+            if all {
+                return (at, at + 1);
+            }
             let run = (chunk - pos.offset).min(limit - at);
             let slot = parity.row(pos.stripe).data[usize::from(pos.index)].index();
             (at + column(slot, first + pos.offset, run), at + run)
         }
     }
+}
+
+/// What is left of a range without others.
+pub(super) fn without<'r>(
+    range: Range<u64>,
+    others: impl Iterator<Item = &'r Range<u64>>,
+) -> Vec<Range<u64>> {
+    others.fold(vec![range], |rest, other| {
+        let cut = |range: Range<u64>| {
+            let before = range.start..range.end.min(other.start);
+            [before, range.start.max(other.end)..range.end]
+        };
+        rest.into_iter().flat_map(cut).filter(|range| range.start < range.end).collect()
+    })
 }
 
 /// Adds a range behind the others, joined with the last one where they touch.

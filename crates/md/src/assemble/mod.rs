@@ -12,6 +12,7 @@
 //!
 //! Called by `array` (to run an array) and by the command line (to explain one).
 
+mod agree;
 mod explicit;
 mod plan;
 mod readable;
@@ -22,6 +23,7 @@ mod types;
 mod words;
 
 pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
+pub use plan::data_starts;
 pub use readable::Readable;
 pub use shape::Shape;
 pub use types::{

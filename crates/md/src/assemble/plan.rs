@@ -3,6 +3,7 @@
 //! Invariant: a plan that runs serves only what is trusted, or says in its warnings what is not;
 //! one that does not run says what would help. Format reference, 8.4.
 
+use super::agree::same_places;
 use super::repair::{self, Facts};
 use super::shape::{Shape, shape};
 use super::standing::{Standings, cut_off, slots_of, standings};
@@ -19,8 +20,8 @@ use crate::units::MemberIdx;
 
 /// Decides about the candidates of one array.
 pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Array {
-    let Standings { defining, has_slot, members, split, elsewhere } =
-        standings(all, group, options);
+    let found = standings(all, group, options);
+    let Standings { defining, has_slot, members, split, elsewhere, .. } = found;
     let metadata = &all[defining].metadata;
     let mut facts = Planner {
         all,
@@ -31,6 +32,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         split,
         journal: journal(&members),
         elsewhere,
+        ties: &found.ties,
     };
     let slots = slots_of(metadata);
     let (shape, missing, read_only, read_write) = if !has_slot {
@@ -38,6 +40,8 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
             "No member with a slot is among the candidates: only spares, failed or \
                        unusable ones. Find the members that held the data.",
         )
+    } else if found.is_tied {
+        facts.nothing(&found.ties.join(" "))
     } else if slots == 0 || slots > MAX_MEMBERS {
         facts.nothing(&format!("The superblock says that the array has {slots} slots."))
     } else {
@@ -57,7 +61,20 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         read_write,
         read_only,
         elsewhere,
+        contradictions: found.contradictions,
     }
+}
+
+const NO_JOURNAL: &str = "The array has a journal, and the journal device is missing or not \
+                          fresh: it may hold writes \
+     that are nowhere else. Find it; without it those are lost.";
+
+/// Sectors of its data area that a member which missed updates ever held: not what was being
+/// rebuilt when it left, nor what the array has grown by since.
+fn held(own: &MemberMetadata, freshest: &MemberMetadata) -> u64 {
+    let rebuilt = own.recovery_offset.unwrap_or(u64::MAX);
+    let had = if own.used_sectors < freshest.used_sectors { own.used_sectors } else { u64::MAX };
+    rebuilt.min(had)
 }
 
 fn journal(members: &[Member]) -> Option<usize> {
@@ -75,6 +92,7 @@ struct Planner<'a> {
     split: bool,
     journal: Option<usize>,
     elsewhere: Vec<Elsewhere>,
+    ties: &'a [String],
 }
 
 type Slots = Vec<Option<Source>>;
@@ -91,7 +109,7 @@ fn not_whole(source: &Option<Source>) -> bool {
 }
 
 fn enough(shape: &Shape, slots: &Slots) -> bool {
-    shape.enough(|slot| !not_whole(&slots[slot.index()]))
+    shape.enough(|slot| slots[slot.index()].as_ref().map_or(0, |source| source.valid_sectors))
 }
 
 fn level_of(shape: &Shape) -> Level {
@@ -99,6 +117,15 @@ fn level_of(shape: &Shape) -> Level {
         Shape::Settled(geometry) => geometry.level(),
         Shape::Reshaping(reshaping) => reshaping.geometry(Generation::New).level(),
     }
+}
+
+/// Where a member's data starts in the old and in the new geometry of a reshape; twice the same
+/// without one. A reshape that is over for the superblock that defines the array is over, also
+/// where the member's own, one update behind, does not say so yet.
+pub fn data_starts(own: &MemberMetadata, defining: &MemberMetadata) -> (u64, u64) {
+    let new = own.reshape.map_or(own.data_offset, |reshape| reshape.new_data_offset);
+    let is_over = defining.reshape.is_none();
+    (if is_over { new } else { own.data_offset }, new)
 }
 
 impl Planner<'_> {
@@ -132,10 +159,8 @@ impl Planner<'_> {
     }
 
     fn source(&self, candidate: usize, in_sync: u64, stale: bool) -> Source {
-        let (of, metadata) = (&self.all[candidate], &self.all[candidate].metadata);
-        let data_offset = metadata.data_offset;
-        let new_data_offset =
-            metadata.reshape.map_or(data_offset, |reshape| reshape.new_data_offset);
+        let of = &self.all[candidate];
+        let (data_offset, new_data_offset) = data_starts(&of.metadata, self.metadata);
         let on_device = of.device_sectors.saturating_sub(data_offset.max(new_data_offset));
         let on_device = if cut_off(of) == 0 { u64::MAX } else { on_device };
         let valid_sectors = in_sync.min(on_device);
@@ -167,7 +192,8 @@ impl Planner<'_> {
     }
 
     /// Adds members that missed updates, the least old first, until there is enough. Returns how
-    /// many of them, in words.
+    /// many of them, in words. None is used beyond what it ever held, nor where a reshape has moved
+    /// the data since.
     fn with_stale(&self, shape: &Shape, slots: &Slots) -> Option<(Slots, String)> {
         let mut stale: Vec<(u64, MemberIdx, usize)> = Vec::new();
         for member in self.members {
@@ -180,10 +206,15 @@ impl Planner<'_> {
         let mut used = Vec::new();
         for (behind, slot, candidate) in stale {
             let Some(place) = slots.get_mut(slot.index()) else { continue };
-            if !not_whole(place) {
+            let metadata = &self.all[candidate].metadata;
+            if !not_whole(place) || !same_places(metadata, self.metadata) {
                 continue;
             }
-            *place = Some(self.source(candidate, u64::MAX, true));
+            let source = self.source(candidate, held(metadata, self.metadata), true);
+            if place.as_ref().is_some_and(|has| has.valid_sectors >= source.valid_sectors) {
+                continue;
+            }
+            *place = Some(source);
             let label = &self.all[candidate].label;
             used.push(format!("{label} (slot {slot}, {} behind)", words::updates(behind)));
             if enough(shape, &slots) {
@@ -191,6 +222,13 @@ impl Planner<'_> {
             }
         }
         None
+    }
+
+    /// Why it cannot be read although it could be with what is left out, and what would help.
+    fn contested(&self, why: &str) -> Option<Verdict> {
+        let undecided = !self.ties.is_empty() && !self.options.partial;
+        let ties = self.ties.join(" ");
+        undecided.then(|| Verdict::Refused { why: format!("{why} {ties}") })
     }
 
     /// Whether the array was in use when its superblocks were last written.
@@ -282,6 +320,11 @@ impl Planner<'_> {
         Plan { repairs, ..self.plan(verdict, slots, risks) }
     }
 
+    /// Whether the array has a write journal that is not there, or not fresh.
+    fn lacks_journal(&self) -> bool {
+        repair::policy(self.metadata) == Some(Policy::Journal) && self.journal.is_none()
+    }
+
     /// What is wrong although there are enough members.
     fn risks_of_writing(&self, geometry: &Geometry, missing: &[MemberIdx]) -> Vec<String> {
         let mut risks = Vec::new();
@@ -294,15 +337,11 @@ impl Planner<'_> {
             ));
         }
         let policy = repair::policy(self.metadata);
-        if policy == Some(Policy::Journal) && self.journal.is_none() {
-            risks.push(
-                "The array has a journal, and the journal device is missing: it may hold writes \
-                 that are nowhere else. Find it; without it those are lost, and all of the \
-                 redundancy has to be made anew."
-                    .to_string(),
-            );
+        if self.lacks_journal() {
+            risks.push(format!("{NO_JOURNAL} All of the redundancy has to be made anew."));
         }
-        let logged = matches!(policy, Some(Policy::Ppl | Policy::Journal));
+        let logged = policy == Some(Policy::Ppl)
+            || policy == Some(Policy::Journal) && self.journal.is_some();
         let parity_lost = geometry.level().has_parity() && !missing.is_empty();
         if self.dirty() && parity_lost && !logged && !repair::only_parity(geometry, missing) {
             risks.push(format!(
@@ -318,6 +357,10 @@ impl Planner<'_> {
     fn read_only(&self, shape: &Shape, fresh: &Slots) -> Plan {
         let mut warnings = self.reading_warnings(shape, fresh);
         let missing = slots_where(fresh, not_whole);
+        if self.lacks_journal() && !self.options.force {
+            let verdict = Verdict::NeedsForce { with: Override::Force, risk: NO_JOURNAL.into() };
+            return self.plan(verdict, fresh.clone(), warnings);
+        }
         if missing.is_empty() {
             return self.plan(Verdict::Run, fresh.clone(), warnings);
         }
@@ -325,6 +368,9 @@ impl Planner<'_> {
             return self.plan(Verdict::RunDegraded { missing }, fresh.clone(), warnings);
         }
         let why = self.too_few(shape, fresh);
+        if let Some(verdict) = self.contested(&why) {
+            return self.plan(verdict, fresh.clone(), warnings);
+        }
         if let Some((slots, used)) = self.with_stale(shape, fresh) {
             let risk = format!(
                 "{why} It could be read with {used}: what was written since then is old, or mixed \
@@ -367,12 +413,12 @@ impl Planner<'_> {
             );
         }
         let policy = repair::policy(self.metadata);
+        if self.lacks_journal() {
+            warnings.push(NO_JOURNAL.to_string());
+        }
         match policy {
             // The plan names it: who reads replays it, or says why not.
             Some(Policy::Journal) if self.journal.is_some() => {}
-            Some(Policy::Journal) => warnings.push(
-                "The journal device is missing: what was last written may be missing.".to_string(),
-            ),
             _ if self.dirty() && level_of(shape).has_parity() && !missing.is_empty() => {
                 warnings.push(format!(
                     "The array was in use when it stopped, and {} is missing: what is recovered \

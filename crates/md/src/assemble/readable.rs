@@ -5,7 +5,7 @@
 
 use super::shape::Shape;
 use super::types::{Plan, Source};
-use crate::geometry::{Copy, Generation, Geometry, Kind, Parity};
+use crate::geometry::{Copy, Geometry, Kind, Parity};
 use crate::units::{MemberIdx, Sector};
 
 /// What can be said of a sector and those behind it.
@@ -36,10 +36,10 @@ impl Plan {
             }
             Shape::Reshaping(reshaping) => {
                 let (generation, together) = reshaping.locate(at);
-                // How far a rebuild has got is counted in the old geometry.
-                let old = generation == Generation::Old;
-                let partly = |source: &Source| if old { source.valid_sectors } else { 0 };
+                // A device that joined for the reshape has what has been moved; behind that, where
+                // the old geometry holds, its sectors are beyond what it has.
                 let geometry = reshaping.geometry(generation);
+                let partly = |source: &Source| source.valid_sectors;
                 let found = readable(geometry, at, &|slot| whole_or(slot, &partly));
                 Readable { sectors: found.sectors.min(together), ..found }
             }

@@ -8,7 +8,7 @@ use crate::geometry::{DataStarts, Geometry, GeometrySpec, ReshapeSpec, Reshaping
 use crate::layout::Layout;
 use crate::level::Level;
 use crate::ondisk::{MemberMetadata, ReshapeState};
-use crate::units::Sector;
+use crate::units::{MemberIdx, Sector};
 
 /// Where an array's sectors are.
 #[derive(Clone, Debug)]
@@ -36,11 +36,12 @@ impl Shape {
         }
     }
 
-    /// Whether all data can be served when only the members that `present` says are there.
-    pub fn enough(&self, present: impl Fn(crate::units::MemberIdx) -> bool) -> bool {
+    /// Whether all data can be served when each member has the first `valid` sectors of its data
+    /// area; `u64::MAX`: all.
+    pub fn enough(&self, valid: impl Fn(MemberIdx) -> u64) -> bool {
         match self {
-            Shape::Settled(geometry) => geometry.enough(present),
-            Shape::Reshaping(reshaping) => reshaping.enough(present),
+            Shape::Settled(geometry) => geometry.enough(|slot| valid(slot) == u64::MAX),
+            Shape::Reshaping(reshaping) => reshaping.enough(valid),
         }
     }
 }

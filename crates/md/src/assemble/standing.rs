@@ -1,13 +1,14 @@
 //! Which candidate defines an array, and what each of the others is to it.
 //!
-//! Invariant: the freshest superblock among members with a slot decides every role; a candidate's
-//! own superblock only says who it is and how fresh. Format reference, 8.2 and 8.3.
+//! Invariant: the superblock that most of the freshest members agree with decides every role; a
+//! candidate's own superblock says who it is and how fresh, and that it never had a role. Of two
+//! equally fresh candidates for one place neither is used. Format reference, 8.2 and 8.3.
 
+use super::agree::{Against, Agreement, agree, role_word};
 use super::types::{Candidate, Elsewhere, Member, Options, Software, Standing};
 use super::words::updates;
 use crate::ondisk::{MemberMetadata, Role, Version};
 use crate::units::MemberIdx;
-use std::cmp::Ordering;
 
 /// The candidates of each array, and those that belong to none.
 pub(super) fn group(candidates: &[Candidate]) -> (Vec<Vec<usize>>, Vec<usize>) {
@@ -37,6 +38,12 @@ pub(super) struct Standings {
     pub members: Vec<Member>,
     pub split: bool,
     pub elsewhere: Vec<Elsewhere>,
+    /// What fresh members say against each other: sentences.
+    pub contradictions: Vec<String>,
+    /// Contradictions that no majority decides, and what to do: sentences.
+    pub ties: Vec<String>,
+    /// One of them is about the array itself.
+    pub is_tied: bool,
 }
 
 /// Slots of the wider geometry, if the array is being reshaped.
@@ -57,21 +64,21 @@ pub(super) fn standings(all: &[Candidate], group: &[usize], options: &Options) -
     let has_slot =
         |index: usize| order.is_some() || matches!(all[index].metadata.role, Role::Slot(_));
     let events = |index: usize| all[index].metadata.events;
-    let freshest = |pick: &dyn Fn(usize) -> bool| {
-        let chosen = group.iter().copied().filter(|&index| pick(index));
-        // Of several, the first.
-        chosen.min_by_key(|&index| std::cmp::Reverse(events(index)))
-    };
-    let defining = freshest(&|index| able(index) && has_slot(index));
-    let fallback = freshest(&|_| true).expect("a group has a candidate");
+    let Agreement { defining, asked, against, tie } = agree(all, group, &able, &has_slot);
+    // Without a member that has a slot, one that is shown, but makes no array.
+    let fallback = || group.iter().copied().max_by_key(|&index| events(index));
+    let chosen = defining.or_else(fallback).expect("a group has a candidate");
     let mut judge = Judge {
         all,
         options,
-        freshest: defining.unwrap_or(fallback),
+        freshest: chosen,
         order: order.map(Vec::as_slice),
+        asked,
+        against,
         members: Vec::new(),
         split: false,
         elsewhere: Vec::new(),
+        contradictions: Vec::new(),
     };
     // Fresh ones first, so that of two for one place the fresher one has it.
     let mut by_freshness = group.to_vec();
@@ -80,6 +87,7 @@ pub(super) fn standings(all: &[Candidate], group: &[usize], options: &Options) -
         let (standing, why) = judge.standing(index);
         judge.members.push(Member { candidate: index, standing, why });
     }
+    let contests = judge.leave_out_contests();
     judge.members.sort_by_key(|member| member.candidate);
     Standings {
         defining: judge.freshest,
@@ -87,6 +95,9 @@ pub(super) fn standings(all: &[Candidate], group: &[usize], options: &Options) -
         members: judge.members,
         split: judge.split,
         elsewhere: judge.elsewhere,
+        contradictions: judge.contradictions,
+        is_tied: tie.is_some(),
+        ties: tie.into_iter().chain(contests).collect(),
     }
 }
 
@@ -95,10 +106,13 @@ struct Judge<'a> {
     options: &'a Options,
     freshest: usize,
     order: Option<&'a [Option<usize>]>,
+    asked: Vec<usize>,
+    against: Vec<Against>,
     /// Those judged so far.
     members: Vec<Member>,
     split: bool,
     elsewhere: Vec<Elsewhere>,
+    contradictions: Vec<String>,
 }
 
 impl Judge<'_> {
@@ -118,19 +132,18 @@ impl Judge<'_> {
             let what = format!("leaves {label} out: the checksum of its superblock is wrong.");
             self.elsewhere(Software::Kernel, what);
         }
-        let freshest = &self.all[self.freshest].metadata;
-        let reference = &self.all[self.freshest].label;
-        if let Some(differs) = differs(metadata, freshest) {
-            let why = format!("{label} does not agree with {reference}, the freshest: {differs}.");
+        if let Some(differs) = self.contradicts(index) {
+            let reference = &self.all[self.freshest].label;
+            let why = format!("{label} does not agree with {reference}: {differs}.");
             return (Standing::Foreign { differs }, why);
         }
-        if let Some(of) = self.same_number(index) {
+        if let Some(of) = self.same_number(index).filter(|_| self.order.is_none()) {
             let other = &self.all[of].label;
             let number = metadata.dev_number;
-            let age = match metadata.events.cmp(&self.all[of].metadata.events) {
-                Ordering::Less => "older",
-                Ordering::Equal => "as fresh",
-                Ordering::Greater => "no member with a slot",
+            let age = match self.is_contest(index, of) {
+                true => "as fresh",
+                false if metadata.events < self.all[of].metadata.events => "older",
+                false => "no member with a slot",
             };
             let why = format!(
                 "{label} and {other} are both device number {number} of the array; {label} is \
@@ -147,20 +160,23 @@ impl Judge<'_> {
         let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
         let freshest = &self.all[self.freshest].metadata;
         let behind = freshest.events.saturating_sub(metadata.events);
-        let needs_events = matches!(metadata.role, Role::Slot(_) | Role::Journal);
+        let listed =
+            freshest.roles.get(metadata.dev_number as usize).copied().unwrap_or(Role::Spare);
+        let in_use = |role: Role| matches!(role, Role::Slot(_) | Role::Journal);
         let ordered = self
             .order
             .and_then(|order| order.iter().position(|&candidate| candidate == Some(index)));
-        if behind > 1 && (needs_events || ordered.is_some()) {
+        if behind > 1 && (in_use(metadata.role) || in_use(listed) || ordered.is_some()) {
             return self.stale(index, behind, ordered);
         }
+        if ordered.is_none() && in_use(listed) && !in_use(metadata.role) {
+            return self.never_had(index, listed);
+        }
         self.note_split(index);
-        let role = match ordered {
-            Some(slot) => Role::Slot(slot as u16),
-            None => {
-                freshest.roles.get(metadata.dev_number as usize).copied().unwrap_or(Role::Spare)
-            }
-        };
+        if let Some(slot) = ordered {
+            self.note_order(index, slot, listed);
+        }
+        let role = ordered.map_or(listed, |slot| Role::Slot(slot as u16));
         let by = match (ordered.is_some(), index == self.freshest) {
             (true, _) => " by the order that was given".to_string(),
             (false, true) => ", and the freshest".to_string(),
@@ -192,6 +208,84 @@ impl Judge<'_> {
             }
             Role::Slot(slot) => self.in_slot(index, MemberIdx(slot), &by),
         }
+    }
+
+    /// What the candidate says against the description that is used, if it must be left out.
+    fn contradicts(&mut self, index: usize) -> Option<String> {
+        let against = self.against.iter().find(|against| against.candidate == index);
+        let Some(Against { difference, others, .. }) = against else {
+            let freshest = &self.all[self.freshest].metadata;
+            let agrees = self.asked.contains(&index);
+            return differs(&self.all[index].metadata, freshest).filter(|_| !agrees);
+        };
+        let (label, what) = (&self.all[index].label, &difference.what);
+        let others = if others.is_empty() { String::new() } else { format!(", as {others} say") };
+        let sentence = format!("{label} contradicts the other members: {what}{others}.");
+        let differs = difference.matters.then(|| what.clone());
+        self.contradictions.push(sentence);
+        differs
+    }
+
+    /// A device that the freshest superblock gives a place that it does not know of: what it holds
+    /// may be anything.
+    fn never_had(&mut self, index: usize, listed: Role) -> (Standing, String) {
+        let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
+        let (own, listed) = (role_word(metadata.role), role_word(listed));
+        let differs = format!("its role is {own} and not {listed}");
+        let why = format!(
+            "{label} does not agree with {}: {differs}; what it holds cannot be trusted.",
+            self.all[self.freshest].label
+        );
+        self.contradictions.push(format!("{label} contradicts the other members: {differs}."));
+        (Standing::Foreign { differs }, why)
+    }
+
+    /// The order that was given is not the one of the superblocks.
+    fn note_order(&mut self, index: usize, slot: usize, listed: Role) {
+        if listed != Role::Slot(slot as u16) {
+            let (label, listed) = (&self.all[index].label, role_word(listed));
+            self.contradictions.push(format!(
+                "The order that was given puts {label} into slot {slot}, but the superblocks say \
+                 {listed}: if they are right, what is read is wrong."
+            ));
+        }
+    }
+
+    /// Whether two candidates for one place are so equally fresh that nothing decides.
+    fn is_contest(&self, one: usize, other: usize) -> bool {
+        let [one, other] = [one, other].map(|index| &self.all[index].metadata);
+        let has_slot = |of: &MemberMetadata| of.role != Role::Spare && of.role != Role::Faulty;
+        one.events.abs_diff(other.events) <= 1 && (has_slot(one) == has_slot(other))
+    }
+
+    /// Of two equally fresh candidates for one place neither is used. What to do, in words.
+    fn leave_out_contests(&mut self) -> Vec<String> {
+        let mut ties = Vec::new();
+        let pairs: Vec<(usize, usize)> = self
+            .members
+            .iter()
+            .filter_map(|member| match member.standing {
+                Standing::Duplicate { of } => Some((member.candidate, of)),
+                _ => None,
+            })
+            .filter(|&(one, of)| self.is_contest(one, of))
+            .collect();
+        for (one, of) in pairs {
+            let (label, other) = (&self.all[one].label, &self.all[of].label);
+            let what = "claim the same place and are equally fresh, so that neither is used";
+            let tie = format!("{label} and {other} {what}: name only one of them.");
+            let why = format!("{label} and {other} {what}.");
+            for member in &mut self.members {
+                if member.candidate == of && !matches!(member.standing, Standing::Duplicate { .. })
+                {
+                    member.standing = Standing::Duplicate { of: one };
+                    member.why = why.clone();
+                }
+            }
+            self.contradictions.push(why);
+            ties.push(tie);
+        }
+        ties
     }
 
     fn in_slot(&self, index: usize, slot: MemberIdx, by: &str) -> (Standing, String) {
@@ -237,7 +331,11 @@ impl Judge<'_> {
             _ => None,
         };
         let slot = ordered.map(|slot| MemberIdx(slot as u16)).or(own);
-        let place = slot.map_or("the journal".to_string(), |slot| format!("slot {slot}"));
+        let place = match slot {
+            Some(slot) => format!("slot {slot}"),
+            None if metadata.role == Role::Journal => "the journal".to_string(),
+            None => format!("no active member ({})", role_word(metadata.role)),
+        };
         let mut why = format!(
             "{label} was {place} but missed {} (events {}, the freshest has {}), so that its data \
              may be old.",
@@ -271,7 +369,11 @@ impl Judge<'_> {
         if self.counts_out(index, self.freshest) {
             let (label, other) = (&self.all[index].label, &self.all[self.freshest].label);
             let what = format!("leaves {label} out: it says that {other} has failed.");
-            self.split |= self.counts_out(self.freshest, index);
+            if self.counts_out(self.freshest, index) {
+                self.split = true;
+                let what = format!("{label} and {other} say of each other that they failed.");
+                self.contradictions.push(what);
+            }
             self.elsewhere(Software::Mdadm, what);
         }
     }
@@ -318,30 +420,30 @@ impl Judge<'_> {
 /// What the kernel compares with the freshest superblock.
 fn differs(own: &MemberMetadata, freshest: &MemberMetadata) -> Option<String> {
     let text = |field: &str, own: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
-        Some(format!("{field} is {own} and not {other}"))
+        Some(format!("its {field} is {own} and not {other}"))
     };
     if own.version != freshest.version {
-        return text("its metadata version", &own.version, &freshest.version);
+        return text("metadata version", &own.version, &freshest.version);
     }
     if own.level != freshest.level {
-        return text("its level", &own.level, &freshest.level);
+        return text("level", &own.level, &freshest.level);
     }
     if own.layout != freshest.layout {
-        return text("its layout", &own.layout, &freshest.layout);
+        return text("layout", &own.layout, &freshest.layout);
     }
     if own.chunk_sectors != freshest.chunk_sectors {
-        return text("its chunk", &own.chunk_sectors, &freshest.chunk_sectors);
+        return text("chunk", &own.chunk_sectors, &freshest.chunk_sectors);
     }
     if own.version == Version::V0_90 {
         // 0.90: the first 32 words are compared as they are.
         if own.created != freshest.created {
-            return text("its creation time", &own.created.seconds, &freshest.created.seconds);
+            return text("creation time", &own.created.seconds, &freshest.created.seconds);
         }
         if own.used_sectors != freshest.used_sectors {
-            return text("its used size", &own.used_sectors, &freshest.used_sectors);
+            return text("used size", &own.used_sectors, &freshest.used_sectors);
         }
         if own.raid_disks != freshest.raid_disks {
-            return text("its number of slots", &own.raid_disks, &freshest.raid_disks);
+            return text("number of slots", &own.raid_disks, &freshest.raid_disks);
         }
     }
     None

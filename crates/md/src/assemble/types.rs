@@ -103,12 +103,13 @@ pub enum Standing {
     },
     /// The freshest superblock says that it failed.
     Faulty,
-    /// Its superblock is of the same array but does not agree with the freshest one.
+    /// Its superblock is of the same array but contradicts the one that defines it.
     Foreign {
         /// The field, and both values.
         differs: String,
     },
-    /// Another candidate is the same member, or already has the slot.
+    /// Another candidate is the same member, or has the slot; of two equally fresh ones neither is
+    /// used.
     Duplicate {
         /// That candidate.
         of: usize,
@@ -201,7 +202,8 @@ pub struct Array {
     pub name: String,
     /// Its metadata.
     pub version: Version,
-    /// The candidate whose superblock defines it: the freshest with a slot.
+    /// The candidate whose superblock defines it: the freshest with a slot that most of the other
+    /// fresh members agree with.
     pub defining: usize,
     /// All of its candidates.
     pub members: Vec<Member>,
@@ -217,6 +219,9 @@ pub struct Array {
     pub read_only: Plan,
     /// Where Linux or mdadm would not do what the plans say.
     pub elsewhere: Vec<Elsewhere>,
+    /// What members that are equally fresh say against each other, or against the order that was
+    /// given: sentences. What is read of such an array is not to be believed without a look.
+    pub contradictions: Vec<String>,
 }
 
 /// What has to be insisted on.

@@ -10,7 +10,7 @@
 //!
 //! Format reference, section 7. Made by [`crate::assemble`], used by whoever reads such an array.
 
-use super::array::Geometry;
+use super::array::{Geometry, Kind};
 use super::spec::{GeometryError, GeometrySpec};
 use crate::layout::Layout;
 use crate::level::Level;
@@ -142,12 +142,33 @@ impl Reshaping {
         }
     }
 
-    /// Whether all data can be served when only the members that `present` says are there, in each
-    /// generation that has data.
-    pub fn enough(&self, present: impl Fn(MemberIdx) -> bool) -> bool {
-        [Generation::Old, Generation::New]
-            .into_iter()
-            .all(|one| !self.uses(one) || self.geometry(one).enough(&present))
+    /// Whether all data can be served when each member has the first `valid` sectors of its data
+    /// area (`u64::MAX`: all), in each generation that has data.
+    ///
+    /// A device that joined for the reshape has as much as has been moved. That is all that the
+    /// generation in front of the position needs of it (RAID 4, 5 and 6; elsewhere it must have
+    /// all).
+    pub fn enough(&self, valid: impl Fn(MemberIdx) -> u64) -> bool {
+        [Generation::Old, Generation::New].into_iter().all(|one| {
+            let needed = self.needed(one);
+            !self.uses(one) || self.geometry(one).enough(|slot| valid(slot) >= needed)
+        })
+    }
+
+    /// How many sectors of its data area a generation needs of each member.
+    fn needed(&self, generation: Generation) -> u64 {
+        let in_front = if self.backwards { Generation::Old } else { Generation::New };
+        match self.geometry(generation).kind() {
+            Kind::Parity(parity) if generation == in_front && self.position < self.end() => {
+                let stripe = parity.chunk_sectors() * parity.data_disks() as u64;
+                self.position.0.div_ceil(stripe) * parity.chunk_sectors()
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    fn end(&self) -> Sector {
+        Sector(self.array_sectors())
     }
 
     /// Whether the position is one at which the kernel goes on: a multiple of the larger chunk x
@@ -311,11 +332,21 @@ mod tests {
             .unwrap()
         };
         // Without slots 2 and 3: fine for the old three, too few for the new four.
-        let present = |member: MemberIdx| member.0 < 2;
+        let present = |member: MemberIdx| if member.0 < 2 { u64::MAX } else { 0 };
         assert!(here(0).enough(present));
         assert!(!here(24).enough(present));
         // Everything that is visible has moved, and the new geometry bears only one loss.
-        assert!(here(960).enough(|member| member.0 != 1));
+        assert!(here(960).enough(|member| if member.0 == 1 { 0 } else { u64::MAX }));
+        // What the reshape has brought to the new member is what the new geometry needs of it.
+        let joined =
+            |sectors| move |member: MemberIdx| if member.0 == 3 { sectors } else { u64::MAX };
+        let without_one = |sectors| {
+            move |member: MemberIdx| match member.0 {
+                1 => 0,
+                _ => joined(sectors)(member),
+            }
+        };
+        assert!(here(48).enough(without_one(16)) && !here(48).enough(without_one(15)));
         assert!(!here(960).uses(Generation::Old));
         assert_eq!(here(0).data_start(Generation::Old, MemberIdx(3)), None);
         assert_eq!(here(0).data_start(Generation::New, MemberIdx(3)), Some(0));

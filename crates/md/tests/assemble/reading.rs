@@ -195,3 +195,80 @@ fn each_half_of_a_reshape_needs_its_own_members() {
     all.iter_mut().for_each(|one| one.metadata.level = 1);
     assert!(one(&all).shape.unwrap_err().contains("a raid1 is in mid-reshape"));
 }
+
+#[test]
+fn old_members_are_never_used_beyond_what_they_ever_held() {
+    let ignore = Options { ignore_events: true, ..Options::default() };
+    let stale = |change: &dyn Fn(&mut md::ondisk::MemberMetadata)| {
+        let mut all = raid5(4);
+        all[1].metadata.events = 40;
+        change(&mut all[1].metadata);
+        all.remove(3);
+        one_with(&all, &ignore)
+    };
+    assert_eq!(short(&stale(&|_| {}).read_only.verdict), "degraded 3");
+    // It left in the middle of its rebuild; it is from before the array became larger.
+    let array = stale(&|one| one.recovery_offset = Some(300));
+    assert_eq!(short(&array.read_only.verdict), "needs Partial");
+    let array = stale(&|one| one.used_sectors = 640);
+    assert_eq!(short(&array.read_only.verdict), "needs Partial");
+    // From before a grow; from the middle of a reshape that is over.
+    let array = stale(&|one| one.raid_disks = 3);
+    assert_eq!(short(&array.read_only.verdict), "needs Partial");
+    let array = stale(&|one| one.reshape = growing(0)[0].metadata.reshape);
+    assert_eq!(short(&array.read_only.verdict), "needs Partial");
+    // In a reshape: from when it had come less far.
+    let mut all = growing(768);
+    all.remove(0);
+    all[0].metadata.events -= 5;
+    assert_eq!(short(&one_with(&all, &ignore).read_only.verdict), "degraded 0");
+    all[0].metadata.reshape.as_mut().unwrap().position = 384;
+    assert_eq!(short(&one_with(&all, &ignore).read_only.verdict), "needs Partial");
+}
+
+#[test]
+fn a_member_that_does_not_know_yet_that_a_reshape_is_over_has_its_data_where_it_ended() {
+    let mut all = growing(USED * 3);
+    for one in &mut all {
+        let new_start = one.metadata.reshape.take().unwrap().new_data_offset;
+        one.metadata.data_offset = new_start;
+    }
+    let before = growing(USED * 3)[2].metadata.clone();
+    all[2].metadata.reshape = before.reshape;
+    all[2].metadata.data_offset = before.data_offset;
+    all[2].metadata.events -= 1;
+    let array = one(&all);
+    assert_eq!(both(&array), ["run", "run"]);
+    assert!(array.contradictions.is_empty(), "{:?}", array.contradictions);
+    for plan in [&array.read_only, &array.read_write] {
+        let starts = plan.slots.iter().flatten().map(|source| source.data_offset);
+        assert_eq!(starts.collect::<Vec<_>>(), [1024; 4]);
+    }
+}
+
+#[test]
+fn a_raid0_that_was_caught_growing_is_read() {
+    // To md it is a RAID 4 whose parity is missing while it grows, from two members to three: slot
+    // 2 has what has been moved, slot 3 would be the parity.
+    let mut all = members(4, 5, 4);
+    for one in &mut all {
+        one.metadata.reshape = Some(ReshapeState {
+            position: 768,
+            backwards: false,
+            delta_disks: 1,
+            new_level: 4,
+            new_layout: 5,
+            new_chunk_sectors: 128,
+            new_data_offset: 1024,
+        });
+        one.metadata.roles[3] = md::ondisk::Role::Spare;
+    }
+    all.truncate(3);
+    all[2].metadata.recovery_offset = Some(256);
+    let array = one(&all);
+    assert_eq!(short(&array.read_only.verdict), "degraded 2,3", "{:?}", array.read_only.verdict);
+    assert!(readable(&array).iter().all(|&here| here));
+    // Less than what has been moved is not enough.
+    all[2].metadata.recovery_offset = Some(255);
+    assert_eq!(short(&one(&all).read_only.verdict), "needs Partial");
+}

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use md::MemberIdx;
-use md::assemble::{Options, Software, Standing, assemble};
+use md::assemble::{Array, Options, Software, Standing, Verdict, assemble};
 use md::ondisk::{Role, Uuid, Version};
 
 #[test]
@@ -55,6 +55,7 @@ fn roles_come_from_the_freshest_superblock() {
     assert_eq!(both(&array), ["degraded 2", "degraded 2"]);
     // Removed.
     all[0].metadata.roles[2] = Role::Spare;
+    all[1].metadata.roles[2] = Role::Spare;
     let array = one(&all);
     assert_eq!(standing(&array, 2), &Standing::Spare);
     assert!(why(&array, 2).contains("has removed it"));
@@ -175,7 +176,7 @@ fn halves_that_ran_apart_are_not_joined_in_silence() {
     let mut all = members(1, 0, 2);
     all[0].metadata.roles[1] = Role::Faulty;
     all[1].metadata.roles[0] = Role::Faulty;
-    for (events, first) in [([50, 50], 0), ([50, 60], 1), ([80, 60], 0)] {
+    for (events, first) in [([50, 60], 1), ([80, 60], 0)] {
         (all[0].metadata.events, all[1].metadata.events) = (events[0], events[1]);
         let array = one(&all);
         assert!(array.split);
@@ -189,6 +190,153 @@ fn halves_that_ran_apart_are_not_joined_in_silence() {
         let alone = one(&all[1..]);
         assert_eq!((alone.split, both(&alone)[0].as_str()), (false, "degraded 0"));
     }
+    // As fresh as each other: no side is chosen by the order of the members.
+    all.iter_mut().for_each(|one| one.metadata.events = 50);
+    for _ in 0..2 {
+        let array = one_with(&all, &force());
+        assert_eq!(both(&array), ["refused", "refused"]);
+        let Verdict::Refused { why } = &array.read_only.verdict else { unreachable!() };
+        assert!(
+            why.contains("name only disk0, or only disk1")
+                || why.contains("only disk1, or only disk0"),
+            "{why}"
+        );
+        all.reverse();
+    }
+}
+
+/// Every place for the odd one out: `all` in each rotation.
+fn rotations(all: &[md::assemble::Candidate]) -> Vec<Vec<md::assemble::Candidate>> {
+    let turned = |by| {
+        let mut turned = all.to_vec();
+        turned.rotate_left(by);
+        turned
+    };
+    (0..all.len()).map(turned).collect()
+}
+
+fn find<'a>(array: &'a Array, all: &[md::assemble::Candidate], label: &str) -> &'a Standing {
+    standing(array, all.iter().position(|one| one.label == label).unwrap())
+}
+
+#[test]
+fn the_description_of_most_members_is_used_whoever_is_named_first() {
+    type Change = fn(&mut md::ondisk::MemberMetadata);
+    let table: [(Change, &str); 7] = [
+        (|one| one.raid_disks = 4, "its number of slots is 4 and not 5"),
+        (|one| one.layout = 0, "its layout is 0 and not 2"),
+        (|one| one.chunk_sectors = 256, "its chunk is 256 and not 128"),
+        (|one| one.used_sectors = 1152, "its used size is 1152 and not 1280"),
+        (|one| one.roles[0] = Role::Slot(1), "its role of device 0 is slot 1 and not slot 0"),
+        (|one| one.roles[3] = Role::Faulty, "its role of device 3 is faulty and not slot 3"),
+        (|one| one.has_journal = true, "its journal is there and not missing"),
+    ];
+    for (change, differs) in table {
+        for odd in 0..5 {
+            let mut all = raid5(5);
+            change(&mut all[odd].metadata);
+            let label = all[odd].label.clone();
+            for all in rotations(&all) {
+                let array = one(&all);
+                let foreign = Standing::Foreign { differs: differs.to_string() };
+                assert_eq!(find(&array, &all, &label), &foreign, "{differs}");
+                assert_eq!(short(&array.read_only.verdict), format!("degraded {odd}"));
+                assert_eq!(array.contradictions.len(), 1, "{:?}", array.contradictions);
+                assert!(array.contradictions[0].contains(differs), "{:?}", array.contradictions);
+            }
+        }
+    }
+    // What changes nothing that is read is said, and leaves no member out.
+    let harmless: [Change; 2] =
+        [|one| one.name = "other".into(), |one| one.resync_offset = Some(0)];
+    for change in harmless {
+        let mut all = raid5(3);
+        change(&mut all[0].metadata);
+        for all in rotations(&all) {
+            let array = one(&all);
+            assert_eq!(both(&array), ["run", "run"]);
+            assert_eq!(array.contradictions.len(), 1, "{:?}", array.contradictions);
+        }
+    }
+}
+
+#[test]
+fn a_tie_is_refused_with_the_choices() {
+    let mut all = members(0, 1, 2);
+    all[0].metadata.chunk_sectors = 64;
+    for all in rotations(&all) {
+        let array = one_with(&all, &Options { partial: true, force: true, ..Options::default() });
+        assert_eq!(both(&array), ["refused", "refused"]);
+        let Verdict::Refused { why } = &array.read_only.verdict else { unreachable!() };
+        assert!(why.contains("its chunk is ") && why.contains("name only disk"), "{why}");
+    }
+    // Of five, two against three: the three.
+    let mut all = raid5(5);
+    all[1].metadata.used_sectors -= 128;
+    all[4].metadata.used_sectors -= 128;
+    let array = one(&all);
+    assert_eq!(array.contradictions.len(), 2);
+    assert_eq!(short(&array.read_only.verdict), "needs Partial");
+}
+
+#[test]
+fn of_two_equally_fresh_members_for_one_place_neither_is_used() {
+    let mut all = raid5(4);
+    all[2].metadata.dev_number = 1;
+    for all in rotations(&all) {
+        let array = one(&all);
+        assert_eq!(both(&array), ["refused", "refused"]);
+        let Verdict::Refused { why } = &array.read_only.verdict else { unreachable!() };
+        assert!(why.contains("name only one of them"), "{why}");
+        for label in ["disk1", "disk2"] {
+            assert!(matches!(find(&array, &all, label), Standing::Duplicate { .. }));
+        }
+    }
+    // With enough redundancy the array is read without both, and that is said.
+    let mut all = members(6, 2, 5);
+    all[2].metadata.dev_number = 1;
+    for all in rotations(&all) {
+        let array = one(&all);
+        assert_eq!(short(&array.read_only.verdict), "degraded 1,2");
+        assert_eq!(array.contradictions.len(), 1);
+    }
+}
+
+#[test]
+fn a_member_is_what_its_own_superblock_makes_it_too() {
+    for own in [Role::Spare, Role::Faulty] {
+        // Its number has been given to another device since: what it holds is old.
+        let mut all = raid5(3);
+        all[2].metadata.role = own;
+        all[2].metadata.roles[2] = own;
+        all[2].metadata.events = 3;
+        let array = one(&all);
+        assert_eq!(standing(&array, 2), &Standing::Stale { slot: None, events_behind: 47 });
+        assert!(why(&array, 2).contains("missed 47 updates"), "{}", why(&array, 2));
+        let options = Options { ignore_events: true, ..Options::default() };
+        assert_eq!(short(&one_with(&all, &options).read_only.verdict), "degraded 2");
+        // As fresh as the others: a contradiction.
+        for events in [49, 50] {
+            all[2].metadata.events = events;
+            let array = one(&all);
+            assert!(matches!(standing(&array, 2), Standing::Foreign { .. }), "{array:?}");
+            assert_eq!(short(&array.read_only.verdict), "degraded 2");
+            assert_eq!(array.contradictions.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn an_order_against_the_superblocks_is_said() {
+    let all = raid5(3);
+    let order = |order: [usize; 3]| {
+        let order = Some(order.map(Some).to_vec());
+        one_with(&all, &Options { order, ..Options::default() })
+    };
+    assert_eq!(order([0, 1, 2]).contradictions, [""; 0]);
+    let said = order([1, 0, 2]).contradictions;
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("puts disk") && said[0].contains("if they are right"), "{said:?}");
 }
 
 #[test]

@@ -173,8 +173,10 @@ fn logs_are_replayed_first() {
     assert_eq!(array.read_write.journal, Some(journal));
     all.remove(journal);
     let array = one(&all);
-    assert_eq!(both(&array), ["needs Force", "run"]);
+    assert_eq!(both(&array), ["needs Force", "needs Force"]);
     let array = one_with(&all, &force());
+    assert_eq!(both(&array), ["run", "run"]);
+    assert!(array.read_only.warnings[0].contains("the journal device is missing or not fresh"));
     assert_eq!(array.read_write.repairs.replay, Some(Replay::DropJournal));
     assert_eq!(
         array.read_write.repairs.resync,
@@ -231,4 +233,22 @@ fn a_bitmap_where_there_can_be_none_is_not_written_to() {
     let mut all = members(0, 1, 2);
     bitmap(&mut all);
     assert_eq!(both(&one(&all)), ["refused", "run"]);
+}
+
+#[test]
+fn a_journal_that_is_missing_or_stale_is_a_refusal_and_hides_no_other_warning() {
+    let mut all = raid5(3);
+    let journal = add(&mut all, "ssd", Role::Journal);
+    all.iter_mut().for_each(|one| one.metadata.has_journal = true);
+    dirty(&mut all);
+    assert_eq!(both(&one(&all)), ["run", "run"]);
+    all[journal].metadata.events -= 2;
+    let array = one(&all);
+    assert_eq!(both(&array), ["needs Force", "needs Force"]);
+    assert!(why(&array, journal).contains("was the journal but missed 2 updates"), "{array:?}");
+    // With a data member missing as well, the write hole is still said.
+    let array = one_with(&all[1..], &force());
+    assert_eq!(both(&array)[1], "degraded 0");
+    let warnings = array.read_only.warnings.join(" ");
+    assert!(warnings.contains("what is recovered for it may be wrong"), "{warnings}");
 }

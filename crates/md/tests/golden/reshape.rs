@@ -48,7 +48,9 @@ fn bearable_losses(reshaping: &Reshaping) -> Vec<Vec<bool>> {
     let slots = reshaping.members();
     (0_u32..(1 << slots) - 1)
         .map(|mask| (0..slots).map(|slot| mask >> slot & 1 == 1).collect::<Vec<bool>>())
-        .filter(|present| reshaping.enough(|member| present[member.index()]))
+        .filter(|present| {
+            reshaping.enough(|member| if present[member.index()] { u64::MAX } else { 0 })
+        })
         .collect()
 }
 

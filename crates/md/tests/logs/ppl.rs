@@ -558,3 +558,27 @@ fn the_kernels_newest_logs_restore_the_parity_that_it_wrote() {
     assert_eq!(memory.wrong_row(), None);
     println!("{} steps from {} entries", plan.steps.len(), plan.recovered_entries);
 }
+
+#[test]
+fn a_damaged_newest_log_does_not_let_an_older_one_be_believed() {
+    let area = [log(7, &[]), log(8, &[]), vec![0; 8192]].concat();
+    let newest = |area: &[u8]| load(0, area).newest;
+    assert_eq!(newest(&area).unwrap().header.generation, 8);
+    let at = 4096;
+    // In the padding, the signature, the generation, the checksum: it was a header of this array.
+    for place in [3, 513, 521, 532, 4000] {
+        let mut damaged = area.clone();
+        damaged[at + place] ^= 1;
+        let Err(stop) = newest(&damaged) else { panic!("byte {place}: an older one is believed") };
+        let PplStop::Broken(error) = &stop else { panic!("byte {place}: {stop:?}") };
+        assert_eq!(error.field, "checksum", "byte {place}");
+        let text = PplMismatch::NoLog { member: MemberIdx(0), stop }.to_string();
+        assert!(text.contains("its newest partial parity log is damaged"), "{text}");
+    }
+    // Partial parity of an earlier round is no header, whatever it is.
+    for left_over in [0x00, 0xff, 0x5a] {
+        let mut area = area.clone();
+        area[8192..8192 + 4096].fill(left_over);
+        assert_eq!(newest(&area).unwrap().header.generation, 8, "{left_over:#x}");
+    }
+}

@@ -2,16 +2,19 @@
 //!
 //! Invariant: members are opened read-only and nothing is written but the output. Zeroes in the
 //! place of data that cannot be served are only ever written with `--partial`, and then they are
-//! listed and the command ends with 1.
+//! listed and the command ends with 1. It does so too where members contradict each other, and
+//! where the redundancy that is there says something else than what was served.
 
 mod output;
 mod source;
+#[cfg(test)]
+mod sweep;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use array::rescue::{Failure, Piece, StreamError, StreamOptions, View, stream};
+use array::rescue::{Compared, Failure, Piece, StreamError, StreamOptions, stream};
 use clap::Args;
 use md::Level;
 use serde_json::{Value, json};
@@ -23,11 +26,13 @@ use crate::numbers::{parse_level, parse_sectors};
 use crate::{Ending, signal};
 use lab::shown::Shown;
 use output::{Output, Stop};
+use source::Source;
 
 const EXAMPLES: &str = "\
 Examples:
   raidlab dump disk*.img -o array.img               the contents, from whatever members there are
   raidlab dump disk0.img disk2.img --sha256         only the checksum of the contents
+  raidlab dump disk*.img --check                    only whether the redundancy agrees
   raidlab dump disk.img@2048s other.img@2048s -o -  members inside images of whole disks
   raidlab dump disk*.img --array data -o data.img   of several arrays, the one that is called data
   raidlab dump disk*.img --partial -o array.img     more is lost than can be recovered: the rest
@@ -35,7 +40,8 @@ Examples:
       -o array.img                                  the superblocks are gone
 
 Sizes are KiB, or have a unit: 64K, 1M, 10G, 2T, 2048s (sectors). Ends with 1 when something could
-not be served (--partial), with 2 when the array cannot be read as asked, with 130 when stopped.";
+not be served (--partial), members contradict each other, or the redundancy does not agree with what
+is read; with 2 when the array cannot be read as asked, with 130 when stopped.";
 
 /// Writes the contents of an array to a file or to stdout. Members are only ever read.
 #[derive(Args)]
@@ -50,7 +56,7 @@ pub struct DumpArguments {
         short,
         long,
         value_name = "FILE",
-        required_unless_present = "sha256",
+        required_unless_present_any = ["sha256", "check"],
         help_heading = "Output"
     )]
     output: Option<PathBuf>,
@@ -60,6 +66,13 @@ pub struct DumpArguments {
     /// Print the SHA-256 of the contents; without -o that is all
     #[arg(long, help_heading = "Output")]
     sha256: bool,
+    /// Compare all of the redundancy, also where it is known not to hold yet; without -o and
+    /// --sha256 that is all
+    #[arg(long, help_heading = "Output")]
+    check: bool,
+    /// Read no more than the contents need: do not compare the redundancy
+    #[arg(long, conflicts_with = "check", help_heading = "Output")]
+    no_check: bool,
     #[command(flatten)]
     json: JsonOut,
     /// Pieces that are read at the same time
@@ -127,8 +140,20 @@ struct Outcome {
     lost: Vec<(u64, u64)>,
     sha256: Option<String>,
     notes: Vec<String>,
+    doubts: Vec<String>,
+    /// What the redundancy was compared with, in words.
+    compares: Option<String>,
+    compared: Compared,
     stop: Option<Stop>,
     failures: (Vec<Failure>, u64),
+}
+
+impl Outcome {
+    /// What is to be found of what was dumped to its end.
+    fn ending(&self) -> Ending {
+        let fine = self.lost.is_empty() && self.doubts.is_empty();
+        if fine && self.compared.differing.is_empty() { Ending::Fine } else { Ending::Finding }
+    }
 }
 
 /// Runs the command.
@@ -150,6 +175,7 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending, String> {
     arguments.json.keep_off(&used)?;
     let source = source::open(arguments)?;
     source.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
+    source.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));
     let mut output = Output::open(
         arguments.output.as_deref(),
         arguments.overwrite,
@@ -157,27 +183,25 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending, String> {
         source.view.sectors(),
         &used,
     )?;
-    let outcome = copy(arguments, &source.view, source.name, source.notes, &mut output)?;
+    let outcome = copy(arguments, source, &mut output)?;
     report(arguments, &outcome, to_stdout)
 }
 
-fn copy(
-    arguments: &DumpArguments,
-    view: &View,
-    name: String,
-    notes: Vec<String>,
-    output: &mut Output,
-) -> Result<Outcome, String> {
+fn copy(arguments: &DumpArguments, source: Source, output: &mut Output) -> Result<Outcome, String> {
     let stop = signal::watch()?;
+    let view = &source.view;
     let sectors = view.sectors();
     let mut meter = Meter::new("read", sectors);
     let mut outcome = Outcome {
-        name,
+        name: source.name,
         sectors,
         done_sectors: 0,
         lost: Vec::new(),
         sha256: None,
-        notes,
+        notes: source.notes,
+        doubts: source.doubts,
+        compares: source.compared,
+        compared: Compared::default(),
         stop: None,
         failures: Default::default(),
     };
@@ -211,6 +235,7 @@ fn copy(
     });
     meter.finish();
     outcome.failures = view.failures();
+    outcome.compared = view.comparison();
     match result {
         Ok(()) => outcome.sha256 = output.finish()?,
         Err(StreamError::System(error)) => return Err(format!("cannot read the array: {error}")),
@@ -228,6 +253,7 @@ fn note_lost(list: &mut Vec<(u64, u64)>, start: u64, end: u64) {
 
 fn report(arguments: &DumpArguments, outcome: &Outcome, to_stdout: bool) -> Result<Ending, String> {
     say_failures(outcome);
+    say_differing(outcome);
     let done = show_size(outcome.done_sectors);
     let all = show_size(outcome.sectors);
     let partial = match &arguments.output {
@@ -266,8 +292,7 @@ fn report(arguments: &DumpArguments, outcome: &Outcome, to_stdout: bool) -> Resu
         let file = arguments.output.as_deref().unwrap_or("-".as_ref());
         text = format!("{sha256}  {}\n", Shown(file.display()));
     }
-    let finding = lost > 0;
-    let lost_text = if finding { format!(", {} lost", show_size(lost)) } else { String::new() };
+    let lost_text = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
     if arguments.output.is_some() {
         say(format_args!("raidlab: {}: {all} written{lost_text}", outcome.name));
     }
@@ -279,7 +304,7 @@ fn report(arguments: &DumpArguments, outcome: &Outcome, to_stdout: bool) -> Resu
     } else {
         arguments.json.put(&text, || json(outcome))?;
     }
-    Ok(if finding { Ending::Finding } else { Ending::Fine })
+    Ok(outcome.ending())
 }
 
 fn say_failures(outcome: &Outcome) {
@@ -297,6 +322,33 @@ fn say_failures(outcome: &Outcome) {
     }
 }
 
+/// Where the redundancy does not agree with what was served.
+fn say_differing(outcome: &Outcome) {
+    let Compared { sectors, differing, more } = &outcome.compared;
+    for range in differing.iter().take(20) {
+        say(format_args!(
+            "raidlab: array sectors {} to {} do not agree with their redundancy",
+            range.start, range.end
+        ));
+    }
+    let rest = differing.len().saturating_sub(20) as u64 + more;
+    if rest > 0 {
+        say(format_args!("raidlab: {rest} more ranges do not agree (the first 1000 with --json)"));
+    }
+    let compared = show_size(*sectors);
+    if !differing.is_empty() {
+        say(format_args!(
+            "raidlab: {}: of {compared} that were compared some do not agree: what was read there \
+             may be wrong, or the redundancy is; a dump without one member after the other shows \
+             which",
+            outcome.name
+        ));
+    } else if let Some(what) = outcome.compares.as_ref().filter(|_| outcome.stop.is_none()) {
+        let name = &outcome.name;
+        say(format_args!("raidlab: {name}: the redundancy agrees ({what}: {compared})"));
+    }
+}
+
 fn json(outcome: &Outcome) -> Value {
     let lost = outcome.lost.iter();
     let lost = lost.map(|(start, end)| json!({"sector": start, "sectors": end - start}));
@@ -306,6 +358,8 @@ fn json(outcome: &Outcome) -> Value {
             "sectors": failure.sectors.end - failure.sectors.start, "error": failure.error,
         })
     });
+    let differing = outcome.compared.differing.iter();
+    let differing = differing.map(|it| json!({"sector": it.start, "sectors": it.end - it.start}));
     json!({
         "array": outcome.name,
         "array_sectors": outcome.sectors,
@@ -313,5 +367,9 @@ fn json(outcome: &Outcome) -> Value {
         "lost": lost.collect::<Vec<_>>(),
         "member_failures": failures.collect::<Vec<_>>(),
         "notes": outcome.notes,
+        "doubts": outcome.doubts,
+        "compared_sectors": outcome.compared.sectors,
+        "differing": differing.collect::<Vec<_>>(),
+        "differing_more": outcome.compared.more,
     })
 }

@@ -25,6 +25,11 @@ pub struct Source {
     pub name: String,
     /// What to know before trusting what is read.
     pub notes: Vec<String>,
+    /// What makes the contents doubtful: members that contradict each other, logs that could not be
+    /// applied.
+    pub doubts: Vec<String>,
+    /// What the redundancy is compared with, in words; `None`: it is not.
+    pub compared: Option<String>,
 }
 
 /// Opens the members and makes the array readable.
@@ -37,11 +42,40 @@ pub fn open(arguments: &DumpArguments) -> Result<Source, String> {
             .into());
     }
     let members = Members::open(&there, arguments.overlay.as_deref())?;
-    let (view, name, notes) = match arguments.level {
-        Some(_) => described(arguments, &members)?,
-        None => assembled(arguments, &members)?,
-    };
-    Ok(Source { view, name, notes })
+    read_from(arguments, &members)
+}
+
+/// Makes the array of members that were opened readable.
+pub fn read_from(arguments: &DumpArguments, members: &Members) -> Result<Source, String> {
+    match arguments.level {
+        Some(_) => described(arguments, members),
+        None => assembled(arguments, members),
+    }
+}
+
+/// Compares the redundancy as it is read where it is known to hold, below `below`; with `--check`
+/// everywhere.
+fn compared(
+    arguments: &DumpArguments,
+    source: Source,
+    below: Option<u64>,
+) -> Result<Source, String> {
+    if !source.view.has_redundancy() {
+        return match arguments.check {
+            true => Err(format!(
+                "{}: --check: without redundancy among these members there is nothing to compare",
+                source.name
+            )),
+            false => Ok(source),
+        };
+    }
+    if arguments.no_check {
+        return Ok(source);
+    }
+    let below = below.filter(|&below| below > 0 && !arguments.check);
+    let what = below.map_or("all of it".to_string(), |below| format!("below sector {below}"));
+    let view = source.view.compared(below.unwrap_or(u64::MAX));
+    Ok(Source { view, compared: Some(what), ..source })
 }
 
 /// The places of `--order`: `None` where a slot is to stay empty.
@@ -68,9 +102,7 @@ fn order(arguments: &DumpArguments) -> Result<Option<Vec<Option<usize>>>, String
     places.collect::<Result<Vec<_>, String>>().map(Some)
 }
 
-type Opened = (View, String, Vec<String>);
-
-fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Opened, String> {
+fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Source, String> {
     let order = match order(arguments)? {
         None => None,
         Some(places) => Some(candidates_of(&places, members)?),
@@ -92,31 +124,40 @@ fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Opened, Str
     let mut notes: Vec<String> =
         strangers.iter().map(|stranger| format!("left out: {stranger}")).collect();
     notes.extend(left_out(array, members));
+    let mut doubts = array.contradictions.clone();
+    if arguments.array.is_none() {
+        doubts.extend(members.with_two(array));
+    }
+    let refused = |why: String| {
+        let said: String = notes.iter().chain(&doubts).map(|note| format!("; {note}")).collect();
+        Err(format!("{name}: {why}{said}"))
+    };
+    let mut more = Vec::new();
     match &array.read_only.verdict {
         Verdict::Run => {}
         Verdict::RunDegraded { missing } => {
-            notes.extend(degraded(missing, &array.read_only, members));
+            more.extend(degraded(missing, &array.read_only, members));
         }
-        Verdict::RunPartial { lost } => notes.push(format!("partial: {lost}")),
+        Verdict::RunPartial { lost } => more.push(format!("partial: {lost}")),
         Verdict::NeedsForce { with, risk } => {
             let option = match with {
                 Override::Force => "--force",
                 Override::IgnoreEvents => "--ignore-events",
                 Override::Partial => "--partial",
             };
-            let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
-            return Err(format!("{name}: {risk} ({option} goes on){notes}"));
+            return refused(format!("{risk} ({option} goes on)"));
         }
-        Verdict::Refused { why } => {
-            let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
-            return Err(format!("{name}: {why}{notes}"));
-        }
+        Verdict::Refused { why } => return refused(why.clone()),
     }
+    notes.extend(more);
     notes.extend(array.read_only.warnings.iter().cloned());
     let disks = members.candidate_disks();
     let prepared = prepare(array, &array.read_only, &members.candidates, &disks, kernels())?;
     notes.extend(prepared.notes);
-    Ok((prepared.view, name, notes))
+    doubts.extend(prepared.doubts);
+    let below = members.candidates[array.defining].metadata.resync_offset;
+    let source = Source { view: prepared.view, name, notes, doubts, compared: None };
+    compared(arguments, source, below)
 }
 
 /// What is recovered from the others: slots without a member, and the rest of those whose member
@@ -189,7 +230,11 @@ fn left_out(array: &Array, members: &Members) -> Vec<String> {
     out.map(sentence).collect()
 }
 
-fn described(arguments: &DumpArguments, members: &Members) -> Result<Opened, String> {
+fn described(arguments: &DumpArguments, members: &Members) -> Result<Source, String> {
+    if let Some(unread) = members.all.iter().find(|member| member.disk.is_none()) {
+        let (name, why) = (&unread.name, &unread.instead);
+        return Err(format!("{name}: {why}; say 'missing' in its place"));
+    }
     let level = arguments.level.expect("only called with a level");
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let default_chunk = if level.has_chunks() { 1024 } else { 0 };
@@ -211,7 +256,7 @@ fn described(arguments: &DumpArguments, members: &Members) -> Result<Opened, Str
     let chosen: Vec<_> = slots.iter().map(|place| place.and_then(member_at)).collect();
     let explicit_member = |member: &crate::members::Member| ExplicitMember {
         label: member.name.clone(),
-        device_sectors: member.disk.sectors(),
+        device_sectors: member.disk.as_ref().map_or(0, |disk| disk.sectors()),
         data_offset: None,
         data_sectors: None,
     };
@@ -234,9 +279,10 @@ fn described(arguments: &DumpArguments, members: &Members) -> Result<Opened, Str
         _ => {}
     }
     let disks: Vec<Option<Arc<dyn Disk>>> =
-        chosen.iter().map(|member| member.map(|member| member.disk.clone())).collect();
+        chosen.iter().map(|member| member.and_then(|member| member.disk.clone())).collect();
     let view = prepare_explicit(&described, &disks, kernels());
-    Ok((view, "array as described".into(), notes))
+    let name = "array as described".to_string();
+    compared(arguments, Source { view, name, notes, doubts: Vec::new(), compared: None }, None)
 }
 
 fn kernels() -> Kernels {

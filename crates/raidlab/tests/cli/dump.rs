@@ -233,8 +233,9 @@ fn an_array_without_superblocks_is_read_as_described() {
         let ran = dump(&format!("{described} {words}")).code(0);
         assert_eq!(hash(&ran), case.sha256(), "{words}: {}", ran.stderr);
     }
-    // The wrong order gives something else, and nothing can know.
-    let ran = dump(&format!("{described} {b} {a} {c} {d} {e}")).code(0);
+    // The wrong order gives something else: here the second parity contradicts it.
+    let ran = dump(&format!("{described} {b} {a} {c} {d} {e}")).code(1);
+    assert!(ran.stderr.contains("do not agree with their redundancy"), "{}", ran.stderr);
     assert_ne!(hash(&ran), case.sha256());
     for (words, named) in [
         (format!("{a} {b}"), "5 slots, but 2 members"),
@@ -255,8 +256,9 @@ fn the_order_of_members_can_be_given() {
     assert_eq!(hash(&ran), case.sha256());
     let ran = dump(&format!("--sha256 --order 0,missing,2 {members}")).code(0);
     assert_eq!(hash(&ran), case.sha256(), "{}", ran.stderr);
-    let ran = dump(&format!("--sha256 --order 1,0,2 {members}")).code(0);
+    let ran = dump(&format!("--sha256 --order 1,0,2 {members}")).code(1);
     assert_ne!(hash(&ran), case.sha256());
+    assert!(ran.stderr.contains("doubt: The order that was given puts"), "{}", ran.stderr);
     let ran = dump(&format!("--sha256 missing {members}")).code(2);
     assert!(ran.stderr.contains("--level"), "{}", ran.stderr);
 }
@@ -375,4 +377,106 @@ fn dirty_and_degraded_is_read_with_a_warning() {
     let ran = dump(&format!("--sha256 {}", without(case, &[1]))).code(0);
     assert!(ran.stderr.contains("was in use when it stopped"), "{}", ran.stderr);
     assert!(ran.stderr.contains("may be wrong"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_is_left_out_and_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let case = corpus::case("raid5-3d-usedsize");
+    let dir = Dir::new();
+    let (empty, short) = (dir.file("empty.img"), dir.file("short.img"));
+    std::fs::write(&empty, "").expect("it");
+    std::fs::write(&short, [7; 511]).expect("it");
+    let closed = dir.file("closed.img");
+    std::fs::write(&closed, [7; 4096]).expect("it");
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).expect("it");
+    for bad in [&empty, &short, &closed] {
+        let is_readable = std::fs::File::open(bad).is_ok();
+        for members in [
+            format!("{bad} {} {}", case.images[1], case.images[2]),
+            format!("{} {} {bad}", case.images[0], case.images[2]),
+        ] {
+            let ran = dump(&format!("--sha256 {members}")).code(0);
+            assert_eq!(hash(&ran), case.sha256(), "{}", ran.stderr);
+            assert!(ran.stderr.contains(&format!("left out: {bad}: ")), "{}", ran.stderr);
+            let ran = raidlab(&format!("status {members}")).code(1);
+            let named = format!("not looked at: {bad}: ");
+            assert!(ran.stdout.contains(&named) || is_readable && bad == &closed, "{}", ran.stdout);
+            let ran = raidlab(&format!("detail {members}")).code(1);
+            assert!(ran.stdout.contains(bad), "{}", ran.stdout);
+        }
+    }
+    // Alone, or with a geometry in words, it is an error.
+    let ran = dump(&format!("--sha256 {empty}")).code(2);
+    assert!(ran.stderr.contains("smaller than one sector"), "{}", ran.stderr);
+    let described = format!("--sha256 --level 5 --raid-devices 3 {empty} {short} {empty}");
+    assert!(dump(&described).code(2).stderr.contains("smaller than one sector"));
+}
+
+#[test]
+fn a_hole_in_a_copy_is_found_by_the_redundancy() {
+    let case = corpus::case("raid6-5d-la-c64");
+    let dir = Dir::new();
+    let holed = dir.file("holed.img");
+    let mut bytes = std::fs::read(&case.images[2]).expect("it");
+    let start = case.members()[2]["data_offset_sectors"].as_u64().expect("a number") as usize * 512;
+    bytes[start + (1 << 20)..][..64 << 10].fill(0);
+    std::fs::write(&holed, bytes).expect("it");
+    let mut images = case.images.clone();
+    images[2].clone_from(&holed);
+    let members = images.join(" ");
+    let ran = dump(&format!("--sha256 --json {members}")).code(1);
+    let record: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let differing = record["differing"].as_array().expect("a list");
+    let sectors: u64 =
+        differing.iter().map(|range| range["sectors"].as_u64().expect("a number")).sum();
+    assert!((8..=3 * 128).contains(&sectors), "{differing:?}");
+    assert!(ran.stderr.contains("do not agree with their redundancy"), "{}", ran.stderr);
+    dump(&format!("--check {members}")).code(1);
+    dump(&format!("--sha256 --no-check {members}")).code(0);
+    // Without that member everything is right, and is said to agree.
+    images.remove(2);
+    let ran = dump(&format!("--sha256 --check {}", images.join(" "))).code(0);
+    assert_eq!(hash(&ran), case.sha256());
+    assert!(ran.stderr.contains("the redundancy agrees"), "{}", ran.stderr);
+    let raid0 = corpus::case("raid0-4d-uneq-alt").images.join(" ");
+    assert!(dump(&format!("--check {raid0}")).code(2).stderr.contains("nothing to compare"));
+}
+
+#[test]
+fn a_second_superblock_on_the_members_is_said() {
+    let case = corpus::case("raid1-2d-v12");
+    let dir = Dir::new();
+    let (a, b) = (dir.file("a.img"), dir.file("b.img"));
+    let create = "create --level 1 --raid-devices 2 --metadata 0.90 --assume-clean";
+    raidlab(&format!("{create} --file-size 8M {a} {b}")).code(0);
+    let old = std::fs::read(&a).expect("it");
+    let images: Vec<String> = case
+        .images
+        .iter()
+        .map(|image| {
+            let mut bytes = std::fs::read(image).expect("it");
+            // An array without data, older than the golden one: its superblock, made in 2001.
+            let at = (bytes.len() / 65536 - 1) * 65536;
+            let mut superblock = old[(old.len() / 65536 - 1) * 65536..][..4096].to_vec();
+            superblock[24..28].copy_from_slice(&1_000_000_000_u32.to_le_bytes());
+            bytes[at..at + 4096].copy_from_slice(&superblock);
+            let copy = dir.file(image.rsplit('/').next().expect("a name"));
+            std::fs::write(&copy, bytes).expect("it");
+            copy
+        })
+        .collect();
+    let members = images.join(" ");
+    let ran = raidlab(&format!("detail {members}")).code(1);
+    assert!(ran.stdout.contains("also carries a superblock 0.90"), "{}", ran.stdout);
+    let ran = raidlab(&format!("status {members}")).code(1);
+    assert!(ran.stdout.contains("also carries a superblock 0.90"), "{}", ran.stdout);
+    let ran = dump(&format!("--sha256 {members}")).code(1);
+    assert!(ran.stderr.contains("also carries a superblock 0.90"), "{}", ran.stderr);
+    // Chosen by name, there is no doubt left; the old superblock lies behind the data.
+    let uuid = raidlab(&format!("detail --json {members}")).record()["arrays"][0]["array_uuid"]
+        .as_str()
+        .expect("a uuid")
+        .to_string();
+    assert!(!dump(&format!("--sha256 --array {uuid} {members}")).stderr.contains("also carries"));
 }

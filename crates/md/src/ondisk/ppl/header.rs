@@ -107,6 +107,15 @@ impl PplHeader {
         })
     }
 
+    /// Whether bytes that are no header look like one of this array that was damaged: they carry
+    /// its signature, or begin as every header does.
+    pub(super) fn was_one(bytes: &[u8], signature: u32) -> bool {
+        let ones = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0xff);
+        // Partial parity may be all ones as well.
+        let begins = ones(RESERVED.bytes(bytes)) && !ones(bytes);
+        begins || SIGNATURE.u32(bytes) == signature
+    }
+
     /// The header's bytes, with the right checksum.
     ///
     /// # Panics

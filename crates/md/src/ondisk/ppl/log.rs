@@ -56,6 +56,8 @@ pub enum PplStop {
     End,
     /// There is no header, or one of another array.
     NoHeader(DecodeError),
+    /// There was a header of this array, and it is damaged: what it held may be the newest.
+    Broken(DecodeError),
     /// The header is older than the one before it: left over from the last round.
     Older {
         /// Its generation.
@@ -94,6 +96,7 @@ pub fn find_newest<E>(
     while at + PPL_HEADER_SECTORS <= area_sectors {
         read(at, &mut buffer)?;
         let stop = match PplHeader::decode(&buffer) {
+            Err(error) if PplHeader::was_one(&buffer, signature) => PplStop::Broken(error),
             Err(error) => PplStop::NoHeader(error),
             Ok(header) if header.signature != signature => {
                 PplStop::NoHeader(foreign(header.signature, signature))
@@ -140,7 +143,8 @@ pub fn place_log(
 pub struct MemberLog {
     /// The member.
     pub member: MemberIdx,
-    /// Its newest log, or why there is none.
+    /// Its newest log, or why there is none, or none that may be believed: behind the last log that
+    /// is right may be one that is newer and damaged.
     pub newest: Result<PplLog, PplStop>,
     /// For each entry whether its partial parity is in the area and has the right checksum.
     pub intact: Vec<bool>,
@@ -158,8 +162,12 @@ impl MemberLog {
         mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<MemberLog, E> {
         let search = find_newest(set_uuid, area_sectors, &mut read)?;
-        let Some(log) = search.newest else {
-            return Ok(MemberLog { member, newest: Err(search.stop.1), intact: Vec::new() });
+        let (log, stop) = match (search.newest, search.stop.1) {
+            (_, stop @ PplStop::Broken(_)) => (None, stop),
+            found => found,
+        };
+        let Some(log) = log else {
+            return Ok(MemberLog { member, newest: Err(stop), intact: Vec::new() });
         };
         let mut intact = Vec::with_capacity(log.header.entries.len());
         for (index, entry) in log.header.entries.iter().enumerate() {

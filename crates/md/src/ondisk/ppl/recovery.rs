@@ -81,6 +81,9 @@ pub enum PplMismatch {
 impl fmt::Display for PplMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PplMismatch::NoLog { member, stop: PplStop::Broken(error) } => {
+                write!(f, "member {member}: its newest partial parity log is damaged: {error}")
+            }
             PplMismatch::NoLog { member, stop: PplStop::NoHeader(error) } => {
                 write!(f, "member {member}: no partial parity log: {error}")
             }
