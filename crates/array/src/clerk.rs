@@ -5,6 +5,7 @@
 //! while its metadata are written, which is rare (the first write after a pause, the last one, a
 //! failure). Called only from `driver`.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -22,6 +23,25 @@ use md::ondisk::{Area, Timestamp};
 use crate::core::Event;
 use crate::member::{OpKind, io_error_of};
 use crate::store::Disk;
+
+/// Notes that are kept until they are taken; the oldest are forgotten first.
+const MAX_NOTES: usize = 64;
+
+/// Sentences for people. One that is there already is not added again.
+#[derive(Default)]
+struct Notes(VecDeque<String>);
+
+impl Notes {
+    fn push(&mut self, note: String) {
+        if self.0.contains(&note) {
+            return;
+        }
+        if self.0.len() == MAX_NOTES {
+            self.0.pop_front();
+        }
+        self.0.push_back(note);
+    }
+}
 
 /// A device whose metadata are kept.
 pub(crate) struct Kept {
@@ -55,7 +75,7 @@ pub(crate) struct Clerk {
     stalled: Option<(RequestError, u64)>,
     paused: bool,
     stopped: Option<bool>,
-    notes: Vec<String>,
+    notes: Notes,
     /// Members that the keeper took out of service: no shard has reported them.
     events: Vec<Event>,
 }
@@ -76,7 +96,7 @@ impl Clerk {
             stalled: None,
             paused: false,
             stopped: None,
-            notes: Vec::new(),
+            notes: Notes::default(),
             events: Vec::new(),
         }
     }
@@ -87,7 +107,7 @@ impl Clerk {
 
     /// What has gone wrong with metadata since the last call: sentences.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        self.notes.0.drain(..).collect()
     }
 
     /// Members that it has taken out of service since the last call.
@@ -122,7 +142,16 @@ impl Clerk {
         events: impl Iterator<Item = (u16, ControlEvent)>,
         controls: &mut Vec<(u16, Control)>,
     ) {
-        self.inputs.extend(events.map(|(shard, event)| KeeperInput::FromShard { shard, event }));
+        for (shard, event) in events {
+            if let ControlEvent::NotDurable { member } = event {
+                self.notes.push(format!(
+                    "Slot {}: a flush failed, and the array cannot do without the member. Writes \
+                     since the flush before may be lost; the array is not stopped clean.",
+                    member.0
+                ));
+            }
+            self.inputs.push(KeeperInput::FromShard { shard, event });
+        }
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.inputs.push(KeeperInput::Timer);
@@ -305,4 +334,23 @@ impl Kept {
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Timestamp { seconds: since.map_or(0, |since| since.as_secs()), micros: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_bounded_and_said_once() {
+        let mut notes = Notes::default();
+        for _ in 0..1000 {
+            notes.push("no space".into());
+        }
+        assert_eq!(notes.0, ["no space"]);
+        for number in 0..1000 {
+            notes.push(format!("note {number}"));
+        }
+        assert_eq!(notes.0.len(), MAX_NOTES);
+        assert_eq!(notes.0[MAX_NOTES - 1], "note 999");
+    }
 }

@@ -87,8 +87,37 @@ pub enum Event {
     },
 }
 
-/// Kept at most; the oldest are forgotten first.
+/// Kept at most; the oldest corrections are forgotten first.
 const MAX_EVENTS: usize = 4096;
+
+/// What has happened to members, oldest first. Corrections are many, and neighbours become one;
+/// failures are few, one for each member at most, and never forgotten.
+#[derive(Default)]
+struct Events(VecDeque<Event>);
+
+impl Events {
+    fn push(&mut self, event: Event) {
+        if let Event::Corrected { member, sector, sectors } = event {
+            if let Some(Event::Corrected { member: last, sector: first, sectors: len }) =
+                self.0.back_mut()
+                && *last == member
+                && sector.0 >= first.0
+                && sector.0 <= first.0 + *len
+            {
+                *len = (*len).max(sector.0 + sectors - first.0);
+                return;
+            }
+            if self.0.len() >= MAX_EVENTS {
+                let is_correction = |event: &Event| matches!(event, Event::Corrected { .. });
+                match self.0.iter().position(is_correction) {
+                    Some(oldest) => drop(self.0.remove(oldest)),
+                    None => return,
+                }
+            }
+        }
+        self.0.push_back(event);
+    }
+}
 
 /// How much is done in one step, in bytes of requests or of member I/O.
 const STEP_BYTES: u64 = 256 << 10;
@@ -116,7 +145,7 @@ pub(crate) struct Core {
     /// The timer was due at the end of the last turn: hosts have had their chance.
     timer_overdue: bool,
     facts: Facts,
-    events: VecDeque<Event>,
+    events: Events,
     /// For the control plane, where there is one: who keeps the metadata, other shards.
     for_plane: Option<Vec<ControlEvent>>,
     /// Members that the control plane has told it to drop: somebody else reports them.
@@ -154,7 +183,7 @@ impl Core {
             timer: None,
             timer_overdue: false,
             facts,
-            events: VecDeque::new(),
+            events: Events::default(),
             for_plane: None,
             told_to_drop: MemberSet::EMPTY,
         }
@@ -183,7 +212,7 @@ impl Core {
     }
 
     pub(crate) fn take_events(&mut self) -> impl Iterator<Item = Event> + '_ {
-        self.events.drain(..)
+        self.events.0.drain(..)
     }
 
     /// How many requests it can take now.
@@ -372,15 +401,12 @@ impl Core {
     }
 
     fn note(&mut self, event: ControlEvent) {
-        if self.events.len() == MAX_EVENTS {
-            self.events.pop_front();
-        }
         let plane = self.for_plane.as_mut();
         let is_told = plane.map(|events| events.push(event)).is_some();
         match event {
             ControlEvent::MemberFailed { member, error, epoch } => {
                 if !self.told_to_drop.contains(member.0) {
-                    self.events.push_back(Event::MemberFailed { member, error });
+                    self.events.push(Event::MemberFailed { member, error });
                 }
                 // The members of arrays that live in memory have no metadata that could record it.
                 if !is_told {
@@ -394,10 +420,11 @@ impl Core {
             }
             ControlEvent::Released { .. }
             | ControlEvent::OutOfSync { .. }
+            | ControlEvent::NotDurable { .. }
             | ControlEvent::CollectWritten
             | ControlEvent::Written { .. } => {}
             ControlEvent::Corrected { member, sector, sectors } => {
-                self.events.push_back(Event::Corrected { member, sector, sectors });
+                self.events.push(Event::Corrected { member, sector, sectors });
             }
         }
     }
@@ -543,5 +570,38 @@ impl Core {
 fn settle(slots: &mut [Slot], io: &mut Io, done: &mut Vec<Done>) {
     for slot in slots.iter_mut().filter(|slot| slot.gathers) {
         slot.call(done, |member, done| member.settle(io, done));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn corrected(member: u16, sector: u64) -> Event {
+        Event::Corrected { member: MemberIdx(member), sector: Sector(sector), sectors: 8 }
+    }
+
+    #[test]
+    fn a_failure_is_never_forgotten_however_much_is_corrected_after_it() {
+        let mut events = Events::default();
+        let failed = Event::MemberFailed { member: MemberIdx(3), error: Some(MemberError::Gone) };
+        events.push(corrected(0, 0));
+        events.push(failed);
+        for at in 0..2 * MAX_EVENTS as u64 {
+            events.push(corrected(1, at * 100));
+        }
+        assert_eq!(events.0.len(), MAX_EVENTS);
+        assert_eq!(events.0[0], failed);
+        let last = corrected(1, (2 * MAX_EVENTS as u64 - 1) * 100);
+        assert_eq!(events.0[MAX_EVENTS - 1], last, "the newest corrections are kept");
+    }
+
+    #[test]
+    fn corrections_side_by_side_are_one() {
+        let mut events = Events::default();
+        [0, 8, 16, 16, 32].into_iter().for_each(|at| events.push(corrected(1, at)));
+        events.push(corrected(2, 40));
+        let whole = Event::Corrected { member: MemberIdx(1), sector: Sector(0), sectors: 24 };
+        assert_eq!(events.0, [whole, corrected(1, 32), corrected(2, 40)]);
     }
 }

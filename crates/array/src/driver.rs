@@ -411,10 +411,13 @@ impl Driver {
     fn receive(&mut self) {
         let Driver { links, core, others, answered, told, .. } = self;
         let Some(links) = links else { return };
+        let number = links.number();
         links.receive(|lane, message| match message {
             Message::Part(part) => others.waiting.push_back((lane, part)),
             Message::Done { host, result } => answered.push((host, result)),
             Message::Event(event) => told.push((lane, event)),
+            // A host's own order that came in by another lane: nobody else reports it.
+            Message::Control(control) if number == 0 => core.control(control),
             Message::Control(control) => core.order(control),
         });
         self.feed_waiting();

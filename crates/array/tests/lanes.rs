@@ -189,6 +189,9 @@ fn leaves_come_back_from_all_lanes() {
     for _ in 0..3 {
         lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
     }
+    let events: Vec<Event> = lanes.iter_mut().flat_map(Driver::take_events).collect();
+    let failed = Event::MemberFailed { member: MemberIdx(1), error: None };
+    assert_eq!(events, [failed], "reported, whichever lane was told to fail it");
     let leaves = Driver::lanes_into_leaves(lanes);
     assert_eq!(leaves.iter().map(|leaf| leaf.in_service).collect::<Vec<_>>(), [true, false]);
     assert!(leaves.iter().all(|leaf| leaf.member.is_some()));

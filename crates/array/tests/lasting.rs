@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -465,6 +466,8 @@ struct Flawed {
     device: Arc<Device>,
     /// First sector, the one behind the last, and the error.
     flaw: Mutex<Option<(u64, u64, Errno)>>,
+    /// The next sync fails; the one after it ends well, as the kernel has it.
+    sync_fails: AtomicBool,
 }
 
 impl Flawed {
@@ -514,6 +517,9 @@ impl Disk for Flawed {
     }
 
     fn sync(&self) -> std::io::Result<()> {
+        if self.sync_fails.swap(false, Ordering::SeqCst) {
+            return Err(Errno::IO.into());
+        }
         self.device.sync()
     }
 
@@ -526,7 +532,8 @@ impl Disk for Flawed {
 fn flawed(members: &Members, data: bool, error: Errno) -> (Array, Arc<Flawed>) {
     let mut opened = members.opened(Access::ReadWrite);
     let device = opened[1].device.clone().expect("a device");
-    let flawed = Arc::new(Flawed { device, flaw: Mutex::new(None) });
+    let flawed =
+        Arc::new(Flawed { device, flaw: Mutex::new(None), sync_fails: AtomicBool::new(false) });
     opened[1] = Opened::disk(flawed.clone()).expect("superblock");
     let data_offset = opened[1].superblock.metadata().data_offset;
     let range = if data { (data_offset, SECTORS) } else { (0, data_offset) };
@@ -732,6 +739,53 @@ fn a_bad_block_without_redundancy_is_an_error_and_costs_no_member_its_place() {
     array.stop().unwrap();
     let ranges = |number| bad_blocks(&members, number).1.sectors();
     assert_eq!((ranges(0), ranges(1)), (0, 1), "what was not touched is still bad");
+}
+
+#[test]
+fn a_fua_write_over_a_listed_bad_block_is_durable_with_the_list() {
+    let members = Members::new(2);
+    members.create(Level::Raid1, |request| request.assume_clean = true);
+    spoil(&members, 1, &[64..72, 80..88, 300..301]);
+    let opened = members.opened(Access::ReadWrite);
+    let metadata = opened[1].superblock.metadata();
+    let (place, start) = (metadata.bad_blocks.expect("a list"), metadata.data_offset);
+    // What is on the member now, while the array has it.
+    let listed = || {
+        let log = place.area.sector as usize * 512;
+        let bytes = std::fs::read(members.path(1)).unwrap();
+        let log = &bytes[log..log + place.area.sectors as usize * 512];
+        BadBlocks::decode(log, place.shift).unwrap()
+    };
+    let on_device = |ranges: &[std::ops::Range<u64>]| -> Vec<_> {
+        ranges.iter().map(|range| start + range.start..start + range.end).collect()
+    };
+    let array = run(&opened);
+    // Written, but not durable: it stays on the list.
+    array.write_at(&[2; 8 * 512], 80 * 512).unwrap();
+    let mut lease = array.lease(4 * 512);
+    lease.bytes_mut().fill(3);
+    array.write_fua(lease, 66 * 512).wait().unwrap();
+    assert_eq!(listed().ranges(), on_device(&[64..66, 70..72, 80..88, 300..301]));
+    array.flush().unwrap();
+    assert_eq!(listed().ranges(), on_device(&[64..66, 70..72, 300..301]));
+    drop(array);
+}
+
+#[test]
+fn a_flush_that_fails_on_the_last_member_leaves_the_array_unclean() {
+    let members = Members::new(2);
+    members.create(Level::Raid1, |request| request.assume_clean = true);
+    let (array, flawed) = flawed(&members, false, Errno::IO);
+    flawed.mend();
+    array.fail_member(MemberIdx(0));
+    array.write_at(&[1; 8192], 0).unwrap();
+    flawed.sync_fails.store(true, Ordering::SeqCst);
+    assert_eq!(array.flush(), Err(ArrayError::Request(RequestError::Io)));
+    array.flush().unwrap();
+    assert_eq!(array.stop(), Err(ArrayError::Unclean));
+    drop(flawed);
+    let opened = members.opened(Access::ReadOnly);
+    assert_eq!(opened[1].superblock.state().resync_offset, Some(0), "in sync nowhere");
 }
 
 #[test]

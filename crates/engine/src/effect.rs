@@ -119,6 +119,12 @@ pub enum ControlEvent {
         /// How many.
         bits: u32,
     },
+    /// A flush failed on a member that the array cannot do without: writes that it had completed
+    /// may be lost, and a later flush that ends well says nothing of them.
+    NotDurable {
+        /// Which.
+        member: MemberIdx,
+    },
     /// Shard 0 begins to flush: every other shard is to get [`crate::Control::GiveWritten`].
     CollectWritten,
     /// Answer to [`crate::Control::GiveWritten`], for shard 0 as [`crate::Control::Written`]. From

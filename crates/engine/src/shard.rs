@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use md::{Geometry, Kind as GeometryKind, Sector};
+use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
 use crate::flat::{self, Flat};
 use crate::flush::{Ended, Flushes};
@@ -384,6 +384,10 @@ impl Shard {
             Err(error) => {
                 let (geometry, member) = (&self.config.geometry, token.slot());
                 let dropped = self.health.drop_member(geometry, member, Some(error), out);
+                if !dropped {
+                    let member = MemberIdx(member);
+                    out.list.push(Effect::Control(ControlEvent::NotDurable { member }));
+                }
                 (!dropped).then_some(RequestError::Io)
             }
         };

@@ -894,3 +894,31 @@ fn a_spare_whose_metadata_cannot_be_written_is_lost_alone() {
     let lost = desk.superblocks[&1].devices[2].as_ref().expect("it had a number");
     assert_eq!(lost.role, Role::Faulty);
 }
+
+#[test]
+fn a_flush_that_failed_on_a_member_that_must_stay_is_never_called_clean() {
+    for bitmap in [false, true] {
+        let mut config = config(Level::Raid1, 2, 0);
+        config.devices.remove(1);
+        if bitmap {
+            config = with_bitmap(config);
+        }
+        let mut desk = Desk::new(config);
+        let bit = if bitmap { 5 } else { 0 };
+        desk.ask(bit, 1);
+        desk.run();
+        assert_eq!(desk.granted(), 1);
+        desk.event(ControlEvent::NotDurable { member: MemberIdx(0) });
+        desk.release(bit, 1);
+        desk.run();
+        desk.wait(400 * SECOND);
+        assert!(desk.keeper.resync().is_none(), "no resync can make it right");
+        let said = |desk: &Desk| desk.superblocks[&0].resync_offset;
+        assert_eq!(said(&desk), Some(0));
+        desk.tell(KeeperInput::Stop);
+        desk.run();
+        assert_eq!(desk.others.last(), Some(&KeeperEffect::Stopped { clean: false }));
+        assert_eq!(said(&desk), Some(0));
+        assert!(!bitmap || (0..128).all(|bit| desk.bit(0, bit)));
+    }
+}

@@ -1,7 +1,8 @@
 //! A member with a list of bad blocks, as md keeps it beside the superblock.
 //!
 //! Invariant: a listed sector is never read, so its data come from the other members; a write that
-//! covers it is tried, and when it has succeeded and is durable the sector leaves the list. The
+//! covers it is tried, and when it has succeeded and is durable the sector leaves the list, with
+//! forced unit access before the write is reported done, otherwise with the next flush. The
 //! list on disk may name sectors that are good again, never the other way round. Sectors are added
 //! by Linux alone: here a write that fails costs the member its place. Used by `run::start`.
 
@@ -24,6 +25,8 @@ pub struct BadBlockList {
     /// Where the member's data area starts: the list counts sectors of the device.
     data_offset: u64,
     bad: BadBlocks,
+    /// What the list on disk says.
+    on_disk: BadBlocks,
     /// Counts the changes of `bad`.
     version: u64,
     /// The version that is on disk.
@@ -42,7 +45,8 @@ impl BadBlockList {
         data_offset: u64,
     ) -> Result<BadBlockList, String> {
         let bad = read_bad_blocks(&*disk, place)?;
-        Ok(BadBlockList { disk, place, data_offset, bad, version: 0, written: 0 })
+        let on_disk = bad.clone();
+        Ok(BadBlockList { disk, place, data_offset, bad, on_disk, version: 0, written: 0 })
     }
 
     /// What the list calls so many sectors of the data area, from `sector` on.
@@ -62,18 +66,49 @@ impl BadBlockList {
         }
     }
 
+    /// Takes sectors out whose data are durable, also on disk.
+    fn remove_durably(&mut self, sectors: Range<u64>) -> std::io::Result<()> {
+        self.remove(sectors.clone());
+        if !self.on_disk.overlaps(sectors.clone()) {
+            return Ok(());
+        }
+        let mut bad = self.on_disk.clone();
+        bad.remove(sectors);
+        self.write_to_disk(bad)
+    }
+
     /// Writes what was good when this version was the latest.
-    fn write(&mut self, version: u64, bad: &BadBlocks) -> std::io::Result<()> {
+    fn write(&mut self, version: u64, good: &[Range<u64>]) -> std::io::Result<()> {
         if version <= self.written {
             return Ok(());
         }
+        // From what is on disk: it may lack more than the list of that time did.
+        let mut bad = self.on_disk.clone();
+        for range in good {
+            bad.remove(range.clone());
+        }
+        self.write_to_disk(bad)?;
+        self.written = version;
+        Ok(())
+    }
+
+    fn write_to_disk(&mut self, bad: BadBlocks) -> std::io::Result<()> {
         // Fewer sectors can need more entries. A list that has no room for them stays as it is.
         if let Ok(log) = bad.encode(self.place.area.sectors, self.place.shift) {
             self.disk.write(self.place.area.sector, &log)?;
             self.disk.sync()?;
+            self.on_disk = bad;
         }
-        self.written = version;
         Ok(())
+    }
+
+    /// What is on disk and good by now.
+    fn good(&self) -> Vec<Range<u64>> {
+        let mut good = self.on_disk.clone();
+        for range in self.bad.ranges() {
+            good.remove(range.clone());
+        }
+        good.ranges().to_vec()
     }
 }
 
@@ -88,8 +123,11 @@ enum Then {
     Nothing,
     /// These sectors have been written.
     Good(Range<u64>),
-    /// What had been written when the flush began is durable: this version of the list.
-    Durable(u64, BadBlocks),
+    /// These sectors have been written, and are durable.
+    GoodAndDurable(Range<u64>),
+    /// What had been written when the flush began is durable: this version of the list, in which
+    /// these sectors are good.
+    Durable(u64, Vec<Range<u64>>),
 }
 
 /// See the module.
@@ -122,10 +160,17 @@ impl ListedMember {
             let AtWork { token, then } = self.at_work.remove(token.to_bits() as u32);
             match then {
                 Then::Good(sectors) if result.is_ok() => self.list().remove(sectors),
-                Then::Durable(version, bad) if result.is_ok() => {
+                // The list comes before the answer: a start after a crash would not read them.
+                Then::GoodAndDurable(sectors) if result.is_ok() => {
                     result = self
                         .list()
-                        .write(version, &bad)
+                        .remove_durably(sectors)
+                        .map_err(|error| io_error_of(&error, OpKind::Write { fua: true }));
+                }
+                Then::Durable(version, good) if result.is_ok() => {
+                    result = self
+                        .list()
+                        .write(version, &good)
                         .map_err(|error| io_error_of(&error, OpKind::Flush));
                 }
                 _ => {}
@@ -156,9 +201,10 @@ impl Member for ListedMember {
                 done.push(Done { token: op.token, result: Err(MemberError::Medium) });
                 return;
             }
-            OpKind::Write { .. } | OpKind::WriteZeroes => Then::Good(sectors),
+            OpKind::Write { fua: true } => Then::GoodAndDurable(sectors),
+            OpKind::Write { fua: false } | OpKind::WriteZeroes => Then::Good(sectors),
             OpKind::Flush if list.version > list.written => {
-                Then::Durable(list.version, list.bad.clone())
+                Then::Durable(list.version, list.good())
             }
             OpKind::Read | OpKind::Discard | OpKind::Flush => Then::Nothing,
         };

@@ -75,6 +75,9 @@ pub struct Keeper {
     resync: Option<u64>,
     resync_run: u32,
     resync_stalled: Option<RequestError>,
+    /// Members have lost writes that they had completed, and the array cannot do without them: it
+    /// is in sync nowhere, no resync can make it so, and it never stops clean.
+    not_durable: bool,
     checkpoint_at: u64,
     /// By bit: how many shards hold it.
     held: Vec<u16>,
@@ -145,6 +148,7 @@ impl Keeper {
             resync: resync_offset,
             resync_run: 0,
             resync_stalled: None,
+            not_durable: false,
             checkpoint_at: 0,
             held: vec![0; map.bits() as usize],
             held_total: 0,
@@ -199,7 +203,7 @@ impl Keeper {
     /// over the bits of the bitmap that are in need. It takes the place of one made before.
     pub fn resync(&mut self) -> Option<Resync> {
         let from = self.resync?;
-        if !self.updates() || self.mode != KeeperMode::Running {
+        if !self.updates() || self.mode != KeeperMode::Running || self.not_durable {
             return None;
         }
         self.resync_run += 1;
@@ -268,7 +272,14 @@ impl Keeper {
                     self.lose(at, error, Lost::ByShard(shard), out);
                 }
             }
-            ControlEvent::Corrected { .. }
+            // What a level without redundancy loses, no metadata can say.
+            ControlEvent::NotDurable { .. } if self.updates() => {
+                self.touched = true;
+                self.not_durable = true;
+                self.redundancy_lost(0, self.map.bits(), out);
+            }
+            ControlEvent::NotDurable { .. }
+            | ControlEvent::Corrected { .. }
             | ControlEvent::CollectWritten
             | ControlEvent::Written { .. } => {}
         }

@@ -290,7 +290,8 @@ impl Keeper {
     /// Ends the closing, or what a stop finds of an array that is read-only already.
     fn end(&mut self, out: &mut Vec<KeeperEffect>) {
         let broken = matches!(self.mode, KeeperMode::ReadOnly(why) if why != ReadOnlyWhy::Ordered);
-        let clean = !broken && !self.on_disk.dirty && self.unfinished.is_none();
+        let recorded = !self.on_disk.dirty && self.unfinished.is_none();
+        let clean = !broken && recorded && !self.not_durable;
         if self.mode == KeeperMode::Closing && !self.stopping {
             let why = ReadOnlyWhy::Ordered;
             self.mode = KeeperMode::ReadOnly(why);
