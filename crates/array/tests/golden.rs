@@ -198,7 +198,9 @@ impl Case {
                     let differs = first_difference(&part.bytes, &expected);
                     assert_eq!(differs, None, "{context}");
                 }
-                assert!(!part.lost.is_empty(), "{context}: nothing is lost");
+                // Without its journal nothing seems to be missing.
+                let without_log = logged && why.contains("journal");
+                assert!(without_log || !part.lost.is_empty(), "{context}: nothing is lost");
             }
             verdict => panic!("{}: {verdict:?}", self.name),
         }

@@ -316,9 +316,9 @@ impl Members {
         unread.map(|member| format!("{}: {}", member.name, member.instead)).collect()
     }
 
-    /// Whether one of them has no superblock.
+    /// Whether one of them can be read and has no superblock.
     pub fn has_strangers(&self) -> bool {
-        self.all.iter().any(|member| member.superblock.is_none())
+        self.all.iter().any(|member| member.superblock.is_none() && member.disk.is_some())
     }
 
     /// `name: why` of those without a superblock.
