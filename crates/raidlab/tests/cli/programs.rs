@@ -377,7 +377,7 @@ fn repetitions_are_runs_that_can_be_compared_and_one_run_is_too_few() {
     assert_eq!(order, turns.collect::<Vec<_>>());
     let same = raidlab(&format!("compare {five} {five}")).code(0);
     assert!(same.stdout.contains("2 without difference, 0 with too few runs"), "{}", same.stdout);
-    let one = measured("b.json", "--runs 10");
+    let one = measured("b.json", "");
     let few = raidlab(&format!("compare {five} {one}")).code(0);
     assert_eq!(few.stdout.matches("too few runs (5 and 1)").count(), 2, "{}", few.stdout);
     // Records that were written in turn are one side together.

@@ -374,18 +374,28 @@ fn a_report_goes_into_every_format() {
     assert!(told.contains("none.json: cannot be read"), "{told}");
 }
 
-/// Samples that a run could have given, `factor` times as fast.
+/// Five runs that could have been measured, `factor` times as fast.
 fn record_of(dir: &Dir, name: &str, factor: f64) -> String {
     let path = dir.file(name);
     let words = "--members mem --size 4M --level raid0 --workload seq-read";
     raidlab(&format!("bench {QUICK} {words} --json {path}")).code(0);
     let text = std::fs::read_to_string(&path).expect("a record");
     let mut record: Value = serde_json::from_str(&text).expect("JSON");
-    let sample = |at: u32| {
-        let bytes = 1e9 * factor * (1.0 + f64::from(at) / 500.0);
+    let sample = |run: u32, at: u32| {
+        let bytes = 1e9 * factor * (1.0 + f64::from(at) / 500.0 + f64::from(run) / 900.0);
         serde_json::json!({"seconds": 1.0, "bytes": bytes as u64, "ops": 1000})
     };
-    record["cells"][0]["samples"] = (0..5).map(sample).collect();
+    let run = |run: u32| {
+        let mut cell = record["cells"][0].clone();
+        cell["samples"] = (0..5).map(|at| sample(run, at)).collect();
+        cell["repetition"] = run.into();
+        cell["random_seed"] = run.into();
+        // The median of the samples.
+        let median = 1e3 * factor * (1.0 + 2.0 / 500.0 + f64::from(run) / 900.0);
+        cell["mb_per_s"] = median.into();
+        cell
+    };
+    record["cells"] = (1..=5).map(run).collect();
     std::fs::write(&path, record.to_string()).expect("a record");
     path
 }
