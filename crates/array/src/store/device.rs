@@ -273,7 +273,7 @@ impl Device {
 
     /// Reserves space for all of the member, so that a full disk shows now and not under a running
     /// array. What it holds stays. Block devices have theirs. Ends early, with `false`, when
-    /// `go_on` says no, which is asked every [`RESERVED_AT_ONCE`] bytes.
+    /// `go_on` says no, which is asked every 64 MiB.
     ///
     /// # Errors
     /// When there is not enough space, or it was opened read-only.
