@@ -72,6 +72,8 @@ struct Pending {
     left: u64,
     /// A part has been moved, and the kernel was asked for the rest.
     continued: bool,
+    /// A write that is to be durable is written, and being synced.
+    syncing: bool,
     spans: Vec<Span>,
 }
 
@@ -245,8 +247,14 @@ impl FileMember {
         let pending = self.pending.get(id);
         let (at, len) = (pending.at, pending.left);
         let op = match pending.kind {
+            _ if pending.syncing => FileOp::Sync,
             OpKind::Read => FileOp::Read { at, spans: &pending.spans },
-            OpKind::Write { fua } => FileOp::Write { at, spans: &pending.spans, durable: fua },
+            OpKind::Write { fua } => {
+                // Through the page cache the sync is an operation of its own: of one call it would
+                // not be known whether nothing was written or the sync has failed.
+                let durable = fua && self.direct;
+                FileOp::Write { at, spans: &pending.spans, durable }
+            }
             OpKind::Flush => FileOp::Sync,
             OpKind::Discard => FileOp::PunchHole { at, len },
             OpKind::WriteZeroes => FileOp::ZeroRange { at, len },
@@ -398,6 +406,7 @@ impl Member for FileMember {
             at: self.start + op.sector.0 * md::SECTOR_BYTES,
             left: op.bytes(),
             continued: false,
+            syncing: false,
             spans,
         });
         self.push(id, io);
@@ -405,7 +414,8 @@ impl Member for FileMember {
 
     fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
         let pending = self.pending.get(event.id);
-        let (kind, at, left) = (pending.kind, pending.at, pending.left);
+        let (at, left) = (pending.at, pending.left);
+        let kind = if pending.syncing { OpKind::Flush } else { pending.kind };
         let is_transfer = matches!(kind, OpKind::Read | OpKind::Write { .. });
         // An error of a direct write says nothing of the extents before the one that failed.
         let unwritten = is_transfer && !self.direct && !pending.continued;
@@ -420,6 +430,10 @@ impl Member for FileMember {
                 }
                 self.size = Size::Cut;
                 Err(MemberError::Gone)
+            }
+            Ok(_) if kind == (OpKind::Write { fua: true }) && !self.direct => {
+                pending.syncing = true;
+                return self.push(event.id, io);
             }
             // The file was cut while this was under way, which may have made it longer again.
             Ok(_) if kind != OpKind::Read && !self.is_block_device && self.is_cut(io.now) => {
