@@ -922,3 +922,30 @@ fn a_flush_that_failed_on_a_member_that_must_stay_is_never_called_clean() {
         assert!(!bitmap || (0..128).all(|bit| desk.bit(0, bit)));
     }
 }
+
+/// RAID 6 with Q on one disk: what lacks only that is started dirty without force.
+#[test]
+fn an_array_that_lacks_only_parity_is_out_of_sync_where_its_metadata_say_so() {
+    for (missing, expected) in [(4, vec![(0, 1024)]), (1, vec![])] {
+        let mut config = config(Level::Raid6, 5, 0);
+        let layout = Layout::Raid6(Raid6Layout::LeftSymmetric6);
+        let member_sectors = vec![1024; 5];
+        let spec = GeometrySpec { level: Level::Raid6, layout, chunk_sectors: 8, member_sectors };
+        config.geometry = Geometry::new(&spec).expect("sound");
+        config.state.resync_offset = Some(0);
+        config.devices.retain(|device| device.number.0 != missing);
+        let ranges = Keeper::new(config).out_of_sync();
+        let ranges: Vec<_> = ranges.iter().map(|range| (range.start, range.end)).collect();
+        assert_eq!(ranges, expected, "without {missing}");
+    }
+}
+
+#[test]
+fn bits_side_by_side_are_one_range_that_is_out_of_sync() {
+    let mut config = with_bitmap(config(Level::Raid5, 3, 0));
+    config.state.resync_offset = Some(0);
+    let bitmap = config.bitmap.as_mut().expect("just made");
+    bitmap.bits[0] = 0b0110_0111;
+    let ranges = Keeper::new(config).out_of_sync();
+    assert_eq!(ranges, [0..24, 40..56]);
+}

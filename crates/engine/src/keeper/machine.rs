@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use md::ondisk::Role;
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
-use md::{Geometry, Level, MemberIdx};
+use md::{Geometry, Kind, Level, MemberIdx, StripeNo};
 
 use super::bits::Bits;
 use super::job::{Goal, Job, Phase, Update};
@@ -183,11 +183,27 @@ impl Keeper {
     /// Where redundancy may not agree with the data, as ascending ranges of positions; goes into
     /// [`crate::ShardConfig::out_of_sync`].
     ///
-    /// Empty for parity arrays that lack members: where redundancy is in doubt they are started
-    /// only by force, which calls them clean, as `mdadm --assemble --force` does.
+    /// Empty for parity arrays that lack data blocks: where redundancy is in doubt they are started
+    /// only by force, which calls them clean, as `mdadm --assemble --force` does. Those that lack
+    /// nothing but parity are started without.
     pub fn out_of_sync(&self) -> Vec<Range<u64>> {
-        let forced = self.geometry.level().has_parity() && self.degraded() > 0;
-        self.resync.filter(|_| !forced).map_or(Vec::new(), |from| self.in_need(from).collect())
+        let Some(from) = self.resync.filter(|_| !self.lacks_data()) else { return Vec::new() };
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for range in self.in_need(from) {
+            match ranges.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => ranges.push(range),
+            }
+        }
+        ranges
+    }
+
+    /// Whether a block of some row that holds data is on a member that is not in sync.
+    fn lacks_data(&self) -> bool {
+        let Kind::Parity(parity) = self.geometry.kind() else { return false };
+        let here = self.in_sync();
+        let lacks = |row: u64| parity.row(StripeNo(row)).data.iter().any(|at| !here.contains(at.0));
+        (0..parity.rotation() as u64).any(lacks)
     }
 
     /// What a resync from this position has to do.
