@@ -193,6 +193,9 @@ pub enum Control {
     ReadOnly,
     /// A flush is under way: answer with [`crate::ControlEvent::Written`]. Not for shard 0.
     GiveWritten,
+    /// A flush has failed on a member that the array cannot do without: parity and data of any row
+    /// may be of different ages, and nothing is recovered from a row before it is written anew.
+    NotDurable,
     /// For shard 0: what another shard has answered. All of them must.
     Written {
         /// Members that completed writes of the shard lie on, perhaps volatile.

@@ -387,6 +387,7 @@ impl Shard {
                 if !dropped {
                     let member = MemberIdx(member);
                     out.list.push(Effect::Control(ControlEvent::NotDurable { member }));
+                    self.doubt_all();
                 }
                 (!dropped).then_some(RequestError::Io)
             }
@@ -394,6 +395,14 @@ impl Shard {
         let failed = self.health.failed();
         self.flushes.flush_done(token, kept_error, failed, out, &mut self.flushed);
         self.end_flushes(out);
+    }
+
+    /// No parity is believed any more. (Copies have their position, see `Health`.)
+    fn doubt_all(&mut self) {
+        let span = crate::intent_map::span(&self.config.geometry);
+        if let Way::Stripe(stripes) = &mut self.way {
+            stripes.sync.doubt_all(span);
+        }
     }
 
     fn end_flushes(&mut self, out: &mut Effects) {
@@ -433,6 +442,7 @@ impl Shard {
                 self.not_granted(now, first_bit..first_bit + bits, out);
             }
             Control::ReadOnly => self.make_read_only(out),
+            Control::NotDurable => self.doubt_all(),
             Control::GiveWritten => {
                 let kept = !self.health.is_unrecordable();
                 let members = self.flushes.give_written();

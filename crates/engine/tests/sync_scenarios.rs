@@ -312,3 +312,55 @@ fn what_was_put_back_is_not_reported_as_out_of_sync() {
         assert_eq!(world.events.contains(&out_of_sync), reported, "{short}");
     }
 }
+
+#[test]
+fn a_lost_block_that_memory_still_holds_does_not_depend_on_it() {
+    let geometry = geometry((Level::Raid5, Layout::Raid5(Raid5Layout::LeftSymmetric), 3));
+    let row = parity(&geometry).row(StripeNo(3)).clone();
+    let (first, second) = (block(&geometry, 3, 0), block(&geometry, 3, 1));
+    for full in [row.data[0], row.p] {
+        let mut world = world(ShardConfig::new(geometry.clone()));
+        fill(&mut world);
+        // A stream whose last write has read the second block of its row, and keeps it.
+        for at in (0..=first).step_by(CHUNK as usize) {
+            world.run(WRITE, at, CHUNK).expect("healthy");
+        }
+        world.control(Control::FailMember(row.data[1]));
+        world.quiesce();
+        world.model.tolerated.push(RequestError::NoSpace);
+        world.members[full.index()].full = 0..ROWS * CHUNK;
+        assert_eq!(world.run(WRITE, first, CHUNK), Err(RequestError::NoSpace), "{full:?}");
+        assert_eq!(world.run(HostOp::Read, second, CHUNK), Ok(()), "{full:?}");
+    }
+}
+
+#[test]
+fn after_a_flush_that_failed_on_a_member_that_must_stay_nothing_is_recovered() {
+    let mut world = degraded();
+    assert_eq!(world.run(HostOp::Read, 0, 3 * CHUNK), Ok(()));
+    world.control(Control::NotDurable);
+    world.model.tolerated.push(RequestError::Io);
+    assert_eq!(world.run(HostOp::Read, 0, CHUNK), Err(RequestError::Io), "lost");
+    assert_eq!(world.run(HostOp::Read, CHUNK, 2 * CHUNK), Ok(()));
+    world.run(WRITE, 0, CHUNK).expect("generated from what the members hold");
+    assert_eq!(world.run(HostOp::Read, 0, 3 * CHUNK), Ok(()));
+}
+
+#[test]
+fn a_write_that_fails_half_way_without_parity_leaves_nothing_out_of_sync() {
+    let geometry = geometry((Level::Raid5, Layout::Raid5(Raid5Layout::LeftSymmetric), 4));
+    let mut world = world(ShardConfig {
+        intents: Some(engine::IntentMap::whole_array(&geometry)),
+        // P of row 0.
+        missing: MemberSet::one(3),
+        ..ShardConfig::new(geometry)
+    });
+    world.model.tolerated.push(RequestError::NoSpace);
+    world.members[1].full = 0..CHUNK;
+    let write = world.submit(WRITE, 0, 2 * CHUNK);
+    world.control(Control::Granted { first_bit: 0, bits: 1 });
+    world.quiesce();
+    assert_eq!(world.result(write), Some(Err(RequestError::NoSpace)));
+    let said = world.events.iter().any(|event| matches!(event, ControlEvent::OutOfSync { .. }));
+    assert!(!said, "{:?}", world.events);
+}

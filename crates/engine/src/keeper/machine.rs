@@ -292,6 +292,7 @@ impl Keeper {
             ControlEvent::NotDurable { .. } if self.updates() => {
                 self.touched = true;
                 self.not_durable = true;
+                self.to_shards(Control::NotDurable, out);
                 self.redundancy_lost(0, self.map.bits(), out);
             }
             ControlEvent::NotDurable { .. }

@@ -116,14 +116,22 @@ impl SyncMap {
         if self.unsynced.first().is_none_or(|range| range.start >= position) {
             return;
         }
-        self.unsynced.retain_mut(|range| {
-            range.start = range.start.max(position);
-            !range.is_empty()
-        });
+        let passed = self.unsynced.partition_point(|range| range.end <= position);
+        self.unsynced.drain(..passed);
+        if let Some(first) = self.unsynced.first_mut() {
+            first.start = first.start.max(position);
+        }
         match self.unsynced.is_empty() {
             true => self.generated = Blocks::default(),
             false => self.generated.remove_pages_below(position / self.block),
         }
+    }
+
+    /// Writes may have been lost anywhere below this position.
+    pub(crate) fn doubt_all(&mut self, span: u64) {
+        self.unsynced.clear();
+        self.unsynced.push(0..span);
+        self.generated = Blocks::default();
     }
 
     fn blocks(&self, range: &Range<u64>) -> Range<u64> {

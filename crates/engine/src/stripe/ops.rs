@@ -99,13 +99,21 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
         let absent = positions_of(row, cx.health.failed());
+        let lost = absent.union(op.unread).intersection(MemberSet::range(0, data));
+        let lost = lost.minus(op.covered);
+        // Memory is no place for the only copy of a block: a write that depended on it there could
+        // not be rolled back.
+        let only_copy = match op.is_write() && op.in_sync == InSync::All {
+            true => lost,
+            false => MemberSet::EMPTY,
+        };
         let situation = Situation {
             data,
             has_q: row.q.is_some(),
             covered: op.covered,
             absent,
             unread: op.unread,
-            cached: self.cached_positions(at),
+            cached: self.cached_positions(at).minus(only_copy),
             stream: op.stream,
             in_sync: op.in_sync == InSync::All,
             fixed_parity: cx.parity().rotation() == 1,
@@ -128,10 +136,9 @@ impl Stripes {
         op.recover = recover;
         op.hopeless = hopeless;
         op.p_known = reads.union(situation.cached).contains(data);
-        let lost = absent.union(op.unread).intersection(MemberSet::range(0, data));
         // What is generated without a recovery depends on no lost block but those that it covers.
         let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
-        op.keeps_old = op.is_write() && depends && !lost.minus(situation.covered).is_empty();
+        op.keeps_old = op.is_write() && depends && !lost.is_empty();
         op.phase = Phase::Reading;
         op.open = 0;
         self.send_reads(cx, at, reads);
@@ -299,7 +306,8 @@ impl Stripes {
             return self.end(cx, at);
         }
         if !op.keeps_old {
-            op.half_way = true;
+            // Without parity there is nothing that could disagree.
+            op.half_way = op.parity != Some(ParityWork::None);
             return self.end(cx, at);
         }
         op.phase = Phase::Reverting;
