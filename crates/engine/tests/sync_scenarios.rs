@@ -364,3 +364,40 @@ fn a_write_that_fails_half_way_without_parity_leaves_nothing_out_of_sync() {
     let said = world.events.iter().any(|event| matches!(event, ControlEvent::OutOfSync { .. }));
     assert!(!said, "{:?}", world.events);
 }
+
+#[test]
+fn a_member_lost_during_the_reads_of_a_write_costs_nothing_when_the_write_fails() {
+    let geometry = geometry((Level::Raid5, Layout::Raid5(Raid5Layout::LeftSymmetric), 3));
+    let row = parity(&geometry).row(StripeNo(0)).clone();
+    for full in [row.data[0], row.p] {
+        let mut world = world(ShardConfig::new(geometry.clone()));
+        fill(&mut world);
+        world.model.tolerated.push(RequestError::NoSpace);
+        world.members[full.index()].full = 0..CHUNK;
+        // Reads the second block, to generate P.
+        let write = world.submit(WRITE, 0, CHUNK);
+        world.control(Control::FailMember(row.data[1]));
+        world.quiesce();
+        assert_eq!(world.result(write), Some(Err(RequestError::NoSpace)), "{full:?}");
+        assert_eq!(world.run(HostOp::Read, CHUNK, CHUNK), Ok(()), "{full:?}");
+    }
+}
+
+/// After a start by force, Q is made to agree with P, which says what is lost.
+#[test]
+fn a_resync_that_fails_leaves_what_it_recovered_from_as_it_was() {
+    let geometry = geometry((Level::Raid6, Layout::Raid6(Raid6Layout::ParityLast), 6));
+    let mut world =
+        world(ShardConfig { missing: MemberSet::EMPTY, ..ShardConfig::new(geometry.clone()) });
+    fill(&mut world);
+    world.control(Control::FailMember(MemberIdx(0)));
+    world.quiesce();
+    world.model.tolerated.push(RequestError::NoSpace);
+    world.members[4].full = 0..CHUNK;
+    world.members[5].full = 0..CHUNK;
+    world.members[5].shortages = Some(0);
+    world.log.clear();
+    assert_eq!(world.run(HostOp::Resync, 0, CHUNK), Err(RequestError::NoSpace));
+    assert_eq!(writes(&world), 2, "P and Q, and nothing is put back");
+    assert_eq!(world.run(HostOp::Read, 0, CHUNK), Ok(()));
+}

@@ -114,6 +114,8 @@ pub(crate) struct Op {
     pub(crate) unread: MemberSet,
     /// `unread` when the present plan was made.
     pub(crate) unread_planned: MemberSet,
+    /// The epoch of the array's losses when the present plan was made.
+    pub(crate) epoch_planned: u64,
     pub(crate) parity: Option<ParityWork>,
     pub(crate) recover: MemberSet,
     /// P is read or cached before the recovery. (It has memory also where it is only computed.)
@@ -157,6 +159,7 @@ impl Op {
             open,
             unread,
             unread_planned,
+            epoch_planned,
             parity,
             recover,
             p_known,
@@ -178,7 +181,8 @@ impl Op {
         pieces.clear();
         (*fua, *zeroes, *stream, *p_known) = (false, false, false, false);
         (*keeps_old, *half_way) = (false, false);
-        (*begun_at, *phase, *open) = (0, Phase::default(), 0);
+        (*begun_at, *epoch_planned) = (0, 0);
+        (*phase, *open) = (Phase::default(), 0);
         (*parity, *error, *in_sync) = (None, None, InSync::All);
         for set in [covered, unread, unread_planned, recover, hopeless, changed] {
             *set = MemberSet::EMPTY;

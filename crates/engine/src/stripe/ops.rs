@@ -132,6 +132,7 @@ impl Stripes {
         let Course { parity, reads, recover, hopeless, .. } = course;
         let op = &mut self.ops[at];
         op.unread_planned = op.unread;
+        op.epoch_planned = cx.health.epoch();
         op.parity = parity;
         op.recover = recover;
         op.hopeless = hopeless;
@@ -305,6 +306,10 @@ impl Stripes {
         if op.error.is_none() || op.changed.is_empty() {
             return self.end(cx, at);
         }
+        if op.class.intent == Intent::Resync && !op.recover.is_empty() {
+            // The parity that lost blocks were recovered from has been written as it was.
+            return self.end(cx, at);
+        }
         if !op.keeps_old {
             // Without parity there is nothing that could disagree.
             op.half_way = op.parity != Some(ParityWork::None);
@@ -364,10 +369,13 @@ impl Stripes {
                 // So that only the granules that are really bad are reconstructed and written back.
                 return self.cut_into(cx, at, Grain::Granule);
             }
-            // Plan anew: without these members there may be another way.
-            self.return_memory(at, Afterwards::AsBefore);
-            self.ops[at].phase = Phase::Starting;
-            return self.begin(cx, at);
+            // Without these members there may be another way.
+            return self.plan_anew(cx, at);
+        }
+        if op.is_write() && !op.keeps_old && op.epoch_planned != cx.health.epoch() {
+            // A block that this write leaves alone may depend on the row's old contents now, which
+            // the plan did not keep.
+            return self.plan_anew(cx, at);
         }
         if self.ops[at].recover.is_empty() {
             return self.recovered(cx, at);
@@ -377,6 +385,12 @@ impl Stripes {
         let op = &mut self.ops[at];
         op.phase = Phase::Recovering;
         op.open = jobs;
+    }
+
+    fn plan_anew(&mut self, cx: &mut Context<'_>, at: u32) {
+        self.return_memory(at, Afterwards::AsBefore);
+        self.ops[at].phase = Phase::Starting;
+        self.begin(cx, at);
     }
 
     /// A computation of an operation ended.
