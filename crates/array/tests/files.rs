@@ -198,9 +198,11 @@ fn a_file_cut_short_fails_its_member_and_is_not_made_longer() {
         let mut alone = driver(spec(Level::Linear, 0, files(&store, 1, 256, direct)));
         host::write(&mut alone, 0, &[5; 256 * SECTOR]);
         cut(100);
-        assert_eq!(host::read(&mut alone, 0, 96), [5; 96 * SECTOR]);
-        let (result, _) = host::call(&mut alone, HostOp::Read, 0, 256, None);
-        assert_eq!(result, Err(RequestError::Io), "half of it is not there");
+        for sectors in [96, 256] {
+            // Also where it is there: behind a cut, another write may have left zeroes.
+            let (result, _) = host::call(&mut alone, HostOp::Read, 0, sectors, None);
+            assert_eq!(result, Err(RequestError::Io), "{sectors} sectors of a file that was cut");
+        }
         let (result, _) = host::call(&mut alone, HostOp::Read, 128, 64, None);
         assert_eq!(result, Err(RequestError::Io), "nothing of it is there");
         drop(alone);

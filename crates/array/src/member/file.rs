@@ -435,10 +435,9 @@ impl Member for FileMember {
                 pending.syncing = true;
                 return self.push(event.id, io);
             }
-            // The file was cut while this was under way, which may have made it longer again.
-            Ok(_) if kind != OpKind::Read && !self.is_block_device && self.is_cut(io.now) => {
-                Err(MemberError::Gone)
-            }
+            // The file was cut while this was under way. A write, this one or another thread's, may
+            // have made it longer again: a read between finds zeroes.
+            Ok(_) if !self.is_block_device && self.is_cut(io.now) => Err(MemberError::Gone),
             Ok(_) => Ok(()),
             Err(_) => {
                 let errno = Errno::from_raw_os_error(-event.result);
