@@ -290,6 +290,48 @@ fn a_start_without_writes_leaves_no_trace() {
 }
 
 #[test]
+fn what_was_examined_before_an_array_was_written_to_starts_it_no_more() {
+    let members = Members::new(2);
+    members.create(Level::Raid1, |request| request.assume_clean = true);
+    let opened = members.opened(Access::ReadWrite);
+    let decision = decide(&opened, &Options::default());
+    let start = || start_lanes(&decision, &opened, &StartOptions::default());
+    // As often as one likes while nothing is written.
+    for _ in 0..2 {
+        let array = Array::run_lanes(start().unwrap()).unwrap();
+        array.read_at(&mut [0; 4096], 0).unwrap();
+        array.stop().unwrap();
+    }
+    let array = Array::run_lanes(start().unwrap()).unwrap();
+    array.write_at(&[1; 4096], 0).unwrap();
+    array.fail_member(MemberIdx(0));
+    array.write_at(&[2; 4096], 0).unwrap();
+    array.stop().unwrap();
+    let before = members.hashes();
+    let error = start().err().expect("member 0 is stale").to_string();
+    assert!(error.contains("m0: its superblock has changed since it was examined"), "{error}");
+    assert!(members.hashes() == before, "nothing was written");
+    // Examined again, it is what it was.
+    drop(opened);
+    let array = run(&members.opened(Access::ReadWrite));
+    let mut bytes = [0; 4096];
+    array.read_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, [2; 4096]);
+    array.stop().unwrap();
+}
+
+#[test]
+fn a_member_whose_superblock_is_gone_is_not_started_from_what_it_was() {
+    let members = Members::new(2);
+    members.create(Level::Raid1, |request| request.assume_clean = true);
+    let opened = members.opened(Access::ReadWrite);
+    let sector = opened[1].superblock.sector();
+    opened[1].disk.write(sector, &[0; 4096]).unwrap();
+    let error = started(&opened, &Options::default()).err().expect("it is gone").to_string();
+    assert!(error.contains("m1: its superblock has changed"), "{error}");
+}
+
+#[test]
 fn a_killed_array_is_dirty_and_is_resynced_when_it_starts_again() {
     for bitmap in [BitmapWish::None, BitmapWish::Internal { chunk_bytes: Some(65536) }] {
         let members = Members::new(3);

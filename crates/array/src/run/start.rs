@@ -5,7 +5,7 @@
 //! the array. Until somebody writes, nothing else is written: a start leaves no trace.
 
 use engine::{DeviceNumber, Keeper, KeeperConfig, KeptBitmap, KeptDevice};
-use md::assemble::{Array, Plan, Replay, Shape, Source, Standing};
+use md::assemble::{Array, Member, Plan, Replay, Shape, Source, Standing};
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind, sync_sectors, uuid_on_disk};
 use md::ondisk::ppl::PplVerdict;
 use md::ondisk::superblock::DeviceState;
@@ -81,7 +81,8 @@ impl std::error::Error for StartError {
 }
 
 /// Starts the array by its read-write plan, in one lane. `members` are the devices that the
-/// decision was made from, in that order, opened for writing.
+/// decision was made from, in that order, opened for writing. Their superblocks are read again:
+/// where one is not what the decision was made from, the array is not started.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -203,6 +204,31 @@ impl Starting<'_> {
             let disk = &self.members[source.candidate].disk;
             if disk.is_read_only() {
                 return refused(format!("{} was opened read-only.", disk.name()));
+            }
+        }
+        self.is_as_examined()
+    }
+
+    /// Whether the superblocks still are what the decision was made from: an earlier start from the
+    /// same values may have left a member behind since. The devices are locked, so that nothing
+    /// changes after this.
+    fn is_as_examined(&self) -> Result<(), StartError> {
+        let devices = self.devices();
+        for Member { candidate, .. } in &self.array.members {
+            let member = &self.members[*candidate];
+            let is_needed = *candidate == self.array.defining
+                || devices.iter().any(|(device, _)| device == candidate);
+            let is_same = match Opened::disk(member.disk.clone()) {
+                Some(now) => now.superblock == member.superblock && now.checksum == member.checksum,
+                // One that is left out may be broken by now.
+                None => !is_needed,
+            };
+            if !is_same {
+                return refused(format!(
+                    "{}: its superblock has changed since it was examined, or cannot be read any \
+                     more. Examine the members again.",
+                    member.disk.name()
+                ));
             }
         }
         Ok(())
