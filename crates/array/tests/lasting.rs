@@ -17,8 +17,9 @@ use engine::MemberError;
 use md::assemble::{Candidate, Options, Verdict, assemble};
 use md::create::{BitmapWish, Request};
 use md::ondisk::bad_blocks::BadBlocks;
+use md::ondisk::ppl::{PplEntry, PplHeader};
 use md::ondisk::superblock::Policy;
-use md::ondisk::{Timestamp, Uuid, Version};
+use md::ondisk::{Area, Timestamp, Uuid, Version};
 use md::{Layout, Level, MemberIdx};
 use rustix::io::Errno;
 
@@ -844,6 +845,139 @@ fn a_list_of_bad_blocks_that_is_none_is_refused_by_name() {
     let text = error.to_string();
     assert!(text.contains("m1: its list of bad blocks: ") && text.contains("entry"), "{text}");
     assert!(members.hashes() == before, "nothing was written");
+}
+
+/// Makes the members of an array say that it was in use, from this position on.
+fn make_dirty(members: &Members, resync_offset: u64) {
+    for number in 0..members.count {
+        let device = members.device(number, Access::ReadWrite);
+        let superblock = Opened::device(device.clone()).expect("superblock").superblock;
+        let (own, mut state) = (superblock.metadata().dev_number, superblock.state());
+        state.resync_offset = Some(resync_offset);
+        let superblock = superblock.with_state(&state, own as usize).unwrap();
+        device.write(superblock.sector(), &superblock.encode(512)).unwrap();
+    }
+}
+
+/// A RAID 5 with partial parity logs that was in use, and what it holds.
+fn with_logs(change: impl FnOnce(&mut Request)) -> (Members, Vec<u8>) {
+    let members = Members::new(4);
+    members.create(Level::Raid5, |request| {
+        request.assume_clean = true;
+        request.chunk_sectors = Some(128);
+        request.policy = Some(Policy::Ppl);
+        change(request);
+    });
+    let array = run(&members.opened(Access::ReadWrite));
+    let expected = pattern(0x5151_7373, array.len_bytes() as usize);
+    array.write_at(&expected, 0).unwrap();
+    array.stop().unwrap();
+    make_dirty(&members, 0);
+    (members, expected)
+}
+
+/// The log area of a member, opened to be changed.
+fn log_of(members: &Members, number: usize) -> (Arc<Device>, Area, Uuid) {
+    let device = members.device(number, Access::ReadWrite);
+    let metadata = Opened::device(device.clone()).expect("superblock").superblock.metadata();
+    (device, metadata.ppl.expect("a log").area, metadata.set_uuid)
+}
+
+/// An array without its member 2.
+fn started_without_2(members: &Members) -> Result<Vec<Driver>, StartError> {
+    let mut opened = members.opened(Access::ReadWrite);
+    opened.remove(2);
+    started(&opened, &Options::default())
+}
+
+fn refused_without_2(members: &Members) -> String {
+    let before = members.hashes();
+    let error = started_without_2(members).err().expect("a refusal").to_string();
+    assert!(members.hashes() == before, "nothing was written");
+    error
+}
+
+#[test]
+fn a_degraded_array_is_not_started_from_a_damaged_partial_parity_log() {
+    let (members, expected) = with_logs(|_| ());
+    // Empty logs that are right: nothing was under way.
+    let array = Array::run_lanes(started_without_2(&members).unwrap()).unwrap();
+    let mut bytes = vec![0; expected.len()];
+    array.read_at(&mut bytes, 0).unwrap();
+    assert!(bytes == expected);
+    array.stop().unwrap();
+
+    let (device, area, set_uuid) = log_of(&members, 0);
+    let mut header = vec![0; 4096];
+    device.read(area.sector, &mut header).unwrap();
+    let mut damaged = header.clone();
+    damaged[532] ^= 1;
+    device.write(area.sector, &damaged).unwrap();
+    drop(device);
+    let error = refused_without_2(&members);
+    assert!(error.contains("m0: ") && error.contains("log is damaged"), "{error}");
+    assert!(error.contains("slot 2 is missing"), "{error}");
+
+    // An entry whose partial parity is another one. Row 3 has its parity on member 0.
+    let entry = PplEntry {
+        data_sector: 3 * 3 * 128,
+        pp_bytes: 4096,
+        data_bytes: 4096,
+        parity_slot: 0,
+        checksum: 0x1234,
+    };
+    let (device, ..) = log_of(&members, 0);
+    let log = PplHeader { entries: vec![entry], ..PplHeader::empty(set_uuid) };
+    device.write(area.sector, &log.encode()).unwrap();
+    drop(device);
+    let error = refused_without_2(&members);
+    assert!(error.contains("m0: ") && error.contains("partial parity"), "{error}");
+
+    // No log at all.
+    let (device, ..) = log_of(&members, 0);
+    device.write_zeroes(area.sector..area.sector + area.sectors).unwrap();
+    drop(device);
+    let error = refused_without_2(&members);
+    assert!(error.contains("m0: ") && error.contains("log"), "{error}");
+
+    // With all members, what a log cannot say is resynced.
+    let array = run(&members.opened(Access::ReadWrite));
+    wait_for(&array, "resync", |status| status.resync_offset.is_none());
+    array.stop().unwrap();
+    for lost in 0..4 {
+        assert!(contents(&members, &[lost]) == expected, "without {lost}");
+    }
+}
+
+#[test]
+fn a_damaged_log_does_not_matter_where_no_data_is_missing() {
+    // All parity is on the last member.
+    let (members, expected) =
+        with_logs(|request| request.layout = Some(Layout::Raid5(md::Raid5Layout::ParityLast)));
+    for number in 0..4 {
+        let (device, area, _) = log_of(&members, number);
+        device.write(area.sector, &[0x5a; 4096]).unwrap();
+    }
+    let mut opened = members.opened(Access::ReadWrite);
+    opened.pop();
+    let array = run(&opened);
+    let mut bytes = vec![0; expected.len()];
+    array.read_at(&mut bytes, 0).unwrap();
+    assert!(bytes == expected);
+    array.stop().unwrap();
+}
+
+#[test]
+fn a_partial_parity_log_does_not_stand_for_a_resync_that_never_finished() {
+    let (members, _) = with_logs(|_| ());
+    make_dirty(&members, 2048);
+    let error = refused_without_2(&members);
+    assert!(error.contains("may be wrong"), "{error}");
+    let mut opened = members.opened(Access::ReadWrite);
+    opened.remove(2);
+    let forced = Options { force: true, ..Options::default() };
+    let array = Array::run_lanes(started(&opened, &forced).unwrap()).unwrap();
+    array.stop().unwrap();
 }
 
 /// One of the blocks that `Written` keeps account of, in bytes.

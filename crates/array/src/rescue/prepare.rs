@@ -120,6 +120,16 @@ pub(crate) struct LogWrite {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// What the partial parity logs say.
+pub(crate) struct LogReplay {
+    pub(crate) writes: Vec<LogWrite>,
+    /// What the array is when that is written.
+    pub(crate) verdict: Option<ppl::PplVerdict>,
+    /// Where they do not say all, by slot: the parity of this member may be wrong where a write was
+    /// under way.
+    pub(crate) gaps: Vec<(MemberIdx, String)>,
+}
+
 /// What replaying the partial parity logs writes, and what the array is when that is written.
 pub(crate) fn ppl_writes(
     array: &Array,
@@ -128,7 +138,7 @@ pub(crate) fn ppl_writes(
     disks: &[Arc<dyn Disk>],
     geometry: &Geometry,
     kernels: Kernels,
-) -> (Vec<LogWrite>, Option<ppl::PplVerdict>) {
+) -> LogReplay {
     let mut it = Preparing {
         array,
         plan,
@@ -137,14 +147,24 @@ pub(crate) fn ppl_writes(
         notes: Vec::new(),
         doubts: Vec::new(),
     };
-    let (patches, verdict) = it.ppl_patches(geometry, kernels);
+    let LogPatches { patches, verdict, gaps } = it.ppl_patches(geometry, kernels);
     let writes = patches.into_iter().flat_map(|(candidate, patches)| {
         patches.into_iter().map(move |(sector, patch)| match patch {
             Patch::Bytes(bytes) => LogWrite { candidate, sector, bytes: bytes.into_vec() },
             Patch::Elsewhere(..) => unreachable!("parity is computed"),
         })
     });
-    (writes.collect(), verdict)
+    LogReplay { writes: writes.collect(), verdict, gaps }
+}
+
+/// The parity that the logs restore.
+#[derive(Default)]
+struct LogPatches {
+    /// By candidate.
+    patches: Vec<(usize, Patches)>,
+    verdict: Option<ppl::PplVerdict>,
+    /// See [`LogReplay::gaps`].
+    gaps: Vec<(MemberIdx, String)>,
 }
 
 struct Preparing<'a> {
@@ -228,41 +248,40 @@ impl Preparing<'_> {
     /// Lays the parity that the logs restore over the members: what is recovered for a missing
     /// member is right then, also where a write was under way.
     fn replay_ppl(&mut self, geometry: &Geometry, kernels: Kernels) {
-        let (patches, _) = self.ppl_patches(geometry, kernels);
-        for (candidate, patches) in patches {
+        for (candidate, patches) in self.ppl_patches(geometry, kernels).patches {
             self.patch(candidate, patches);
         }
     }
 
-    /// The parity that the logs restore, by candidate, and what the array is with it.
-    fn ppl_patches(
-        &mut self,
-        geometry: &Geometry,
-        kernels: Kernels,
-    ) -> (Vec<(usize, Patches)>, Option<ppl::PplVerdict>) {
+    /// The parity that the logs restore, and what the array is with it.
+    fn ppl_patches(&mut self, geometry: &Geometry, kernels: Kernels) -> LogPatches {
         let metadata = &self.candidates[self.array.defining].metadata;
         if metadata.ppl.is_none() || metadata.resync_offset.is_none() {
-            return (Vec::new(), None);
+            return LogPatches::default();
         }
         let resync_offset = metadata.resync_offset;
         let mut logs = Vec::new();
+        let mut gaps = Vec::new();
         let mut areas = vec![None; geometry.members()];
         for (slot, source) in self.plan.slots.iter().enumerate().take(geometry.members()) {
             let Some(source) = source else { continue };
             let metadata = &self.candidates[source.candidate].metadata;
-            let Some(area) = metadata.ppl.map(|ppl| ppl.area) else { continue };
+            let member = MemberIdx(slot as u16);
+            let Some(area) = metadata.ppl.map(|ppl| ppl.area) else {
+                gaps.push((member, "it has no partial parity log".into()));
+                continue;
+            };
             let disk = &self.disks[source.candidate];
-            let load = ppl::MemberLog::load(
-                MemberIdx(slot as u16),
-                metadata.set_uuid,
-                area.sectors,
-                |sector, buf| disk.read(area.sector + sector, buf),
-            );
+            let load =
+                ppl::MemberLog::load(member, metadata.set_uuid, area.sectors, |sector, buf| {
+                    disk.read(area.sector + sector, buf)
+                });
             match load {
                 Ok(log) => logs.push(log),
                 Err(error) => {
                     let label = &self.candidates[source.candidate].label;
                     self.doubts.push(format!("{label}: its partial parity log: {error}."));
+                    gaps.push((member, format!("its partial parity log cannot be read: {error}")));
                 }
             }
             areas[slot] = Some(area);
@@ -275,7 +294,7 @@ impl Preparing<'_> {
             Ok(recovery) => recovery,
             Err(refused) => {
                 self.doubts.push(format!("{refused}."));
-                return (Vec::new(), None);
+                return LogPatches { gaps, ..LogPatches::default() };
             }
         };
         let slots = self.slots(geometry.members(), Generation::Old);
@@ -289,6 +308,10 @@ impl Preparing<'_> {
                 let sectors = sectors.map(|(at, bytes)| (at, Patch::Bytes(bytes.into())));
                 patches[step.parity.index()].extend(sectors);
                 done += 1;
+            } else {
+                let (start, end) = (step.sectors.start, step.sectors.end);
+                let what = "what its partial parity log is combined with cannot be read";
+                gaps.push((step.parity, format!("{what} (sectors {start} to {end} of the data)")));
             }
         }
         let (steps, skipped) = (recovery.steps.len(), recovery.skipped.len());
@@ -296,15 +319,17 @@ impl Preparing<'_> {
             "The partial parity log was applied: {done} of {steps} writes that were \
              under way, {skipped} cannot be recovered because their data is missing."
         ));
-        let mismatches = recovery.mismatches.iter();
-        self.doubts.extend(mismatches.map(|mismatch| format!("Partial parity log: {mismatch}.")));
+        for mismatch in &recovery.mismatches {
+            self.doubts.push(format!("Partial parity log: {mismatch}."));
+            gaps.push((mismatch.member(), mismatch.problem()));
+        }
         let verdict = (done == steps).then_some(recovery.verdict);
         let of_candidate = |(slot, patches): (usize, Patches)| {
             let candidate = self.plan.slots[slot].as_ref().map(|source| source.candidate);
             (candidate.expect("a log has a member"), patches)
         };
         let patches = patches.into_iter().enumerate().filter(|(_, patches)| !patches.is_empty());
-        (patches.map(of_candidate).collect(), verdict)
+        LogPatches { patches: patches.map(of_candidate).collect(), verdict, gaps }
     }
 
     /// Lays what the journal holds over the members, and gives the array sectors whose newest

@@ -5,7 +5,7 @@
 //! the array. Until somebody writes, nothing else is written: a start leaves no trace.
 
 use engine::{DeviceNumber, Keeper, KeeperConfig, KeptBitmap, KeptDevice};
-use md::assemble::{Array, Member, Plan, Replay, Shape, Source, Standing};
+use md::assemble::{Array, Member, Plan, Replay, Shape, Source, Standing, only_parity};
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind, sync_sectors, uuid_on_disk};
 use md::ondisk::ppl::PplVerdict;
 use md::ondisk::superblock::DeviceState;
@@ -266,10 +266,11 @@ impl Starting<'_> {
         let candidates: Vec<_> = self.members.iter().map(Opened::candidate).collect();
         let disks: Vec<_> = self.members.iter().map(|member| member.disk.clone()).collect();
         let kernels = options.driver.kernels;
-        let (writes, verdict) =
+        let log =
             rescue::ppl_writes(self.array, self.plan, &candidates, &disks, self.geometry, kernels);
+        self.is_covered(&log.gaps)?;
         let mut written = Vec::new();
-        for rescue::LogWrite { candidate, sector, bytes } in writes {
+        for rescue::LogWrite { candidate, sector, bytes } in log.writes {
             let disk = &disks[candidate];
             disk.write(sector, &bytes).map_err(self.failed(candidate, "replay its log"))?;
             written.push(candidate);
@@ -279,7 +280,31 @@ impl Starting<'_> {
         for candidate in written {
             disks[candidate].sync().map_err(self.failed(candidate, "replay its log"))?;
         }
-        Ok(if verdict == Some(PplVerdict::Clean) { None } else { resync })
+        Ok(if log.verdict == Some(PplVerdict::Clean) { None } else { resync })
+    }
+
+    /// Whether parity may be relied upon after the replay. Nothing is to be recovered from the
+    /// parity of a member that is not in sync, since its data is missing too.
+    fn is_covered(&self, gaps: &[(MemberIdx, String)]) -> Result<(), StartError> {
+        let serving: Vec<_> = self.serving().collect();
+        let slots = (0..self.geometry.members() as u16).map(MemberIdx);
+        let missing: Vec<MemberIdx> =
+            slots.filter(|slot| serving.iter().all(|(of, _)| of != slot)).collect();
+        if only_parity(self.geometry, &missing) {
+            return Ok(());
+        }
+        for (slot, source) in serving {
+            let Some((_, problem)) = gaps.iter().find(|(of, _)| *of == slot) else { continue };
+            let name = self.members[source.candidate].disk.name();
+            return refused(format!(
+                "{name}: {problem}. The array was in use when it stopped, and slot {} is missing: \
+                 without that log, what is recovered for it may be wrong where a write was under \
+                 way, also in data that was not being written. Find the missing member; the array \
+                 can be read without it.",
+                missing[0]
+            ));
+        }
+        Ok(())
     }
 
     fn failed(

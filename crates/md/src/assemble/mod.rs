@@ -25,6 +25,7 @@ mod words;
 pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
 pub use plan::data_starts;
 pub use readable::Readable;
+pub use repair::only_parity;
 pub use shape::Shape;
 pub use types::{
     Array, Candidate, Elsewhere, Found, Member, Options, Override, Plan, Recovery, Repairs, Replay,

@@ -340,7 +340,8 @@ impl Planner<'_> {
         if self.lacks_journal() {
             risks.push(format!("{NO_JOURNAL} All of the redundancy has to be made anew."));
         }
-        let logged = policy == Some(Policy::Ppl)
+        // A partial parity log has what was under way, not what a resync had not come to.
+        let logged = policy == Some(Policy::Ppl) && self.metadata.resync_offset == Some(0)
             || policy == Some(Policy::Journal) && self.journal.is_some();
         let parity_lost = geometry.level().has_parity() && !missing.is_empty();
         if self.dirty() && parity_lost && !logged && !repair::only_parity(geometry, missing) {

@@ -33,7 +33,7 @@ pub(super) fn policy(metadata: &MemberMetadata) -> Option<Policy> {
 }
 
 /// Whether the slots hold nothing but parity, so that losing them while dirty loses no data.
-pub(super) fn only_parity(geometry: &Geometry, slots: &[MemberIdx]) -> bool {
+pub fn only_parity(geometry: &Geometry, slots: &[MemberIdx]) -> bool {
     let Kind::Parity(parity) = geometry.kind() else { return false };
     (0..parity.rotation() as u64).all(|row| {
         let roles = &parity.row(StripeNo(row)).role;

@@ -78,25 +78,37 @@ pub enum PplMismatch {
     },
 }
 
+impl PplMismatch {
+    /// Whose log it is.
+    pub fn member(&self) -> MemberIdx {
+        match self {
+            PplMismatch::NoLog { member, .. }
+            | PplMismatch::PartialParity { member, .. }
+            | PplMismatch::Entry { member, .. } => *member,
+        }
+    }
+
+    /// What is wrong with it: a clause.
+    pub fn problem(&self) -> String {
+        match self {
+            PplMismatch::NoLog { stop: PplStop::Broken(error), .. } => {
+                format!("its newest partial parity log is damaged: {error}")
+            }
+            PplMismatch::NoLog { stop: PplStop::NoHeader(error), .. } => {
+                format!("no partial parity log: {error}")
+            }
+            PplMismatch::NoLog { .. } => "no partial parity log: the area is too small".into(),
+            PplMismatch::PartialParity { entry, .. } => {
+                format!("ppl, entry {entry}: wrong partial parity")
+            }
+            PplMismatch::Entry { entry, problem, .. } => format!("ppl, entry {entry}: {problem}"),
+        }
+    }
+}
+
 impl fmt::Display for PplMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PplMismatch::NoLog { member, stop: PplStop::Broken(error) } => {
-                write!(f, "member {member}: its newest partial parity log is damaged: {error}")
-            }
-            PplMismatch::NoLog { member, stop: PplStop::NoHeader(error) } => {
-                write!(f, "member {member}: no partial parity log: {error}")
-            }
-            PplMismatch::NoLog { member, .. } => {
-                write!(f, "member {member}: no partial parity log: the area is too small")
-            }
-            PplMismatch::PartialParity { member, entry } => {
-                write!(f, "member {member}: ppl, entry {entry}: wrong partial parity")
-            }
-            PplMismatch::Entry { member, entry, problem } => {
-                write!(f, "member {member}: ppl, entry {entry}: {problem}")
-            }
-        }
+        write!(f, "member {}: {}", self.member(), self.problem())
     }
 }
 
