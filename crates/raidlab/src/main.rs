@@ -17,6 +17,7 @@ mod members;
 mod meter;
 mod numbers;
 mod output;
+mod partitioned;
 mod progress;
 mod report;
 mod results;

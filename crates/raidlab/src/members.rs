@@ -17,7 +17,9 @@ use array::store::{
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
-use md::ondisk::superblock::{Checksum, Outcome, READ_BYTES, Superblock, detect};
+use md::ondisk::superblock::{Checksum, Outcome, Superblock};
+
+use crate::partitioned::{Inside, superblocks};
 
 /// What a command reads, or works with, and must not write over.
 #[derive(Clone)]
@@ -93,10 +95,7 @@ pub struct Member {
 impl Member {
     /// Looks at a member.
     pub fn read(name: String, disk: Arc<dyn Disk>) -> Member {
-        let detection = detect(disk.sectors(), |place| {
-            let mut bytes = vec![0; READ_BYTES];
-            disk.read(place.sector, &mut bytes).map(|()| bytes)
-        });
+        let detection = superblocks(&*disk);
         let superblock =
             detection.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum));
         let mut instead = String::new();
@@ -126,6 +125,14 @@ impl Member {
         Member { name, disk: Some(disk), superblock, instead, others, may_have_one }
     }
 
+    /// Says more of one without a superblock.
+    fn because(mut self, why: &str) -> Member {
+        if self.superblock.is_none() {
+            self.instead += &format!("; {why}");
+        }
+        self
+    }
+
     /// A member that is not to be read, or cannot be.
     fn left_out(name: String, disk: Option<Arc<dyn Disk>>, instead: String) -> Member {
         let others = Vec::new();
@@ -141,6 +148,9 @@ pub struct Members {
     pub candidates: Vec<Candidate>,
     /// The place in `all` of each candidate.
     pub given: Vec<usize>,
+    /// Of each of `all`, its place among the names that were given: a disk with a partition table
+    /// can be several members.
+    pub named: Vec<usize>,
     /// Of those that were named, what was opened.
     devices: Vec<Arc<Device>>,
     /// `name: why` of files of a directory that cannot be looked at.
@@ -148,8 +158,18 @@ pub struct Members {
 }
 
 impl Members {
-    /// Opens the members; with an overlay, its contents lie over them.
+    /// Opens the members; with an overlay, its contents lie over them. In place of a disk that has
+    /// none but a partition table, the partitions with superblocks are the members.
     pub fn open(names: &[OsString], overlay: Option<&Path>) -> Result<Members, String> {
+        Members::opened(names, overlay, true)
+    }
+
+    /// Opens exactly what is named, for which the caller's description holds.
+    pub fn open_as_named(names: &[OsString], overlay: Option<&Path>) -> Result<Members, String> {
+        Members::opened(names, overlay, false)
+    }
+
+    fn opened(names: &[OsString], overlay: Option<&Path>, inside: bool) -> Result<Members, String> {
         let mut devices: Vec<Arc<Device>> = Vec::new();
         let mut given = Vec::new();
         for name in names {
@@ -157,8 +177,8 @@ impl Members {
             let options = DeviceOptions { access: Access::ReadOnly, direct: false };
             given.push(match Device::open(&location, options) {
                 Ok(device) => {
-                    let is_same = |it: &&Arc<Device>| device.overlap(it) == Some(Overlap::Same);
-                    let twin = devices.iter().find(is_same).map(|it| it.location().to_string());
+                    let twin = devices.iter().find(|it| is_same(it, &device));
+                    let twin = twin.map(|it| it.location().to_string());
                     devices.push(Arc::new(device));
                     Given::Opened(devices.len() - 1, twin)
                 }
@@ -171,9 +191,15 @@ impl Members {
         if let (true, Some(Given::Unread(_, why))) = (devices.is_empty(), given.first()) {
             return Err(why.clone());
         }
+        let (named, given): (Vec<usize>, Vec<Given>) = match inside {
+            true => unfold(given, &mut devices).into_iter().unzip(),
+            false => given.into_iter().enumerate().unzip(),
+        };
         // What is given twice has one overlay.
         let singles = given.iter().filter_map(|given| match given {
-            Given::Opened(at, None) => Some(devices[*at].clone() as Arc<dyn Disk>),
+            Given::Opened(at, None) | Given::NoneInside(at, _) => {
+                Some(devices[*at].clone() as Arc<dyn Disk>)
+            }
             _ => None,
         });
         let disks: Vec<_> = singles.collect();
@@ -186,7 +212,7 @@ impl Members {
             }
         };
         let mut disks = disks.into_iter();
-        let named = given.into_iter().map(|given| match given {
+        let members = given.into_iter().map(|given| match given {
             Given::Unread(name, why) => {
                 let why = why.strip_prefix(&format!("{name}: ")).unwrap_or(&why).to_string();
                 Member::left_out(name, None, why)
@@ -194,6 +220,10 @@ impl Members {
             Given::Opened(at, None) => {
                 let disk = disks.next().expect("one for each single one");
                 Member::read(devices[at].location().to_string(), disk)
+            }
+            Given::NoneInside(at, why) => {
+                let disk = disks.next().expect("one for each single one");
+                Member::read(devices[at].location().to_string(), disk).because(&why)
             }
             Given::Opened(at, Some(twin)) => {
                 let name = devices[at].location().to_string();
@@ -204,8 +234,8 @@ impl Members {
                 Member::left_out(name, Some(devices[at].clone() as Arc<dyn Disk>), instead)
             }
         });
-        let all = named.collect::<Vec<_>>().into_iter();
-        Ok(Members { devices, ..Members::of(all) })
+        let all = members.collect::<Vec<_>>().into_iter();
+        Ok(Members { devices, named, ..Members::of(all) })
     }
 
     /// All members with a superblock among the files of a directory; the others are no members.
@@ -226,10 +256,21 @@ impl Members {
         let mut opened = Vec::new();
         for path in paths {
             match Device::open(&Location::whole(path), options) {
-                Ok(device) => {
-                    let member = Member::read(device.location().to_string(), Arc::new(device));
-                    opened.extend(member.may_have_one.then_some(member));
-                }
+                Ok(device) => match Inside::of(&device).filter(Inside::has_members) {
+                    Some(inside) => {
+                        for part in inside.parts.into_iter().filter(|part| part.may_be_member) {
+                            let name = part.location.to_string();
+                            match part.device {
+                                Ok(device) => opened.push(Member::read(name, Arc::new(device))),
+                                Err(why) => unseen.push(why),
+                            }
+                        }
+                    }
+                    None => {
+                        let member = Member::read(device.location().to_string(), Arc::new(device));
+                        opened.extend(member.may_have_one.then_some(member));
+                    }
+                },
                 Err(error) if matches!(error.problem, DeviceProblem::Empty) => {}
                 Err(error) => unseen.push(error.to_string()),
             }
@@ -271,7 +312,8 @@ impl Members {
             candidates.push(Candidate::new(name, sectors, block, superblock, *checksum));
             given.push(index);
         }
-        Members { all, candidates, given, devices: Vec::new(), unseen: Vec::new() }
+        let named = (0..all.len()).collect();
+        Members { all, candidates, given, named, devices: Vec::new(), unseen: Vec::new() }
     }
 
     /// The arrays among them.
@@ -332,8 +374,47 @@ impl Members {
 enum Given {
     /// Its place among the devices, and what it is the same as.
     Opened(usize, Option<String>),
+    /// Its place among the devices: a disk with a partition table and no member in it, and why.
+    NoneInside(usize, String),
     /// Its name, and why it cannot be read.
     Unread(String, String),
+}
+
+/// What was named, each with its place among the names; in place of a disk the members among its
+/// partitions. Those of them that were named themselves are there already.
+fn unfold(given: Vec<Given>, devices: &mut Vec<Arc<Device>>) -> Vec<(usize, Given)> {
+    let mut all = Vec::new();
+    for (named, given) in given.into_iter().enumerate() {
+        let inside = match &given {
+            Given::Opened(at, None) => Inside::of(&devices[*at]).map(|inside| (*at, inside)),
+            _ => None,
+        };
+        match inside {
+            None => all.push((named, given)),
+            Some((at, inside)) if !inside.has_members() => {
+                all.push((named, Given::NoneInside(at, inside.instead())));
+            }
+            Some((_, inside)) => {
+                for part in inside.parts.into_iter().filter(|part| part.may_be_member) {
+                    match part.device {
+                        Ok(device) if devices.iter().any(|it| is_same(it, &device)) => {}
+                        Ok(device) => {
+                            devices.push(Arc::new(device));
+                            all.push((named, Given::Opened(devices.len() - 1, None)));
+                        }
+                        Err(why) => {
+                            all.push((named, Given::Unread(part.location.to_string(), why)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+fn is_same(a: &Device, b: &Device) -> bool {
+    a.overlap(b) == Some(Overlap::Same)
 }
 
 /// Whether a member is there and cannot be read, so that the others are all there is; a name that

@@ -13,6 +13,7 @@ mod device;
 mod disk;
 mod location;
 mod overlay;
+mod partitions;
 mod signature;
 
 pub use areas::{read_area, read_bad_blocks};
@@ -22,4 +23,5 @@ pub use disk::Disk;
 pub(crate) use disk::read_only_error;
 pub use location::{Location, LocationError};
 pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};
+pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};
 pub use signature::{Signature, packed_as, signatures, some_data};

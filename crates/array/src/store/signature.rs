@@ -136,7 +136,8 @@ pub fn signatures(disk: &dyn Disk) -> Vec<Signature> {
     found
 }
 
-fn bytes(disk: &dyn Disk, range: Range<u64>) -> Option<Vec<u8>> {
+/// The bytes of a range; nothing where it is not on the disk, or cannot be read.
+pub(super) fn bytes(disk: &dyn Disk, range: Range<u64>) -> Option<Vec<u8>> {
     let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
     if sectors.end > disk.sectors() {
         return None;

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use array::rescue::{View, prepare, prepare_explicit};
-use array::store::Disk;
+use array::store::{Disk, partition_tables};
 use md::MemberIdx;
 use md::assemble::{
     Array, ExplicitMember, ExplicitSpec, Options, Override, Plan, Standing, Verdict, explicit,
@@ -41,7 +41,11 @@ pub fn open(arguments: &DumpArguments) -> Result<Source, String> {
                     there need no word"
             .into());
     }
-    let members = Members::open(&there, arguments.overlay.as_deref())?;
+    let overlay = arguments.overlay.as_deref();
+    let members = match arguments.level {
+        Some(_) => Members::open_as_named(&there, overlay)?,
+        None => Members::open(&there, overlay)?,
+    };
     read_from(arguments, &members)
 }
 
@@ -196,17 +200,25 @@ fn candidates_of(
 ) -> Result<Vec<Option<usize>>, String> {
     let candidate = |place: &Option<usize>| {
         let Some(place) = place else { return Ok(None) };
-        match members.given.iter().position(|given| given == place) {
-            Some(candidate) => Ok(Some(candidate)),
-            None => Err(format!("--order {place}: {}", stranger(members, *place))),
+        let is_there = |&candidate: &usize| members.named[members.given[candidate]] == *place;
+        let there: Vec<usize> = (0..members.given.len()).filter(is_there).collect();
+        match there.as_slice() {
+            [only] => Ok(Some(*only)),
+            [] => Err(format!("--order {place}: {}", stranger(members, *place))),
+            several => {
+                let names = several.iter().map(|&it| members.candidates[it].label.as_str());
+                let names = names.collect::<Vec<_>>().join(", ");
+                Err(format!("--order {place}: several members: {names}; name one of them"))
+            }
         }
     };
     places.iter().map(candidate).collect()
 }
 
 fn stranger(members: &Members, place: usize) -> String {
-    let member = &members.all[place];
-    format!("{}: {}", member.name, member.instead)
+    let of_the_name = members.all.iter().zip(&members.named).filter(|(_, named)| **named == place);
+    let member = of_the_name.map(|(member, _)| format!("{}: {}", member.name, member.instead));
+    member.collect::<Vec<_>>().join("; ")
 }
 
 /// A sentence about each member that is not read.
@@ -271,6 +283,14 @@ fn described(arguments: &DumpArguments, members: &Members) -> Result<Source, Str
     };
     let described = explicit(&spec).map_err(|error| error.to_string())?;
     let mut notes = described.read_only.warnings.clone();
+    notes.extend(chosen.iter().flatten().filter_map(|member| {
+        let disk = member.disk.as_ref()?;
+        let (name, table) = (&member.name, partition_tables(&**disk).into_iter().next()?);
+        let kind = table.kind;
+        Some(format!(
+            "{name} holds a {kind} and is read from its start; {name}@OFFSET names a part"
+        ))
+    }));
     match &described.read_only.verdict {
         Verdict::RunPartial { lost } if !arguments.partial => {
             return Err(format!("{lost} (--partial goes on with zeroes in its place)"));

@@ -5,7 +5,7 @@
 //! `examine`.
 
 use array::store::{
-    Access, Device, DeviceOptions, Disk, Location, Signature, packed_as, read_area,
+    Access, Device, DeviceOptions, Disk, Location, Signature, TableKind, packed_as, read_area,
     read_bad_blocks, signatures,
 };
 use md::SECTOR_BYTES;
@@ -13,10 +13,10 @@ use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::bitmap::{
     Bitmap, BitmapHeader, BitmapKind, BitmapProblem, BitmapShape, LocklessStates, uuid_on_disk,
 };
-use md::ondisk::superblock::{
-    Candidate, Checksum, Detection, READ_BYTES, Refusal, Superblock, detect,
-};
+use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock};
 use md::ondisk::{Area, Uuid};
+
+use crate::partitioned::{Inside, Part, superblocks};
 
 /// No bitmap that md makes is longer: 128 KiB.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
@@ -41,6 +41,28 @@ pub struct Found {
     pub contents: Vec<Signature>,
     /// The compression or image format that its first bytes announce.
     pub packed_as: Option<&'static str>,
+    /// Its partition table; looked for only where there is no superblock.
+    pub table: Option<Table>,
+}
+
+/// A partition table.
+pub struct Table {
+    /// What sort, and its block in bytes; or what is wrong with it.
+    pub kind: Result<(TableKind, u64), &'static str>,
+    /// Its partitions.
+    pub rows: Vec<Row>,
+}
+
+/// A partition.
+pub struct Row {
+    /// As the kernel counts.
+    pub number: u32,
+    /// What it is called as a member.
+    pub name: String,
+    /// Its length.
+    pub sectors: u64,
+    /// Whether it is looked at as a member.
+    pub may_be_member: bool,
 }
 
 /// A bitmap.
@@ -69,16 +91,48 @@ impl FoundBitmap {
 }
 
 impl Found {
-    /// Reads all of it.
-    pub fn read(location: &Location) -> Result<Found, String> {
+    /// Reads all of it; a disk with a partition table is followed by the members in it, or by why
+    /// one cannot be looked at.
+    pub fn read(location: &Location) -> Result<Vec<Result<Found, String>>, String> {
         let options = DeviceOptions { access: Access::ReadOnly, direct: false };
         let device = Device::open(location, options).map_err(|error| error.to_string())?;
+        let mut whole = Found::on(&device);
+        let Some(inside) = Inside::of(&device) else { return Ok(vec![Ok(whole)]) };
+        if whole.superblock().is_some() {
+            // It is the partition's that ends with the disk.
+            whole = Found { detection: Detection { chosen: None, ..whole.detection }, ..whole };
+            whole.bitmap = None;
+            whole.refusals.clear();
+            whole.contents = signatures(&device);
+        }
+        let row = |part: &Part| {
+            let (number, name) = (part.number, part.location.to_string());
+            let sectors = part.location.size.unwrap_or(0) / SECTOR_BYTES;
+            Row { number, name, sectors, may_be_member: part.may_be_member }
+        };
+        let kind = inside.table.as_ref().map(|table| (table.kind, table.block_bytes));
+        let rows = inside.parts.iter().map(row).collect();
+        whole.table = Some(Table { kind: kind.map_err(|why| *why), rows });
+        let members = inside.parts.into_iter().filter(|part| part.may_be_member);
+        let members = members.map(|part| part.device.map(|device| Found::on(&device)));
+        Ok(std::iter::once(Ok(whole)).chain(members).collect())
+    }
+
+    /// Whether nothing here is a member.
+    pub fn is_stranger(&self) -> bool {
+        self.superblock().is_none() && !self.has_members()
+    }
+
+    /// Whether members are among its partitions.
+    pub fn has_members(&self) -> bool {
+        self.table.as_ref().is_some_and(|table| table.rows.iter().any(|row| row.may_be_member))
+    }
+
+    fn on(device: &Device) -> Found {
         let sectors = device.sectors();
-        let detection = detect(sectors, |Candidate { sector, .. }| {
-            read_area(&device, Area { sector, sectors: READ_BYTES as u64 / SECTOR_BYTES })
-        });
+        let detection = superblocks(device);
         let mut found = Found {
-            name: location.to_string(),
+            name: device.location().to_string(),
             sectors,
             logical_block: device.logical_block(),
             refusals: Vec::new(),
@@ -86,16 +140,17 @@ impl Found {
             bad_blocks: None,
             contents: Vec::new(),
             packed_as: None,
+            table: None,
             detection,
         };
         match found.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum)) {
-            Some((superblock, checksum)) => found.read_areas(&device, &superblock, checksum),
+            Some((superblock, checksum)) => found.read_areas(device, &superblock, checksum),
             None => {
-                found.contents = signatures(&device);
-                found.packed_as = packed_as(&device);
+                found.contents = signatures(device);
+                found.packed_as = packed_as(device);
             }
         }
-        Ok(found)
+        found
     }
 
     /// The superblock that is the member's.

@@ -12,7 +12,7 @@ use md::ondisk::superblock::{
 use md::ondisk::{Area, MemberMetadata, Role};
 use serde_json::{Map, Value, json};
 
-use super::found::{Found, FoundBitmap};
+use super::found::{Found, FoundBitmap, Row, Table};
 use crate::mdadm;
 
 /// One member.
@@ -38,7 +38,24 @@ pub fn member(found: &Found) -> Value {
             value["packed_as"] = found.packed_as.into();
         }
     }
+    if let Some(table) = &found.table {
+        value["partition_table"] = partition_table(table);
+    }
     value
+}
+
+fn partition_table(table: &Table) -> Value {
+    let row = |row: &Row| {
+        json!({
+            "number": row.number, "member": row.name, "sectors": row.sectors,
+            "may_be_member": row.may_be_member,
+        })
+    };
+    let (kind, block) = (table.kind.ok().map(|(kind, _)| kind), table.kind.ok().map(|it| it.1));
+    json!({
+        "kind": kind.map(|kind| kind.to_string()), "block_bytes": block,
+        "problem": table.kind.err(), "partitions": table.rows.iter().map(row).collect::<Vec<_>>(),
+    })
 }
 
 fn verdict(checksum: Checksum) -> Value {

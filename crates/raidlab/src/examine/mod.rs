@@ -19,6 +19,7 @@ use md::ondisk::superblock::{Kernels, Outcome, Superblock};
 use serde_json::{Value, json};
 
 pub use found::Found;
+use found::Row;
 
 use crate::console::{JsonOut, say};
 use crate::members::Used;
@@ -27,7 +28,8 @@ use crate::{Ending, mdadm};
 const EXAMPLES: &str = "\
 Examples:
   raidlab examine disk0.img disk1.img     as mdadm --examine, without root
-  raidlab examine disk.img@2048s          a member inside an image of a whole disk
+  raidlab examine /dev/sda                of a disk with partitions, the members among them
+  raidlab examine disk.img@2048s          only the one that begins at sector 2048
   raidlab examine --bitmap /dev/sda1      as mdadm --examine-bitmap
   raidlab examine --json disk0.img        every field, for programs
 
@@ -62,20 +64,24 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
     for member in &arguments.members {
         let found = Location::parse(member).map_err(|error| error.to_string());
-        match found.and_then(|location| Found::read(&location)) {
-            Ok(found) => {
-                findings |= has_findings(&found);
-                strangers |= found.superblock().is_none();
-                texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
-                    (true, _) => areas::bitmap(&found),
-                    (_, true) => areas::bad_blocks(&found),
-                    _ => text(&found, &host),
-                });
-                values.push(json::member(&found));
-            }
-            Err(error) => {
-                values.push(json!({"member": member.to_string_lossy(), "error": error}));
-                errors.push(error);
+        let found = found.and_then(|location| Found::read(&location));
+        for found in found.unwrap_or_else(|error| vec![Err(error)]) {
+            match found {
+                Ok(found) => {
+                    findings |= has_findings(&found);
+                    strangers |= found.is_stranger();
+                    texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
+                        (true, _) | (_, true) if found.has_members() => String::new(),
+                        (true, _) => areas::bitmap(&found),
+                        (_, true) => areas::bad_blocks(&found),
+                        _ => text(&found, &host),
+                    });
+                    values.push(json::member(&found));
+                }
+                Err(error) => {
+                    values.push(json!({"member": member.to_string_lossy(), "error": error}));
+                    errors.push(error);
+                }
             }
         }
     }
@@ -181,6 +187,19 @@ fn instead(found: &Found) -> String {
     }
     if let Some(packed) = found.packed_as {
         let _ = writeln!(out, "   it is {packed}");
+    }
+    match found.table.as_ref().map(|table| (&table.kind, &table.rows)) {
+        None => {}
+        Some((Err(why), _)) => {
+            let _ = writeln!(out, "   its partition table cannot be read: {why}");
+        }
+        Some((Ok((kind, block)), rows)) => {
+            let _ = writeln!(out, "   {kind}, blocks of {block} bytes:");
+            for Row { number, name, may_be_member, .. } in rows {
+                let what = if *may_be_member { "see below" } else { "no md superblock" };
+                let _ = writeln!(out, "   {number:>5}  {}  {what}", Shown(name));
+            }
+        }
     }
     if out.is_empty() {
         out.push_str("   nothing that is known was found on it\n");

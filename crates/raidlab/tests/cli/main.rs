@@ -14,6 +14,7 @@ mod kernels;
 mod matrix;
 mod misuse;
 mod outputs;
+mod partitions;
 mod places;
 mod programs;
 mod results;

@@ -1,0 +1,212 @@
+//! Whole disks whose partitions are the members, as in every NAS.
+
+use std::os::unix::fs::FileExt;
+
+use crate::support::{Dir, Ran, raidlab};
+
+const MIB: u64 = 1 << 20;
+
+/// CRC-32, by the definition: the remainder of a division of polynomials.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for bit in bytes.iter().flat_map(|byte| (0..8).map(move |at| u32::from(byte >> at & 1))) {
+        let odd = (crc ^ bit) & 1 == 1;
+        crc = (crc >> 1) ^ if odd { 0xedb8_8320 } else { 0 };
+    }
+    !crc
+}
+
+fn write(path: &str, at: u64, bytes: &[u8]) {
+    let file = std::fs::File::options().write(true).open(path).expect("an image");
+    file.write_all_at(bytes, at).expect("written");
+}
+
+fn boot_record(entries: &[(u8, u64, u64)]) -> Vec<u8> {
+    let mut record = vec![0; 512];
+    for (entry, &(kind, start, blocks)) in record[446..].chunks_mut(16).zip(entries) {
+        entry[4] = kind;
+        entry[8..12].copy_from_slice(&u32::try_from(start).expect("32 bits").to_le_bytes());
+        entry[12..16].copy_from_slice(&u32::try_from(blocks).expect("32 bits").to_le_bytes());
+    }
+    record[510..].copy_from_slice(&[0x55, 0xaa]);
+    record
+}
+
+/// Writes both copies of a GPT; partitions are (start, length) in bytes.
+fn write_gpt(path: &str, block: u64, partitions: &[(u64, u64)]) {
+    let blocks = std::fs::metadata(path).expect("an image").len() / block;
+    write(path, 0, &boot_record(&[(0xee, 1, blocks - 1)]));
+    let mut entries = vec![0; 16 << 10];
+    for (entry, &(start, length)) in entries.chunks_mut(128).zip(partitions) {
+        entry[..32].fill(0x5a);
+        entry[32..40].copy_from_slice(&(start / block).to_le_bytes());
+        entry[40..48].copy_from_slice(&((start + length) / block - 1).to_le_bytes());
+        // A name that would forge a line of its own.
+        for (at, char) in (56..).step_by(2).zip("\u{1b}[31m\nState : clean".encode_utf16()) {
+            entry[at..at + 2].copy_from_slice(&char.to_le_bytes());
+        }
+    }
+    let table_blocks = (16 << 10) / block;
+    for (at, other, table) in [(1, blocks - 1, 2), (blocks - 1, 1, blocks - 1 - table_blocks)] {
+        let mut header = vec![0; 92];
+        header[..16].copy_from_slice(b"EFI PART\0\0\x01\0\x5c\0\0\0");
+        header[24..32].copy_from_slice(&at.to_le_bytes());
+        header[32..40].copy_from_slice(&other.to_le_bytes());
+        header[72..80].copy_from_slice(&table.to_le_bytes());
+        header[80..84].copy_from_slice(&128u32.to_le_bytes());
+        header[84..88].copy_from_slice(&128u32.to_le_bytes());
+        header[88..92].copy_from_slice(&crc32(&entries).to_le_bytes());
+        let checksum = crc32(&header);
+        header[16..20].copy_from_slice(&checksum.to_le_bytes());
+        write(path, at * block, &header);
+        write(path, table * block, &entries);
+    }
+}
+
+/// Three disks of 64 MiB with a mirror and a RAID 5 in parts of them; no table yet.
+fn disks(dir: &Dir) -> Vec<String> {
+    let disks: Vec<String> = (0..3).map(|at| dir.file(&format!("disk{at}.img"))).collect();
+    for disk in &disks {
+        let file = std::fs::File::create(disk).expect("an image");
+        file.set_len(64 * MIB).expect("64 MiB");
+    }
+    let part = |window: &str| {
+        disks.iter().map(|disk| format!("{disk}@{window}")).collect::<Vec<_>>().join(" ")
+    };
+    let create = "create --homehost none --raid-devices 3";
+    raidlab(&format!("{create} --level 1 --name system {}", part("1M+16M"))).code(0);
+    raidlab(&format!("{create} --level 5 --name data {}", part("20M+24M"))).code(0);
+    disks
+}
+
+const PARTS: [(u64, u64); 3] = [(MIB, 16 * MIB), (17 * MIB, 2 * MIB), (20 * MIB, 24 * MIB)];
+
+fn sha256(ran: Ran) -> String {
+    ran.code(0).stdout.split_whitespace().next().expect("a checksum").to_string()
+}
+
+fn by_hand(disks: &[String]) -> String {
+    let parts: Vec<String> = disks.iter().map(|disk| format!("{disk}@20M+24M")).collect();
+    sha256(raidlab(&format!("dump --sha256 {}", parts.join(" "))))
+}
+
+/// What every verb says of disks whose table has just been written.
+fn all_verbs_find_them(disks: &[String], kind: &str) {
+    let all = disks.join(" ");
+    let ran = raidlab(&format!("examine {}", disks[0])).code(0);
+    let [first, last] =
+        [format!("{}@1048576+16777216", disks[0]), format!("{}@20971520+25165824", disks[0])];
+    for text in
+        [kind, &format!("1  {first}  see below"), &format!("{first}:\n"), &format!("{last}:\n")]
+    {
+        assert!(ran.stdout.contains(text), "'{text}' is not in\n{}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains('\x1b') && !ran.stdout.contains("[31m"), "{}", ran.stdout);
+    let ran = raidlab(&format!("status {all}")).code(0);
+    assert!(ran.stdout.contains("system : clean raid1") && ran.stdout.contains("[3/3] [UUU]"));
+    assert!(ran.stdout.contains("data : clean raid5"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("unused devices: <none>"), "{}", ran.stdout);
+    let ran = raidlab(&format!("detail {all}")).code(0);
+    assert!(!ran.stdout.contains("missing"), "{}", ran.stdout);
+    let ran = raidlab(&format!("dump --sha256 {all}")).code(2);
+    assert!(ran.stderr.contains("2 arrays among the members"), "{}", ran.stderr);
+    let dumped = sha256(raidlab(&format!("dump --sha256 --array data {all}")));
+    assert_eq!(dumped, by_hand(disks));
+}
+
+#[test]
+fn members_in_a_gpt_are_found_on_whole_disks() {
+    for block in [512, 4096] {
+        let dir = Dir::new();
+        let disks = disks(&dir);
+        disks.iter().for_each(|disk| write_gpt(disk, block, &PARTS));
+        all_verbs_find_them(&disks, &format!("GPT partition table, blocks of {block} bytes"));
+        let ran = raidlab(&format!("status {}", dir.path())).code(0);
+        assert!(ran.stdout.contains("data : clean raid5"), "{}", ran.stdout);
+        // The first copy is damaged: the other is as good.
+        disks.iter().for_each(|disk| write(disk, block + 40, b"damaged"));
+        all_verbs_find_them(&disks, "GPT partition table (the copy at its end), blocks");
+    }
+}
+
+#[test]
+fn members_in_an_mbr_are_found_also_in_logical_partitions() {
+    for block in [512, 4096] {
+        let dir = Dir::new();
+        let disks = disks(&dir);
+        let mib = MIB / block;
+        for disk in &disks {
+            let extended = (0x05, 18 * mib, 40 * mib);
+            write(disk, 0, &boot_record(&[(0xfd, mib, 16 * mib), extended]));
+            let (first, next) = ((0x83, 1, mib / 2), (0x05, mib, 30 * mib));
+            write(disk, 18 * MIB, &boot_record(&[first, next]));
+            write(disk, 19 * MIB, &boot_record(&[(0xfd, mib, 24 * mib)]));
+        }
+        all_verbs_find_them(&disks, &format!("MBR partition table, blocks of {block} bytes"));
+    }
+}
+
+#[test]
+fn a_partition_that_is_named_and_on_a_named_disk_is_one_member() {
+    let dir = Dir::new();
+    let disks = disks(&dir);
+    disks.iter().for_each(|disk| write_gpt(disk, 512, &PARTS));
+    let all = disks.join(" ");
+    let ran = raidlab(&format!("detail --array data {all} {}@20M+24M", disks[1])).code(0);
+    assert!(!ran.stdout.contains("duplicate"), "{}", ran.stdout);
+    let ran = raidlab(&format!("dump --sha256 --array data --order 0,1,2 {all}")).code(2);
+    assert!(ran.stderr.contains("--order 0: several members"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_disk_without_members_says_what_its_table_lists() {
+    let dir = Dir::new();
+    let disks = disks(&dir);
+    disks.iter().for_each(|disk| write_gpt(disk, 512, &PARTS));
+    let other = dir.file("other.img");
+    std::fs::write(&other, vec![0; 4 << 20]).expect("an image");
+    write_gpt(&other, 512, &[(MIB, MIB)]);
+    let ran = raidlab(&format!("detail {} {other}", disks.join(" "))).code(2);
+    let says = "its GPT partition table lists 1 partition(s), none with an md superblock";
+    assert!(ran.stdout.contains(says), "{}", ran.stdout);
+    // Both copies are damaged.
+    write(&other, 512 + 40, b"damaged");
+    write(&other, (4 << 20) - 512 + 40, b"damaged");
+    let ran = raidlab(&format!("examine {other}")).code(2);
+    assert!(
+        ran.stdout.contains("its partition table cannot be read: it is damaged"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn a_superblock_0_90_at_the_end_is_the_partitions_that_ends_there() {
+    let dir = Dir::new();
+    let (a, b) = (dir.file("a.img"), dir.file("b.img"));
+    for disk in [&a, &b] {
+        let file = std::fs::File::create(disk).expect("an image");
+        file.set_len(32 * MIB).expect("32 MiB");
+    }
+    let create = "create --level 1 --raid-devices 2 --metadata 0.90";
+    raidlab(&format!("{create} {a}@1M {b}@1M")).code(0);
+    let wanted = sha256(raidlab(&format!("dump --sha256 {a}@1M {b}@1M")));
+    for disk in [&a, &b] {
+        write(disk, 0, &boot_record(&[(0xfd, 2048, 31 * 2048)]));
+    }
+    let ran = raidlab(&format!("examine {a}")).code(0);
+    assert!(ran.stdout.contains("a.img@1048576+32505856:\n"), "{}", ran.stdout);
+    assert_eq!(sha256(raidlab(&format!("dump --sha256 {a} {b}"))), wanted);
+    let ran = raidlab(&format!("detail {a} {b}")).code(0);
+    assert!(ran.stdout.contains("a.img@1048576+32505856"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_described_array_is_read_from_the_start_of_a_disk_and_says_so() {
+    let dir = Dir::new();
+    let disks = disks(&dir);
+    disks.iter().for_each(|disk| write_gpt(disk, 512, &PARTS));
+    let described = "dump --sha256 --level 1 --raid-devices 1 --size 1M";
+    let ran = raidlab(&format!("{described} {}", disks[0])).code(0);
+    assert!(ran.stderr.contains("is read from its start"), "{}", ran.stderr);
+}
