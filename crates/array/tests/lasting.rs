@@ -511,9 +511,16 @@ struct Flawed {
     flaw: Mutex<Option<(u64, u64, Errno)>>,
     /// The next sync fails; the one after it ends well, as the kernel has it.
     sync_fails: AtomicBool,
+    logical_block: u32,
 }
 
 impl Flawed {
+    fn new(device: Arc<Device>) -> Flawed {
+        let (flaw, sync_fails) = (Mutex::new(None), AtomicBool::new(false));
+        let logical_block = device.logical_block();
+        Flawed { device, flaw, sync_fails, logical_block }
+    }
+
     fn mend(&self) {
         *self.flaw.lock().unwrap() = None;
     }
@@ -534,7 +541,7 @@ impl Disk for Flawed {
     }
 
     fn logical_block(&self) -> u32 {
-        self.device.logical_block()
+        self.logical_block
     }
 
     fn name(&self) -> String {
@@ -575,8 +582,7 @@ impl Disk for Flawed {
 fn flawed(members: &Members, data: bool, error: Errno) -> (Array, Arc<Flawed>) {
     let mut opened = members.opened(Access::ReadWrite);
     let device = opened[1].device.clone().expect("a device");
-    let flawed =
-        Arc::new(Flawed { device, flaw: Mutex::new(None), sync_fails: AtomicBool::new(false) });
+    let flawed = Arc::new(Flawed::new(device));
     opened[1] = Opened::disk(flawed.clone()).expect("superblock");
     let data_offset = opened[1].superblock.metadata().data_offset;
     let range = if data { (data_offset, SECTORS) } else { (0, data_offset) };
@@ -978,6 +984,37 @@ fn a_partial_parity_log_does_not_stand_for_a_resync_that_never_finished() {
     let forced = Options { force: true, ..Options::default() };
     let array = Array::run_lanes(started(&opened, &forced).unwrap()).unwrap();
     array.stop().unwrap();
+}
+
+#[test]
+fn an_array_that_ends_inside_of_a_block_is_refused_by_member_and_field() {
+    for (level, field) in [(Level::Raid1, "size"), (Level::Linear, "data_size")] {
+        let members = Members::new(2);
+        members.create(level, |request| {
+            request.assume_clean = level == Level::Raid1;
+            request.used_sectors = (level == Level::Raid1).then_some(2002);
+            for device in request.devices.iter_mut().flatten().filter(|_| level == Level::Linear) {
+                device.sectors -= 3;
+            }
+        });
+        let opened = members.opened(Access::ReadWrite);
+        let metadata = opened[0].superblock.metadata();
+        let sectors = if field == "size" { 2002 } else { metadata.data_sectors };
+        assert!(!sectors.is_multiple_of(8), "{sectors}");
+        let array = run(&opened);
+        array.stop().unwrap();
+        // One member with blocks of 4 KiB is enough.
+        let mut opened = opened;
+        let device = opened[1].device.clone().expect("a device");
+        let flawed = Flawed { logical_block: 4096, ..Flawed::new(device) };
+        opened[1] = Opened::disk(Arc::new(flawed)).expect("superblock");
+        let before = members.hashes();
+        let error = started(&opened, &Options::default()).err().expect("a refusal").to_string();
+        let says = format!("m0: the array uses {sectors} sectors of it ({field}), which is not");
+        assert!(error.contains(&says), "{error}");
+        assert!(error.contains("4096 bytes") && error.contains("m1"), "{error}");
+        assert!(members.hashes() == before, "nothing was written");
+    }
 }
 
 /// One of the blocks that `Written` keeps account of, in bytes.

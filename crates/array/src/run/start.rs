@@ -206,7 +206,33 @@ impl Starting<'_> {
                 return refused(format!("{} was opened read-only.", disk.name()));
             }
         }
+        self.is_in_blocks()?;
         self.is_as_examined()
+    }
+
+    /// Whether the array uses whole blocks of its members: the engine works in blocks, and would
+    /// see another array in members that are rounded down.
+    fn is_in_blocks(&self) -> Result<(), StartError> {
+        let disk = |source: &Source| &self.members[source.candidate].disk;
+        let widest = self.serving().max_by_key(|(_, source)| disk(source).logical_block());
+        let Some((_, widest)) = widest else { return Ok(()) };
+        let block = disk(widest).logical_block();
+        for (slot, source) in self.serving() {
+            let sectors = self.geometry.member_used_sectors(slot);
+            if (sectors * md::SECTOR_BYTES).is_multiple_of(block.into()) {
+                continue;
+            }
+            let field = match self.geometry.level() {
+                Level::Linear | Level::Raid0 => "data_size",
+                _ => "size",
+            };
+            let (name, other) = (disk(source).name(), disk(widest).name());
+            return refused(format!(
+                "{name}: the array uses {sectors} sectors of it ({field}), which is not a multiple \
+                 of the logical block of {block} bytes that {other} has."
+            ));
+        }
+        Ok(())
     }
 
     /// Whether the superblocks still are what the decision was made from: an earlier start from the
