@@ -307,13 +307,19 @@ impl Wreck {
         after.check(Rule::Count);
     }
 
+    /// Whether some row of an array with parity lacks a data block.
+    fn lacks_data(&self, accepted: &[usize]) -> bool {
+        let Kind::Parity(parity) = self.shape.geometry.kind() else { return false };
+        let rows = (0..parity.stripes()).map(|stripe| parity.row(StripeNo(stripe)));
+        rows.flat_map(|row| &row.data).any(|member| !accepted.contains(&member.index()))
+    }
+
     /// Puts the array together again. `None`: it is refused.
     fn start(mut self, rng: &mut Rng, troubled: bool) -> Option<Case> {
         self.shape.shards = rng.pick(&[1, 2, 3]);
         let accepted = self.accepted(Rule::CountAndRoles);
         let complete = accepted.len() == self.shape.geometry.members();
-        let parity = matches!(self.shape.geometry.kind(), Kind::Parity(_));
-        if parity && !complete && self.freshest().resync_offset.is_some() {
+        if self.freshest().resync_offset.is_some() && self.lacks_data(&accepted) {
             // Dirty and degraded: refused without force, as by md.
             return None;
         }
@@ -340,12 +346,20 @@ impl Wreck {
         kept.torn = shape.torn;
         kept.resync = kept.keeper.resync();
         let out_of_sync = kept.resync.is_some();
-        if troubled || out_of_sync {
-            world.model.tolerated = vec![RequestError::Io, RequestError::NoSpace];
-        }
+        world.model.tolerated = tolerated(troubled, out_of_sync && !complete);
         world.kept = Some(kept);
         let rng = Rng::new(rng.next());
         Some(Case { shape, world, rng, out_of_sync, began_out_of_sync, troubled })
+    }
+}
+
+/// Errors that requests may end with: where blocks are bad or space is short, and where what is
+/// lost was not in sync.
+fn tolerated(troubled: bool, lost_out_of_sync: bool) -> Vec<RequestError> {
+    match (troubled, lost_out_of_sync) {
+        (true, _) => vec![RequestError::Io, RequestError::NoSpace],
+        (false, true) => vec![RequestError::Io],
+        (false, false) => Vec::new(),
     }
 }
 
@@ -423,10 +437,7 @@ impl Case {
         }
         world.kept = Some(kept);
         let troubled = rng.one_in(3);
-        if troubled || out_of_sync {
-            // What is lost while it is not in sync, and what is bad twice.
-            world.model.tolerated = vec![RequestError::Io, RequestError::NoSpace];
-        }
+        world.model.tolerated = tolerated(troubled, false);
         let began_out_of_sync = out_of_sync;
         if out_of_sync
             && matches!(shape.geometry.kind(), Kind::Mirrored(_))
@@ -494,6 +505,9 @@ impl Case {
                 let lost = self.rng.below(self.shape.geometry.members() as u64) as usize;
                 let at = self.world.now + self.rng.below(500_000);
                 self.world.members[lost].gone_at.get_or_insert(at);
+                if self.out_of_sync {
+                    self.world.model.tolerated = tolerated(self.troubled, true);
+                }
             }
         }
         for _ in 0..self.rng.below(60) {
@@ -503,6 +517,10 @@ impl Case {
         for member in &mut self.world.members {
             member.bad.clear();
             member.full = 0..0;
+            member.metadata_full = false;
+        }
+        if self.rng.one_in(3) {
+            self.read_all();
         }
         // A resync that cannot be finished has no end.
         if self.rng.one_in(10) && !degraded {
@@ -517,14 +535,30 @@ impl Case {
         let at = self.rng.below(members) as usize;
         let used = self.shape.geometry.member_used_sectors(MemberIdx(at as u16));
         let from = self.rng.below(used);
-        let (kind, length) = (self.rng.below(4), self.rng.within(1, 24));
+        let (kind, length) = (self.rng.below(6), self.rng.within(1, 24));
         let short = if self.rng.one_in(2) { self.rng.within(1, 6) } else { 0 };
         let member = &mut self.world.members[at];
         match kind {
             0 => member.bad.extend(from..(from + length).min(used)),
             1 => (member.full, member.short) = (from..from + length, short),
             2 => (member.full, member.short) = (0..used, short),
+            3 => member.metadata_full = true,
+            4 => member.metadata_full = false,
             _ => member.full = 0..0,
+        }
+    }
+
+    /// Everything is read once, and compared with the model.
+    fn read_all(&mut self) {
+        let size = self.shape.geometry.array_sectors();
+        for at in (0..size).step_by(64) {
+            while self.world.outstanding() >= 24 {
+                assert!(self.world.step(), "nothing is under way, but the queue is full");
+            }
+            self.world.submit(HostOp::Read, at, 64.min(size - at));
+        }
+        for _ in 0..self.rng.below(400) {
+            self.world.step();
         }
     }
 
@@ -641,6 +675,9 @@ fn power_cuts_leave_parity_true_or_marked() {
         (Level::Raid5, raid5, 5),
         (Level::Raid6, raid6, 4),
         (Level::Raid6, raid6, 6),
+        (Level::Raid6, Layout::Raid6(Raid6Layout::DdfNContinue), 5),
+        (Level::Raid6, Layout::Raid6(Raid6Layout::LeftSymmetric6), 5),
+        (Level::Raid6, Layout::Raid6(Raid6Layout::ParityFirst), 5),
     ];
     run_family("power_cuts_leave_parity_true_or_marked", &levels, 100);
 }

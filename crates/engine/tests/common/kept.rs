@@ -251,6 +251,9 @@ impl World {
         if member.is_gone(self.now) {
             return Err(MemberError::Gone);
         }
+        if member.metadata_full && job.record.is_some() {
+            return Err(MemberError::NoSpace);
+        }
         let disk = &mut self.kept.as_mut().expect("still there").disks[job.device];
         match &job.record {
             None => {

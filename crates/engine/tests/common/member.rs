@@ -25,6 +25,8 @@ pub struct Member {
     pub full: Range<u64>,
     /// How many writes will find no space there before there is some; `None`: the shortage lasts.
     pub shortages: Option<u32>,
+    /// Writes of metadata find no space.
+    pub metadata_full: bool,
     /// Of a write that finds no space, this many sectors are written first.
     pub short: u64,
     /// Writes completed (by number) that no flush has covered; see `World`.

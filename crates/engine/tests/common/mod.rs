@@ -449,6 +449,11 @@ impl World {
         if live.op == HostOp::Flush && result.is_ok() {
             self.assert_durable(live.writes_before);
         }
+        let reads = |member: &Member| {
+            !member.is_gone(self.now) && member.bad.is_empty() && member.flaky.is_empty()
+        };
+        self.model.is_whole =
+            self.shard.status().failed.is_empty() && self.members.iter().all(reads);
         self.model.complete(&live, &live.bytes, result);
         if let Some(kept) = &mut self.kept {
             kept.completed(self.now, &live, result);
@@ -614,10 +619,15 @@ impl World {
         }
         target.counts.write_sectors += length;
         if let Some(error) = target.write_fault(now, &sectors) {
-            if error == MemberError::ShortWrite {
-                let part = sectors.start..(sectors.start + target.short).min(sectors.end);
-                let (first, len) = (part.start, (part.end - part.start) as usize * SECTOR);
-                target.rewrite(part).copy_from_slice(&bytes[..len]);
+            // Of a bad medium or a timeout, too, a part may have been written.
+            let part = match error {
+                MemberError::ShortWrite => target.short.min(length),
+                MemberError::Medium | MemberError::Timeout => self.rng.below(length + 1),
+                _ => 0,
+            };
+            if part > 0 {
+                let (first, len) = (sectors.start, part as usize * SECTOR);
+                target.rewrite(first..first + part).copy_from_slice(&bytes[..len]);
                 self.writes_done += 1;
                 target.unflushed.push(self.writes_done);
                 if let Some(platter) = &mut target.platter {

@@ -46,6 +46,15 @@ struct Reading {
     may_fail: bool,
 }
 
+/// A write in flight.
+struct Writing {
+    tag: u64,
+    stake: Range<u64>,
+    /// What other writes that failed in the meantime had at stake: they may have come later to a
+    /// row than this one.
+    spoiled: Vec<Range<u64>>,
+}
+
 /// Tag, and whether it left zeroes.
 type Writer = (u64, bool);
 
@@ -61,8 +70,9 @@ pub struct Model {
     /// A write that fails may cost all blocks of the rows that it touches, by their width in
     /// sectors; `None`: only what it covers itself.
     pub rows_at_stake: Option<u64>,
-    /// Writes in flight: tag and range.
-    writes: Vec<(u64, Range<u64>)>,
+    /// All blocks of all members can be read.
+    pub is_whole: bool,
+    writes: Vec<Writing>,
 }
 
 /// A writer that stands for whatever the disks held before.
@@ -77,6 +87,7 @@ impl Model {
             tolerated: Vec::new(),
             may_be_lost: None,
             rows_at_stake: None,
+            is_whole: true,
             writes: Vec::new(),
         }
     }
@@ -113,13 +124,25 @@ impl Model {
 
     /// A write has ended: when it failed, what it put at stake may be lost.
     fn write_done(&mut self, live: &Live, failed: bool) {
-        self.writes.retain(|(tag, _)| *tag != live.tag);
+        let mine = self.writes.iter().position(|write| write.tag == live.tag);
+        let spoiled = mine.map(|mine| self.writes.swap_remove(mine).spoiled).unwrap_or_default();
         let range = match failed {
             true => self.stake(live.at, live.sectors),
             false => live.at..live.at + live.sectors,
         };
         let Some(lost) = &mut self.may_be_lost else { return };
-        lost[range.start as usize..range.end as usize].fill(failed);
+        // What is written beside a lost block of a row that is not in sync has no parity, and may
+        // be lost with its member.
+        if failed || self.is_whole || self.rows_at_stake.is_none() {
+            lost[range.start as usize..range.end as usize].fill(failed);
+        }
+        for other in spoiled {
+            let (from, to) = (other.start.max(range.start), other.end.min(range.end));
+            lost[from as usize..to.max(from) as usize].fill(true);
+        }
+        for other in self.writes.iter_mut().filter(|_| failed) {
+            other.spoiled.push(range.clone());
+        }
         for reading in self.readings.iter_mut().filter(|_| failed) {
             let end = reading.at + reading.before.len() as u64;
             reading.may_fail |= reading.at < range.end && range.start < end;
@@ -130,7 +153,7 @@ impl Model {
         let Some(lost) = &self.may_be_lost else { return true };
         let range = reading.at..reading.at + reading.before.len() as u64;
         let overlaps =
-            |(_, stake): &(u64, Range<u64>)| stake.start < range.end && range.start < stake.end;
+            |write: &Writing| write.stake.start < range.end && range.start < write.stake.end;
         reading.may_fail
             || lost[range.start as usize..range.end as usize].contains(&true)
             || self.writes.iter().any(overlaps)
@@ -144,7 +167,8 @@ impl Model {
 
     pub fn submit(&mut self, tag: u64, op: HostOp, at: u64, sectors: u64) {
         if !matches!(op, HostOp::Read | HostOp::Flush | HostOp::Resync) {
-            self.writes.push((tag, self.stake(at, sectors)));
+            let stake = self.stake(at, sectors);
+            self.writes.push(Writing { tag, stake, spoiled: Vec::new() });
         }
         match op {
             HostOp::Read => {
@@ -172,7 +196,7 @@ impl Model {
         match live.op {
             HostOp::Write { .. } | HostOp::WriteZeroes => self.write_done(live, result.is_err()),
             HostOp::Discard if result.is_err() => self.write_done(live, true),
-            HostOp::Discard => self.writes.retain(|(tag, _)| *tag != live.tag),
+            HostOp::Discard => self.writes.retain(|write| write.tag != live.tag),
             _ => {}
         }
         match live.op {
