@@ -14,6 +14,8 @@ pub fn watch() -> Result<Arc<AtomicBool>, String> {
             std::process::exit(130);
         }
     });
-    watched.map_err(|error| format!("cannot watch for Ctrl-C: {error}"))?;
+    watched.map_err(|error| {
+        format!("cannot start the thread that waits for Ctrl-C (is memory limited?): {error}")
+    })?;
     Ok(stop)
 }

@@ -15,7 +15,8 @@ use crate::buf::Region;
 /// How a range is read.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamOptions {
-    /// Pieces that are read at once, by as many threads.
+    /// Pieces that are read at once, by as many threads; fewer where a limit of memory or threads
+    /// does not allow so many.
     pub pieces: usize,
     /// How long a piece is at least, in bytes; with parity it is made whole rows.
     pub piece_bytes: u64,
@@ -56,8 +57,13 @@ pub enum Piece<'a> {
 pub enum StreamError<E> {
     /// The consumer did not want more.
     Consumer(E),
-    /// No memory, or no threads.
-    System(std::io::Error),
+    /// No memory for one piece, or not a single thread.
+    System {
+        /// What was tried.
+        doing: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
 }
 
 /// A piece that has been read, or a hole.
@@ -107,8 +113,8 @@ pub fn stream<E>(
     assert!(range.start <= range.end && range.end <= view.sectors(), "outside of the array");
     let pieces = options.pieces.clamp(1, 256);
     let piece_sectors = piece_sectors(view, options.piece_bytes);
-    let buffers = (0..pieces).map(|_| Region::new(piece_sectors * SECTOR_BYTES));
-    let buffers = buffers.collect::<Result<Vec<_>, _>>().map_err(StreamError::System)?;
+    let buffers = buffers(pieces, piece_sectors * SECTOR_BYTES)?;
+    let readers = buffers.len();
     let state = State {
         next: range.start,
         number: 0,
@@ -128,14 +134,45 @@ pub fn stream<E>(
     std::thread::scope(|scope| {
         // Also when the consumer panics: nobody waits for it then.
         let over = Over { shared: &shared, only_on_panic: false };
-        for number in 0..pieces {
+        for number in 0..readers {
             let thread = std::thread::Builder::new().name(format!("raidlab-read-{number}"));
-            thread.spawn_scoped(scope, || shared.work()).map_err(StreamError::System)?;
+            match thread.spawn_scoped(scope, || shared.work()) {
+                Ok(_) => {}
+                Err(source) if number == 0 => {
+                    let doing = "start a thread that reads".into();
+                    return Err(StreamError::System { doing, source });
+                }
+                Err(_) => {
+                    // What is left must do for everything else as well.
+                    shared.lock().keep(number.div_ceil(2));
+                    break;
+                }
+            }
         }
         let result = shared.deliver(range.start, &mut consume);
         drop(over);
         result
     })
+}
+
+/// Memory for so many pieces, or for as many as leave room under a limit: a reader's stack is two
+/// pieces long.
+fn buffers<E>(pieces: usize, bytes: u64) -> Result<Vec<Region>, StreamError<E>> {
+    let mut buffers = Vec::with_capacity(pieces);
+    while buffers.len() < pieces {
+        match Region::new(bytes) {
+            Ok(buffer) => buffers.push(buffer),
+            Err(source) if buffers.is_empty() => {
+                let doing = format!("allocate {bytes} bytes for a piece of the array");
+                return Err(StreamError::System { doing, source });
+            }
+            Err(_) => {
+                buffers.truncate(buffers.len().div_ceil(4));
+                break;
+            }
+        }
+    }
+    Ok(buffers)
 }
 
 /// Ends the work of all threads when it is dropped.
@@ -246,6 +283,11 @@ impl Shared<'_> {
 }
 
 impl State {
+    /// Gives memory back, but for so many pieces. Those that are in use by then stay.
+    fn keep(&mut self, pieces: usize) {
+        self.buffers.truncate(pieces);
+    }
+
     fn take_number(&mut self) -> u64 {
         self.number += 1;
         self.number - 1

@@ -238,7 +238,12 @@ fn copy(arguments: &DumpArguments, source: Source, output: &mut Output) -> Resul
     outcome.compared = view.comparison();
     match result {
         Ok(()) => outcome.sha256 = output.finish()?,
-        Err(StreamError::System(error)) => return Err(format!("cannot read the array: {error}")),
+        Err(StreamError::System { doing, source }) => {
+            return Err(format!(
+                "cannot read the array: cannot {doing}: {source}; a limit of memory or of processes \
+                 is reached (ulimit -v, ulimit -u, a cgroup)"
+            ));
+        }
         Err(StreamError::Consumer(stop)) => outcome.stop = Some(stop),
     }
     Ok(outcome)

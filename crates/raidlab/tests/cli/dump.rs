@@ -308,6 +308,39 @@ fn a_reader_that_goes_away_is_told() {
 }
 
 #[test]
+fn under_a_limit_of_memory_fewer_pieces_are_read_at_once() {
+    let dir = Dir::new();
+    let members: Vec<String> = (0..3).map(|slot| dir.file(&format!("d{slot}"))).collect();
+    let members = members.join(" ");
+    raidlab(&format!("create -l 5 -n 3 --file-size 16M {members}")).code(0);
+    let limited = |kib: u32, depth: u32| {
+        let line = format!("ulimit -v {kib}; exec $0 dump --sha256 --depth {depth} {members}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line, env!("CARGO_BIN_EXE_raidlab")]);
+        let output = command.stdin(Stdio::null()).output().expect("a shell");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        Ran { code: output.status.code().unwrap_or(-1), stdout, stderr }
+    };
+    let wanted = dump(&format!("--sha256 {members}")).code(0);
+    // Mappings of the program itself are the same in all of them.
+    let enough = (1..100).map(|step| step * 4000).find(|&kib| limited(kib, 1).code == 0);
+    let enough = enough.expect("400 MB are enough for one piece");
+    for kib in (0..8).map(|step| enough + 8000 + step * 16_000) {
+        for depth in [1, 8, 256] {
+            let ran = limited(kib, depth).code(0);
+            assert_eq!(hash(&ran), hash(&wanted), "{kib} KiB, {depth} pieces");
+        }
+    }
+    // Too little for anything is an error that says what was tried.
+    for kib in (1..).map(|step| step * 1000).take_while(|&kib| kib < enough) {
+        let ran = limited(kib, 1);
+        let is_bare = ran.stderr.contains("os error") && !ran.stderr.contains("ulimit");
+        assert!(!is_bare || ran.stderr.contains("Ctrl-C"), "{kib} KiB: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn ctrl_c_says_that_the_output_is_partial() {
     use rustix::process::{Pid, Signal, kill_process};
     let dir = Dir::new();
