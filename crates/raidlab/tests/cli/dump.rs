@@ -8,7 +8,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::corpus::{self, Case};
-use crate::support::{Dir, Ran, raidlab};
+use crate::support::{Dir, Ran, catches_ctrl_c, raidlab, until};
 
 fn dump(arguments: &str) -> Ran {
     raidlab(&format!("dump {arguments}"))
@@ -355,7 +355,7 @@ fn ctrl_c_says_that_the_output_is_partial() {
     command.args(["dump", "--sha256", "--level", "0", "--raid-devices", "2", "-o", &out]);
     command.args(&members).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    until("Ctrl-C is handled", || catches_ctrl_c(child.id()));
     kill_process(Pid::from_child(&child), Signal::INT).expect("it is there");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let output = child.wait_with_output().expect("it ends");

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -96,6 +97,24 @@ pub fn total(cell: &Value, counter: &str) -> u64 {
 pub fn moved(cell: &Value) -> u64 {
     let samples = cell["samples"].as_array().expect("a list");
     samples.iter().map(|sample| sample["bytes"].as_u64().expect("a number")).sum()
+}
+
+/// Waits until something is so, for at most a minute: nothing says when.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process has a handler for Ctrl-C, as the kernel says.
+pub fn catches_ctrl_c(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it is there");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
+    let mask = u64::from_str_radix(caught.trim(), 16).expect("hexadecimal");
+    // Bit 1 is signal 2, SIGINT.
+    mask & 2 != 0
 }
 
 /// An empty directory, gone when dropped.
