@@ -18,7 +18,7 @@ use md::assemble::{Candidate, Options, Verdict, assemble};
 use md::create::{BitmapWish, Request};
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::ppl::{PplEntry, PplHeader};
-use md::ondisk::superblock::Policy;
+use md::ondisk::superblock::{ArrayState, Policy, SuperblockV1};
 use md::ondisk::{Area, Timestamp, Uuid, Version};
 use md::{Layout, Level, MemberIdx};
 use rustix::io::Errno;
@@ -512,13 +512,15 @@ struct Flawed {
     /// The next sync fails; the one after it ends well, as the kernel has it.
     sync_fails: AtomicBool,
     logical_block: u32,
+    /// All that was written in front of the data, in order: first sector and bytes.
+    metadata: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
 impl Flawed {
     fn new(device: Arc<Device>) -> Flawed {
         let (flaw, sync_fails) = (Mutex::new(None), AtomicBool::new(false));
-        let logical_block = device.logical_block();
-        Flawed { device, flaw, sync_fails, logical_block }
+        let (logical_block, metadata) = (device.logical_block(), Mutex::default());
+        Flawed { device, flaw, sync_fails, logical_block, metadata }
     }
 
     fn mend(&self) {
@@ -558,6 +560,9 @@ impl Disk for Flawed {
 
     fn write(&self, sector: u64, buf: &[u8]) -> std::io::Result<()> {
         self.check(sector..sector + buf.len() as u64 / 512)?;
+        if sector < 128 {
+            self.metadata.lock().unwrap().push((sector, buf.to_vec()));
+        }
         self.device.write(sector, buf)
     }
 
@@ -853,15 +858,20 @@ fn a_list_of_bad_blocks_that_is_none_is_refused_by_name() {
     assert!(members.hashes() == before, "nothing was written");
 }
 
+/// Changes what the superblock of a member says.
+fn change(members: &Members, number: usize, change: impl FnOnce(&mut ArrayState, usize)) {
+    let device = members.device(number, Access::ReadWrite);
+    let superblock = Opened::device(device.clone()).expect("superblock").superblock;
+    let (own, mut state) = (superblock.metadata().dev_number as usize, superblock.state());
+    change(&mut state, own);
+    let superblock = superblock.with_state(&state, own).unwrap();
+    device.write(superblock.sector(), &superblock.encode(512)).unwrap();
+}
+
 /// Makes the members of an array say that it was in use, from this position on.
 fn make_dirty(members: &Members, resync_offset: u64) {
     for number in 0..members.count {
-        let device = members.device(number, Access::ReadWrite);
-        let superblock = Opened::device(device.clone()).expect("superblock").superblock;
-        let (own, mut state) = (superblock.metadata().dev_number, superblock.state());
-        state.resync_offset = Some(resync_offset);
-        let superblock = superblock.with_state(&state, own as usize).unwrap();
-        device.write(superblock.sector(), &superblock.encode(512)).unwrap();
+        change(members, number, |state, _| state.resync_offset = Some(resync_offset));
     }
 }
 
@@ -984,6 +994,35 @@ fn a_partial_parity_log_does_not_stand_for_a_resync_that_never_finished() {
     let forced = Options { force: true, ..Options::default() };
     let array = Array::run_lanes(started(&opened, &forced).unwrap()).unwrap();
     array.stop().unwrap();
+}
+
+#[test]
+fn a_forced_start_does_not_call_the_array_clean_with_the_count_at_which_it_was_not() {
+    let members = Members::new(4);
+    members.create(Level::Raid5, |request| {
+        request.assume_clean = true;
+        request.chunk_sectors = Some(128);
+    });
+    make_dirty(&members, 0);
+    for number in [0, 3] {
+        change(&members, number, |state, _| state.events += 1);
+    }
+    let mut opened = members.opened(Access::ReadWrite);
+    let events = opened[0].superblock.metadata().events;
+    let behind = Arc::new(Flawed::new(opened[1].device.clone().expect("a device")));
+    opened[1] = Opened::disk(behind.clone()).expect("superblock");
+    opened.remove(2);
+    let forced = Options { force: true, ..Options::default() };
+    let array = Array::run_lanes(started(&opened, &forced).unwrap()).unwrap();
+    array.write_at(&[1; 4096], 0).unwrap();
+    drop(array);
+    // The power goes when the member that was behind has been brought up to date.
+    let written = behind.metadata.lock().unwrap();
+    let superblocks = written.iter().map(|(_, bytes)| SuperblockV1::decode(bytes, Version::V1_2));
+    let superblocks: Vec<_> = superblocks.map(|it| it.expect("superblocks").0.state()).collect();
+    let caught_up = &superblocks[0];
+    assert_eq!((caught_up.events, caught_up.resync_offset), (events, Some(0)));
+    assert_eq!(superblocks[1].events, events + 1);
 }
 
 #[test]

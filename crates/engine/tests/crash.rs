@@ -108,6 +108,7 @@ impl Shape {
             geometry: self.geometry.clone(),
             shards: self.shards,
             devices: here.iter().map(device).collect(),
+            found: state.clone(),
             state,
             bitmap,
             superblocks_in_turn: self.torn,

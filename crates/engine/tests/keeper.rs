@@ -36,17 +36,19 @@ fn config(level: Level, members: usize, spares: usize) -> KeeperConfig {
         slot: (at < members).then_some(MemberIdx(at as u16)),
         events: 10,
     };
+    let state = ArrayState {
+        events: 10,
+        updated: Timestamp::default(),
+        resync_offset: None,
+        policy: Policy::Resync,
+        devices: all().map(|at| Some(DeviceState::new(role(at)))).collect(),
+    };
     KeeperConfig {
         geometry: geometry(level, members),
         shards: 1,
         devices: all().map(device).collect(),
-        state: ArrayState {
-            events: 10,
-            updated: Timestamp::default(),
-            resync_offset: None,
-            policy: Policy::Resync,
-            devices: all().map(|at| Some(DeviceState::new(role(at)))).collect(),
-        },
+        found: state.clone(),
+        state,
         bitmap: None,
         superblocks_in_turn: false,
         checkpoint_nanos: DEFAULT_CHECKPOINT_NANOS,
@@ -411,6 +413,38 @@ fn a_member_missing_from_the_start_is_recorded_before_the_first_grant() {
     assert_eq!((desk.granted(), desk.events()), (1, vec![13; 2]));
     let lost = desk.superblocks[&0].devices[1].as_ref().expect("it has a number");
     assert_eq!(lost.role, Role::Faulty);
+}
+
+#[test]
+fn a_member_that_is_behind_gets_what_the_freshest_says_and_not_what_the_start_decided() {
+    // Forced: dirty, and member 3 is missing. The array is started as a clean one.
+    let mut config = config(Level::Raid5, 4, 0);
+    config.devices.pop();
+    config.devices[1].events = 9;
+    config.found.resync_offset = Some(0);
+    let found = config.found.clone();
+    let mut desk = Desk::new(config);
+    desk.ask(0, 1);
+    assert_eq!((desk.pending.len(), desk.pending[0].device), (1, 1));
+    assert_eq!(desk.pending[0].superblock(), Some(&found));
+    desk.run();
+    assert_eq!((desk.granted(), desk.events()), (1, vec![13; 3]));
+}
+
+#[test]
+fn a_member_that_the_freshest_gives_no_slot_is_not_made_as_fresh_before_it_has_one() {
+    // Forced: member 2 is far behind, and out for the others.
+    let mut config = config(Level::Raid5, 4, 0);
+    config.devices.pop();
+    config.devices[2].events = 3;
+    config.found.devices[2] = Some(DeviceState::new(Role::Faulty));
+    let mut desk = Desk::new(config);
+    desk.ask(0, 1);
+    let events: Vec<u64> =
+        desk.pending.iter().map(|pending| pending.superblock().expect("one each").events).collect();
+    assert_eq!(events, [11; 3], "it would say that it has failed");
+    desk.run();
+    assert_eq!((desk.granted(), desk.events()), (1, vec![13; 3]));
 }
 
 #[test]

@@ -153,6 +153,7 @@ impl Life {
             shards: 1,
             devices: serving.iter().map(device).collect(),
             state: array.freshest(present).clone(),
+            found: array.freshest(present).clone(),
             bitmap: None,
             superblocks_in_turn: false,
             checkpoint_nanos: DEFAULT_CHECKPOINT_NANOS,

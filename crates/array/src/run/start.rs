@@ -363,6 +363,7 @@ impl Starting<'_> {
 
     fn keeper(&self, resync_offset: Option<u64>, shards: u16) -> Result<Keeper, StartError> {
         let mut state = self.members[self.array.defining].superblock.state();
+        let mut found = state.clone();
         state.resync_offset = resync_offset;
         let mut devices = Vec::new();
         for (candidate, slot) in self.devices() {
@@ -372,6 +373,9 @@ impl Starting<'_> {
             let own = own.devices.get(number as usize).cloned().flatten();
             let role = slot.map_or(Role::Spare, |slot| Role::Slot(slot.0));
             let mut device = own.unwrap_or_else(|| DeviceState::new(role));
+            if let Some(Some(listed)) = found.devices.get_mut(number as usize) {
+                *listed = DeviceState { role: listed.role, ..device.clone() };
+            }
             device.role = role;
             device.recovery_offset = None;
             device.recovery_by_bitmap = false;
@@ -394,6 +398,7 @@ impl Starting<'_> {
             shards,
             devices,
             state,
+            found,
             bitmap: self.bitmap()?,
             superblocks_in_turn: in_turn,
             checkpoint_nanos: engine::DEFAULT_CHECKPOINT_NANOS,

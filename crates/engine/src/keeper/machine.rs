@@ -104,8 +104,8 @@ impl Keeper {
     /// If a bitmap is given to a level that can have none, or with a chunk that [`IntentMap`]
     /// refuses: the assembly has checked that.
     pub fn new(config: KeeperConfig) -> Keeper {
-        let KeeperConfig { geometry, state, .. } = config;
-        let found = Arc::new(state.clone());
+        let KeeperConfig { geometry, state, found, .. } = config;
+        let found = Arc::new(found);
         let ArrayState { events, resync_offset, policy, devices: mut states, .. } = state;
         let map = match &config.bitmap {
             Some(kept) => IntentMap::bitmap(&geometry, kept.chunk_sectors)

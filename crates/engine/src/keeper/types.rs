@@ -59,9 +59,12 @@ pub struct KeeperConfig {
     pub shards: u16,
     /// The devices to write to: those that serve, and spares. Who is missing is not among them.
     pub devices: Vec<KeptDevice>,
-    /// What the freshest superblock says: events, resync position, policy, and all device numbers,
-    /// with the `recovery_offset` of who is being rebuilt.
+    /// What the array is started as: events, resync position, policy, and all device numbers, with
+    /// the `recovery_offset` of who is being rebuilt.
     pub state: ArrayState,
+    /// What the freshest superblock says, which may be another resync position, or another role of
+    /// a device: a start may be forced, or have replayed a log. For members that are behind it.
+    pub found: ArrayState,
     /// The bitmap, where the array has one.
     pub bitmap: Option<KeptBitmap>,
     /// A superblock is longer than the members' atomic sector: written to one member after the

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use md::ondisk::Timestamp;
 use md::ondisk::superblock::{ArrayState, Policy};
+use md::ondisk::{Role, Timestamp};
 
 use super::{Asked, Keeper, Lost, OnDisk};
 use crate::keeper::bits::Bits;
 use crate::keeper::job::{Goal, Job, Phase, Update, Why};
-use crate::keeper::types::{KeeperEffect, KeeperMode, MetaToken, ReadOnlyWhy, Record};
+use crate::keeper::types::{KeeperEffect, KeeperMode, KeptDevice, MetaToken, ReadOnlyWhy, Record};
 use crate::{Control, MemberError};
 
 /// What found no space is tried again after this long: 1 s.
@@ -152,7 +152,11 @@ impl Keeper {
                     !device.failed && device.kept.slot.is_none() && !pure
                 };
                 // A member that has this count has these words, too: see `choose`.
-                let lacks = |at: &usize| self.devices[*at].events != Some(state.events);
+                let catches_up = update.why == Why::CatchUp;
+                let lacks = |at: &usize| {
+                    let is_behind = self.devices[*at].events != Some(state.events);
+                    is_behind && (!catches_up || self.has_its_slot(*at))
+                };
                 let others = (0..self.devices.len()).filter(spares);
                 for at in serving.into_iter().filter(lacks).chain(others) {
                     job.add(at, Some(Record::Superblock(state.clone())));
@@ -256,11 +260,21 @@ impl Keeper {
 
     /// Whether a member is behind the freshest, as a crash leaves them, or lack of space.
     fn lags(&self) -> bool {
-        self.serving().any(|at| self.devices[at].events != Some(self.on_disk.events))
+        let events = Some(self.on_disk.events);
+        self.serving().any(|at| self.devices[at].events != events && self.has_its_slot(at))
+    }
+
+    /// Whether the freshest superblock gives a device the slot that it serves. One that serves by
+    /// force gets it with the first update; the freshest's words would call it out.
+    fn has_its_slot(&self, at: usize) -> bool {
+        let KeptDevice { number, slot, .. } = self.devices[at].kept;
+        let found = self.found.devices.get(number.0 as usize).and_then(Option::as_ref);
+        slot.is_some_and(|slot| found.is_some_and(|found| found.role == Role::Slot(slot.0)))
     }
 
     /// Brings members that are behind to the count of the freshest before anything counts up: they
-    /// would be two behind while the next update is on its way, and out after a crash.
+    /// would be two behind while the next update is on its way, and out after a crash. They get
+    /// the freshest's own words: what the start has decided counts from the first update on.
     fn catch_up(&self) -> Job {
         let state = self.found.clone();
         let (why, dirty, losses) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
