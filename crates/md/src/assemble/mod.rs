@@ -13,6 +13,7 @@
 //! Called by `array` (to run an array) and by the command line (to explain one).
 
 mod agree;
+mod areas;
 mod explicit;
 mod plan;
 mod readable;

@@ -4,6 +4,7 @@
 //! one that does not run says what would help. Format reference, 8.4.
 
 use super::agree::same_places;
+use super::areas;
 use super::repair::{self, Facts};
 use super::shape::{Shape, shape};
 use super::standing::{Standings, cut_off, slots_of, standings};
@@ -49,6 +50,10 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
     };
     facts.compare_start(&shape, &missing);
     let elsewhere = facts.elsewhere;
+    let mut contradictions = found.contradictions;
+    if let Ok(shape) = &shape {
+        contradictions.extend(areas::odd(all, shape, &read_only.slots));
+    }
     Array {
         set_uuid: metadata.set_uuid,
         name: metadata.name.clone(),
@@ -61,7 +66,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         read_write,
         read_only,
         elsewhere,
-        contradictions: found.contradictions,
+        contradictions,
     }
 }
 
@@ -95,7 +100,7 @@ struct Planner<'a> {
     ties: &'a [String],
 }
 
-type Slots = Vec<Option<Source>>;
+pub(super) type Slots = Vec<Option<Source>>;
 type Plans = (Result<Shape, String>, Vec<MemberIdx>, Plan, Plan);
 
 /// The slots for which `bad` holds.

@@ -1,5 +1,6 @@
 //! The assembly decision, on candidates that are made up: who is in, who is out, what may be done.
 
+mod areas;
 mod explicit;
 mod hostile;
 mod reading;
