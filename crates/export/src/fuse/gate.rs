@@ -31,14 +31,13 @@ impl Gate {
         Pass(self.clone())
     }
 
-    /// Waits until all are out, and does `work` while nobody gets in.
+    /// Waits until all are out, and does `work` while nobody gets in. A `work` that panics leaves
+    /// the gate open.
     pub fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
         self.wait_while(|state| state.closed).closed = true;
+        let _closed = Closed(self);
         drop(self.wait_while(|state| state.inside > 0));
-        let result = work();
-        self.lock().closed = false;
-        self.changed.notify_all();
-        result
+        work()
     }
 
     fn wait_while(&self, test: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
@@ -48,6 +47,16 @@ impl Gate {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics with the gate")
+    }
+}
+
+/// A gate that is closed; opened when dropped.
+struct Closed<'a>(&'a Gate);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.lock().closed = false;
+        self.0.changed.notify_all();
     }
 }
 
@@ -66,6 +75,23 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    #[test]
+    fn work_that_panics_leaves_the_gate_open() {
+        let gate = Arc::new(Gate::default());
+        let work = || gate.alone(|| panic!("as a test"));
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        assert!(panics.is_err());
+        // On a thread of its own: one that waits for ever would keep the test.
+        let (entered, entered_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            drop(gate.enter());
+            gate.alone(|| ());
+            entered.send(()).unwrap();
+        });
+        let waited = entered_done.recv_timeout(std::time::Duration::from_secs(20));
+        waited.expect("writers get in");
+    }
 
     #[test]
     fn who_works_alone_is_alone() {
