@@ -81,7 +81,16 @@ pub(crate) struct Clerk {
 }
 
 impl Clerk {
-    pub(crate) fn new(keeper: Keeper, kept: Vec<Kept>, step: u64, unit: u64) -> Clerk {
+    /// `notes`: what is to be said from the start on.
+    pub(crate) fn new(
+        keeper: Keeper,
+        kept: Vec<Kept>,
+        notes: Vec<String>,
+        step: u64,
+        unit: u64,
+    ) -> Clerk {
+        let mut all = Notes::default();
+        notes.into_iter().for_each(|note| all.push(note));
         Clerk {
             keeper,
             kept,
@@ -96,7 +105,7 @@ impl Clerk {
             stalled: None,
             paused: false,
             stopped: None,
-            notes: Notes::default(),
+            notes: all,
             events: Vec::new(),
         }
     }

@@ -14,12 +14,12 @@ use array::run::{
 use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use array::{Array, ArrayError, Driver, DriverOptions, Event, RequestError};
 use engine::MemberError;
-use md::assemble::{Candidate, Options, Verdict, assemble};
+use md::assemble::{Candidate, Options, Standing, Verdict, assemble};
 use md::create::{BitmapWish, Request};
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::ppl::{PplEntry, PplHeader};
-use md::ondisk::superblock::{ArrayState, Policy, SuperblockV1};
-use md::ondisk::{Area, Timestamp, Uuid, Version};
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy, SuperblockV1};
+use md::ondisk::{Area, MemberMetadata, Role, Timestamp, Uuid, Version};
 use md::{Layout, Level, MemberIdx};
 use rustix::io::Errno;
 
@@ -1023,6 +1023,110 @@ fn a_forced_start_does_not_call_the_array_clean_with_the_count_at_which_it_was_n
     let caught_up = &superblocks[0];
     assert_eq!((caught_up.events, caught_up.resync_offset), (events, Some(0)));
     assert_eq!(superblocks[1].events, events + 1);
+}
+
+#[test]
+fn a_rebuild_that_had_begun_begins_again_in_its_slot_and_the_start_says_so() {
+    let members = Members::new(4);
+    members.create(Level::Raid5, |request| {
+        request.assume_clean = true;
+        request.chunk_sectors = Some(128);
+    });
+    change(&members, 2, |state, own| {
+        state.devices[own].as_mut().expect("itself").recovery_offset = Some(4096);
+    });
+    let before = members.hashes();
+    let array = run(&members.opened(Access::ReadWrite));
+    let notes = array.take_notes();
+    assert!(notes.len() == 1 && notes[0].contains("m2 is in sync"), "{notes:?}");
+    assert!(notes[0].contains("slot 2") && notes[0].contains("4096"), "{notes:?}");
+    array.stop().unwrap();
+    assert!(members.hashes() == before, "a start leaves no trace");
+    // Also when the power goes while it is in use.
+    for stops in [false, true] {
+        let array = run(&members.opened(Access::ReadWrite));
+        array.write_at(&pattern(77, 1 << 20), 0).unwrap();
+        array.flush().unwrap();
+        if stops {
+            array.stop().unwrap();
+        } else {
+            drop(array);
+            for number in 0..4 {
+                // Dirty and degraded would not start: this is about the member.
+                change(&members, number, |state, _| state.resync_offset = None);
+            }
+        }
+        let opened = members.opened(Access::ReadOnly);
+        let metadata: Vec<_> = opened.iter().map(|opened| opened.superblock.metadata()).collect();
+        assert!(metadata.iter().all(|other| other.events == metadata[0].events));
+        assert_eq!((metadata[2].role, metadata[2].recovery_offset), (Role::Slot(2), Some(0)));
+        assert_eq!(metadata[0].roles[2], Role::Slot(2));
+        let recovering = Standing::Recovering { slot: MemberIdx(2), up_to: 0 };
+        let found = decide(&opened, &Options::default());
+        assert_eq!(found.members[2].standing, recovering);
+        assert_eq!(found.read_write.repairs.recoveries[0].from, 0);
+    }
+    assert!(contents(&members, &[2])[..1 << 20] == pattern(77, 1 << 20));
+    let examine =
+        std::process::Command::new("mdadm").arg("--examine").arg(members.path(2)).output();
+    let Ok(output) = examine else { return println!("mdadm skipped: it is not installed") };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("Recovery Offset : 0 sectors"), "{text}");
+    assert!(text.contains("Device Role : Active device 2"), "{text}");
+}
+
+#[test]
+fn a_replacement_that_is_not_complete_is_never_believed_where_writes_passed_it_by() {
+    let members = Members::new(3);
+    members.create(Level::Raid1, |request| {
+        request.assume_clean = true;
+        request.raid_devices = 2;
+    });
+    for number in 0..3 {
+        change(&members, number, |state, _| {
+            let replacement = DeviceState {
+                recovery_offset: Some(4096),
+                replacement: true,
+                ..DeviceState::new(Role::Slot(0))
+            };
+            state.devices.resize(3, None);
+            state.devices[2] = Some(replacement);
+        });
+    }
+    let mut opened = members.opened(Access::ReadWrite);
+    let up_to = Some(4096);
+    let standing = decide(&opened, &Options::default()).members[2].standing.clone();
+    assert_eq!(standing, Standing::Replacement { slot: MemberIdx(0), up_to });
+    let flawed = Arc::new(Flawed::new(opened[2].device.clone().expect("a device")));
+    opened[2] = Opened::disk(flawed.clone()).expect("superblock");
+    // Its own superblock cannot be changed.
+    *flawed.flaw.lock().unwrap() = Some((0, 128, Errno::NOSPC));
+    let array = run(&opened);
+    array.write_at(&[1; 4096], 0).unwrap();
+    drop((array, opened, flawed));
+    let events: Vec<u64> =
+        members_metadata(&members).iter().map(|metadata| metadata.events).collect();
+    assert!(events[0] >= events[2] + 2, "{events:?}: fresh by count alone");
+    // It can.
+    for number in 0..3 {
+        change(&members, number, |state, _| state.events = 50);
+    }
+    let array = run(&members.opened(Access::ReadWrite));
+    for round in 0..3 {
+        array.write_at(&[round; 4096], 0).unwrap();
+        wait_for(&array, "clean", |status| !status.dirty);
+    }
+    array.write_at(&[1; 4096], 0).unwrap();
+    drop(array);
+    let metadata = members_metadata(&members);
+    assert!(metadata.iter().all(|other| other.events == metadata[0].events));
+    assert_eq!((metadata[2].role, metadata[2].recovery_offset), (Role::Slot(0), Some(0)));
+    assert!(metadata[2].replacement);
+}
+
+fn members_metadata(members: &Members) -> Vec<MemberMetadata> {
+    let opened = members.opened(Access::ReadOnly);
+    opened.iter().map(|opened| opened.superblock.metadata()).collect()
 }
 
 #[test]

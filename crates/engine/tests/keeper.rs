@@ -448,6 +448,30 @@ fn a_member_that_the_freshest_gives_no_slot_is_not_made_as_fresh_before_it_has_o
 }
 
 #[test]
+fn a_device_that_writes_pass_by_is_in_sync_nowhere_or_stale_before_the_first_grant() {
+    let mut config = config(Level::Raid1, 2, 1);
+    let passed_by = |recovery_offset| {
+        let role = DeviceState::new(Role::Slot(0));
+        Some(DeviceState { recovery_offset, replacement: true, ..role })
+    };
+    config.found.devices[2] = passed_by(Some(512));
+    config.state.devices[2] = passed_by(Some(0));
+    let mut desk = Desk::new(config.clone());
+    desk.ask(0, 1);
+    desk.run();
+    assert_eq!((desk.granted(), desk.events()), (1, vec![13; 3]), "it has every update");
+    assert_eq!(desk.superblocks[&2].devices[2], passed_by(Some(0)));
+    // Without space for it.
+    let mut desk = Desk::new(config);
+    desk.ask(0, 1);
+    while !desk.pending.is_empty() {
+        let is_full = desk.pending[0].device == 2;
+        desk.finish(0, if is_full { Err(MemberError::NoSpace) } else { Ok(()) });
+    }
+    assert_eq!((desk.granted(), desk.events()), (1, vec![13; 2]), "still 10, and too old");
+}
+
+#[test]
 fn a_failed_metadata_write_fails_the_member() {
     let mut desk = Desk::new(config(Level::Raid5, 3, 0));
     desk.ask(0, 1);

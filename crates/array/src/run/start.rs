@@ -145,7 +145,8 @@ pub fn start_lanes(
         stripe_cache_bytes: options.stripe_cache_bytes,
         queue_depth: options.queue_depth,
     };
-    let clerk = |step, unit| Clerk::new(keeper, kept, step, unit);
+    let notes = it.notes();
+    let clerk = |step, unit| Clerk::new(keeper, kept, notes, step, unit);
     let lanes = Driver::with_metadata(spec, &options.driver, &keeping, clerk);
     let lanes = lanes.map_err(StartError::Build)?;
     let (is, should) = (lanes[0].geometry().array_sectors(), geometry.array_sectors());
@@ -343,8 +344,7 @@ impl Starting<'_> {
     }
 
     /// The devices to keep metadata on, by candidate: members in sync with their slots, and spares.
-    /// A rebuild that had begun is not gone on with here, so its member becomes a spare: what it
-    /// has would be old after the first write.
+    /// A rebuild that had begun is not gone on with here: see [`Starting::keeper`].
     fn devices(&self) -> Vec<(usize, Option<MemberIdx>)> {
         let mut devices: Vec<_> =
             self.serving().map(|(slot, source)| (source.candidate, Some(slot))).collect();
@@ -361,6 +361,35 @@ impl Starting<'_> {
         devices
     }
 
+    /// The slot that a candidate is being rebuilt for, or is to take over, and the sector up to
+    /// which it is in sync; `None`: all of it is.
+    fn rebuilt(&self, candidate: usize) -> Option<(MemberIdx, Option<u64>)> {
+        let mut members = self.array.members.iter();
+        match members.find(|member| member.candidate == candidate)?.standing {
+            Standing::Recovering { slot, up_to } => Some((slot, Some(up_to))),
+            Standing::Replacement { slot, up_to } => Some((slot, up_to)),
+            _ => None,
+        }
+    }
+
+    /// What is lost once the array is written to: a sentence for each rebuild that had begun.
+    fn notes(&self) -> Vec<String> {
+        let begun = self.devices().into_iter().filter_map(|(candidate, serves)| {
+            let (slot, up_to) = self.rebuilt(candidate).filter(|_| serves.is_none())?;
+            let far = match up_to {
+                Some(0) => return None,
+                Some(sector) => format!("up to sector {sector} of its data"),
+                None => "completely".into(),
+            };
+            let name = self.members[candidate].disk.name();
+            Some(format!(
+                "{name} is in sync {far} for slot {slot}, but not used: its rebuild begins again \
+                 once the array has been written to."
+            ))
+        });
+        begun.collect()
+    }
+
     fn keeper(&self, resync_offset: Option<u64>, shards: u16) -> Result<Keeper, StartError> {
         let mut state = self.members[self.array.defining].superblock.state();
         let mut found = state.clone();
@@ -371,15 +400,19 @@ impl Starting<'_> {
             // What only its own superblock knows of it.
             let own = self.members[candidate].superblock.state();
             let own = own.devices.get(number as usize).cloned().flatten();
-            let role = slot.map_or(Role::Spare, |slot| Role::Slot(slot.0));
+            // Writes pass by who is being rebuilt, so that what it has is old from the first one
+            // on. It keeps its slot, in sync up to sector 0: Linux begins its rebuild again.
+            let rebuilt = self.rebuilt(candidate);
+            let role = slot.or(rebuilt.map(|(slot, _)| slot));
+            let role = role.map_or(Role::Spare, |slot| Role::Slot(slot.0));
             let mut device = own.unwrap_or_else(|| DeviceState::new(role));
             if let Some(Some(listed)) = found.devices.get_mut(number as usize) {
                 *listed = DeviceState { role: listed.role, ..device.clone() };
             }
             device.role = role;
-            device.recovery_offset = None;
+            device.recovery_offset = (slot.is_none() && rebuilt.is_some()).then_some(0);
             device.recovery_by_bitmap = false;
-            device.replacement = false;
+            device.replacement &= slot.is_none() && rebuilt.is_some();
             device.bad_blocks_in_use = self.bad_blocks.iter().any(|(of, _)| *of == candidate);
             if state.devices.len() <= number as usize {
                 state.devices.resize(number as usize + 1, None);

@@ -127,9 +127,15 @@ impl Keeper {
         let counts = devices.iter().map(|device| device.kept.events);
         let high = counts.fold(events, u64::max);
         let serving = devices.iter().filter(|device| device.kept.slot.is_some()).count();
+        // One that is being rebuilt, or is to replace another, says up to where it is in sync:
+        // writes pass it by, and its superblock may never hear of that.
+        let passed_by = devices.iter().any(|device| is_passed_by(&device.kept, &states));
         // A member that is not here may be one ahead of the freshest that is, whether its loss has
         // been recorded or not; a difference of 1 counts as the same when md assembles.
-        let reach = if serving < geometry.members() { high + 3 } else { events };
+        let reach = match serving < geometry.members() || passed_by {
+            true => high + 3,
+            false => events,
+        };
         Keeper {
             shards: config.shards,
             reports: vec![0; usize::from(config.shards)],
@@ -598,6 +604,12 @@ impl Lost {
             Lost::Metadata => None,
         }
     }
+}
+
+/// Whether a device has a slot that it does not serve.
+fn is_passed_by(kept: &KeptDevice, states: &[Option<DeviceState>]) -> bool {
+    let state = states.get(kept.number.0 as usize).and_then(Option::as_ref);
+    kept.slot.is_none() && state.is_some_and(|state| matches!(state.role, Role::Slot(_)))
 }
 
 fn in_service(kept: KeptDevice) -> Device {

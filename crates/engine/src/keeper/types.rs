@@ -29,7 +29,8 @@ pub struct MetaToken(pub u64);
 pub struct KeptDevice {
     /// Its permanent number.
     pub number: DeviceNumber,
-    /// The slot that it serves; `None`: a spare.
+    /// The slot that it serves; `None`: a spare, or one that is not in sync and that writes pass by
+    /// (its state has a slot).
     pub slot: Option<MemberIdx>,
     /// The count of its own superblock.
     pub events: u64,

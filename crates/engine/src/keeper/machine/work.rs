@@ -9,7 +9,7 @@ use std::sync::Arc;
 use md::ondisk::superblock::{ArrayState, Policy};
 use md::ondisk::{Role, Timestamp};
 
-use super::{Asked, Keeper, Lost, OnDisk};
+use super::{Asked, Keeper, Lost, OnDisk, is_passed_by};
 use crate::keeper::bits::Bits;
 use crate::keeper::job::{Goal, Job, Phase, Update, Why};
 use crate::keeper::types::{KeeperEffect, KeeperMode, KeptDevice, MetaToken, ReadOnlyWhy, Record};
@@ -145,14 +145,16 @@ impl Keeper {
             Phase::Superblocks => {
                 let Goal::Update(update) = &job.goal else { unreachable!("others have none") };
                 let (state, pure) = (update.state.clone(), update.pure);
+                let catches_up = update.why == Why::CatchUp;
                 self.high = self.high.max(state.events);
                 job.in_turn = self.in_turn;
                 let spares = |at: &usize| {
                     let device = &self.devices[*at];
-                    !device.failed && device.kept.slot.is_none() && !pure
+                    // One that has a slot is out when it falls behind.
+                    let hears = !pure || !catches_up && is_passed_by(&device.kept, &self.states);
+                    !device.failed && device.kept.slot.is_none() && hears
                 };
                 // A member that has this count has these words, too: see `choose`.
-                let catches_up = update.why == Why::CatchUp;
                 let lacks = |at: &usize| {
                     let is_behind = self.devices[*at].events != Some(state.events);
                     is_behind && (!catches_up || self.has_its_slot(*at))
