@@ -330,6 +330,35 @@ impl Planner<'_> {
         repair::policy(self.metadata) == Some(Policy::Journal) && self.journal.is_none()
     }
 
+    /// A mirror whose copies may differ goes by its first copy. If the superblock of that member
+    /// cannot be believed, as after a power cut in the middle of a long one, nothing says that the
+    /// next copy is right: a sentence for each such member.
+    fn first_copies_lost(&self, level: Level, missing: &[MemberIdx]) -> Vec<String> {
+        if !matches!(level, Level::Raid1 | Level::Raid10) || !self.dirty() {
+            return Vec::new();
+        }
+        let mut sentences = Vec::new();
+        for member in self.members.iter().filter(|member| member.standing == Standing::Unusable) {
+            let Candidate { metadata, label, checksum_ok, .. } = &self.all[member.candidate];
+            let Some(Role::Slot(slot)) = self.metadata.roles.get(metadata.dev_number as usize)
+            else {
+                continue;
+            };
+            // RAID 10: every slot may have the first copy of something.
+            let mut before = 0..if level == Level::Raid1 { *slot } else { 0 };
+            let is_first = before.all(|slot| missing.contains(&MemberIdx(slot)));
+            if !checksum_ok && is_first && missing.contains(&MemberIdx(*slot)) {
+                sentences.push(format!(
+                    "{label} has the copy that the others are synced from, and the checksum of its \
+                     superblock is wrong, as after a power cut in the middle of writing it. The \
+                     copies may differ, and what is left may be what would have been written over. \
+                     If nothing else is wrong with {label}, let checksums be ignored."
+                ));
+            }
+        }
+        sentences
+    }
+
     /// What is wrong although there are enough members.
     fn risks_of_writing(&self, geometry: &Geometry, missing: &[MemberIdx]) -> Vec<String> {
         let mut risks = Vec::new();
@@ -348,6 +377,7 @@ impl Planner<'_> {
         // A partial parity log has what was under way, not what a resync had not come to.
         let logged = policy == Some(Policy::Ppl) && self.metadata.resync_offset == Some(0)
             || policy == Some(Policy::Journal) && self.journal.is_some();
+        risks.extend(self.first_copies_lost(geometry.level(), missing));
         let parity_lost = geometry.level().has_parity() && !missing.is_empty();
         if self.dirty() && parity_lost && !logged && !repair::only_parity(geometry, missing) {
             risks.push(format!(
@@ -439,6 +469,7 @@ impl Planner<'_> {
             ),
             _ => {}
         }
+        warnings.extend(self.first_copies_lost(level_of(shape), &missing));
         if let Shape::Reshaping(reshaping) = shape {
             warnings.push(format!(
                 "The array is in the middle of a reshape ({}), at array sector {}.",

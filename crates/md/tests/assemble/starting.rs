@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use md::MemberIdx;
-use md::assemble::{Replay, Resync, Software, Standing, Verdict};
+use md::assemble::{Options, Replay, Resync, Software, Standing, Verdict};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Area, PplArea, Role};
 
@@ -143,6 +143,41 @@ fn what_was_in_use_is_resynced() {
     dirty(&mut all);
     assert_eq!(resync(&all[1..]), Some(Resync { from: 0, by_bitmap: false }));
     assert_eq!(one(&members(0, 1, 2)).read_write.repairs.policy, None);
+}
+
+#[test]
+fn copies_that_may_differ_are_not_believed_while_the_one_to_sync_from_cannot_be() {
+    // Level, layout, slots, whose superblock is torn, what happens without it.
+    let table: &[(i32, u32, u16, usize, &str)] = &[
+        (1, 0, 2, 0, "needs Force"),
+        (1, 0, 3, 0, "needs Force"),
+        (1, 0, 3, 1, "degraded 1"),
+        (10, 0x102, 4, 0, "needs Force"),
+    ];
+    for &(level, layout, slots, torn, expected) in table {
+        let context = format!("level {level}, {slots} slots, without {torn}");
+        let mut all = members(level, layout, slots);
+        all[torn].checksum_ok = false;
+        let degraded = format!("degraded {torn}");
+        assert_eq!(both(&one(&all)), [&*degraded, &*degraded], "{context}, in sync");
+        all.iter_mut().for_each(|one| one.metadata.resync_offset = Some(256));
+        let array = one(&all);
+        assert_eq!(both(&array), [expected, &*degraded], "{context}");
+        let says = |text: &str| text.contains(&format!("disk{torn} has the copy"));
+        let warned = array.read_only.warnings.iter().any(|warning| says(warning));
+        assert_eq!(warned, expected != degraded, "{context}");
+        if let Verdict::NeedsForce { risk, .. } = &array.read_write.verdict {
+            assert!(says(risk) && risk.contains("checksum"), "{context}: {risk}");
+        }
+        assert_eq!(short(&one_with(&all, &force()).read_write.verdict), degraded, "{context}");
+        let options = Options { ignore_checksums: true, ..Options::default() };
+        assert_eq!(both(&one_with(&all, &options)), ["run", "run"], "{context}");
+        // One that had failed before is another matter.
+        for one in &mut all {
+            one.metadata.roles[torn] = Role::Faulty;
+        }
+        assert_eq!(both(&one(&all))[0], degraded, "{context}, failed");
+    }
 }
 
 #[test]
