@@ -61,6 +61,32 @@ fn a_file_system_on_an_array_is_made_measured_and_taken_away() {
     assert!(names(&cells[1]).contains(&"page-cache".to_string()), "{:?}", names(&cells[1]));
 }
 
+/// The slow ones only with `RAIDLAB_TEST=all`: each phase is repeated until it can be timed.
+#[test]
+fn every_program_finds_on_a_file_system_what_it_wrote() {
+    if cannot() {
+        return;
+    }
+    let dir = Dir::new();
+    let job = dir.file("job.fio");
+    std::fs::write(&job, "[mixed]\nrw=randrw\nbs=4k\nsize=1m\n").expect("a job file");
+    let job = format!("fio:{job}");
+    let mut programs = vec!["dd:bs=64K:fdatasync", "oltp:time=1", &job];
+    if std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all") {
+        programs.extend(["bonnie:seeks=100", "bonnie++:n=1:seeks=100", "iozone:r=64K", "seeks"]);
+        programs.extend(["streams:files=3:size=256K", "tiobench:random=20"]);
+    }
+    for program in programs {
+        let ran = run_programs(&format!("--target fs:ext4 {ARRAY} --workload {program}"));
+        let cells = ran.code(0).cells();
+        assert!(!cells.is_empty(), "{program}");
+        for cell in &cells {
+            let ran = !crate::support::warnings(cell).contains("not applicable");
+            assert_eq!(cell["verified"] == Value::Bool(true), ran, "{program}: {cell}");
+        }
+    }
+}
+
 #[test]
 fn file_systems_are_an_axis_of_a_sweep() {
     let scratch = Dir::new();
