@@ -137,6 +137,16 @@ pub fn bad_blocks(image: &Path) -> Vec<(u64, u64)> {
     bad.ranges().iter().map(|range| (range.start, range.end - range.start)).collect()
 }
 
+/// Makes a member say that it is being rebuilt, up to this sector of its data.
+pub fn mark_rebuilt(image: &Path, sector: u64) {
+    let device = open(image, Access::ReadWrite);
+    let superblock = Opened::device(device.clone()).expect("a superblock").superblock;
+    let (own, mut state) = (superblock.metadata().dev_number as usize, superblock.state());
+    state.devices[own].as_mut().expect("itself").recovery_offset = Some(sector);
+    let superblock = superblock.with_state(&state, own).expect("a superblock");
+    device.write(superblock.sector(), &superblock.encode(512)).expect("written");
+}
+
 /// Writes a member's list of bad blocks, and that it is in use.
 pub fn list_bad(image: &Path, entries: &[(u64, u64)]) {
     let device = open(image, Access::ReadWrite);

@@ -11,5 +11,6 @@ mod harness;
 mod laboratory;
 mod made_here;
 mod made_there;
+mod rebuild_begun;
 mod said;
 mod support;
