@@ -9,6 +9,18 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 /// Bytes in one sector, for md always 512.
 pub const SECTOR_BYTES: u64 = 512;
 
+/// A size for people: `2.06 MiB` of 4224 sectors.
+pub(crate) fn show_size(sectors: impl Into<u128>) -> String {
+    let sectors = sectors.into();
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let (mut size, mut unit) = (sectors as f64 / 2.0, 0);
+    while size >= 1024.0 && unit + 1 < units.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    format!("{size:.2} {}", units[unit])
+}
+
 /// A position in 512-byte sectors: in the array, or in a member's data area (relative to its
 /// `data_offset`), as the field or function that carries it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,6 +8,7 @@ use crate::level::Level;
 use crate::ondisk::bitmap::PlacementError;
 use crate::ondisk::superblock::{Policy, StateError};
 use crate::ondisk::{Timestamp, Uuid, Version};
+use crate::units::show_size;
 use std::fmt;
 
 /// A device for the new array.
@@ -227,10 +228,15 @@ impl fmt::Display for CreateError {
             CreateError::MissingSpare => write!(f, "devices: a spare cannot be missing"),
             CreateError::Conflict { option, problem } => write!(f, "{option}: {problem}"),
             CreateError::DeviceTooSmall { label, sectors, least } => {
-                write!(f, "{label}: {sectors} sectors, needs at least {least}")
+                let (size, room) = (show_size(*sectors), show_size(*least));
+                write!(f, "{label}: {sectors} sectors ({size}), needs at least {least} ({room})")
             }
             CreateError::SizeTooLarge { label, wanted, room } => {
-                write!(f, "size: {wanted} sectors, but {label} has room for {room}")
+                let (size, there) = (show_size(*wanted), show_size(*room));
+                write!(
+                    f,
+                    "size: {wanted} sectors ({size}), but {label} has room for {room} ({there})"
+                )
             }
             CreateError::DataOffsetTooSmall { data_offset, least } => write!(
                 f,

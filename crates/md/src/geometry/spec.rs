@@ -5,7 +5,7 @@
 
 use crate::layout::Layout;
 use crate::level::Level;
-use crate::units::MemberIdx;
+use crate::units::{MemberIdx, show_size};
 use std::fmt;
 
 /// Most members of a linear, RAID 0, 1 or 10 array: the roles that a 1.x superblock has room for.
@@ -147,7 +147,11 @@ impl fmt::Display for GeometryError {
                 write!(f, "chunk: {chunk_sectors} sectors for {level}: {problem}")
             }
             GeometryError::MemberTooSmall { member, sectors, least } => {
-                write!(f, "member {member}: {sectors} sectors, needs at least {least}")
+                let (size, room) = (show_size(*sectors), show_size(*least));
+                write!(
+                    f,
+                    "member {member}: {sectors} sectors ({size}), needs at least {least} ({room})"
+                )
             }
             GeometryError::TooLarge { member: Some(member), sectors } => {
                 write!(f, "member {member}: {sectors} sectors, more than {MAX_SECTORS}")
