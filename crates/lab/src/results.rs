@@ -16,4 +16,6 @@ mod store;
 pub use claims::Owner;
 pub use columns::{COLUMNS, Column, Value};
 pub use export::{csv, parquet};
-pub use store::{Item, ItemKey, Moment, NewRun, NotRun, RunInfo, Store, StoreError, default_path};
+pub use store::{
+    Item, ItemKey, Moment, NewRun, NotRun, RunInfo, Store, StoreError, default_path, tell_of_waits,
+};

@@ -6,11 +6,14 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use lab::record::{Cell, Record};
 use lab::report::{Report, Source};
-use lab::results::{Item, ItemKey, NewRun, RunInfo, Store};
+use lab::results::{Item, ItemKey, NewRun, RunInfo, Store, tell_of_waits};
+
+use crate::console::say;
 
 /// No record of a bench is longer; one of 10,000 samples has about 1 MiB.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
@@ -38,13 +41,20 @@ impl DbArgument {
 
     /// Opens it for reading.
     pub fn open(&self) -> Result<Store, String> {
+        tell_of_waits(say_wait);
         Store::open(&self.path()?).map_err(|e| e.to_string())
     }
 
     /// Opens it for writing, or makes it.
     pub fn create(&self) -> Result<Store, String> {
+        tell_of_waits(say_wait);
         Store::create(&self.path()?).map_err(|e| e.to_string())
     }
+}
+
+fn say_wait(most: Duration) {
+    let seconds = most.as_secs();
+    say(format_args!("another program writes to the results; waiting for it, {seconds} s at most"));
 }
 
 /// Stores the cells of a bench that is no sweep, each when it is final.

@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use rusqlite::{
@@ -201,7 +202,7 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
         let told = |error: rusqlite::Error| fail(in_words(&error));
         let mut connection = Connection::open_with_flags(path, flags).map_err(told)?;
-        connection.busy_timeout(WAIT).map_err(told)?;
+        connection.busy_handler(Some(wait_on)).map_err(told)?;
         schema::migrate(&mut connection).map_err(|problem| fail(problem_in_words(problem)))?;
         // WAL: readers and a writer do not wait for each other. FULL: what is committed is on the
         // disk; a cell took seconds to measure, so a sync costs nothing.
@@ -548,6 +549,29 @@ fn check_head(path: &Path) -> Result<(), String> {
     }
 }
 
+/// Between two looks at a lock.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// What is called when a lock has been waited for a second.
+static WAITING: OnceLock<fn(Duration)> = OnceLock::new();
+
+/// Has `tell` called once in each wait for another program's lock, after a second, with how long it
+/// may take at most. Of several calls the first counts.
+pub fn tell_of_waits(tell: fn(Duration)) {
+    let _ = WAITING.set(tell);
+}
+
+/// SQLite's way to wait: `count` looks were in vain. Whether to look again.
+fn wait_on(count: i32) -> bool {
+    let waited = LOOK * count.unsigned_abs();
+    let is_said = waited == Duration::from_secs(1);
+    if let Some(tell) = WAITING.get().filter(|_| is_said) {
+        tell(WAIT);
+    }
+    std::thread::sleep(LOOK);
+    waited < WAIT
+}
+
 /// SQLite's message, with what to do about it where we know.
 fn in_words(error: &rusqlite::Error) -> String {
     use rusqlite::ErrorCode::{
@@ -612,6 +636,29 @@ mod tests {
 
     fn run() -> NewRun<'static> {
         NewRun { title: "a test", sweep: Some("wiki"), published: None }
+    }
+
+    /// Half a minute of silence would look like a hang.
+    #[test]
+    fn a_wait_for_another_programs_lock_is_told_of() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static TOLD: AtomicU32 = AtomicU32::new(0);
+        tell_of_waits(|_| {
+            TOLD.fetch_add(1, Ordering::Relaxed);
+        });
+        let scratch = Scratch::new("locked");
+        let store = Store::create(&scratch.file()).expect("a new file");
+        let other = Connection::open(scratch.file()).expect("the file");
+        other.execute_batch("begin immediate").expect("the lock");
+        let other = std::thread::spawn(move || {
+            while TOLD.load(Ordering::Relaxed) == 0 {
+                std::thread::sleep(LOOK);
+            }
+            other.execute_batch("rollback").expect("no lock");
+        });
+        store.begin(&run(), &fixture::record()).expect("a run, in the end");
+        other.join().expect("it was told");
+        assert_eq!(TOLD.load(Ordering::Relaxed), 1);
     }
 
     #[test]
