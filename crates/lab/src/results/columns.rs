@@ -76,10 +76,11 @@ pub const COLUMNS: [Column; 54] = [
     column("depth", |_, cell| whole(cell.depth)),
     column("jobs", |_, cell| whole(cell.jobs)),
     column("file_bytes", |_, cell| some(cell.file_bytes)),
-    column("mb_per_s", |_, cell| Value::Number(Some(cell.mb_per_s))),
+    // A phase that did not apply has no speed, not the speed 0.
+    column("mb_per_s", |_, cell| Value::Number(cell.moves_data().then_some(cell.mb_per_s))),
     column("mb_per_s_min", |_, cell| Value::Number(cell.spread.map(|spread| spread.min))),
     column("mb_per_s_max", |_, cell| Value::Number(cell.spread.map(|spread| spread.max))),
-    column("iops", |_, cell| Value::Number(Some(cell.iops))),
+    column("iops", |_, cell| Value::Number(cell.did_something().then_some(cell.iops))),
     column("ratio_to_single", |_, cell| Value::Number(cell.ratio_to_single)),
     column("bound_mb_per_s", |_, cell| Value::Number(cell.bound_mb_per_s)),
     column("latency_p50_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p50))),

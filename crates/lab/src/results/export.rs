@@ -136,6 +136,24 @@ mod tests {
     }
 
     #[test]
+    fn phases_of_programs_are_rows_and_what_did_not_apply_is_empty() {
+        let mut record = fixture::record();
+        record.cells.truncate(2);
+        for (cell, phase) in record.cells.iter_mut().zip(["put-block", "putc"]) {
+            (cell.program, cell.phase) = (Some("bonnie++".into()), Some(phase.into()));
+        }
+        let nothing = &mut record.cells[1];
+        (nothing.mb_per_s, nothing.iops, nothing.samples) = (0.0, 0.0, Vec::new());
+        let text = csv(std::slice::from_ref(&record));
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let at = |name: &str| lines[0].iter().position(|head| *head == name).expect(name);
+        let of = |row: usize, name: &str| lines[row][at(name)];
+        assert_eq!((of(1, "phase"), of(2, "phase")), ("put-block", "putc"));
+        assert!(of(1, "mb_per_s").parse::<f64>().expect("a number") > 0.0);
+        assert_eq!((of(2, "mb_per_s"), of(2, "iops")), ("", ""));
+    }
+
+    #[test]
     fn parquet_reads_back_value_by_value() {
         let mut record = fixture::record();
         record.cells[0].chunk_kib = None;
