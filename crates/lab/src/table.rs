@@ -134,7 +134,11 @@ fn side_by_side(grid: &Grid<'_>, view: View, style: Style, out: &mut String) {
     let rows = || grid.sections.iter().flat_map(|section| &section.rows);
     let label_width = rows().map(|row| row.label.chars().count()).max().unwrap_or(0).max(12);
     let group: usize = FIGURE_WIDTHS.iter().sum();
-    line(out, &style.heading(view.title));
+    // Without an ordinary disk in the table nothing has a ratio to it.
+    let no_ratio = grid.cells().all(|(_, _, cell)| cell.ratio_to_single.is_none());
+    let ratio = ", ratio to the ordinary disk";
+    let title = if no_ratio { view.title.replace(ratio, "") } else { view.title.to_string() };
+    line(out, &style.heading(&title));
     let pad = " ".repeat(label_width);
     let titles = grid.columns.iter().map(|column| right(column.title(), group));
     line(out, &style.heading(&format!("{pad}{}", titles.collect::<String>())));
@@ -144,13 +148,20 @@ fn side_by_side(grid: &Grid<'_>, view: View, style: Style, out: &mut String) {
         let parts = grid.columns.iter().map(|column| right(&column.stretch_of_disk, group));
         line(out, &format!("{pad}{}", parts.collect::<String>()));
     }
-    let heads = grid.columns.iter().map(|column| figures((view.heads)(column).map(String::from)));
+    let kept = |figures: [String; 3], head: &[&str; 3]| {
+        let [first, second, third] = figures;
+        [first, if no_ratio && head[1] == "ratio" { String::new() } else { second }, third]
+    };
+    let heads = grid.columns.iter().map(|column| {
+        let heads = (view.heads)(column);
+        figures(kept(heads.map(String::from), &heads))
+    });
     line(out, &format!("{pad}{}", heads.collect::<String>()));
     for section in &grid.sections {
         line(out, &style.heading(&section.title()));
         for row in &section.rows {
             let cells = row.cells.iter().zip(&grid.columns).map(|(cell, column)| match cell {
-                Some(cell) => figures((view.figures)(column, cell)),
+                Some(cell) => figures(kept((view.figures)(column, cell), &(view.heads)(column))),
                 None => figures([dash(), String::new(), String::new()]),
             });
             let text = format!("{}{}", left(&row.label, label_width), cells.collect::<String>());
@@ -208,6 +219,10 @@ fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
             times(cell.amplification()),
             times(cell.imbalance()),
         ]);
+    }
+    if grid.cells().all(|(_, _, cell)| cell.ratio_to_single.is_none()) {
+        let ratio = heads.iter().position(|head| *head == "ratio").expect("a head");
+        rows.iter_mut().for_each(|row| row[ratio].clear());
     }
     let widths: Vec<usize> = (0..heads.len())
         .map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0))

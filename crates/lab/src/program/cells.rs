@@ -250,7 +250,7 @@ fn too_short(phase: &Phase, outcome: &Outcome, least_s: f64) -> Option<String> {
     }
     // How long removing files takes belongs to what was done to them; it is as it is.
     let only_removes = phase.acts().all(|act| matches!(act, Act::Remove { .. }));
-    let (per_run_s, one_ms) = (seconds / f64::from(*runs), outcome.first_pass_s * 1e3);
+    let per_run_s = seconds / f64::from(*runs);
     if per_run_s < least_s && !only_removes {
         let ms = per_run_s * 1e3;
         if outcome.stopped {
@@ -271,11 +271,12 @@ fn too_short(phase: &Phase, outcome: &Outcome, least_s: f64) -> Option<String> {
     }
     (passes > runs && outcome.first_pass_s < least_s).then(|| match runs {
         1 => format!(
-            "one pass took {one_ms:.0} ms, too short to be timed: {passes} passes, and their median"
+            "a pass took less than {least_s} s, too short to be timed: several passes, and their \
+             median"
         ),
         _ => format!(
-            "one pass took {one_ms:.0} ms, too short to be timed: {passes} passes in {runs} runs, \
-             all of a run are one sample"
+            "a pass took less than {least_s} s, too short to be timed: several passes in each of \
+             {runs} runs, all of a run are one sample"
         ),
     })
 }
@@ -424,7 +425,7 @@ mod tests {
         assert!(runs.starts_with("a run of it took 60.000 ms, too short"), "{runs}");
         let first_pass_s = 0.1;
         let passes = Outcome { seconds: 1.8, passes: 18, runs: 3, first_pass_s, ..some.clone() };
-        assert!(told(passes).contains("18 passes in 3 runs"));
+        assert!(told(passes).contains("several passes in each of 3 runs"));
         assert_eq!(told(Outcome { seconds: 0.5, first_pass_s: 0.5, ..some }), "");
     }
 

@@ -9,6 +9,16 @@ fn phases(cells: &[Value]) -> Vec<&str> {
 }
 
 #[test]
+fn short_phases_share_a_line() {
+    let ran = raidlab("bench --level raid1 --members mem --workload bonnie++:n=0 --size 16M");
+    let ran = ran.code(0);
+    let lines = ran.stdout.lines().filter(|line| line.contains("too short to be timed"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 1, "{}", ran.stdout);
+    assert!(lines[0].contains("get-block, "), "{}", ran.stdout);
+}
+
+#[test]
 fn a_directory_is_measured_compared_and_left_as_it_was() {
     let scratch = Dir::new();
     let target = format!("--target path:{}", scratch.path());
