@@ -1,7 +1,8 @@
 //! A member as JSON: every field of its superblock as it is on disk, with units in the names.
 //!
 //! Invariant: numbers stay numbers, and nothing is left out because a feature bit is off: whoever
-//! reads this has `feature_map`. `all ones` stays 18446744073709551615 where it means "everywhere".
+//! reads this has `feature_map`. The `all ones` of a clean array's `resync_offset`, which no
+//! JavaScript can hold, is null.
 //! Called from `examine`.
 
 use md::ondisk::bitmap::{BITMAP_VERSIONS, BitmapHeader};
@@ -175,7 +176,7 @@ fn v1(sb: &SuperblockV1) -> Value {
         "updated_unix_s": sb.utime.seconds,
         "updated_micros": sb.utime.micros,
         "events": sb.events,
-        "resync_offset_sectors": sb.resync_offset,
+        "resync_offset_sectors": Some(sb.resync_offset).filter(|&at| at != u64::MAX),
         "clean": sb.resync_offset == u64::MAX,
         "max_dev": sb.dev_roles.len(),
         "logical_block_bytes": sb.logical_block_size,
