@@ -25,7 +25,7 @@ use md::nested::ArrayExpr;
 use parity::Kernels;
 
 use crate::Ending;
-use crate::console::say;
+use crate::console::{print_lines, say};
 use crate::output::Outputs;
 use crate::results::{DbArgument, Keeper};
 use crate::signal;
@@ -58,8 +58,8 @@ pub struct BenchArguments {
     /// is measured is stored; a sweep that was stopped goes on where it was
     #[arg(value_name = "SWEEP", conflicts_with_all = ["kernels", "engine"])]
     sweep: Option<PathBuf>,
-    /// Show what a sweep would measure and how long it would take
-    #[arg(long, requires = "sweep", help_heading = "Results")]
+    /// Show what would be measured and how long it would take
+    #[arg(long, help_heading = "Results", conflicts_with_all = ["kernels", "engine"])]
     pub dry_run: bool,
     /// Measure a sweep from its beginning, as a new run
     #[arg(long, requires = "sweep", help_heading = "Results")]
@@ -74,7 +74,8 @@ pub struct BenchArguments {
     #[arg(long, value_delimiter = ',', value_name = "LAYOUT", help_heading = "Arrays")]
     layout: Vec<String>,
     /// Numbers of members [default: 4, or what --members counts]
-    #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Arrays")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = parse_count,
+          help_heading = "Arrays")]
     disks: Vec<u32>,
     /// Chunk sizes [default: 256K]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size,
@@ -84,7 +85,8 @@ pub struct BenchArguments {
     #[arg(long, value_name = "EXPR", help_heading = "Arrays")]
     array: Vec<ArrayList>,
     /// Members taken out after the array is filled; of nested arrays, outermost ones
-    #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Arrays")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = parse_count,
+          help_heading = "Arrays")]
     degraded: Vec<u32>,
     /// Stripe memory of RAID 4, 5 and 6 [default: 32M]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size,
@@ -383,6 +385,9 @@ pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, S
     let settings = arguments.settings(&directory, kernels);
     hold_to_cores(arguments)?;
     let work = Work::plan(arguments)?;
+    if arguments.dry_run {
+        return dry_run(&work, &settings);
+    }
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
@@ -510,13 +515,45 @@ fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
     })
 }
 
+/// What would be measured.
+fn dry_run(work: &Work, settings: &Settings<'_>) -> Result<Ending, String> {
+    let mut text = String::new();
+    for case in work.blocks.iter().flat_map(|plan| &plan.arrays) {
+        let names = case.cells.iter().map(|cell| cell.kind.name());
+        let names = names.collect::<Vec<_>>().join(", ");
+        text += &format!("{}: {names}\n", lab::bench::case_name(case));
+    }
+    for target in &work.targets {
+        let programs = work.choices.iter().map(ToString::to_string);
+        let programs = programs.collect::<Vec<_>>().join(", ");
+        text += &format!("{}: {programs}\n", target.place.name());
+    }
+    if let Some(plan) = &work.blocks {
+        announce(plan, lab::bench::estimate_seconds(plan, settings));
+    }
+    print_lines(&text).map(|()| Ending::Fine)
+}
+
 fn announce(plan: &Plan, estimate_seconds: f64) {
     for left_out in &plan.left_out {
         say(format_args!("left out: {left_out}"));
     }
     let (arrays, cells) = (plan.arrays.len(), plan.cells());
     let time = show_seconds(estimate_seconds);
-    say(format_args!("{arrays} array(s), {cells} cell(s), about {time}"));
+    let (arrays, cells) = (counted(arrays, "array"), counted(cells, "cell"));
+    say(format_args!("{arrays}, {cells}, about {time}"));
+}
+
+/// A number of members.
+fn parse_count(text: &str) -> Result<u32, String> {
+    let wanted = "a whole number; several are written with commas, as in 4,5,6";
+    text.parse().map_err(|_| wanted.to_string())
+}
+
+/// `1 array`, `2 arrays`.
+fn counted(count: usize, what: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{ending}")
 }
 
 /// Every directory that files go to must be there and writable.

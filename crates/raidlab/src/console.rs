@@ -18,7 +18,22 @@ use crate::members::{Used, somebodys, touched};
 /// A line on stderr: what it names may come from a disk, so it stays one line. A reader that has
 /// gone away (`2>&1 | head`) does not end the run.
 pub fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{}", Shown(line));
+    let _ = writeln!(std::io::stderr(), "{}", Shown(without_numbers(&line.to_string())));
+}
+
+/// Without the numbers that the standard library puts behind the system's own words.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                out += rest;
+            }
+            _ => out = out + " (os error " + part,
+        }
+    }
+    out
 }
 
 /// Many lines on stderr.
@@ -134,7 +149,7 @@ pub fn is_stdout(path: &Path) -> bool {
 
 /// Text for people on stdout.
 pub fn print_lines(text: &str) -> Result<(), String> {
-    print_raw(&lines(text))
+    print_raw(&lines(&without_numbers(text)))
 }
 
 /// JSON and other formats on stdout. A reader that goes away (`| head`) is no error of ours; a

@@ -19,7 +19,7 @@ use md::assemble::{Array, Candidate, Found, Options, assemble};
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
 use md::ondisk::superblock::{Checksum, Outcome, Superblock};
 
-use crate::partitioned::{Inside, superblocks};
+use crate::partitioned::{Inside, in_another_unit, superblocks};
 
 /// What a command reads, or works with, and must not write over.
 #[derive(Clone)]
@@ -374,7 +374,8 @@ impl Members {
 enum Given {
     /// Its place among the devices, and what it is the same as.
     Opened(usize, Option<String>),
-    /// Its place among the devices: a disk with a partition table and no member in it, and why.
+    /// Its place among the devices, and what to say of it if it has no superblock: a disk with a
+    /// partition table and no member in it, an offset in another unit.
     NoneInside(usize, String),
     /// Its name, and why it cannot be read.
     Unread(String, String),
@@ -390,7 +391,13 @@ fn unfold(given: Vec<Given>, devices: &mut Vec<Arc<Device>>) -> Vec<(usize, Give
             _ => None,
         };
         match inside {
-            None => all.push((named, given)),
+            None => all.push(match given {
+                Given::Opened(at, None) => match in_another_unit(&devices[at]) {
+                    Some(why) => (named, Given::NoneInside(at, why)),
+                    None => (named, given),
+                },
+                _ => (named, given),
+            }),
             Some((at, inside)) if !inside.has_members() => {
                 all.push((named, Given::NoneInside(at, inside.instead())));
             }

@@ -81,6 +81,20 @@ impl Inside {
     }
 }
 
+/// Of a part of a disk without a superblock: that there is one where its offset would be in another
+/// unit. Partition tools list sectors, and mdadm's options are KiB.
+pub fn in_another_unit(device: &Device) -> Option<String> {
+    let Location { path, offset, size } = device.location();
+    let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+    [(512, 's'), (1024, 'K')].into_iter().find_map(|(bytes, unit)| {
+        let there =
+            Location { path: path.clone(), offset: offset.checked_mul(bytes)?, size: *size };
+        let there = Device::open(&there, options).ok().filter(|_| *offset > 0)?;
+        superblocks(&there).superblock()?;
+        Some(format!("{offset} are bytes; {}@{offset}{unit} has one", path.display()))
+    })
+}
+
 /// Every place of a device where a superblock can be.
 pub fn superblocks(disk: &dyn Disk) -> Detection {
     detect(disk.sectors(), |place| {

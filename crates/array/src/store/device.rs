@@ -93,7 +93,18 @@ impl std::fmt::Display for DeviceError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: ", self.location)?;
         match &self.problem {
-            DeviceProblem::System { doing, source } => write!(f, "cannot {doing}: {source}"),
+            DeviceProblem::System { doing, source } => {
+                write!(f, "cannot {doing}: {source}")?;
+                let name = self.location.path.to_string_lossy();
+                let is_slip = source.kind() == io::ErrorKind::NotFound && name.contains('@');
+                match is_slip {
+                    true => f.write_str(
+                        "; a part is PATH@OFFSET or PATH@OFFSET+SIZE, in bytes or with a unit: \
+                         2048s (sectors), 64K, 1M",
+                    ),
+                    false => Ok(()),
+                }
+            }
             DeviceProblem::Kind { is } => {
                 write!(f, "it is {is}; members are regular files and block devices")
             }

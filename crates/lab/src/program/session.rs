@@ -237,24 +237,32 @@ impl Session<'_> {
         opened.make_way()
     }
 
-    fn prepare_directory(
-        &self,
-        choice: &Choice,
-        directory: &Path,
-        first: Option<&Program>,
-    ) -> Result<(Program, Box<dyn Ground>), String> {
+    /// What a program in a directory goes by.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub fn directory_scale(&self, directory: &Path) -> Result<Scale, String> {
         let space = rustix::fs::statvfs(directory);
         let space = space.map_err(|error| format!("{}: {error}", directory.display()))?;
         // A full file system is slow, and others may need some of it.
         let free = space.f_bavail.saturating_mul(space.f_frsize);
-        let scale = Scale {
+        Ok(Scale {
             memory_bytes: host::memory_bytes().unwrap_or(0),
             size: self.size,
             usual: None,
             capacity: Some(free / 10 * 9),
             page_cache: true,
             stripe_bytes: None,
-        };
+        })
+    }
+
+    fn prepare_directory(
+        &self,
+        choice: &Choice,
+        directory: &Path,
+        first: Option<&Program>,
+    ) -> Result<(Program, Box<dyn Ground>), String> {
+        let scale = self.directory_scale(directory)?;
         // What is free changes meanwhile; all runs are of files of one size.
         let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()))?;
         fits_memory(&program)?;

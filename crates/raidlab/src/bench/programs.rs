@@ -16,6 +16,7 @@ use lab::program::files::left_behind;
 use lab::program::run::{Meanwhile, Timing};
 use lab::program::session::{Brought, Session};
 use lab::program::{Choice, Program};
+use lab::quantity::show_size;
 use lab::record::{Cell, Place};
 use lab::workload::Kind;
 
@@ -140,6 +141,7 @@ impl Wanted<'_> {
             }),
             (PlaceExpr::Path(path), _) => {
                 tell_left_behind(path);
+                tell_size(choice, session, path);
                 keep(session.on_directory(choice, path, place_of(&Ground::Directory(path.clone()))))
             }
             (PlaceExpr::Device(path), _) => {
@@ -176,6 +178,18 @@ fn tell_left_behind(directory: &Path) {
             path.display()
         ));
     }
+}
+
+/// Without --size, says how much is going to be written: twice the memory may be a disk full.
+fn tell_size(choice: &Choice, session: &Session<'_>, directory: &Path) {
+    let scale = session.directory_scale(directory).ok().filter(|scale| scale.size.is_none());
+    let Some(Ok(program)) = scale.map(|scale| choice.program(&scale)) else { return };
+    let bytes = show_size(program.files.iter().sum());
+    say(format_args!(
+        "{}: {} makes files of {bytes} here, twice the memory or what fits; --size says how much",
+        directory.display(),
+        program.name,
+    ));
 }
 
 /// What is shown while a phase runs.

@@ -52,13 +52,7 @@ pub struct DumpArguments {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
     /// Where the contents go: a new file, or - for stdout
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        required_unless_present_any = ["sha256", "check"],
-        help_heading = "Output"
-    )]
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Write over FILE if it is there, or over a block device
     #[arg(long, requires = "output", help_heading = "Output")]
@@ -158,6 +152,11 @@ impl Outcome {
 
 /// Runs the command.
 pub fn run(arguments: &DumpArguments) -> Result<Ending, String> {
+    if arguments.output.is_none() && !arguments.sha256 && !arguments.check {
+        let what = "--output FILE (- for stdout), --sha256 for the checksum alone, or --check to \
+                    compare the redundancy alone";
+        return Err(format!("say what the contents are for: {what}"));
+    }
     let to_stdout = arguments.output.as_deref().is_some_and(crate::console::is_stdout);
     if to_stdout && arguments.json.is_stdout() {
         return Err("--json and -o - both go to stdout; use --json=FILE".into());
@@ -240,8 +239,8 @@ fn copy(arguments: &DumpArguments, source: Source, output: &mut Output) -> Resul
         Ok(()) => outcome.sha256 = output.finish()?,
         Err(StreamError::System { doing, source }) => {
             return Err(format!(
-                "cannot read the array: cannot {doing}: {source}; a limit of memory or of processes \
-                 is reached (ulimit -v, ulimit -u, a cgroup)"
+                "cannot read the array: cannot {doing}: {source}; a limit of memory or of \
+                 processes is reached (ulimit -v, ulimit -u, a cgroup)"
             ));
         }
         Err(StreamError::Consumer(stop)) => outcome.stop = Some(stop),

@@ -16,7 +16,7 @@ use md::ondisk::bitmap::{
 use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock};
 use md::ondisk::{Area, Uuid};
 
-use crate::partitioned::{Inside, Part, superblocks};
+use crate::partitioned::{Inside, Part, in_another_unit, superblocks};
 
 /// No bitmap that md makes is longer: 128 KiB.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
@@ -41,6 +41,8 @@ pub struct Found {
     pub contents: Vec<Signature>,
     /// The compression or image format that its first bytes announce.
     pub packed_as: Option<&'static str>,
+    /// Where there may be a superblock instead.
+    pub elsewhere: Option<String>,
     /// Its partition table; looked for only where there is no superblock.
     pub table: Option<Table>,
 }
@@ -140,6 +142,7 @@ impl Found {
             bad_blocks: None,
             contents: Vec::new(),
             packed_as: None,
+            elsewhere: None,
             table: None,
             detection,
         };
@@ -147,6 +150,7 @@ impl Found {
             Some((superblock, checksum)) => found.read_areas(device, &superblock, checksum),
             None => {
                 found.contents = signatures(device);
+                found.elsewhere = in_another_unit(device);
                 found.packed_as = packed_as(device);
             }
         }

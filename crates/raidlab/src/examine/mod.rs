@@ -188,6 +188,9 @@ fn instead(found: &Found) -> String {
     if let Some(packed) = found.packed_as {
         let _ = writeln!(out, "   it is {packed}");
     }
+    if let Some(elsewhere) = &found.elsewhere {
+        let _ = writeln!(out, "   {}", Shown(elsewhere));
+    }
     match found.table.as_ref().map(|table| (&table.kind, &table.rows)) {
         None => {}
         Some((Err(why), _)) => {

@@ -17,7 +17,7 @@ fn lists_multiply() {
     )
     .code(0);
     assert_eq!(ran.cells().len(), 2 * 3 * 2 * 2 * 2 * 2 * 2);
-    assert!(ran.stderr.contains("24 array(s), 192 cell(s)"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("24 arrays, 192 cells"), "{}", ran.stderr);
     assert!(!ran.stderr.contains("left out"));
 }
 

@@ -6,7 +6,8 @@ use crate::support::{Dir, Ran, raidlab};
 fn refused(ran: Ran, named: &[&str]) {
     let ran = ran.code(2);
     assert_eq!(ran.stdout, "", "{}", ran.stderr);
-    let lines: Vec<&str> = ran.stderr.lines().filter(|line| !line.contains("array(s)")).collect();
+    let lines: Vec<&str> =
+        ran.stderr.lines().filter(|line| !line.contains(" cells, about")).collect();
     assert_eq!(lines.len(), 1, "one line is wanted: {}", ran.stderr);
     assert!(lines[0].starts_with("raidlab: "), "{}", ran.stderr);
     for name in named {
@@ -64,6 +65,7 @@ fn the_line_names_what_is_wrong() {
         ("--html -", &["--html -", "file"]),
         ("--json record --html record", &["--json", "--html", "same file"]),
         ("--lvel raid0", &["--lvel", "--level"]),
+        ("--disks 4-6", &["--disks", "a whole number; several are written with commas"]),
         ("--json /no/such/directory/record", &["--json /no/such/directory/record"]),
         ("--json /", &["--json /", "cannot write"]),
         ("--members file:/no/such/directory", &["/no/such/directory", "member files"]),
@@ -73,6 +75,64 @@ fn the_line_names_what_is_wrong() {
         let members = if words.contains("--members") { "" } else { "--members mem" };
         refused(raidlab(&format!("bench {members} {words}")), named);
     }
+}
+
+#[test]
+fn a_dump_without_output_names_all_three_ways() {
+    let ran = raidlab("dump nothing.img");
+    refused(ran, &["--output FILE", "- for stdout", "--sha256", "--check"]);
+}
+
+#[test]
+fn a_part_in_a_wrong_unit_is_explained() {
+    let dir = Dir::new();
+    let image = dir.file("disk.img");
+    let file = std::fs::File::create(&image).expect("an image");
+    file.set_len(32 << 20).expect("32 MiB");
+    let create = "create --force --homehost none --level 1 --raid-devices 1";
+    raidlab(&format!("{create} {image}@2048s+16M")).code(0);
+    for (offset, right) in [("2048", "2048s"), ("1024", "1024K")] {
+        let says = format!("{offset} are bytes; {image}@{right} has one");
+        for verb in ["examine", "detail"] {
+            let ran = raidlab(&format!("{verb} {image}@{offset}")).code(2);
+            assert!(ran.stdout.contains(&says), "{verb}: {}", ran.stdout);
+        }
+    }
+    let ran = raidlab(&format!("detail {image}@2048Q"));
+    refused(ran, &["No such file", "PATH@OFFSET", "2048s (sectors)"]);
+}
+
+#[test]
+fn the_systems_errors_come_without_their_numbers() {
+    let ran = raidlab("detail /no/such/member");
+    assert!(!ran.stderr.contains("os error"), "{}", ran.stderr);
+    refused(ran, &["/no/such/member", "No such file or directory"]);
+}
+
+#[test]
+fn sizes_in_refusals_are_not_only_sectors() {
+    let dir = Dir::new();
+    let (a, b) = (dir.file("a"), dir.file("b"));
+    let create = "create --level 1 --raid-devices 2 --homehost none";
+    let ran = raidlab(&format!("{create} --file-size 16M --size 1G {a} {b}"));
+    refused(ran, &["2097152 sectors (1.00 GiB)", "has room for", "MiB)"]);
+}
+
+#[test]
+fn a_bench_without_a_sweep_can_be_shown_first() {
+    let ran = raidlab("bench --dry-run --level raid5,raid1 --members mem --workload seq-read");
+    let ran = ran.code(0);
+    assert_eq!(ran.stdout, "raid5(4): seq-read\nraid1(4): seq-read\n");
+    assert!(ran.stderr.contains("2 arrays, 2 cells, about"), "{}", ran.stderr);
+}
+
+#[test]
+fn without_an_ordinary_disk_there_is_no_ratio() {
+    let quick = "bench --members mem --size 8M --seconds 0.05 --runs 2 --warm-up 0";
+    let ran = raidlab(&format!("{quick} --level raid0 --workload seq-read")).code(0);
+    assert!(!ran.stdout.contains("ratio"), "{}", ran.stdout);
+    let ran = raidlab(&format!("{quick} --level single,raid0 --workload seq-read")).code(0);
+    assert!(ran.stdout.contains("ratio"), "{}", ran.stdout);
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn stdout_is_the_record_or_the_table_and_progress_is_on_stderr() {
     assert_eq!(ran.cells().len(), 2);
     assert!(ran.stdout.starts_with('{') && ran.stdout.ends_with("}\n"), "{:?}", ran.stdout);
     assert!(!ran.stdout.ends_with("\n\n"));
-    for told in ["1 array(s), 2 cell(s), about", "[1/2, ", "[2/2, ", "RAID 1", "sequential read"] {
+    for told in ["1 array, 2 cells, about", "[1/2, ", "[2/2, ", "RAID 1", "sequential read"] {
         assert!(ran.stderr.contains(told), "'{told}' is missing: {}", ran.stderr);
     }
     let ran = raidlab(&format!("bench {QUICK} {words}")).code(0);

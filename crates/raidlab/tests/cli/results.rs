@@ -200,7 +200,6 @@ fn mistakes_in_a_sweep_are_told_with_file_line_and_key() {
         assert_eq!(dir.names().len(), 1, "nothing is made");
     }
     raidlab("bench --again").code(2);
-    raidlab("bench --dry-run").code(2);
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn stopped_in_a_cell(dir: &Dir, workloads: &str, signal: Signal) -> (serde_json:
     for wait_ms in (0..7).map(|attempt| 250 << attempt) {
         let mut child = start(dir, workloads, "--warm-up 0 --seconds 0.1 --runs 5000 --json -");
         let mut stdout = child.stdout.take().expect("a pipe");
-        let mut rest = wait_for(&mut child, "cell(s)");
+        let mut rest = wait_for(&mut child, ", about ");
         std::thread::sleep(Duration::from_millis(wait_ms));
         send(&child, signal);
         let (mut out, mut err) = (String::new(), String::new());
@@ -88,7 +88,7 @@ fn ctrl_c_before_anything_was_measured_ends_in_order() {
     let json = dir.file("record.json");
     let mut child = start(&dir, "seq-read,seq-write", &format!("--warm-up 600 --json {json}"));
     let mut stdout = child.stdout.take().expect("a pipe");
-    let _rest = wait_for(&mut child, "cell(s)");
+    let _rest = wait_for(&mut child, ", about ");
     send(&child, Signal::INT);
     let mut out = String::new();
     stdout.read_to_string(&mut out).expect("UTF-8");
@@ -98,6 +98,19 @@ fn ctrl_c_before_anything_was_measured_ends_in_order() {
     let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
     assert_eq!(record["cells"].as_array().expect("a list").len(), 0);
     assert_eq!(dir.names(), ["record.json"]);
+}
+
+/// Twice the memory may be more than somebody wants written.
+#[test]
+fn a_program_without_a_size_says_how_much_it_will_write() {
+    let dir = Dir::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+    command.args(["bench", "--workload", "bonnie++", "--target", &format!("path:{}", dir.path())]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let _rest = wait_for(&mut child, "makes files of ");
+    send(&child, Signal::INT);
+    assert_eq!(child.wait().expect("a child").code(), Some(130));
 }
 
 #[test]
