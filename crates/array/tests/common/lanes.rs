@@ -99,8 +99,19 @@ impl Lanes {
         self.lanes[0].failed()
     }
 
+    /// Several lanes may report the loss of one member, as in `Array::take_events`.
     pub fn take_events(&mut self) -> Vec<Event> {
-        self.lanes.iter_mut().flat_map(Driver::take_events).collect()
+        let mut all: Vec<Event> = Vec::new();
+        for event in self.lanes.iter_mut().flat_map(Driver::take_events) {
+            let failed = |event: &Event| match event {
+                Event::MemberFailed { member, .. } => Some(*member),
+                _ => None,
+            };
+            if failed(&event).is_none() || !all.iter().any(|it| failed(it) == failed(&event)) {
+                all.push(event);
+            }
+        }
+        all
     }
 
     pub fn leaf_counters(&self) -> Vec<Counters> {
