@@ -25,9 +25,9 @@ use rustix::fd::OwnedFd;
 
 use crate::buf::{Lease, LeasePool};
 use crate::build::{ArraySpec, BuildError};
-use crate::core::Event;
+use crate::executor::Event;
 use crate::driver::{Completion, Driver, DriverOptions};
-use crate::member::{Counters, Facts};
+use crate::member::{Counters, MemberInfo};
 use crate::table::Table;
 
 /// How long the thread sleeps at most without anything to do.
@@ -237,7 +237,7 @@ pub struct Array {
     sharding: Sharding,
     leases: LeasePool,
     geometry: Geometry,
-    facts: Facts,
+    facts: MemberInfo,
     leaves: usize,
 }
 
@@ -247,7 +247,7 @@ impl Array {
     /// # Errors
     /// When the specification cannot work, or the system lacks what it needs.
     pub fn start(spec: ArraySpec, options: &DriverOptions) -> Result<Array, BuildError> {
-        Array::run_lanes(Driver::lanes(spec, options)?)
+        Array::run_shards(Driver::shards(spec, options)?)
     }
 
     /// Gives an array that was put together (see [`crate::run`]) its thread.
@@ -255,7 +255,7 @@ impl Array {
     /// # Errors
     /// When the system lacks what it needs.
     pub fn run(driver: Driver) -> Result<Array, BuildError> {
-        Array::run_lanes(vec![driver])
+        Array::run_shards(vec![driver])
     }
 
     /// Gives every lane of an array (see [`Driver::lanes`]) its thread.
@@ -265,7 +265,7 @@ impl Array {
     ///
     /// # Panics
     /// Without a lane.
-    pub fn run_lanes(lanes: Vec<Driver>) -> Result<Array, BuildError> {
+    pub fn run_shards(lanes: Vec<Driver>) -> Result<Array, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
         let first = lanes.first().expect("an array has a lane");
         let mut array = Array {
@@ -450,19 +450,19 @@ impl Array {
     /// Takes a member out of service, as `mdadm --fail` does. An array that cannot do without it
     /// keeps it. Whatever is asked afterwards finds it gone.
     pub fn fail_member(&self, member: MemberIdx) {
-        self.ask(0, move |driver| driver.fail_member(member));
+        self.call(0, move |driver| driver.fail_member(member));
     }
 
     /// Members out of service.
     pub fn failed(&self) -> engine::MemberSet {
-        self.ask(0, |driver| driver.failed()).unwrap_or_default()
+        self.call(0, |driver| driver.failed()).unwrap_or_default()
     }
 
     /// What every leaf has moved.
     pub fn leaf_counters(&self) -> Vec<Counters> {
         let mut all = vec![Counters::default(); self.leaves];
         for lane in 0..self.lanes.len() {
-            let counters = self.ask(lane, |driver| driver.leaf_counters()).unwrap_or_default();
+            let counters = self.call(lane, |driver| driver.leaf_counters()).unwrap_or_default();
             all.iter_mut().zip(&counters).for_each(|(sum, lane)| sum.add(lane));
         }
         all
@@ -472,7 +472,7 @@ impl Array {
     pub fn take_events(&self) -> Vec<Event> {
         let mut all: Vec<Event> = Vec::new();
         for lane in 0..self.lanes.len() {
-            for event in self.ask(lane, Driver::take_events).unwrap_or_default() {
+            for event in self.call(lane, Driver::take_events).unwrap_or_default() {
                 let same = |other: &Event| match (other, &event) {
                     (Event::MemberFailed { member: a, .. }, Event::MemberFailed { member, .. }) => {
                         a == member
@@ -490,7 +490,7 @@ impl Array {
 
     /// Has a lane's thread do something between two polls, and waits for the answer; `None` when
     /// the thread has ended.
-    fn ask<T: Send + 'static>(
+    fn call<T: Send + 'static>(
         &self,
         lane: usize,
         call: impl FnOnce(&mut Driver) -> T + Send + 'static,
@@ -503,13 +503,13 @@ impl Array {
     }
 
     /// What the array's metadata say; `None` for an array without any.
-    pub fn metadata(&self) -> Option<engine::KeeperStatus> {
-        self.ask(0, |driver| driver.metadata()).flatten()
+    pub fn metadata(&self) -> Option<engine::MetadataStatus> {
+        self.call(0, |driver| driver.metadata()).flatten()
     }
 
     /// What has gone wrong with metadata since the last call: sentences.
     pub fn take_notes(&self) -> Vec<String> {
-        self.ask(0, Driver::take_notes).unwrap_or_default()
+        self.call(0, Driver::take_notes).unwrap_or_default()
     }
 
     /// Finishes what is under way, flushes, makes the metadata clean, and ends the thread. An array

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use engine::{ConfigError, MAX_MEMBERS, MemberSet, Shard, ShardConfig, Sharding};
 use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
 
-use crate::buf::{Loans, Region, Regions};
-use crate::core::Core;
-use crate::member::{Facts, FileId, Member, NestedMember};
+use crate::buf::{InPlaceSources, Region, Regions};
+use crate::executor::Executor;
+use crate::member::{MemberInfo, FileId, Member, NestedMember};
 
 /// What an array is to be.
 pub struct ArraySpec {
@@ -110,7 +110,7 @@ impl std::error::Error for BuildError {
 }
 
 /// What an array needs whose metadata are kept.
-pub(crate) struct Keeping {
+pub(crate) struct WithMetadata {
     /// From [`engine::Keeper::intent_map`].
     pub(crate) intents: Option<engine::IntentMap>,
     /// From [`engine::Keeper::in_sync_below`].
@@ -121,16 +121,16 @@ pub(crate) struct Keeping {
 
 /// Which lane of an array is to be built.
 #[derive(Clone, Copy)]
-pub(crate) struct LaneOf {
+pub(crate) struct ShardOf {
     pub(crate) number: u16,
     pub(crate) lanes: u16,
     /// See [`Sharding::with_least_unit`].
     pub(crate) least_unit: u64,
 }
 
-impl LaneOf {
+impl ShardOf {
     /// All there is.
-    pub(crate) const ONLY: LaneOf = LaneOf { number: 0, lanes: 1, least_unit: 1 };
+    pub(crate) const ONLY: ShardOf = ShardOf { number: 0, lanes: 1, least_unit: 1 };
 }
 
 /// Divides a specification among lanes: each has its own handles on the members, its part of the
@@ -170,9 +170,9 @@ pub(crate) fn build(
     spec: ArraySpec,
     max_requests: usize,
     regions: &mut Regions,
-    keeping: Option<&Keeping>,
-    lane: LaneOf,
-) -> Result<Core, BuildError> {
+    keeping: Option<&WithMetadata>,
+    lane: ShardOf,
+) -> Result<Executor, BuildError> {
     if spec.members.len() > MAX_MEMBERS {
         let given = spec.members.len();
         return Err(BuildError::Engine(ConfigError::TooManyMembers { given }));
@@ -184,7 +184,7 @@ pub(crate) fn build(
         let member = match member {
             MemberSpec::Ready(member) => Some(member),
             MemberSpec::Array(inner) => {
-                let core = build(inner, max_requests, regions, None, LaneOf::ONLY)?;
+                let core = build(inner, max_requests, regions, None, ShardOf::ONLY)?;
                 Some(Box::new(NestedMember::new(core)) as Box<dyn Member>)
             }
             MemberSpec::Missing { sectors } => {
@@ -194,7 +194,7 @@ pub(crate) fn build(
             }
         };
         if let Some(member) = &member {
-            sizes.push(member.facts().sectors);
+            sizes.push(member.info().sectors);
         }
         members.push(member);
     }
@@ -224,31 +224,31 @@ pub(crate) fn build(
     }
     // The engine discards whole rows of parity levels only: the edges keep what they had.
     facts.discard_zeroes &= !spec.level.has_parity();
-    let mut loans = Loans::default();
+    let mut loans = InPlaceSources::default();
     if spec.level.has_parity() {
         let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
         config.stripe_cache_bytes = spec.stripe_cache_bytes.max(least);
         let memory = Region::new(config.stripe_cache_bytes)
             .map_err(|source| BuildError::System { doing: "map the stripe memory", source })?;
-        loans = Loans::of(regions.count(), memory.len());
+        loans = InPlaceSources::of(regions.count(), memory.len());
         config.scratch_region = regions.add(Arc::new(memory));
         members.iter_mut().flatten().for_each(|member| member.get_ready_to_lend(regions));
     }
     let shard = Shard::new(config).map_err(BuildError::Engine)?;
-    let mut core = Core::new(shard, members, spec.queue_depth.max(1), facts, loans);
+    let mut core = Executor::new(shard, members, spec.queue_depth.max(1), facts, loans);
     if keeping.is_some() || lane.lanes > 1 {
-        core.obey_plane();
+        core.enable_control_plane();
     }
     Ok(core)
 }
 
 fn largest_block(members: &[Option<Box<dyn Member>>]) -> u32 {
-    let blocks = members.iter().flatten().map(|member| member.facts().logical_block);
+    let blocks = members.iter().flatten().map(|member| member.info().logical_block);
     blocks.max().unwrap_or(512)
 }
 
 /// Refuses a file, or a part of one, that two members would write to.
-pub(crate) fn refuse_shared_files(core: &Core) -> Result<(), BuildError> {
+pub(crate) fn refuse_shared_files(core: &Executor) -> Result<(), BuildError> {
     let mut files = Vec::new();
     core.files(&mut files);
     files.sort_by_key(|file| (file.identity, file.bytes.start));
@@ -264,11 +264,11 @@ pub(crate) fn refuse_shared_files(core: &Core) -> Result<(), BuildError> {
 }
 
 /// What holds for the array because it holds for all members.
-fn agree(members: &[Option<Box<dyn Member>>], array_sectors: u64) -> Facts {
-    let present = || members.iter().flatten().map(|member| member.facts());
+fn agree(members: &[Option<Box<dyn Member>>], array_sectors: u64) -> MemberInfo {
+    let present = || members.iter().flatten().map(|member| member.info());
     let logical_block = largest_block(members);
     let block_sectors = u64::from(logical_block) / md::SECTOR_BYTES;
-    Facts {
+    MemberInfo {
         sectors: array_sectors / block_sectors * block_sectors,
         logical_block,
         discard_zeroes: present().all(|facts| facts.discard_zeroes),

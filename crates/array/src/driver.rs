@@ -11,26 +11,26 @@
 //! waits where nothing is to be had. Tests and benchmarks call it directly; [`crate::Array`] gives
 //! each lane a thread of its own.
 
-mod ending;
+mod shutdown;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    BufSlice, Control, ControlEvent, HostOp, IntentMap, KeeperStatus, Losses, MAX_REQUEST_SECTORS,
+    BufSlice, Control, ControlEvent, HostOp, IntentMap, MetadataStatus, FailureCoordinator, MAX_REQUEST_SECTORS,
     MIN_UNIT_SECTORS, MemberSet, RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::buf::{Lease, LeasePool, Region, Regions, Ways, settle_stores};
-use crate::build::{ArraySpec, BuildError, Keeping, LaneOf, build, divide, refuse_shared_files};
-use crate::clerk::Clerk;
+use crate::buf::{Lease, LeasePool, Region, Regions, StorePolicy, store_fence};
+use crate::build::{ArraySpec, BuildError, WithMetadata, ShardOf, build, divide, refuse_shared_files};
+use crate::metadata_writer::MetadataWriter;
 use crate::clock::{self, clock_nanos};
-use crate::core::{Core, Event};
-use crate::links::{Links, Message, Part};
-use crate::member::{Counters, Facts, Io, KernelDone, Ring};
+use crate::executor::{Executor, Event};
+use crate::shard_channels::{ShardChannels, Message, ShardRequest};
+use crate::member::{Counters, MemberInfo, Io, Cqe, Ring};
 use crate::table::Table;
 
 /// How soon to try again when the kernel had no room for an operation.
@@ -40,10 +40,10 @@ const PUSHED_BACK: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub struct DriverOptions {
     /// Threads that work on the array, each with its own part of it; see [`Driver::lanes`].
-    pub lanes: u16,
+    pub shards: u16,
     /// The least part of the array that is one lane's in a row, in sectors. Small parts are for
     /// tests: requests that span lanes cost more.
-    pub lane_unit_sectors: u64,
+    pub shard_unit_sectors: u64,
     /// Requests of hosts in a lane at once; more are handed back.
     pub max_requests: usize,
     /// Host buffers, for all lanes.
@@ -60,8 +60,8 @@ pub struct DriverOptions {
 impl Default for DriverOptions {
     fn default() -> DriverOptions {
         DriverOptions {
-            lanes: 1,
-            lane_unit_sectors: MIN_UNIT_SECTORS,
+            shards: 1,
+            shard_unit_sectors: MIN_UNIT_SECTORS,
             max_requests: engine::DEFAULT_MAX_REQUESTS,
             leases: 256,
             lease_bytes: 1 << 20,
@@ -86,7 +86,7 @@ pub struct Completion {
 #[derive(Debug)]
 pub struct Full(pub Option<Lease>);
 
-struct Host {
+struct PendingRequest {
     tag: u64,
     lease: Option<Lease>,
     /// A range of the array's own resync, from this position on: no host waits for it.
@@ -100,24 +100,24 @@ struct Host {
 #[derive(Default)]
 struct Parts {
     at_work: usize,
-    waiting: VecDeque<(u16, Part)>,
+    waiting: VecDeque<(u16, ShardRequest)>,
 }
 
 /// See the module.
 pub struct Driver {
     // Fields drop in this order: the ring waits for the kernel before the files and the memory go
     // (`Drop`), and host buffers return to their pool last.
-    core: Core,
-    clerk: Option<Clerk>,
+    core: Executor,
+    clerk: Option<MetadataWriter>,
     /// Of the first of several lanes, where nobody keeps metadata.
-    losses: Option<Losses>,
+    losses: Option<FailureCoordinator>,
     /// What the control plane here has been told, and what it orders; empty between calls.
-    told: Vec<(u16, ControlEvent)>,
-    orders: Vec<(u16, Control)>,
+    control_events: Vec<(u16, ControlEvent)>,
+    commands: Vec<(u16, Control)>,
     io: Io,
-    hosts: Table<Host>,
+    hosts: Table<PendingRequest>,
     ended: Vec<(u64, Result<(), RequestError>)>,
-    kernel: Vec<KernelDone>,
+    kernel: Vec<Cqe>,
     leases: LeasePool,
     max_requests: usize,
     /// Ranges of the resync that are at work. The first has a place of its own, and a buffer where
@@ -125,7 +125,7 @@ pub struct Driver {
     resyncs: usize,
     resync_lease: Option<Lease>,
     /// To the other lanes, where there are any.
-    links: Option<Links>,
+    links: Option<ShardChannels>,
     own: Parts,
     others: Parts,
     /// Own requests of which a part has ended in another lane.
@@ -136,7 +136,7 @@ pub struct Driver {
 const HOST_REGION: u16 = 0;
 
 fn sharding(geometry: &Geometry, options: &DriverOptions) -> Sharding {
-    Sharding::with_least_unit(geometry, options.lanes.max(1), options.lane_unit_sectors)
+    Sharding::with_least_unit(geometry, options.shards.max(1), options.shard_unit_sectors)
 }
 
 impl Driver {
@@ -145,7 +145,7 @@ impl Driver {
     /// # Errors
     /// When the specification cannot work, or the system lacks what it needs.
     pub fn new(spec: ArraySpec, options: &DriverOptions) -> Result<Driver, BuildError> {
-        let options = DriverOptions { lanes: 1, ..options.clone() };
+        let options = DriverOptions { shards: 1, ..options.clone() };
         Ok(Driver::build(spec, &options, None)?.pop().expect("one lane"))
     }
 
@@ -158,7 +158,7 @@ impl Driver {
     ///
     /// # Errors
     /// When the specification cannot work, or the system lacks what it needs.
-    pub fn lanes(spec: ArraySpec, options: &DriverOptions) -> Result<Vec<Driver>, BuildError> {
+    pub fn shards(spec: ArraySpec, options: &DriverOptions) -> Result<Vec<Driver>, BuildError> {
         Driver::build(spec, options, None)
     }
 
@@ -166,8 +166,8 @@ impl Driver {
     pub(crate) fn with_metadata(
         spec: ArraySpec,
         options: &DriverOptions,
-        keeping: &Keeping,
-        clerk: impl FnOnce(u64, u64) -> Clerk,
+        keeping: &WithMetadata,
+        clerk: impl FnOnce(u64, u64) -> MetadataWriter,
     ) -> Result<Vec<Driver>, BuildError> {
         let mut lanes = Driver::build(spec, options, Some(keeping))?;
         let geometry = lanes[0].geometry();
@@ -191,7 +191,7 @@ impl Driver {
     fn build(
         spec: ArraySpec,
         options: &DriverOptions,
-        keeping: Option<&Keeping>,
+        keeping: Option<&WithMetadata>,
     ) -> Result<Vec<Driver>, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
         let lease_bytes = options.lease_bytes.max(1).next_multiple_of(4096);
@@ -200,20 +200,20 @@ impl Driver {
         let memory = Region::with_pages((lease_bytes * leases) as u64, options.huge_pages)
             .map_err(system("map the host buffers"))?;
         let leases = LeasePool::new(Arc::new(memory), HOST_REGION, lease_bytes);
-        let lanes = options.lanes.max(1);
+        let lanes = options.shards.max(1);
         let mut all = Vec::new();
         for (number, spec) in (0..).zip(divide(spec, lanes)?) {
-            let lane = LaneOf { number, lanes, least_unit: options.lane_unit_sectors };
+            let lane = ShardOf { number, lanes, least_unit: options.shard_unit_sectors };
             all.push(Driver::lane(spec, options, keeping, lane, &leases)?);
         }
         if lanes > 1 {
             let geometry = all[0].geometry().clone();
-            let links = Links::between(&geometry, sharding(&geometry, options));
+            let links = ShardChannels::between(&geometry, sharding(&geometry, options));
             let links = links.map_err(system("make eventfds"))?;
             all.iter_mut().zip(links).for_each(|(driver, links)| driver.links = Some(links));
             if keeping.is_none() {
                 let missing = all[0].failed();
-                all[0].losses = Some(Losses::new(geometry, lanes, missing));
+                all[0].losses = Some(FailureCoordinator::new(geometry, lanes, missing));
             }
         }
         Ok(all)
@@ -222,8 +222,8 @@ impl Driver {
     fn lane(
         spec: ArraySpec,
         options: &DriverOptions,
-        keeping: Option<&Keeping>,
-        lane: LaneOf,
+        keeping: Option<&WithMetadata>,
+        lane: ShardOf,
         leases: &LeasePool,
     ) -> Result<Driver, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
@@ -244,13 +244,13 @@ impl Driver {
         let ring = core.facts().uses_ring.then(Ring::new).transpose();
         let ring = ring.map_err(system("set up io_uring"))?;
         let (kernels, now) = (options.kernels, clock_nanos());
-        let io = Io { ring, regions, kernels, now, ways: Ways::default(), stored_past: false };
+        let io = Io { ring, regions, kernels, now, ways: StorePolicy::default(), stored_past: false };
         Ok(Driver {
             core,
             clerk: None,
             losses: None,
-            told: Vec::new(),
-            orders: Vec::new(),
+            control_events: Vec::new(),
+            commands: Vec::new(),
             io,
             hosts: Table::new(),
             ended: Vec::new(),
@@ -280,7 +280,7 @@ impl Driver {
     }
 
     /// The array's size and what holds for all of its members.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> MemberInfo {
         self.core.facts()
     }
 
@@ -330,16 +330,16 @@ impl Driver {
             }
             None => BufSlice::default(),
         };
-        let host = self.hosts.insert(Host { tag, lease, resync: None, open: 1, error: None });
+        let host = self.hosts.insert(PendingRequest { tag, lease, resync: None, open: 1, error: None });
         if !self.is_broken() {
-            self.give(Part { host, op, at, sectors, buf });
+            self.route(ShardRequest { host, op, at, sectors, buf });
         }
         Ok(())
     }
 
     /// Gives a request to who owns its range: this lane, mostly, or several.
-    fn give(&mut self, all: Part) {
-        let Part { host, op, at, sectors, buf } = all;
+    fn route(&mut self, all: ShardRequest) {
+        let ShardRequest { host, op, at, sectors, buf } = all;
         let Some(links) = &mut self.links else {
             return self.core.submit(op, at, sectors, buf, u64::from(host));
         };
@@ -351,7 +351,7 @@ impl Driver {
                 && at.0.is_multiple_of(block)
                 && sectors.is_multiple_of(block);
         if links.is_own(op, at, sectors) || !makes_sense {
-            return self.give_own(all);
+            return self.submit_local(all);
         }
         let (mut at, end, mut open) = (at.0, at.0 + sectors, 0);
         loop {
@@ -365,7 +365,7 @@ impl Driver {
                 },
             };
             let own = part.shard == links.number();
-            let message = Part { host, op, at: part.at, sectors: part.sectors, buf };
+            let message = ShardRequest { host, op, at: part.at, sectors: part.sectors, buf };
             match own {
                 true => self.own.waiting.push_back((part.shard, message)),
                 false => links.send(part.shard, Message::Part(message)),
@@ -380,9 +380,9 @@ impl Driver {
         self.feed_waiting();
     }
 
-    fn give_own(&mut self, part: Part) {
+    fn submit_local(&mut self, part: ShardRequest) {
         if self.own.at_work < self.max_requests && self.own.waiting.is_empty() {
-            let Part { host, op, at, sectors, buf } = part;
+            let ShardRequest { host, op, at, sectors, buf } = part;
             self.own.at_work += 1;
             self.core.submit(op, at, sectors, buf, u64::from(host));
         } else {
@@ -409,7 +409,7 @@ impl Driver {
 
     /// Takes what other lanes have sent.
     fn receive(&mut self) {
-        let Driver { links, core, others, answered, told, .. } = self;
+        let Driver { links, core, others, answered, control_events: told, .. } = self;
         let Some(links) = links else { return };
         let number = links.number();
         links.receive(|lane, message| match message {
@@ -418,7 +418,7 @@ impl Driver {
             Message::Event(event) => told.push((lane, event)),
             // A host's own order that came in by another lane: nobody else reports it.
             Message::Control(control) if number == 0 => core.control(control),
-            Message::Control(control) => core.order(control),
+            Message::Control(control) => core.command(control),
         });
         self.feed_waiting();
     }
@@ -435,11 +435,11 @@ impl Driver {
         self.core.turn(&mut self.io, &mut self.ended);
         self.control_plane();
         if std::mem::take(&mut self.io.stored_past) {
-            settle_stores();
+            store_fence();
         }
         if let Some(ring) = &mut self.io.ring {
             ring.submit();
-            ring.settle_in(&self.io.regions);
+            ring.register_buffers(&self.io.regions);
         }
         let mut ended = std::mem::take(&mut self.ended);
         for (tag, result) in ended.drain(..) {
@@ -460,7 +460,7 @@ impl Driver {
             self.part_done(host, result, out);
         }
         if let Some(links) = &mut self.links {
-            links.settle();
+            links.flush_outboxes();
         }
     }
 
@@ -478,7 +478,7 @@ impl Driver {
         if request.open > 0 {
             return;
         }
-        let Host { tag, mut lease, resync, error, .. } = self.hosts.remove(host);
+        let PendingRequest { tag, mut lease, resync, error, .. } = self.hosts.remove(host);
         if resync.is_some() {
             self.resyncs -= 1;
             self.resync_lease = self.resync_lease.take().or(lease);
@@ -499,7 +499,7 @@ impl Driver {
             return;
         }
         let needs_memory = !self.core.geometry().level().has_parity();
-        while self.clerk.as_ref().is_some_and(Clerk::resyncs)
+        while self.clerk.as_ref().is_some_and(MetadataWriter::resyncs)
             && (self.resyncs == 0 || self.max_requests > self.hosts.len() + 1)
         {
             let mut lease = None;
@@ -521,24 +521,24 @@ impl Driver {
             self.resyncs += 1;
             let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
             let resync = Some(at);
-            let host = self.hosts.insert(Host { tag: 0, lease, resync, open: 1, error: None });
-            self.give(Part { host, op: HostOp::Resync, at, sectors, buf });
+            let host = self.hosts.insert(PendingRequest { tag: 0, lease, resync, open: 1, error: None });
+            self.route(ShardRequest { host, op: HostOp::Resync, at, sectors, buf });
         }
     }
 
     /// Tells the control plane what the shards say and sends its orders. It is in lane 0: the clerk
     /// with the keeper, who has the metadata written that the array waits for, or `Losses`.
     fn control_plane(&mut self) {
-        let Driver { core, clerk, losses, told, orders, io, ended, links, .. } = self;
+        let Driver { core, clerk, losses, control_events: told, commands: orders, io, ended, links, .. } = self;
         if let Some(links) = links.as_mut().filter(|links| links.number() > 0) {
-            return core.for_plane().for_each(|event| links.send(0, Message::Event(event)));
+            return core.take_control_events().for_each(|event| links.send(0, Message::Event(event)));
         }
         loop {
-            told.extend(core.for_plane().map(|event| (0, event)));
+            told.extend(core.take_control_events().map(|event| (0, event)));
             told.retain(|(_, event)| match *event {
-                ControlEvent::CollectWritten => {
-                    let others = links.iter().flat_map(Links::others);
-                    orders.extend(others.map(|lane| (lane, Control::GiveWritten)));
+                ControlEvent::CollectDirtyMembers => {
+                    let others = links.iter().flat_map(ShardChannels::others);
+                    orders.extend(others.map(|lane| (lane, Control::TakeDirtyMembers)));
                     false
                 }
                 ControlEvent::Written { members, kept } => {
@@ -560,7 +560,7 @@ impl Driver {
             for (lane, control) in orders.drain(..) {
                 match links {
                     Some(links) if lane > 0 => links.send(lane, Message::Control(control)),
-                    _ => core.order(control),
+                    _ => core.command(control),
                 }
             }
             core.turn(io, ended);
@@ -568,13 +568,13 @@ impl Driver {
     }
 
     /// What the array's metadata say; `None` for an array without any.
-    pub fn metadata(&self) -> Option<KeeperStatus> {
-        self.clerk.as_ref().map(Clerk::status)
+    pub fn metadata(&self) -> Option<MetadataStatus> {
+        self.clerk.as_ref().map(MetadataWriter::status)
     }
 
     /// What has gone wrong with metadata since the last call: sentences.
     pub fn take_notes(&mut self) -> Vec<String> {
-        self.clerk.as_mut().map(Clerk::take_notes).unwrap_or_default()
+        self.clerk.as_mut().map(MetadataWriter::take_notes).unwrap_or_default()
     }
 
     /// Whether redundancy is being made right: see [`KeeperStatus::resync_offset`] for how far.
@@ -607,7 +607,7 @@ impl Driver {
         if self.is_broken() {
             return self.sleep(limit, wake);
         }
-        let clerk_works = |clerk: &Clerk| clerk.has_work() || clerk.may_resync();
+        let clerk_works = |clerk: &MetadataWriter| clerk.has_work() || clerk.may_resync();
         if self.core.has_work() || self.clerk.as_ref().is_some_and(clerk_works) {
             return;
         }
@@ -617,7 +617,7 @@ impl Driver {
             return;
         }
         let mut limit = limit;
-        if self.links.as_ref().is_some_and(Links::is_pushed_back) {
+        if self.links.as_ref().is_some_and(ShardChannels::is_pushed_back) {
             limit = limit.min(PUSHED_BACK);
         }
         if let Some(ring) = &mut self.io.ring {
@@ -630,7 +630,7 @@ impl Driver {
         }
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
-        let of_clerk = self.clerk.as_ref().and_then(Clerk::deadline);
+        let of_clerk = self.clerk.as_ref().and_then(MetadataWriter::deadline);
         if clock::skip_to(self.core.deadline().into_iter().chain(of_clerk).min(), until) {
             return;
         }
@@ -649,7 +649,7 @@ impl Driver {
             return;
         }
         let ring = self.io.ring.as_ref().filter(|ring| ring.in_flight() > 0);
-        let bell = self.links.as_ref().map(Links::fd);
+        let bell = self.links.as_ref().map(ShardChannels::fd);
         let fds = ring.map(Ring::fd).into_iter().chain(wake).chain(bell);
         let mut fds: arrayvec::ArrayVec<PollFd<'_>, 3> =
             fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -681,7 +681,7 @@ impl Driver {
 
     /// What has happened to members since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        let of_clerk = self.clerk.iter_mut().flat_map(Clerk::take_events);
+        let of_clerk = self.clerk.iter_mut().flat_map(MetadataWriter::take_events);
         self.core.take_events().chain(of_clerk).collect()
     }
 

@@ -43,13 +43,13 @@ mod api;
 #[allow(unsafe_code)]
 mod buf;
 mod build;
-mod clerk;
+mod metadata_writer;
 mod clock;
-mod core;
+mod executor;
 #[allow(unsafe_code)]
-mod descriptors;
+mod unshared_fds;
 mod driver;
-mod links;
+mod shard_channels;
 mod member;
 pub mod rescue;
 pub mod run;
@@ -60,12 +60,12 @@ pub use api::{Array, ArrayError, Pending};
 pub use buf::{FileMap, Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, MemberSpec};
 pub use clock::{ModelClock, clock_nanos, wait_precisely};
-pub use core::Event;
-pub use descriptors::{spawn_apart, stdout_was_closed};
+pub use executor::Event;
+pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};
 pub use driver::{Completion, Driver, DriverOptions, Full};
 pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError, ShardPart, Sharding};
 pub use member::{
-    Counters, DiskMember, Done, Facts, Fault, FaultControl, FaultMember, FileMember, FileOptions,
-    FormerLeaf, Io, KernelDone, MemMember, Member, NullMember, Op, OpKind, OpenError, PaceControl,
+    Counters, DiskMember, MemberCompletion, MemberInfo, Fault, FaultControl, FaultMember, FileMember, FileOptions,
+    FormerLeaf, Io, Cqe, MemMember, Member, NullMember, Op, OpKind, OpenError, PaceControl,
     PacedMember,
 };

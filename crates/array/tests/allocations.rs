@@ -35,13 +35,13 @@ impl Bench {
     fn new(level: Level, lanes: u16) -> Bench {
         let spec = spec(level, if level == Level::Raid1 { 0 } else { CHUNK }, mems(6, 4096));
         let options = DriverOptions {
-            lanes,
-            lane_unit_sectors: 256,
+            shards: lanes,
+            shard_unit_sectors: 256,
             leases: 64,
             lease_bytes: 64 << 10,
             ..DriverOptions::default()
         };
-        let lanes = Driver::lanes(spec, &options).expect("lanes");
+        let lanes = Driver::shards(spec, &options).expect("lanes");
         let (stripe, sectors) =
             (lanes[0].geometry().stripe_sectors().max(8), lanes[0].facts().sectors);
         let (done, rng) = (Vec::new(), Rng::new(5));

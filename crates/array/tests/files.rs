@@ -175,7 +175,7 @@ fn blocks_below_4k_are_written_alone() {
     for kind in [Kind::Direct, Kind::Buffered, Kind::Tmpfs] {
         let Some(mut store) = Store::new(kind) else { continue };
         let member = store.member(64);
-        let block = u64::from(member.facts().logical_block) / SECTOR as u64;
+        let block = u64::from(member.info().logical_block) / SECTOR as u64;
         let mut driver = driver(spec(Level::Linear, 0, vec![MemberSpec::Ready(member)]));
         let mut expected = vec![0; 64 * SECTOR];
         for at in (0..64).step_by(3 * block as usize) {

@@ -44,7 +44,7 @@ fn waiting_costs_nothing() {
     let place = Placement::Window { at: 0.0 };
     let paced = PacedMember::new(boxed_mem(1 << 18), &control, profile, place, None);
     let start = |level, members| Array::start(spec(level, 8, members), &DriverOptions::default());
-    let lanes = DriverOptions { lanes: 2, lane_unit_sectors: 8, ..DriverOptions::default() };
+    let lanes = DriverOptions { shards: 2, shard_unit_sectors: 8, ..DriverOptions::default() };
     let arrays = [
         Array::start(spec(Level::Raid0, 8, mems(3, 4096)), &lanes).expect("an array in lanes"),
         start(Level::Raid5, mems(3, 4096)).expect("an array"),

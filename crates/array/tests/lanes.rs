@@ -19,7 +19,7 @@ const WRITE: HostOp = HostOp::Write { fua: false };
 
 fn options(lanes: u16) -> DriverOptions {
     let lane_unit_sectors = 64;
-    DriverOptions { lanes, lane_unit_sectors, leases: 64, ..DriverOptions::default() }
+    DriverOptions { shards: lanes, shard_unit_sectors: lane_unit_sectors, leases: 64, ..DriverOptions::default() }
 }
 
 fn start(spec: ArraySpec, lanes: u16) -> Array {
@@ -113,7 +113,7 @@ fn a_member_that_dies_under_one_lane_is_lost_to_all() {
     control.set_on(false);
     let gone = FaultMember::switched(boxed_mem(2048), vec![Fault::Gone { after: 0 }], &control);
     let members = vec![mem(2048), mem(2048), MemberSpec::ready(gone)];
-    let mut lanes = Driver::lanes(spec(Level::Raid5, 16, members), &options(3)).expect("lanes");
+    let mut lanes = Driver::shards(spec(Level::Raid5, 16, members), &options(3)).expect("lanes");
     control.set_on(true);
     let bytes = pattern(3, 8);
     let mut lease = lanes[1].leases().take(bytes.len()).expect("a lease");
@@ -183,7 +183,7 @@ fn lanes_share_a_drive_and_its_pace() {
 
 #[test]
 fn leaves_come_back_from_all_lanes() {
-    let mut lanes = Driver::lanes(spec(Level::Raid1, 0, mems(2, 512)), &options(3)).expect("lanes");
+    let mut lanes = Driver::shards(spec(Level::Raid1, 0, mems(2, 512)), &options(3)).expect("lanes");
     lanes[2].fail_member(MemberIdx(1));
     let mut none = Vec::new();
     for _ in 0..3 {
@@ -192,7 +192,7 @@ fn leaves_come_back_from_all_lanes() {
     let events: Vec<Event> = lanes.iter_mut().flat_map(Driver::take_events).collect();
     let failed = Event::MemberFailed { member: MemberIdx(1), error: None };
     assert_eq!(events, [failed], "reported, whichever lane was told to fail it");
-    let leaves = Driver::lanes_into_leaves(lanes);
+    let leaves = Driver::shards_into_leaves(lanes);
     assert_eq!(leaves.iter().map(|leaf| leaf.in_service).collect::<Vec<_>>(), [true, false]);
     assert!(leaves.iter().all(|leaf| leaf.member.is_some()));
 }
@@ -200,7 +200,7 @@ fn leaves_come_back_from_all_lanes() {
 #[test]
 fn what_cannot_be_asked_is_refused_as_a_whole() {
     let mut lanes =
-        Driver::lanes(spec(Level::Raid0, 16, mems(2, 512)), &options(2)).expect("lanes");
+        Driver::shards(spec(Level::Raid0, 16, mems(2, 512)), &options(2)).expect("lanes");
     let mut done = Vec::new();
     for (at, sectors) in [(1024, 8), (1000, 200), (u64::MAX - 4, 8)] {
         lanes[1].submit(HostOp::WriteZeroes, Sector(at), sectors, None, 4).expect("room");
@@ -210,7 +210,7 @@ fn what_cannot_be_asked_is_refused_as_a_whole() {
     }
     let inner = spec(Level::Raid0, 16, mems(2, 512));
     let nested = spec(Level::Raid1, 0, vec![MemberSpec::Array(inner), mem(512)]);
-    let error = Driver::lanes(nested, &options(2)).err().expect("refused");
+    let error = Driver::shards(nested, &options(2)).err().expect("refused");
     assert!(matches!(error, BuildError::NestedLanes { lanes: 2 }), "{error}");
     assert_eq!(
         error.to_string(),
@@ -253,7 +253,7 @@ fn lanes_that_go_leave_errors_and_no_questions() {
             true => (0..4).map(|_| MemberSpec::Ready(store.member(4096))).collect(),
             false => mems(4, 4096),
         };
-        let lanes = Driver::lanes(spec(Level::Raid5, 16, members), &options(3)).expect("lanes");
+        let lanes = Driver::shards(spec(Level::Raid5, 16, members), &options(3)).expect("lanes");
         let pool = lanes[0].leases().clone();
         let mut lanes: Vec<Option<Driver>> = lanes.into_iter().map(Some).collect();
         let mut open = [0; 3];
@@ -291,7 +291,7 @@ fn lanes_that_go_leave_errors_and_no_questions() {
 #[test]
 fn who_needs_no_other_lane_goes_on_without_it() {
     for gone in 0..3 {
-        let lanes = Driver::lanes(spec(Level::Raid5, 16, mems(4, 4096)), &options(3));
+        let lanes = Driver::shards(spec(Level::Raid5, 16, mems(4, 4096)), &options(3));
         let mut lanes: Vec<Option<Driver>> = lanes.expect("lanes").into_iter().map(Some).collect();
         let open = lanes.iter_mut().flatten().map(|lane| ask(lane, WRITE, 6)).sum();
         assert!(ends(&mut lanes, open).iter().all(|end| end.result == Ok(())));

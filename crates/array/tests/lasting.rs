@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use array::rescue::{Piece, StreamOptions, prepare, stream};
 use array::run::{
-    CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start_lanes,
+    CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start_shards,
 };
 use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use array::{Array, ArrayError, Driver, DriverOptions, Event, RequestError};
 use engine::MemberError;
-use md::assemble::{Candidate, Options, Standing, Verdict, assemble};
+use md::assemble::{Candidate, Options, MemberState, Verdict, assemble};
 use md::create::{BitmapWish, Request};
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::ppl::{PplEntry, PplHeader};
@@ -102,13 +102,13 @@ fn started_as(
     driver: DriverOptions,
 ) -> Result<Vec<Driver>, StartError> {
     let (lanes, lane_unit_sectors) = (common::lanes::lanes(), 64);
-    let driver = DriverOptions { lanes, lane_unit_sectors, ..driver };
+    let driver = DriverOptions { shards: lanes, shard_unit_sectors: lane_unit_sectors, ..driver };
     let how = StartOptions { driver, ..StartOptions::default() };
-    start_lanes(&decide(opened, options), opened, &how)
+    start_shards(&decide(opened, options), opened, &how)
 }
 
 fn run(opened: &[Opened]) -> Array {
-    Array::run_lanes(started(opened, &Options::default()).unwrap()).unwrap()
+    Array::run_shards(started(opened, &Options::default()).unwrap()).unwrap()
 }
 
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
@@ -143,7 +143,7 @@ fn contents(members: &Members, without: &[usize]) -> Vec<u8> {
     bytes
 }
 
-fn wait_for(array: &Array, what: &str, is_so: impl Fn(&engine::KeeperStatus) -> bool) {
+fn wait_for(array: &Array, what: &str, is_so: impl Fn(&engine::MetadataStatus) -> bool) {
     let start = Instant::now();
     while !is_so(&array.metadata().unwrap()) {
         assert!(start.elapsed() < Duration::from_secs(60), "{what}: {:?}", array.metadata());
@@ -225,7 +225,7 @@ fn a_resync_comes_on_also_where_hosts_have_all_there_is() {
         let opened = members.opened(Access::ReadWrite);
         let driver = DriverOptions { max_requests: 1, leases: 1, ..DriverOptions::default() };
         let lanes = started_as(&opened, &Options::default(), driver).unwrap();
-        let array = Array::run_lanes(lanes).unwrap();
+        let array = Array::run_shards(lanes).unwrap();
         let lease = array.lease(4096);
         wait_for(&array, "resync", |status| status.resync_offset.is_none());
         let lease = array.write(lease, 0).wait().unwrap();
@@ -296,14 +296,14 @@ fn what_was_examined_before_an_array_was_written_to_starts_it_no_more() {
     members.create(Level::Raid1, |request| request.assume_clean = true);
     let opened = members.opened(Access::ReadWrite);
     let decision = decide(&opened, &Options::default());
-    let start = || start_lanes(&decision, &opened, &StartOptions::default());
+    let start = || start_shards(&decision, &opened, &StartOptions::default());
     // As often as one likes while nothing is written.
     for _ in 0..2 {
-        let array = Array::run_lanes(start().unwrap()).unwrap();
+        let array = Array::run_shards(start().unwrap()).unwrap();
         array.read_at(&mut [0; 4096], 0).unwrap();
         array.stop().unwrap();
     }
-    let array = Array::run_lanes(start().unwrap()).unwrap();
+    let array = Array::run_shards(start().unwrap()).unwrap();
     array.write_at(&[1; 4096], 0).unwrap();
     array.fail_member(MemberIdx(0));
     array.write_at(&[2; 4096], 0).unwrap();
@@ -662,7 +662,7 @@ fn a_resync_without_space_says_why_and_goes_on_when_there_is_room() {
         let file = std::fs::OpenOptions::new().write(true).open(members.path(0)).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &[0x33; 4096], 10 << 20).unwrap();
         let (array, flawed) = flawed(&members, true, Errno::NOSPC);
-        let stalls = |status: &engine::KeeperStatus| status.resync_stalled.is_some();
+        let stalls = |status: &engine::MetadataStatus| status.resync_stalled.is_some();
         wait_for(&array, "stall", stalls);
         let status = array.metadata().unwrap();
         assert!(status.resync_offset.is_some(), "{status:?}");
@@ -917,7 +917,7 @@ fn refused_without_2(members: &Members) -> String {
 fn a_degraded_array_is_not_started_from_a_damaged_partial_parity_log() {
     let (members, expected) = with_logs(|_| ());
     // Empty logs that are right: nothing was under way.
-    let array = Array::run_lanes(started_without_2(&members).unwrap()).unwrap();
+    let array = Array::run_shards(started_without_2(&members).unwrap()).unwrap();
     let mut bytes = vec![0; expected.len()];
     array.read_at(&mut bytes, 0).unwrap();
     assert!(bytes == expected);
@@ -992,7 +992,7 @@ fn a_partial_parity_log_does_not_stand_for_a_resync_that_never_finished() {
     let mut opened = members.opened(Access::ReadWrite);
     opened.remove(2);
     let forced = Options { force: true, ..Options::default() };
-    let array = Array::run_lanes(started(&opened, &forced).unwrap()).unwrap();
+    let array = Array::run_shards(started(&opened, &forced).unwrap()).unwrap();
     array.stop().unwrap();
 }
 
@@ -1013,7 +1013,7 @@ fn a_forced_start_does_not_call_the_array_clean_with_the_count_at_which_it_was_n
     opened[1] = Opened::disk(behind.clone()).expect("superblock");
     opened.remove(2);
     let forced = Options { force: true, ..Options::default() };
-    let array = Array::run_lanes(started(&opened, &forced).unwrap()).unwrap();
+    let array = Array::run_shards(started(&opened, &forced).unwrap()).unwrap();
     array.write_at(&[1; 4096], 0).unwrap();
     drop(array);
     // The power goes when the member that was behind has been brought up to date.
@@ -1061,7 +1061,7 @@ fn a_rebuild_that_had_begun_begins_again_in_its_slot_and_the_start_says_so() {
         assert!(metadata.iter().all(|other| other.events == metadata[0].events));
         assert_eq!((metadata[2].role, metadata[2].recovery_offset), (Role::Slot(2), Some(0)));
         assert_eq!(metadata[0].roles[2], Role::Slot(2));
-        let recovering = Standing::Recovering { slot: MemberIdx(2), up_to: 0 };
+        let recovering = MemberState::Recovering { slot: MemberIdx(2), up_to: 0 };
         let found = decide(&opened, &Options::default());
         assert_eq!(found.members[2].standing, recovering);
         assert_eq!(found.read_write.repairs.recoveries[0].from, 0);
@@ -1096,7 +1096,7 @@ fn a_replacement_that_is_not_complete_is_never_believed_where_writes_passed_it_b
     let mut opened = members.opened(Access::ReadWrite);
     let up_to = Some(4096);
     let standing = decide(&opened, &Options::default()).members[2].standing.clone();
-    assert_eq!(standing, Standing::Replacement { slot: MemberIdx(0), up_to });
+    assert_eq!(standing, MemberState::Replacement { slot: MemberIdx(0), up_to });
     let flawed = Arc::new(Flawed::new(opened[2].device.clone().expect("a device")));
     opened[2] = Opened::disk(flawed.clone()).expect("superblock");
     // Its own superblock cannot be changed.
@@ -1375,7 +1375,7 @@ fn on_used_disks_what_is_written_ahead_of_the_resync_survives_a_loss_and_nothing
     let opened = members.opened(Access::ReadWrite);
     let mut lanes = started(&opened, &Options::default()).unwrap();
     lanes[0].pause_resync(true);
-    let array = Array::run_lanes(lanes).unwrap();
+    let array = Array::run_shards(lanes).unwrap();
     for lost in 0..4u16 {
         let on_lost = chunks(5, 8).into_iter().filter(|(_, member)| *member == lost);
         for (offset, _) in on_lost {

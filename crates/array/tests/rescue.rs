@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use array::rescue::{Part, Piece, Source, StreamError, StreamOptions, View, stream};
+use array::rescue::{Part, Piece, Source, StreamError, StreamOptions, ReadableArray, stream};
 use array::store::{Access, Device, DeviceOptions, Disk, Location};
 use array::{ArraySpec, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec};
 use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Raid6Layout, Sector};
@@ -75,14 +75,14 @@ impl Filled {
         (0..self.members()).map(|slot| vec![Source::whole(open(&self.path(slot)), 0)]).collect()
     }
 
-    fn view(&self, slots: Vec<Vec<Source>>) -> View {
+    fn view(&self, slots: Vec<Vec<Source>>) -> ReadableArray {
         let geometry = Geometry::new(&self.spec).unwrap();
         let array = 0..geometry.array_sectors();
-        View::new(vec![Part { array, geometry, slots }], parity::Kernels::best())
+        ReadableArray::new(vec![Part { array, geometry, slots }], parity::Kernels::best())
     }
 
     /// Everything, through the stream, in pieces of an odd length.
-    fn read_all(&self, view: &View) -> (Vec<u8>, Vec<Range<u64>>) {
+    fn read_all(&self, view: &ReadableArray) -> (Vec<u8>, Vec<Range<u64>>) {
         let (mut bytes, mut lost) = (Vec::new(), Vec::new());
         let options = StreamOptions { pieces: 3, piece_bytes: 72 << 10 };
         let end = stream(view, 0..view.sectors(), options, |piece| {
@@ -279,7 +279,7 @@ fn holes_are_zeroes_also_where_a_member_is_missing() {
         };
         let slots = (0..4).map(source).collect();
         let part = Part { array: 0..geometry.array_sectors(), geometry: geometry.clone(), slots };
-        let view = View::new(vec![part], parity::Kernels::best());
+        let view = ReadableArray::new(vec![part], parity::Kernels::best());
         let (mut data, mut next) = (0, 0);
         stream(&view, 0..view.sectors(), StreamOptions::default(), |piece| {
             match piece {

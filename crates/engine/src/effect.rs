@@ -126,7 +126,7 @@ pub enum ControlEvent {
         member: MemberIdx,
     },
     /// Shard 0 begins to flush: every other shard is to get [`crate::Control::GiveWritten`].
-    CollectWritten,
+    CollectDirtyMembers,
     /// Answer to [`crate::Control::GiveWritten`], for shard 0 as [`crate::Control::Written`]. From
     /// now on shard 0 answers for these members.
     Written {
@@ -163,7 +163,7 @@ pub enum Effect {
         /// a parity that they bring up to date, and until these are reported done nothing changes
         /// these sectors of the member. So an executor that can may leave the bytes where they lie
         /// and compute from there; where a parity is updated, its result goes into the slice.
-        loan: bool,
+        in_place_ok: bool,
     },
     /// Write slices, in order, to a contiguous member range.
     Write {

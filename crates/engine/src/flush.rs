@@ -68,7 +68,7 @@ impl Flushes {
     }
 
     /// Takes a flush request. Requests that need nothing, or whose round is over, go to `ended`.
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &mut self,
         request: u32,
         failed: MemberSet,
@@ -111,7 +111,7 @@ impl Flushes {
             return self.flush_members(failed, out, ended);
         }
         self.awaited = self.others;
-        out.list.push(Effect::Control(ControlEvent::CollectWritten));
+        out.list.push(Effect::Control(ControlEvent::CollectDirtyMembers));
     }
 
     fn flush_members(&mut self, failed: MemberSet, out: &mut Effects, ended: &mut Vec<Ended>) {
@@ -156,12 +156,12 @@ mod tests {
         let (none, io) = (MemberSet::EMPTY, Some(RequestError::Io));
         flushes.note_written(0);
         flushes.note_written(2);
-        flushes.ask(10, none, &mut out, &mut ended);
+        flushes.request(10, none, &mut out, &mut ended);
         let first = tokens(&mut out);
         assert_eq!(first.len(), 2);
         flushes.note_written(1);
-        flushes.ask(11, none, &mut out, &mut ended);
-        flushes.ask(12, none, &mut out, &mut ended);
+        flushes.request(11, none, &mut out, &mut ended);
+        flushes.request(12, none, &mut out, &mut ended);
         assert!(out.list.is_empty() && ended.is_empty());
         flushes.flush_done(first[0], None, none, &mut out, &mut ended);
         flushes.flush_done(first[1], None, none, &mut out, &mut ended);
@@ -178,11 +178,11 @@ mod tests {
         let (none, io) = (MemberSet::EMPTY, Some(RequestError::Io));
         let mut flushes = Flushes::with_others(2);
         flushes.note_written(0);
-        flushes.ask(10, none, &mut out, &mut ended);
-        assert!(matches!(out.list[..], [Effect::Control(ControlEvent::CollectWritten)]));
+        flushes.request(10, none, &mut out, &mut ended);
+        assert!(matches!(out.list[..], [Effect::Control(ControlEvent::CollectDirtyMembers)]));
         out.clear();
         flushes.other_written(MemberSet::one(2), true, none, &mut out, &mut ended);
-        flushes.ask(11, none, &mut out, &mut ended);
+        flushes.request(11, none, &mut out, &mut ended);
         assert!(out.list.is_empty());
         let theirs = MemberSet::range(2, 4);
         flushes.other_written(theirs, true, MemberSet::one(3), &mut out, &mut ended);
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn nothing_written_needs_no_flush() {
         let (mut flushes, mut out, mut ended) = (Flushes::default(), Effects::new(), Vec::new());
-        flushes.ask(1, MemberSet::EMPTY, &mut out, &mut ended);
+        flushes.request(1, MemberSet::EMPTY, &mut out, &mut ended);
         assert_eq!(ended, [(1, None)]);
     }
 }

@@ -192,7 +192,7 @@ pub enum Control {
     /// members any more.
     ReadOnly,
     /// A flush is under way: answer with [`crate::ControlEvent::Written`]. Not for shard 0.
-    GiveWritten,
+    TakeDirtyMembers,
     /// A flush has failed on a member that the array cannot do without: parity and data of any row
     /// may be of different ages, and nothing is recovered from a row before it is written anew.
     NotDurable,

@@ -90,13 +90,13 @@ impl Intents {
         if granted && !self.parked.iter().any(|parked| overlap(&parked.all, &all)) {
             return true;
         }
-        self.ask(all.clone(), out);
+        self.request(all.clone(), out);
         self.parked.push_back(Parked { request, bits: all.clone(), all });
         false
     }
 
     /// Asks for what has not been asked for, one event per run.
-    fn ask(&mut self, bits: Range<u32>, out: &mut Effects) {
+    fn request(&mut self, bits: Range<u32>, out: &mut Effects) {
         let mut run = bits.start..bits.start;
         for bit in bits {
             let state = &mut self.bits[bit as usize];
@@ -196,7 +196,7 @@ impl Intents {
     /// Gives back what nobody has used for the delay. A bit that was used since it was listed
     /// waits once more, so that no time is kept per bit: it goes after one delay at least and two
     /// at most.
-    pub(crate) fn settle(&mut self, now: u64, out: &mut Effects) {
+    pub(crate) fn run_timers(&mut self, now: u64, out: &mut Effects) {
         let mut run = 0..0;
         while let Some((since, bit)) = self.idle.front().copied() {
             if since + self.delay_nanos > now {
@@ -306,14 +306,14 @@ mod tests {
         assert_eq!(intents.deadline(), Some(110));
         // Used again, on bit 1 only.
         assert!(intents.admit(2, Sector(8), 8, &mut out));
-        intents.settle(110, &mut out);
+        intents.run_timers(110, &mut out);
         assert_eq!(events(&mut out), [released(0, 1)]);
         intents.ended(120, Sector(8), 8, false, &mut out);
         assert!(intents.admit(3, Sector(8), 8, &mut out));
         intents.ended(130, Sector(8), 8, false, &mut out);
-        intents.settle(220, &mut out);
+        intents.run_timers(220, &mut out);
         assert!(events(&mut out).is_empty(), "used since it was listed at 120");
-        intents.settle(320, &mut out);
+        intents.run_timers(320, &mut out);
         assert_eq!(events(&mut out), [released(1, 1)]);
         assert_eq!(intents.deadline(), None);
         assert!(!intents.admit(4, Sector(0), 8, &mut out), "it must be asked for again");
@@ -329,7 +329,7 @@ mod tests {
         intents.ended(5, Sector(0), 8, false, &mut out);
         out.clear();
         assert!(granted(&mut intents, 6, 0..1).is_empty());
-        intents.settle(6, &mut out);
+        intents.run_timers(6, &mut out);
         assert_eq!(events(&mut out), [released(0, 1)]);
     }
 

@@ -16,18 +16,18 @@
 mod balance;
 mod config;
 mod effect;
-mod flat;
+mod non_parity;
 mod flush;
-mod guard;
+mod range_lock;
 mod health;
 mod input;
 mod intent;
 mod intent_map;
-mod keeper;
-mod losses;
+mod metadata;
+mod failure_coordinator;
 mod requests;
 mod resync;
-mod scatter;
+mod coalesce;
 mod set;
 mod shard;
 mod sharding;
@@ -45,12 +45,12 @@ pub use input::{
     BufSlice, Control, HostOp, Input, MemberError, REGION_ZERO, Request, RequestError,
 };
 pub use intent_map::{IntentMap, MAX_INTENT_BITS};
-pub use keeper::{
-    BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, Keeper,
-    KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptBitmap, KeptDevice,
-    MetaToken, ReadOnlyWhy, Record,
+pub use metadata::{
+    BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, MetadataManager,
+    MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus, ManagedBitmap, ManagedDevice,
+    MetaToken, ReadOnlyReason, Record,
 };
-pub use losses::Losses;
+pub use failure_coordinator::FailureCoordinator;
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use md::Sector;
 
-use crate::guard::HolderSlot;
+use crate::range_lock::HolderSlot;
 use crate::health::Health;
 use crate::slab::{Key, Slab};
 use crate::{BufSlice, Effects, HostOp, MemberSet, Request, RequestError};

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
-use crate::flat::{self, Flat};
+use crate::non_parity::{self, NonParity};
 use crate::flush::{Ended, Flushes};
 use crate::health::Health;
 use crate::intent::Intents;
@@ -42,8 +42,8 @@ pub struct Status {
 }
 
 #[allow(clippy::large_enum_variant, reason = "there is one per shard")]
-enum Way {
-    Flat(Flat),
+enum Personality {
+    Flat(NonParity),
     Stripe(Stripes),
 }
 
@@ -60,7 +60,7 @@ pub struct Shard {
     ready: Vec<u32>,
     /// When the timer is set to go off.
     timer: Option<u64>,
-    way: Way,
+    way: Personality,
 }
 
 impl Shard {
@@ -91,9 +91,9 @@ impl Shard {
             if given < least {
                 return Err(ConfigError::StripeCacheTooSmall { given, least });
             }
-            Way::Stripe(Stripes::new(&config))
+            Personality::Stripe(Stripes::new(&config))
         } else {
-            Way::Flat(Flat::new(&config.geometry, config.discard_zeroes))
+            Personality::Flat(NonParity::new(&config.geometry, config.discard_zeroes))
         };
         Ok(Shard {
             requests: Requests::with_capacity(config.max_requests),
@@ -117,7 +117,7 @@ impl Shard {
     /// Whether the last batch has left something to begin: `handle` must be called again before the
     /// caller waits, best with what has ended meanwhile.
     pub fn has_more(&self) -> bool {
-        matches!(&self.way, Way::Stripe(stripes) if stripes.has_more())
+        matches!(&self.way, Personality::Stripe(stripes) if stripes.has_more())
     }
 
     /// The array that the shard serves.
@@ -128,8 +128,8 @@ impl Shard {
     /// What it is doing.
     pub fn status(&self) -> Status {
         let (operations, free) = match &self.way {
-            Way::Flat(_) => (0, 0),
-            Way::Stripe(stripes) => (stripes.operations(), stripes.free_bytes()),
+            Personality::Flat(_) => (0, 0),
+            Personality::Stripe(stripes) => (stripes.operations(), stripes.free_bytes()),
         };
         Status {
             failed: self.health.failed(),
@@ -161,16 +161,16 @@ impl Shard {
         }
         let Shard { config, requests, health, flushes, way, .. } = self;
         let mut deadline = None;
-        if let Way::Stripe(stripes) = way {
+        if let Personality::Stripe(stripes) = way {
             let written = &mut |member| flushes.note_written(member);
             let geometry = &config.geometry;
             let mut cx = crate::stripe::Context { now, geometry, requests, health, out, written };
-            deadline = stripes.settle(&mut cx, timer);
+            deadline = stripes.plan_batch(&mut cx, timer);
         }
         if timer {
             self.timer = None;
         }
-        deadline = deadline.into_iter().chain(self.settle_intents(now, out)).min();
+        deadline = deadline.into_iter().chain(self.run_intent_timers(now, out)).min();
         if deadline.is_some() && deadline != self.timer {
             self.timer = deadline;
             out.list.extend(deadline.map(|at| Effect::SetTimer { at }));
@@ -179,7 +179,7 @@ impl Shard {
 
     /// Counts the writes that have ended out of their intents, and gives back what nobody uses;
     /// says when the clock alone will bring more.
-    fn settle_intents(&mut self, now: u64, out: &mut Effects) -> Option<u64> {
+    fn run_intent_timers(&mut self, now: u64, out: &mut Effects) -> Option<u64> {
         let Shard { requests, health, intents, .. } = self;
         let intents = intents.as_mut()?;
         for (at, sectors, unsettled) in requests.intents_ended.drain(..) {
@@ -188,7 +188,7 @@ impl Shard {
             }
             intents.ended(now, at, sectors, unsettled, out);
         }
-        intents.settle(now, out);
+        intents.run_timers(now, out);
         intents.deadline()
     }
 
@@ -205,7 +205,7 @@ impl Shard {
         let index = self.requests.admit(request).index;
         if request.op == HostOp::Flush {
             let failed = self.health.failed();
-            self.flushes.ask(index, failed, out, &mut self.flushed);
+            self.flushes.request(index, failed, out, &mut self.flushed);
             return self.end_flushes(out);
         }
         if request.sectors == 0 {
@@ -236,13 +236,13 @@ impl Shard {
         let Shard { config, requests, health, flushes, way, streams, .. } = self;
         let geometry = &config.geometry;
         match way {
-            Way::Flat(flat) => {
-                let mut cx = flat::Context { geometry, requests, health, out };
+            Personality::Flat(flat) => {
+                let mut cx = non_parity::Context { geometry, requests, health, out };
                 if let Some(copy) = flat.read(&mut cx, index, seen) {
                     streams.stay_on(seen, copy);
                 }
             }
-            Way::Stripe(stripes) => {
+            Personality::Stripe(stripes) => {
                 let written = &mut |member| flushes.note_written(member);
                 let mut cx =
                     crate::stripe::Context { now, geometry, requests, health, out, written };
@@ -256,10 +256,10 @@ impl Shard {
         let Shard { config, requests, health, flushes, way, .. } = self;
         let geometry = &config.geometry;
         match way {
-            Way::Flat(flat) => {
-                flat.lock(&mut flat::Context { geometry, requests, health, out }, index);
+            Personality::Flat(flat) => {
+                flat.lock(&mut non_parity::Context { geometry, requests, health, out }, index);
             }
-            Way::Stripe(stripes) => {
+            Personality::Stripe(stripes) => {
                 let written = &mut |member| flushes.note_written(member);
                 let mut cx =
                     crate::stripe::Context { now, geometry, requests, health, out, written };
@@ -324,9 +324,9 @@ impl Shard {
         let geometry = &config.geometry;
         let (index, member) = (token.key().index, token.slot());
         match way {
-            Way::Flat(flat) => {
+            Personality::Flat(flat) => {
                 assert!(requests.is_live(token.key()), "{token:?} belongs to no request");
-                let mut cx = flat::Context { geometry, requests, health, out };
+                let mut cx = non_parity::Context { geometry, requests, health, out };
                 match token.kind() {
                     Kind::Read => flat.read_done(&mut cx, index, member, result),
                     Kind::FlatRepair => {
@@ -347,7 +347,7 @@ impl Shard {
                     }
                 }
             }
-            Way::Stripe(stripes) => {
+            Personality::Stripe(stripes) => {
                 let written = &mut |member| flushes.note_written(member);
                 if token.kind() == Kind::Read {
                     assert!(requests.is_live(token.key()), "{token:?} belongs to no request");
@@ -366,7 +366,7 @@ impl Shard {
 
     fn compute_done(&mut self, now: u64, token: Token, out: &mut Effects) {
         let Shard { config, requests, health, flushes, way, .. } = self;
-        let Way::Stripe(stripes) = way else {
+        let Personality::Stripe(stripes) = way else {
             unreachable!("only levels with parity compute");
         };
         assert!(stripes.ops.is_live(token.key()), "{token:?} belongs to nothing");
@@ -400,7 +400,7 @@ impl Shard {
     /// No parity is believed any more. (Copies have their position, see `Health`.)
     fn doubt_all(&mut self) {
         let span = crate::intent_map::span(&self.config.geometry);
-        if let Way::Stripe(stripes) = &mut self.way {
+        if let Personality::Stripe(stripes) = &mut self.way {
             stripes.sync.doubt_all(span);
         }
     }
@@ -443,7 +443,7 @@ impl Shard {
             }
             Control::ReadOnly => self.make_read_only(out),
             Control::NotDurable => self.doubt_all(),
-            Control::GiveWritten => {
+            Control::TakeDirtyMembers => {
                 let kept = !self.health.is_unrecordable();
                 let members = self.flushes.give_written();
                 out.list.push(Effect::Control(ControlEvent::Written { members, kept }));
@@ -455,7 +455,7 @@ impl Shard {
             }
             Control::InSyncBelow { position, reports } => {
                 let known = self.health.set_in_sync_below(position, reports);
-                if let (Way::Stripe(stripes), true) = (&mut self.way, known) {
+                if let (Personality::Stripe(stripes), true) = (&mut self.way, known) {
                     stripes.sync.resynced_below(position);
                 }
             }

@@ -22,7 +22,7 @@ use common::model::Model;
 use common::rng::Rng;
 use engine::{
     BITMAP_PAGE_BYTES, BitmapHeader, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, HostOp, IntentMap,
-    Keeper, KeeperConfig, KeeperInput, KeptBitmap, KeptDevice, MemberSet, RequestError,
+    MetadataManager, MetadataConfig, MetadataInput, ManagedBitmap, ManagedDevice, MemberSet, RequestError,
     ShardConfig, Sharding,
 };
 use md::geometry::Copy;
@@ -76,7 +76,7 @@ impl Shape {
         Shape { geometry, map, bitmap, torn: rng.one_in(3), shards }
     }
 
-    fn config(&self, keeper: &Keeper, missing: MemberSet, rng: &mut Rng) -> ShardConfig {
+    fn config(&self, keeper: &MetadataManager, missing: MemberSet, rng: &mut Rng) -> ShardConfig {
         let least = ShardConfig::least_stripe_cache_bytes(&self.geometry);
         ShardConfig {
             missing,
@@ -97,14 +97,14 @@ impl Shape {
         &self,
         state: ArrayState,
         here: &[(usize, u64)],
-        bitmap: Option<KeptBitmap>,
-    ) -> Keeper {
-        let device = |(at, events): &(usize, u64)| KeptDevice {
+        bitmap: Option<ManagedBitmap>,
+    ) -> MetadataManager {
+        let device = |(at, events): &(usize, u64)| ManagedDevice {
             number: DeviceNumber(*at as u32),
             slot: Some(MemberIdx(*at as u16)),
             events: *events,
         };
-        Keeper::new(KeeperConfig {
+        MetadataManager::new(MetadataConfig {
             geometry: self.geometry.clone(),
             shards: self.shards,
             devices: here.iter().map(device).collect(),
@@ -116,8 +116,8 @@ impl Shape {
         })
     }
 
-    fn kept_bitmap(&self, header: BitmapHeader, bits: Vec<u8>, stale: bool) -> Option<KeptBitmap> {
-        self.bitmap.map(|chunk_sectors| KeptBitmap {
+    fn kept_bitmap(&self, header: BitmapHeader, bits: Vec<u8>, stale: bool) -> Option<ManagedBitmap> {
+        self.bitmap.map(|chunk_sectors| ManagedBitmap {
             chunk_sectors,
             daemon_sleep_nanos: DAEMON_NANOS,
             events_cleared: header.events_cleared,
@@ -366,7 +366,7 @@ fn tolerated(troubled: bool, lost_out_of_sync: bool) -> Vec<RequestError> {
 
 fn stop(world: &mut World) {
     world.quiesce();
-    world.kept.as_mut().expect("a keeper").tell(KeeperInput::Stop);
+    world.kept.as_mut().expect("a keeper").tell(MetadataInput::Stop);
     world.hand_over();
     world.quiesce();
     assert_eq!(world.has_stopped(), Some(true));

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, Keeper, KeeperConfig,
-    KeeperEffect, KeeperInput, KeeperMode, KeptBitmap, KeptDevice, MemberError, MetaToken,
-    ReadOnlyWhy, Record,
+    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, MetadataManager, MetadataConfig,
+    MetadataEffect, MetadataInput, MetadataMode, ManagedBitmap, ManagedDevice, MemberError, MetaToken,
+    ReadOnlyReason, Record,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
@@ -28,10 +28,10 @@ fn geometry(level: Level, members: usize) -> Geometry {
 }
 
 /// A healthy array: device number = slot; then `spares` spares. Events 10.
-fn config(level: Level, members: usize, spares: usize) -> KeeperConfig {
+fn config(level: Level, members: usize, spares: usize) -> MetadataConfig {
     let role = |at: usize| if at < members { Role::Slot(at as u16) } else { Role::Spare };
     let all = || 0..members + spares;
-    let device = |at: usize| KeptDevice {
+    let device = |at: usize| ManagedDevice {
         number: DeviceNumber(at as u32),
         slot: (at < members).then_some(MemberIdx(at as u16)),
         events: 10,
@@ -43,7 +43,7 @@ fn config(level: Level, members: usize, spares: usize) -> KeeperConfig {
         policy: Policy::Resync,
         devices: all().map(|at| Some(DeviceState::new(role(at)))).collect(),
     };
-    KeeperConfig {
+    MetadataConfig {
         geometry: geometry(level, members),
         shards: 1,
         devices: all().map(device).collect(),
@@ -56,9 +56,9 @@ fn config(level: Level, members: usize, spares: usize) -> KeeperConfig {
 }
 
 /// 128 bits of 8 sectors.
-fn with_bitmap(mut config: KeeperConfig) -> KeeperConfig {
+fn with_bitmap(mut config: MetadataConfig) -> MetadataConfig {
     config.state.policy = Policy::Bitmap;
-    config.bitmap = Some(KeptBitmap {
+    config.bitmap = Some(ManagedBitmap {
         chunk_sectors: 8,
         daemon_sleep_nanos: 5 * SECOND,
         events_cleared: 3,
@@ -94,12 +94,12 @@ impl Pending {
 }
 
 struct Desk {
-    keeper: Keeper,
+    keeper: MetadataManager,
     now: u64,
     pending: Vec<Pending>,
     /// Messages to shards, oldest first.
     answers: Vec<Control>,
-    others: Vec<KeeperEffect>,
+    others: Vec<MetadataEffect>,
     timer: Option<u64>,
     /// What each device durably holds.
     superblocks: BTreeMap<u32, ArrayState>,
@@ -109,9 +109,9 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(config: KeeperConfig) -> Desk {
+    fn new(config: MetadataConfig) -> Desk {
         Desk {
-            keeper: Keeper::new(config),
+            keeper: MetadataManager::new(config),
             now: SECOND,
             pending: Vec::new(),
             answers: Vec::new(),
@@ -123,31 +123,31 @@ impl Desk {
         }
     }
 
-    fn tell(&mut self, input: KeeperInput) {
+    fn tell(&mut self, input: MetadataInput) {
         self.tell_all(vec![input]);
     }
 
     /// In one batch.
-    fn tell_all(&mut self, mut inputs: Vec<KeeperInput>) {
+    fn tell_all(&mut self, mut inputs: Vec<MetadataInput>) {
         let mut out = Vec::new();
         self.keeper.handle(self.now, &mut inputs, &mut out);
         for effect in out {
             match effect {
-                KeeperEffect::WriteMeta { token, device, record } => {
+                MetadataEffect::WriteMeta { token, device, record } => {
                     self.pending.push(Pending { token, device: device.0, record: Some(record) });
                 }
-                KeeperEffect::Flush { token, device } => {
+                MetadataEffect::Flush { token, device } => {
                     self.pending.push(Pending { token, device: device.0, record: None });
                 }
-                KeeperEffect::ToShard { control, .. } => self.answers.push(control),
-                KeeperEffect::SetTimer { at } => self.timer = Some(at),
+                MetadataEffect::ToShard { control, .. } => self.answers.push(control),
+                MetadataEffect::SetTimer { at } => self.timer = Some(at),
                 other => self.others.push(other),
             }
         }
     }
 
     fn event(&mut self, event: ControlEvent) {
-        self.tell(KeeperInput::FromShard { shard: 0, event });
+        self.tell(MetadataInput::FromShard { shard: 0, event });
     }
 
     fn ask(&mut self, first_bit: u32, bits: u32) {
@@ -181,7 +181,7 @@ impl Desk {
                 _ => {}
             }
         }
-        self.tell(KeeperInput::MetaDone { token: pending.token, result });
+        self.tell(MetadataInput::MetaDone { token: pending.token, result });
     }
 
     /// Ends everything, last first, until nothing is out.
@@ -199,7 +199,7 @@ impl Desk {
         while let Some(at) = self.timer.filter(|at| *at <= end) {
             self.timer = None;
             self.now = self.now.max(at);
-            self.tell(KeeperInput::Timer);
+            self.tell(MetadataInput::Timer);
             self.run();
         }
         self.now = end;
@@ -294,13 +294,13 @@ fn clean_is_written_only_after_all_intents_are_back_and_the_members_are_flushed(
     let mut desk = Desk::new(config);
     desk.ask(0, 1);
     desk.run();
-    desk.tell(KeeperInput::FromShard {
+    desk.tell(MetadataInput::FromShard {
         shard: 1,
         event: ControlEvent::Intent { first_bit: 0, bits: 1 },
     });
     desk.release(0, 1);
     assert_eq!(desk.out(), "", "shard 1 still holds it");
-    desk.tell(KeeperInput::FromShard {
+    desk.tell(MetadataInput::FromShard {
         shard: 1,
         event: ControlEvent::Released { first_bit: 0, bits: 1 },
     });
@@ -351,7 +351,7 @@ fn clean_and_dirty_take_turns_between_two_counts_so_that_spares_may_sleep() {
     // Anything else counts up, and goes to spares too.
     desk.ask(0, 1);
     desk.run();
-    desk.tell(KeeperInput::Stop);
+    desk.tell(MetadataInput::Stop);
     desk.release(0, 1);
     desk.run();
     assert_eq!(desk.events(), [12; 3]);
@@ -492,17 +492,17 @@ fn too_few_members_with_the_new_count_make_the_array_read_only() {
     desk.finish(1, Err(MemberError::Gone));
     desk.fail(1, 1);
     desk.finish(0, Err(MemberError::Gone));
-    let why = ReadOnlyWhy::MetadataUnwritable { device: DeviceNumber(0) };
-    assert!(desk.others.contains(&KeeperEffect::BecameReadOnly { why }), "{:?}", desk.others);
-    assert_eq!(desk.keeper.status().mode, KeeperMode::ReadOnly(why));
+    let why = ReadOnlyReason::MetadataUnwritable { device: DeviceNumber(0) };
+    assert!(desk.others.contains(&MetadataEffect::BecameReadOnly { why }), "{:?}", desk.others);
+    assert_eq!(desk.keeper.status().mode, MetadataMode::ReadOnly(why));
     assert!(desk.answers.contains(&Control::ReadOnly));
     assert!(desk.answers.contains(&Control::NotRecorded { epoch: 1 }));
     assert!(!desk.recorded() && desk.granted() == 0);
     desk.run();
     desk.ask(0, 1);
     assert_eq!(desk.answers.last(), Some(&Control::ReadOnly));
-    desk.tell(KeeperInput::Stop);
-    assert_eq!(desk.others.last(), Some(&KeeperEffect::Stopped { clean: false }));
+    desk.tell(MetadataInput::Stop);
+    assert_eq!(desk.others.last(), Some(&MetadataEffect::Stopped { clean: false }));
     assert!(!desk.done.contains('B') && desk.out().is_empty());
 }
 
@@ -528,7 +528,7 @@ fn bits_fade_after_two_idle_periods_behind_a_flush_and_never_while_degraded() {
     desk.run();
     desk.wait(100 * SECOND);
     assert!(desk.bit(1, 5), "a member that comes back needs it");
-    desk.tell(KeeperInput::Stop);
+    desk.tell(MetadataInput::Stop);
     desk.run();
     assert!(desk.bit(1, 5));
 }
@@ -542,7 +542,7 @@ fn what_is_asked_for_while_bits_are_cleared_is_set_again_before_the_grant() {
     desk.release(7, 1);
     for _ in 0..3 {
         desk.now = desk.timer.take().expect("the daemon ticks");
-        desk.tell(KeeperInput::Timer);
+        desk.tell(MetadataInput::Timer);
     }
     assert_eq!(desk.out(), "FF");
     for _ in 0..4 {
@@ -566,12 +566,12 @@ fn a_bit_that_is_asked_for_when_it_has_faded_is_not_cleared_for_ever() {
     desk.release(7, 1);
     for _ in 0..2 {
         desk.now = desk.timer.take().expect("the daemon ticks");
-        desk.tell(KeeperInput::Timer);
+        desk.tell(MetadataInput::Timer);
     }
     desk.now = desk.timer.take().expect("the daemon ticks");
     let event = ControlEvent::Intent { first_bit: 7, bits: 1 };
     desk.done.clear();
-    desk.tell_all(vec![KeeperInput::FromShard { shard: 0, event }, KeeperInput::Timer]);
+    desk.tell_all(vec![MetadataInput::FromShard { shard: 0, event }, MetadataInput::Timer]);
     desk.run();
     assert_eq!(desk.done, "", "there is nothing to clear");
     assert!(desk.bit(0, 7), "it is held");
@@ -591,15 +591,15 @@ fn a_stop_ends_while_bits_are_in_need_of_a_resync() {
     desk.ask(5, 2);
     desk.run();
     desk.release(5, 2);
-    desk.tell(KeeperInput::Stop);
+    desk.tell(MetadataInput::Stop);
     desk.run();
-    assert_eq!(desk.others, [KeeperEffect::Stopped { clean: true }]);
+    assert_eq!(desk.others, [MetadataEffect::Stopped { clean: true }]);
     assert!(desk.bit(0, 5) && desk.bit(0, 7) && !desk.bit(0, 6));
     assert_eq!(desk.superblocks[&0].resync_offset, Some(0));
 }
 
 /// A mirror whose bitmap has two pages: what every device has of it is written by `run`.
-fn with_two_pages(stale: bool) -> KeeperConfig {
+fn with_two_pages(stale: bool) -> MetadataConfig {
     let mut config = config(Level::Raid1, 2, 0);
     let member_sectors = vec![8 * 32_000; 2];
     let (level, layout) = (Level::Raid1, Layout::None);
@@ -607,7 +607,7 @@ fn with_two_pages(stale: bool) -> KeeperConfig {
     config.geometry = Geometry::new(&spec).expect("sound");
     config.state.resync_offset = Some(0);
     config.state.policy = Policy::Bitmap;
-    config.bitmap = Some(KeptBitmap {
+    config.bitmap = Some(ManagedBitmap {
         chunk_sectors: 8,
         daemon_sleep_nanos: 5 * SECOND,
         events_cleared: 3,
@@ -623,10 +623,10 @@ fn a_stale_bitmap_gets_all_its_bits_before_its_header() {
         let mut desk = Desk::new(with_two_pages(true));
         if by_resync {
             let run = desk.keeper.resync().expect("it is needed").run();
-            desk.tell(KeeperInput::ResyncAt { run, position: 800, stalled: None });
+            desk.tell(MetadataInput::ResyncAt { run, position: 800, stalled: None });
             desk.wait(20 * SECOND);
             assert_eq!(desk.done, "", "nothing is cleared while the others are not set");
-            desk.tell(KeeperInput::ResyncAt { run, position: 8 * 10_000, stalled: None });
+            desk.tell(MetadataInput::ResyncAt { run, position: 8 * 10_000, stalled: None });
         } else {
             desk.ask(0, 1);
         }
@@ -715,10 +715,10 @@ fn superblocks_that_only_some_members_had_room_for_are_written_again_with_the_sa
     (0..3).for_each(|_| desk.finish(0, Ok(())));
     desk.finish(0, Err(MemberError::NoSpace));
     desk.run();
-    desk.tell(KeeperInput::Stop);
+    desk.tell(MetadataInput::Stop);
     desk.finish(0, Err(MemberError::NoSpace));
     desk.run();
-    assert_eq!(desk.others, [KeeperEffect::Stopped { clean: false }]);
+    assert_eq!(desk.others, [MetadataEffect::Stopped { clean: false }]);
 }
 
 #[test]
@@ -745,13 +745,13 @@ fn a_loss_that_a_read_only_array_cannot_record_keeps_nobody_waiting() {
     desk.fail(2, 1);
     desk.finish(0, Err(MemberError::NoSpace));
     desk.run();
-    desk.tell(KeeperInput::ReadOnly);
+    desk.tell(MetadataInput::ReadOnly);
     desk.release(0, 1);
     // Tried once more, in vain.
     desk.finish(0, Err(MemberError::NoSpace));
     desk.run();
-    let why = ReadOnlyWhy::Ordered;
-    assert_eq!(desk.others[1..], [KeeperEffect::BecameReadOnly { why }]);
+    let why = ReadOnlyReason::Ordered;
+    assert_eq!(desk.others[1..], [MetadataEffect::BecameReadOnly { why }]);
     assert_eq!(desk.answers.last(), Some(&Control::NotRecorded { epoch: 1 }));
 }
 
@@ -771,7 +771,7 @@ fn a_spare_without_space_hears_of_the_next_update() {
 #[test]
 fn long_superblocks_are_written_one_after_the_other() {
     let mut desk =
-        Desk::new(KeeperConfig { superblocks_in_turn: true, ..config(Level::Raid6, 5, 0) });
+        Desk::new(MetadataConfig { superblocks_in_turn: true, ..config(Level::Raid6, 5, 0) });
     desk.ask(0, 1);
     for _ in 0..5 {
         assert_eq!((desk.out().as_str(), desk.granted()), ("S", 0));
@@ -783,7 +783,7 @@ fn long_superblocks_are_written_one_after_the_other() {
 #[test]
 fn no_second_long_superblock_is_written_where_one_may_be_torn() {
     let mut desk =
-        Desk::new(KeeperConfig { superblocks_in_turn: true, ..config(Level::Raid6, 5, 0) });
+        Desk::new(MetadataConfig { superblocks_in_turn: true, ..config(Level::Raid6, 5, 0) });
     desk.ask(0, 1);
     desk.finish(0, Ok(()));
     desk.finish(0, Err(MemberError::NoSpace));
@@ -802,8 +802,8 @@ fn superblocks_of_levels_without_redundancy_are_never_written() {
     desk.ask(0, 1);
     assert_eq!(desk.granted(), 1);
     desk.release(0, 1);
-    desk.tell(KeeperInput::Stop);
-    assert_eq!(desk.others, [KeeperEffect::Stopped { clean: true }]);
+    desk.tell(MetadataInput::Stop);
+    assert_eq!(desk.others, [MetadataEffect::Stopped { clean: true }]);
     assert_eq!(desk.out(), "");
 }
 
@@ -812,18 +812,18 @@ fn stop_clears_the_bits_flushes_and_leaves_clean_superblocks() {
     let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 2, 0)));
     desk.ask(5, 2);
     desk.run();
-    desk.tell(KeeperInput::Stop);
+    desk.tell(MetadataInput::Stop);
     assert_eq!(desk.answers.last(), Some(&Control::ReadOnly), "shards give back what they hold");
     assert_eq!(desk.out(), "");
     desk.done.clear();
     desk.release(5, 2);
     desk.run();
-    assert_eq!(desk.others, [KeeperEffect::Stopped { clean: true }]);
+    assert_eq!(desk.others, [MetadataEffect::Stopped { clean: true }]);
     assert_eq!(desk.done, "FFBBBBFFBBSS");
     assert!((0..128).all(|bit| !desk.bit(0, bit)));
     assert!(desk.superblocks.values().all(|state| state.resync_offset.is_none()));
     let mut untouched = Desk::new(config(Level::Raid1, 2, 0));
-    untouched.tell(KeeperInput::Stop);
+    untouched.tell(MetadataInput::Stop);
     assert_eq!((untouched.out().as_str(), untouched.others.len()), ("", 1), "nothing to say");
 }
 
@@ -839,7 +839,7 @@ fn ppl_is_dropped_while_dirty_and_comes_back_empty_at_a_clean_stop() {
     desk.run();
     assert!(desk.superblocks.values().all(|state| state.policy == Policy::Resync), "idle");
     desk.done.clear();
-    desk.tell(KeeperInput::Stop);
+    desk.tell(MetadataInput::Stop);
     desk.run();
     assert_eq!(desk.done, "FFFPPPSSS", "logs are empty before the superblocks promise them");
     assert!(desk.superblocks.values().all(|state| state.policy == Policy::Ppl));
@@ -852,16 +852,16 @@ fn resync_is_recorded_in_steps_behind_a_flush_and_at_a_stop() {
     let mut desk = Desk::new(config);
     let resync = desk.keeper.resync().expect("it is needed");
     let run = resync.run();
-    desk.tell(KeeperInput::ResyncAt { run, position: 8, stalled: None });
+    desk.tell(MetadataInput::ResyncAt { run, position: 8, stalled: None });
     assert_eq!(desk.out(), "", "not a sixteenth yet");
-    desk.tell(KeeperInput::ResyncAt { run, position: 72, stalled: None });
+    desk.tell(MetadataInput::ResyncAt { run, position: 72, stalled: None });
     assert_eq!(desk.out(), "FFF");
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, Some(72));
-    desk.tell(KeeperInput::ResyncAt { run: run + 1, position: 1024, stalled: None });
+    desk.tell(MetadataInput::ResyncAt { run: run + 1, position: 1024, stalled: None });
     assert_eq!(desk.keeper.status().resync_offset, Some(72), "of a run that nobody began");
-    desk.tell(KeeperInput::ResyncAt { run, position: 80, stalled: None });
-    desk.tell(KeeperInput::Stop);
+    desk.tell(MetadataInput::ResyncAt { run, position: 80, stalled: None });
+    desk.tell(MetadataInput::Stop);
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, Some(80));
 }
@@ -873,7 +873,7 @@ fn a_resync_that_ends_makes_the_array_clean_everywhere() {
     let mut desk = Desk::new(config);
     assert_eq!(desk.keeper.in_sync_below(), 512);
     let run = desk.keeper.resync().expect("it is needed").run();
-    desk.tell(KeeperInput::ResyncAt { run, position: 1024, stalled: None });
+    desk.tell(MetadataInput::ResyncAt { run, position: 1024, stalled: None });
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, None);
     assert_eq!(desk.answers, [Control::InSyncBelow { position: u64::MAX, reports: 0 }]);
@@ -886,7 +886,7 @@ fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
     desk.ask(5, 1);
     desk.run();
     desk.event(ControlEvent::OutOfSync { first_bit: 5, bits: 1 });
-    assert_eq!(desk.others, [KeeperEffect::ResyncNeeded]);
+    assert_eq!(desk.others, [MetadataEffect::ResyncNeeded]);
     let told = Control::InSyncBelow { position: 40, reports: 1 };
     assert!(desk.answers.contains(&told), "{:?}", desk.answers);
     desk.release(5, 1);
@@ -900,7 +900,7 @@ fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
     assert_eq!(ranges, [(md::Sector(40), 8)]);
     resync.done(0, md::Sector(40), Ok(()));
     let (run, position) = (resync.run(), resync.position());
-    desk.tell(KeeperInput::ResyncAt { run, position, stalled: None });
+    desk.tell(MetadataInput::ResyncAt { run, position, stalled: None });
     desk.run();
     desk.wait(100 * SECOND);
     assert!(!desk.bit(0, 5));
@@ -925,16 +925,16 @@ fn read_only_by_order_makes_the_metadata_clean_first() {
     let mut desk = Desk::new(config(Level::Raid1, 2, 0));
     desk.ask(0, 1);
     desk.run();
-    desk.tell(KeeperInput::ReadOnly);
+    desk.tell(MetadataInput::ReadOnly);
     desk.ask(0, 1);
     assert_eq!((desk.granted(), desk.answers.last()), (1, Some(&Control::ReadOnly)));
     desk.release(0, 1);
     desk.run();
-    let why = ReadOnlyWhy::Ordered;
-    assert_eq!(desk.others, [KeeperEffect::BecameReadOnly { why }]);
+    let why = ReadOnlyReason::Ordered;
+    assert_eq!(desk.others, [MetadataEffect::BecameReadOnly { why }]);
     assert!(!desk.keeper.status().dirty);
-    desk.tell(KeeperInput::Stop);
-    assert_eq!(desk.others.last(), Some(&KeeperEffect::Stopped { clean: true }));
+    desk.tell(MetadataInput::Stop);
+    assert_eq!(desk.others.last(), Some(&MetadataEffect::Stopped { clean: true }));
 }
 
 #[test]
@@ -948,7 +948,7 @@ fn a_spare_whose_metadata_cannot_be_written_is_lost_alone() {
     desk.finish(spare, Err(MemberError::Gone));
     desk.run();
     assert!(desk.recorded());
-    assert_eq!(desk.keeper.status().mode, KeeperMode::Running);
+    assert_eq!(desk.keeper.status().mode, MetadataMode::Running);
     let lost = desk.superblocks[&1].devices[2].as_ref().expect("it had a number");
     assert_eq!(lost.role, Role::Faulty);
 }
@@ -973,9 +973,9 @@ fn a_flush_that_failed_on_a_member_that_must_stay_is_never_called_clean() {
         assert!(desk.keeper.resync().is_none(), "no resync can make it right");
         let said = |desk: &Desk| desk.superblocks[&0].resync_offset;
         assert_eq!(said(&desk), Some(0));
-        desk.tell(KeeperInput::Stop);
+        desk.tell(MetadataInput::Stop);
         desk.run();
-        assert_eq!(desk.others.last(), Some(&KeeperEffect::Stopped { clean: false }));
+        assert_eq!(desk.others.last(), Some(&MetadataEffect::Stopped { clean: false }));
         assert_eq!(said(&desk), Some(0));
         assert!(!bitmap || (0..128).all(|bit| desk.bit(0, bit)));
     }
@@ -992,7 +992,7 @@ fn an_array_that_lacks_only_parity_is_out_of_sync_where_its_metadata_say_so() {
         config.geometry = Geometry::new(&spec).expect("sound");
         config.state.resync_offset = Some(0);
         config.devices.retain(|device| device.number.0 != missing);
-        let ranges = Keeper::new(config).out_of_sync();
+        let ranges = MetadataManager::new(config).out_of_sync();
         let ranges: Vec<_> = ranges.iter().map(|range| (range.start, range.end)).collect();
         assert_eq!(ranges, expected, "without {missing}");
     }
@@ -1004,6 +1004,6 @@ fn bits_side_by_side_are_one_range_that_is_out_of_sync() {
     config.state.resync_offset = Some(0);
     let bitmap = config.bitmap.as_mut().expect("just made");
     bitmap.bits[0] = 0b0110_0111;
-    let ranges = Keeper::new(config).out_of_sync();
+    let ranges = MetadataManager::new(config).out_of_sync();
     assert_eq!(ranges, [0..24, 40..56]);
 }

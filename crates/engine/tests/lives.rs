@@ -12,8 +12,8 @@
 mod rng;
 
 use engine::{
-    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, Keeper, KeeperConfig,
-    KeeperEffect, KeeperInput, KeptDevice, MemberError, MetaToken, Record,
+    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, MetadataManager, MetadataConfig,
+    MetadataEffect, MetadataInput, ManagedDevice, MemberError, MetaToken, Record,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
@@ -126,7 +126,7 @@ struct Pending {
 /// One run of an array, with the members that are present.
 struct Life {
     array: Array,
-    keeper: Keeper,
+    keeper: MetadataManager,
     now: u64,
     serving: Vec<usize>,
     pending: Vec<Pending>,
@@ -143,12 +143,12 @@ struct Life {
 impl Life {
     fn new(array: Array, present: &[usize]) -> Life {
         let serving = array.accepted(present, Rule::CountAndRoles);
-        let device = |at: &usize| KeptDevice {
+        let device = |at: &usize| ManagedDevice {
             number: DeviceNumber(*at as u32),
             slot: Some(MemberIdx(*at as u16)),
             events: array.superblocks[*at].events,
         };
-        let keeper = Keeper::new(KeeperConfig {
+        let keeper = MetadataManager::new(MetadataConfig {
             geometry: array.geometry.clone(),
             shards: 1,
             devices: serving.iter().map(device).collect(),
@@ -173,7 +173,7 @@ impl Life {
         }
     }
 
-    fn tell(&mut self, input: KeeperInput) {
+    fn tell(&mut self, input: MetadataInput) {
         let (mut inputs, mut out) = (vec![input], Vec::new());
         self.keeper.handle(self.now, &mut inputs, &mut out);
         for effect in out {
@@ -181,22 +181,22 @@ impl Life {
         }
     }
 
-    fn effect(&mut self, effect: KeeperEffect) {
+    fn effect(&mut self, effect: MetadataEffect) {
         match effect {
-            KeeperEffect::WriteMeta { token, device, record } => {
+            MetadataEffect::WriteMeta { token, device, record } => {
                 let Record::Superblock(state) = record else { panic!("no bitmap, no log") };
                 let (device, state) = (device.0 as usize, Some((*state).clone()));
                 self.pending.push(Pending { token, device, state });
             }
-            KeeperEffect::Flush { token, device } => {
+            MetadataEffect::Flush { token, device } => {
                 self.pending.push(Pending { token, device: device.0 as usize, state: None });
             }
-            KeeperEffect::SetTimer { at } => self.timer = Some(at),
-            KeeperEffect::DeviceFailed { device, .. } => {
+            MetadataEffect::SetTimer { at } => self.timer = Some(at),
+            MetadataEffect::DeviceFailed { device, .. } => {
                 self.serving.retain(|at| *at != device.0 as usize);
             }
-            KeeperEffect::Stopped { clean } => self.stopped = Some(clean),
-            KeeperEffect::ToShard { control, .. } => match control {
+            MetadataEffect::Stopped { clean } => self.stopped = Some(clean),
+            MetadataEffect::ToShard { control, .. } => match control {
                 Control::Granted { bits, .. } => {
                     self.held += bits;
                     self.write();
@@ -206,7 +206,7 @@ impl Life {
                 Control::FailMember(member) => self.report(member.index(), None),
                 _ => {}
             },
-            KeeperEffect::ResyncNeeded | KeeperEffect::BecameReadOnly { .. } => {}
+            MetadataEffect::ResyncNeeded | MetadataEffect::BecameReadOnly { .. } => {}
         }
     }
 
@@ -225,14 +225,14 @@ impl Life {
             self.array.may_be_out[at] |= !self.serving.contains(&at);
         }
         let event = ControlEvent::Intent { first_bit: 0, bits: 1 };
-        self.tell(KeeperInput::FromShard { shard: 0, event });
+        self.tell(MetadataInput::FromShard { shard: 0, event });
     }
 
     fn release(&mut self) {
         if self.held > 0 {
             self.held -= 1;
             let event = ControlEvent::Released { first_bit: 0, bits: 1 };
-            self.tell(KeeperInput::FromShard { shard: 0, event });
+            self.tell(MetadataInput::FromShard { shard: 0, event });
         }
     }
 
@@ -245,7 +245,7 @@ impl Life {
         }
         let (member, epoch) = (MemberIdx(at as u16), self.epoch);
         let event = ControlEvent::MemberFailed { member, error, epoch };
-        self.tell(KeeperInput::FromShard { shard: 0, event });
+        self.tell(MetadataInput::FromShard { shard: 0, event });
     }
 
     fn can_lose(&self, at: usize) -> bool {
@@ -259,7 +259,7 @@ impl Life {
         if let Some(state) = state.filter(|_| result.is_ok()) {
             self.array.superblocks[device] = state;
         }
-        self.tell(KeeperInput::MetaDone { token, result });
+        self.tell(MetadataInput::MetaDone { token, result });
     }
 
     /// Everything under way ends well, in the order of the members; `full` has no space.
@@ -328,7 +328,7 @@ fn metadata_without_space_on_one_member_in_several_runs_cost_it_no_place() {
             life.ask();
             life.run(Some(1));
             assert_eq!((life.held, life.refused), (0, 1));
-            life.tell(KeeperInput::Stop);
+            life.tell(MetadataInput::Stop);
             life.run(Some(1));
             assert_eq!(life.stopped, Some(false), "run {run}");
             array = life.array;
@@ -451,13 +451,13 @@ fn one_life(array: Array, present: &[usize], rng: &mut Rng) -> Array {
             }
             6 if life.timer.is_some() => {
                 life.now = life.now.max(life.timer.take().expect("just seen"));
-                life.tell(KeeperInput::Timer);
+                life.tell(MetadataInput::Timer);
             }
             7 if rng.one_in(8) => {
                 while life.held > 0 {
                     life.release();
                 }
-                life.tell(KeeperInput::Stop);
+                life.tell(MetadataInput::Stop);
             }
             _ if !life.pending.is_empty() => {
                 let at = rng.below(life.pending.len() as u64) as usize;

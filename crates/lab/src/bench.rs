@@ -443,7 +443,7 @@ pub fn array_for_program(
     target.degrade(case.degraded)?;
     target.set_paced(true);
     let cell = describe(case, settings, target.geometry());
-    let array = Array::run_lanes(target.lanes).map_err(|error| error.to_string())?;
+    let array = Array::run_shards(target.lanes).map_err(|error| error.to_string())?;
     Ok((array, cell))
 }
 

@@ -294,9 +294,9 @@ impl Target {
             return Ok(None);
         }
         let outer_out = self.failed();
-        let mut leaves = Driver::lanes_into_leaves(std::mem::take(&mut self.lanes));
+        let mut leaves = Driver::shards_into_leaves(std::mem::take(&mut self.lanes));
         // What lies on the members does not depend on who is at work: one lane reads it.
-        self.recipe.options.lanes = 1;
+        self.recipe.options.shards = 1;
         let present: Vec<bool> = leaves.iter().map(|leaf| leaf.in_service).collect();
         let mut lost_inside = Vec::new();
         let mut first = 0;
@@ -327,7 +327,7 @@ impl Target {
                 proof.without = without;
                 proof.found.add(&found);
             }
-            let former = Driver::lanes_into_leaves(std::mem::take(&mut self.lanes));
+            let former = Driver::shards_into_leaves(std::mem::take(&mut self.lanes));
             let mut back = former.into_iter().filter(|former| former.member.is_some());
             for (leaf, unused) in given.into_iter().enumerate() {
                 if unused.is_some() {
@@ -514,7 +514,7 @@ impl Recipe {
             queue_depth: spec.queue_depth,
             options: DriverOptions {
                 max_requests: leases.max(64),
-                lanes: spec.lanes.max(1),
+                shards: spec.lanes.max(1),
                 leases,
                 lease_bytes: lease_bytes as usize,
                 kernels: spec.kernels,
@@ -531,7 +531,7 @@ impl Recipe {
     /// those that are not stay where they are.
     fn lanes(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Vec<Driver>, String> {
         let array = self.array(&self.expr, leaves)?;
-        Driver::lanes(array, &self.options).map_err(|e| e.to_string())
+        Driver::shards(array, &self.options).map_err(|e| e.to_string())
     }
 
     fn array(

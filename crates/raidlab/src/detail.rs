@@ -10,7 +10,7 @@ use std::fmt::Write;
 use clap::Args;
 use lab::shown::Shown;
 use md::Kind;
-use md::assemble::{Array, Found, Options, Override, Plan, Replay, Shape, Standing, Verdict};
+use md::assemble::{Array, Found, Options, Override, Plan, Replay, Shape, MemberState, Verdict};
 use md::ondisk::bitmap::BitmapKind;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Version};
@@ -131,16 +131,16 @@ pub fn counts(array: &Array) -> Counts {
     let mut counts = Counts { active: 0, spare: 0, out: 0, journal: 0 };
     for member in &array.members {
         match member.standing {
-            Standing::Active(_) => counts.active += 1,
-            Standing::Recovering { .. } | Standing::Replacement { .. } | Standing::Spare => {
+            MemberState::Active(_) => counts.active += 1,
+            MemberState::Recovering { .. } | MemberState::Replacement { .. } | MemberState::Spare => {
                 counts.spare += 1;
             }
-            Standing::Journal => counts.journal += 1,
-            Standing::Stale { .. }
-            | Standing::Faulty
-            | Standing::Foreign { .. }
-            | Standing::Duplicate { .. }
-            | Standing::Unusable => counts.out += 1,
+            MemberState::Journal => counts.journal += 1,
+            MemberState::Stale { .. }
+            | MemberState::Faulty
+            | MemberState::Foreign { .. }
+            | MemberState::Duplicate { .. }
+            | MemberState::Unusable => counts.out += 1,
         }
     }
     counts
@@ -298,11 +298,11 @@ fn table(out: &mut String, array: &Array, members: &Members) {
     }
 }
 
-fn slot_of(standing: &Standing) -> Option<usize> {
+fn slot_of(standing: &MemberState) -> Option<usize> {
     match standing {
-        Standing::Active(slot)
-        | Standing::Recovering { slot, .. }
-        | Standing::Replacement { slot, .. } => Some(slot.index()),
+        MemberState::Active(slot)
+        | MemberState::Recovering { slot, .. }
+        | MemberState::Replacement { slot, .. } => Some(slot.index()),
         _ => None,
     }
 }
@@ -315,18 +315,18 @@ fn row(out: &mut String, slot: &str, member: &md::assemble::Member, members: &Me
     let _ = writeln!(out, "    {number:>6}   {slot:>10}   {state}{flags}   {}", Shown(name));
 }
 
-fn state_word(standing: &Standing) -> &'static str {
+fn state_word(standing: &MemberState) -> &'static str {
     match standing {
-        Standing::Active(_) => "active sync",
-        Standing::Recovering { .. } => "spare rebuilding",
-        Standing::Replacement { .. } => "replacement",
-        Standing::Spare => "spare",
-        Standing::Journal => "journal",
-        Standing::Stale { .. } => "out of date",
-        Standing::Faulty => "faulty",
-        Standing::Foreign { .. } => "does not agree",
-        Standing::Duplicate { .. } => "duplicate",
-        Standing::Unusable => "unusable",
+        MemberState::Active(_) => "active sync",
+        MemberState::Recovering { .. } => "spare rebuilding",
+        MemberState::Replacement { .. } => "replacement",
+        MemberState::Spare => "spare",
+        MemberState::Journal => "journal",
+        MemberState::Stale { .. } => "out of date",
+        MemberState::Faulty => "faulty",
+        MemberState::Foreign { .. } => "does not agree",
+        MemberState::Duplicate { .. } => "duplicate",
+        MemberState::Unusable => "unusable",
     }
 }
 
@@ -335,10 +335,10 @@ fn outlook(out: &mut String, array: &Array, members: &Members) {
     let reasons = array.members.iter().filter(|member| {
         !matches!(
             member.standing,
-            Standing::Active(_)
-                | Standing::Spare
-                | Standing::Journal
-                | Standing::Replacement { .. }
+            MemberState::Active(_)
+                | MemberState::Spare
+                | MemberState::Journal
+                | MemberState::Replacement { .. }
         )
     });
     let mut lines: Vec<(String, String)> = Vec::new();

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clap::Args;
 use lab::shown::Shown;
-use md::assemble::{Array, Found, Options, Standing, Verdict};
+use md::assemble::{Array, Found, Options, MemberState, Verdict};
 use md::ondisk::Version;
 use serde_json::{Value, json};
 
@@ -117,12 +117,12 @@ fn show(array: &Array, members: &Members) -> String {
     out
 }
 
-fn flag(standing: &Standing) -> &'static str {
+fn flag(standing: &MemberState) -> &'static str {
     match standing {
-        Standing::Active(_) | Standing::Recovering { .. } => "",
-        Standing::Replacement { .. } => "(R)",
-        Standing::Spare => "(S)",
-        Standing::Journal => "(J)",
+        MemberState::Active(_) | MemberState::Recovering { .. } => "",
+        MemberState::Replacement { .. } => "(R)",
+        MemberState::Spare => "(S)",
+        MemberState::Journal => "(J)",
         _ => "(F)",
     }
 }
@@ -132,7 +132,7 @@ fn letters(array: &Array) -> String {
     let slots = array.read_only.slots.len();
     let is_up = |slot: usize| {
         array.members.iter().any(|member| match member.standing {
-            Standing::Active(at) => at.index() == slot,
+            MemberState::Active(at) => at.index() == slot,
             _ => false,
         })
     };

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use engine::{BufSlice, Compute, Delta, Effects, MAX_MEMBERS, Source};
 use parity::{Block, Change, Kernels};
 
-use super::loans::Loans;
+use super::in_place::InPlaceSources;
 use super::region::{Regions, Span};
 
 /// Lists on the stack are moved whole, so they are no longer than they must be: nearly all rows are
@@ -26,7 +26,7 @@ pub(crate) fn compute(
     job: &Compute,
     effects: &Effects,
     regions: &Regions,
-    loans: &mut Loans,
+    loans: &mut InPlaceSources,
     kernels: Kernels,
 ) {
     let inputs = match job {
@@ -56,11 +56,11 @@ pub(crate) fn compute(
 const AHEAD_BYTES: u32 = 512;
 
 /// Says that this job comes next: fetches the beginnings of what is lent for it.
-pub(crate) fn expect(job: &Compute, effects: &Effects, regions: &Regions, loans: &Loans) {
+pub(crate) fn prefetch(job: &Compute, effects: &Effects, regions: &Regions, loans: &InPlaceSources) {
     let expect = |slice: BufSlice| {
         let lent = loans.find(slice);
         if lent != slice {
-            regions.span(BufSlice { len: lent.len.min(AHEAD_BYTES), ..lent }).expect();
+            regions.span(BufSlice { len: lent.len.min(AHEAD_BYTES), ..lent }).prefetch();
         }
     };
     match job {
@@ -81,7 +81,7 @@ pub(crate) fn expect(job: &Compute, effects: &Effects, regions: &Regions, loans:
 
 struct Work<'r> {
     regions: &'r Regions,
-    loans: &'r Loans,
+    loans: &'r InPlaceSources,
     kernels: Kernels,
 }
 
@@ -285,7 +285,7 @@ mod tests {
         effects.sources.push(Source { exponent: 1, slice: slice(1) });
         let kernels = Kernels::best();
         let generate = Compute::Generate { p: Some(slice(3)), q: Some(slice(4)), sources: 0..3 };
-        compute(&generate, &effects, &regions, &mut Loans::default(), kernels);
+        compute(&generate, &effects, &regions, &mut InPlaceSources::default(), kernels);
         let recover = Compute::RecoverTwo {
             x: Source { exponent: 0, slice: slice(5) },
             y: Source { exponent: 2, slice: slice(6) },
@@ -293,7 +293,7 @@ mod tests {
             q: slice(4),
             sources: 3..4,
         };
-        compute(&recover, &effects, &regions, &mut Loans::default(), kernels);
+        compute(&recover, &effects, &regions, &mut InPlaceSources::default(), kernels);
         for (lost, found) in [(0, 5), (2, 6)] {
             // SAFETY: nothing else is running.
             let same =
@@ -335,7 +335,7 @@ mod tests {
             update(Some(slice(11)), None),
             update(None, Some(slice(12))),
         ];
-        let loans = &mut Loans::default();
+        let loans = &mut InPlaceSources::default();
         jobs.iter().for_each(|job| compute(job, &effects, &regions, loans, kernels));
         // SAFETY: nothing else is running.
         let bytes = |block| unsafe { regions.span(slice(block)).bytes() };
@@ -382,7 +382,7 @@ mod tests {
                 kernels.p_update(&mut right[0], &[change]);
                 kernels.q_update(&mut right[1], &[change]);
 
-                let mut loans = Loans::of(0, 8 * 8192);
+                let mut loans = InPlaceSources::of(0, 8 * 8192);
                 [p, q, old].into_iter().zip(lent).for_each(|(own, lent)| loans.note(own, lent));
                 for cut in cuts.windows(2) {
                     let part = |slice| part(slice, cut[0], cut[1]);
@@ -408,6 +408,6 @@ mod tests {
         let mut effects = Effects::new();
         effects.sources.push(Source { exponent: 0, slice: slice(0) });
         let job = Compute::Generate { p: Some(slice(0)), q: None, sources: 0..1 };
-        compute(&job, &effects, &regions, &mut Loans::default(), Kernels::best());
+        compute(&job, &effects, &regions, &mut InPlaceSources::default(), Kernels::best());
     }
 }

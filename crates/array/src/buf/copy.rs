@@ -42,7 +42,7 @@ pub(super) unsafe fn past(source: *const u8, target: *mut u8, len: usize) {
 }
 
 /// Makes what was copied past the caches visible to all threads.
-pub(crate) fn settle_stores() {
+pub(crate) fn store_fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: x86-64 has the instruction, and it touches no memory of its own.
     unsafe {
@@ -51,7 +51,7 @@ pub(crate) fn settle_stores() {
 }
 
 /// Says that the bytes from here on will be read soon.
-pub(super) fn expect(start: *const u8, len: usize) {
+pub(super) fn prefetch(start: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..len.div_ceil(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -117,13 +117,13 @@ mod tests {
                             false => near(source, target, len),
                         }
                     }
-                    settle_stores();
+                    store_fence();
                     assert_eq!(place[to..to + len], source[from..from + len], "{len} {from} {to}");
                     let around = place[..to].iter().chain(&place[to + len..]);
                     assert!(around.into_iter().all(|byte| *byte == 0xa5), "{len} {from} {to}");
                 }
             }
         }
-        expect(source.as_ptr(), 100);
+        prefetch(source.as_ptr(), 100);
     }
 }

@@ -11,15 +11,15 @@ mod compute;
 mod copy;
 mod file_map;
 mod lease;
-mod loans;
+mod in_place;
 mod region;
-mod ways;
+mod store_policy;
 
 pub use file_map::FileMap;
 pub use lease::{Lease, LeasePool};
 pub use region::{Region, Regions, Span};
 
-pub(crate) use compute::{compute, expect};
-pub(crate) use copy::settle_stores;
-pub(crate) use loans::Loans;
-pub(crate) use ways::Ways;
+pub(crate) use compute::{compute, prefetch};
+pub(crate) use copy::store_fence;
+pub(crate) use in_place::InPlaceSources;
+pub(crate) use store_policy::StorePolicy;

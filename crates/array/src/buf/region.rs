@@ -135,8 +135,8 @@ impl Span {
     }
 
     /// Says that the bytes are about to be read.
-    pub(crate) fn expect(self) {
-        copy::expect(self.start, self.len);
+    pub(crate) fn prefetch(self) {
+        copy::prefetch(self.start, self.len);
     }
 
     /// Copies `source` here.

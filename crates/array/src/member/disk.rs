@@ -10,7 +10,7 @@ use std::sync::Arc;
 use engine::MemberError;
 
 use super::file::io_error_of;
-use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
+use super::{Counters, MemberCompletion, MemberInfo, Io, Member, Op, OpKind, Sealed};
 use crate::store::Disk;
 
 /// See the module.
@@ -64,8 +64,8 @@ impl DiskMember {
 impl Sealed for DiskMember {}
 
 impl Member for DiskMember {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn info(&self) -> MemberInfo {
+        MemberInfo {
             sectors: self.area.end - self.area.start,
             logical_block: self.disk.logical_block(),
             discard_zeroes: false,
@@ -78,14 +78,14 @@ impl Member for DiskMember {
         Some(Box::new(DiskMember::new(self.disk.clone(), self.area.clone())))
     }
 
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
         let inside = op.sector.0 + op.sectors <= self.area.end - self.area.start;
         let result = match inside {
             false => Err(MemberError::Invalid),
             true => self.perform(op, io).map_err(|error| io_error_of(&error, op.kind)),
         };
-        done.push(Done { token: op.token, result });
+        done.push(MemberCompletion { token: op.token, result });
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use engine::{MemberError, Token};
 
 use super::traits::Load;
-use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
+use super::{Counters, MemberCompletion, MemberInfo, FileId, Io, Cqe, Member, Op, OpKind, Sealed};
 use crate::table::Table;
 
 /// One line of the script. Byte addresses are the member's; ranges are half open.
@@ -90,8 +90,8 @@ pub struct FaultMember {
     /// By number, which is the inner member's token: an array may use a token for several
     /// operations of one member at once.
     at_work: Table<AtWork>,
-    delayed: std::collections::VecDeque<(u64, Done)>,
-    finished: Vec<Done>,
+    delayed: std::collections::VecDeque<(u64, MemberCompletion)>,
+    finished: Vec<MemberCompletion>,
     load: Load,
 }
 
@@ -225,7 +225,7 @@ impl FaultMember {
     }
 
     /// Stores what comes before the tear; the rest stays as it was.
-    fn give_torn(&mut self, op: &Op<'_>, kept: u64, io: &mut Io, done: &mut Vec<Done>) {
+    fn give_torn(&mut self, op: &Op<'_>, kept: u64, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         let mut left = kept;
         let slices = op.slices.iter().map_while(|slice| {
             let len = left.min(u64::from(slice.len));
@@ -246,21 +246,21 @@ impl FaultMember {
         token: Token,
         result: Result<(), MemberError>,
         io: &Io,
-        done: &mut Vec<Done>,
+        done: &mut Vec<MemberCompletion>,
     ) {
         match self.delay() {
             0 => {
                 self.load.end(io.now, 1);
-                done.push(Done { token, result });
+                done.push(MemberCompletion { token, result });
             }
-            delay => self.delayed.push_back((io.now + delay, Done { token, result })),
+            delay => self.delayed.push_back((io.now + delay, MemberCompletion { token, result })),
         }
     }
 
     /// Passes on what the member inside has finished: damaged, delayed or as it is.
-    fn pass_on(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+    fn pass_on(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         let mut finished = std::mem::take(&mut self.finished);
-        for Done { token, result } in finished.drain(..) {
+        for MemberCompletion { token, result } in finished.drain(..) {
             let AtWork { token, flips } = self.at_work.remove(token.to_bits() as u32);
             for (slice, offset) in flips {
                 io.regions.span(slice).flip_bit(offset);
@@ -274,8 +274,8 @@ impl FaultMember {
 impl Sealed for FaultMember {}
 
 impl Member for FaultMember {
-    fn facts(&self) -> Facts {
-        self.inner.facts()
+    fn info(&self) -> MemberInfo {
+        self.inner.info()
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
@@ -284,7 +284,7 @@ impl Member for FaultMember {
         Some(Box::new(FaultMember::with_script(inner, script, &self.control)))
     }
 
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.load.begin(io.now);
         let is_write = matches!(op.kind, OpKind::Write { .. });
         if let Some(error) = self.scripted_error(op) {
@@ -297,8 +297,8 @@ impl Member for FaultMember {
         self.pass_on(io, done);
     }
 
-    fn settle(&mut self, io: &mut Io, done: &mut Vec<Done>) {
-        self.inner.settle(io, &mut self.finished);
+    fn submit_batch(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        self.inner.submit_batch(io, &mut self.finished);
         self.pass_on(io, done);
     }
 
@@ -306,7 +306,7 @@ impl Member for FaultMember {
         self.inner.gathers()
     }
 
-    fn reap(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+    fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         if self.inner.deadline().is_some_and(|at| at <= io.now) {
             self.inner.reap(io, &mut self.finished);
             self.pass_on(io, done);
@@ -317,8 +317,8 @@ impl Member for FaultMember {
         }
     }
 
-    fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
-        self.inner.kernel_done(event, io, &mut self.finished);
+    fn complete(&mut self, event: Cqe, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        self.inner.complete(event, io, &mut self.finished);
         self.pass_on(io, done);
     }
 

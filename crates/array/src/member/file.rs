@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use super::traits::Load;
 use super::uring::FileOp;
-use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
+use super::{Counters, MemberCompletion, MemberInfo, FileId, Io, Cqe, Member, Op, OpKind, Sealed};
 use crate::buf::Span;
 use crate::store::{Device, Disk};
 use crate::table::Table;
@@ -93,7 +93,7 @@ pub struct FileMember {
     size: Size,
     /// First byte of the member in the file.
     start: u64,
-    facts: Facts,
+    facts: MemberInfo,
     direct: bool,
     id: FileId,
     leaf: u32,
@@ -135,7 +135,7 @@ impl FileMember {
         preallocate(&file, metadata.len(), len)
             .map_err(|source| fail("preallocate the file", source))?;
         let logical_block = if direct { direct_block(&file) } else { 512 };
-        let facts = Facts {
+        let facts = MemberInfo {
             sectors: options.sectors,
             logical_block,
             discard_zeroes: true,
@@ -149,7 +149,7 @@ impl FileMember {
         file: Arc<File>,
         is_block_device: bool,
         start: u64,
-        facts: Facts,
+        facts: MemberInfo,
         direct: bool,
         id: FileId,
     ) -> FileMember {
@@ -176,7 +176,7 @@ impl FileMember {
     /// When the area is not inside the device.
     pub fn of_device(device: &Device, area: Range<u64>) -> FileMember {
         assert!(area.start <= area.end && area.end <= device.sectors(), "outside the device");
-        let facts = Facts {
+        let facts = MemberInfo {
             sectors: area.end - area.start,
             logical_block: device.logical_block(),
             // Punched holes read as zeroes; of a block device, only some say so.
@@ -375,7 +375,7 @@ fn error_of(errno: Errno, kind: OpKind) -> MemberError {
 impl Sealed for FileMember {}
 
 impl Member for FileMember {
-    fn facts(&self) -> Facts {
+    fn info(&self) -> MemberInfo {
         self.facts
     }
 
@@ -385,16 +385,16 @@ impl Member for FileMember {
         Some(Box::new(FileMember::new(file, is_block_device, start, facts, direct, id)))
     }
 
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
         if op.sector.0 + op.sectors > self.facts.sectors {
-            done.push(Done { token: op.token, result: Err(MemberError::Invalid) });
+            done.push(MemberCompletion { token: op.token, result: Err(MemberError::Invalid) });
             return;
         }
         let changes = !matches!(op.kind, OpKind::Read | OpKind::Flush);
         // Behind its end, a device refuses writes by itself; a file would grow.
         if changes && !self.is_block_device && self.is_cut(io.now) {
-            done.push(Done { token: op.token, result: Err(MemberError::Gone) });
+            done.push(MemberCompletion { token: op.token, result: Err(MemberError::Gone) });
             return;
         }
         self.load.begin(io.now);
@@ -412,7 +412,7 @@ impl Member for FileMember {
         self.push(id, io);
     }
 
-    fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
+    fn complete(&mut self, event: Cqe, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         let pending = self.pending.get(event.id);
         let (at, left) = (pending.at, pending.left);
         let kind = if pending.syncing { OpKind::Flush } else { pending.kind };
@@ -464,7 +464,7 @@ impl Member for FileMember {
         spans.clear();
         self.spare.push(spans);
         self.load.end(io.now, 1);
-        done.push(Done { token, result });
+        done.push(MemberCompletion { token, result });
     }
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {

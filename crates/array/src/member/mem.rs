@@ -12,7 +12,7 @@ use engine::{BufSlice, MemberError};
 
 use md::Sector;
 
-use super::{Counters, Done, Facts, Io, Member, Op, OpKind, Sealed};
+use super::{Counters, MemberCompletion, MemberInfo, Io, Member, Op, OpKind, Sealed};
 use crate::buf::{Region, Regions, Span};
 
 /// A member that is smaller may be in the caches.
@@ -89,8 +89,8 @@ impl MemMember {
 impl Sealed for MemMember {}
 
 impl Member for MemMember {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn info(&self) -> MemberInfo {
+        MemberInfo {
             sectors: self.sectors,
             logical_block: 512,
             discard_zeroes: true,
@@ -120,14 +120,14 @@ impl Member for MemMember {
         Some(BufSlice { region, len, offset: sector.0 * md::SECTOR_BYTES })
     }
 
-    fn expect(&self, sector: Sector) {
+    fn prefetch(&self, sector: Sector) {
         let at = sector.0.saturating_mul(md::SECTOR_BYTES);
         if at.saturating_add(AHEAD_BYTES) <= self.region.len() as u64 {
-            self.region.span(at, AHEAD_BYTES as usize).expect();
+            self.region.span(at, AHEAD_BYTES as usize).prefetch();
         }
     }
 
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
         let inside = op.sector.0 + op.sectors <= self.sectors;
         let result = if inside { Ok(()) } else { Err(MemberError::Invalid) };
@@ -149,7 +149,7 @@ impl Member for MemMember {
                 OpKind::Flush => {}
             }
         }
-        done.push(Done { token: op.token, result });
+        done.push(MemberCompletion { token: op.token, result });
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {
@@ -160,7 +160,7 @@ impl Member for MemMember {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buf::Ways;
+    use crate::buf::StorePolicy;
 
     const BLOCK: BufSlice = BufSlice { region: 0, len: 4096, offset: 0 };
 
@@ -168,7 +168,7 @@ mod tests {
         let mut regions = Regions::new().expect("memory");
         regions.add(Arc::new(Region::new(1 << 20).expect("memory")));
         let kernels = parity::Kernels::best();
-        Io { ring: None, regions, kernels, now: 0, ways: Ways::default(), stored_past: false }
+        Io { ring: None, regions, kernels, now: 0, ways: StorePolicy::default(), stored_past: false }
     }
 
     /// Says whether the operation went past the caches.
@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn a_read_at_the_end_is_not_expected_beyond_it() {
         let member = MemMember::new(8).expect("memory");
-        member.expect(Sector(7));
-        member.expect(Sector(8));
-        member.expect(Sector(u64::MAX));
+        member.prefetch(Sector(7));
+        member.prefetch(Sector(8));
+        member.prefetch(Sector(u64::MAX));
     }
 }

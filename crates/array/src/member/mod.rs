@@ -8,7 +8,7 @@
 mod disk;
 mod fault;
 mod file;
-mod listed;
+mod bad_block_member;
 mod mem;
 mod nested;
 mod null;
@@ -20,12 +20,12 @@ mod uring;
 pub use disk::DiskMember;
 pub use fault::{Fault, FaultControl, FaultMember};
 pub use file::{FileMember, FileOptions, OpenError};
-pub use listed::{BadBlockList, ListedMember};
+pub use bad_block_member::{BadBlockList, BadBlockMember};
 pub use mem::MemMember;
 pub use nested::NestedMember;
 pub use null::NullMember;
 pub use paced::{PaceControl, PacedMember};
-pub use traits::{Counters, Done, Facts, FileId, FormerLeaf, Io, KernelDone, Member, Op, OpKind};
+pub use traits::{Counters, MemberCompletion, MemberInfo, FileId, FormerLeaf, Io, Cqe, Member, Op, OpKind};
 
 pub(crate) use file::{direct_block, io_error_of, is_shorter};
 pub(crate) use traits::Sealed;

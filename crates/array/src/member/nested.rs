@@ -12,9 +12,9 @@ use engine::{BufSlice, HostOp, MAX_REQUEST_SECTORS, MemberError, RequestError, T
 use md::Sector;
 
 use super::{
-    Counters, Done, Facts, FileId, FormerLeaf, Io, KernelDone, Member, Op, OpKind, Sealed,
+    Counters, MemberCompletion, MemberInfo, FileId, FormerLeaf, Io, Cqe, Member, Op, OpKind, Sealed,
 };
-use crate::core::Core;
+use crate::executor::Executor;
 use crate::table::Table;
 
 struct Outer {
@@ -33,19 +33,19 @@ struct Part {
 
 /// See the module.
 pub struct NestedMember {
-    core: Core,
+    core: Executor,
     outer: Table<Outer>,
     waiting: VecDeque<Part>,
     ended: Vec<(u64, Result<(), RequestError>)>,
 }
 
 impl NestedMember {
-    pub(crate) fn new(core: Core) -> NestedMember {
+    pub(crate) fn new(core: Executor) -> NestedMember {
         NestedMember { core, outer: Table::new(), waiting: VecDeque::new(), ended: Vec::new() }
     }
 
     /// Gives the inner array what it has room for, and passes on what has ended.
-    fn turn(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+    fn turn(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         loop {
             while self.core.room() > 0 {
                 let Some(part) = self.waiting.pop_front() else { break };
@@ -64,7 +64,7 @@ impl NestedMember {
                 }
                 if entry.open == 0 {
                     let Outer { token, error, .. } = self.outer.remove(outer as u32);
-                    done.push(Done { token, result: error.map_or(Ok(()), Err) });
+                    done.push(MemberCompletion { token, result: error.map_or(Ok(()), Err) });
                 }
             }
         }
@@ -83,7 +83,7 @@ fn outer_error(error: RequestError) -> MemberError {
 impl Sealed for NestedMember {}
 
 impl Member for NestedMember {
-    fn facts(&self) -> Facts {
+    fn info(&self) -> MemberInfo {
         self.core.facts()
     }
 
@@ -92,7 +92,7 @@ impl Member for NestedMember {
         None
     }
 
-    fn submit(&mut self, op: &Op<'_>, _io: &mut Io, _done: &mut Vec<Done>) {
+    fn submit(&mut self, op: &Op<'_>, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {
         let outer = self.outer.insert(Outer { token: op.token, open: 0, error: None });
         let mut open = 0;
         let mut part = |op, at, sectors, buf| {
@@ -130,7 +130,7 @@ impl Member for NestedMember {
         self.outer.get(outer).open = open;
     }
 
-    fn settle(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+    fn submit_batch(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         if !self.waiting.is_empty() {
             self.turn(io, done);
         }
@@ -140,12 +140,12 @@ impl Member for NestedMember {
         true
     }
 
-    fn reap(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+    fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.core.reap_members(io);
         self.turn(io, done);
     }
 
-    fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
+    fn complete(&mut self, event: Cqe, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.core.kernel_done(event, io);
         self.turn(io, done);
     }
@@ -170,8 +170,8 @@ impl Member for NestedMember {
         self.waiting.is_empty() && self.ended.is_empty() && self.core.is_quiet()
     }
 
-    fn take_apart(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool {
-        self.core.take_apart(in_service, out);
+    fn into_leaves(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool {
+        self.core.into_leaves(in_service, out);
         true
     }
 

@@ -1,6 +1,6 @@
 //! A member that completes at once and stores nothing: the overhead of everything above it.
 
-use super::{Counters, Done, Facts, Io, Member, Op, Sealed};
+use super::{Counters, MemberCompletion, MemberInfo, Io, Member, Op, Sealed};
 
 /// Reads leave the buffer as it is; writes are forgotten.
 pub struct NullMember {
@@ -18,8 +18,8 @@ impl NullMember {
 impl Sealed for NullMember {}
 
 impl Member for NullMember {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn info(&self) -> MemberInfo {
+        MemberInfo {
             sectors: self.sectors,
             logical_block: 512,
             discard_zeroes: false,
@@ -32,9 +32,9 @@ impl Member for NullMember {
         Some(Box::new(NullMember::new(self.sectors)))
     }
 
-    fn submit(&mut self, op: &Op<'_>, _io: &mut Io, done: &mut Vec<Done>) {
+    fn submit(&mut self, op: &Op<'_>, _io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
-        done.push(Done { token: op.token, result: Ok(()) });
+        done.push(MemberCompletion { token: op.token, result: Ok(()) });
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {

@@ -14,7 +14,7 @@ use drive::{BusId, ChannelId, DriveId, Placement, Profile, Rig};
 use engine::{MemberError, Token};
 
 use super::traits::{Load, WAKE_NANOS};
-use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
+use super::{Counters, MemberCompletion, MemberInfo, FileId, Io, Cqe, Member, Op, OpKind, Sealed};
 use crate::clock::clock_nanos;
 use crate::table::Table;
 
@@ -171,7 +171,7 @@ pub struct PacedMember {
     /// a token for several operations of one member at once.
     waiting: Table<Waiting>,
     mail: Arc<AtomicBool>,
-    finished: Vec<Done>,
+    finished: Vec<MemberCompletion>,
     late: u64,
     /// The first handle on the drive tells what the drive has had to do; the others would tell it
     /// again.
@@ -189,7 +189,7 @@ impl PacedMember {
         placement: Placement,
         bus: Option<BusId>,
     ) -> PacedMember {
-        let bytes = inner.facts().sectors * md::SECTOR_BYTES;
+        let bytes = inner.info().sectors * md::SECTOR_BYTES;
         let disk = control.add_disk(profile, placement, bytes, bus, None);
         PacedMember::part(inner, control, disk, 0)
     }
@@ -233,7 +233,7 @@ impl PacedMember {
     }
 
     /// Takes over what the member inside has finished.
-    fn inner_finished(&mut self, io: &Io, done: &mut Vec<Done>) {
+    fn inner_finished(&mut self, io: &Io, done: &mut Vec<MemberCompletion>) {
         for end in self.finished.drain(..) {
             let number = end.token.to_bits() as u32;
             let waiting = self.waiting.get(number);
@@ -243,12 +243,12 @@ impl PacedMember {
             }
             let Waiting { token, model_done, .. } = self.waiting.remove(number);
             self.late += u64::from(model_done.is_some_and(|at| io.now > at + LATE_NANOS));
-            done.push(Done { token, result: end.result });
+            done.push(MemberCompletion { token, result: end.result });
         }
     }
 
     /// Takes over what the model has finished.
-    fn model_finished(&mut self, now: u64, done: &mut Vec<Done>) {
+    fn model_finished(&mut self, now: u64, done: &mut Vec<MemberCompletion>) {
         let mut shared = self.control.lock();
         shared.advance(now);
         self.control.note_next(&shared);
@@ -262,7 +262,7 @@ impl PacedMember {
             self.patient = ended.service > LONG_NANOS;
             if let Some(result) = waiting.inner_done {
                 let Waiting { token, .. } = self.waiting.remove(number);
-                done.push(Done { token, result });
+                done.push(MemberCompletion { token, result });
             }
         }
     }
@@ -302,8 +302,8 @@ impl PacedMember {
 impl Sealed for PacedMember {}
 
 impl Member for PacedMember {
-    fn facts(&self) -> Facts {
-        self.inner.facts()
+    fn info(&self) -> MemberInfo {
+        self.inner.info()
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
@@ -314,7 +314,7 @@ impl Member for PacedMember {
         Some(Box::new(PacedMember { at_bytes: self.at_bytes, ..member }))
     }
 
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         let paced = self.control.is_on();
         let waiting = Waiting { token: op.token, paced, model_done: None, inner_done: None };
         let number = self.waiting.insert(waiting);
@@ -326,8 +326,8 @@ impl Member for PacedMember {
         self.inner_finished(io, done);
     }
 
-    fn settle(&mut self, io: &mut Io, done: &mut Vec<Done>) {
-        self.inner.settle(io, &mut self.finished);
+    fn submit_batch(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        self.inner.submit_batch(io, &mut self.finished);
         self.inner_finished(io, done);
     }
 
@@ -335,7 +335,7 @@ impl Member for PacedMember {
         self.inner.gathers()
     }
 
-    fn reap(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+    fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         if self.inner.deadline().is_some_and(|at| at <= io.now) {
             self.inner.reap(io, &mut self.finished);
             self.inner_finished(io, done);
@@ -345,8 +345,8 @@ impl Member for PacedMember {
         }
     }
 
-    fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
-        self.inner.kernel_done(event, io, &mut self.finished);
+    fn complete(&mut self, event: Cqe, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        self.inner.complete(event, io, &mut self.finished);
         self.inner_finished(io, done);
     }
 

@@ -7,14 +7,14 @@ use engine::{BufSlice, MemberError, Token};
 use md::Sector;
 
 use super::Ring;
-use crate::buf::{Regions, Ways};
+use crate::buf::{Regions, StorePolicy};
 
 /// How long waking up takes: the last stretch before a deadline that must be met is spent polling.
 pub(super) const WAKE_NANOS: u64 = 20_000;
 
 /// What is true of a member as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct MemberInfo {
     /// Its size.
     pub sectors: u64,
     /// Reads and writes must be multiples of this, in bytes: a power of two from 512 to 4096.
@@ -182,7 +182,7 @@ impl Op<'_> {
 
 /// An operation has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Done {
+pub struct MemberCompletion {
     /// From the operation.
     pub token: Token,
     /// How it ended.
@@ -199,7 +199,7 @@ pub struct FormerLeaf {
 
 /// Something that the kernel finished for a leaf.
 #[derive(Clone, Copy, Debug)]
-pub struct KernelDone {
+pub struct Cqe {
     /// Which leaf of the whole tree.
     pub leaf: u32,
     /// The leaf's own name for it.
@@ -228,7 +228,7 @@ pub struct Io {
     /// Nanoseconds of the driver's clock, as of this round.
     pub(crate) now: u64,
     /// Which way long stores to memory take.
-    pub(crate) ways: Ways,
+    pub(crate) ways: StorePolicy,
     /// A member has stored something past the caches since they were settled.
     pub(crate) stored_past: bool,
 }
@@ -242,14 +242,14 @@ pub trait Sealed {}
 /// operation while the kernel still works on it, would be unsound.
 pub trait Member: Send + Sealed {
     /// What is always true of it.
-    fn facts(&self) -> Facts;
+    fn info(&self) -> MemberInfo;
 
     /// Another handle on the same member, for another lane; each is called by its lane's thread
     /// alone. `None` where that cannot be: an array. A handle counts what goes through itself.
     fn share(&self) -> Option<Box<dyn Member>>;
 
     /// Takes an operation. What ends at once is added to `done` before this returns.
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>);
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>);
 
     /// Makes its memory known to those who may compute in it, if it is a member in memory.
     fn get_ready_to_lend(&mut self, _regions: &mut Regions) {}
@@ -261,11 +261,11 @@ pub trait Member: Send + Sealed {
     }
 
     /// A read from this sector on comes next.
-    fn expect(&self, _sector: Sector) {}
+    fn prefetch(&self, _sector: Sector) {}
 
     /// Starts what `submit` has gathered, and adds what ends at once. Called after every batch of
     /// submissions where [`Member::gathers`].
-    fn settle(&mut self, _io: &mut Io, _done: &mut Vec<Done>) {}
+    fn submit_batch(&mut self, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
 
     /// Whether `submit` leaves work to `settle`.
     fn gathers(&self) -> bool {
@@ -273,10 +273,10 @@ pub trait Member: Send + Sealed {
     }
 
     /// Adds what has ended since, by the clock. Called once a round where `deadline` has come.
-    fn reap(&mut self, _io: &mut Io, _done: &mut Vec<Done>) {}
+    fn reap(&mut self, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
 
     /// Something that the kernel finished for one of this member's leaves.
-    fn kernel_done(&mut self, _event: KernelDone, _io: &mut Io, _done: &mut Vec<Done>) {}
+    fn complete(&mut self, _event: Cqe, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
 
     /// When a wait for `deadline` should end: before it by what waking up takes. Members whose
     /// operations are long name a later moment, and nobody polls for them.
@@ -306,7 +306,7 @@ pub trait Member: Send + Sealed {
 
     /// Gives up what it is made of, where this is an array, and says that it was one. `in_service`
     /// says whether it was itself.
-    fn take_apart(&mut self, _in_service: bool, _out: &mut Vec<FormerLeaf>) -> bool {
+    fn into_leaves(&mut self, _in_service: bool, _out: &mut Vec<FormerLeaf>) -> bool {
         false
     }
 

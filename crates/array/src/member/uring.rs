@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::KernelDone;
+use super::Cqe;
 use crate::buf::{Regions, Span};
 
 /// Submissions that wait for the next `submit`. The kernel makes the completion side twice as
@@ -99,7 +99,7 @@ impl Ring {
     }
 
     /// Registers files and memory, when enough has been done for it to pay.
-    pub(crate) fn settle_in(&mut self, regions: &Regions) {
+    pub(crate) fn register_buffers(&mut self, regions: &Regions) {
         if self.files.is_some() || self.carried < SETTLES_AFTER {
             return;
         }
@@ -257,13 +257,13 @@ impl Ring {
     }
 
     /// Adds everything that the kernel has finished.
-    pub(crate) fn reap(&mut self, out: &mut Vec<KernelDone>) {
+    pub(crate) fn reap(&mut self, out: &mut Vec<Cqe>) {
         loop {
             let before = self.in_flight;
             for entry in self.ring.completion() {
                 let at = entry.user_data() as u32;
                 let slot = &self.slots[at as usize];
-                out.push(KernelDone { leaf: slot.leaf, id: slot.id, result: entry.result() });
+                out.push(Cqe { leaf: slot.leaf, id: slot.id, result: entry.result() });
                 self.free.push(at);
                 self.in_flight -= 1;
             }
@@ -363,7 +363,7 @@ mod tests {
             ring.push(&self.file, op, 3, 77);
             while done.is_empty() {
                 ring.submit();
-                ring.settle_in(&self.regions);
+                ring.register_buffers(&self.regions);
                 ring.reap(&mut done);
             }
             assert_eq!((done.len(), done[0].leaf, done[0].id), (1, 3, 77));

@@ -104,7 +104,7 @@ impl Comparison {
         for (at, (one, other)) in pairs.enumerate().filter(|(_, (one, other))| one != other) {
             let (start, sectors) =
                 (at as u64 * GRANULE_SECTORS, one.len().max(other.len()) as u64 / SECTOR_BYTES);
-            super::view::add_range(&mut ranges, start..start + sectors);
+            super::readable_array::add_range(&mut ranges, start..start + sectors);
         }
         ranges
     }

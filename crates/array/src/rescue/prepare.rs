@@ -7,21 +7,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use md::assemble::{Array, Candidate, Explicit, Plan, Shape, Standing, data_starts};
+use md::assemble::{Array, Candidate, Explicit, Plan, Shape, MemberState, data_starts};
 use md::geometry::Generation;
 use md::ondisk::{journal, ppl};
 use md::{Geometry, MemberIdx, SECTOR_BYTES};
 use parity::Kernels;
 
-use super::column;
-use super::patched::{Patch, Patched, Patches};
-use super::{Part, Source, View};
+use super::slot_reader;
+use super::log_overlay::{Patch, LogOverlay, Patches};
+use super::{Part, Source, ReadableArray};
 use crate::store::{Disk, read_bad_blocks};
 
 /// An array that is ready to be read.
 pub struct Prepared {
     /// It.
-    pub view: View,
+    pub view: ReadableArray,
     /// What was done about logs and bad blocks: sentences.
     pub notes: Vec<String>,
     /// What could not be done about them, so that what is read may be old or wrong: sentences.
@@ -78,7 +78,7 @@ pub fn prepare(
             vec![part(0..position, first), part(position..end, second)]
         }
     };
-    let view = View::new(parts, kernels).with_newest(newest);
+    let view = ReadableArray::new(parts, kernels).with_newest(newest);
     Ok(Prepared { view, notes: it.notes, doubts: it.doubts })
 }
 
@@ -91,7 +91,7 @@ pub fn prepare_explicit(
     explicit: &Explicit,
     disks: &[Option<Arc<dyn Disk>>],
     kernels: Kernels,
-) -> View {
+) -> ReadableArray {
     let Shape::Settled(geometry) = &explicit.shape else {
         unreachable!("a description has one geometry");
     };
@@ -109,7 +109,7 @@ pub fn prepare_explicit(
         geometry: geometry.clone(),
         slots: slots.collect(),
     };
-    View::new(vec![part], kernels)
+    ReadableArray::new(vec![part], kernels)
 }
 
 /// What replaying a log writes.
@@ -207,9 +207,9 @@ impl Preparing<'_> {
         let others = self.array.members.iter().filter(|member| member.candidate != chosen);
         let in_sync = others.filter_map(|member| {
             let (of, up_to) = match member.standing {
-                Standing::Active(of) => (of, u64::MAX),
-                Standing::Recovering { slot, up_to } => (slot, up_to),
-                Standing::Replacement { slot, up_to } => (slot, up_to.unwrap_or(u64::MAX)),
+                MemberState::Active(of) => (of, u64::MAX),
+                MemberState::Recovering { slot, up_to } => (slot, up_to),
+                MemberState::Replacement { slot, up_to } => (slot, up_to.unwrap_or(u64::MAX)),
                 _ => return None,
             };
             (of.index() == slot).then_some((member.candidate, up_to))
@@ -242,7 +242,7 @@ impl Preparing<'_> {
 
     fn patch(&mut self, candidate: usize, patches: Patches) {
         let base = self.disks[candidate].clone();
-        self.disks[candidate] = Arc::new(Patched { base, patches });
+        self.disks[candidate] = Arc::new(LogOverlay { base, patches });
     }
 
     /// Lays the parity that the logs restore over the members: what is recovered for a missing
@@ -410,9 +410,9 @@ fn parity_of(
     for member in &step.data {
         let mut data = bytes();
         let mut lost = Vec::new();
-        let failures = column::Failures::default();
+        let failures = slot_reader::Failures::default();
         let sources = &slots[member.index()];
-        column::read(sources, step.sectors.start, &mut data, &failures, &mut lost);
+        slot_reader::read(sources, step.sectors.start, &mut data, &failures, &mut lost);
         if !lost.is_empty() {
             return None;
         }

@@ -16,9 +16,9 @@ use std::ops::Range;
 use md::{MemberIdx, Parity, Row, SECTOR_BYTES, Sector, StripeNo};
 use parity::{Block, Kernels};
 
-use super::column::{self, Failures, Source};
+use super::slot_reader::{self, Failures, Source};
 use super::compare::Comparison;
-use super::view::add_range;
+use super::readable_array::add_range;
 
 /// The rows of one part of the array.
 pub(super) struct Rows<'a> {
@@ -198,7 +198,7 @@ impl Rows<'_> {
     ) -> Vec<Range<u64>> {
         let sector = self.parity.member_sector(stripe, range.start).0;
         let mut failed = Vec::new();
-        column::read(&self.slots[slot], sector, buf, self.failures, &mut failed);
+        slot_reader::read(&self.slots[slot], sector, buf, self.failures, &mut failed);
         failed.iter_mut().for_each(|f| *f = f.start + range.start..f.end + range.start);
         failed
     }

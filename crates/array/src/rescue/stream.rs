@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use md::SECTOR_BYTES;
 
-use super::View;
+use super::ReadableArray;
 use crate::buf::Region;
 
 /// How a range is read.
@@ -87,7 +87,7 @@ struct State {
 }
 
 struct Shared<'v> {
-    view: &'v View,
+    view: &'v ReadableArray,
     end: u64,
     piece_sectors: u64,
     state: Mutex<State>,
@@ -105,7 +105,7 @@ struct Shared<'v> {
 /// # Panics
 /// When the range is outside of the array.
 pub fn stream<E>(
-    view: &View,
+    view: &ReadableArray,
     range: Range<u64>,
     options: StreamOptions,
     mut consume: impl FnMut(Piece<'_>) -> Result<(), E>,
@@ -194,7 +194,7 @@ impl Drop for Over<'_, '_> {
 }
 
 /// Whole rows, so that a degraded row is not read twice.
-fn piece_sectors(view: &View, bytes: u64) -> u64 {
+fn piece_sectors(view: &ReadableArray, bytes: u64) -> u64 {
     let sectors = (bytes.clamp(4096, MAX_PIECE_BYTES) / SECTOR_BYTES).next_multiple_of(8);
     let rows = view.stripe_sectors();
     match rows.filter(|row| *row * SECTOR_BYTES <= MAX_PIECE_BYTES) {

@@ -15,4 +15,4 @@ pub use create::{
     Change, CreateFailed, CreateOptions, create, is_a_member, refuse_what_is_there, what_is_there,
 };
 pub use opened::{Opened, look};
-pub use start::{StartError, StartOptions, start, start_lanes};
+pub use start::{StartError, StartOptions, start, start_shards};

@@ -4,8 +4,8 @@
 //! order: logs are replayed into the members and made durable, then the engine and its keeper get
 //! the array. Until somebody writes, nothing else is written: a start leaves no trace.
 
-use engine::{DeviceNumber, Keeper, KeeperConfig, KeptBitmap, KeptDevice};
-use md::assemble::{Array, Member, Plan, Replay, Shape, Source, Standing, only_parity};
+use engine::{DeviceNumber, MetadataManager, MetadataConfig, ManagedBitmap, ManagedDevice};
+use md::assemble::{Array, Member, Plan, Replay, Shape, Source, MemberState, only_parity};
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind, sync_sectors, uuid_on_disk};
 use md::ondisk::ppl::PplVerdict;
 use md::ondisk::superblock::DeviceState;
@@ -13,10 +13,10 @@ use md::ondisk::{MemberMetadata, Role};
 use md::{Geometry, Level, MemberIdx};
 
 use super::Opened;
-use crate::build::{ArraySpec, BuildError, Keeping, MemberSpec};
-use crate::clerk::{Clerk, Kept};
+use crate::build::{ArraySpec, BuildError, WithMetadata, MemberSpec};
+use crate::metadata_writer::{MetadataWriter, DeviceMetadata};
 use crate::driver::{Driver, DriverOptions};
-use crate::member::{BadBlockList, ListedMember};
+use crate::member::{BadBlockList, BadBlockMember};
 use crate::rescue;
 
 /// How an array is started.
@@ -94,9 +94,9 @@ pub fn start(
     members: &[Opened],
     options: &StartOptions,
 ) -> Result<Driver, StartError> {
-    let driver = DriverOptions { lanes: 1, ..options.driver.clone() };
+    let driver = DriverOptions { shards: 1, ..options.driver.clone() };
     let options = StartOptions { driver, ..options.clone() };
-    Ok(start_lanes(array, members, &options)?.pop().expect("one lane"))
+    Ok(start_shards(array, members, &options)?.pop().expect("one lane"))
 }
 
 /// Like [`start`], in [`DriverOptions::lanes`] lanes. The first keeps the metadata.
@@ -106,7 +106,7 @@ pub fn start(
 ///
 /// # Panics
 /// When a member of the plan is not among `members`.
-pub fn start_lanes(
+pub fn start_shards(
     array: &Array,
     members: &[Opened],
     options: &StartOptions,
@@ -129,8 +129,8 @@ pub fn start_lanes(
     it.check()?;
     it.bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
-    let keeper = it.keeper(resync_offset, options.driver.lanes.max(1))?;
-    let keeping = Keeping {
+    let keeper = it.keeper(resync_offset, options.driver.shards.max(1))?;
+    let keeping = WithMetadata {
         intents: keeper.intent_map(),
         in_sync_below: keeper.in_sync_below(),
         out_of_sync: keeper.out_of_sync(),
@@ -146,7 +146,7 @@ pub fn start_lanes(
         queue_depth: options.queue_depth,
     };
     let notes = it.notes();
-    let clerk = |step, unit| Clerk::new(keeper, kept, notes, step, unit);
+    let clerk = |step, unit| MetadataWriter::new(keeper, kept, notes, step, unit);
     let lanes = Driver::with_metadata(spec, &options.driver, &keeping, clerk);
     let lanes = lanes.map_err(StartError::Build)?;
     let (is, should) = (lanes[0].geometry().array_sectors(), geometry.array_sectors());
@@ -351,7 +351,7 @@ impl Starting<'_> {
         for member in &self.array.members {
             let is_spare = matches!(
                 member.standing,
-                Standing::Spare | Standing::Recovering { .. } | Standing::Replacement { .. }
+                MemberState::Spare | MemberState::Recovering { .. } | MemberState::Replacement { .. }
             );
             let known = devices.iter().any(|(candidate, _)| *candidate == member.candidate);
             if is_spare && !known {
@@ -366,8 +366,8 @@ impl Starting<'_> {
     fn rebuilt(&self, candidate: usize) -> Option<(MemberIdx, Option<u64>)> {
         let mut members = self.array.members.iter();
         match members.find(|member| member.candidate == candidate)?.standing {
-            Standing::Recovering { slot, up_to } => Some((slot, Some(up_to))),
-            Standing::Replacement { slot, up_to } => Some((slot, up_to)),
+            MemberState::Recovering { slot, up_to } => Some((slot, Some(up_to))),
+            MemberState::Replacement { slot, up_to } => Some((slot, up_to)),
             _ => None,
         }
     }
@@ -390,7 +390,7 @@ impl Starting<'_> {
         begun.collect()
     }
 
-    fn keeper(&self, resync_offset: Option<u64>, shards: u16) -> Result<Keeper, StartError> {
+    fn keeper(&self, resync_offset: Option<u64>, shards: u16) -> Result<MetadataManager, StartError> {
         let mut state = self.members[self.array.defining].superblock.state();
         let mut found = state.clone();
         state.resync_offset = resync_offset;
@@ -419,14 +419,14 @@ impl Starting<'_> {
             }
             state.devices[number as usize] = Some(device);
             let events = self.metadata[candidate].events;
-            devices.push(KeptDevice { number: DeviceNumber(number), slot, events });
+            devices.push(ManagedDevice { number: DeviceNumber(number), slot, events });
         }
         let in_turn = devices.iter().zip(self.devices()).any(|(_, (candidate, _))| {
             let member = &self.members[candidate];
             let block = member.disk.logical_block() as usize;
             member.superblock.encode(block).len() > block
         });
-        Ok(Keeper::new(KeeperConfig {
+        Ok(MetadataManager::new(MetadataConfig {
             geometry: self.geometry.clone(),
             shards,
             devices,
@@ -439,12 +439,12 @@ impl Starting<'_> {
     }
 
     /// The bitmap of the member that defines the array; bits that cannot be believed count as set.
-    fn bitmap(&self) -> Result<Option<KeptBitmap>, StartError> {
+    fn bitmap(&self) -> Result<Option<ManagedBitmap>, StartError> {
         let defining = self.defining();
         let Some((header, bits)) = self.read_bitmap(self.array.defining)? else { return Ok(None) };
         let by_bitmap = self.plan.repairs.resync.is_none_or(|resync| resync.by_bitmap);
         let stale = header.is_stale(defining.events);
-        Ok(Some(KeptBitmap {
+        Ok(Some(ManagedBitmap {
             chunk_sectors: u64::from(header.chunk_bytes) / md::SECTOR_BYTES,
             daemon_sleep_nanos: u64::from(header.daemon_sleep_s) * 1_000_000_000,
             events_cleared: header.events_cleared,
@@ -486,11 +486,11 @@ impl Starting<'_> {
         Ok(Some((header, file[256..len as usize].to_vec())))
     }
 
-    fn kept(&self) -> Result<Vec<Kept>, StartError> {
+    fn kept(&self) -> Result<Vec<DeviceMetadata>, StartError> {
         let defining = self.read_bitmap(self.array.defining)?.map(|(header, _)| header);
         let kept = |(candidate, _): (usize, Option<MemberIdx>)| {
             let (member, metadata) = (&self.members[candidate], &self.metadata[candidate]);
-            Kept {
+            DeviceMetadata {
                 number: DeviceNumber(metadata.dev_number),
                 disk: member.disk.clone(),
                 superblock: member.superblock.clone(),
@@ -515,7 +515,7 @@ impl Starting<'_> {
             let area = source.data_offset..source.data_offset + sectors;
             let mut member = self.members[source.candidate].member(area);
             if let Some(at) = bad_blocks.iter().position(|(of, _)| *of == source.candidate) {
-                member = Box::new(ListedMember::new(member, bad_blocks.swap_remove(at).1));
+                member = Box::new(BadBlockMember::new(member, bad_blocks.swap_remove(at).1));
             }
             specs[slot.index()] = MemberSpec::Ready(member);
         }

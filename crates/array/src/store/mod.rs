@@ -8,7 +8,7 @@
 //! ```
 
 mod areas;
-mod claims;
+mod identity;
 mod device;
 mod disk;
 mod location;
@@ -17,7 +17,7 @@ mod partitions;
 mod signature;
 
 pub use areas::{read_area, read_bad_blocks};
-pub use claims::{Identity, Overlap};
+pub use identity::{Identity, Overlap};
 pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
 pub use disk::Disk;
 pub(crate) use disk::read_only_error;

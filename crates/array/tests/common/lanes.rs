@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use array::{
-    Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event, Facts,
+    Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event, MemberInfo,
     FormerLeaf, Full, HostOp, Lease, LeasePool, MemberSpec,
 };
 use md::{Geometry, MemberIdx, Sector};
@@ -27,7 +27,7 @@ pub fn lanes() -> u16 {
 pub fn in_lanes(spec: &ArraySpec, options: &DriverOptions) -> DriverOptions {
     let nested = spec.members.iter().any(|member| matches!(member, MemberSpec::Array(_)));
     let lanes = if nested { 1 } else { lanes() };
-    DriverOptions { lanes, lane_unit_sectors: UNIT_SECTORS, ..options.clone() }
+    DriverOptions { shards: lanes, shard_unit_sectors: UNIT_SECTORS, ..options.clone() }
 }
 
 /// An array with its threads.
@@ -44,7 +44,7 @@ pub struct Lanes {
 impl Lanes {
     pub fn new(spec: ArraySpec, options: &DriverOptions) -> Result<Lanes, BuildError> {
         let options = in_lanes(&spec, options);
-        Ok(Lanes { lanes: Driver::lanes(spec, &options)?, next: 0 })
+        Ok(Lanes { lanes: Driver::shards(spec, &options)?, next: 0 })
     }
 
     pub fn submit(
@@ -86,7 +86,7 @@ impl Lanes {
         self.lanes[0].geometry()
     }
 
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> MemberInfo {
         self.lanes[0].facts()
     }
 
@@ -123,6 +123,6 @@ impl Lanes {
     }
 
     pub fn into_leaves(self) -> Vec<FormerLeaf> {
-        Driver::lanes_into_leaves(self.lanes)
+        Driver::shards_into_leaves(self.lanes)
     }
 }

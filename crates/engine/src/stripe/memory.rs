@@ -13,7 +13,7 @@ use crate::MemberSet;
 
 /// What an operation leaves behind in its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Afterwards {
+pub(crate) enum CacheAfter {
     /// Nothing was changed yet.
     AsBefore,
     /// What the members hold now, except the old contents of what was written.
@@ -36,7 +36,7 @@ impl Stripes {
                 let freed = self.rows.evict(|block| scratch.give_back(block))
                     || self.rows.evict_unused(|block| scratch.give_back(block));
                 if !freed {
-                    self.return_memory(at, Afterwards::AsBefore);
+                    self.return_memory(at, CacheAfter::AsBefore);
                     return false;
                 }
             };
@@ -93,14 +93,14 @@ impl Stripes {
 
     /// Gives an operation's memory back. A stream of writes keeps what the members are known to
     /// hold, for the next operation on the row.
-    pub(crate) fn return_memory(&mut self, at: u32, afterwards: Afterwards) {
+    pub(crate) fn return_memory(&mut self, at: u32, afterwards: CacheAfter) {
         let Stripes { ops, rows, scratch, .. } = self;
         let op = &mut ops[at];
         if !op.borrowed.is_empty() {
             rows.table[op.row].cached.retain_mut(|entry| {
                 if op.borrowed.iter().any(|(_, borrowed)| *borrowed == entry.id) {
                     entry.users -= 1;
-                    entry.dead |= afterwards == Afterwards::Unknown;
+                    entry.dead |= afterwards == CacheAfter::Unknown;
                 }
                 let gone = entry.dead && entry.users == 0;
                 if gone {
@@ -113,7 +113,7 @@ impl Stripes {
         // Of a full stripe nothing will be needed again soon, nor of a stream that reads.
         let returns = op.is_write() && op.covered.len() + 2 < op.cells.len();
         let keep =
-            op.stream && returns && afterwards == Afterwards::OnMembers && op.unread.is_empty();
+            op.stream && returns && afterwards == CacheAfter::OnMembers && op.read_failed.is_empty();
         let stale = if op.is_write() { op.covered } else { MemberSet::EMPTY };
         let (start, end, row) = (op.start, op.end, op.row);
         while let Some((position, block)) = op.blocks.pop() {

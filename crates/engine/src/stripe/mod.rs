@@ -10,7 +10,7 @@
 mod in_sync;
 mod jobs;
 mod memory;
-mod neighbours;
+mod plug;
 mod op;
 mod ops;
 mod plan;

@@ -39,7 +39,7 @@ pub(crate) enum Phase {
 
 /// What is wanted done with a range of a data block, or for [`Intent::Resync`] of the whole row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Intent {
+pub(crate) enum OpKind {
     #[default]
     Read,
     Write,
@@ -64,14 +64,14 @@ pub(crate) enum Grain {
 /// Which pieces may go together into one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class {
-    pub(crate) intent: Intent,
+    pub(crate) kind: OpKind,
     pub(crate) grain: Grain,
 }
 
 impl Class {
     /// Whether the range must not be shared.
     pub(crate) fn is_exclusive(self) -> bool {
-        self.intent != Intent::Read || self.grain != Grain::Span
+        self.kind != OpKind::Read || self.grain != Grain::Span
     }
 }
 
@@ -111,9 +111,9 @@ pub(crate) struct Op {
     pub(crate) phase: Phase,
     pub(crate) open: u32,
     /// Positions that could not be read.
-    pub(crate) unread: MemberSet,
+    pub(crate) read_failed: MemberSet,
     /// `unread` when the present plan was made.
-    pub(crate) unread_planned: MemberSet,
+    pub(crate) read_failed_planned: MemberSet,
     /// The epoch of the array's losses when the present plan was made.
     pub(crate) epoch_planned: u64,
     pub(crate) parity: Option<ParityWork>,
@@ -121,7 +121,7 @@ pub(crate) struct Op {
     /// P is read or cached before the recovery. (It has memory also where it is only computed.)
     pub(crate) p_known: bool,
     /// Positions that a read asks for and that nobody can deliver.
-    pub(crate) hopeless: MemberSet,
+    pub(crate) unrecoverable: MemberSet,
     pub(crate) error: Option<RequestError>,
     /// What of the range is in sync, as far as the plan goes by it.
     pub(crate) in_sync: InSync,
@@ -157,13 +157,13 @@ impl Op {
             begun_at,
             phase,
             open,
-            unread,
-            unread_planned,
+            read_failed: unread,
+            read_failed_planned: unread_planned,
             epoch_planned,
             parity,
             recover,
             p_known,
-            hopeless,
+            unrecoverable: hopeless,
             error,
             in_sync,
             keeps_old,
@@ -194,7 +194,7 @@ impl Op {
     }
 
     pub(crate) fn is_write(&self) -> bool {
-        self.class.intent != Intent::Read
+        self.class.kind != OpKind::Read
     }
 
     /// Whether nobody else may use the range meanwhile: reads in granules write back.
@@ -211,7 +211,7 @@ impl Op {
     pub(crate) fn finer(&self) -> Option<Grain> {
         let part = self.in_sync == InSync::Part;
         match self.class.grain {
-            Grain::Span if part || !self.unread.is_empty() => Some(Grain::Granule),
+            Grain::Span if part || !self.read_failed.is_empty() => Some(Grain::Granule),
             Grain::Granule if part => Some(Grain::Block),
             _ => None,
         }

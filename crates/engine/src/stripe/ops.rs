@@ -22,10 +22,10 @@ use md::{MemberIdx, Row, RowRole};
 
 use super::in_sync::InSync;
 use super::jobs::Jobs;
-use super::memory::Afterwards;
-use super::op::{Class, Grain, Intent, Op, Phase};
-use super::plan::{ParityWork, ReadPlan, Situation, WritePlan, plan_read, plan_resync, plan_write};
-use super::rows::Piece;
+use super::memory::CacheAfter;
+use super::op::{Class, Grain, OpKind, Op, Phase};
+use super::plan::{ParityWork, ReadPlan, StripeState, WritePlan, plan_read, plan_resync, plan_write};
+use super::rows::ChunkIo;
 use super::stripes::{Context, Stripes};
 use crate::token::Kind;
 use crate::{ControlEvent, Effect, MemberError, MemberSet, RequestError, Token};
@@ -54,7 +54,7 @@ fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
 
 /// What an operation is about to do, by position.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Course {
+pub(crate) struct ExecPlan {
     /// `None` for reads.
     parity: Option<ParityWork>,
     reads: MemberSet,
@@ -62,7 +62,7 @@ pub(crate) struct Course {
     /// Parity to be computed and written.
     parity_out: MemberSet,
     /// What is asked for and cannot be had.
-    hopeless: MemberSet,
+    unrecoverable: MemberSet,
     /// What the row's cache holds and the operation uses in place.
     borrow: MemberSet,
     /// What needs stripe memory of its own.
@@ -71,25 +71,25 @@ pub(crate) struct Course {
 
 impl Stripes {
     /// Starts a new operation, or queues it for stripe memory.
-    pub(crate) fn begin(&mut self, cx: &mut Context<'_>, op: u32) {
-        if !self.starved.is_empty() || !self.start(cx, op) {
-            self.starved.push_back(op);
+    pub(crate) fn start_or_queue(&mut self, cx: &mut Context<'_>, op: u32) {
+        if !self.awaiting_memory.is_empty() || !self.start(cx, op) {
+            self.awaiting_memory.push_back(op);
         }
     }
 
     /// Gives memory that came free to those who wait for it.
-    pub(crate) fn feed_starved(&mut self, cx: &mut Context<'_>) {
-        while let Some(op) = self.starved.front().copied() {
+    pub(crate) fn retry_awaiting_memory(&mut self, cx: &mut Context<'_>) {
+        while let Some(op) = self.awaiting_memory.front().copied() {
             if !self.start(cx, op) {
                 return;
             }
-            self.starved.pop_front();
+            self.awaiting_memory.pop_front();
         }
     }
 
     /// Plans an operation and sends its first I/O. `false`: there is no memory for it now.
     fn start(&mut self, cx: &mut Context<'_>, at: u32) -> bool {
-        if self.ops[at].class.intent == Intent::Discard || self.ops[at].zeroes {
+        if self.ops[at].class.kind == OpKind::Discard || self.ops[at].zeroes {
             self.drop_cached(at, MemberSet::EMPTY);
             self.write_without_data(cx, at);
             return true;
@@ -99,7 +99,7 @@ impl Stripes {
         let row = cx.parity().row(op.stripe);
         let data = row.data.len() as u16;
         let absent = positions_of(row, cx.health.failed());
-        let lost = absent.union(op.unread).intersection(MemberSet::range(0, data));
+        let lost = absent.union(op.read_failed).intersection(MemberSet::range(0, data));
         let lost = lost.minus(op.covered);
         // Memory is no place for the only copy of a block: a write that depended on it there could
         // not be rolled back.
@@ -107,18 +107,18 @@ impl Stripes {
             true => lost,
             false => MemberSet::EMPTY,
         };
-        let situation = Situation {
+        let situation = StripeState {
             data,
             has_q: row.q.is_some(),
             covered: op.covered,
-            absent,
-            unread: op.unread,
+            failed: absent,
+            read_failed: op.read_failed,
             cached: self.cached_positions(at).minus(only_copy),
             stream: op.stream,
             in_sync: op.in_sync == InSync::All,
             fixed_parity: cx.parity().rotation() == 1,
         };
-        let Some(course) = self.course(at, &situation) else {
+        let Some(course) = self.exec_plan(at, &situation) else {
             self.give_up(cx, at);
             return true;
         };
@@ -129,13 +129,13 @@ impl Stripes {
         if self.ops[at].is_write() {
             self.drop_cached(at, MemberSet::range(0, data).minus(situation.covered));
         }
-        let Course { parity, reads, recover, hopeless, .. } = course;
+        let ExecPlan { parity, reads, recover, unrecoverable: hopeless, .. } = course;
         let op = &mut self.ops[at];
-        op.unread_planned = op.unread;
+        op.read_failed_planned = op.read_failed;
         op.epoch_planned = cx.health.epoch();
         op.parity = parity;
         op.recover = recover;
-        op.hopeless = hopeless;
+        op.unrecoverable = hopeless;
         op.p_known = reads.union(situation.cached).contains(data);
         // What is generated without a recovery depends on no lost block but those that it covers.
         let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
@@ -151,28 +151,28 @@ impl Stripes {
 
     /// What an operation does. `None`: there is no way, at least not for the whole range. Most
     /// operations are like one before them, so the last courses of plain writes are remembered.
-    fn course(&mut self, at: u32, situation: &Situation) -> Option<Course> {
+    fn exec_plan(&mut self, at: u32, situation: &StripeState) -> Option<ExecPlan> {
         let op = &self.ops[at];
-        if op.class != (Class { intent: Intent::Write, grain: Grain::Span }) {
+        if op.class != (Class { kind: OpKind::Write, grain: Grain::Span }) {
             return self
                 .choose(at, situation)
                 .map(|course| self.with_memory(at, situation, course));
         }
         let place = |set: MemberSet| usize::from(set.iter().next().unwrap_or(0));
-        let slot = (place(situation.covered) + 5 * place(situation.absent)) % self.courses.len();
-        if let Some((known, course)) = &self.courses[slot]
+        let slot = (place(situation.covered) + 5 * place(situation.failed)) % self.exec_plans.len();
+        if let Some((known, course)) = &self.exec_plans[slot]
             && known == situation
         {
             return Some(*course);
         }
         let course = self.with_memory(at, situation, self.choose(at, situation)?);
-        self.courses[slot] = Some((*situation, course));
+        self.exec_plans[slot] = Some((*situation, course));
         Some(course)
     }
 
     /// Adds what memory the course needs.
-    fn with_memory(&self, at: u32, situation: &Situation, course: Course) -> Course {
-        let Course { parity, reads, recover, parity_out, .. } = course;
+    fn with_memory(&self, at: u32, situation: &StripeState, course: ExecPlan) -> ExecPlan {
+        let ExecPlan { parity, reads, recover, parity_out, .. } = course;
         let data_positions = MemberSet::range(0, situation.data);
         // What the host's buffers do not hold: from the row's cache, or in memory of its own.
         let in_host = if self.ops[at].is_write() { MemberSet::EMPTY } else { situation.covered };
@@ -184,32 +184,32 @@ impl Stripes {
         };
         let borrow = sources.union(parity_out).minus(in_host).intersection(situation.cached);
         let own = reads.union(recover).union(parity_out).minus(in_host).minus(borrow);
-        Course { borrow, own, ..course }
+        ExecPlan { borrow, own, ..course }
     }
 
     /// Chooses what an operation does. `None`: there is no way, at least not for the whole range.
-    fn choose(&self, at: u32, situation: &Situation) -> Option<Course> {
+    fn choose(&self, at: u32, situation: &StripeState) -> Option<ExecPlan> {
         let op = &self.ops[at];
         if op.is_write() {
-            let WritePlan { parity, reads, recover } = match op.class.intent {
-                Intent::Resync => plan_resync(situation)?,
+            let WritePlan { parity, reads, recover } = match op.class.kind {
+                OpKind::Resync => plan_resync(situation)?,
                 _ => plan_write(situation)?,
             };
             let parity_out = match parity {
                 ParityWork::None => MemberSet::EMPTY,
-                _ => situation.parity_positions().minus(situation.absent),
+                _ => situation.parity_positions().minus(situation.failed),
             };
             let parity = Some(parity);
-            return Some(Course { parity, reads, recover, parity_out, ..Course::default() });
+            return Some(ExecPlan { parity, reads, recover, parity_out, ..ExecPlan::default() });
         }
         if let Some(ReadPlan { reads, recover }) = plan_read(situation) {
-            return Some(Course { reads, recover, ..Course::default() });
+            return Some(ExecPlan { reads, recover, ..ExecPlan::default() });
         }
         // Requests share the operation: what can be read is served, whatever happens to the rest.
-        let hopeless = op.covered.intersection(situation.absent.union(op.unread));
+        let hopeless = op.covered.intersection(situation.failed.union(op.read_failed));
         let reads = op.covered.minus(hopeless);
         let serves = op.finer().is_none() && !reads.is_empty();
-        serves.then(|| Course { reads, hopeless, ..Course::default() })
+        serves.then(|| ExecPlan { reads, unrecoverable: hopeless, ..ExecPlan::default() })
     }
 
     fn send_reads(&mut self, cx: &mut Context<'_>, at: u32, reads: MemberSet) {
@@ -231,7 +231,7 @@ impl Stripes {
                 member: member_at(row, position),
                 sector,
                 slices,
-                loan: !into_host && op.may_borrow(position),
+                in_place_ok: !into_host && op.may_borrow(position),
             });
         }
     }
@@ -259,7 +259,7 @@ impl Stripes {
             Ok(()) => {}
             Err(error) if writing => self.write_failed(cx, at, position, error),
             Err(error) => {
-                self.ops[at].unread.insert(position);
+                self.ops[at].read_failed.insert(position);
                 if error.fails_reader() {
                     cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
                 }
@@ -306,7 +306,7 @@ impl Stripes {
         if op.error.is_none() || op.changed.is_empty() {
             return self.end(cx, at);
         }
-        if op.class.intent == Intent::Resync && !op.recover.is_empty() {
+        if op.class.kind == OpKind::Resync && !op.recover.is_empty() {
             // The parity that lost blocks were recovered from has been written as it was.
             return self.end(cx, at);
         }
@@ -361,13 +361,13 @@ impl Stripes {
 
     fn reads_done(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
-        if op.unread != op.unread_planned {
+        if op.read_failed != op.read_failed_planned {
             let row = cx.parity().row(op.stripe);
-            let new = op.unread.minus(op.unread_planned);
+            let new = op.read_failed.minus(op.read_failed_planned);
             let bad_block = new.minus(positions_of(row, cx.health.failed()));
             if !op.is_write() && op.can_be_cut() && !bad_block.is_empty() {
                 // So that only the granules that are really bad are reconstructed and written back.
-                return self.cut_into(cx, at, Grain::Granule);
+                return self.split_into(cx, at, Grain::Granule);
             }
             // Without these members there may be another way.
             return self.plan_anew(cx, at);
@@ -388,9 +388,9 @@ impl Stripes {
     }
 
     fn plan_anew(&mut self, cx: &mut Context<'_>, at: u32) {
-        self.return_memory(at, Afterwards::AsBefore);
+        self.return_memory(at, CacheAfter::AsBefore);
         self.ops[at].phase = Phase::Starting;
-        self.begin(cx, at);
+        self.start_or_queue(cx, at);
     }
 
     /// A computation of an operation ended.
@@ -463,7 +463,7 @@ impl Stripes {
         }
         if self.ops[at].open == 0 {
             // A resync that has no parity left to write has nothing to do.
-            if self.ops[at].class.intent != Intent::Resync {
+            if self.ops[at].class.kind != OpKind::Resync {
                 self.ops[at].error = Some(RequestError::Io);
             }
             self.end(cx, at);
@@ -487,8 +487,8 @@ impl Stripes {
             }
             op.open += 1;
             let token = Token::new(Kind::StripeIo, position, key);
-            cx.out.list.push(match op.class.intent {
-                Intent::Discard => Effect::Discard { token, member, sector, sectors },
+            cx.out.list.push(match op.class.kind {
+                OpKind::Discard => Effect::Discard { token, member, sector, sectors },
                 _ => Effect::WriteZeroes { token, member, sector, sectors },
             });
         }
@@ -505,7 +505,7 @@ impl Stripes {
         op.phase = Phase::WritingBack;
         let row = cx.parity().row(op.stripe);
         let sector = cx.parity().member_sector(op.stripe, op.start);
-        for position in op.recover.intersection(op.unread).intersection(op.covered).iter() {
+        for position in op.recover.intersection(op.read_failed).intersection(op.covered).iter() {
             let member = member_at(row, position);
             if cx.health.is_failed(member.0) || cx.health.is_read_only() {
                 continue;
@@ -524,7 +524,7 @@ impl Stripes {
     /// may not meet, or into blocks, where some are in sync, and fails what cannot be cut.
     fn give_up(&mut self, cx: &mut Context<'_>, at: u32) {
         if let Some(grain) = self.ops[at].finer() {
-            return self.cut_into(cx, at, grain);
+            return self.split_into(cx, at, grain);
         }
         let op = &mut self.ops[at];
         op.error.get_or_insert(RequestError::Io);
@@ -533,11 +533,11 @@ impl Stripes {
 
     /// Ends an operation and puts what it was to do back into its row, in a finer grain. (Rare, so
     /// it may allocate.)
-    fn cut_into(&mut self, cx: &mut Context<'_>, at: u32, grain: Grain) {
+    fn split_into(&mut self, cx: &mut Context<'_>, at: u32, grain: Grain) {
         let op = &self.ops[at];
         let (start, end, row) = (op.start, op.end, op.row);
         let clip = |piece: &u32| clip(&self.rows.pieces[*piece], start, end, grain);
-        let clipped: Vec<Piece> = op.pieces.iter().map(clip).collect();
+        let clipped: Vec<ChunkIo> = op.pieces.iter().map(clip).collect();
         for piece in &clipped {
             cx.requests[piece.request].open += 1;
         }
@@ -559,10 +559,10 @@ impl Stripes {
     /// Ends an operation: its pieces, its hold on the range, its memory.
     fn end(&mut self, cx: &mut Context<'_>, at: u32) {
         let known = self.ops[at].error.is_none();
-        self.return_memory(at, if known { Afterwards::OnMembers } else { Afterwards::Unknown });
+        self.return_memory(at, if known { CacheAfter::OnMembers } else { CacheAfter::Unknown });
         self.note_sync(cx, at);
         let op = &mut self.ops[at];
-        let (row, error, hopeless, half_way) = (op.row, op.error, op.hopeless, op.half_way);
+        let (row, error, hopeless, half_way) = (op.row, op.error, op.unrecoverable, op.half_way);
         let pieces = std::mem::take(&mut op.pieces);
         for at in &pieces {
             let piece = &mut self.rows.pieces[*at];
@@ -595,7 +595,7 @@ fn positions(cx: &Context<'_>, op: &Op) -> Range<u64> {
 }
 
 /// The part of a piece that an operation worked on, to be worked on again in a finer grain.
-fn clip(piece: &Piece, start: u64, end: u64, grain: Grain) -> Piece {
+fn clip(piece: &ChunkIo, start: u64, end: u64, grain: Grain) -> ChunkIo {
     let (from, to) = (piece.start.max(start), piece.end.min(end));
     let mut clipped = *piece;
     clipped.slice = piece.slice.part(from - piece.start, to - from);

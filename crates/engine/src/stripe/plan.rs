@@ -13,16 +13,16 @@ use crate::MemberSet;
 /// What a plan is made for. A range in which every position is either wholly covered by the request
 /// or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Situation {
+pub(crate) struct StripeState {
     /// Data blocks in a row.
     pub(crate) data: u16,
     pub(crate) has_q: bool,
     /// Data positions that are to be written, or to be read.
     pub(crate) covered: MemberSet,
     /// Positions whose member is out of service: neither readable nor writable.
-    pub(crate) absent: MemberSet,
+    pub(crate) failed: MemberSet,
     /// Positions whose member could not read this range: still writable.
-    pub(crate) unread: MemberSet,
+    pub(crate) read_failed: MemberSet,
     /// Positions whose contents are in the stripe memory already.
     pub(crate) cached: MemberSet,
     /// Whether more of the row is about to be written.
@@ -62,7 +62,7 @@ pub(crate) struct ReadPlan {
     pub(crate) recover: MemberSet,
 }
 
-impl Situation {
+impl StripeState {
     fn data_positions(&self) -> MemberSet {
         MemberSet::range(0, self.data)
     }
@@ -73,7 +73,7 @@ impl Situation {
 
     /// Neither on a member nor in memory.
     fn lost(&self) -> MemberSet {
-        self.absent.union(self.unread).minus(self.cached)
+        self.failed.union(self.read_failed).minus(self.cached)
     }
 
     /// The least set of parity blocks that brings `lost` data blocks back, or `None`.
@@ -91,12 +91,12 @@ impl Situation {
 
 /// Chooses among full-stripe, reconstruct-write, read-modify-write and recover-then-write.
 /// `None`: too much is lost, or parity that does not agree with the data would have to replace it.
-pub(crate) fn plan_write(s: &Situation) -> Option<WritePlan> {
+pub(crate) fn plan_write(s: &StripeState) -> Option<WritePlan> {
     let data = s.data_positions();
     let lost = s.lost();
-    let parity = s.parity_positions().minus(s.absent);
+    let parity = s.parity_positions().minus(s.failed);
     if parity.is_empty() {
-        let stored = s.covered.intersection(s.absent).is_empty();
+        let stored = s.covered.intersection(s.failed).is_empty();
         let plan = WritePlan {
             parity: ParityWork::None,
             reads: MemberSet::EMPTY,
@@ -143,12 +143,12 @@ pub(crate) fn plan_write(s: &Situation) -> Option<WritePlan> {
 
 /// All parity anew from all data. `None`: some data cannot be had, and parity does not agree with
 /// it, so that it is unknown what the parity should be.
-pub(crate) fn plan_resync(s: &Situation) -> Option<WritePlan> {
+pub(crate) fn plan_resync(s: &StripeState) -> Option<WritePlan> {
     let data = s.data_positions();
     let complete = data.intersection(s.lost()).is_empty();
     let nothing =
         WritePlan { parity: ParityWork::None, reads: MemberSet::EMPTY, recover: MemberSet::EMPTY };
-    let in_service = s.parity_positions().minus(s.absent);
+    let in_service = s.parity_positions().minus(s.failed);
     match (complete, in_service.len()) {
         (true, 0) => Some(nothing),
         (true, _) => {
@@ -170,9 +170,9 @@ pub(crate) fn plan_resync(s: &Situation) -> Option<WritePlan> {
 
 /// Chooses what to read so that all covered positions can be delivered. `None`: too much is lost,
 /// or parity does not agree with the data.
-pub(crate) fn plan_read(s: &Situation) -> Option<ReadPlan> {
+pub(crate) fn plan_read(s: &StripeState) -> Option<ReadPlan> {
     // A covered position is read into the host's buffer, so a copy in memory is of no use to it.
-    let s = Situation { cached: s.cached.minus(s.covered), ..*s };
+    let s = StripeState { cached: s.cached.minus(s.covered), ..*s };
     let lost = s.lost();
     if s.covered.intersection(lost).is_empty() {
         return Some(ReadPlan { reads: s.covered, recover: MemberSet::EMPTY });
@@ -194,13 +194,13 @@ mod tests {
         positions.iter().copied().collect()
     }
 
-    fn raid5(data: u16, covered: &[u16]) -> Situation {
-        Situation {
+    fn raid5(data: u16, covered: &[u16]) -> StripeState {
+        StripeState {
             data,
             has_q: false,
             covered: set(covered),
-            absent: MemberSet::EMPTY,
-            unread: MemberSet::EMPTY,
+            failed: MemberSet::EMPTY,
+            read_failed: MemberSet::EMPTY,
             cached: MemberSet::EMPTY,
             stream: false,
             in_sync: true,
@@ -208,8 +208,8 @@ mod tests {
         }
     }
 
-    fn raid6(data: u16, covered: &[u16]) -> Situation {
-        Situation { has_q: true, ..raid5(data, covered) }
+    fn raid6(data: u16, covered: &[u16]) -> StripeState {
+        StripeState { has_q: true, ..raid5(data, covered) }
     }
 
     #[test]
@@ -235,43 +235,43 @@ mod tests {
         ] {
             let one = plan_write(&situation).expect("healthy");
             assert_eq!((one.parity, one.reads), (ParityWork::Update, old));
-            let stream = plan_write(&Situation { stream: true, ..situation }).expect("healthy");
+            let stream = plan_write(&StripeState { stream: true, ..situation }).expect("healthy");
             assert_eq!((stream.parity, stream.reads), (ParityWork::Generate, others));
         }
     }
 
     #[test]
     fn at_equal_reads_fixed_parity_is_not_read() {
-        let raid4 = Situation { fixed_parity: true, ..raid5(3, &[1]) };
+        let raid4 = StripeState { fixed_parity: true, ..raid5(3, &[1]) };
         let plan = plan_write(&raid4).expect("healthy");
         assert_eq!((plan.parity, plan.reads), (ParityWork::Generate, set(&[0, 2])));
-        let wide = Situation { fixed_parity: true, ..raid5(5, &[1]) };
+        let wide = StripeState { fixed_parity: true, ..raid5(5, &[1]) };
         assert_eq!(plan_write(&wide).expect("healthy").parity, ParityWork::Update);
     }
 
     #[test]
     fn parity_that_does_not_agree_is_generated_and_nothing_is_recovered_from_it() {
         for healthy in [raid5(5, &[2]), raid6(8, &[0]), raid5(3, &[0, 1])] {
-            let plan = plan_write(&Situation { in_sync: false, ..healthy }).expect("healthy");
+            let plan = plan_write(&StripeState { in_sync: false, ..healthy }).expect("healthy");
             assert_eq!(plan.parity, ParityWork::Generate);
             let others = MemberSet::range(0, healthy.data).minus(healthy.covered);
             assert_eq!(plan.reads, others);
         }
         // The lost block is written: all data is known afterwards.
-        let lost = Situation { in_sync: false, absent: set(&[1]), ..raid5(5, &[1]) };
+        let lost = StripeState { in_sync: false, failed: set(&[1]), ..raid5(5, &[1]) };
         assert_eq!(plan_write(&lost).expect("covered").parity, ParityWork::Generate);
         assert_eq!(plan_resync(&lost), None);
         assert_eq!(plan_read(&lost), None);
-        let others = Situation { covered: set(&[0, 2]), ..lost };
+        let others = StripeState { covered: set(&[0, 2]), ..lost };
         assert_eq!(plan_read(&others).expect("healthy blocks").reads, set(&[0, 2]));
         // Another block is lost, and stays so.
         assert_eq!(plan_write(&others).expect("stored").parity, ParityWork::Update);
-        let two = Situation { in_sync: false, absent: set(&[0, 3]), ..raid6(4, &[0]) };
+        let two = StripeState { in_sync: false, failed: set(&[0, 3]), ..raid6(4, &[0]) };
         assert_eq!(plan_write(&two), None);
         // Parity agrees: it holds what is lost, so nothing is to be resynced.
-        let held = Situation { in_sync: true, ..lost };
+        let held = StripeState { in_sync: true, ..lost };
         assert_eq!(plan_resync(&held).expect("in sync").parity, ParityWork::None);
-        let by_force = Situation { absent: set(&[1]), ..raid6(4, &[]) };
+        let by_force = StripeState { failed: set(&[1]), ..raid6(4, &[]) };
         let plan = plan_resync(&by_force).expect("P has it");
         assert_eq!((plan.parity, plan.recover), (ParityWork::Generate, set(&[1])));
         assert_eq!(plan.reads, set(&[0, 2, 3, 4]));
@@ -279,45 +279,45 @@ mod tests {
 
     #[test]
     fn what_is_cached_is_not_read() {
-        let warm = Situation { cached: set(&[5]), ..raid5(5, &[1]) };
+        let warm = StripeState { cached: set(&[5]), ..raid5(5, &[1]) };
         assert_eq!(plan_write(&warm).expect("healthy").reads, set(&[1]));
-        let warm = Situation { cached: set(&[1, 2]), ..raid5(3, &[0]) };
+        let warm = StripeState { cached: set(&[1, 2]), ..raid5(3, &[0]) };
         assert_eq!(plan_write(&warm).expect("healthy").reads, MemberSet::EMPTY);
     }
 
     #[test]
     fn degraded_writes_find_the_way_that_is_left() {
         // The lost block is written: only generating works.
-        let lost = Situation { absent: set(&[1]), ..raid5(5, &[1]) };
+        let lost = StripeState { failed: set(&[1]), ..raid5(5, &[1]) };
         let plan = plan_write(&lost).expect("one lost");
         assert_eq!((plan.parity, plan.reads), (ParityWork::Generate, set(&[0, 2, 3, 4])));
         // Another block is lost: only updating works, however many are written.
-        let lost = Situation { absent: set(&[4]), ..raid5(5, &[0, 1, 2, 3]) };
+        let lost = StripeState { failed: set(&[4]), ..raid5(5, &[0, 1, 2, 3]) };
         let plan = plan_write(&lost).expect("one lost");
         assert_eq!((plan.parity, plan.reads), (ParityWork::Update, set(&[0, 1, 2, 3, 5])));
         // Parity is lost: nothing to keep up to date.
-        let lost = Situation { absent: set(&[5]), ..raid5(5, &[0]) };
+        let lost = StripeState { failed: set(&[5]), ..raid5(5, &[0]) };
         assert_eq!(plan_write(&lost).expect("one lost").parity, ParityWork::None);
         // RAID 6, one lost block written and one not: recover both, then generate.
-        let lost = Situation { absent: set(&[0, 3]), ..raid6(4, &[0]) };
+        let lost = StripeState { failed: set(&[0, 3]), ..raid6(4, &[0]) };
         let plan = plan_write(&lost).expect("two lost");
         assert_eq!(plan.recover, set(&[0, 3]));
         assert_eq!((plan.parity, plan.reads), (ParityWork::Generate, set(&[1, 2, 4, 5])));
         // Too much.
-        let lost = Situation { absent: set(&[0, 3]), ..raid5(4, &[0]) };
+        let lost = StripeState { failed: set(&[0, 3]), ..raid5(4, &[0]) };
         assert_eq!(plan_write(&lost), None);
     }
 
     #[test]
     fn degraded_reads_prefer_p() {
-        let lost = Situation { absent: set(&[1]), ..raid6(4, &[1]) };
+        let lost = StripeState { failed: set(&[1]), ..raid6(4, &[1]) };
         let plan = plan_read(&lost).expect("one lost");
         assert_eq!((plan.reads, plan.recover), (set(&[0, 2, 3, 4]), set(&[1])));
-        let lost = Situation { absent: set(&[1, 4]), ..raid6(4, &[1]) };
+        let lost = StripeState { failed: set(&[1, 4]), ..raid6(4, &[1]) };
         assert_eq!(plan_read(&lost).expect("two lost").reads, set(&[0, 2, 3, 5]));
-        let lost = Situation { absent: set(&[1, 2]), ..raid6(4, &[1]) };
+        let lost = StripeState { failed: set(&[1, 2]), ..raid6(4, &[1]) };
         assert_eq!(plan_read(&lost).expect("two lost").recover, set(&[1, 2]));
-        let lost = Situation { absent: set(&[1]), unread: set(&[2]), ..raid5(4, &[1]) };
+        let lost = StripeState { failed: set(&[1]), read_failed: set(&[2]), ..raid5(4, &[1]) };
         assert_eq!(plan_read(&lost), None);
         let healthy = raid5(4, &[1, 2]);
         assert_eq!(plan_read(&healthy).expect("healthy").reads, set(&[1, 2]));
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn every_small_situation() {
         for (data, has_q) in [(2u16, false), (3, false), (2, true), (3, true)] {
-            let row = Situation { has_q, ..raid5(data, &[]) };
+            let row = StripeState { has_q, ..raid5(data, &[]) };
             let positions = data + 1 + u16::from(has_q);
             let subsets = |of: u16| {
                 (0..1u32 << of).map(move |bits| {
@@ -341,9 +341,9 @@ mod tests {
                     for unread in subsets(positions) {
                         let cached = [MemberSet::EMPTY, set(&[0]), set(&[data])].into_iter();
                         for (cached, stream) in cached.flat_map(|set| [(set, false), (set, true)]) {
-                            let here = Situation { covered, absent, unread, cached, stream, ..row };
+                            let here = StripeState { covered, failed: absent, read_failed: unread, cached, stream, ..row };
                             check(&here);
-                            check_out_of_sync(&Situation { in_sync: false, ..here });
+                            check_out_of_sync(&StripeState { in_sync: false, ..here });
                         }
                     }
                 }
@@ -351,38 +351,38 @@ mod tests {
         }
     }
 
-    fn check_out_of_sync(s: &Situation) {
+    fn check_out_of_sync(s: &StripeState) {
         if let Some(plan) = plan_write(s) {
             assert!(plan.recover.is_empty(), "{s:?} {plan:?}");
             let known = s.data_positions().minus(s.covered).intersection(s.lost()).is_empty();
             assert!(!known || plan.parity != ParityWork::Update, "{s:?} {plan:?}");
         }
-        let unreadable = s.covered.intersection(s.absent.union(s.unread));
+        let unreadable = s.covered.intersection(s.failed.union(s.read_failed));
         assert_eq!(plan_read(s).is_some(), unreadable.is_empty(), "{s:?}");
     }
 
-    fn check(s: &Situation) {
+    fn check(s: &StripeState) {
         let lost = s.lost();
         let tolerated = 1 + usize::from(s.has_q);
         let write = plan_write(s);
-        assert!(write.is_some() || lost.union(s.absent).len() > tolerated, "{s:?}");
+        assert!(write.is_some() || lost.union(s.failed).len() > tolerated, "{s:?}");
         if let Some(plan) = write {
             let uncovered = s.data_positions().minus(s.covered);
             assert!(plan.reads.intersection(lost).is_empty(), "{s:?} {plan:?}");
             let known = plan.reads.union(s.cached).union(plan.recover);
             match plan.parity {
-                ParityWork::None => assert!(s.covered.intersection(s.absent).is_empty()),
+                ParityWork::None => assert!(s.covered.intersection(s.failed).is_empty()),
                 ParityWork::Generate => assert!(uncovered.minus(known).is_empty()),
                 ParityWork::Update => {
-                    let writable = s.parity_positions().minus(s.absent);
+                    let writable = s.parity_positions().minus(s.failed);
                     assert!(s.covered.union(writable).minus(known).is_empty());
                 }
             }
         }
         let read = plan_read(s);
-        assert!(read.is_some() || lost.union(s.absent).union(s.unread).len() > tolerated, "{s:?}");
+        assert!(read.is_some() || lost.union(s.failed).union(s.read_failed).len() > tolerated, "{s:?}");
         if let Some(plan) = read {
-            assert!(plan.reads.intersection(s.absent.union(s.unread)).is_empty());
+            assert!(plan.reads.intersection(s.failed.union(s.read_failed)).is_empty());
             assert!(s.covered.minus(plan.reads).minus(plan.recover).is_empty());
         }
     }

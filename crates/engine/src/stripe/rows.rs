@@ -11,8 +11,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use md::StripeNo;
 
-use super::neighbours::Wait;
-use super::op::{Cell, Class, Grain, Intent, Op};
+use super::plug::Wait;
+use super::op::{Cell, Class, Grain, OpKind, Op};
 use super::scratch::Block;
 use crate::slab::Slab;
 use crate::{BufSlice, GRANULE_SECTORS, MAX_SPAN_SECTORS, MemberSet, REGION_ZERO};
@@ -22,7 +22,7 @@ const MAX_CACHED_PER_ROW: usize = 256;
 
 /// A request's part in one chunk.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Piece {
+pub(crate) struct ChunkIo {
     pub(crate) request: u32,
     pub(crate) index: u16,
     /// The range inside the chunk, in sectors.
@@ -36,13 +36,13 @@ pub(crate) struct Piece {
     pub(crate) open: u32,
 }
 
-impl Piece {
+impl ChunkIo {
     fn overlaps(&self, start: u64, end: u64) -> bool {
         self.start < end && start < self.end
     }
 
     fn is_write(&self) -> bool {
-        self.class.intent != Intent::Read
+        self.class.kind != OpKind::Read
     }
 }
 
@@ -113,7 +113,7 @@ struct Skipped {
 pub(crate) struct Rows {
     pub(crate) table: Slab<Row>,
     by_stripe: HashMap<u64, u32, BuildHasherDefault<StripeHasher>>,
-    pub(crate) pieces: Slab<Piece>,
+    pub(crate) pieces: Slab<ChunkIo>,
     /// Rows to be looked at before the batch ends.
     pub(crate) touched: VecDeque<u32>,
     /// Idle rows with a cache, as (row, `idle_since`), oldest first; entries may be out of date.
@@ -147,7 +147,7 @@ impl Rows {
     }
 
     /// Queues a piece behind everything that waits for its row.
-    pub(crate) fn enqueue(&mut self, stripe: StripeNo, piece: Piece) {
+    pub(crate) fn enqueue(&mut self, stripe: StripeNo, piece: ChunkIo) {
         let row = self.row_of(stripe);
         let at = self.pieces.take().index;
         self.pieces[at] = piece;
@@ -160,7 +160,7 @@ impl Rows {
     }
 
     /// Puts pieces back in front of everything that waits; they were here before.
-    pub(crate) fn requeue_front(&mut self, row: u32, pieces: &[Piece]) {
+    pub(crate) fn requeue_front(&mut self, row: u32, pieces: &[ChunkIo]) {
         for (order, piece) in pieces.iter().enumerate() {
             let at = self.pieces.take().index;
             self.pieces[at] = *piece;
@@ -366,9 +366,9 @@ impl Rows {
 
     /// Makes the operation of a piece that is alone and short: what random requests are.
     fn form_single(&mut self, row: u32, ops: &mut Slab<Op>, formed: &mut Vec<u32>) -> bool {
-        let Piece { start, end, class, .. } = self.pieces[self.taken[0]];
+        let ChunkIo { start, end, class, .. } = self.pieces[self.taken[0]];
         let step = self.step(class);
-        let short = start / step == (end - 1) / step && class.intent != Intent::Discard;
+        let short = start / step == (end - 1) / step && class.kind != OpKind::Discard;
         if short {
             self.form_span(row, (start, end), ops, formed);
         }
@@ -393,7 +393,7 @@ impl Rows {
         let alike =
             taken.iter().all(|at| (pieces[*at].start, pieces[*at].end) == (first.start, first.end));
         let whole_row = alike && taken.len() == usize::from(self.data);
-        let no_data = first.class.intent != Intent::Resync
+        let no_data = first.class.kind != OpKind::Resync
             && taken.iter().all(|at| pieces[*at].slice.region == REGION_ZERO);
         let (mut low, mut high) = (u64::MAX, 0);
         for at in taken.iter() {
@@ -454,7 +454,7 @@ impl Rows {
             if piece.overlaps(start, end) {
                 piece.open += 1;
                 op.pieces.push(*at);
-                if class.intent != Intent::Resync {
+                if class.kind != OpKind::Resync {
                     op.covered.insert(piece.index);
                 }
                 op.fua |= piece.fua;
@@ -463,7 +463,7 @@ impl Rows {
         }
         // By position, then by address: so the slices of a position are in order.
         op.pieces.sort_unstable_by_key(|at| (pieces[*at].index, pieces[*at].start));
-        let with_host = if class.intent == Intent::Resync { &[] } else { op.pieces.as_slice() };
+        let with_host = if class.kind == OpKind::Resync { &[] } else { op.pieces.as_slice() };
         for at in with_host {
             let piece = &pieces[*at];
             let (from, to) = (piece.start.max(start), piece.end.min(end));

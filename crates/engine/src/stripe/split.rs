@@ -5,15 +5,15 @@
 
 use md::{MemberIdx, RowRole, Sector, StripeNo};
 
-use super::op::{Class, Grain, Intent};
-use super::rows::Piece;
+use super::op::{Class, Grain, OpKind};
+use super::rows::ChunkIo;
 use super::stripes::{Context, Stripes};
 use crate::token::Kind;
 use crate::{BufSlice, Effect, HostOp, MemberError, MemberSet, REGION_ZERO, Token};
 
 /// One chunk's part of a request.
 #[derive(Clone, Copy)]
-struct Part {
+struct ChunkPart {
     stripe: StripeNo,
     index: u16,
     offset: u64,
@@ -113,14 +113,14 @@ impl Stripes {
                 }
             };
             record.open += 1;
-            let intent = if discard { Intent::Discard } else { Intent::Write };
-            let piece = Piece {
+            let intent = if discard { OpKind::Discard } else { OpKind::Write };
+            let piece = ChunkIo {
                 request,
                 index: part.index,
                 start: part.offset,
                 end: part.offset + part.sectors,
                 slice,
-                class: Class { intent, grain: Grain::Span },
+                class: Class { kind: intent, grain: Grain::Span },
                 fua: record.fua(),
                 stream,
                 open: 0,
@@ -143,13 +143,13 @@ impl Stripes {
             record.open += 1;
             // Only the length counts.
             let len = (sectors * md::SECTOR_BYTES) as u32;
-            let piece = Piece {
+            let piece = ChunkIo {
                 request,
                 index: 0,
                 start: offset,
                 end: offset + sectors,
                 slice: BufSlice { region: REGION_ZERO, len, offset: 0 },
-                class: Class { intent: Intent::Resync, grain: Grain::Span },
+                class: Class { kind: OpKind::Resync, grain: Grain::Span },
                 fua: false,
                 stream: false,
                 open: 0,
@@ -159,7 +159,7 @@ impl Stripes {
         }
     }
 
-    fn direct(&mut self, cx: &mut Context<'_>, request: u32, part: Part, member: MemberIdx) {
+    fn direct(&mut self, cx: &mut Context<'_>, request: u32, part: ChunkPart, member: MemberIdx) {
         let sector = cx.parity().member_sector(part.stripe, part.offset);
         let slice = cx.requests[request].slice(part.at, part.sectors);
         self.scatter.add(member.0, sector.0, slice);
@@ -169,19 +169,19 @@ impl Stripes {
         &mut self,
         cx: &mut Context<'_>,
         request: u32,
-        part: Part,
+        part: ChunkPart,
         stream: bool,
         grain: Grain,
     ) {
         let record = &mut cx.requests[request];
         record.open += 1;
-        let piece = Piece {
+        let piece = ChunkIo {
             request,
             index: part.index,
             start: part.offset,
             end: part.offset + part.sectors,
             slice: record.slice(part.at, part.sectors),
-            class: Class { intent: Intent::Read, grain },
+            class: Class { kind: OpKind::Read, grain },
             fua: false,
             stream,
             open: 0,
@@ -193,7 +193,7 @@ impl Stripes {
         &mut self,
         cx: &mut Context<'_>,
         request: u32,
-        mut act: impl FnMut(&mut Stripes, &mut Context<'_>, Part),
+        mut act: impl FnMut(&mut Stripes, &mut Context<'_>, ChunkPart),
     ) {
         let chunk = cx.geometry.chunk_sectors();
         let data = cx.parity().data_disks() as u16;
@@ -202,7 +202,7 @@ impl Stripes {
         let (mut stripe, mut index, mut offset) = (first.stripe, first.index, first.offset);
         while at < end {
             let sectors = (chunk - offset).min(end - at);
-            act(self, cx, Part { stripe, index, offset, sectors, at });
+            act(self, cx, ChunkPart { stripe, index, offset, sectors, at });
             at += sectors;
             offset = 0;
             index += 1;
@@ -227,13 +227,13 @@ fn read_in_one(cx: &mut Context<'_>, request: u32) -> bool {
     let sector = cx.parity().member_sector(place.stripe, place.offset);
     let token = Token::new(Kind::Read, member.0, cx.requests.key(request));
     let slices = cx.out.push_slices([buf]);
-    cx.out.list.push(Effect::Read { token, member, sector, slices, loan: false });
+    cx.out.list.push(Effect::Read { token, member, sector, slices, in_place_ok: false });
     true
 }
 
 /// Whether the request also wants a block of the same row whose member has failed: then the whole
 /// row goes through one operation, so that no block is read twice.
-fn request_touches_lost(cx: &Context<'_>, request: u32, part: Part) -> bool {
+fn request_touches_lost(cx: &Context<'_>, request: u32, part: ChunkPart) -> bool {
     let record = &cx.requests[request];
     let chunk = cx.geometry.chunk_sectors();
     let row = cx.parity().row(part.stripe);

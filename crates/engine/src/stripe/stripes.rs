@@ -8,15 +8,15 @@ use std::collections::VecDeque;
 use md::{Geometry, Kind as GeometryKind, Parity};
 
 use super::in_sync::SyncMap;
-use super::neighbours::Neighbours;
+use super::plug::Plug;
 use super::op::Op;
-use super::ops::Course;
-use super::plan::Situation;
+use super::ops::ExecPlan;
+use super::plan::StripeState;
 use super::rows::Rows;
 use super::scratch::Scratch;
 use crate::health::Health;
 use crate::requests::Requests;
-use crate::scatter::Scatter;
+use crate::coalesce::Coalescer;
 use crate::slab::Slab;
 use crate::{Effects, ShardConfig};
 
@@ -51,15 +51,15 @@ pub(crate) struct Stripes {
     pub(crate) scratch: Scratch,
     pub(crate) region: u16,
     /// Operations that wait for stripe memory, first come first served.
-    pub(crate) starved: VecDeque<u32>,
+    pub(crate) awaiting_memory: VecDeque<u32>,
     pub(crate) formed: Vec<u32>,
-    pub(crate) scatter: Scatter,
+    pub(crate) scatter: Coalescer,
     pub(crate) discard_zeroes: bool,
-    pub(crate) neighbours: Neighbours,
+    pub(crate) neighbours: Plug,
     /// Where parity agrees with the data.
     pub(crate) sync: SyncMap,
     /// The last courses of plain writes, by a mix of what they depend on.
-    pub(crate) courses: [Option<(Situation, Course)>; 16],
+    pub(crate) exec_plans: [Option<(StripeState, ExecPlan)>; 16],
 }
 
 impl Stripes {
@@ -75,12 +75,12 @@ impl Stripes {
             ops: Slab::with_capacity(1024),
             scratch: Scratch::new(config.stripe_cache_bytes),
             region: config.scratch_region,
-            starved: VecDeque::new(),
+            awaiting_memory: VecDeque::new(),
             formed: Vec::new(),
-            scatter: Scatter::default(),
-            courses: [None; 16],
+            scatter: Coalescer::default(),
+            exec_plans: [None; 16],
             discard_zeroes: config.discard_zeroes,
-            neighbours: Neighbours::new(config.merge_wait_nanos.min(crate::MAX_MERGE_WAIT_NANOS)),
+            neighbours: Plug::new(config.merge_wait_nanos.min(crate::MAX_MERGE_WAIT_NANOS)),
         }
     }
 
@@ -101,7 +101,7 @@ impl Stripes {
 
     /// Plans what has gathered during the batch, or a part of it (`has_more`); says when the clock
     /// alone will bring more.
-    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, timer: bool) -> Option<u64> {
+    pub(crate) fn plan_batch(&mut self, cx: &mut Context<'_>, timer: bool) -> Option<u64> {
         if timer {
             self.neighbours.timer_due(&mut self.rows, cx.now);
         }
@@ -122,12 +122,12 @@ impl Stripes {
                     self.rows.retire(row);
                 }
             }
-            self.feed_starved(cx);
+            self.retry_awaiting_memory(cx);
             if self.rows.touched.is_empty() || begun >= BEGIN_SECTORS {
                 break;
             }
         }
-        self.neighbours.settle(&mut self.rows, cx.now)
+        self.neighbours.unplug_due(&mut self.rows, cx.now)
     }
 
     /// Returns how much has begun, in sectors of all members.
@@ -146,7 +146,7 @@ impl Stripes {
             if self.ops[op].is_write() {
                 self.neighbours.write_begun();
             }
-            self.begin(cx, op);
+            self.start_or_queue(cx, op);
         }
         self.formed = formed;
         begun

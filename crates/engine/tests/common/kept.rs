@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    BitmapHeader, Control, ControlEvent, HostOp, Keeper, KeeperEffect, KeeperInput, MemberError,
+    BitmapHeader, Control, ControlEvent, HostOp, MetadataManager, MetadataEffect, MetadataInput, MemberError,
     MetaToken, Record, RequestError, Resync,
 };
 use md::ondisk::superblock::ArrayState;
@@ -36,15 +36,15 @@ struct MetaJob {
 }
 
 pub struct Kept {
-    pub keeper: Keeper,
+    pub keeper: MetadataManager,
     pub disks: Vec<Disk>,
     /// Superblocks are longer than a sector: a power cut may tear them.
     pub torn: bool,
-    pub others: Vec<KeeperEffect>,
+    pub others: Vec<MetadataEffect>,
     /// What may be on the members after a power cut.
     pub durable: Model,
     pub resync: Option<Resync>,
-    inputs: Vec<KeeperInput>,
+    inputs: Vec<MetadataInput>,
     jobs: Vec<MetaJob>,
     timer: Option<u64>,
     /// Acknowledged writes, and those that a flush in flight covers: (flush, how many).
@@ -55,7 +55,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    pub fn new(keeper: Keeper, disks: Vec<Disk>, durable: Model) -> Kept {
+    pub fn new(keeper: MetadataManager, disks: Vec<Disk>, durable: Model) -> Kept {
         Kept {
             keeper,
             disks,
@@ -72,12 +72,12 @@ impl Kept {
         }
     }
 
-    pub fn tell(&mut self, input: KeeperInput) {
+    pub fn tell(&mut self, input: MetadataInput) {
         self.inputs.push(input);
     }
 
     pub(super) fn event(&mut self, shard: u16, event: ControlEvent) {
-        self.inputs.push(KeeperInput::FromShard { shard, event });
+        self.inputs.push(MetadataInput::FromShard { shard, event });
     }
 
     pub(super) fn submitted(&mut self, tag: u64, op: HostOp, at: u64, sectors: u64) {
@@ -119,7 +119,7 @@ impl Kept {
         };
         resync.done(now, md::Sector(at), result);
         let (position, stalled) = (resync.position(), resync.stalled());
-        self.inputs.push(KeeperInput::ResyncAt { run, position, stalled });
+        self.inputs.push(MetadataInput::ResyncAt { run, position, stalled });
     }
 
     pub(super) fn next_event(&self) -> Option<u64> {
@@ -179,26 +179,26 @@ impl World {
         }
     }
 
-    fn keeper_effect(&mut self, effect: KeeperEffect) {
+    fn keeper_effect(&mut self, effect: MetadataEffect) {
         let (now, covers) = (self.now, self.writes_done);
         let delay = self.delay(self.delays.io);
         let kept = self.kept.as_mut().expect("it has just acted");
         let ready_at = now + delay;
         match effect {
-            KeeperEffect::WriteMeta { token, device, record } => {
+            MetadataEffect::WriteMeta { token, device, record } => {
                 let device = device.0 as usize;
                 let record = Some(record);
                 kept.jobs.push(MetaJob { ready_at, token, device, record, covers });
             }
-            KeeperEffect::Flush { token, device } => {
+            MetadataEffect::Flush { token, device } => {
                 let device = device.0 as usize;
                 kept.jobs.push(MetaJob { ready_at, token, device, record: None, covers });
             }
-            KeeperEffect::ToShard { control, shard } => {
+            MetadataEffect::ToShard { control, shard } => {
                 self.send_control(shard, control);
             }
-            KeeperEffect::SetTimer { at } => kept.timer = Some(at),
-            KeeperEffect::ResyncNeeded => kept.resync = kept.keeper.resync(),
+            MetadataEffect::SetTimer { at } => kept.timer = Some(at),
+            MetadataEffect::ResyncNeeded => kept.resync = kept.keeper.resync(),
             other => kept.others.push(other),
         }
     }
@@ -216,7 +216,7 @@ impl World {
         if resync.is_done() {
             let position = resync.position();
             kept.resync = None;
-            kept.inputs.push(KeeperInput::ResyncAt { run, position, stalled: None });
+            kept.inputs.push(MetadataInput::ResyncAt { run, position, stalled: None });
         }
         for (at, sectors) in ranges {
             let tag = self.queue(HostOp::Resync, at.0, sectors);
@@ -231,7 +231,7 @@ impl World {
         let Some(kept) = &mut self.kept else { return };
         if kept.timer.is_some_and(|at| at <= now) {
             kept.timer = None;
-            kept.inputs.push(KeeperInput::Timer);
+            kept.inputs.push(MetadataInput::Timer);
         }
         if kept.resync.as_ref().and_then(Resync::retry_at).is_some_and(|at| at <= now) {
             self.feed_resync();
@@ -242,7 +242,7 @@ impl World {
         for job in due {
             let result = self.perform_meta(&job);
             let kept = self.kept.as_mut().expect("still there");
-            kept.inputs.push(KeeperInput::MetaDone { token: job.token, result });
+            kept.inputs.push(MetadataInput::MetaDone { token: job.token, result });
         }
     }
 
@@ -318,7 +318,7 @@ impl World {
     pub fn has_stopped(&self) -> Option<bool> {
         let others = &self.kept.as_ref().expect("a test with a keeper").others;
         others.iter().find_map(|effect| match effect {
-            KeeperEffect::Stopped { clean } => Some(*clean),
+            MetadataEffect::Stopped { clean } => Some(*clean),
             _ => None,
         })
     }

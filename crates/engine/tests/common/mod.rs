@@ -333,7 +333,7 @@ impl World {
         let length =
             |slices: &[BufSlice]| slices.iter().map(|s| u64::from(s.len) / SECTOR as u64).sum();
         let (token, place, work) = match effect {
-            Effect::Read { token, member, sector, slices, loan } => {
+            Effect::Read { token, member, sector, slices, in_place_ok: loan } => {
                 let (slices, loan) = (out.slices(slices).to_vec(), *loan);
                 (token, place(member, sector, length(&slices)), Work::Read { slices, loan })
             }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: messages take their time, and those of one shard do not overtake each other.
 
-use engine::{Control, ControlEvent, HostOp, Losses, ShardConfig, ShardPart, Sharding};
+use engine::{Control, ControlEvent, HostOp, FailureCoordinator, ShardConfig, ShardPart, Sharding};
 use md::Sector;
 
 use super::World;
@@ -10,7 +10,7 @@ use super::World;
 pub struct Between {
     sharding: Sharding,
     map: engine::IntentMap,
-    losses: Losses,
+    losses: FailureCoordinator,
     /// On the way to shard 0, where the control plane is: (time, from, what).
     mail: Vec<(u64, u16, ControlEvent)>,
     /// By shard: when its last message arrives, and when the last one to it does.
@@ -24,7 +24,7 @@ impl Between {
         Between {
             sharding: config.sharding,
             map: engine::IntentMap::whole_array(&config.geometry),
-            losses: Losses::new(config.geometry.clone(), shards, config.missing),
+            losses: FailureCoordinator::new(config.geometry.clone(), shards, config.missing),
             mail: Vec::new(),
             last_from: vec![0; usize::from(shards)],
             last_to: vec![0; usize::from(shards)],
@@ -52,7 +52,7 @@ impl World {
     /// A shard says something to the control plane.
     pub(super) fn control_event(&mut self, shard: u16, event: ControlEvent) {
         let about_flush =
-            matches!(event, ControlEvent::CollectWritten | ControlEvent::Written { .. });
+            matches!(event, ControlEvent::CollectDirtyMembers | ControlEvent::Written { .. });
         let alone = self.between.sharding.shards() == 1;
         if let (Some(kept), false) = (self.kept.as_mut().filter(|_| alone), about_flush) {
             return kept.event(shard, event);
@@ -77,8 +77,8 @@ impl World {
         for (_, shard, event) in arrived {
             let mut orders = Vec::new();
             match event {
-                ControlEvent::CollectWritten => {
-                    orders.extend(self.numbers().skip(1).map(|n| (n, Control::GiveWritten)));
+                ControlEvent::CollectDirtyMembers => {
+                    orders.extend(self.numbers().skip(1).map(|n| (n, Control::TakeDirtyMembers)));
                 }
                 ControlEvent::Written { members, kept } => {
                     orders.push((0, Control::Written { members, kept }));

@@ -311,7 +311,7 @@ impl Run<'_> {
                     work(worker, index as u32, pass, files, hands, field)
                 };
                 match apart {
-                    true => array::spawn_apart(scope, thread, job),
+                    true => array::spawn_with_own_fd_table(scope, thread, job),
                     false => thread.spawn_scoped(scope, job),
                 }
                 .expect("the system has threads")

@@ -5,7 +5,7 @@
 //! are a tie, which is refused. Called by `standing`.
 
 use super::types::Candidate;
-use super::words;
+use super::messages;
 use crate::level::Level;
 use crate::ondisk::{MemberMetadata, Role, Version};
 use std::fmt::Display;
@@ -85,7 +85,7 @@ pub(super) fn agree(
     let rival = defining()
         .filter(is_fresh)
         .find(|&index| with(index).len() == supporters.len() && differ(index, first));
-    let names = |list: &[usize]| words::and(list.iter().map(|&index| all[index].label.clone()));
+    let names = |list: &[usize]| messages::and(list.iter().map(|&index| all[index].label.clone()));
     let tie = rival.map(|rival| {
         let what = difference(&all[rival].metadata, &all[first].metadata).expect("they differ");
         let (one, other) = (names(&supporters), names(&with(rival)));

@@ -208,7 +208,7 @@ fn verdict(geometry: &Geometry, slots: &[Option<Source>]) -> Verdict {
     let lost = format!(
         "{} cannot serve all data without {}: reads of what is lost fail.",
         geometry.level(),
-        super::words::slots(&missing)
+        super::messages::slots(&missing)
     );
     Verdict::RunPartial { lost }
 }

@@ -19,9 +19,9 @@ mod plan;
 mod readable;
 mod repair;
 mod shape;
-mod standing;
+mod member_state;
 mod types;
-mod words;
+mod messages;
 
 pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
 pub use plan::data_starts;
@@ -29,14 +29,14 @@ pub use readable::Readable;
 pub use repair::only_parity;
 pub use shape::Shape;
 pub use types::{
-    Array, Candidate, Elsewhere, Found, Member, Options, Override, Plan, Recovery, Repairs, Replay,
-    Resync, Software, Source, Standing, Verdict,
+    Array, Candidate, OtherVerdict, Found, Member, Options, Override, Plan, Recovery, Repairs, Replay,
+    Resync, Software, Source, MemberState, Verdict,
 };
 
 /// Finds the arrays among the candidates and decides about each. Results refer to candidates by
 /// their index in `candidates`.
 pub fn assemble(candidates: &[Candidate], options: &Options) -> Found {
-    let (groups, floating_spares) = standing::group(candidates);
+    let (groups, floating_spares) = member_state::group(candidates);
     let arrays = groups.iter().map(|group| plan::array(candidates, group, options)).collect();
     Found { arrays, floating_spares }
 }

@@ -7,12 +7,12 @@ use super::agree::same_places;
 use super::areas;
 use super::repair::{self, Facts};
 use super::shape::{Shape, shape};
-use super::standing::{Standings, cut_off, slots_of, standings};
+use super::member_state::{Standings, cut_off, slots_of, standings};
 use super::types::{
-    Array, Candidate, Elsewhere, Member, Options, Override, Plan, Repairs, Software, Source,
-    Standing, Verdict,
+    Array, Candidate, OtherVerdict, Member, Options, Override, Plan, Repairs, Software, Source,
+    MemberState, Verdict,
 };
-use super::words;
+use super::messages;
 use crate::geometry::{Generation, Geometry, MAX_MEMBERS};
 use crate::level::Level;
 use crate::ondisk::superblock::Policy;
@@ -83,7 +83,7 @@ fn held(own: &MemberMetadata, freshest: &MemberMetadata) -> u64 {
 }
 
 fn journal(members: &[Member]) -> Option<usize> {
-    let journal = members.iter().find(|member| member.standing == Standing::Journal);
+    let journal = members.iter().find(|member| member.standing == MemberState::Journal);
     journal.map(|member| member.candidate)
 }
 
@@ -96,7 +96,7 @@ struct Planner<'a> {
     members: &'a [Member],
     split: bool,
     journal: Option<usize>,
-    elsewhere: Vec<Elsewhere>,
+    elsewhere: Vec<OtherVerdict>,
     ties: &'a [String],
 }
 
@@ -177,13 +177,13 @@ impl Planner<'_> {
         let mut slots: Slots = vec![None; count];
         for member in self.members {
             let (slot, in_sync) = match member.standing {
-                Standing::Active(slot) => (slot, u64::MAX),
-                Standing::Recovering { slot, up_to } => (slot, up_to),
-                Standing::Replacement { slot, up_to } => (slot, up_to.unwrap_or(u64::MAX)),
+                MemberState::Active(slot) => (slot, u64::MAX),
+                MemberState::Recovering { slot, up_to } => (slot, up_to),
+                MemberState::Replacement { slot, up_to } => (slot, up_to.unwrap_or(u64::MAX)),
                 _ => continue,
             };
             let source = self.source(member.candidate, in_sync, false);
-            let replacement = matches!(member.standing, Standing::Replacement { .. });
+            let replacement = matches!(member.standing, MemberState::Replacement { .. });
             let Some(place) = slots.get_mut(slot.index()) else { continue };
             let better = |has: &Source| {
                 source.valid_sectors > has.valid_sectors
@@ -202,7 +202,7 @@ impl Planner<'_> {
     fn with_stale(&self, shape: &Shape, slots: &Slots) -> Option<(Slots, String)> {
         let mut stale: Vec<(u64, MemberIdx, usize)> = Vec::new();
         for member in self.members {
-            if let Standing::Stale { slot: Some(slot), events_behind } = member.standing {
+            if let MemberState::Stale { slot: Some(slot), events_behind } = member.standing {
                 stale.push((events_behind, slot, member.candidate));
             }
         }
@@ -221,9 +221,9 @@ impl Planner<'_> {
             }
             *place = Some(source);
             let label = &self.all[candidate].label;
-            used.push(format!("{label} (slot {slot}, {} behind)", words::updates(behind)));
+            used.push(format!("{label} (slot {slot}, {} behind)", messages::updates(behind)));
             if enough(shape, &slots) {
-                return Some((slots, words::and(used)));
+                return Some((slots, messages::and(used)));
             }
         }
         None
@@ -248,14 +248,14 @@ impl Planner<'_> {
             "This {} of {} members cannot serve all of its data without {}.",
             level_of(shape),
             shape.members(),
-            words::slots(&missing)
+            messages::slots(&missing)
         );
         for member in self.members {
             let slot = match member.standing {
-                Standing::Stale { slot: Some(slot), .. } | Standing::Recovering { slot, .. } => {
+                MemberState::Stale { slot: Some(slot), .. } | MemberState::Recovering { slot, .. } => {
                     slot
                 }
-                Standing::Active(slot) => slot,
+                MemberState::Active(slot) => slot,
                 _ => continue,
             };
             if missing.contains(&slot) {
@@ -338,7 +338,7 @@ impl Planner<'_> {
             return Vec::new();
         }
         let mut sentences = Vec::new();
-        for member in self.members.iter().filter(|member| member.standing == Standing::Unusable) {
+        for member in self.members.iter().filter(|member| member.standing == MemberState::Unusable) {
             let Candidate { metadata, label, checksum_ok, .. } = &self.all[member.candidate];
             let Some(Role::Slot(slot)) = self.metadata.roles.get(metadata.dev_number as usize)
             else {
@@ -384,7 +384,7 @@ impl Planner<'_> {
                 "The array was in use when it stopped, and {} is missing: where a write was under \
                  way, what is recovered for the missing member may be wrong, also in data that was \
                  not being written. Check the file system afterwards.",
-                words::slots(missing)
+                messages::slots(missing)
             ));
         }
         risks
@@ -459,7 +459,7 @@ impl Planner<'_> {
                 warnings.push(format!(
                     "The array was in use when it stopped, and {} is missing: what is recovered \
                      for it may be wrong where a write was under way.",
-                    words::slots(&missing)
+                    messages::slots(&missing)
                 ));
             }
             _ if self.dirty() && !level_of(shape).has_parity() => warnings.push(
@@ -496,7 +496,7 @@ impl Planner<'_> {
     /// Where Linux and mdadm would not start what is started here, or the other way round.
     fn compare_start(&mut self, shape: &Result<Shape, String>, missing: &[MemberIdx]) {
         let Ok(shape) = shape else { return };
-        let mut say = |by, what: String| self.elsewhere.push(Elsewhere { by, what });
+        let mut say = |by, what: String| self.elsewhere.push(OtherVerdict { by, what });
         let metadata = self.metadata;
         let expected: Vec<MemberIdx> = missing
             .iter()
@@ -504,7 +504,7 @@ impl Planner<'_> {
             .filter(|slot| metadata.roles.contains(&Role::Slot(slot.0)))
             .collect();
         if !expected.is_empty() {
-            let slots = words::slots(&expected);
+            let slots = messages::slots(&expected);
             say(
                 Software::Mdadm,
                 format!("does not start the array without --run: {slots} was there last time."),

@@ -3,7 +3,7 @@
 //! Invariant: a typed list, in the order in which it must be done; nothing is done here. Format
 //! reference, 1.5, 3.3, 5 and 8.4.
 
-use super::types::{Candidate, Member, Recovery, Repairs, Replay, Resync, Source, Standing};
+use super::types::{Candidate, Member, Recovery, Repairs, Replay, Resync, Source, MemberState};
 use crate::geometry::{Geometry, Kind, RowRole};
 use crate::level::Level;
 use crate::ondisk::MemberMetadata;
@@ -88,12 +88,12 @@ fn recoveries(facts: &Facts<'_>) -> Vec<Recovery> {
     for member in facts.members {
         let candidate = member.candidate;
         match member.standing {
-            Standing::Recovering { slot, up_to }
+            MemberState::Recovering { slot, up_to }
                 if serves(slot).is_some_and(|source| source.candidate == candidate) =>
             {
                 recoveries.push(Recovery { slot, candidate, from: up_to, replaces: None });
             }
-            Standing::Replacement { slot, up_to: Some(from) } => {
+            MemberState::Replacement { slot, up_to: Some(from) } => {
                 let serving = serves(slot).map(|source| source.candidate);
                 let replaces = serving.filter(|&serving| serving != candidate);
                 recoveries.push(Recovery { slot, candidate, from, replaces });
@@ -110,7 +110,7 @@ fn recoveries(facts: &Facts<'_>) -> Vec<Recovery> {
     let mut spares = facts
         .members
         .iter()
-        .filter(|member| member.standing == Standing::Spare)
+        .filter(|member| member.standing == MemberState::Spare)
         .map(|member| member.candidate)
         .filter(fits);
     for &slot in facts.missing {

@@ -3,7 +3,7 @@
 //! Invariant: candidates are named by their index in the list that was given, everywhere.
 
 use super::shape::Shape;
-use super::words;
+use super::messages;
 use crate::ondisk::superblock::{Checksum, Policy, Refusal, Superblock};
 use crate::ondisk::{MemberMetadata, Uuid, Version};
 use crate::units::MemberIdx;
@@ -73,7 +73,7 @@ pub struct Found {
 
 /// What a candidate is to its array.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MemberState {
     /// In sync in this slot.
     Active(MemberIdx),
     /// Being rebuilt: in sync below `up_to`, in sectors of its data area.
@@ -119,31 +119,31 @@ pub enum Standing {
 }
 
 /// In a few words: `slot 2`, `slot 2, rebuilt up to sector 4096`, `spare`.
-impl fmt::Display for Standing {
+impl fmt::Display for MemberState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Standing::Active(slot) => write!(f, "slot {slot}"),
-            Standing::Recovering { slot, up_to } => {
+            MemberState::Active(slot) => write!(f, "slot {slot}"),
+            MemberState::Recovering { slot, up_to } => {
                 write!(f, "slot {slot}, rebuilt up to sector {up_to}")
             }
-            Standing::Replacement { slot, up_to: None } => {
+            MemberState::Replacement { slot, up_to: None } => {
                 write!(f, "replacement for slot {slot}")
             }
-            Standing::Replacement { slot, up_to: Some(up_to) } => {
+            MemberState::Replacement { slot, up_to: Some(up_to) } => {
                 write!(f, "replacement for slot {slot}, up to sector {up_to}")
             }
-            Standing::Spare => f.write_str("spare"),
-            Standing::Journal => f.write_str("journal"),
-            Standing::Stale { slot: Some(slot), events_behind } => {
-                write!(f, "stale, was slot {slot}, {} behind", words::updates(*events_behind))
+            MemberState::Spare => f.write_str("spare"),
+            MemberState::Journal => f.write_str("journal"),
+            MemberState::Stale { slot: Some(slot), events_behind } => {
+                write!(f, "stale, was slot {slot}, {} behind", messages::updates(*events_behind))
             }
-            Standing::Stale { slot: None, events_behind } => {
-                write!(f, "stale, {} behind", words::updates(*events_behind))
+            MemberState::Stale { slot: None, events_behind } => {
+                write!(f, "stale, {} behind", messages::updates(*events_behind))
             }
-            Standing::Faulty => f.write_str("faulty"),
-            Standing::Foreign { .. } => f.write_str("foreign"),
-            Standing::Duplicate { .. } => f.write_str("duplicate"),
-            Standing::Unusable => f.write_str("unusable"),
+            MemberState::Faulty => f.write_str("faulty"),
+            MemberState::Foreign { .. } => f.write_str("foreign"),
+            MemberState::Duplicate { .. } => f.write_str("duplicate"),
+            MemberState::Unusable => f.write_str("unusable"),
         }
     }
 }
@@ -154,7 +154,7 @@ pub struct Member {
     /// Which.
     pub candidate: usize,
     /// What it is.
-    pub standing: Standing,
+    pub standing: MemberState,
     /// Why: a sentence.
     pub why: String,
 }
@@ -179,7 +179,7 @@ impl fmt::Display for Software {
 
 /// What somebody else would refuse, or do differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct OtherVerdict {
     /// Who.
     pub by: Software,
     /// What and why: the rest of a sentence that begins with who.
@@ -187,7 +187,7 @@ pub struct Elsewhere {
 }
 
 /// The whole sentence.
-impl fmt::Display for Elsewhere {
+impl fmt::Display for OtherVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.by, self.what)
     }
@@ -218,7 +218,7 @@ pub struct Array {
     /// To read it without changing anything.
     pub read_only: Plan,
     /// Where Linux or mdadm would not do what the plans say.
-    pub elsewhere: Vec<Elsewhere>,
+    pub elsewhere: Vec<OtherVerdict>,
     /// What members that are equally fresh say against each other, or against the order that was
     /// given: sentences. What is read of such an array is not to be believed without a look.
     pub contradictions: Vec<String>,
@@ -269,7 +269,7 @@ impl fmt::Display for Verdict {
         match self {
             Verdict::Run => f.write_str("All members are there."),
             Verdict::RunDegraded { missing } => {
-                write!(f, "All data is there, without {}.", words::slots(missing))
+                write!(f, "All data is there, without {}.", messages::slots(missing))
             }
             Verdict::RunPartial { lost: text }
             | Verdict::NeedsForce { risk: text, .. }

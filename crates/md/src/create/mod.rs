@@ -15,7 +15,7 @@
 //! Called by `array` and by the command line's `create`.
 
 mod initial;
-mod place;
+mod device_layout;
 mod plan;
 mod request;
 

@@ -4,7 +4,7 @@
 //! there; before the first superblock, nothing is.
 
 use super::initial;
-use super::place;
+use super::device_layout;
 use super::request::{BitmapWish, CreateError, Device, Request};
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::layout::{Layout, Raid0Layout};
@@ -216,7 +216,7 @@ impl<'a> Sized<'a> {
         let at_start = matches!(version, Version::V1_1 | Version::V1_2);
         let common = match self.request.data_offset {
             Some(asked) => asked,
-            None if at_start => place::data_offset(first.sectors, self.chunk_sectors, self.ppl),
+            None if at_start => device_layout::data_offset(first.sectors, self.chunk_sectors, self.ppl),
             None => 0,
         };
         let of = |(_, device): &(usize, &Device)| device.data_offset.unwrap_or(common);
@@ -239,7 +239,7 @@ impl<'a> Sized<'a> {
         let mut smallest = u64::MAX;
         for (&(_, device), &offset) in self.devices.iter().zip(&self.data_offsets) {
             let version = self.request.version;
-            let free = place::free_sectors(version, device.sectors, offset, self.ppl);
+            let free = device_layout::free_sectors(version, device.sectors, offset, self.ppl);
             let free = free.map_or(0, |free| free / unit * unit);
             if free == 0 {
                 return Err(self.too_small(device, offset, unit));
@@ -264,7 +264,7 @@ impl<'a> Sized<'a> {
     fn too_small(&self, device: &Device, offset: u64, unit: u64) -> CreateError {
         let behind = match self.request.version {
             Version::V0_90 => 256,
-            Version::V1_0 => 32 + place::log_room(device.sectors, self.ppl),
+            Version::V1_0 => 32 + device_layout::log_room(device.sectors, self.ppl),
             Version::V1_1 | Version::V1_2 => 0,
         };
         let (label, sectors) = (device.label.clone(), device.sectors);
@@ -287,7 +287,7 @@ impl<'a> Sized<'a> {
         let (_, device) = self.devices[nth];
         let offset = self.data_offsets[nth];
         let (version, used) = (self.request.version, self.used_sectors);
-        place::data_sectors(version, device.sectors, offset, used, log_sectors)
+        device_layout::data_sectors(version, device.sectors, offset, used, log_sectors)
             .ok_or_else(|| self.too_small(device, offset, used))
     }
 
@@ -352,8 +352,8 @@ impl<'a> Sized<'a> {
         let pages = bitmap.map(|bitmap| bitmap_sectors(&bitmap, self));
         let log_sectors = match (pages, self.ppl) {
             (Some(pages), _) => pages?,
-            (None, true) => place::PPL_SECTORS,
-            (None, false) => place::log_room(self.used_sectors, false),
+            (None, true) => device_layout::PPL_SECTORS,
+            (None, false) => device_layout::log_room(self.used_sectors, false),
         };
         let (version, slots) = (self.request.version, self.request.raid_devices);
         let there = bitmap.is_some() || self.ppl;
@@ -361,15 +361,15 @@ impl<'a> Sized<'a> {
         for (nth, &(index, device)) in self.devices.iter().enumerate() {
             let data_offset = self.data_offsets[nth];
             let data_sectors = self.data_sectors(nth, log_sectors)?;
-            let super_sector = place::super_sector(version, device.sectors)
+            let super_sector = device_layout::super_sector(version, device.sectors)
                 .ok_or_else(|| self.too_small(device, data_offset, 8))?;
             let area = |offset: i64, sectors| Area {
                 sector: super_sector.saturating_add_signed(offset),
                 sectors,
             };
             let bad_blocks =
-                place::bad_blocks(version, super_sector, data_offset, log_sectors, there)
-                    .map(|offset| area(offset, place::BAD_BLOCK_SECTORS));
+                device_layout::bad_blocks(version, super_sector, data_offset, log_sectors, there)
+                    .map(|offset| area(offset, device_layout::BAD_BLOCK_SECTORS));
             let role = if index < slots { Role::Slot(index as u16) } else { Role::Spare };
             let place = Places {
                 device: index,
@@ -381,7 +381,7 @@ impl<'a> Sized<'a> {
                 super_sector,
                 bitmap: bitmap.map(|bitmap| area(bitmap.offset, log_sectors)),
                 bad_blocks,
-                ppl: self.ppl.then(|| area(place::ppl(version), place::PPL_SECTORS)),
+                ppl: self.ppl.then(|| area(device_layout::ppl(version), device_layout::PPL_SECTORS)),
             };
             check_apart(&place, version)?;
             places.push(place);
@@ -394,7 +394,7 @@ impl<'a> Sized<'a> {
         let mut warnings = std::mem::take(&mut self.warnings);
         if !matches!(request.level, Level::Linear | Level::Raid0) {
             let free = |(&(_, device), &offset): (&(usize, &Device), &u64)| {
-                let free = place::free_sectors(request.version, device.sectors, offset, self.ppl);
+                let free = device_layout::free_sectors(request.version, device.sectors, offset, self.ppl);
                 (free.unwrap_or(0), device.label.clone())
             };
             let largest = self.devices.iter().zip(&self.data_offsets).map(free).max();
@@ -523,7 +523,7 @@ fn check_apart(place: &Places, version: Version) -> Result<(), CreateError> {
         Version::V1_1 | Version::V1_2 => {
             let end = |area: &Area| area.sector + area.sectors;
             let least = areas().map(end).max().unwrap_or(0);
-            let least = least.max(place.super_sector + place::SUPER_SECTORS);
+            let least = least.max(place.super_sector + device_layout::SUPER_SECTORS);
             if least > place.data_offset {
                 let data_offset = place.data_offset;
                 return Err(CreateError::DataOffsetTooSmall { data_offset, least });

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use md::MemberIdx;
-use md::assemble::{Options, Replay, Resync, Software, Standing, Verdict};
+use md::assemble::{Options, Replay, Resync, Software, MemberState, Verdict};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Area, PplArea, Role};
 
@@ -202,7 +202,7 @@ fn logs_are_replayed_first() {
     all.iter_mut().for_each(|one| one.metadata.has_journal = true);
     all[journal].metadata.journal_tail = Some(24);
     let array = one(&all);
-    assert_eq!(standing(&array, journal), &Standing::Journal);
+    assert_eq!(standing(&array, journal), &MemberState::Journal);
     let replay = Replay::Journal { candidate: journal, tail: 24 };
     assert_eq!(array.read_write.repairs.replay, Some(replay));
     assert_eq!(array.read_write.journal, Some(journal));
@@ -226,7 +226,7 @@ fn rebuilds_go_on_and_spares_take_what_nobody_has() {
     all[2].metadata.recovery_offset = Some(256);
     let spare = add(&mut all, "spare", Role::Spare);
     let array = one(&all);
-    assert_eq!(standing(&array, 2), &Standing::Recovering { slot: MemberIdx(2), up_to: 256 });
+    assert_eq!(standing(&array, 2), &MemberState::Recovering { slot: MemberIdx(2), up_to: 256 });
     assert_eq!(both(&array), ["degraded 2", "degraded 2"]);
     let recoveries = &array.read_write.repairs.recoveries;
     assert_eq!(recoveries.len(), 1, "the spare waits");
@@ -248,7 +248,7 @@ fn a_replacement_takes_over_when_it_is_complete() {
     all[new].metadata.recovery_offset = Some(640);
     let array = one(&all);
     let slot = MemberIdx(1);
-    assert_eq!(standing(&array, new), &Standing::Replacement { slot, up_to: Some(640) });
+    assert_eq!(standing(&array, new), &MemberState::Replacement { slot, up_to: Some(640) });
     assert_eq!(array.read_write.slots[1].as_ref().unwrap().candidate, 1);
     let recovery = array.read_write.repairs.recoveries[0];
     assert_eq!((recovery.candidate, recovery.from, recovery.replaces), (new, 640, Some(1)));

@@ -1,6 +1,6 @@
 //! Candidates of arrays that never were on a disk.
 
-use md::assemble::{Array, Candidate, Options, Standing, Verdict, assemble};
+use md::assemble::{Array, Candidate, Options, MemberState, Verdict, assemble};
 use md::ondisk::{Area, MemberMetadata, Role, Timestamp, Uuid, Version};
 
 pub const USED: u64 = 1280;
@@ -102,7 +102,7 @@ pub fn partial() -> Options {
     Options { partial: true, ..Options::default() }
 }
 
-pub fn standing(array: &Array, candidate: usize) -> &Standing {
+pub fn standing(array: &Array, candidate: usize) -> &MemberState {
     &array.members.iter().find(|member| member.candidate == candidate).unwrap().standing
 }
 

@@ -4,7 +4,7 @@
 use crate::array::{self, Array};
 use crate::case::{self, Case};
 use crate::reshape;
-use md::assemble::{self, Candidate, Options, Plan, Shape, Standing, Verdict};
+use md::assemble::{self, Candidate, Options, Plan, Shape, MemberState, Verdict};
 use md::geometry::Generation;
 use md::ondisk::superblock::{READ_BYTES, detect};
 use md::{Geometry, GeometrySpec, MemberIdx};
@@ -54,13 +54,13 @@ fn candidate(file: &str, image: &[u8]) -> Candidate {
     Candidate::new(file, sectors, 512, superblock, checksum)
 }
 
-fn check_standing(name: &str, standing: &Standing, json: &Value) {
+fn check_standing(name: &str, standing: &MemberState, json: &Value) {
     let slot = json["slot"].as_u64().map(|slot| MemberIdx(slot as u16));
     let fits = match (json["state"].as_str().unwrap(), standing) {
-        ("active", Standing::Active(own)) => Some(*own) == slot,
-        ("replacement", Standing::Replacement { slot: own, .. }) => Some(*own) == slot,
-        ("stale", Standing::Stale { slot: own, .. }) => *own == slot,
-        ("spare", Standing::Spare) | ("journal", Standing::Journal) => true,
+        ("active", MemberState::Active(own)) => Some(*own) == slot,
+        ("replacement", MemberState::Replacement { slot: own, .. }) => Some(*own) == slot,
+        ("stale", MemberState::Stale { slot: own, .. }) => *own == slot,
+        ("spare", MemberState::Spare) | ("journal", MemberState::Journal) => true,
         _ => false,
     };
     assert!(fits, "{name}: {standing:?} for {json}");

@@ -6,11 +6,11 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use array::rescue::{View, prepare, prepare_explicit};
+use array::rescue::{ReadableArray, prepare, prepare_explicit};
 use array::store::{Disk, partition_tables};
 use md::MemberIdx;
 use md::assemble::{
-    Array, ExplicitMember, ExplicitSpec, Options, Override, Plan, Standing, Verdict, explicit,
+    Array, ExplicitMember, ExplicitSpec, Options, Override, Plan, MemberState, Verdict, explicit,
 };
 use parity::Kernels;
 
@@ -20,7 +20,7 @@ use crate::numbers::parse_layout;
 
 /// See the module.
 pub struct Source {
-    pub view: View,
+    pub view: ReadableArray,
     /// What the array is called.
     pub name: String,
     /// What to know before trusting what is read.
@@ -229,7 +229,7 @@ fn left_out(array: &Array, members: &Members) -> Vec<String> {
         serves || plan.journal == Some(candidate)
     };
     let out = array.members.iter().filter(|member| {
-        let expected = matches!(member.standing, Standing::Spare | Standing::Journal);
+        let expected = matches!(member.standing, MemberState::Spare | MemberState::Journal);
         !expected && !used(member.candidate)
     });
     let sentence = |member: &md::assemble::Member| {

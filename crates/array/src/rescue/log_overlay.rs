@@ -34,12 +34,12 @@ impl Patch {
 pub(super) type Patches = BTreeMap<u64, Patch>;
 
 /// See the module.
-pub(super) struct Patched {
+pub(super) struct LogOverlay {
     pub(super) base: Arc<dyn Disk>,
     pub(super) patches: Patches,
 }
 
-impl Disk for Patched {
+impl Disk for LogOverlay {
     fn sectors(&self) -> u64 {
         self.base.sectors()
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use md::SECTOR_BYTES;
 
 use super::compare::Ranges;
-use super::view::add_range;
+use super::readable_array::add_range;
 use crate::store::Disk;
 
 /// A device that holds a slot, or a part of it.

@@ -45,16 +45,16 @@ impl Span {
     }
 }
 
-pub(crate) struct Guard {
+pub(crate) struct RangeLocks {
     touched: Box<[u32; REGIONS]>,
     held: Vec<Option<Span>>,
     free: Vec<u32>,
     waiting: VecDeque<(Span, u32)>,
 }
 
-impl Guard {
-    pub(crate) fn new() -> Guard {
-        Guard {
+impl RangeLocks {
+    pub(crate) fn new() -> RangeLocks {
+        RangeLocks {
             touched: Box::new([0; REGIONS]),
             held: Vec::new(),
             free: Vec::new(),
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn overlapping_ranges_are_granted_in_order_of_asking() {
-        let mut guard = Guard::new();
+        let mut guard = RangeLocks::new();
         let first = guard.acquire(Sector(0), 8, 1).expect("nobody else is here");
         assert!(guard.acquire(Sector(4), 16, 2).is_none());
         // Behind 2 although it does not touch 1.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn neighbours_in_one_granule_exclude_each_other() {
-        let mut guard = Guard::new();
+        let mut guard = RangeLocks::new();
         assert!(guard.acquire(Sector(8), 1, 1).is_some());
         assert!(guard.acquire(Sector(9), 1, 2).is_none());
         assert!(guard.acquire(Sector(16), 1, 3).is_some());

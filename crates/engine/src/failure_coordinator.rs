@@ -23,7 +23,7 @@ use md::{Geometry, MemberIdx};
 use crate::{Control, ControlEvent, MemberSet};
 
 /// See the module's documentation.
-pub struct Losses {
+pub struct FailureCoordinator {
     geometry: Geometry,
     lost: MemberSet,
     shards: Vec<Known>,
@@ -38,11 +38,11 @@ struct Known {
     apart: bool,
 }
 
-impl Losses {
+impl FailureCoordinator {
     /// Of an array that begins without the members in `missing`.
-    pub fn new(geometry: Geometry, shards: u16, missing: MemberSet) -> Losses {
+    pub fn new(geometry: Geometry, shards: u16, missing: MemberSet) -> FailureCoordinator {
         let known = || Known { dropped: missing, waits: None, apart: false };
-        Losses { geometry, lost: missing, shards: (0..shards).map(|_| known()).collect() }
+        FailureCoordinator { geometry, lost: missing, shards: (0..shards).map(|_| known()).collect() }
     }
 
     /// Members that the array has lost.
@@ -104,17 +104,17 @@ mod tests {
 
     use super::*;
 
-    fn losses(level: Level, shards: u16) -> Losses {
+    fn losses(level: Level, shards: u16) -> FailureCoordinator {
         let geometry = Geometry::new(&GeometrySpec {
             level,
             layout: Layout::default_for(level),
             chunk_sectors: 8,
             member_sectors: vec![80; 5],
         });
-        Losses::new(geometry.expect("sound"), shards, MemberSet::EMPTY)
+        FailureCoordinator::new(geometry.expect("sound"), shards, MemberSet::EMPTY)
     }
 
-    fn says(losses: &mut Losses, shard: u16, member: u16, epoch: u64) -> Vec<(u16, Control)> {
+    fn says(losses: &mut FailureCoordinator, shard: u16, member: u16, epoch: u64) -> Vec<(u16, Control)> {
         let mut out = Vec::new();
         let member = MemberIdx(member);
         let event = ControlEvent::MemberFailed { member, error: None, epoch };

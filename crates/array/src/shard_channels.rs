@@ -37,7 +37,7 @@ const RING_MESSAGES: usize = 256;
 
 /// A part of a request, for the lane that owns its range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct ShardRequest {
     /// The request, in the table of the lane that it came to.
     pub(crate) host: u32,
     pub(crate) op: HostOp,
@@ -49,7 +49,7 @@ pub(crate) struct Part {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
-    Part(Part),
+    Part(ShardRequest),
     /// A part has ended.
     Done {
         host: u32,
@@ -70,7 +70,7 @@ impl Message {
 }
 
 /// Wakes a lane that sleeps.
-struct Bell {
+struct Waker {
     asleep: AtomicBool,
     /// Nobody is there any more.
     left: AtomicBool,
@@ -79,7 +79,7 @@ struct Bell {
 
 /// What all lanes share.
 #[derive(Default)]
-struct Fate {
+struct SharedState {
     /// A lane has left that somebody waits for.
     broken: AtomicBool,
     /// Lanes that will touch no host buffer any more.
@@ -95,7 +95,7 @@ struct Peer {
     from: Consumer<Message>,
     /// What the ring had no room for.
     outbox: VecDeque<Message>,
-    bell: Arc<Bell>,
+    bell: Arc<Waker>,
     /// Something was sent since it was last seen to be awake.
     told: bool,
     /// And somebody waits for what follows.
@@ -138,7 +138,7 @@ impl Peer {
     }
 }
 
-impl Bell {
+impl Waker {
     fn ring(&self) {
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             // Fails only when the counter is full, and then the lane wakes anyway.
@@ -148,35 +148,35 @@ impl Bell {
 }
 
 /// One lane's ends of all its links.
-pub(crate) struct Links {
+pub(crate) struct ShardChannels {
     number: u16,
     sharding: Sharding,
     map: IntentMap,
     /// By lane; `None` at the own number.
     peers: Vec<Option<Peer>>,
-    bell: Arc<Bell>,
-    fate: Arc<Fate>,
+    bell: Arc<Waker>,
+    fate: Arc<SharedState>,
     /// What was seen of `Fate::news`.
     seen: u32,
     is_quiet: bool,
 }
 
-impl Links {
+impl ShardChannels {
     /// Links every lane of a division with every other; in the order of their numbers.
     ///
     /// # Errors
     /// When the system has no eventfd for every lane.
-    pub(crate) fn between(geometry: &Geometry, sharding: Sharding) -> std::io::Result<Vec<Links>> {
+    pub(crate) fn between(geometry: &Geometry, sharding: Sharding) -> std::io::Result<Vec<ShardChannels>> {
         let count = usize::from(sharding.shards());
-        let fate = Arc::new(Fate::default());
+        let fate = Arc::new(SharedState::default());
         let mut bells = Vec::new();
         for _ in 0..count {
             let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             let (asleep, left) = (AtomicBool::new(false), AtomicBool::new(false));
-            bells.push(Arc::new(Bell { asleep, left, fd }));
+            bells.push(Arc::new(Waker { asleep, left, fd }));
         }
-        let mut all: Vec<Links> = (0..sharding.shards())
-            .map(|number| Links {
+        let mut all: Vec<ShardChannels> = (0..sharding.shards())
+            .map(|number| ShardChannels {
                 number,
                 sharding,
                 map: IntentMap::whole_array(geometry),
@@ -256,7 +256,7 @@ impl Links {
     }
 
     /// Sends what waits, and rings for whoever sleeps.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn flush_outboxes(&mut self) {
         let mut all_there = true;
         self.peers.iter_mut().flatten().for_each(|peer| all_there &= peer.settle());
         if !all_there {
@@ -266,12 +266,12 @@ impl Links {
 
     fn break_up(&self) {
         if !self.fate.broken.swap(true, Ordering::AcqRel) {
-            self.tell_all();
+            self.wake_all();
         }
     }
 
     /// Nobody sleeps on a change of the array's fate.
-    fn tell_all(&self) {
+    fn wake_all(&self) {
         self.fate.news.fetch_add(1, Ordering::AcqRel);
         // As in `Peer::settle`.
         fence(Ordering::SeqCst);
@@ -285,7 +285,7 @@ impl Links {
     }
 
     /// Of a broken array: this lane takes note of what there is to know, so that it may sleep.
-    pub(crate) fn hear(&mut self) {
+    pub(crate) fn clear_inboxes(&mut self) {
         self.receive(|_, _| ());
         self.seen = self.fate.news.load(Ordering::Acquire);
     }
@@ -295,9 +295,9 @@ impl Links {
     pub(crate) fn be_quiet(&mut self) -> bool {
         if !std::mem::replace(&mut self.is_quiet, true) {
             self.fate.quiet.fetch_add(1, Ordering::AcqRel);
-            self.tell_all();
+            self.wake_all();
         }
-        self.hear();
+        self.clear_inboxes();
         let all = self.fate.quiet.load(Ordering::Acquire) == u32::from(self.sharding.shards());
         if all {
             self.fate.leases.lock().expect("nobody panics with the list").clear();
@@ -310,7 +310,7 @@ impl Links {
         self.peers.iter().flatten().any(|peer| !peer.outbox.is_empty())
     }
 
-    fn has_mail(&self) -> bool {
+    fn has_messages(&self) -> bool {
         self.peers.iter().flatten().any(|peer| !peer.from.is_empty())
     }
 
@@ -321,7 +321,7 @@ impl Links {
         // one of both sees the other.
         fence(Ordering::SeqCst);
         let seen = !self.is_broken() || self.fate.news.load(Ordering::Relaxed) == self.seen;
-        let may = !self.has_mail() && seen;
+        let may = !self.has_messages() && seen;
         if !may {
             self.woke(false);
         }
@@ -345,7 +345,7 @@ impl Links {
     /// This lane ends and will touch no host buffer any more. `at_work`: with something under way,
     /// here or for others, so that these cannot go on. It leaves the buffers of its own requests.
     pub(crate) fn leave(&mut self, at_work: bool, leases: impl Iterator<Item = Lease>) {
-        self.settle();
+        self.flush_outboxes();
         self.bell.left.store(true, Ordering::Relaxed);
         // Between the word and the look at the mail; `Peer::settle` has the other one.
         fence(Ordering::SeqCst);
@@ -369,7 +369,7 @@ mod tests {
 
     use super::*;
 
-    fn links(lanes: u16) -> Vec<Links> {
+    fn links(lanes: u16) -> Vec<ShardChannels> {
         let geometry = Geometry::new(&GeometrySpec {
             level: Level::Raid5,
             layout: Layout::default_for(Level::Raid5),
@@ -378,10 +378,10 @@ mod tests {
         });
         let geometry = geometry.expect("sound");
         let sharding = Sharding::with_least_unit(&geometry, lanes, 1);
-        Links::between(&geometry, sharding).expect("eventfds")
+        ShardChannels::between(&geometry, sharding).expect("eventfds")
     }
 
-    fn ends(links: &mut Links) -> Vec<(u16, u32)> {
+    fn ends(links: &mut ShardChannels) -> Vec<(u16, u32)> {
         let mut out = Vec::new();
         links.receive(|lane, message| match message {
             Message::Done { host, result: Ok(()) } => out.push((lane, host)),
@@ -400,7 +400,7 @@ mod tests {
         let mut got = Vec::new();
         while links[2].is_pushed_back() {
             got.extend(ends(&mut links[1]));
-            links[2].settle();
+            links[2].flush_outboxes();
         }
         got.extend(ends(&mut links[1]));
         assert_eq!(got, (0..count).map(|host| (2, host)).collect::<Vec<_>>());
@@ -410,10 +410,10 @@ mod tests {
     #[test]
     fn only_who_sleeps_is_rung_for_and_nobody_sleeps_on_mail() {
         let mut links = links(2);
-        let rung = |links: &Links| rustix::io::read(&links.bell.fd, &mut [0; 8]).is_ok();
-        let send = |links: &mut Links| {
+        let rung = |links: &ShardChannels| rustix::io::read(&links.bell.fd, &mut [0; 8]).is_ok();
+        let send = |links: &mut ShardChannels| {
             links.send(1, Message::Done { host: 1, result: Ok(()) });
-            links.settle();
+            links.flush_outboxes();
         };
         send(&mut links[0]);
         assert!(!rung(&links[1]), "it was awake");
@@ -428,7 +428,7 @@ mod tests {
     }
 
     /// Sleeps as `driver` does, without waiting; says whether the bell woke it.
-    fn sleeps_and_is_woken(links: &Links) -> bool {
+    fn sleeps_and_is_woken(links: &ShardChannels) -> bool {
         assert!(links.may_sleep());
         let mut bell = [PollFd::new(&links.bell.fd, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -453,9 +453,9 @@ mod tests {
     fn breaks(before: &[Message], at_work: bool, after: &[Message]) -> bool {
         let mut links = links(2);
         let mut gone = links.pop().expect("two lanes");
-        let send = |from: &mut Links, messages: &[Message], to| {
+        let send = |from: &mut ShardChannels, messages: &[Message], to| {
             messages.iter().for_each(|message| from.send(to, *message));
-            from.settle();
+            from.flush_outboxes();
         };
         send(&mut links[0], before, 1);
         gone.leave(at_work, std::iter::empty());

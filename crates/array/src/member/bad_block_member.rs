@@ -14,7 +14,7 @@ use md::ondisk::BadBlockArea;
 use md::ondisk::bad_blocks::BadBlocks;
 
 use super::file::io_error_of;
-use super::{Counters, Done, Facts, FileId, Io, KernelDone, Member, Op, OpKind, Sealed};
+use super::{Counters, MemberCompletion, MemberInfo, FileId, Io, Cqe, Member, Op, OpKind, Sealed};
 use crate::store::{Disk, read_bad_blocks};
 use crate::table::Table;
 
@@ -131,22 +131,22 @@ enum Then {
 }
 
 /// See the module.
-pub struct ListedMember {
+pub struct BadBlockMember {
     inner: Box<dyn Member>,
     list: Arc<Mutex<BadBlockList>>,
     /// By number, which is the inner member's token.
     at_work: Table<AtWork>,
-    finished: Vec<Done>,
+    finished: Vec<MemberCompletion>,
 }
 
-impl ListedMember {
+impl BadBlockMember {
     /// Puts a list over the member whose data area it speaks of.
-    pub fn new(inner: Box<dyn Member>, list: BadBlockList) -> ListedMember {
-        ListedMember::shared(inner, Arc::new(Mutex::new(list)))
+    pub fn new(inner: Box<dyn Member>, list: BadBlockList) -> BadBlockMember {
+        BadBlockMember::shared(inner, Arc::new(Mutex::new(list)))
     }
 
-    fn shared(inner: Box<dyn Member>, list: Arc<Mutex<BadBlockList>>) -> ListedMember {
-        ListedMember { inner, list, at_work: Table::new(), finished: Vec::new() }
+    fn shared(inner: Box<dyn Member>, list: Arc<Mutex<BadBlockList>>) -> BadBlockMember {
+        BadBlockMember { inner, list, at_work: Table::new(), finished: Vec::new() }
     }
 
     fn list(&self) -> MutexGuard<'_, BadBlockList> {
@@ -154,9 +154,9 @@ impl ListedMember {
     }
 
     /// Ends what the member inside has finished.
-    fn pass_on(&mut self, done: &mut Vec<Done>) {
+    fn pass_on(&mut self, done: &mut Vec<MemberCompletion>) {
         let mut finished = std::mem::take(&mut self.finished);
-        for Done { token, mut result } in finished.drain(..) {
+        for MemberCompletion { token, mut result } in finished.drain(..) {
             let AtWork { token, then } = self.at_work.remove(token.to_bits() as u32);
             match then {
                 Then::Good(sectors) if result.is_ok() => self.list().remove(sectors),
@@ -175,30 +175,30 @@ impl ListedMember {
                 }
                 _ => {}
             }
-            done.push(Done { token, result });
+            done.push(MemberCompletion { token, result });
         }
         self.finished = finished;
     }
 }
 
-impl Sealed for ListedMember {}
+impl Sealed for BadBlockMember {}
 
-impl Member for ListedMember {
-    fn facts(&self) -> Facts {
-        self.inner.facts()
+impl Member for BadBlockMember {
+    fn info(&self) -> MemberInfo {
+        self.inner.info()
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
         let inner = self.inner.share()?;
-        Some(Box::new(ListedMember::shared(inner, self.list.clone())))
+        Some(Box::new(BadBlockMember::shared(inner, self.list.clone())))
     }
 
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         let list = self.list();
         let sectors = list.on_device(op.sector.0, op.sectors);
         let then = match op.kind {
             OpKind::Read if list.bad.overlaps(sectors.clone()) => {
-                done.push(Done { token: op.token, result: Err(MemberError::Medium) });
+                done.push(MemberCompletion { token: op.token, result: Err(MemberError::Medium) });
                 return;
             }
             OpKind::Write { fua: true } => Then::GoodAndDurable(sectors),
@@ -215,12 +215,12 @@ impl Member for ListedMember {
         self.pass_on(done);
     }
 
-    fn expect(&self, sector: md::Sector) {
-        self.inner.expect(sector);
+    fn prefetch(&self, sector: md::Sector) {
+        self.inner.prefetch(sector);
     }
 
-    fn settle(&mut self, io: &mut Io, done: &mut Vec<Done>) {
-        self.inner.settle(io, &mut self.finished);
+    fn submit_batch(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        self.inner.submit_batch(io, &mut self.finished);
         self.pass_on(done);
     }
 
@@ -228,13 +228,13 @@ impl Member for ListedMember {
         self.inner.gathers()
     }
 
-    fn reap(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+    fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.inner.reap(io, &mut self.finished);
         self.pass_on(done);
     }
 
-    fn kernel_done(&mut self, event: KernelDone, io: &mut Io, done: &mut Vec<Done>) {
-        self.inner.kernel_done(event, io, &mut self.finished);
+    fn complete(&mut self, event: Cqe, io: &mut Io, done: &mut Vec<MemberCompletion>) {
+        self.inner.complete(event, io, &mut self.finished);
         self.pass_on(done);
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::types::{BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, KeptBitmap};
+use super::types::{BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, ManagedBitmap};
 use crate::IntentMap;
 
 /// Of page 0.
@@ -78,7 +78,7 @@ impl Bits {
     /// nothing counts as durable before it has been written to all. `resync`: the position from
     /// which on set bits are in need of a resync; `None`: set bits are only what has not been
     /// cleared yet.
-    pub(super) fn new(kept: &KeptBitmap, map: &IntentMap, resync: Option<u64>) -> Bits {
+    pub(super) fn new(kept: &ManagedBitmap, map: &IntentMap, resync: Option<u64>) -> Bits {
         let count = map.bits();
         let set = || Set::new(count);
         let mut bits = Bits {
@@ -318,8 +318,8 @@ mod tests {
         IntentMap::bitmap(&geometry, 8).expect("a bitmap")
     }
 
-    fn kept(bits: Vec<u8>) -> KeptBitmap {
-        KeptBitmap {
+    fn kept(bits: Vec<u8>) -> ManagedBitmap {
+        ManagedBitmap {
             chunk_sectors: 8,
             daemon_sleep_nanos: 5,
             events_cleared: 1,
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_stale_bitmap_counts_as_set_and_is_on_no_member() {
-        let stale = KeptBitmap { stale: true, ..kept(vec![1, 0]) };
+        let stale = ManagedBitmap { stale: true, ..kept(vec![1, 0]) };
         let bits = Bits::new(&stale, &map(16), Some(0));
         assert_eq!((bits.set_bits(), bits.pages_to_set()), (16, vec![0]));
         assert!((0..16).all(|bit| bits.is_needed(bit) && !bits.is_durable(bit)));

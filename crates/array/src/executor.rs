@@ -22,9 +22,9 @@ use engine::{
 };
 use md::{Geometry, MemberIdx, Sector};
 
-use crate::buf::{self, Loans};
+use crate::buf::{self, InPlaceSources};
 use crate::member::{
-    Counters, Done, Facts, FileId, FormerLeaf, Io, KernelDone, Member, Op, OpKind,
+    Counters, MemberCompletion, MemberInfo, FileId, FormerLeaf, Io, Cqe, Member, Op, OpKind,
 };
 
 /// An operation that waits because its member has as much as its queue depth allows.
@@ -36,7 +36,7 @@ struct Queued {
     slices: Vec<BufSlice>,
 }
 
-struct Slot {
+struct MemberSlot {
     /// `None`: missing from the start.
     member: Option<Box<dyn Member>>,
     leaves: Range<u32>,
@@ -46,12 +46,12 @@ struct Slot {
     queued: VecDeque<Queued>,
 }
 
-impl Slot {
+impl MemberSlot {
     /// Calls the member; what it ends meanwhile is not in flight any more.
     fn call<T>(
         &mut self,
-        done: &mut Vec<Done>,
-        call: impl FnOnce(&mut dyn Member, &mut Vec<Done>) -> T,
+        done: &mut Vec<MemberCompletion>,
+        call: impl FnOnce(&mut dyn Member, &mut Vec<MemberCompletion>) -> T,
     ) -> T {
         let member = self.member.as_mut().expect("only members are called");
         let first = done.len();
@@ -60,7 +60,7 @@ impl Slot {
         result
     }
 
-    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<Done>) {
+    fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.in_flight += 1;
         self.call(done, |member, done| member.submit(op, io, done));
     }
@@ -122,9 +122,9 @@ impl Events {
 /// How much is done in one step, in bytes of requests or of member I/O.
 const STEP_BYTES: u64 = 256 << 10;
 
-pub(crate) struct Core {
+pub(crate) struct Executor {
     shard: Shard,
-    slots: Vec<Slot>,
+    slots: Vec<MemberSlot>,
     queue_depth: usize,
     inputs: Vec<Input>,
     /// Requests that the shard has not seen yet.
@@ -138,29 +138,29 @@ pub(crate) struct Core {
     spare: Vec<Vec<BufSlice>>,
     effects: Effects,
     /// What is computed with where members have it, instead of in the stripe memory.
-    loans: Loans,
-    done: Vec<Done>,
+    loans: InPlaceSources,
+    done: Vec<MemberCompletion>,
     /// When the engine wants to hear of the time.
     timer: Option<u64>,
     /// The timer was due at the end of the last turn: hosts have had their chance.
     timer_overdue: bool,
-    facts: Facts,
+    facts: MemberInfo,
     events: Events,
     /// For the control plane, where there is one: who keeps the metadata, other shards.
-    for_plane: Option<Vec<ControlEvent>>,
+    control_events: Option<Vec<ControlEvent>>,
     /// Members that the control plane has told it to drop: somebody else reports them.
-    told_to_drop: MemberSet,
+    drop_commanded: MemberSet,
 }
 
-impl Core {
+impl Executor {
     pub(crate) fn new(
         shard: Shard,
         members: Vec<Option<Box<dyn Member>>>,
         queue_depth: usize,
-        facts: Facts,
-        loans: Loans,
-    ) -> Core {
-        let slots = members.into_iter().map(|member| Slot {
+        facts: MemberInfo,
+        loans: InPlaceSources,
+    ) -> Executor {
+        let slots = members.into_iter().map(|member| MemberSlot {
             gathers: member.as_ref().is_some_and(|member| member.gathers()),
             member,
             leaves: 0..0,
@@ -168,7 +168,7 @@ impl Core {
             queued: VecDeque::new(),
         });
         let parity = shard.geometry().level().has_parity();
-        Core {
+        Executor {
             shard,
             slots: slots.collect(),
             queue_depth,
@@ -184,26 +184,26 @@ impl Core {
             timer_overdue: false,
             facts,
             events: Events::default(),
-            for_plane: None,
-            told_to_drop: MemberSet::EMPTY,
+            control_events: None,
+            drop_commanded: MemberSet::EMPTY,
         }
     }
 
     /// From now on somebody answers what `for_plane` gives.
-    pub(crate) fn obey_plane(&mut self) {
-        self.for_plane = Some(Vec::new());
+    pub(crate) fn enable_control_plane(&mut self) {
+        self.control_events = Some(Vec::new());
     }
 
     /// What the control plane must hear of.
-    pub(crate) fn for_plane(&mut self) -> impl Iterator<Item = ControlEvent> + '_ {
-        self.for_plane.iter_mut().flat_map(|events| events.drain(..))
+    pub(crate) fn take_control_events(&mut self) -> impl Iterator<Item = ControlEvent> + '_ {
+        self.control_events.iter_mut().flat_map(|events| events.drain(..))
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
         self.shard.geometry()
     }
 
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> MemberInfo {
         self.facts
     }
 
@@ -237,9 +237,9 @@ impl Core {
     }
 
     /// An order of the control plane.
-    pub(crate) fn order(&mut self, control: Control) {
+    pub(crate) fn command(&mut self, control: Control) {
         if let Control::FailMember(member) = control {
-            self.told_to_drop.insert(member.0);
+            self.drop_commanded.insert(member.0);
         }
         self.control(control);
     }
@@ -259,7 +259,7 @@ impl Core {
                 self.admit();
             }
             if self.inputs.is_empty() && !self.shard.has_more() {
-                settle(&mut self.slots, io, &mut self.done);
+                submit_batches(&mut self.slots, io, &mut self.done);
                 if !self.done.is_empty() {
                     continue;
                 }
@@ -277,13 +277,13 @@ impl Core {
         self.shard.handle(io.now, &mut self.inputs, &mut effects);
         for (at, effect) in effects.list.iter().enumerate() {
             match effects.list.get(at + 1) {
-                Some(Effect::Read { member, sector, loan: false, .. }) => {
+                Some(Effect::Read { member, sector, in_place_ok: false, .. }) => {
                     if let Some(member) = &self.slots[usize::from(member.0)].member {
-                        member.expect(*sector);
+                        member.prefetch(*sector);
                     }
                 }
                 Some(Effect::Compute { job, .. }) => {
-                    buf::expect(job, &effects, &io.regions, &self.loans);
+                    buf::prefetch(job, &effects, &io.regions, &self.loans);
                 }
                 _ => {}
             }
@@ -334,13 +334,13 @@ impl Core {
             }
             if self.queue_depth < usize::MAX {
                 self.start_queued(io, &mut done);
-                settle(&mut self.slots, io, &mut done);
+                submit_batches(&mut self.slots, io, &mut done);
             }
         }
         self.done = done;
     }
 
-    fn start_queued(&mut self, io: &mut Io, done: &mut Vec<Done>) {
+    fn start_queued(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         if self.slots.iter().all(|slot| slot.queued.is_empty()) {
             return;
         }
@@ -351,7 +351,7 @@ impl Core {
                 let Queued { token, kind, sector, sectors, mut slices } = queued;
                 if failed.contains(index) {
                     // It was taken out of service meanwhile: it gets nothing any more.
-                    done.push(Done { token, result: Err(MemberError::Gone) });
+                    done.push(MemberCompletion { token, result: Err(MemberError::Gone) });
                 } else {
                     slot.submit(&Op { token, kind, sector, sectors, slices: &slices }, io, done);
                 }
@@ -369,26 +369,26 @@ impl Core {
         ended: &mut Vec<(u64, Result<(), RequestError>)>,
     ) {
         match effect {
-            Effect::Read { token, member, sector, slices, loan } => {
+            Effect::Read { token, member, sector, slices, in_place_ok: loan } => {
                 let slices = effects.slices(slices);
-                if !(*loan && self.borrow(*token, *member, *sector, slices)) {
+                if !(*loan && self.map_in_place(*token, *member, *sector, slices)) {
                     self.loans.forget(slices);
-                    self.give(*token, *member, OpKind::Read, *sector, slices, io);
+                    self.submit_with_data(*token, *member, OpKind::Read, *sector, slices, io);
                 }
             }
             Effect::Write { token, member, sector, slices, fua } => {
                 let (kind, slices) = (OpKind::Write { fua: *fua }, effects.slices(slices));
                 debug_assert!(slices.iter().all(|slice| !self.loans.is_lent(*slice)));
-                self.give(*token, *member, kind, *sector, slices, io);
+                self.submit_with_data(*token, *member, kind, *sector, slices, io);
             }
             Effect::Flush { token, member } => {
-                self.give_plain(*token, *member, OpKind::Flush, Sector(0), 0, io);
+                self.submit_without_data(*token, *member, OpKind::Flush, Sector(0), 0, io);
             }
             Effect::Discard { token, member, sector, sectors } => {
-                self.give_plain(*token, *member, OpKind::Discard, *sector, *sectors, io);
+                self.submit_without_data(*token, *member, OpKind::Discard, *sector, *sectors, io);
             }
             Effect::WriteZeroes { token, member, sector, sectors } => {
-                self.give_plain(*token, *member, OpKind::WriteZeroes, *sector, *sectors, io);
+                self.submit_without_data(*token, *member, OpKind::WriteZeroes, *sector, *sectors, io);
             }
             Effect::Compute { token, job } => {
                 buf::compute(job, effects, &io.regions, &mut self.loans, io.kernels);
@@ -401,11 +401,11 @@ impl Core {
     }
 
     fn note(&mut self, event: ControlEvent) {
-        let plane = self.for_plane.as_mut();
+        let plane = self.control_events.as_mut();
         let is_told = plane.map(|events| events.push(event)).is_some();
         match event {
             ControlEvent::MemberFailed { member, error, epoch } => {
-                if !self.told_to_drop.contains(member.0) {
+                if !self.drop_commanded.contains(member.0) {
                     self.events.push(Event::MemberFailed { member, error });
                 }
                 // The members of arrays that live in memory have no metadata that could record it.
@@ -421,7 +421,7 @@ impl Core {
             ControlEvent::Released { .. }
             | ControlEvent::OutOfSync { .. }
             | ControlEvent::NotDurable { .. }
-            | ControlEvent::CollectWritten
+            | ControlEvent::CollectDirtyMembers
             | ControlEvent::Written { .. } => {}
             ControlEvent::Corrected { member, sector, sectors } => {
                 self.events.push(Event::Corrected { member, sector, sectors });
@@ -431,7 +431,7 @@ impl Core {
 
     /// Notes where a member in memory has what is to be read, instead of copying it. `false`: the
     /// member has no memory to lend.
-    fn borrow(
+    fn map_in_place(
         &mut self,
         token: Token,
         member: MemberIdx,
@@ -445,11 +445,11 @@ impl Core {
         let Some(lent) = member.lend(sector, u64::from(slice.len)) else { return false };
         self.loans.note(*slice, lent);
         self.moved += u64::from(slice.len);
-        self.done.push(Done { token, result: Ok(()) });
+        self.done.push(MemberCompletion { token, result: Ok(()) });
         true
     }
 
-    fn give_plain(
+    fn submit_without_data(
         &mut self,
         token: Token,
         member: MemberIdx,
@@ -458,10 +458,10 @@ impl Core {
         sectors: u64,
         io: &mut Io,
     ) {
-        self.give_op(member, &Op { token, kind, sector, sectors, slices: &[] }, io);
+        self.submit_op(member, &Op { token, kind, sector, sectors, slices: &[] }, io);
     }
 
-    fn give(
+    fn submit_with_data(
         &mut self,
         token: Token,
         member: MemberIdx,
@@ -473,13 +473,13 @@ impl Core {
         let bytes: u64 = slices.iter().map(|slice| u64::from(slice.len)).sum();
         self.moved += bytes;
         let sectors = bytes / md::SECTOR_BYTES;
-        self.give_op(member, &Op { token, kind, sector, sectors, slices }, io);
+        self.submit_op(member, &Op { token, kind, sector, sectors, slices }, io);
     }
 
-    fn give_op(&mut self, member: MemberIdx, op: &Op<'_>, io: &mut Io) {
+    fn submit_op(&mut self, member: MemberIdx, op: &Op<'_>, io: &mut Io) {
         let slot = &mut self.slots[usize::from(member.0)];
         if slot.member.is_none() {
-            self.done.push(Done { token: op.token, result: Err(MemberError::Gone) });
+            self.done.push(MemberCompletion { token: op.token, result: Err(MemberError::Gone) });
         } else if slot.in_flight < self.queue_depth && slot.queued.is_empty() {
             slot.submit(op, io, &mut self.done);
         } else {
@@ -501,10 +501,10 @@ impl Core {
     }
 
     /// Passes an event of the kernel on to the member whose leaf it belongs to.
-    pub(crate) fn kernel_done(&mut self, event: KernelDone, io: &mut Io) {
+    pub(crate) fn kernel_done(&mut self, event: Cqe, io: &mut Io) {
         let slot = self.slots.iter_mut().find(|slot| slot.leaves.contains(&event.leaf));
         let slot = slot.expect("every leaf has a member");
-        slot.call(&mut self.done, |member, done| member.kernel_done(event, io, done));
+        slot.call(&mut self.done, |member, done| member.complete(event, io, done));
     }
 
     /// When the clock alone will bring something about.
@@ -535,7 +535,7 @@ impl Core {
 
     /// Whether no member has anything to do: also not for what hosts have been told of already.
     pub(crate) fn is_quiet(&self) -> bool {
-        let quiet = |slot: &Slot| {
+        let quiet = |slot: &MemberSlot| {
             let inside = slot.member.as_ref().is_none_or(|member| member.is_quiet());
             slot.in_flight == 0 && slot.queued.is_empty() && inside
         };
@@ -543,13 +543,13 @@ impl Core {
     }
 
     /// Gives up the leaves, in slot order; the core is good for nothing any more.
-    pub(crate) fn take_apart(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) {
+    pub(crate) fn into_leaves(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) {
         let failed = self.failed();
         for (index, slot) in (0u16..).zip(&mut self.slots) {
             assert_eq!(slot.in_flight, 0, "an array at work cannot be taken apart");
             let in_service = in_service && !failed.contains(index) && slot.member.is_some();
             let mut member = slot.member.take();
-            if !member.as_mut().is_some_and(|member| member.take_apart(in_service, out)) {
+            if !member.as_mut().is_some_and(|member| member.into_leaves(in_service, out)) {
                 out.push(FormerLeaf { member, in_service });
             }
         }
@@ -567,9 +567,9 @@ impl Core {
 }
 
 /// Lets the members that gather submissions start them.
-fn settle(slots: &mut [Slot], io: &mut Io, done: &mut Vec<Done>) {
+fn submit_batches(slots: &mut [MemberSlot], io: &mut Io, done: &mut Vec<MemberCompletion>) {
     for slot in slots.iter_mut().filter(|slot| slot.gathers) {
-        slot.call(done, |member, done| member.settle(io, done));
+        slot.call(done, |member, done| member.submit_batch(io, done));
     }
 }
 

@@ -37,18 +37,18 @@ impl Run {
             member: MemberIdx(self.member),
             sector: Sector(self.sector),
             slices: self.slices,
-            loan: false,
+            in_place_ok: false,
         }
     }
 }
 
 /// Collects pieces; empty between requests.
 #[derive(Default)]
-pub(crate) struct Scatter {
+pub(crate) struct Coalescer {
     pieces: Vec<Piece>,
 }
 
-impl Scatter {
+impl Coalescer {
     /// Adds a piece, in any order.
     pub(crate) fn add(&mut self, member: u16, sector: u64, slice: BufSlice) {
         self.pieces.push(Piece { member, sector, slice });
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn joins_what_is_contiguous_on_the_member() {
-        let (mut scatter, mut out) = (Scatter::default(), Effects::new());
+        let (mut scatter, mut out) = (Coalescer::default(), Effects::new());
         scatter.add(0, 8, slice(8192));
         scatter.add(1, 0, slice(4096));
         scatter.add(0, 0, slice(0));

@@ -10,12 +10,12 @@
 
 mod bits;
 mod job;
-mod machine;
+mod manager;
 mod types;
 
-pub use machine::Keeper;
+pub use manager::MetadataManager;
 pub use types::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber,
-    KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptBitmap, KeptDevice,
-    MetaToken, ReadOnlyWhy, Record,
+    MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus, ManagedBitmap, ManagedDevice,
+    MetaToken, ReadOnlyReason, Record,
 };

@@ -6,9 +6,9 @@ use md::geometry::Copy;
 use md::{Geometry, Kind, SECTOR_BYTES, Sector};
 use parity::Kernels;
 
-use super::column::{self, Failure, Failures, Source};
+use super::slot_reader::{self, Failure, Failures, Source};
 use super::compare::{Compared, Comparison};
-use super::patched::Patches;
+use super::log_overlay::Patches;
 use super::rows;
 
 /// A range of the array with one geometry. An array has one; in the middle of a reshape it has two.
@@ -22,7 +22,7 @@ pub struct Part {
 }
 
 /// See the module.
-pub struct View {
+pub struct ReadableArray {
     parts: Vec<Part>,
     /// Array sectors whose newest contents no member has.
     newest: Patches,
@@ -31,13 +31,13 @@ pub struct View {
     comparison: Option<Comparison>,
 }
 
-impl View {
+impl ReadableArray {
     /// An array of parts, which follow each other from sector 0 on.
     ///
     /// # Panics
     /// When they do not, when a part's geometry has fewer sectors than the part needs, or other
     /// slots than are given.
-    pub fn new(parts: Vec<Part>, kernels: Kernels) -> View {
+    pub fn new(parts: Vec<Part>, kernels: Kernels) -> ReadableArray {
         let mut at = 0;
         for part in &parts {
             assert_eq!(part.array.start, at, "parts follow each other");
@@ -46,21 +46,21 @@ impl View {
             at = part.array.end;
         }
         let (newest, failures) = (Patches::new(), Failures::default());
-        View { parts, newest, kernels, failures, comparison: None }
+        ReadableArray { parts, newest, kernels, failures, comparison: None }
     }
 
     /// The array with sectors that a journal has and no member. The members do not know them, and
     /// neither does the parity: a row is recovered as it was, and these go on top.
-    pub(super) fn with_newest(self, newest: Patches) -> View {
-        View { newest, ..self }
+    pub(super) fn with_newest(self, newest: Patches) -> ReadableArray {
+        ReadableArray { newest, ..self }
     }
 
     /// The array with its redundancy compared as it is read: copies with each other, data with
     /// parity. It holds below sector `below`, of each member with parity, else of the array;
     /// `u64::MAX`: everywhere. All members are read then.
-    pub fn compared(self, below: u64) -> View {
+    pub fn compared(self, below: u64) -> ReadableArray {
         let comparison = Some(Comparison::new(below, self.kernels));
-        View { comparison, ..self }
+        ReadableArray { comparison, ..self }
     }
 
     /// What came of the comparison so far; nothing without [`View::compared`].
@@ -199,7 +199,7 @@ impl View {
                         (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
                     let mut failed = Vec::new();
                     let sector = copy.sector.0 + range.start;
-                    column::read(sources, sector, &mut buf[bytes], &self.failures, &mut failed);
+                    slot_reader::read(sources, sector, &mut buf[bytes], &self.failures, &mut failed);
                     let failed = failed.into_iter();
                     left.extend(failed.map(|f| f.start + range.start..f.end + range.start));
                 }
@@ -231,7 +231,7 @@ impl View {
         }
         let mut copy = vec![0; (sectors * SECTOR_BYTES) as usize];
         let mut lost = Vec::new();
-        column::read(sources, sector, &mut copy, &self.failures, &mut lost);
+        slot_reader::read(sources, sector, &mut copy, &self.failures, &mut lost);
         for range in without(0..sectors, wanted.iter().chain(&lost)) {
             let bytes = (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
             comparison.copies(at + range.start, &buf[bytes.clone()], &copy[bytes]);
@@ -262,7 +262,7 @@ impl View {
 /// rows that are holes on all members. With `all`, only where all copies and whole rows are holes.
 fn run_hole_end(part: &Part, at: u64, limit: u64, all: bool) -> (u64, u64) {
     let column = |slot: usize, sector: u64, run: u64| {
-        column::hole_end(&part.slots[slot], sector, sector + run) - sector
+        slot_reader::hole_end(&part.slots[slot], sector, sector + run) - sector
     };
     match part.geometry.kind() {
         Kind::Striped(striped) => {

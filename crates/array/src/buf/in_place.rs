@@ -17,17 +17,17 @@ const PAGE_BYTES: u64 = 4096;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Loans {
+pub(crate) struct InPlaceSources {
     /// The region of the stripe memory.
     region: u16,
     /// By page of it: the bytes that stand for it and for what follows it.
     pages: Vec<Option<BufSlice>>,
 }
 
-impl Loans {
+impl InPlaceSources {
     /// For stripe memory of `bytes`, in the region of this number.
-    pub(crate) fn of(region: u16, bytes: usize) -> Loans {
-        Loans { region, pages: vec![None; bytes.div_ceil(PAGE_BYTES as usize)] }
+    pub(crate) fn of(region: u16, bytes: usize) -> InPlaceSources {
+        InPlaceSources { region, pages: vec![None; bytes.div_ceil(PAGE_BYTES as usize)] }
     }
 
     /// Notes that `lent` stands for `slice`, which begins a block of the stripe memory.
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_loan_are_found_until_something_else_is_stored() {
-        let mut loans = Loans::of(3, 8 * 4096);
+        let mut loans = InPlaceSources::of(3, 8 * 4096);
         let whole = slice(3, 4096, 2 * PAGE + 512);
         loans.note(whole, slice(7, 512, whole.len));
         assert_eq!(loans.find(whole), slice(7, 512, whole.len));
@@ -132,14 +132,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "more than was lent")]
     fn what_lies_behind_a_loan_is_not_lent() {
-        let mut loans = Loans::of(0, 4096);
+        let mut loans = InPlaceSources::of(0, 4096);
         loans.note(slice(0, 0, 512), slice(1, 0, 512));
         loans.find(slice(0, 0, 1024));
     }
 
     #[test]
     fn a_flat_array_has_none() {
-        let mut loans = Loans::default();
+        let mut loans = InPlaceSources::default();
         loans.forget(&[slice(0, 1 << 30, PAGE)]);
         assert!(!loans.is_lent(slice(0, 0, PAGE)));
     }

@@ -18,12 +18,12 @@ use md::{Geometry, Kind, Level, MemberIdx, StripeNo};
 use super::bits::Bits;
 use super::job::{Goal, Job, Phase, Update};
 use super::types::{
-    KeeperConfig, KeeperEffect, KeeperInput, KeeperMode, KeeperStatus, KeptDevice, ReadOnlyWhy,
+    MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus, ManagedDevice, ReadOnlyReason,
 };
 use crate::{Control, ControlEvent, IntentMap, MemberError, MemberSet, RequestError, Resync};
 
 struct Device {
-    kept: KeptDevice,
+    kept: ManagedDevice,
     failed: bool,
     /// The count of the superblock that it durably holds; `None`: a write of it failed.
     events: Option<u64>,
@@ -46,7 +46,7 @@ struct Asked {
 }
 
 /// See the module's documentation.
-pub struct Keeper {
+pub struct MetadataManager {
     geometry: Geometry,
     map: IntentMap,
     shards: u16,
@@ -85,7 +85,7 @@ pub struct Keeper {
     asked: Vec<Asked>,
     /// Failures that shards wait for: (shard, epoch).
     epochs: Vec<(u16, u64)>,
-    mode: KeeperMode,
+    mode: MetadataMode,
     stopping: bool,
     job: Option<Job>,
     /// Superblocks that some members had no room for, and some may have: written again before
@@ -97,14 +97,14 @@ pub struct Keeper {
     timer: Option<u64>,
 }
 
-impl Keeper {
+impl MetadataManager {
     /// Takes charge of an array's metadata. Nothing is written before somebody wants to write.
     ///
     /// # Panics
     /// If a bitmap is given to a level that can have none, or with a chunk that [`IntentMap`]
     /// refuses: the assembly has checked that.
-    pub fn new(config: KeeperConfig) -> Keeper {
-        let KeeperConfig { geometry, state, found, .. } = config;
+    pub fn new(config: MetadataConfig) -> MetadataManager {
+        let MetadataConfig { geometry, state, found, .. } = config;
         let found = Arc::new(found);
         let ArrayState { events, resync_offset, policy, devices: mut states, .. } = state;
         let map = match &config.bitmap {
@@ -136,7 +136,7 @@ impl Keeper {
             true => high + 3,
             false => events,
         };
-        Keeper {
+        MetadataManager {
             shards: config.shards,
             reports: vec![0; usize::from(config.shards)],
             states,
@@ -160,7 +160,7 @@ impl Keeper {
             held_total: 0,
             asked: Vec::new(),
             epochs: Vec::new(),
-            mode: KeeperMode::Running,
+            mode: MetadataMode::Running,
             stopping: false,
             job: None,
             unfinished: None,
@@ -225,7 +225,7 @@ impl Keeper {
     /// over the bits of the bitmap that are in need. It takes the place of one made before.
     pub fn resync(&mut self) -> Option<Resync> {
         let from = self.resync?;
-        if !self.updates() || self.mode != KeeperMode::Running || self.not_durable {
+        if !self.updates() || self.mode != MetadataMode::Running || self.not_durable {
             return None;
         }
         self.resync_run += 1;
@@ -234,8 +234,8 @@ impl Keeper {
     }
 
     /// What it knows.
-    pub fn status(&self) -> KeeperStatus {
-        KeeperStatus {
+    pub fn status(&self) -> MetadataStatus {
+        MetadataStatus {
             mode: self.mode,
             events: self.on_disk.events,
             dirty: self.on_disk.dirty,
@@ -249,21 +249,21 @@ impl Keeper {
 
     /// Takes a batch of inputs at time `now` (nanoseconds of any steady clock) and adds what is to
     /// be done to `out`. `inputs` is left empty.
-    pub fn handle(&mut self, now: u64, inputs: &mut Vec<KeeperInput>, out: &mut Vec<KeeperEffect>) {
+    pub fn handle(&mut self, now: u64, inputs: &mut Vec<MetadataInput>, out: &mut Vec<MetadataEffect>) {
         self.now = now;
         for input in inputs.drain(..) {
-            if self.mode == KeeperMode::Stopped {
+            if self.mode == MetadataMode::Stopped {
                 continue;
             }
             match input {
-                KeeperInput::FromShard { shard, event } => self.event(shard, event, out),
-                KeeperInput::MetaDone { token, result } => self.meta_done(token, result, out),
-                KeeperInput::Timer => self.timer = None,
-                KeeperInput::ResyncAt { run, position, stalled } => {
+                MetadataInput::FromShard { shard, event } => self.event(shard, event, out),
+                MetadataInput::MetaDone { token, result } => self.meta_done(token, result, out),
+                MetadataInput::Timer => self.timer = None,
+                MetadataInput::ResyncAt { run, position, stalled } => {
                     self.resync_at(run, position, stalled, out);
                 }
-                KeeperInput::Stop => self.close(true, out),
-                KeeperInput::ReadOnly => self.close(false, out),
+                MetadataInput::Stop => self.close(true, out),
+                MetadataInput::ReadOnly => self.close(false, out),
             }
         }
         self.tick();
@@ -278,7 +278,7 @@ impl Keeper {
 
     // ---- what shards say
 
-    fn event(&mut self, shard: u16, event: ControlEvent, out: &mut Vec<KeeperEffect>) {
+    fn event(&mut self, shard: u16, event: ControlEvent, out: &mut Vec<MetadataEffect>) {
         match event {
             ControlEvent::Intent { first_bit, bits } => self.intent(shard, first_bit, bits, out),
             ControlEvent::Released { first_bit, bits } => self.released(first_bit, bits),
@@ -303,15 +303,15 @@ impl Keeper {
             }
             ControlEvent::NotDurable { .. }
             | ControlEvent::Corrected { .. }
-            | ControlEvent::CollectWritten
+            | ControlEvent::CollectDirtyMembers
             | ControlEvent::Written { .. } => {}
         }
     }
 
-    fn intent(&mut self, shard: u16, first_bit: u32, bits: u32, out: &mut Vec<KeeperEffect>) {
-        if self.mode != KeeperMode::Running {
+    fn intent(&mut self, shard: u16, first_bit: u32, bits: u32, out: &mut Vec<MetadataEffect>) {
+        if self.mode != MetadataMode::Running {
             // The order crosses the shard's question.
-            return out.push(KeeperEffect::ToShard { shard, control: Control::ReadOnly });
+            return out.push(MetadataEffect::ToShard { shard, control: Control::ReadOnly });
         }
         self.touched = true;
         if let Some(image) = &mut self.bits {
@@ -333,7 +333,7 @@ impl Keeper {
     }
 
     /// A write ended half-way: what it leaves must be resynced, whatever a resync has done so far.
-    fn redundancy_lost(&mut self, first_bit: u32, bits: u32, out: &mut Vec<KeeperEffect>) {
+    fn redundancy_lost(&mut self, first_bit: u32, bits: u32, out: &mut Vec<MetadataEffect>) {
         let first = match &mut self.bits {
             Some(image) => {
                 (first_bit..first_bit + bits).for_each(|bit| image.need(bit));
@@ -346,7 +346,7 @@ impl Keeper {
         // Reports of the resync at work do not know of it.
         self.resync_run += 1;
         self.tell_in_sync(position, out);
-        out.push(KeeperEffect::ResyncNeeded);
+        out.push(MetadataEffect::ResyncNeeded);
     }
 
     fn resync_at(
@@ -354,7 +354,7 @@ impl Keeper {
         run: u32,
         position: u64,
         stalled: Option<RequestError>,
-        out: &mut Vec<KeeperEffect>,
+        out: &mut Vec<MetadataEffect>,
     ) {
         let Some(before) = self.resync.filter(|_| run == self.resync_run) else { return };
         self.resync_stalled = stalled;
@@ -373,17 +373,17 @@ impl Keeper {
         self.tell_in_sync(self.in_sync_below(), out);
     }
 
-    fn tell_in_sync(&self, position: u64, out: &mut Vec<KeeperEffect>) {
+    fn tell_in_sync(&self, position: u64, out: &mut Vec<MetadataEffect>) {
         out.extend((0..self.shards).zip(&self.reports).map(|(shard, &reports)| {
             let control = Control::InSyncBelow { position, reports };
-            KeeperEffect::ToShard { shard, control }
+            MetadataEffect::ToShard { shard, control }
         }));
     }
 
-    fn close(&mut self, stop: bool, out: &mut Vec<KeeperEffect>) {
+    fn close(&mut self, stop: bool, out: &mut Vec<MetadataEffect>) {
         self.stopping |= stop;
-        if self.mode == KeeperMode::Running {
-            self.mode = KeeperMode::Closing;
+        if self.mode == MetadataMode::Running {
+            self.mode = MetadataMode::Closing;
             // They refuse what they have not begun.
             self.forget_asked(|_| ());
             self.retry_at = 0;
@@ -402,8 +402,8 @@ impl Keeper {
         }
     }
 
-    fn to_shards(&self, control: Control, out: &mut Vec<KeeperEffect>) {
-        out.extend((0..self.shards).map(|shard| KeeperEffect::ToShard { shard, control }));
+    fn to_shards(&self, control: Control, out: &mut Vec<MetadataEffect>) {
+        out.extend((0..self.shards).map(|shard| MetadataEffect::ToShard { shard, control }));
     }
 
     // ---- members
@@ -439,17 +439,17 @@ impl Keeper {
         at: usize,
         error: Option<MemberError>,
         lost: Lost,
-        out: &mut Vec<KeeperEffect>,
+        out: &mut Vec<MetadataEffect>,
     ) {
-        if self.devices[at].failed || matches!(self.mode, KeeperMode::ReadOnly(_)) {
+        if self.devices[at].failed || matches!(self.mode, MetadataMode::ReadOnly(_)) {
             return;
         }
-        let KeptDevice { number, slot, .. } = self.devices[at].kept;
+        let ManagedDevice { number, slot, .. } = self.devices[at].kept;
         let left = slot.map_or(self.in_sync(), |slot| self.in_sync().minus(MemberSet::one(slot.0)));
         if slot.is_some() && !self.geometry.enough(|member| left.contains(member.0)) {
             let why = match lost {
-                Lost::ByShard(_) => ReadOnlyWhy::TooFewMembers { device: number },
-                Lost::Metadata => ReadOnlyWhy::MetadataUnwritable { device: number },
+                Lost::ByShard(_) => ReadOnlyReason::TooFewMembers { device: number },
+                Lost::Metadata => ReadOnlyReason::MetadataUnwritable { device: number },
             };
             return self.give_up(why, out);
         }
@@ -468,39 +468,39 @@ impl Keeper {
             // are safe on whoever has them.
             job.spoiled |= job.phase != Some(Phase::Superblocks);
         }
-        out.push(KeeperEffect::DeviceFailed { device: number, slot, error, by: lost.by() });
+        out.push(MetadataEffect::DeviceFailed { device: number, slot, error, by: lost.by() });
         let Some(member) = slot else { return };
         for shard in (0..self.shards).filter(|shard| lost != Lost::ByShard(*shard)) {
             let control = Control::FailMember(member);
-            out.push(KeeperEffect::ToShard { shard, control });
+            out.push(MetadataEffect::ToShard { shard, control });
         }
     }
 
     /// Too few members can hold what must be held: nothing is written any more.
-    fn give_up(&mut self, why: ReadOnlyWhy, out: &mut Vec<KeeperEffect>) {
-        self.mode = KeeperMode::ReadOnly(why);
+    fn give_up(&mut self, why: ReadOnlyReason, out: &mut Vec<MetadataEffect>) {
+        self.mode = MetadataMode::ReadOnly(why);
         self.job = None;
         self.asked.clear();
         self.to_shards(Control::ReadOnly, out);
-        out.push(KeeperEffect::BecameReadOnly { why });
+        out.push(MetadataEffect::BecameReadOnly { why });
     }
 
     // ---- answers
 
-    fn answer(&mut self, out: &mut Vec<KeeperEffect>) {
+    fn answer(&mut self, out: &mut Vec<MetadataEffect>) {
         // Nothing is recorded any more: what waits for it must not wait for ever.
-        let never = |why| why != ReadOnlyWhy::Ordered || !self.is_recorded();
-        if matches!(self.mode, KeeperMode::ReadOnly(why) if never(why)) {
+        let never = |why| why != ReadOnlyReason::Ordered || !self.is_recorded();
+        if matches!(self.mode, MetadataMode::ReadOnly(why) if never(why)) {
             for (shard, epoch) in self.epochs.drain(..) {
                 let control = Control::NotRecorded { epoch };
-                out.push(KeeperEffect::ToShard { shard, control });
+                out.push(MetadataEffect::ToShard { shard, control });
             }
             return;
         }
         if self.is_recorded() {
             for (shard, epoch) in self.epochs.drain(..) {
                 let control = Control::Recorded { epoch };
-                out.push(KeeperEffect::ToShard { shard, control });
+                out.push(MetadataEffect::ToShard { shard, control });
             }
         }
         if self.asked.is_empty() {
@@ -535,8 +535,8 @@ impl Keeper {
         }
     }
 
-    fn grant_where(&mut self, out: &mut Vec<KeeperEffect>, ready: impl Fn(u32) -> bool) {
-        let Keeper { asked, held, held_total, .. } = self;
+    fn grant_where(&mut self, out: &mut Vec<MetadataEffect>, ready: impl Fn(u32) -> bool) {
+        let MetadataManager { asked, held, held_total, .. } = self;
         asked.retain(|Asked { shard, first_bit, bits }| {
             let range = *first_bit..*first_bit + *bits;
             if !range.clone().all(&ready) {
@@ -547,7 +547,7 @@ impl Keeper {
                 *held_total += 1;
             }
             let control = Control::Granted { first_bit: *first_bit, bits: *bits };
-            out.push(KeeperEffect::ToShard { shard: *shard, control });
+            out.push(MetadataEffect::ToShard { shard: *shard, control });
             false
         });
     }
@@ -565,8 +565,8 @@ impl Keeper {
         }
     }
 
-    fn set_timer(&mut self, out: &mut Vec<KeeperEffect>) {
-        if matches!(self.mode, KeeperMode::ReadOnly(_) | KeeperMode::Stopped) {
+    fn set_timer(&mut self, out: &mut Vec<MetadataEffect>) {
+        if matches!(self.mode, MetadataMode::ReadOnly(_) | MetadataMode::Stopped) {
             return;
         }
         let now = self.now;
@@ -585,7 +585,7 @@ impl Keeper {
         let Some(at) = tick.into_iter().chain(checkpoint).chain(retry).min() else { return };
         if self.timer != Some(at) {
             self.timer = Some(at);
-            out.push(KeeperEffect::SetTimer { at });
+            out.push(MetadataEffect::SetTimer { at });
         }
     }
 }
@@ -607,11 +607,11 @@ impl Lost {
 }
 
 /// Whether a device has a slot that it does not serve.
-fn is_passed_by(kept: &KeptDevice, states: &[Option<DeviceState>]) -> bool {
+fn is_passed_by(kept: &ManagedDevice, states: &[Option<DeviceState>]) -> bool {
     let state = states.get(kept.number.0 as usize).and_then(Option::as_ref);
     kept.slot.is_none() && state.is_some_and(|state| matches!(state.role, Role::Slot(_)))
 }
 
-fn in_service(kept: KeptDevice) -> Device {
+fn in_service(kept: ManagedDevice) -> Device {
     Device { kept, failed: false, events: Some(kept.events) }
 }

@@ -26,7 +26,7 @@ use nix::libc;
 ///
 /// # Errors
 /// When the system has no more threads.
-pub fn spawn_apart<'scope, T: Send + 'scope>(
+pub fn spawn_with_own_fd_table<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     thread: Builder,
     job: impl FnOnce() -> T + Send + 'scope,
@@ -93,7 +93,7 @@ mod tests {
         let place = tempfile::NamedTempFile::new().expect("a file");
         let name = place.path().to_string_lossy().into_owned();
         let seen = std::thread::scope(|scope| {
-            spawn_apart(scope, Builder::new(), open_here).expect("a thread").join().expect("ended")
+            spawn_with_own_fd_table(scope, Builder::new(), open_here).expect("a thread").join().expect("ended")
         });
         let apart = !seen.contains(&name);
         if !apart {
@@ -119,7 +119,7 @@ mod tests {
                 // Left open: the thread's end closes it, and only there.
                 std::mem::forget(file);
             };
-            spawn_apart(scope, Builder::new(), job).expect("a thread").join().expect("ended");
+            spawn_with_own_fd_table(scope, Builder::new(), job).expect("a thread").join().expect("ended");
         });
         assert!(!open_here().contains(&path.to_string_lossy().into_owned()));
         for (number, mut file) in (0u8..).zip(places) {
@@ -151,7 +151,7 @@ mod tests {
                 begun.wait();
                 over.wait();
             };
-            let thread = spawn_apart(scope, Builder::new(), job).expect("a thread");
+            let thread = spawn_with_own_fd_table(scope, Builder::new(), job).expect("a thread");
             begun.wait();
             drop(held);
             let again = claim().map(drop);

@@ -5,8 +5,8 @@
 //! equally fresh candidates for one place neither is used. Format reference, 8.2 and 8.3.
 
 use super::agree::{Against, Agreement, agree, role_word};
-use super::types::{Candidate, Elsewhere, Member, Options, Software, Standing};
-use super::words::updates;
+use super::types::{Candidate, OtherVerdict, Member, Options, Software, MemberState};
+use super::messages::updates;
 use crate::ondisk::{MemberMetadata, Role, Version};
 use crate::units::MemberIdx;
 
@@ -37,7 +37,7 @@ pub(super) struct Standings {
     pub has_slot: bool,
     pub members: Vec<Member>,
     pub split: bool,
-    pub elsewhere: Vec<Elsewhere>,
+    pub elsewhere: Vec<OtherVerdict>,
     /// What fresh members say against each other: sentences.
     pub contradictions: Vec<String>,
     /// Contradictions that no majority decides, and what to do: sentences.
@@ -111,22 +111,22 @@ struct Judge<'a> {
     /// Those judged so far.
     members: Vec<Member>,
     split: bool,
-    elsewhere: Vec<Elsewhere>,
+    elsewhere: Vec<OtherVerdict>,
     contradictions: Vec<String>,
 }
 
 impl Judge<'_> {
-    fn standing(&mut self, index: usize) -> (Standing, String) {
+    fn standing(&mut self, index: usize) -> (MemberState, String) {
         let candidate = &self.all[index];
         let (metadata, label) = (&candidate.metadata, &candidate.label);
         for problem in &candidate.kernel_refuses {
             self.elsewhere(Software::Kernel, format!("leaves {label} out: {problem}."));
         }
         if self.order.is_some_and(|order| !order.contains(&Some(index))) {
-            return (Standing::Unusable, format!("{label} is not in the order that was given."));
+            return (MemberState::Unusable, format!("{label} is not in the order that was given."));
         }
         if let Some(problem) = broken(candidate, self.options) {
-            return (Standing::Unusable, format!("{label} cannot be used: {problem}."));
+            return (MemberState::Unusable, format!("{label} cannot be used: {problem}."));
         }
         if !candidate.checksum_ok && candidate.kernel_refuses.is_empty() {
             let what = format!("leaves {label} out: the checksum of its superblock is wrong.");
@@ -135,7 +135,7 @@ impl Judge<'_> {
         if let Some(differs) = self.contradicts(index) {
             let reference = &self.all[self.freshest].label;
             let why = format!("{label} does not agree with {reference}: {differs}.");
-            return (Standing::Foreign { differs }, why);
+            return (MemberState::Foreign { differs }, why);
         }
         if let Some(of) = self.same_number(index).filter(|_| self.order.is_none()) {
             let other = &self.all[of].label;
@@ -149,14 +149,14 @@ impl Judge<'_> {
                 "{label} and {other} are both device number {number} of the array; {label} is \
                  {age}, and only one of them can be used."
             );
-            return (Standing::Duplicate { of }, why);
+            return (MemberState::Duplicate { of }, why);
         }
         self.compare_as_mdadm(index);
         self.by_role(index)
     }
 
     /// Identity is settled; now freshness and role.
-    fn by_role(&mut self, index: usize) -> (Standing, String) {
+    fn by_role(&mut self, index: usize) -> (MemberState, String) {
         let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
         let freshest = &self.all[self.freshest].metadata;
         let behind = freshest.events.saturating_sub(metadata.events);
@@ -194,17 +194,17 @@ impl Judge<'_> {
                     ),
                     _ => format!("{label} is a spare."),
                 };
-                (Standing::Spare, why)
+                (MemberState::Spare, why)
             }
             Role::Faulty => {
                 let reference = &self.all[self.freshest].label;
-                (Standing::Faulty, format!("{label} has failed, says {reference}, the freshest."))
+                (MemberState::Faulty, format!("{label} has failed, says {reference}, the freshest."))
             }
-            Role::Journal => (Standing::Journal, format!("{label} is the journal.")),
+            Role::Journal => (MemberState::Journal, format!("{label} is the journal.")),
             Role::Slot(slot) if usize::from(slot) >= slots_of(freshest) => {
                 let why =
                     format!("{label} has slot {slot}, which the array does not have: a spare.");
-                (Standing::Spare, why)
+                (MemberState::Spare, why)
             }
             Role::Slot(slot) => self.in_slot(index, MemberIdx(slot), &by),
         }
@@ -228,7 +228,7 @@ impl Judge<'_> {
 
     /// A device that the freshest superblock gives a place that it does not know of: what it holds
     /// may be anything.
-    fn never_had(&mut self, index: usize, listed: Role) -> (Standing, String) {
+    fn never_had(&mut self, index: usize, listed: Role) -> (MemberState, String) {
         let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
         let (own, listed) = (role_word(metadata.role), role_word(listed));
         let differs = format!("its role is {own} and not {listed}");
@@ -237,7 +237,7 @@ impl Judge<'_> {
             self.all[self.freshest].label
         );
         self.contradictions.push(format!("{label} contradicts the other members: {differs}."));
-        (Standing::Foreign { differs }, why)
+        (MemberState::Foreign { differs }, why)
     }
 
     /// The order that was given is not the one of the superblocks.
@@ -265,7 +265,7 @@ impl Judge<'_> {
             .members
             .iter()
             .filter_map(|member| match member.standing {
-                Standing::Duplicate { of } => Some((member.candidate, of)),
+                MemberState::Duplicate { of } => Some((member.candidate, of)),
                 _ => None,
             })
             .filter(|&(one, of)| self.is_contest(one, of))
@@ -276,9 +276,9 @@ impl Judge<'_> {
             let tie = format!("{label} and {other} {what}: name only one of them.");
             let why = format!("{label} and {other} {what}.");
             for member in &mut self.members {
-                if member.candidate == of && !matches!(member.standing, Standing::Duplicate { .. })
+                if member.candidate == of && !matches!(member.standing, MemberState::Duplicate { .. })
                 {
-                    member.standing = Standing::Duplicate { of: one };
+                    member.standing = MemberState::Duplicate { of: one };
                     member.why = why.clone();
                 }
             }
@@ -288,7 +288,7 @@ impl Judge<'_> {
         ties
     }
 
-    fn in_slot(&self, index: usize, slot: MemberIdx, by: &str) -> (Standing, String) {
+    fn in_slot(&self, index: usize, slot: MemberIdx, by: &str) -> (MemberState, String) {
         let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
         let cut = cut_off(&self.all[index]);
         let cut = match cut {
@@ -299,32 +299,32 @@ impl Judge<'_> {
             let up_to = metadata.recovery_offset;
             let far = up_to.map_or("complete".to_string(), |at| format!("up to sector {at}"));
             let why = format!("{label} replaces the member of slot {slot}, {far}{by}{cut}.");
-            return (Standing::Replacement { slot, up_to }, why);
+            return (MemberState::Replacement { slot, up_to }, why);
         }
         let has_slot = |member: &&Member| match member.standing {
-            Standing::Active(other) | Standing::Recovering { slot: other, .. } => other == slot,
+            MemberState::Active(other) | MemberState::Recovering { slot: other, .. } => other == slot,
             _ => false,
         };
         if let Some(first) = self.members.iter().find(has_slot) {
             let of = first.candidate;
             let other = &self.all[of].label;
             let why = format!("{label} claims slot {slot}, which {other} already has.");
-            return (Standing::Duplicate { of }, why);
+            return (MemberState::Duplicate { of }, why);
         }
         match metadata.recovery_offset {
             Some(up_to) => {
                 let why = format!(
                     "{label} is being rebuilt for slot {slot}, up to sector {up_to}{by}{cut}."
                 );
-                (Standing::Recovering { slot, up_to }, why)
+                (MemberState::Recovering { slot, up_to }, why)
             }
             None => {
-                (Standing::Active(slot), format!("{label} is in sync in slot {slot}{by}{cut}."))
+                (MemberState::Active(slot), format!("{label} is in sync in slot {slot}{by}{cut}."))
             }
         }
     }
 
-    fn stale(&mut self, index: usize, behind: u64, ordered: Option<usize>) -> (Standing, String) {
+    fn stale(&mut self, index: usize, behind: u64, ordered: Option<usize>) -> (MemberState, String) {
         let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
         let own = match metadata.role {
             Role::Slot(slot) => Some(MemberIdx(slot)),
@@ -351,7 +351,7 @@ impl Judge<'_> {
                 self.all[self.freshest].label, self.all[self.freshest].label
             ));
         }
-        (Standing::Stale { slot, events_behind: behind }, why)
+        (MemberState::Stale { slot, events_behind: behind }, why)
     }
 
     /// Whether one member's superblock says that another one has no slot.
@@ -382,7 +382,7 @@ impl Judge<'_> {
     fn same_number(&self, index: usize) -> Option<usize> {
         let number = self.all[index].metadata.dev_number;
         let used = |member: &&Member| {
-            !matches!(member.standing, Standing::Unusable | Standing::Foreign { .. })
+            !matches!(member.standing, MemberState::Unusable | MemberState::Foreign { .. })
                 && self.all[member.candidate].metadata.dev_number == number
         };
         self.members.iter().find(used).map(|member| member.candidate)
@@ -413,7 +413,7 @@ impl Judge<'_> {
     }
 
     fn elsewhere(&mut self, by: Software, what: String) {
-        self.elsewhere.push(Elsewhere { by, what });
+        self.elsewhere.push(OtherVerdict { by, what });
     }
 }
 

@@ -16,10 +16,10 @@ use md::geometry::Copy;
 use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
 use crate::balance::Balance;
-use crate::guard::{Guard, HolderSlot};
+use crate::range_lock::{RangeLocks, HolderSlot};
 use crate::health::Health;
 use crate::requests::{Repair, Requests};
-use crate::scatter::{Run, Scatter};
+use crate::coalesce::{Run, Coalescer};
 use crate::stream::Seen;
 use crate::token::Kind;
 use crate::{
@@ -35,17 +35,17 @@ pub(crate) struct Context<'a> {
     pub(crate) out: &'a mut Effects,
 }
 
-pub(crate) struct Flat {
-    guard: Guard,
+pub(crate) struct NonParity {
+    guard: RangeLocks,
     balance: Balance,
-    scatter: Scatter,
+    scatter: Coalescer,
     copies: Vec<Copy>,
     granted: Vec<(u32, HolderSlot)>,
     discard_zeroes: bool,
 }
 
-impl Flat {
-    pub(crate) fn new(geometry: &Geometry, discard_zeroes: bool) -> Flat {
+impl NonParity {
+    pub(crate) fn new(geometry: &Geometry, discard_zeroes: bool) -> NonParity {
         let copies = match geometry.kind() {
             GeometryKind::Mirrored(mirrored) => mirrored.copies(),
             _ => 1,
@@ -54,10 +54,10 @@ impl Flat {
             geometry.layout(),
             md::Layout::Raid10(layout) if layout.far > 1 && !layout.offset
         );
-        Flat {
-            guard: Guard::new(),
+        NonParity {
+            guard: RangeLocks::new(),
             balance: Balance::new(geometry.members(), prefer_first),
-            scatter: Scatter::default(),
+            scatter: Coalescer::default(),
             copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
             granted: Vec::new(),
             discard_zeroes,
@@ -307,7 +307,7 @@ impl Flat {
             let token = Token::new(Kind::FlatResync, run.member, key);
             let (member, sector, slices) = (MemberIdx(run.member), Sector(run.sector), run.slices);
             out.list.push(match read {
-                true => Effect::Read { token, member, sector, slices, loan: false },
+                true => Effect::Read { token, member, sector, slices, in_place_ok: false },
                 false => Effect::Write { token, member, sector, slices, fua: false },
             });
         });
@@ -340,7 +340,7 @@ impl Flat {
         let slices = cx.out.push_slices([record.slice(repair.cursor, sectors)]);
         let token = Token::new(Kind::FlatRepair, copy.member.0, cx.requests.key(request));
         let (member, sector) = (copy.member, copy.sector);
-        cx.out.list.push(Effect::Read { token, member, sector, slices, loan: false });
+        cx.out.list.push(Effect::Read { token, member, sector, slices, in_place_ok: false });
     }
 
     /// A repair's read or write-back ended.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use md::ondisk::superblock::{ArrayState, Policy};
 use md::ondisk::{Role, Timestamp};
 
-use super::{Asked, Keeper, Lost, OnDisk, is_passed_by};
-use crate::keeper::bits::Bits;
-use crate::keeper::job::{Goal, Job, Phase, Update, Why};
-use crate::keeper::types::{KeeperEffect, KeeperMode, KeptDevice, MetaToken, ReadOnlyWhy, Record};
+use super::{Asked, MetadataManager, Lost, OnDisk, is_passed_by};
+use crate::metadata::bits::Bits;
+use crate::metadata::job::{Goal, Job, Phase, Update, Why};
+use crate::metadata::types::{MetadataEffect, MetadataMode, ManagedDevice, MetaToken, ReadOnlyReason, Record};
 use crate::{Control, MemberError};
 
 /// What found no space is tried again after this long: 1 s.
@@ -21,12 +21,12 @@ const RETRY_NANOS: u64 = 1_000_000_000;
 /// A resync is recorded whenever it has come this part of the way further, as in md.
 const CHECKPOINT_PARTS: u64 = 16;
 
-impl Keeper {
+impl MetadataManager {
     pub(super) fn meta_done(
         &mut self,
         token: MetaToken,
         result: Result<(), MemberError>,
-        out: &mut Vec<KeeperEffect>,
+        out: &mut Vec<MetadataEffect>,
     ) {
         // Of a job that was given up: nobody waits for it.
         let Some(job) = &mut self.job else { return };
@@ -58,7 +58,7 @@ impl Keeper {
     }
 
     /// Goes on until everything that can be done now is out.
-    pub(super) fn go_on(&mut self, out: &mut Vec<KeeperEffect>) {
+    pub(super) fn go_on(&mut self, out: &mut Vec<MetadataEffect>) {
         loop {
             self.answer(out);
             if let Some(job) = &mut self.job {
@@ -79,7 +79,7 @@ impl Keeper {
 
     /// Everything of a phase is on the members, or is not going to be: the next one, or the end of
     /// the job.
-    fn phase_done(&mut self, out: &mut Vec<KeeperEffect>) {
+    fn phase_done(&mut self, out: &mut Vec<MetadataEffect>) {
         let mut job = self.job.take().expect("a phase belongs to a job");
         let pages = std::mem::take(&mut job.pages);
         if job.lacking {
@@ -102,7 +102,7 @@ impl Keeper {
     }
 
     /// Some member had no room: whoever waits for this must not wait for ever.
-    fn no_space(&mut self, job: Job, out: &mut Vec<KeeperEffect>) {
+    fn no_space(&mut self, job: Job, out: &mut Vec<MetadataEffect>) {
         if job.phase == Some(Phase::Flush) {
             // The data stays unsure for now; nobody waits for that.
             return;
@@ -114,11 +114,11 @@ impl Keeper {
         }
         self.forget_asked(|Asked { shard, first_bit, bits }| {
             let control = Control::NotGranted { first_bit, bits };
-            out.push(KeeperEffect::ToShard { shard, control });
+            out.push(MetadataEffect::ToShard { shard, control });
         });
         for (shard, _) in &self.epochs {
             let control = Control::NoSpaceToRecord;
-            out.push(KeeperEffect::ToShard { shard: *shard, control });
+            out.push(MetadataEffect::ToShard { shard: *shard, control });
         }
     }
 
@@ -203,11 +203,11 @@ impl Keeper {
         self.losses == self.losses_recorded && self.on_disk.events >= self.reach
     }
 
-    fn choose(&mut self, out: &mut Vec<KeeperEffect>) -> Option<Job> {
-        let closing = self.mode == KeeperMode::Closing;
+    fn choose(&mut self, out: &mut Vec<MetadataEffect>) -> Option<Job> {
+        let closing = self.mode == MetadataMode::Closing;
         match self.mode {
-            KeeperMode::Running | KeeperMode::Closing => {}
-            KeeperMode::ReadOnly(_) | KeeperMode::Stopped => {
+            MetadataMode::Running | MetadataMode::Closing => {}
+            MetadataMode::ReadOnly(_) | MetadataMode::Stopped => {
                 self.end(out);
                 return None;
             }
@@ -269,7 +269,7 @@ impl Keeper {
     /// Whether the freshest superblock gives a device the slot that it serves. One that serves by
     /// force gets it with the first update; the freshest's words would call it out.
     fn has_its_slot(&self, at: usize) -> bool {
-        let KeptDevice { number, slot, .. } = self.devices[at].kept;
+        let ManagedDevice { number, slot, .. } = self.devices[at].kept;
         let found = self.found.devices.get(number.0 as usize).and_then(Option::as_ref);
         slot.is_some_and(|slot| found.is_some_and(|found| found.role == Role::Slot(slot.0)))
     }
@@ -292,7 +292,7 @@ impl Keeper {
         Some(Job::new(Goal::Clear, &[Phase::Flush, Phase::Header, Phase::Pages]))
     }
 
-    fn stop(&mut self, out: &mut Vec<KeeperEffect>) -> Option<Job> {
+    fn stop(&mut self, out: &mut Vec<MetadataEffect>) -> Option<Job> {
         let said = self.on_disk.dirty
             || self.on_disk.resync_offset != self.resync
             || self.on_disk.policy != self.policy;
@@ -304,18 +304,18 @@ impl Keeper {
     }
 
     /// Ends the closing, or what a stop finds of an array that is read-only already.
-    fn end(&mut self, out: &mut Vec<KeeperEffect>) {
-        let broken = matches!(self.mode, KeeperMode::ReadOnly(why) if why != ReadOnlyWhy::Ordered);
+    fn end(&mut self, out: &mut Vec<MetadataEffect>) {
+        let broken = matches!(self.mode, MetadataMode::ReadOnly(why) if why != ReadOnlyReason::Ordered);
         let recorded = !self.on_disk.dirty && self.unfinished.is_none();
         let clean = !broken && recorded && !self.not_durable;
-        if self.mode == KeeperMode::Closing && !self.stopping {
-            let why = ReadOnlyWhy::Ordered;
-            self.mode = KeeperMode::ReadOnly(why);
-            out.push(KeeperEffect::BecameReadOnly { why });
+        if self.mode == MetadataMode::Closing && !self.stopping {
+            let why = ReadOnlyReason::Ordered;
+            self.mode = MetadataMode::ReadOnly(why);
+            out.push(MetadataEffect::BecameReadOnly { why });
             self.answer(out);
         } else if self.stopping {
-            self.mode = KeeperMode::Stopped;
-            out.push(KeeperEffect::Stopped { clean });
+            self.mode = MetadataMode::Stopped;
+            out.push(MetadataEffect::Stopped { clean });
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use md::ondisk::superblock::ArrayState;
 
-use super::types::{BitmapPage, DeviceNumber, KeeperEffect, MetaToken, Record};
+use super::types::{BitmapPage, DeviceNumber, MetadataEffect, MetaToken, Record};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -127,7 +127,7 @@ impl Job {
         &mut self,
         next_token: &mut u64,
         number: impl Fn(usize) -> DeviceNumber,
-        out: &mut Vec<KeeperEffect>,
+        out: &mut Vec<MetadataEffect>,
     ) {
         while !self.in_turn || self.open.is_empty() {
             let Some(Due { device, record }) = self.due.pop_front() else { break };
@@ -136,8 +136,8 @@ impl Job {
             self.open.push((token, device));
             let number = number(device);
             out.push(match record {
-                Some(record) => KeeperEffect::WriteMeta { token, device: number, record },
-                None => KeeperEffect::Flush { token, device: number },
+                Some(record) => MetadataEffect::WriteMeta { token, device: number, record },
+                None => MetadataEffect::Flush { token, device: number },
             });
         }
     }

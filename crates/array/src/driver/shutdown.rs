@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use engine::{MemberSet, RequestError};
 
-use super::{Completion, Driver, Host, Parts};
-use crate::clerk::Clerk;
-use crate::links::Links;
+use super::{Completion, Driver, PendingRequest, Parts};
+use crate::metadata_writer::MetadataWriter;
+use crate::shard_channels::ShardChannels;
 use crate::member::FormerLeaf;
 
 impl Driver {
     /// Whether a lane has gone that others need: nothing can be served any more.
     pub(super) fn is_broken(&self) -> bool {
-        self.links.as_ref().is_some_and(Links::is_broken)
+        self.links.as_ref().is_some_and(ShardChannels::is_broken)
     }
 
     /// Of a broken array: does nothing more, waits for the kernel, and, when all lanes do so, ends
     /// what hosts wait for.
     pub(super) fn end_broken(&mut self, out: &mut Vec<Completion>) {
         let links = self.links.as_mut().expect("only lanes break");
-        links.hear();
+        links.clear_inboxes();
         if let Some(ring) = self.io.ring.as_mut().filter(|ring| ring.in_flight() > 0) {
             ring.submit();
             ring.reap(&mut self.kernel);
@@ -34,7 +34,7 @@ impl Driver {
         if !links.be_quiet() {
             return;
         }
-        for Host { tag, lease, resync, .. } in self.hosts.drain() {
+        for PendingRequest { tag, lease, resync, .. } in self.hosts.drain() {
             if resync.is_none() {
                 out.push(Completion { tag, result: Err(RequestError::Io), lease });
             }
@@ -54,7 +54,7 @@ impl Driver {
         let (mut out, step) = (Vec::new(), Duration::from_millis(100));
         self.pause_resync(true);
         self.poll(&mut out);
-        while !self.is_broken() && self.clerk.as_ref().is_some_and(Clerk::resync_is_at_work) {
+        while !self.is_broken() && self.clerk.as_ref().is_some_and(MetadataWriter::resync_is_at_work) {
             self.wait(step, None);
             self.poll(&mut out);
             none(&out);
@@ -68,7 +68,7 @@ impl Driver {
         clerk.stop();
         loop {
             self.poll(&mut out);
-            if let Some(clean) = self.clerk.as_ref().and_then(Clerk::stopped) {
+            if let Some(clean) = self.clerk.as_ref().and_then(MetadataWriter::stopped) {
                 return clean;
             }
             if self.is_broken() {
@@ -85,7 +85,7 @@ impl Driver {
     /// When requests are under way.
     pub fn into_leaves(self) -> Vec<FormerLeaf> {
         assert!(self.links.is_none(), "all lanes are taken apart together");
-        Driver::lanes_into_leaves(vec![self])
+        Driver::shards_into_leaves(vec![self])
     }
 
     /// Like [`Driver::into_leaves`], of all lanes of an array. The leaves' counters are those of
@@ -93,7 +93,7 @@ impl Driver {
     ///
     /// # Panics
     /// When requests are under way, or a lane is missing.
-    pub fn lanes_into_leaves(mut lanes: Vec<Driver>) -> Vec<FormerLeaf> {
+    pub fn shards_into_leaves(mut lanes: Vec<Driver>) -> Vec<FormerLeaf> {
         let count = lanes[0].links.as_ref().map_or(1, |links| 1 + links.others().count());
         assert_eq!(lanes.len(), count, "all lanes are taken apart together");
         assert!(lanes.iter().all(|lane| lane.hosts.is_empty()), "requests are under way");
@@ -111,7 +111,7 @@ impl Driver {
         // Their handles go before anybody else may get the members.
         drop(lanes);
         let mut leaves = Vec::new();
-        first.core.take_apart(true, &mut leaves);
+        first.core.into_leaves(true, &mut leaves);
         if count > 1 {
             for (slot, leaf) in (0..).zip(&mut leaves) {
                 leaf.in_service &= !failed.contains(slot);

@@ -27,7 +27,7 @@ const KEEP_BYTES: u64 = 1 << 30;
 const GAIN_PERCENT: u64 = 3;
 
 /// See the module.
-pub(crate) struct Ways {
+pub(crate) struct StorePolicy {
     /// Nanoseconds of CPU that the thread has had.
     clock: fn() -> u64,
     past: bool,
@@ -45,16 +45,16 @@ struct Trial {
     least: [Option<u64>; 2],
 }
 
-impl Default for Ways {
-    fn default() -> Ways {
-        Ways::new(thread_nanos)
+impl Default for StorePolicy {
+    fn default() -> StorePolicy {
+        StorePolicy::new(thread_nanos)
     }
 }
 
-impl Ways {
-    fn new(clock: fn() -> u64) -> Ways {
+impl StorePolicy {
+    fn new(clock: fn() -> u64) -> StorePolicy {
         // As if all had been kept: the first store begins the trials.
-        Ways { clock, past: true, trial: None, stored: KEEP_BYTES }
+        StorePolicy { clock, past: true, trial: None, stored: KEEP_BYTES }
     }
 
     /// Whether the next `bytes` bytes go past the caches.
@@ -129,7 +129,7 @@ mod tests {
 
     /// Stores `bytes`, where a store costs so many nanoseconds near and past; returns how many
     /// bytes went past.
-    fn store(ways: &mut Ways, bytes: u64, [near, past]: [u64; 2]) -> u64 {
+    fn store(ways: &mut StorePolicy, bytes: u64, [near, past]: [u64; 2]) -> u64 {
         let mut gone_past = 0;
         for _ in 0..bytes / STORE {
             let goes_past = ways.goes_past(STORE);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_cheaper_way_is_kept_until_it_is_not_any_more() {
-        let mut ways = Ways::new(|| NOW.get());
+        let mut ways = StorePolicy::new(|| NOW.get());
         for costs in [[700, 1000], [1000, 700], [980, 1000], [1000, 500]] {
             assert_eq!(store(&mut ways, TRIED, costs), TRIED / 2, "both in turn");
             // 2 per cent are no reason to change.
@@ -156,7 +156,7 @@ mod tests {
     /// A trial that something else made long does not decide.
     #[test]
     fn the_best_of_the_trials_counts() {
-        let mut ways = Ways::new(|| NOW.get());
+        let mut ways = StorePolicy::new(|| NOW.get());
         for disturbed in [0, 3, 6] {
             for trial in 0..u64::from(TRIALS) {
                 let more = if trial == disturbed { 5000 } else { 0 };
@@ -169,7 +169,7 @@ mod tests {
     /// What one way leaves behind is not the other's.
     #[test]
     fn the_first_half_of_a_trial_does_not_count() {
-        let mut ways = Ways::new(|| NOW.get());
+        let mut ways = StorePolicy::new(|| NOW.get());
         for trial in 0..u64::from(TRIALS) {
             let dear = if trial % 2 == 0 { 9000 } else { 0 };
             store(&mut ways, TRY_BYTES / 2, [1000 + dear, 700 + dear]);
@@ -181,7 +181,7 @@ mod tests {
     /// A driver that moves to another thread sees another clock.
     #[test]
     fn a_clock_that_goes_back_decides_nothing() {
-        let mut ways = Ways::new(|| u64::MAX - NOW.get());
+        let mut ways = StorePolicy::new(|| u64::MAX - NOW.get());
         assert_eq!(store(&mut ways, TRIED, [1, 1]), TRIED / 2);
         assert_eq!(store(&mut ways, KEEP_BYTES, [1, 1]), KEEP_BYTES, "as it was");
 
@@ -194,7 +194,7 @@ mod tests {
             // Looks: the start, then the middle and the end of trials, past and near in turn.
             if LOOKS.get() % 4 == 3 { 0 } else { 1000 + LOOKS.get() }
         };
-        let mut ways = Ways::new(clock);
+        let mut ways = StorePolicy::new(clock);
         store(&mut ways, TRIED, [1, 1]);
         assert_eq!(store(&mut ways, KEEP_BYTES, [1, 1]), KEEP_BYTES, "as it was");
     }

@@ -26,7 +26,7 @@ pub struct MetaToken(pub u64);
 
 /// A device that carries the array's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptDevice {
+pub struct ManagedDevice {
     /// Its permanent number.
     pub number: DeviceNumber,
     /// The slot that it serves; `None`: a spare, or one that is not in sync and that writes pass by
@@ -38,7 +38,7 @@ pub struct KeptDevice {
 
 /// The write-intent bitmap as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptBitmap {
+pub struct ManagedBitmap {
     /// Positions per bit: see [`crate::IntentMap::bitmap`].
     pub chunk_sectors: u64,
     /// The header's `daemon_sleep`.
@@ -53,13 +53,13 @@ pub struct KeptBitmap {
 
 /// What a keeper starts from: what the assembly found.
 #[derive(Clone, Debug)]
-pub struct KeeperConfig {
+pub struct MetadataConfig {
     /// The array.
     pub geometry: Geometry,
     /// Shards that serve it, numbered from 0.
     pub shards: u16,
     /// The devices to write to: those that serve, and spares. Who is missing is not among them.
-    pub devices: Vec<KeptDevice>,
+    pub devices: Vec<ManagedDevice>,
     /// What the array is started as: events, resync position, policy, and all device numbers, with
     /// the `recovery_offset` of who is being rebuilt.
     pub state: ArrayState,
@@ -67,7 +67,7 @@ pub struct KeeperConfig {
     /// a device: a start may be forced, or have replayed a log. For members that are behind it.
     pub found: ArrayState,
     /// The bitmap, where the array has one.
-    pub bitmap: Option<KeptBitmap>,
+    pub bitmap: Option<ManagedBitmap>,
     /// A superblock is longer than the members' atomic sector: written to one member after the
     /// other, so that a crash tears one copy at most.
     pub superblocks_in_turn: bool,
@@ -113,7 +113,7 @@ pub enum Record {
 
 /// One input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeeperInput {
+pub enum MetadataInput {
     /// A shard says something. Events that are not for the keeper are ignored.
     FromShard {
         /// Which.
@@ -148,7 +148,7 @@ pub enum KeeperInput {
 
 /// One effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeeperEffect {
+pub enum MetadataEffect {
     /// Write a record. It is durable when it is reported done: FUA, or a write and a flush. Writes
     /// that are out together may be performed in any order.
     WriteMeta {
@@ -196,7 +196,7 @@ pub enum KeeperEffect {
     /// Nothing is written any more.
     BecameReadOnly {
         /// Why.
-        why: ReadOnlyWhy,
+        why: ReadOnlyReason,
     },
     /// Answer to [`KeeperInput::Stop`]; the keeper does nothing more.
     Stopped {
@@ -208,7 +208,7 @@ pub enum KeeperEffect {
 
 /// Why nothing is written any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadOnlyWhy {
+pub enum ReadOnlyReason {
     /// By order.
     Ordered,
     /// Too few members can hold the metadata: without this one the array could not be assembled.
@@ -223,16 +223,16 @@ pub enum ReadOnlyWhy {
     },
 }
 
-impl std::fmt::Display for ReadOnlyWhy {
+impl std::fmt::Display for ReadOnlyReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ReadOnlyWhy::Ordered => write!(f, "by order"),
-            ReadOnlyWhy::MetadataUnwritable { device } => write!(
+            ReadOnlyReason::Ordered => write!(f, "by order"),
+            ReadOnlyReason::MetadataUnwritable { device } => write!(
                 f,
                 "metadata of device {} cannot be written, and without it too few members are left",
                 device.0
             ),
-            ReadOnlyWhy::TooFewMembers { device } => {
+            ReadOnlyReason::TooFewMembers { device } => {
                 write!(f, "device {} failed, and without it too few members are left", device.0)
             }
         }
@@ -241,22 +241,22 @@ impl std::fmt::Display for ReadOnlyWhy {
 
 /// What the keeper lets happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeeperMode {
+pub enum MetadataMode {
     /// Writes.
     Running,
     /// No more writes; the metadata is being made clean.
     Closing,
     /// No writes.
-    ReadOnly(ReadOnlyWhy),
+    ReadOnly(ReadOnlyReason),
     /// Nothing.
     Stopped,
 }
 
 /// What the keeper knows, for people and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeeperStatus {
+pub struct MetadataStatus {
     /// What it lets happen.
-    pub mode: KeeperMode,
+    pub mode: MetadataMode,
     /// Event count on the members.
     pub events: u64,
     /// The members say that writes are under way.

@@ -27,7 +27,7 @@ pub(crate) enum Wait {
     Until(u64),
 }
 
-pub(crate) struct Neighbours {
+pub(crate) struct Plug {
     merge_wait_nanos: u64,
     /// Writing operations so far.
     begun: u64,
@@ -40,9 +40,9 @@ pub(crate) struct Neighbours {
     clocks: VecDeque<(u64, u32)>,
 }
 
-impl Neighbours {
-    pub(crate) fn new(merge_wait_nanos: u64) -> Neighbours {
-        Neighbours {
+impl Plug {
+    pub(crate) fn new(merge_wait_nanos: u64) -> Plug {
+        Plug {
             merge_wait_nanos,
             begun: 0,
             ended: 0,
@@ -93,7 +93,7 @@ impl Neighbours {
 
     /// Starts the clocks of rows that have nobody to hope for any more; says when the next one is
     /// due.
-    pub(crate) fn settle(&mut self, rows: &mut Rows, now: u64) -> Option<u64> {
+    pub(crate) fn unplug_due(&mut self, rows: &mut Rows, now: u64) -> Option<u64> {
         while let Some((ends, row)) = self.hoping.front().copied() {
             let waiting = is_waiting(rows, row, Wait::Ends(ends));
             if waiting && ends > self.ended {

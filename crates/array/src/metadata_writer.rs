@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use engine::{
-    BITMAP_PAGE_BYTES, BitmapPage, Control, ControlEvent, DeviceNumber, Keeper, KeeperEffect,
-    KeeperInput, KeeperStatus, MemberError, Record, RequestError, Resync,
+    BITMAP_PAGE_BYTES, BitmapPage, Control, ControlEvent, DeviceNumber, MetadataManager, MetadataEffect,
+    MetadataInput, MetadataStatus, MemberError, Record, RequestError, Resync,
 };
 use md::Sector;
 use md::ondisk::bitmap::BitmapHeader;
@@ -20,7 +20,7 @@ use md::ondisk::ppl::PplHeader;
 use md::ondisk::superblock::{ArrayState, Superblock};
 use md::ondisk::{Area, Timestamp};
 
-use crate::core::Event;
+use crate::executor::Event;
 use crate::member::{OpKind, io_error_of};
 use crate::store::Disk;
 
@@ -44,7 +44,7 @@ impl Notes {
 }
 
 /// A device whose metadata are kept.
-pub(crate) struct Kept {
+pub(crate) struct DeviceMetadata {
     pub(crate) number: DeviceNumber,
     pub(crate) disk: Arc<dyn Disk>,
     /// As it was found.
@@ -57,11 +57,11 @@ pub(crate) struct Kept {
 }
 
 /// See the module.
-pub(crate) struct Clerk {
-    keeper: Keeper,
-    kept: Vec<Kept>,
-    inputs: Vec<KeeperInput>,
-    effects: Vec<KeeperEffect>,
+pub(crate) struct MetadataWriter {
+    keeper: MetadataManager,
+    kept: Vec<DeviceMetadata>,
+    inputs: Vec<MetadataInput>,
+    effects: Vec<MetadataEffect>,
     timer: Option<u64>,
     resync: Option<Resync>,
     /// Positions of one resync request at most, and what none may cross: see
@@ -80,18 +80,18 @@ pub(crate) struct Clerk {
     events: Vec<Event>,
 }
 
-impl Clerk {
+impl MetadataWriter {
     /// `notes`: what is to be said from the start on.
     pub(crate) fn new(
-        keeper: Keeper,
-        kept: Vec<Kept>,
+        keeper: MetadataManager,
+        kept: Vec<DeviceMetadata>,
         notes: Vec<String>,
         step: u64,
         unit: u64,
-    ) -> Clerk {
+    ) -> MetadataWriter {
         let mut all = Notes::default();
         notes.into_iter().for_each(|note| all.push(note));
-        Clerk {
+        MetadataWriter {
             keeper,
             kept,
             inputs: Vec::new(),
@@ -110,7 +110,7 @@ impl Clerk {
         }
     }
 
-    pub(crate) fn status(&self) -> KeeperStatus {
+    pub(crate) fn status(&self) -> MetadataStatus {
         self.keeper.status()
     }
 
@@ -135,7 +135,7 @@ impl Clerk {
     }
 
     pub(crate) fn stop(&mut self) {
-        self.inputs.push(KeeperInput::Stop);
+        self.inputs.push(MetadataInput::Stop);
     }
 
     /// Whether it has stopped, and whether the metadata say so.
@@ -159,11 +159,11 @@ impl Clerk {
                     member.0
                 ));
             }
-            self.inputs.push(KeeperInput::FromShard { shard, event });
+            self.inputs.push(MetadataInput::FromShard { shard, event });
         }
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
-            self.inputs.push(KeeperInput::Timer);
+            self.inputs.push(MetadataInput::Timer);
         }
         if let Some(resync) = &mut self.resync {
             resync.tick(now);
@@ -178,22 +178,22 @@ impl Clerk {
         }
     }
 
-    fn perform(&mut self, effect: KeeperEffect, controls: &mut Vec<(u16, Control)>) {
+    fn perform(&mut self, effect: MetadataEffect, controls: &mut Vec<(u16, Control)>) {
         match effect {
-            KeeperEffect::WriteMeta { token, device, record } => {
+            MetadataEffect::WriteMeta { token, device, record } => {
                 let result = self.write(device, &record);
-                self.inputs.push(KeeperInput::MetaDone { token, result });
+                self.inputs.push(MetadataInput::MetaDone { token, result });
             }
-            KeeperEffect::Flush { token, device } => {
+            MetadataEffect::Flush { token, device } => {
                 let kept = self.kept.iter().find(|kept| kept.number == device);
                 let result = kept.map_or(Err(MemberError::Gone), |kept| {
                     kept.disk.sync().map_err(|error| io_error_of(&error, OpKind::Flush))
                 });
-                self.inputs.push(KeeperInput::MetaDone { token, result });
+                self.inputs.push(MetadataInput::MetaDone { token, result });
             }
-            KeeperEffect::SetTimer { at } => self.timer = Some(at),
-            KeeperEffect::ToShard { shard, control } => controls.push((shard, control)),
-            KeeperEffect::DeviceFailed { device, slot, error, by } => {
+            MetadataEffect::SetTimer { at } => self.timer = Some(at),
+            MetadataEffect::ToShard { shard, control } => controls.push((shard, control)),
+            MetadataEffect::DeviceFailed { device, slot, error, by } => {
                 if let (Some(member), None) = (slot, by) {
                     self.events.push(Event::MemberFailed { member, error });
                 }
@@ -201,12 +201,12 @@ impl Clerk {
                 let name = kept.map_or_else(String::new, |kept| kept.disk.name());
                 self.notes.push(format!("{name} (device {}) is out of service.", device.0));
             }
-            KeeperEffect::ResyncNeeded => self.wants_resync = true,
-            KeeperEffect::BecameReadOnly { why } => {
+            MetadataEffect::ResyncNeeded => self.wants_resync = true,
+            MetadataEffect::BecameReadOnly { why } => {
                 self.resync = None;
                 self.notes.push(format!("The array takes no more writes: {why}."));
             }
-            KeeperEffect::Stopped { clean } => self.stopped = Some(clean),
+            MetadataEffect::Stopped { clean } => self.stopped = Some(clean),
         }
     }
 
@@ -263,7 +263,7 @@ impl Clerk {
     fn report(&mut self) {
         let Some(resync) = &self.resync else { return };
         let (run, position, stalled) = (resync.run(), resync.position(), resync.stalled());
-        self.inputs.push(KeeperInput::ResyncAt { run, position, stalled });
+        self.inputs.push(MetadataInput::ResyncAt { run, position, stalled });
         if resync.is_done() {
             self.resync = None;
         }
@@ -291,7 +291,7 @@ impl Clerk {
     }
 }
 
-impl Kept {
+impl DeviceMetadata {
     fn write(&mut self, record: &Record) -> io::Result<()> {
         match record {
             Record::Superblock(state) => {
