@@ -111,11 +111,11 @@ impl std::error::Error for BuildError {
 
 /// What an array needs whose metadata are kept.
 pub(crate) struct WithMetadata {
-    /// From [`engine::Keeper::intent_map`].
+    /// From [`engine::MetadataManager::intent_map`].
     pub(crate) intents: Option<engine::IntentMap>,
-    /// From [`engine::Keeper::in_sync_below`].
+    /// From [`engine::MetadataManager::in_sync_below`].
     pub(crate) in_sync_below: u64,
-    /// From [`engine::Keeper::out_of_sync`].
+    /// From [`engine::MetadataManager::out_of_sync`].
     pub(crate) out_of_sync: Vec<Range<u64>>,
 }
 

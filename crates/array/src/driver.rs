@@ -108,9 +108,9 @@ pub struct Driver {
     // Fields drop in this order: the ring waits for the kernel before the files and the memory go
     // (`Drop`), and host buffers return to their pool last.
     core: Executor,
-    clerk: Option<MetadataWriter>,
+    metadata_writer: Option<MetadataWriter>,
     /// Of the first of several lanes, where nobody keeps metadata.
-    losses: Option<FailureCoordinator>,
+    failures: Option<FailureCoordinator>,
     /// What the control plane here has been told, and what it orders; empty between calls.
     control_events: Vec<(u16, ControlEvent)>,
     commands: Vec<(u16, Control)>,
@@ -162,12 +162,12 @@ impl Driver {
         Driver::build(spec, options, None)
     }
 
-    /// An array whose metadata are kept by `clerk`, which is asked for when the memory is there.
+    /// An array whose metadata are kept by `metadata writer`, which is asked for when the memory is there.
     pub(crate) fn with_metadata(
         spec: ArraySpec,
         options: &DriverOptions,
         keeping: &WithMetadata,
-        clerk: impl FnOnce(u64, u64) -> MetadataWriter,
+        metadata_writer: impl FnOnce(u64, u64) -> MetadataWriter,
     ) -> Result<Vec<Driver>, BuildError> {
         let mut lanes = Driver::build(spec, options, Some(keeping))?;
         let geometry = lanes[0].geometry();
@@ -184,7 +184,7 @@ impl Driver {
         lanes[0].resync_lease = own.flatten();
         let step = lanes[0].leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
-        lanes[0].clerk = Some(clerk(step, unit));
+        lanes[0].metadata_writer = Some(metadata_writer(step, unit));
         Ok(lanes)
     }
 
@@ -213,7 +213,7 @@ impl Driver {
             all.iter_mut().zip(links).for_each(|(driver, links)| driver.links = Some(links));
             if keeping.is_none() {
                 let missing = all[0].failed();
-                all[0].losses = Some(FailureCoordinator::new(geometry, lanes, missing));
+                all[0].failures = Some(FailureCoordinator::new(geometry, lanes, missing));
             }
         }
         Ok(all)
@@ -247,8 +247,8 @@ impl Driver {
         let io = Io { ring, regions, kernels, now, ways: StorePolicy::default(), stored_past: false };
         Ok(Driver {
             core,
-            clerk: None,
-            losses: None,
+            metadata_writer: None,
+            failures: None,
             control_events: Vec::new(),
             commands: Vec::new(),
             io,
@@ -484,9 +484,9 @@ impl Driver {
             self.resync_lease = self.resync_lease.take().or(lease);
             lease = None;
         }
-        match (resync, &mut self.clerk) {
-            (Some(at), Some(clerk)) => {
-                clerk.resync_done(self.io.now, at, error.map_or(Ok(()), Err));
+        match (resync, &mut self.metadata_writer) {
+            (Some(at), Some(metadata_writer)) => {
+                metadata_writer.resync_done(self.io.now, at, error.map_or(Ok(()), Err));
             }
             _ => out.push(Completion { tag, result: error.map_or(Ok(()), Err), lease }),
         }
@@ -495,11 +495,11 @@ impl Driver {
     /// Gives the array the next ranges of its resync: one at least, and more while there is room
     /// for hosts as well.
     fn feed_resync(&mut self) {
-        if self.clerk.is_none() {
+        if self.metadata_writer.is_none() {
             return;
         }
         let needs_memory = !self.core.geometry().level().has_parity();
-        while self.clerk.as_ref().is_some_and(MetadataWriter::resyncs)
+        while self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
             && (self.resyncs == 0 || self.max_requests > self.hosts.len() + 1)
         {
             let mut lease = None;
@@ -510,8 +510,8 @@ impl Driver {
                     return;
                 }
             }
-            let clerk = self.clerk.as_mut().expect("just seen");
-            let Some((at, sectors)) = clerk.next_resync() else {
+            let metadata_writer = self.metadata_writer.as_mut().expect("just seen");
+            let Some((at, sectors)) = metadata_writer.next_resync() else {
                 self.resync_lease = self.resync_lease.take().or(lease);
                 return;
             };
@@ -526,10 +526,10 @@ impl Driver {
         }
     }
 
-    /// Tells the control plane what the shards say and sends its orders. It is in lane 0: the clerk
-    /// with the keeper, who has the metadata written that the array waits for, or `Losses`.
+    /// Tells the control plane what the shards say and sends its orders. It is in lane 0: the metadata writer
+    /// with the metadata manager, who has the metadata written that the array waits for, or `FailureCoordinator`.
     fn control_plane(&mut self) {
-        let Driver { core, clerk, losses, control_events: told, commands: orders, io, ended, links, .. } = self;
+        let Driver { core, metadata_writer, failures, control_events: told, commands: orders, io, ended, links, .. } = self;
         if let Some(links) = links.as_mut().filter(|links| links.number() > 0) {
             return core.take_control_events().for_each(|event| links.send(0, Message::Event(event)));
         }
@@ -547,10 +547,10 @@ impl Driver {
                 }
                 _ => true,
             });
-            match (&mut *clerk, &mut *losses) {
-                (Some(clerk), _) => clerk.turn(io.now, told.drain(..), orders),
-                (None, Some(losses)) => {
-                    told.drain(..).for_each(|(lane, event)| losses.event(lane, &event, orders));
+            match (&mut *metadata_writer, &mut *failures) {
+                (Some(metadata_writer), _) => metadata_writer.turn(io.now, told.drain(..), orders),
+                (None, Some(failures)) => {
+                    told.drain(..).for_each(|(lane, event)| failures.event(lane, &event, orders));
                 }
                 (None, None) => told.clear(),
             }
@@ -569,23 +569,23 @@ impl Driver {
 
     /// What the array's metadata say; `None` for an array without any.
     pub fn metadata(&self) -> Option<MetadataStatus> {
-        self.clerk.as_ref().map(MetadataWriter::status)
+        self.metadata_writer.as_ref().map(MetadataWriter::status)
     }
 
     /// What has gone wrong with metadata since the last call: sentences.
     pub fn take_notes(&mut self) -> Vec<String> {
-        self.clerk.as_mut().map(MetadataWriter::take_notes).unwrap_or_default()
+        self.metadata_writer.as_mut().map(MetadataWriter::take_notes).unwrap_or_default()
     }
 
-    /// Whether redundancy is being made right: see [`KeeperStatus::resync_offset`] for how far.
+    /// Whether redundancy is being made right: see [`MetadataStatus::resync_offset`] for how far.
     pub fn is_resyncing(&self) -> bool {
-        self.clerk.as_ref().is_some_and(|clerk| clerk.resyncs())
+        self.metadata_writer.as_ref().is_some_and(|metadata_writer| metadata_writer.resyncs())
     }
 
     /// Pauses the resync, or goes on with it.
     pub fn pause_resync(&mut self, paused: bool) {
-        if let Some(clerk) = &mut self.clerk {
-            clerk.pause_resync(paused);
+        if let Some(metadata_writer) = &mut self.metadata_writer {
+            metadata_writer.pause_resync(paused);
         }
     }
 
@@ -607,8 +607,8 @@ impl Driver {
         if self.is_broken() {
             return self.sleep(limit, wake);
         }
-        let clerk_works = |clerk: &MetadataWriter| clerk.has_work() || clerk.may_resync();
-        if self.core.has_work() || self.clerk.as_ref().is_some_and(clerk_works) {
+        let clerk_works = |metadata_writer: &MetadataWriter| metadata_writer.has_work() || metadata_writer.may_resync();
+        if self.core.has_work() || self.metadata_writer.as_ref().is_some_and(clerk_works) {
             return;
         }
         let has_room =
@@ -630,7 +630,7 @@ impl Driver {
         }
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
-        let of_clerk = self.clerk.as_ref().and_then(MetadataWriter::deadline);
+        let of_clerk = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
         if clock::skip_to(self.core.deadline().into_iter().chain(of_clerk).min(), until) {
             return;
         }
@@ -681,7 +681,7 @@ impl Driver {
 
     /// What has happened to members since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        let of_clerk = self.clerk.iter_mut().flat_map(MetadataWriter::take_events);
+        let of_clerk = self.metadata_writer.iter_mut().flat_map(MetadataWriter::take_events);
         self.core.take_events().chain(of_clerk).collect()
     }
 

@@ -1,7 +1,7 @@
-//! Writes the metadata that the engine's keeper wants written, and drives the resync.
+//! Writes the metadata that the engine's metadata manager wants written, and drives the resync.
 //!
-//! Invariant: a record is durable on its device before the keeper hears that it is done; what a
-//! crash leaves behind is therefore what the keeper's own order says. Blocking: the array waits
+//! Invariant: a record is durable on its device before the metadata manager hears that it is done; what a
+//! crash leaves behind is therefore what the metadata manager's own order says. Blocking: the array waits
 //! while its metadata are written, which is rare (the first write after a pause, the last one, a
 //! failure). Called only from `driver`.
 
@@ -58,7 +58,7 @@ pub(crate) struct DeviceMetadata {
 
 /// See the module.
 pub(crate) struct MetadataWriter {
-    keeper: MetadataManager,
+    manager: MetadataManager,
     kept: Vec<DeviceMetadata>,
     inputs: Vec<MetadataInput>,
     effects: Vec<MetadataEffect>,
@@ -76,14 +76,14 @@ pub(crate) struct MetadataWriter {
     paused: bool,
     stopped: Option<bool>,
     notes: Notes,
-    /// Members that the keeper took out of service: no shard has reported them.
+    /// Members that the metadata manager took out of service: no shard has reported them.
     events: Vec<Event>,
 }
 
 impl MetadataWriter {
     /// `notes`: what is to be said from the start on.
     pub(crate) fn new(
-        keeper: MetadataManager,
+        manager: MetadataManager,
         kept: Vec<DeviceMetadata>,
         notes: Vec<String>,
         step: u64,
@@ -92,7 +92,7 @@ impl MetadataWriter {
         let mut all = Notes::default();
         notes.into_iter().for_each(|note| all.push(note));
         MetadataWriter {
-            keeper,
+            manager,
             kept,
             inputs: Vec::new(),
             effects: Vec::new(),
@@ -111,7 +111,7 @@ impl MetadataWriter {
     }
 
     pub(crate) fn status(&self) -> MetadataStatus {
-        self.keeper.status()
+        self.manager.status()
     }
 
     /// What has gone wrong with metadata since the last call: sentences.
@@ -143,7 +143,7 @@ impl MetadataWriter {
         self.stopped
     }
 
-    /// Tells the keeper what the shards say, does what it wants, and adds its orders, each with its
+    /// Tells the metadata manager what the shards say, does what it wants, and adds its orders, each with its
     /// shard, to `controls`.
     pub(crate) fn turn(
         &mut self,
@@ -170,7 +170,7 @@ impl MetadataWriter {
         }
         while !self.inputs.is_empty() {
             let mut effects = std::mem::take(&mut self.effects);
-            self.keeper.handle(now, &mut self.inputs, &mut effects);
+            self.manager.handle(now, &mut self.inputs, &mut effects);
             for effect in effects.drain(..) {
                 self.perform(effect, controls);
             }
@@ -230,7 +230,7 @@ impl MetadataWriter {
     pub(crate) fn next_resync(&mut self) -> Option<(Sector, u64)> {
         if self.wants_resync && self.at_work == 0 && self.stopped.is_none() && !self.paused {
             self.wants_resync = false;
-            self.resync = self.keeper.resync();
+            self.resync = self.manager.resync();
             if let Some(resync) = &mut self.resync {
                 resync.set_pace(self.step, engine::DEFAULT_RESYNC_DEPTH);
                 resync.keep_within(self.unit);
@@ -259,7 +259,7 @@ impl MetadataWriter {
         self.report();
     }
 
-    /// Tells the keeper how far the resync has come, and forgets one that is over.
+    /// Tells the metadata manager how far the resync has come, and forgets one that is over.
     fn report(&mut self) {
         let Some(resync) = &self.resync else { return };
         let (run, position, stalled) = (resync.run(), resync.position(), resync.stalled());

@@ -124,7 +124,7 @@ impl Peer {
             self.outbox.pop_front();
         }
         self.told = !self.outbox.is_empty();
-        // Between what was sent and the look at the bell; `Links::may_sleep` and `Links::leave`
+        // Between what was sent and the look at the bell; `ShardChannels::may_sleep` and `ShardChannels::leave`
         // have the other one.
         fence(Ordering::SeqCst);
         if self.bell.left.load(Ordering::Relaxed) {
@@ -162,7 +162,7 @@ pub(crate) struct ShardChannels {
 }
 
 impl ShardChannels {
-    /// Links every lane of a division with every other; in the order of their numbers.
+    /// ShardChannels every lane of a division with every other; in the order of their numbers.
     ///
     /// # Errors
     /// When the system has no eventfd for every lane.

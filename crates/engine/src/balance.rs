@@ -1,6 +1,6 @@
 //! Chooses the copy that a mirrored read is served from.
 //!
-//! Invariant: only an opinion; any in-sync copy would do. Called only from `flat`, which reports
+//! Invariant: only an opinion; any in-sync copy would do. Called only from `non_parity`, which reports
 //! what each member has in flight.
 
 use md::geometry::Copy;

@@ -5,7 +5,7 @@
 //!             m0   m1   m0   m1            member 1   reads c1 c3
 //! ```
 //! Invariant: the runs that come out cover exactly the pieces that went in, and each run is
-//! contiguous on its member. Used by `flat` and by the direct reads of `stripe`.
+//! contiguous on its member. Used by `non_parity` and by the direct reads of `stripe`.
 
 use std::ops::Range;
 

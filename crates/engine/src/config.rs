@@ -56,16 +56,16 @@ pub struct ShardConfig {
     /// at work when it came have ended; at most [`MAX_MERGE_WAIT_NANOS`]. 0 turns all waiting off.
     pub merge_wait_nanos: u64,
     /// Writes must ask for these intents before they start; `None`: the array has no metadata that
-    /// could tell of them. From [`crate::Keeper::intent_map`].
+    /// could tell of them. From [`crate::MetadataManager::intent_map`].
     pub intents: Option<IntentMap>,
     /// How long an intent must be unused before it is given back.
     pub safe_mode_nanos: u64,
     /// Copies are alike only below this position (see [`IntentMap`]); above it, reads take the one
-    /// that a resync would take. From [`crate::Keeper::in_sync_below`].
+    /// that a resync would take. From [`crate::MetadataManager::in_sync_below`].
     pub in_sync_below: u64,
     /// Where parity does not agree with the data when the array starts: ascending ranges of
     /// positions, for RAID 4, 5 and 6. What is lost there cannot be recovered before it has been
-    /// written or resynced. From [`crate::Keeper::out_of_sync`].
+    /// written or resynced. From [`crate::MetadataManager::out_of_sync`].
     pub out_of_sync: Vec<Range<u64>>,
 }
 

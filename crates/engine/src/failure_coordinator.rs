@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! shard A   MemberFailed -->          --> FailMember   shard B
-//!                           `Losses`  <-- MemberFailed (its answer)
+//!                           `FailureCoordinator`  <-- MemberFailed (its answer)
 //! shard A       Recorded <--          --> Recorded
 //! ```
-//! The part that the keeper plays for arrays with metadata, without anything to write. A shard that
+//! The part that the metadata manager plays for arrays with metadata, without anything to write. A shard that
 //! drops a member holds its writes back until it hears that all shards know.
 //!
 //! Two shards may drop different members at once, each of which the array can live without, but not
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    fn losses(level: Level, shards: u16) -> FailureCoordinator {
+    fn failures(level: Level, shards: u16) -> FailureCoordinator {
         let geometry = Geometry::new(&GeometrySpec {
             level,
             layout: Layout::default_for(level),
@@ -114,11 +114,11 @@ mod tests {
         FailureCoordinator::new(geometry.expect("sound"), shards, MemberSet::EMPTY)
     }
 
-    fn says(losses: &mut FailureCoordinator, shard: u16, member: u16, epoch: u64) -> Vec<(u16, Control)> {
+    fn says(failures: &mut FailureCoordinator, shard: u16, member: u16, epoch: u64) -> Vec<(u16, Control)> {
         let mut out = Vec::new();
         let member = MemberIdx(member);
         let event = ControlEvent::MemberFailed { member, error: None, epoch };
-        losses.event(shard, &event, &mut out);
+        failures.event(shard, &event, &mut out);
         out
     }
 
@@ -136,43 +136,43 @@ mod tests {
 
     #[test]
     fn a_loss_is_recorded_when_every_shard_knows() {
-        let mut losses = losses(Level::Raid5, 3);
-        assert_eq!(says(&mut losses, 1, 4, 1), [fail(0, 4), fail(2, 4)]);
-        assert_eq!(says(&mut losses, 2, 4, 1), []);
-        assert!(losses.is_waiting());
-        assert_eq!(says(&mut losses, 0, 4, 1), [recorded(0, 1), recorded(1, 1), recorded(2, 1)]);
-        assert_eq!(losses.lost(), MemberSet::one(4));
-        assert!(!losses.is_waiting());
+        let mut failures = failures(Level::Raid5, 3);
+        assert_eq!(says(&mut failures, 1, 4, 1), [fail(0, 4), fail(2, 4)]);
+        assert_eq!(says(&mut failures, 2, 4, 1), []);
+        assert!(failures.is_waiting());
+        assert_eq!(says(&mut failures, 0, 4, 1), [recorded(0, 1), recorded(1, 1), recorded(2, 1)]);
+        assert_eq!(failures.lost(), MemberSet::one(4));
+        assert!(!failures.is_waiting());
     }
 
     #[test]
     fn two_losses_that_the_array_survives_wait_for_each_other() {
-        let mut losses = losses(Level::Raid6, 2);
-        assert_eq!(says(&mut losses, 0, 1, 1), [fail(1, 1)]);
-        assert_eq!(says(&mut losses, 1, 2, 1), [fail(0, 2)]);
-        assert_eq!(says(&mut losses, 1, 1, 2), []);
-        assert_eq!(says(&mut losses, 0, 2, 2), [recorded(0, 2), recorded(1, 2)]);
+        let mut failures = failures(Level::Raid6, 2);
+        assert_eq!(says(&mut failures, 0, 1, 1), [fail(1, 1)]);
+        assert_eq!(says(&mut failures, 1, 2, 1), [fail(0, 2)]);
+        assert_eq!(says(&mut failures, 1, 1, 2), []);
+        assert_eq!(says(&mut failures, 0, 2, 2), [recorded(0, 2), recorded(1, 2)]);
     }
 
     #[test]
     fn who_dropped_another_member_than_the_array_can_lose_is_apart() {
-        let mut losses = losses(Level::Raid5, 3);
-        assert_eq!(says(&mut losses, 0, 0, 1), [fail(1, 0), fail(2, 0)]);
-        assert_eq!(says(&mut losses, 1, 1, 1), [not_recorded(1, 1)]);
-        assert_eq!(says(&mut losses, 2, 0, 1), [recorded(0, 1), recorded(2, 1)]);
-        assert_eq!(losses.lost(), MemberSet::one(0));
+        let mut failures = failures(Level::Raid5, 3);
+        assert_eq!(says(&mut failures, 0, 0, 1), [fail(1, 0), fail(2, 0)]);
+        assert_eq!(says(&mut failures, 1, 1, 1), [not_recorded(1, 1)]);
+        assert_eq!(says(&mut failures, 2, 0, 1), [recorded(0, 1), recorded(2, 1)]);
+        assert_eq!(failures.lost(), MemberSet::one(0));
     }
 
     #[test]
     fn who_is_apart_is_never_told_that_all_is_well() {
-        let mut losses = losses(Level::Raid6, 3);
-        says(&mut losses, 0, 0, 1);
-        says(&mut losses, 1, 1, 1);
+        let mut failures = failures(Level::Raid6, 3);
+        says(&mut failures, 0, 0, 1);
+        says(&mut failures, 1, 1, 1);
         // It has dropped a third, before it heard of the others.
-        assert_eq!(says(&mut losses, 2, 2, 1), [not_recorded(2, 1)]);
-        says(&mut losses, 0, 1, 2);
-        assert_eq!(says(&mut losses, 1, 0, 2), [recorded(0, 2), recorded(1, 2)]);
+        assert_eq!(says(&mut failures, 2, 2, 1), [not_recorded(2, 1)]);
+        says(&mut failures, 0, 1, 2);
+        assert_eq!(says(&mut failures, 1, 0, 2), [recorded(0, 2), recorded(1, 2)]);
         // Of the first it may still hear, and follow.
-        assert_eq!(says(&mut losses, 2, 0, 2), [not_recorded(2, 2)]);
+        assert_eq!(says(&mut failures, 2, 0, 2), [not_recorded(2, 2)]);
     }
 }

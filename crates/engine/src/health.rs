@@ -79,13 +79,13 @@ impl Health {
         self.in_sync_below
     }
 
-    /// Copies may differ from `position` on, and the keeper is told so.
+    /// Copies may differ from `position` on, and the metadata manager is told so.
     pub(crate) fn report_out_of_sync(&mut self, position: u64) {
         self.in_sync_below = self.in_sync_below.min(position);
         self.reports += 1;
     }
 
-    /// The keeper's word, which knew of so many of the reports. Where it lacks one, the order has
+    /// the metadata manager's word, which knew of so many of the reports. Where it lacks one, the order has
     /// crossed it: then it may lower the position, and a later order raises it. Says whether it
     /// takes account of all of them.
     pub(crate) fn set_in_sync_below(&mut self, position: u64, reports: u64) -> bool {

@@ -208,7 +208,7 @@ pub enum Control {
     InSyncBelow {
         /// In positions; `u64::MAX`: everywhere.
         position: u64,
-        /// How many [`crate::ControlEvent::OutOfSync`] of this shard the keeper knew of. A position
+        /// How many [`crate::ControlEvent::OutOfSync`] of this shard the metadata manager knew of. A position
         /// that does not take account of all of them raises nothing: it crossed the last one.
         reports: u64,
     },

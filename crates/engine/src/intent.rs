@@ -20,7 +20,7 @@ use md::Sector;
 
 use crate::{ControlEvent, Effect, Effects, IntentMap};
 
-/// The keeper was asked for it.
+/// the metadata manager was asked for it.
 const ASKED: u32 = 1 << 31;
 /// It may be used.
 const GRANTED: u32 = 1 << 30;
@@ -65,7 +65,7 @@ impl Intents {
         &self.map
     }
 
-    /// Requests that wait for the keeper.
+    /// Requests that wait for the metadata manager.
     pub(crate) fn parked(&self) -> usize {
         self.parked.len()
     }
@@ -111,7 +111,7 @@ impl Intents {
         send(&run, intent, out);
     }
 
-    /// The keeper has granted bits; adds to `ready` what may start now, in the order in which it
+    /// the metadata manager has granted bits; adds to `ready` what may start now, in the order in which it
     /// came.
     pub(crate) fn granted(&mut self, now: u64, bits: Range<u32>, ready: &mut Vec<u32>) {
         for bit in bits {
@@ -139,7 +139,7 @@ impl Intents {
         });
     }
 
-    /// The keeper has refused bits; adds to `refused` who waits for any of them, and waits no more.
+    /// the metadata manager has refused bits; adds to `refused` who waits for any of them, and waits no more.
     /// What others still wait for is asked for again by the next write that needs it.
     pub(crate) fn not_granted(&mut self, bits: Range<u32>, refused: &mut Vec<u32>) {
         for bit in bits.clone() {

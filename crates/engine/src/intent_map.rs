@@ -9,7 +9,7 @@
 //! that it touches, as md does.
 //!
 //! Invariant: two writes that can leave the same copies or the same parity inconsistent share a
-//! bit. Used by `intent` (per shard) and by `keeper`, which must agree.
+//! bit. Used by `intent` (per shard) and by `metadata manager`, which must agree.
 
 use std::ops::Range;
 

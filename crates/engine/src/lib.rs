@@ -8,8 +8,8 @@
 //! that make it recoverable, has been reported written. No acknowledged data lives in here.
 //!
 //! Where to start reading: `shard` takes a request in and gives it to one of two ways of working,
-//! `flat` (linear, RAID 0, 1, 10: locked array ranges) or `stripe` (RAID 4, 5, 6: locked ranges of
-//! chunk rows with a plan for the parity). A write first needs its `intent`; the `keeper`, one per
+//! `non_parity` (linear, RAID 0, 1, 10: locked array ranges) or `stripe` (RAID 4, 5, 6: locked ranges of
+//! chunk rows with a plan for the parity). A write first needs its `intent`; the `metadata manager`, one per
 //! array, decides what the metadata must say before it grants one.
 #![forbid(unsafe_code)]
 

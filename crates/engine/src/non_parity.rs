@@ -27,7 +27,7 @@ use crate::{
     MemberError, MemberSet, REGION_ZERO, RequestError, Token,
 };
 
-/// What `flat` works on besides its own state; lent by the shard for one call.
+/// What `non_parity` works on besides its own state; lent by the shard for one call.
 pub(crate) struct Context<'a> {
     pub(crate) geometry: &'a Geometry,
     pub(crate) requests: &'a mut Requests,

@@ -1,7 +1,7 @@
 //! Locks on array ranges, for the levels whose writes need no parity.
 //!
 //! Invariant: two holders never overlap (in 4 KiB granules), and a range is granted in the order in
-//! which overlapping ranges were asked for. Called only from `flat`.
+//! which overlapping ranges were asked for. Called only from `non_parity`.
 //!
 //! Nearly no write overlaps another, so that case must cost nothing: a small table counts, per
 //! 1 MiB region (hashed), how many holders and waiters touch it. Only where a count is not zero are

@@ -1,7 +1,7 @@
 //! The requests in the shard and what all of them share: counting parts, and ending.
 //!
 //! Invariant: a request ends exactly once, when nothing of it is open any more; a write or a flush
-//! ends only when every member failure so far is recorded. Called from `shard`, `flat` and
+//! ends only when every member failure so far is recorded. Called from `shard`, `non_parity` and
 //! `stripe`.
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub(crate) struct Record {
     pub(crate) stream: bool,
 }
 
-/// Where the granule-by-granule repair of a mirrored range stands; see `flat`.
+/// Where the granule-by-granule repair of a mirrored range stands; see `non_parity`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Repair {
     pub(crate) cursor: u64,

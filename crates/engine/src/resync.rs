@@ -5,7 +5,7 @@
 //!                                position()           next                  span
 //! ```
 //! Sans-io: an executor asks for ranges, sends each as a [`crate::HostOp::Resync`] request to the
-//! shard that owns it, reports how it ended, and now and then tells the keeper the position.
+//! shard that owns it, reports how it ended, and now and then tells the metadata manager the position.
 //!
 //! Invariant: everything below `position` is in sync. A range that could not be synced holds the
 //! position at its start; what lies behind it is synced all the same, and then it is tried again,
@@ -81,7 +81,7 @@ impl Resync {
         }
     }
 
-    /// Goes into [`crate::KeeperInput::ResyncAt`].
+    /// Goes into [`crate::MetadataInput::ResyncAt`].
     pub fn run(&self) -> u32 {
         self.run
     }

@@ -5,7 +5,7 @@
 //!
 //! A shard owns a part of the array's address space alone (`sharding`) and shares nothing. Shards
 //! know each other only by control messages: shard 0 asks the others when it flushes, and a member
-//! that one drops is dropped by all (`keeper`, or `losses` where there is no metadata).
+//! that one drops is dropped by all (`metadata manager`, or `failure_coordinator` where there is no metadata).
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Recognises sequential streams among the requests.
 //!
-//! Invariant: only an opinion; correctness never depends on it. Used by `flat` (a stream stays on
+//! Invariant: only an opinion; correctness never depends on it. Used by `non_parity` (a stream stays on
 //! one copy) and by `stripe` (a write of a stream may wait for its neighbours).
 
 use md::Sector;

@@ -1,7 +1,7 @@
 //! Power cuts: whatever the moment, what the metadata does not mark is in sync, and what was
 //! durable is there.
 //!
-//! A run writes at random to an array with a keeper, loses members, resyncs; then the power goes.
+//! A run writes at random to an array with a metadata manager, loses members, resyncs; then the power goes.
 //! Of what was on its way or in a member's cache, any part survives. The wreck is judged by md's
 //! rules alone (`Wreck::accepted`, `Wreck::is_marked`), then put together again for the next life:
 //! written to while it resyncs, until the power goes again. After the last it is resynced by the
@@ -76,7 +76,7 @@ impl Shape {
         Shape { geometry, map, bitmap, torn: rng.one_in(3), shards }
     }
 
-    fn config(&self, keeper: &MetadataManager, missing: MemberSet, rng: &mut Rng) -> ShardConfig {
+    fn config(&self, manager: &MetadataManager, missing: MemberSet, rng: &mut Rng) -> ShardConfig {
         let least = ShardConfig::least_stripe_cache_bytes(&self.geometry);
         ShardConfig {
             missing,
@@ -85,15 +85,15 @@ impl Shape {
             stripe_cache_bytes: rng.pick(&[least, 8 * least]),
             discard_zeroes: rng.one_in(2),
             max_requests: if self.shards == 1 { 64 } else { 1 << 10 },
-            intents: keeper.intent_map(),
+            intents: manager.intent_map(),
             safe_mode_nanos: rng.pick(&[100_000, 1_000_000]),
-            in_sync_below: keeper.in_sync_below(),
-            out_of_sync: keeper.out_of_sync(),
+            in_sync_below: manager.in_sync_below(),
+            out_of_sync: manager.out_of_sync(),
             ..ShardConfig::new(self.geometry.clone())
         }
     }
 
-    fn keeper(
+    fn manager(
         &self,
         state: ArrayState,
         here: &[(usize, u64)],
@@ -330,10 +330,10 @@ impl Wreck {
         });
         let count = |at: &usize| self.state(*at).map_or(0, |state| state.events);
         let counts: Vec<(usize, u64)> = accepted.iter().map(|at| (*at, count(at))).collect();
-        let keeper = self.shape.keeper(self.freshest().clone(), &counts, bitmap);
+        let manager = self.shape.manager(self.freshest().clone(), &counts, bitmap);
         let lost = (0..self.disks.len()).filter(|at| !accepted.contains(at)).map(|at| at as u16);
         let missing: MemberSet = lost.collect();
-        let config = self.shape.config(&keeper, missing, rng);
+        let config = self.shape.config(&manager, missing, rng);
         let discard_zeroes = config.discard_zeroes;
         let mut world = World::new(config, rng.next());
         let Wreck { shape, disks, members, began_out_of_sync, next_tag, legal, .. } = self;
@@ -343,9 +343,9 @@ impl Wreck {
         }
         world.next_tag = next_tag;
         world.model = legal.next_life(discard_zeroes);
-        let mut kept = Kept::new(keeper, disks, legal.next_life(discard_zeroes));
+        let mut kept = Kept::new(manager, disks, legal.next_life(discard_zeroes));
         kept.torn = shape.torn;
-        kept.resync = kept.keeper.resync();
+        kept.resync = kept.manager.resync();
         let out_of_sync = kept.resync.is_some();
         world.model.tolerated = tolerated(troubled, out_of_sync && !complete);
         world.kept = Some(kept);
@@ -366,7 +366,7 @@ fn tolerated(troubled: bool, lost_out_of_sync: bool) -> Vec<RequestError> {
 
 fn stop(world: &mut World) {
     world.quiesce();
-    world.kept.as_mut().expect("a keeper").tell(MetadataInput::Stop);
+    world.kept.as_mut().expect("a manager").tell(MetadataInput::Stop);
     world.hand_over();
     world.quiesce();
     assert_eq!(world.has_stopped(), Some(true));
@@ -415,8 +415,8 @@ impl Case {
         let bits = vec![fill; shape.map.bits().div_ceil(8) as usize];
         let here: Vec<(usize, u64)> = (0..members).map(|at| (at, 10)).collect();
         let bitmap = shape.kept_bitmap(header, bits.clone(), stale);
-        let keeper = shape.keeper(state.clone(), &here, bitmap);
-        let mut config = shape.config(&keeper, MemberSet::EMPTY, &mut rng);
+        let manager = shape.manager(state.clone(), &here, bitmap);
+        let mut config = shape.config(&manager, MemberSet::EMPTY, &mut rng);
         change(&mut config);
         let durable = Model::new(shape.geometry.array_sectors(), config.discard_zeroes);
         let mut world = World::new(config, rng.next());
@@ -426,11 +426,11 @@ impl Case {
             pages.insert(1, (None, second.to_vec()));
         }
         let disk = Disk { superblock: Some(state), pages };
-        let mut kept = Kept::new(keeper, vec![disk; members], durable);
+        let mut kept = Kept::new(manager, vec![disk; members], durable);
         kept.torn = shape.torn;
         if out_of_sync {
             spoil(&shape.geometry, &mut world, &mut rng);
-            kept.resync = kept.keeper.resync();
+            kept.resync = kept.manager.resync();
         }
         for member in &mut world.members {
             let bytes = member.bytes.clone();
@@ -469,7 +469,7 @@ impl Case {
 
     /// How many members may go. Copies that differ are alike in that each of them may be the truth
     /// only where the model has it so.
-    fn losses(&self) -> u64 {
+    fn failures(&self) -> u64 {
         let mirrored = matches!(self.shape.geometry.kind(), Kind::Mirrored(_));
         let anything = self.world.model.allows_anything();
         let degraded = self.world.shard.status().failed.len();
@@ -481,7 +481,7 @@ impl Case {
 
     /// One life; what the power cut at its end leaves. `None`: md would be lost too.
     fn live(mut self) -> Option<Wreck> {
-        let mut lives = self.losses();
+        let mut lives = self.failures();
         if self.out_of_sync {
             self.world.feed_resync();
             self.world.hand_over();
@@ -580,11 +580,11 @@ impl Case {
 
     fn crash(mut self) -> Option<Wreck> {
         let members = self.world.cut_members(&mut self.rng);
-        let kept = self.world.kept.take().expect("a keeper");
+        let kept = self.world.kept.take().expect("a manager");
         let disks = kept.cut(&mut self.rng);
         let torn = disks.iter().any(|disk| disk.superblock.is_none());
         let lost = |number| !self.world.shard_of(number).status().failed.is_empty();
-        if torn && ((0..self.shape.shards).any(lost) || kept.keeper.status().degraded > 0) {
+        if torn && ((0..self.shape.shards).any(lost) || kept.manager.status().degraded > 0) {
             // The named exemption: a superblock torn on an array that has lost members already.
             // Writing them in turn loses one at most, and here that may be the last one that is
             // fresh, as in md.

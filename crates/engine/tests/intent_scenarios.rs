@@ -1,5 +1,5 @@
 //! Intents and resyncs as one shard serves them, one behaviour at a time. The tests answer in the
-//! keeper's place.
+//! metadata manager's place.
 
 mod common;
 
@@ -164,7 +164,7 @@ fn a_raise_that_crosses_a_report_raises_nothing() {
     grant(&mut world, 4, 1);
     world.quiesce();
     world.members[1].full = 0..0;
-    // The resync has ended, says a keeper that has not heard of the write yet.
+    // The resync has ended, says a metadata manager that has not heard of the write yet.
     world.control(Control::InSyncBelow { position: u64::MAX, reports: 0 });
     assert_eq!((readers(&mut world, 64), readers(&mut world, 200)), (vec![0], vec![0]));
     assert_eq!(readers(&mut world, 32), [0, 1]);

@@ -1,6 +1,6 @@
-//! The keeper's promises, one test each: what is on the members, durably, before it answers.
+//! the metadata manager's promises, one test each: what is on the members, durably, before it answers.
 //!
-//! `Desk` performs the keeper's effects one at a time, in the order that a test chooses.
+//! `Desk` performs the metadata manager's effects one at a time, in the order that a test chooses.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ impl Pending {
 }
 
 struct Desk {
-    keeper: MetadataManager,
+    manager: MetadataManager,
     now: u64,
     pending: Vec<Pending>,
     /// Messages to shards, oldest first.
@@ -111,7 +111,7 @@ struct Desk {
 impl Desk {
     fn new(config: MetadataConfig) -> Desk {
         Desk {
-            keeper: MetadataManager::new(config),
+            manager: MetadataManager::new(config),
             now: SECOND,
             pending: Vec::new(),
             answers: Vec::new(),
@@ -130,7 +130,7 @@ impl Desk {
     /// In one batch.
     fn tell_all(&mut self, mut inputs: Vec<MetadataInput>) {
         let mut out = Vec::new();
-        self.keeper.handle(self.now, &mut inputs, &mut out);
+        self.manager.handle(self.now, &mut inputs, &mut out);
         for effect in out {
             match effect {
                 MetadataEffect::WriteMeta { token, device, record } => {
@@ -190,7 +190,7 @@ impl Desk {
             let Some(last) = self.pending.len().checked_sub(1) else { return };
             self.finish(last, Ok(()));
         }
-        panic!("no end of work: {:?}", self.keeper.status());
+        panic!("no end of work: {:?}", self.manager.status());
     }
 
     /// Lets time pass; timers go off.
@@ -324,7 +324,7 @@ fn a_write_that_comes_while_members_are_flushed_calls_the_clean_off() {
     assert_eq!(desk.granted(), 2, "the members still say dirty");
     desk.run();
     assert_eq!(desk.done, "SSFF");
-    assert!(desk.keeper.status().dirty);
+    assert!(desk.manager.status().dirty);
     // Too late to call off: the grant waits until the members say dirty again.
     desk.release(0, 1);
     desk.finish(0, Ok(()));
@@ -494,7 +494,7 @@ fn too_few_members_with_the_new_count_make_the_array_read_only() {
     desk.finish(0, Err(MemberError::Gone));
     let why = ReadOnlyReason::MetadataUnwritable { device: DeviceNumber(0) };
     assert!(desk.others.contains(&MetadataEffect::BecameReadOnly { why }), "{:?}", desk.others);
-    assert_eq!(desk.keeper.status().mode, MetadataMode::ReadOnly(why));
+    assert_eq!(desk.manager.status().mode, MetadataMode::ReadOnly(why));
     assert!(desk.answers.contains(&Control::ReadOnly));
     assert!(desk.answers.contains(&Control::NotRecorded { epoch: 1 }));
     assert!(!desk.recorded() && desk.granted() == 0);
@@ -622,7 +622,7 @@ fn a_stale_bitmap_gets_all_its_bits_before_its_header() {
     for (by_resync, order) in [(false, "BBBBBBSS"), (true, "FFBBBBBBSS")] {
         let mut desk = Desk::new(with_two_pages(true));
         if by_resync {
-            let run = desk.keeper.resync().expect("it is needed").run();
+            let run = desk.manager.resync().expect("it is needed").run();
             desk.tell(MetadataInput::ResyncAt { run, position: 800, stalled: None });
             desk.wait(20 * SECOND);
             assert_eq!(desk.done, "", "nothing is cleared while the others are not set");
@@ -674,7 +674,7 @@ fn metadata_without_space_costs_nobody_his_place_and_refuses_what_waits() {
             desk.finish(full.expect("tried again"), Err(MemberError::NoSpace));
             desk.run();
             assert_eq!((desk.answers.last(), desk.granted()), (Some(&refused), 0));
-            assert_eq!(desk.keeper.status().degraded, 0);
+            assert_eq!(desk.manager.status().degraded, 0);
             assert_eq!(desk.out(), "", "it is not tried again and again");
         }
         desk.ask(0, 1);
@@ -731,7 +731,7 @@ fn a_loss_without_space_to_record_it_ends_what_waits_and_is_tried_again() {
     desk.run();
     assert_eq!(desk.answers.last(), Some(&Control::NoSpaceToRecord));
     assert!(!desk.recorded() && desk.out().is_empty());
-    assert_eq!(desk.keeper.status().degraded, 1, "nobody else is lost");
+    assert_eq!(desk.manager.status().degraded, 1, "nobody else is lost");
     desk.wait(2 * SECOND);
     assert!(desk.recorded());
     assert_eq!(desk.events(), [13, 13, 11, 13]);
@@ -798,7 +798,7 @@ fn no_second_long_superblock_is_written_where_one_may_be_torn() {
 #[test]
 fn superblocks_of_levels_without_redundancy_are_never_written() {
     let mut desk = Desk::new(config(Level::Raid0, 2, 0));
-    assert_eq!(desk.keeper.intent_map(), None);
+    assert_eq!(desk.manager.intent_map(), None);
     desk.ask(0, 1);
     assert_eq!(desk.granted(), 1);
     desk.release(0, 1);
@@ -850,7 +850,7 @@ fn resync_is_recorded_in_steps_behind_a_flush_and_at_a_stop() {
     let mut config = config(Level::Raid5, 3, 0);
     config.state.resync_offset = Some(0);
     let mut desk = Desk::new(config);
-    let resync = desk.keeper.resync().expect("it is needed");
+    let resync = desk.manager.resync().expect("it is needed");
     let run = resync.run();
     desk.tell(MetadataInput::ResyncAt { run, position: 8, stalled: None });
     assert_eq!(desk.out(), "", "not a sixteenth yet");
@@ -859,7 +859,7 @@ fn resync_is_recorded_in_steps_behind_a_flush_and_at_a_stop() {
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, Some(72));
     desk.tell(MetadataInput::ResyncAt { run: run + 1, position: 1024, stalled: None });
-    assert_eq!(desk.keeper.status().resync_offset, Some(72), "of a run that nobody began");
+    assert_eq!(desk.manager.status().resync_offset, Some(72), "of a run that nobody began");
     desk.tell(MetadataInput::ResyncAt { run, position: 80, stalled: None });
     desk.tell(MetadataInput::Stop);
     desk.run();
@@ -871,13 +871,13 @@ fn a_resync_that_ends_makes_the_array_clean_everywhere() {
     let mut config = config(Level::Raid5, 3, 0);
     config.state.resync_offset = Some(512);
     let mut desk = Desk::new(config);
-    assert_eq!(desk.keeper.in_sync_below(), 512);
-    let run = desk.keeper.resync().expect("it is needed").run();
+    assert_eq!(desk.manager.in_sync_below(), 512);
+    let run = desk.manager.resync().expect("it is needed").run();
     desk.tell(MetadataInput::ResyncAt { run, position: 1024, stalled: None });
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, None);
     assert_eq!(desk.answers, [Control::InSyncBelow { position: u64::MAX, reports: 0 }]);
-    assert!(desk.keeper.resync().is_none());
+    assert!(desk.manager.resync().is_none());
 }
 
 #[test]
@@ -894,7 +894,7 @@ fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
     desk.wait(100 * SECOND);
     assert!(desk.bit(0, 5) && desk.bit(1, 5));
     assert_eq!(desk.superblocks[&0].resync_offset, Some(40), "clean, but not in sync");
-    let mut resync = desk.keeper.resync().expect("it is needed");
+    let mut resync = desk.manager.resync().expect("it is needed");
     let mut ranges = Vec::new();
     resync.next(8, &mut ranges);
     assert_eq!(ranges, [(md::Sector(40), 8)]);
@@ -915,9 +915,9 @@ fn a_flush_without_space_costs_nobody_his_place_and_leaves_the_array_dirty() {
     desk.release(0, 1);
     desk.finish(0, Err(MemberError::NoSpace));
     desk.run();
-    assert!(desk.keeper.status().dirty && desk.keeper.status().degraded == 0);
+    assert!(desk.manager.status().dirty && desk.manager.status().degraded == 0);
     desk.wait(2 * SECOND);
-    assert!(!desk.keeper.status().dirty, "tried again");
+    assert!(!desk.manager.status().dirty, "tried again");
 }
 
 #[test]
@@ -932,7 +932,7 @@ fn read_only_by_order_makes_the_metadata_clean_first() {
     desk.run();
     let why = ReadOnlyReason::Ordered;
     assert_eq!(desk.others, [MetadataEffect::BecameReadOnly { why }]);
-    assert!(!desk.keeper.status().dirty);
+    assert!(!desk.manager.status().dirty);
     desk.tell(MetadataInput::Stop);
     assert_eq!(desk.others.last(), Some(&MetadataEffect::Stopped { clean: true }));
 }
@@ -948,7 +948,7 @@ fn a_spare_whose_metadata_cannot_be_written_is_lost_alone() {
     desk.finish(spare, Err(MemberError::Gone));
     desk.run();
     assert!(desk.recorded());
-    assert_eq!(desk.keeper.status().mode, MetadataMode::Running);
+    assert_eq!(desk.manager.status().mode, MetadataMode::Running);
     let lost = desk.superblocks[&1].devices[2].as_ref().expect("it had a number");
     assert_eq!(lost.role, Role::Faulty);
 }
@@ -970,7 +970,7 @@ fn a_flush_that_failed_on_a_member_that_must_stay_is_never_called_clean() {
         desk.release(bit, 1);
         desk.run();
         desk.wait(400 * SECOND);
-        assert!(desk.keeper.resync().is_none(), "no resync can make it right");
+        assert!(desk.manager.resync().is_none(), "no resync can make it right");
         let said = |desk: &Desk| desk.superblocks[&0].resync_offset;
         assert_eq!(said(&desk), Some(0));
         desk.tell(MetadataInput::Stop);

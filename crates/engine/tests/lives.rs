@@ -126,7 +126,7 @@ struct Pending {
 /// One run of an array, with the members that are present.
 struct Life {
     array: Array,
-    keeper: MetadataManager,
+    manager: MetadataManager,
     now: u64,
     serving: Vec<usize>,
     pending: Vec<Pending>,
@@ -148,7 +148,7 @@ impl Life {
             slot: Some(MemberIdx(*at as u16)),
             events: array.superblocks[*at].events,
         };
-        let keeper = MetadataManager::new(MetadataConfig {
+        let manager = MetadataManager::new(MetadataConfig {
             geometry: array.geometry.clone(),
             shards: 1,
             devices: serving.iter().map(device).collect(),
@@ -160,7 +160,7 @@ impl Life {
         });
         Life {
             array,
-            keeper,
+            manager,
             now: 1_000_000_000,
             serving,
             pending: Vec::new(),
@@ -175,7 +175,7 @@ impl Life {
 
     fn tell(&mut self, input: MetadataInput) {
         let (mut inputs, mut out) = (vec![input], Vec::new());
-        self.keeper.handle(self.now, &mut inputs, &mut out);
+        self.manager.handle(self.now, &mut inputs, &mut out);
         for effect in out {
             self.effect(effect);
         }
@@ -271,7 +271,7 @@ impl Life {
             let result = if is_full { Err(MemberError::NoSpace) } else { Ok(()) };
             self.finish(next, result);
         }
-        panic!("no end of work: {:?}", self.keeper.status());
+        panic!("no end of work: {:?}", self.manager.status());
     }
 
     /// The power goes: of what is under way, `lands` says what is on its member.

@@ -54,7 +54,7 @@ impl Driver {
         let (mut out, step) = (Vec::new(), Duration::from_millis(100));
         self.pause_resync(true);
         self.poll(&mut out);
-        while !self.is_broken() && self.clerk.as_ref().is_some_and(MetadataWriter::resync_is_at_work) {
+        while !self.is_broken() && self.metadata_writer.as_ref().is_some_and(MetadataWriter::resync_is_at_work) {
             self.wait(step, None);
             self.poll(&mut out);
             none(&out);
@@ -64,11 +64,11 @@ impl Driver {
             return false;
         }
         assert!(self.hosts.is_empty(), "requests are under way");
-        let Some(clerk) = &mut self.clerk else { return true };
-        clerk.stop();
+        let Some(metadata_writer) = &mut self.metadata_writer else { return true };
+        metadata_writer.stop();
         loop {
             self.poll(&mut out);
-            if let Some(clean) = self.clerk.as_ref().and_then(MetadataWriter::stopped) {
+            if let Some(clean) = self.metadata_writer.as_ref().and_then(MetadataWriter::stopped) {
                 return clean;
             }
             if self.is_broken() {
@@ -127,8 +127,8 @@ impl Drop for Driver {
         self.io.ring = None;
         let Some(links) = &mut self.links else { return };
         let has_parts = |parts: &Parts| parts.at_work > 0 || !parts.waiting.is_empty();
-        let plane_has_work = self.losses.as_ref().is_some_and(|losses| losses.is_waiting())
-            || self.clerk.as_ref().is_some_and(|clerk| clerk.stopped().is_none());
+        let plane_has_work = self.failures.as_ref().is_some_and(|failures| failures.is_waiting())
+            || self.metadata_writer.as_ref().is_some_and(|metadata_writer| metadata_writer.stopped().is_none());
         let at_work = !self.hosts.is_empty()
             || has_parts(&self.own)
             || has_parts(&self.others)

@@ -2,7 +2,7 @@
 //!
 //! Every read copies out of it and every write into it; only what is read to be computed with, the
 //! old data and parity of a read-modify-write above all, is used where it lies ([`Member::lend`]).
-//! A write may go past the CPU's caches, where that is the faster way ([`Ways`]), unless they are
+//! A write may go past the CPU's caches, where that is the faster way ([`StorePolicy`]), unless they are
 //! likely to have its place: because the member is small enough to live in them, or has just been
 //! read there (the old data of a read-modify-write).
 

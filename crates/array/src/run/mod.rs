@@ -5,7 +5,7 @@
 //!                            create --> the same devices, with superblocks
 //! ```
 //! *Invariant*: nothing is written to a member before the decision says that the array runs; what
-//! is written to metadata while it runs is the keeper's order (`engine`).
+//! is written to metadata while it runs is the metadata manager's order (`engine`).
 
 mod create;
 mod opened;

@@ -1,7 +1,7 @@
 //! Starts an array that the assembly has decided about.
 //!
 //! Invariant: an array that would lose or mix data is refused, with the decision's own words. In
-//! order: logs are replayed into the members and made durable, then the engine and its keeper get
+//! order: logs are replayed into the members and made durable, then the engine and its metadata manager get
 //! the array. Until somebody writes, nothing else is written: a start leaves no trace.
 
 use engine::{DeviceNumber, MetadataManager, MetadataConfig, ManagedBitmap, ManagedDevice};
@@ -129,11 +129,11 @@ pub fn start_shards(
     it.check()?;
     it.bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
-    let keeper = it.keeper(resync_offset, options.driver.shards.max(1))?;
+    let manager = it.manager(resync_offset, options.driver.shards.max(1))?;
     let keeping = WithMetadata {
-        intents: keeper.intent_map(),
-        in_sync_below: keeper.in_sync_below(),
-        out_of_sync: keeper.out_of_sync(),
+        intents: manager.intent_map(),
+        in_sync_below: manager.in_sync_below(),
+        out_of_sync: manager.out_of_sync(),
     };
     let kept = it.kept()?;
     let bad_blocks = std::mem::take(&mut it.bad_blocks);
@@ -146,8 +146,8 @@ pub fn start_shards(
         queue_depth: options.queue_depth,
     };
     let notes = it.notes();
-    let clerk = |step, unit| MetadataWriter::new(keeper, kept, notes, step, unit);
-    let lanes = Driver::with_metadata(spec, &options.driver, &keeping, clerk);
+    let metadata_writer = |step, unit| MetadataWriter::new(manager, kept, notes, step, unit);
+    let lanes = Driver::with_metadata(spec, &options.driver, &keeping, metadata_writer);
     let lanes = lanes.map_err(StartError::Build)?;
     let (is, should) = (lanes[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
@@ -344,7 +344,7 @@ impl Starting<'_> {
     }
 
     /// The devices to keep metadata on, by candidate: members in sync with their slots, and spares.
-    /// A rebuild that had begun is not gone on with here: see [`Starting::keeper`].
+    /// A rebuild that had begun is not gone on with here: see [`Starting::metadata manager`].
     fn devices(&self) -> Vec<(usize, Option<MemberIdx>)> {
         let mut devices: Vec<_> =
             self.serving().map(|(slot, source)| (source.candidate, Some(slot))).collect();
@@ -390,7 +390,7 @@ impl Starting<'_> {
         begun.collect()
     }
 
-    fn keeper(&self, resync_offset: Option<u64>, shards: u16) -> Result<MetadataManager, StartError> {
+    fn manager(&self, resync_offset: Option<u64>, shards: u16) -> Result<MetadataManager, StartError> {
         let mut state = self.members[self.array.defining].superblock.state();
         let mut found = state.clone();
         state.resync_offset = resync_offset;

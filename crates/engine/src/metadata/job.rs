@@ -1,4 +1,4 @@
-//! One piece of the keeper's work, in phases: what is out now, and what comes after it.
+//! One piece of the metadata manager's work, in phases: what is out now, and what comes after it.
 //!
 //! Invariant: a phase begins when everything of the phase before is durable on every device that
 //! still serves, so that a crash finds the phases done in order. Driven by `machine`.
@@ -52,8 +52,8 @@ pub(super) struct Update {
     pub(super) why: Why,
     pub(super) dirty: bool,
     pub(super) state: Arc<ArrayState>,
-    /// Losses that it records.
-    pub(super) losses: u64,
+    /// FailureCoordinator that it records.
+    pub(super) failures: u64,
     /// Nothing but clean or dirty changes, on a complete array: spares need not hear of it.
     pub(super) pure: bool,
 }
@@ -68,7 +68,7 @@ pub(super) enum Goal {
     Update(Update),
 }
 
-/// A write or a flush that has not been sent yet: for which device (an index of the keeper's own).
+/// A write or a flush that has not been sent yet: for which device (an index of the metadata manager's own).
 pub(super) struct Due {
     pub(super) device: usize,
     /// `None`: a flush.

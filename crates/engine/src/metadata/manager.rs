@@ -1,4 +1,4 @@
-//! The keeper itself: what it knows, what it is told, and whom it answers when something is done.
+//! the metadata manager itself: what it knows, what it is told, and whom it answers when something is done.
 //!
 //! One job at a time; `work` picks the next one from what is asked and what the members hold.
 //!
@@ -68,7 +68,7 @@ pub struct MetadataManager {
     /// The count that makes the last lost member stale beyond doubt.
     reach: u64,
     /// Members lost so far, and how many of them the superblocks know of.
-    losses: u64,
+    failures: u64,
     losses_recorded: u64,
     /// Somebody relies on the superblocks: before that, a start leaves no trace.
     touched: bool,
@@ -114,13 +114,13 @@ impl MetadataManager {
         };
         let devices: Vec<Device> = config.devices.into_iter().map(in_service).collect();
         // Who is missing and not known to be: that must be recorded before writes rely on it.
-        let mut losses = 0;
+        let mut failures = 0;
         for (number, state) in (0u32..).zip(&mut states) {
             let here = devices.iter().any(|device| device.kept.number.0 == number);
             let lost = |state: &&mut DeviceState| !here && matches!(state.role, Role::Slot(_));
             if let Some(state) = state.as_mut().filter(lost) {
                 *state = DeviceState::new(Role::Faulty);
-                losses += 1;
+                failures += 1;
             }
         }
         let bits = config.bitmap.as_ref().map(|kept| Bits::new(kept, &map, resync_offset));
@@ -148,7 +148,7 @@ impl MetadataManager {
             found,
             high,
             reach,
-            losses,
+            failures,
             losses_recorded: 0,
             touched: false,
             resync: resync_offset,
@@ -458,7 +458,7 @@ impl MetadataManager {
             *state = DeviceState::new(Role::Faulty);
         }
         self.touched = true;
-        self.losses += 1;
+        self.failures += 1;
         // It may hold the highest count that was ever sent; a difference of 1 still counts as the
         // same when md assembles.
         self.reach = self.reach.max(self.high + 2);

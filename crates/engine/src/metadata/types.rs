@@ -1,4 +1,4 @@
-//! What the keeper is told and what it wants done: plain values.
+//! What the metadata manager is told and what it wants done: plain values.
 //!
 //! Records say what the array is now; whoever performs the effects turns them into bytes with the
 //! codecs of `md::ondisk`, and knows where on which device they go.
@@ -20,7 +20,7 @@ pub const BITMAP_PAGE_BYTES: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNumber(pub u32);
 
-/// Comes back with the outcome of a [`KeeperEffect::WriteMeta`] or [`KeeperEffect::Flush`].
+/// Comes back with the outcome of a [`MetadataEffect::WriteMeta`] or [`MetadataEffect::Flush`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MetaToken(pub u64);
 
@@ -51,7 +51,7 @@ pub struct ManagedBitmap {
     pub stale: bool,
 }
 
-/// What a keeper starts from: what the assembly found.
+/// What a metadata manager starts from: what the assembly found.
 #[derive(Clone, Debug)]
 pub struct MetadataConfig {
     /// The array.
@@ -114,7 +114,7 @@ pub enum Record {
 /// One input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataInput {
-    /// A shard says something. Events that are not for the keeper are ignored.
+    /// A shard says something. Events that are not for the metadata manager are ignored.
     FromShard {
         /// Which.
         shard: u16,
@@ -128,7 +128,7 @@ pub enum MetadataInput {
         /// How it ended.
         result: Result<(), MemberError>,
     },
-    /// The time asked for with [`KeeperEffect::SetTimer`] has come.
+    /// The time asked for with [`MetadataEffect::SetTimer`] has come.
     Timer,
     /// A resync has come so far: see [`crate::Resync::position`].
     ResyncAt {
@@ -140,9 +140,9 @@ pub enum MetadataInput {
         stalled: Option<RequestError>,
     },
     /// Hosts are gone and their requests have ended: make the metadata clean, answer
-    /// [`KeeperEffect::Stopped`].
+    /// [`MetadataEffect::Stopped`].
     Stop,
-    /// No more writes: make the metadata clean, answer [`KeeperEffect::BecameReadOnly`].
+    /// No more writes: make the metadata clean, answer [`MetadataEffect::BecameReadOnly`].
     ReadOnly,
 }
 
@@ -166,7 +166,7 @@ pub enum MetadataEffect {
         /// Whom.
         device: DeviceNumber,
     },
-    /// Send [`KeeperInput::Timer`] at or after `at`. A later one replaces an earlier one.
+    /// Send [`MetadataInput::Timer`] at or after `at`. A later one replaces an earlier one.
     SetTimer {
         /// In the clock that `handle` is called with.
         at: u64,
@@ -190,7 +190,7 @@ pub enum MetadataEffect {
         /// The shard that dropped it; `None`: its metadata could not be written.
         by: Option<u16>,
     },
-    /// Redundancy was lost somewhere (a write ended half-way): a new [`crate::Keeper::resync`]
+    /// Redundancy was lost somewhere (a write ended half-way): a new [`crate::MetadataManager::resync`]
     /// should take the place of what runs.
     ResyncNeeded,
     /// Nothing is written any more.
@@ -198,7 +198,7 @@ pub enum MetadataEffect {
         /// Why.
         why: ReadOnlyReason,
     },
-    /// Answer to [`KeeperInput::Stop`]; the keeper does nothing more.
+    /// Answer to [`MetadataInput::Stop`]; the metadata manager does nothing more.
     Stopped {
         /// The metadata says that the array was stopped cleanly. Otherwise the next start does what
         /// it does after a crash.
@@ -239,7 +239,7 @@ impl std::fmt::Display for ReadOnlyReason {
     }
 }
 
-/// What the keeper lets happen.
+/// What the metadata manager lets happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataMode {
     /// Writes.
@@ -252,7 +252,7 @@ pub enum MetadataMode {
     Stopped,
 }
 
-/// What the keeper knows, for people and tests.
+/// What the metadata manager knows, for people and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataStatus {
     /// What it lets happen.

@@ -1,4 +1,4 @@
-//! The keeper in the tests' executor: metadata on every member, what of it a power cut leaves, and
+//! the metadata manager in the tests' executor: metadata on every member, what of it a power cut leaves, and
 //! the loop of a resync.
 //!
 //! Invariant: a record is on a device only when its time has come, and a power cut leaves of those
@@ -36,7 +36,7 @@ struct MetaJob {
 }
 
 pub struct Kept {
-    pub keeper: MetadataManager,
+    pub manager: MetadataManager,
     pub disks: Vec<Disk>,
     /// Superblocks are longer than a sector: a power cut may tear them.
     pub torn: bool,
@@ -55,9 +55,9 @@ pub struct Kept {
 }
 
 impl Kept {
-    pub fn new(keeper: MetadataManager, disks: Vec<Disk>, durable: Model) -> Kept {
+    pub fn new(manager: MetadataManager, disks: Vec<Disk>, durable: Model) -> Kept {
         Kept {
-            keeper,
+            manager,
             disks,
             torn: false,
             others: Vec::new(),
@@ -163,7 +163,7 @@ impl Kept {
 }
 
 impl World {
-    /// Lets the keeper act on what it has been told.
+    /// Lets the metadata manager act on what it has been told.
     pub(super) fn run_keeper(&mut self) {
         loop {
             let Some(kept) = &mut self.kept else { return };
@@ -171,7 +171,7 @@ impl World {
                 return;
             }
             let mut out = Vec::new();
-            kept.keeper.handle(self.now, &mut kept.inputs, &mut out);
+            kept.manager.handle(self.now, &mut kept.inputs, &mut out);
             for effect in out {
                 self.keeper_effect(effect);
             }
@@ -198,7 +198,7 @@ impl World {
                 self.send_control(shard, control);
             }
             MetadataEffect::SetTimer { at } => kept.timer = Some(at),
-            MetadataEffect::ResyncNeeded => kept.resync = kept.keeper.resync(),
+            MetadataEffect::ResyncNeeded => kept.resync = kept.manager.resync(),
             other => kept.others.push(other),
         }
     }
@@ -314,9 +314,9 @@ impl World {
         images
     }
 
-    /// Whether the keeper said that the array has stopped.
+    /// Whether the metadata manager said that the array has stopped.
     pub fn has_stopped(&self) -> Option<bool> {
-        let others = &self.kept.as_ref().expect("a test with a keeper").others;
+        let others = &self.kept.as_ref().expect("a test with a manager").others;
         others.iter().find_map(|effect| match effect {
             MetadataEffect::Stopped { clean } => Some(*clean),
             _ => None,

@@ -112,7 +112,7 @@ pub struct World {
     pub log: Vec<Logged>,
     pub keep_log: bool,
     kernels: Kernels,
-    /// The array's metadata and its keeper, where the test has one.
+    /// The array's metadata and its metadata manager, where the test has one.
     pub kept: Option<Kept>,
 }
 

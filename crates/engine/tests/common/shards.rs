@@ -10,7 +10,7 @@ use super::World;
 pub struct Between {
     sharding: Sharding,
     map: engine::IntentMap,
-    losses: FailureCoordinator,
+    failures: FailureCoordinator,
     /// On the way to shard 0, where the control plane is: (time, from, what).
     mail: Vec<(u64, u16, ControlEvent)>,
     /// By shard: when its last message arrives, and when the last one to it does.
@@ -24,7 +24,7 @@ impl Between {
         Between {
             sharding: config.sharding,
             map: engine::IntentMap::whole_array(&config.geometry),
-            losses: FailureCoordinator::new(config.geometry.clone(), shards, config.missing),
+            failures: FailureCoordinator::new(config.geometry.clone(), shards, config.missing),
             mail: Vec::new(),
             last_from: vec![0; usize::from(shards)],
             last_to: vec![0; usize::from(shards)],
@@ -85,7 +85,7 @@ impl World {
                 }
                 event => match &mut self.kept {
                     Some(kept) => kept.event(shard, event),
-                    None => self.between.losses.event(shard, &event, &mut orders),
+                    None => self.between.failures.event(shard, &event, &mut orders),
                 },
             }
             orders.drain(..).for_each(|(shard, control)| self.send_control(shard, control));

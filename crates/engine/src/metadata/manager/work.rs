@@ -1,4 +1,4 @@
-//! What the keeper works on: which job is next, what each of its phases writes, and what its end
+//! What the metadata manager works on: which job is next, what each of its phases writes, and what its end
 //! means.
 //!
 //! Invariant: a job begins only when the one before it has ended, and `on_disk` changes only when
@@ -131,7 +131,7 @@ impl MetadataManager {
             policy: update.state.policy,
             may_go_back: update.why == Why::Dirty && update.pure,
         };
-        self.losses_recorded = update.losses;
+        self.losses_recorded = update.failures;
         self.checkpoint_at = self.now;
     }
 
@@ -200,7 +200,7 @@ impl MetadataManager {
     // ---- what comes next
 
     pub(super) fn is_recorded(&self) -> bool {
-        self.losses == self.losses_recorded && self.on_disk.events >= self.reach
+        self.failures == self.losses_recorded && self.on_disk.events >= self.reach
     }
 
     fn choose(&mut self, out: &mut Vec<MetadataEffect>) -> Option<Job> {
@@ -279,8 +279,8 @@ impl MetadataManager {
     /// the freshest's own words: what the start has decided counts from the first update on.
     fn catch_up(&self) -> Job {
         let state = self.found.clone();
-        let (why, dirty, losses) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
-        let update = Update { why, dirty, state, losses, pure: true };
+        let (why, dirty, failures) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
+        let update = Update { why, dirty, state, failures, pure: true };
         Job::new(Goal::Update(update), &[Phase::Superblocks])
     }
 
@@ -341,7 +341,7 @@ impl MetadataManager {
             Why::Clean | Why::Stop => false,
             Why::CatchUp | Why::Loss | Why::Checkpoint => self.on_disk.dirty,
         };
-        let complete = self.degraded() == 0 && self.losses == self.losses_recorded;
+        let complete = self.degraded() == 0 && self.failures == self.losses_recorded;
         let pure = matches!(why, Why::Dirty | Why::Clean) && complete;
         // As in md: clean and dirty take turns between two counts, so that spares, which are left
         // alone, do not fall behind.
@@ -380,7 +380,7 @@ impl MetadataManager {
             phases.push(Phase::EmptyPpl);
         }
         phases.push(Phase::Superblocks);
-        let (state, losses) = (Arc::new(state), self.losses);
-        Job::new(Goal::Update(Update { why, dirty, state, losses, pure }), &phases)
+        let (state, failures) = (Arc::new(state), self.failures);
+        Job::new(Goal::Update(Update { why, dirty, state, failures, pure }), &phases)
     }
 }
