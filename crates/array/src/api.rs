@@ -1,13 +1,13 @@
-//! An array in threads of its own, one for each lane, for programs: blocking calls, and futures for
+//! An array in threads of its own, one for each shard, for programs: blocking calls, and futures for
 //! any executor.
 //!
 //! Invariant: a request that was handed over ends with a result, also when the array is stopped:
 //! what is under way then is finished first. Callers and a thread share an inbox; nothing else.
 //! Nobody sleeps on what is in the inbox: the thread says under its lock that it goes to sleep, and
-//! whoever hands something over then rings the bell. A request goes to the lane that owns its first
+//! whoever hands something over then rings the bell. A request goes to the shard that owns its first
 //! sector.
 //!
-//! An array ends in this order: all lanes are idle; the first one stops (metadata, which the others
+//! An array ends in this order: all shards are idle; the first one stops (metadata, which the others
 //! must hear of and answer); the others end.
 
 use std::collections::VecDeque;
@@ -170,7 +170,7 @@ struct Inbox {
     asleep: bool,
     /// No more jobs come.
     stopping: bool,
-    /// No other lane needs this one any more.
+    /// No other shard needs this one any more.
     leaving: bool,
     /// The metadata are to be made clean before the end.
     closing: bool,
@@ -204,27 +204,27 @@ impl Shared {
     }
 }
 
-/// Lanes that may still have requests of hosts.
+/// Shards that may still have requests of hosts.
 struct Busy {
-    lanes: Mutex<usize>,
+    shards: Mutex<usize>,
     none: Condvar,
 }
 
 impl Busy {
     fn one_less(&self) {
-        *self.lanes.lock().expect("nobody panics with the count") -= 1;
+        *self.shards.lock().expect("nobody panics with the count") -= 1;
         self.none.notify_all();
     }
 
     fn wait(&self) {
-        let mut lanes = self.lanes.lock().expect("nobody panics with the count");
-        while *lanes > 0 {
-            lanes = self.none.wait(lanes).expect("nobody panics with the count");
+        let mut shards = self.shards.lock().expect("nobody panics with the count");
+        while *shards > 0 {
+            shards = self.none.wait(shards).expect("nobody panics with the count");
         }
     }
 }
 
-struct Lane {
+struct ShardThread {
     shared: Arc<Shared>,
     /// Ends with whether it leaves the array clean.
     thread: Option<std::thread::JoinHandle<bool>>,
@@ -232,7 +232,7 @@ struct Lane {
 
 /// See the module.
 pub struct Array {
-    lanes: Vec<Lane>,
+    shards: Vec<ShardThread>,
     busy: Arc<Busy>,
     sharding: Sharding,
     leases: LeasePool,
@@ -242,7 +242,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// Puts an array together and starts its threads, [`DriverOptions::lanes`] of them.
+    /// Puts an array together and starts its threads, [`DriverOptions::shards`] of them.
     ///
     /// # Errors
     /// When the specification cannot work, or the system lacks what it needs.
@@ -258,28 +258,28 @@ impl Array {
         Array::run_shards(vec![driver])
     }
 
-    /// Gives every lane of an array (see [`Driver::lanes`]) its thread.
+    /// Gives every shard of an array (see [`Driver::shards`]) its thread.
     ///
     /// # Errors
     /// When the system lacks what it needs.
     ///
     /// # Panics
-    /// Without a lane.
-    pub fn run_shards(lanes: Vec<Driver>) -> Result<Array, BuildError> {
+    /// Without a shard.
+    pub fn run_shards(shards: Vec<Driver>) -> Result<Array, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
-        let first = lanes.first().expect("an array has a lane");
+        let first = shards.first().expect("an array has a shard");
         let mut array = Array {
             leases: first.leases().clone(),
             geometry: first.geometry().clone(),
             sharding: first.sharding(),
             facts: first.facts(),
             leaves: first.leaf_counters().len(),
-            busy: Arc::new(Busy { lanes: Mutex::new(lanes.len()), none: Condvar::new() }),
-            lanes: Vec::new(),
+            busy: Arc::new(Busy { shards: Mutex::new(shards.len()), none: Condvar::new() }),
+            shards: Vec::new(),
         };
         // All of them before the first thread: a worker that never runs counts as idle.
         let mut workers = Vec::new();
-        for driver in lanes {
+        for driver in shards {
             let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
             let wake = wake.map_err(|error| system("make an eventfd")(error.into()))?;
             let shared = Arc::new(Shared { inbox: Mutex::new(Inbox::default()), wake });
@@ -291,7 +291,7 @@ impl Array {
                 .name(format!("raidlab-shard-{number}"))
                 .spawn(move || worker.run())
                 .map_err(system("start the array's thread"))?;
-            array.lanes.push(Lane { shared, thread: Some(thread) });
+            array.shards.push(ShardThread { shared, thread: Some(thread) });
         }
         Ok(array)
     }
@@ -461,9 +461,9 @@ impl Array {
     /// What every leaf has moved.
     pub fn leaf_counters(&self) -> Vec<Counters> {
         let mut all = vec![Counters::default(); self.leaves];
-        for lane in 0..self.lanes.len() {
-            let counters = self.call(lane, |driver| driver.leaf_counters()).unwrap_or_default();
-            all.iter_mut().zip(&counters).for_each(|(sum, lane)| sum.add(lane));
+        for shard in 0..self.shards.len() {
+            let counters = self.call(shard, |driver| driver.leaf_counters()).unwrap_or_default();
+            all.iter_mut().zip(&counters).for_each(|(sum, shard)| sum.add(shard));
         }
         all
     }
@@ -471,15 +471,15 @@ impl Array {
     /// What has happened to members since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         let mut all: Vec<Event> = Vec::new();
-        for lane in 0..self.lanes.len() {
-            for event in self.call(lane, Driver::take_events).unwrap_or_default() {
+        for shard in 0..self.shards.len() {
+            for event in self.call(shard, Driver::take_events).unwrap_or_default() {
                 let same = |other: &Event| match (other, &event) {
                     (Event::MemberFailed { member: a, .. }, Event::MemberFailed { member, .. }) => {
                         a == member
                     }
                     _ => false,
                 };
-                // Two lanes may have found out at once.
+                // Two shards may have found out at once.
                 if !all.iter().any(same) {
                     all.push(event);
                 }
@@ -488,17 +488,17 @@ impl Array {
         all
     }
 
-    /// Has a lane's thread do something between two polls, and waits for the answer; `None` when
+    /// Has a shard's thread do something between two polls, and waits for the answer; `None` when
     /// the thread has ended.
     fn call<T: Send + 'static>(
         &self,
-        lane: usize,
+        shard: usize,
         call: impl FnOnce(&mut Driver) -> T + Send + 'static,
     ) -> Option<T> {
         let (answer, answered) = mpsc::channel();
         // Nobody waits for the answer only when the caller is gone.
         let call: Call = Box::new(move |driver| drop(answer.send(call(driver))));
-        self.lanes[lane].shared.put(|inbox| inbox.calls.push(call))?;
+        self.shards[shard].shared.put(|inbox| inbox.calls.push(call))?;
         answered.recv().ok()
     }
 
@@ -519,29 +519,29 @@ impl Array {
     /// When the flush fails; [`ArrayError::Unclean`] when the metadata cannot be made clean.
     pub fn stop(mut self) -> Result<(), ArrayError> {
         let flushed = self.flush();
-        self.lanes[0].shared.put(|inbox| inbox.closing = flushed.is_ok());
+        self.shards[0].shared.put(|inbox| inbox.closing = flushed.is_ok());
         let clean = self.end_threads();
         flushed.and(if clean { Ok(()) } else { Err(ArrayError::Unclean) })
     }
 
     /// Says whether the array was stopped and is clean.
     fn end_threads(&mut self) -> bool {
-        if self.lanes.is_empty() {
+        if self.shards.is_empty() {
             // Not even one thread could be started.
             return false;
         }
-        for lane in &self.lanes {
-            lane.shared.put(|inbox| inbox.stopping = true);
+        for shard in &self.shards {
+            shard.shared.put(|inbox| inbox.stopping = true);
         }
         self.busy.wait();
         // The first one, while the others still answer it; then the others.
         let mut clean = true;
-        let (first, others) = self.lanes.split_at_mut(1);
-        for lanes in [first, others] {
-            for lane in lanes.iter() {
-                lane.shared.put(|inbox| inbox.leaving = true);
+        let (first, others) = self.shards.split_at_mut(1);
+        for shards in [first, others] {
+            for shard in shards.iter() {
+                shard.shared.put(|inbox| inbox.leaving = true);
             }
-            for thread in lanes.iter_mut().filter_map(|lane| lane.thread.take()) {
+            for thread in shards.iter_mut().filter_map(|shard| shard.thread.take()) {
                 // A thread that panicked has printed why; its callers find the array stopped.
                 clean &= thread.join().unwrap_or(false);
             }
@@ -601,11 +601,11 @@ impl Array {
             return pending;
         }
         let job = Job { op, at: Sector(offset / SECTOR_BYTES), sectors, lease, ticket };
-        let lane = match op {
+        let shard = match op {
             HostOp::Flush => 0,
             _ => self.sharding.shard_of(Sector(offset / SECTOR_BYTES)),
         };
-        let shared = &self.lanes[usize::from(lane)].shared;
+        let shared = &self.shards[usize::from(shard)].shared;
         if shared.put(|inbox| inbox.jobs.push(job)).is_none() {
             pending.0.end(Err(ArrayError::Stopped));
         }
@@ -646,7 +646,7 @@ impl Worker {
         }
     }
 
-    /// Says whether the array is clean, as far as this lane is asked.
+    /// Says whether the array is clean, as far as this shard is asked.
     fn run(mut self) -> bool {
         crate::clock::wait_precisely();
         loop {

@@ -56,10 +56,10 @@ pub enum BuildError {
     Geometry(GeometryError),
     /// The engine cannot run it.
     Engine(ConfigError),
-    /// It has an array as a member, which works in one lane only.
+    /// It has an array as a member, which works in one shard only.
     NestedLanes {
-        /// Lanes that were asked for.
-        lanes: u16,
+        /// Shards that were asked for.
+        shards: u16,
     },
     /// Two members keep their data in one file.
     SameFile {
@@ -82,9 +82,9 @@ impl std::fmt::Display for BuildError {
         match self {
             BuildError::Geometry(error) => error.fmt(f),
             BuildError::Engine(error) => error.fmt(f),
-            BuildError::NestedLanes { lanes } => write!(
+            BuildError::NestedLanes { shards } => write!(
                 f,
-                "an array with arrays as members runs on one core; {lanes} were asked for"
+                "an array with arrays as members runs on one core; {shards} were asked for"
             ),
             BuildError::SameFile { path, also } if path == also => {
                 write!(f, "{}: given twice as a member", path.display())
@@ -119,27 +119,27 @@ pub(crate) struct WithMetadata {
     pub(crate) out_of_sync: Vec<Range<u64>>,
 }
 
-/// Which lane of an array is to be built.
+/// Which shard of an array is to be built.
 #[derive(Clone, Copy)]
 pub(crate) struct ShardOf {
     pub(crate) number: u16,
-    pub(crate) lanes: u16,
+    pub(crate) shards: u16,
     /// See [`Sharding::with_least_unit`].
     pub(crate) least_unit: u64,
 }
 
 impl ShardOf {
     /// All there is.
-    pub(crate) const ONLY: ShardOf = ShardOf { number: 0, lanes: 1, least_unit: 1 };
+    pub(crate) const ONLY: ShardOf = ShardOf { number: 0, shards: 1, least_unit: 1 };
 }
 
-/// Divides a specification among lanes: each has its own handles on the members, its part of the
+/// Divides a specification among shards: each has its own handles on the members, its part of the
 /// stripe memory and of the queue depth.
-pub(crate) fn divide(mut spec: ArraySpec, lanes: u16) -> Result<Vec<ArraySpec>, BuildError> {
-    if lanes > 1 {
-        spec.stripe_cache_bytes /= u64::from(lanes);
+pub(crate) fn divide(mut spec: ArraySpec, shards: u16) -> Result<Vec<ArraySpec>, BuildError> {
+    if shards > 1 {
+        spec.stripe_cache_bytes /= u64::from(shards);
         if spec.queue_depth < usize::MAX {
-            spec.queue_depth = (spec.queue_depth / usize::from(lanes)).max(1);
+            spec.queue_depth = (spec.queue_depth / usize::from(shards)).max(1);
         }
     }
     let handle = |member: &MemberSpec| match member {
@@ -148,9 +148,9 @@ pub(crate) fn divide(mut spec: ArraySpec, lanes: u16) -> Result<Vec<ArraySpec>, 
         MemberSpec::Array(_) => None,
     };
     let mut all = Vec::new();
-    for _ in 1..lanes {
+    for _ in 1..shards {
         let members: Option<Vec<MemberSpec>> = spec.members.iter().map(handle).collect();
-        let members = members.ok_or(BuildError::NestedLanes { lanes })?;
+        let members = members.ok_or(BuildError::NestedLanes { shards })?;
         let ArraySpec { level, layout, chunk_sectors, stripe_cache_bytes, queue_depth, .. } = spec;
         all.push(ArraySpec {
             level,
@@ -165,13 +165,13 @@ pub(crate) fn divide(mut spec: ArraySpec, lanes: u16) -> Result<Vec<ArraySpec>, 
     Ok(all)
 }
 
-/// Makes one lane of the array and everything inside it; adds its stripe memory to `regions`.
+/// Makes one shard of the array and everything inside it; adds its stripe memory to `regions`.
 pub(crate) fn build(
     spec: ArraySpec,
     max_requests: usize,
     regions: &mut Regions,
     keeping: Option<&WithMetadata>,
-    lane: ShardOf,
+    shard: ShardOf,
 ) -> Result<Executor, BuildError> {
     if spec.members.len() > MAX_MEMBERS {
         let given = spec.members.len();
@@ -211,8 +211,8 @@ pub(crate) fn build(
     .map_err(BuildError::Geometry)?;
     let mut facts = agree(&members, geometry.array_sectors());
     let mut config = ShardConfig::new(geometry);
-    config.sharding = Sharding::with_least_unit(&config.geometry, lane.lanes, lane.least_unit);
-    config.number = lane.number;
+    config.sharding = Sharding::with_least_unit(&config.geometry, shard.shards, shard.least_unit);
+    config.number = shard.number;
     config.missing = missing;
     config.logical_block = facts.logical_block;
     config.discard_zeroes = facts.discard_zeroes;
@@ -234,9 +234,9 @@ pub(crate) fn build(
         config.scratch_region = regions.add(Arc::new(memory));
         members.iter_mut().flatten().for_each(|member| member.get_ready_to_lend(regions));
     }
-    let shard = Shard::new(config).map_err(BuildError::Engine)?;
-    let mut core = Executor::new(shard, members, spec.queue_depth.max(1), facts, loans);
-    if keeping.is_some() || lane.lanes > 1 {
+    let state = Shard::new(config).map_err(BuildError::Engine)?;
+    let mut core = Executor::new(state, members, spec.queue_depth.max(1), facts, loans);
+    if keeping.is_some() || shard.shards > 1 {
         core.enable_control_plane();
     }
     Ok(core)

@@ -40,7 +40,7 @@ pub fn wait_precisely() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Gives the calling thread a model clock until it is dropped. For arrays of one lane on paced
+/// Gives the calling thread a model clock until it is dropped. For arrays of one shard on paced
 /// members over memory, driven by this thread: nothing else has events on such a clock.
 #[derive(Debug)]
 pub struct ModelClock {

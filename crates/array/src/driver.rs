@@ -1,15 +1,15 @@
-//! The loop that makes an array run, on whatever thread calls it; or one of several *lanes*, each
+//! The loop that makes an array run, on whatever thread calls it; or one of several *shards*, each
 //! on a thread of its own, with its own shard, ring and stripe memory.
 //!
 //! ```text
-//! a request to lane 0   |  part  |  part  |  part  |
+//! a request to shard 0   |  part  |  part  |  part  |
 //! the owner's shard         0        1        0        own parts go straight to the engine; the
 //!                                                      others over the links, and their ends back
 //! ```
 //! Invariant: the driver owns the memory of every request between `submit` and its completion,
 //! which comes when all parts have ended. It does nothing by itself: the caller submits, polls, and
 //! waits where nothing is to be had. Tests and benchmarks call it directly; [`crate::Array`] gives
-//! each lane a thread of its own.
+//! each shard a thread of its own.
 
 mod shutdown;
 
@@ -39,14 +39,14 @@ const PUSHED_BACK: Duration = Duration::from_millis(1);
 /// How an array is run.
 #[derive(Clone, Debug)]
 pub struct DriverOptions {
-    /// Threads that work on the array, each with its own part of it; see [`Driver::lanes`].
+    /// Threads that work on the array, each with its own part of it; see [`Driver::shards`].
     pub shards: u16,
-    /// The least part of the array that is one lane's in a row, in sectors. Small parts are for
-    /// tests: requests that span lanes cost more.
+    /// The least part of the array that is one shard's in a row, in sectors. Small parts are for
+    /// tests: requests that span shards cost more.
     pub shard_unit_sectors: u64,
-    /// Requests of hosts in a lane at once; more are handed back.
+    /// Requests of hosts in a shard at once; more are handed back.
     pub max_requests: usize,
-    /// Host buffers, for all lanes.
+    /// Host buffers, for all shards.
     pub leases: usize,
     /// How long each of them is, in bytes; rounded up to 4 KiB.
     pub lease_bytes: usize,
@@ -109,7 +109,7 @@ pub struct Driver {
     // (`Drop`), and host buffers return to their pool last.
     core: Executor,
     metadata_writer: Option<MetadataWriter>,
-    /// Of the first of several lanes, where nobody keeps metadata.
+    /// Of the first of several shards, where nobody keeps metadata.
     failures: Option<FailureCoordinator>,
     /// What the control plane here has been told, and what it orders; empty between calls.
     control_events: Vec<(u16, ControlEvent)>,
@@ -124,11 +124,11 @@ pub struct Driver {
     /// it needs one, so that it gets on whatever hosts do.
     resyncs: usize,
     resync_lease: Option<Lease>,
-    /// To the other lanes, where there are any.
+    /// To the other shards, where there are any.
     links: Option<ShardChannels>,
     own: Parts,
     others: Parts,
-    /// Own requests of which a part has ended in another lane.
+    /// Own requests of which a part has ended in another shard.
     answered: Vec<(u32, Result<(), RequestError>)>,
 }
 
@@ -146,10 +146,10 @@ impl Driver {
     /// When the specification cannot work, or the system lacks what it needs.
     pub fn new(spec: ArraySpec, options: &DriverOptions) -> Result<Driver, BuildError> {
         let options = DriverOptions { shards: 1, ..options.clone() };
-        Ok(Driver::build(spec, &options, None)?.pop().expect("one lane"))
+        Ok(Driver::build(spec, &options, None)?.pop().expect("one shard"))
     }
 
-    /// Puts an array together that several threads work on, [`DriverOptions::lanes`] of them: each
+    /// Puts an array together that several threads work on, [`DriverOptions::shards`] of them: each
     /// gets one driver. Requests may be submitted to any of them, and what a driver does not own it
     /// hands to the others; so all of them must be polled until the last request has ended.
     ///
@@ -169,9 +169,9 @@ impl Driver {
         keeping: &WithMetadata,
         metadata_writer: impl FnOnce(u64, u64) -> MetadataWriter,
     ) -> Result<Vec<Driver>, BuildError> {
-        let mut lanes = Driver::build(spec, options, Some(keeping))?;
-        let geometry = lanes[0].geometry();
-        let unit = match lanes.len() {
+        let mut shards = Driver::build(spec, options, Some(keeping))?;
+        let geometry = shards[0].geometry();
+        let unit = match shards.len() {
             1 => u64::MAX,
             _ => {
                 let sharding = sharding(geometry, options);
@@ -180,12 +180,12 @@ impl Driver {
         };
         // A resync on levels with copies works in a host buffer.
         let needs_memory = matches!(geometry.level(), Level::Raid1 | Level::Raid10);
-        let own = needs_memory.then(|| lanes[0].leases.take(lanes[0].leases.lease_bytes()));
-        lanes[0].resync_lease = own.flatten();
-        let step = lanes[0].leases.lease_bytes() as u64 / md::SECTOR_BYTES;
+        let own = needs_memory.then(|| shards[0].leases.take(shards[0].leases.lease_bytes()));
+        shards[0].resync_lease = own.flatten();
+        let step = shards[0].leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
-        lanes[0].metadata_writer = Some(metadata_writer(step, unit));
-        Ok(lanes)
+        shards[0].metadata_writer = Some(metadata_writer(step, unit));
+        Ok(shards)
     }
 
     fn build(
@@ -200,44 +200,44 @@ impl Driver {
         let memory = Region::with_pages((lease_bytes * leases) as u64, options.huge_pages)
             .map_err(system("map the host buffers"))?;
         let leases = LeasePool::new(Arc::new(memory), HOST_REGION, lease_bytes);
-        let lanes = options.shards.max(1);
+        let shards = options.shards.max(1);
         let mut all = Vec::new();
-        for (number, spec) in (0..).zip(divide(spec, lanes)?) {
-            let lane = ShardOf { number, lanes, least_unit: options.shard_unit_sectors };
-            all.push(Driver::lane(spec, options, keeping, lane, &leases)?);
+        for (number, spec) in (0..).zip(divide(spec, shards)?) {
+            let shard = ShardOf { number, shards, least_unit: options.shard_unit_sectors };
+            all.push(Driver::shard(spec, options, keeping, shard, &leases)?);
         }
-        if lanes > 1 {
+        if shards > 1 {
             let geometry = all[0].geometry().clone();
             let links = ShardChannels::between(&geometry, sharding(&geometry, options));
             let links = links.map_err(system("make eventfds"))?;
             all.iter_mut().zip(links).for_each(|(driver, links)| driver.links = Some(links));
             if keeping.is_none() {
                 let missing = all[0].failed();
-                all[0].failures = Some(FailureCoordinator::new(geometry, lanes, missing));
+                all[0].failures = Some(FailureCoordinator::new(geometry, shards, missing));
             }
         }
         Ok(all)
     }
 
-    fn lane(
+    fn shard(
         spec: ArraySpec,
         options: &DriverOptions,
         keeping: Option<&WithMetadata>,
-        lane: ShardOf,
+        shard: ShardOf,
         leases: &LeasePool,
     ) -> Result<Driver, BuildError> {
         let system = |doing| move |source| BuildError::System { doing, source };
         let mut regions = Regions::new().map_err(system("map the region of zeroes"))?;
         let number = regions.add(leases.region().clone());
-        assert_eq!(number, HOST_REGION, "host buffers have the same number in all lanes");
+        assert_eq!(number, HOST_REGION, "host buffers have the same number in all shards");
         let max_requests = options.max_requests.max(1);
-        // As much as its own hosts ask for, and as much again for other lanes.
-        let capacity = match lane.lanes {
+        // As much as its own hosts ask for, and as much again for other shards.
+        let capacity = match shard.shards {
             1 => max_requests + usize::from(keeping.is_some()),
             _ => 2 * max_requests,
         };
-        let mut core = build(spec, capacity, &mut regions, keeping, lane)?;
-        if lane.number == 0 {
+        let mut core = build(spec, capacity, &mut regions, keeping, shard)?;
+        if shard.number == 0 {
             refuse_shared_files(&core)?;
         }
         core.number_leaves(&mut 0);
@@ -271,7 +271,7 @@ impl Driver {
         self.core.geometry()
     }
 
-    /// How the array is divided among its lanes: a host that knows gives each its own.
+    /// How the array is divided among its shards: a host that knows gives each its own.
     pub fn sharding(&self) -> Sharding {
         match &self.links {
             Some(links) => links.sharding(),
@@ -337,7 +337,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives a request to who owns its range: this lane, mostly, or several.
+    /// Gives a request to who owns its range: this shard, mostly, or several.
     fn route(&mut self, all: ShardRequest) {
         let ShardRequest { host, op, at, sectors, buf } = all;
         let Some(links) = &mut self.links else {
@@ -390,7 +390,7 @@ impl Driver {
         }
     }
 
-    /// Gives the core what has waited for room. Half of it is for other lanes, so that neither they
+    /// Gives the core what has waited for room. Half of it is for other shards, so that neither they
     /// nor hosts starve.
     fn feed_waiting(&mut self) {
         let Driver { core, own, others, max_requests, .. } = self;
@@ -400,23 +400,23 @@ impl Driver {
             core.submit(part.op, part.at, part.sectors, part.buf, u64::from(part.host));
         }
         while others.at_work < *max_requests {
-            let Some((lane, part)) = others.waiting.pop_front() else { break };
+            let Some((shard, part)) = others.waiting.pop_front() else { break };
             others.at_work += 1;
-            let tag = (u64::from(lane) + 1) << 32 | u64::from(part.host);
+            let tag = (u64::from(shard) + 1) << 32 | u64::from(part.host);
             core.submit(part.op, part.at, part.sectors, part.buf, tag);
         }
     }
 
-    /// Takes what other lanes have sent.
+    /// Takes what other shards have sent.
     fn receive(&mut self) {
         let Driver { links, core, others, answered, control_events: told, .. } = self;
         let Some(links) = links else { return };
         let number = links.number();
-        links.receive(|lane, message| match message {
-            Message::Part(part) => others.waiting.push_back((lane, part)),
+        links.receive(|shard, message| match message {
+            Message::Part(part) => others.waiting.push_back((shard, part)),
             Message::Done { host, result } => answered.push((host, result)),
-            Message::Event(event) => told.push((lane, event)),
-            // A host's own order that came in by another lane: nobody else reports it.
+            Message::Event(event) => told.push((shard, event)),
+            // A host's own order that came in by another shard: nobody else reports it.
             Message::Control(control) if number == 0 => core.control(control),
             Message::Control(control) => core.command(control),
         });
@@ -445,9 +445,9 @@ impl Driver {
         for (tag, result) in ended.drain(..) {
             let (from, host) = ((tag >> 32) as u16, tag as u32);
             match (&mut self.links, from.checked_sub(1)) {
-                (Some(links), Some(lane)) => {
+                (Some(links), Some(shard)) => {
                     self.others.at_work -= 1;
-                    links.send(lane, Message::Done { host, result });
+                    links.send(shard, Message::Done { host, result });
                 }
                 (links, _) => {
                     self.own.at_work -= usize::from(links.is_some());
@@ -526,7 +526,7 @@ impl Driver {
         }
     }
 
-    /// Tells the control plane what the shards say and sends its orders. It is in lane 0: the metadata writer
+    /// Tells the control plane what the shards say and sends its orders. It is in shard 0: the metadata writer
     /// with the metadata manager, who has the metadata written that the array waits for, or `FailureCoordinator`.
     fn control_plane(&mut self) {
         let Driver { core, metadata_writer, failures, control_events: told, commands: orders, io, ended, links, .. } = self;
@@ -538,7 +538,7 @@ impl Driver {
             told.retain(|(_, event)| match *event {
                 ControlEvent::CollectDirtyMembers => {
                     let others = links.iter().flat_map(ShardChannels::others);
-                    orders.extend(others.map(|lane| (lane, Control::TakeDirtyMembers)));
+                    orders.extend(others.map(|shard| (shard, Control::TakeDirtyMembers)));
                     false
                 }
                 ControlEvent::Written { members, kept } => {
@@ -550,16 +550,16 @@ impl Driver {
             match (&mut *metadata_writer, &mut *failures) {
                 (Some(metadata_writer), _) => metadata_writer.turn(io.now, told.drain(..), orders),
                 (None, Some(failures)) => {
-                    told.drain(..).for_each(|(lane, event)| failures.event(lane, &event, orders));
+                    told.drain(..).for_each(|(shard, event)| failures.event(shard, &event, orders));
                 }
                 (None, None) => told.clear(),
             }
             if orders.is_empty() {
                 return;
             }
-            for (lane, control) in orders.drain(..) {
+            for (shard, control) in orders.drain(..) {
                 match links {
-                    Some(links) if lane > 0 => links.send(lane, Message::Control(control)),
+                    Some(links) if shard > 0 => links.send(shard, Message::Control(control)),
                     _ => core.command(control),
                 }
             }
@@ -643,7 +643,7 @@ impl Driver {
         self.sleep(left, wake);
     }
 
-    /// Sleeps until the kernel, another lane or `wake` has something; `limit` at most.
+    /// Sleeps until the kernel, another shard or `wake` has something; `limit` at most.
     fn sleep(&self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
         if self.links.as_ref().is_some_and(|links| !links.may_sleep()) {
             return;
@@ -674,7 +674,7 @@ impl Driver {
         }
     }
 
-    /// Members out of service; of several lanes, as far as this one knows.
+    /// Members out of service; of several shards, as far as this one knows.
     pub fn failed(&self) -> MemberSet {
         self.core.failed()
     }
@@ -685,7 +685,7 @@ impl Driver {
         self.core.take_events().chain(of_clerk).collect()
     }
 
-    /// What every leaf of the array has moved, in slot order; of several lanes, through this one.
+    /// What every leaf of the array has moved, in slot order; of several shards, through this one.
     pub fn leaf_counters(&self) -> Vec<Counters> {
         let mut counters = Vec::new();
         self.core.leaf_counters(&mut counters);

@@ -1,21 +1,21 @@
-//! What goes between the lanes of an array: parts of requests, their ends, and the control plane's
+//! What goes between the shards of an array: parts of requests, their ends, and the control plane's
 //! messages.
 //!
 //! ```text
-//!   lane 0  ==== Part, Done, Event, Control ===>  lane 1       a bounded ring each way, with one
+//!   shard 0  ==== Part, Done, Event, Control ===>  shard 1       a bounded ring each way, with one
 //!           <=== Part, Done, Event, Control ====               writer and one reader
 //! ```
 //! A message is a plain value that is copied. What finds a ring full waits in the sender's outbox,
-//! in order; requests in the lanes are bounded, and so are parts and ends. Busy lanes poll; only a
-//! lane that says that it sleeps is woken, by its bell (an eventfd).
+//! in order; requests in the shards are bounded, and so are parts and ends. Busy shards poll; only a
+//! shard that says that it sleeps is woken, by its bell (an eventfd).
 //!
-//! A lane may leave whenever nobody waits for it. If somebody does, the array is *broken*: that is
+//! A shard may leave whenever nobody waits for it. If somebody does, the array is *broken*: that is
 //! seen by whoever leaves, in his mail, or by whoever sends, at his bell. A broken array does no
-//! more work; when all lanes are *quiet*, which is when they will touch no host buffer any more,
+//! more work; when all shards are *quiet*, which is when they will touch no host buffer any more,
 //! what is under way ends with errors.
 //!
-//! Invariant: messages from one lane to another arrive once each and in order, a lane that has mail
-//! does not sleep, and nobody waits for a lane that has left. Called only from `driver`.
+//! Invariant: messages from one shard to another arrive once each and in order, a shard that has mail
+//! does not sleep, and nobody waits for a shard that has left. Called only from `driver`.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -35,15 +35,15 @@ use crate::buf::Lease;
 /// Messages that a ring holds: small enough to stay in the cache.
 const RING_MESSAGES: usize = 256;
 
-/// A part of a request, for the lane that owns its range.
+/// A part of a request, for the shard that owns its range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardRequest {
-    /// The request, in the table of the lane that it came to.
+    /// The request, in the table of the shard that it came to.
     pub(crate) host: u32,
     pub(crate) op: HostOp,
     pub(crate) at: Sector,
     pub(crate) sectors: u64,
-    /// Of the region of host buffers, which has the same number in all lanes.
+    /// Of the region of host buffers, which has the same number in all shards.
     pub(crate) buf: BufSlice,
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum Message {
         host: u32,
         result: Result<(), RequestError>,
     },
-    /// For lane 0, where the control plane is.
+    /// For shard 0, where the control plane is.
     Event(ControlEvent),
     /// From it.
     Control(Control),
@@ -69,7 +69,7 @@ impl Message {
     }
 }
 
-/// Wakes a lane that sleeps.
+/// Wakes a shard that sleeps.
 struct Waker {
     asleep: AtomicBool,
     /// Nobody is there any more.
@@ -77,16 +77,16 @@ struct Waker {
     fd: OwnedFd,
 }
 
-/// What all lanes share.
+/// What all shards share.
 #[derive(Default)]
 struct SharedState {
-    /// A lane has left that somebody waits for.
+    /// A shard has left that somebody waits for.
     broken: AtomicBool,
-    /// Lanes that will touch no host buffer any more.
+    /// Shards that will touch no host buffer any more.
     quiet: AtomicU32,
     /// Counts the changes of both.
     news: AtomicU32,
-    /// Of lanes that left in their work: others may still work in these, until all are quiet.
+    /// Of shards that left in their work: others may still work in these, until all are quiet.
     leases: Mutex<Vec<Lease>>,
 }
 
@@ -141,18 +141,18 @@ impl Peer {
 impl Waker {
     fn ring(&self) {
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
-            // Fails only when the counter is full, and then the lane wakes anyway.
+            // Fails only when the counter is full, and then the shard wakes anyway.
             let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
         }
     }
 }
 
-/// One lane's ends of all its links.
+/// One shard's ends of all its links.
 pub(crate) struct ShardChannels {
     number: u16,
     sharding: Sharding,
     map: IntentMap,
-    /// By lane; `None` at the own number.
+    /// By shard; `None` at the own number.
     peers: Vec<Option<Peer>>,
     bell: Arc<Waker>,
     fate: Arc<SharedState>,
@@ -162,10 +162,10 @@ pub(crate) struct ShardChannels {
 }
 
 impl ShardChannels {
-    /// ShardChannels every lane of a division with every other; in the order of their numbers.
+    /// ShardChannels every shard of a division with every other; in the order of their numbers.
     ///
     /// # Errors
-    /// When the system has no eventfd for every lane.
+    /// When the system has no eventfd for every shard.
     pub(crate) fn between(geometry: &Geometry, sharding: Sharding) -> std::io::Result<Vec<ShardChannels>> {
         let count = usize::from(sharding.shards());
         let fate = Arc::new(SharedState::default());
@@ -202,7 +202,7 @@ impl ShardChannels {
         Ok(all)
     }
 
-    /// This lane.
+    /// This shard.
     pub(crate) fn number(&self) -> u16 {
         self.number
     }
@@ -212,13 +212,13 @@ impl ShardChannels {
         self.sharding
     }
 
-    /// The other lanes.
+    /// The other shards.
     pub(crate) fn others(&self) -> impl Iterator<Item = u16> + use<> {
         let number = self.number;
         (0..self.sharding.shards()).filter(move |other| *other != number)
     }
 
-    /// Whether all of a request is this lane's.
+    /// Whether all of a request is this shard's.
     #[inline]
     pub(crate) fn is_own(&self, op: HostOp, at: Sector, sectors: u64) -> bool {
         match op {
@@ -241,16 +241,16 @@ impl ShardChannels {
         self.sharding.shard_of(self.map.array_sector(at.0))
     }
 
-    pub(crate) fn send(&mut self, lane: u16, message: Message) {
-        self.peers[usize::from(lane)].as_mut().expect("another lane").send(message);
+    pub(crate) fn send(&mut self, shard: u16, message: Message) {
+        self.peers[usize::from(shard)].as_mut().expect("another shard").send(message);
     }
 
     /// Gives everything that has come to `take`, with its sender.
     pub(crate) fn receive(&mut self, mut take: impl FnMut(u16, Message)) {
-        for (lane, peer) in (0..).zip(&mut self.peers) {
+        for (shard, peer) in (0..).zip(&mut self.peers) {
             let Some(peer) = peer else { continue };
             while let Ok(message) = peer.from.pop() {
-                take(lane, message);
+                take(shard, message);
             }
         }
     }
@@ -278,19 +278,19 @@ impl ShardChannels {
         self.peers.iter().flatten().for_each(|peer| peer.bell.ring());
     }
 
-    /// Whether a lane has left that somebody waits for, so that nothing can be served any more.
+    /// Whether a shard has left that somebody waits for, so that nothing can be served any more.
     #[inline]
     pub(crate) fn is_broken(&self) -> bool {
         self.fate.broken.load(Ordering::Relaxed)
     }
 
-    /// Of a broken array: this lane takes note of what there is to know, so that it may sleep.
+    /// Of a broken array: this shard takes note of what there is to know, so that it may sleep.
     pub(crate) fn clear_inboxes(&mut self) {
         self.receive(|_, _| ());
         self.seen = self.fate.news.load(Ordering::Acquire);
     }
 
-    /// Of a broken array: this lane will touch no host buffer any more. Says whether that is so of
+    /// Of a broken array: this shard will touch no host buffer any more. Says whether that is so of
     /// all of them.
     pub(crate) fn be_quiet(&mut self) -> bool {
         if !std::mem::replace(&mut self.is_quiet, true) {
@@ -314,7 +314,7 @@ impl ShardChannels {
         self.peers.iter().flatten().any(|peer| !peer.from.is_empty())
     }
 
-    /// Says that this lane is about to sleep; `false` when there is mail, and it must not.
+    /// Says that this shard is about to sleep; `false` when there is mail, and it must not.
     pub(crate) fn may_sleep(&self) -> bool {
         self.bell.asleep.store(true, Ordering::Relaxed);
         // Between the word and the look: whoever sends looks at the bell after it has sent, so that
@@ -333,8 +333,8 @@ impl ShardChannels {
         self.bell.fd.as_fd()
     }
 
-    /// The lane is awake again. `rung`: its bell is readable, and is silenced. Whoever rings may do
-    /// so only after the lane has woken by itself: the bell then wakes it once more, later.
+    /// The shard is awake again. `rung`: its bell is readable, and is silenced. Whoever rings may do
+    /// so only after the shard has woken by itself: the bell then wakes it once more, later.
     pub(crate) fn woke(&self, rung: bool) {
         self.bell.asleep.store(false, Ordering::Relaxed);
         if rung {
@@ -342,7 +342,7 @@ impl ShardChannels {
         }
     }
 
-    /// This lane ends and will touch no host buffer any more. `at_work`: with something under way,
+    /// This shard ends and will touch no host buffer any more. `at_work`: with something under way,
     /// here or for others, so that these cannot go on. It leaves the buffers of its own requests.
     pub(crate) fn leave(&mut self, at_work: bool, leases: impl Iterator<Item = Lease>) {
         self.flush_outboxes();
@@ -369,7 +369,7 @@ mod tests {
 
     use super::*;
 
-    fn links(lanes: u16) -> Vec<ShardChannels> {
+    fn links(shards: u16) -> Vec<ShardChannels> {
         let geometry = Geometry::new(&GeometrySpec {
             level: Level::Raid5,
             layout: Layout::default_for(Level::Raid5),
@@ -377,14 +377,14 @@ mod tests {
             member_sectors: vec![1600; 3],
         });
         let geometry = geometry.expect("sound");
-        let sharding = Sharding::with_least_unit(&geometry, lanes, 1);
+        let sharding = Sharding::with_least_unit(&geometry, shards, 1);
         ShardChannels::between(&geometry, sharding).expect("eventfds")
     }
 
     fn ends(links: &mut ShardChannels) -> Vec<(u16, u32)> {
         let mut out = Vec::new();
-        links.receive(|lane, message| match message {
-            Message::Done { host, result: Ok(()) } => out.push((lane, host)),
+        links.receive(|shard, message| match message {
+            Message::Done { host, result: Ok(()) } => out.push((shard, host)),
             other => panic!("unexpected {other:?}"),
         });
         out
@@ -440,7 +440,7 @@ mod tests {
     #[test]
     fn a_bell_that_rings_late_wakes_one_sleep() {
         let links = links(2);
-        // Lane 0 has seen that lane 1 sleeps, and lane 1 wakes by itself before the bell rings.
+        // ShardThread 0 has seen that shard 1 sleeps, and shard 1 wakes by itself before the bell rings.
         assert!(links[1].may_sleep());
         assert!(links[0].peers[1].as_ref().expect("a peer").bell.asleep.swap(false, Relaxed));
         links[1].woke(false);
@@ -449,10 +449,10 @@ mod tests {
         assert_eq!(woken, 1);
     }
 
-    /// Of two lanes, the second leaves; says whether the array is broken when the first has looked.
+    /// Of two shards, the second leaves; says whether the array is broken when the first has looked.
     fn breaks(before: &[Message], at_work: bool, after: &[Message]) -> bool {
         let mut links = links(2);
-        let mut gone = links.pop().expect("two lanes");
+        let mut gone = links.pop().expect("two shards");
         let send = |from: &mut ShardChannels, messages: &[Message], to| {
             messages.iter().for_each(|message| from.send(to, *message));
             from.flush_outboxes();
@@ -482,7 +482,7 @@ mod tests {
         for host in 0..=RING_MESSAGES as u32 {
             links[1].send(0, Message::Done { host, result: Ok(()) });
         }
-        links.pop().expect("two lanes").leave(false, std::iter::empty());
+        links.pop().expect("two shards").leave(false, std::iter::empty());
         assert!(links[0].is_broken());
         assert!(!links[0].may_sleep(), "it has not seen that");
         assert!(links[0].be_quiet(), "the other one is");

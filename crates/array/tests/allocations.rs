@@ -1,5 +1,5 @@
-//! Counts allocations: there are none per request once an array is warm, on one lane or on two. The
-//! lanes are driven in turn by one thread, whose allocations are counted.
+//! Counts allocations: there are none per request once an array is warm, on one shard or on two. The
+//! shards are driven in turn by one thread, whose allocations are counted.
 
 mod common;
 
@@ -23,7 +23,7 @@ enum Pattern {
 }
 
 struct Bench {
-    lanes: Vec<Driver>,
+    shards: Vec<Driver>,
     done: Vec<Completion>,
     stripe: u64,
     sectors: u64,
@@ -32,23 +32,23 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(level: Level, lanes: u16) -> Bench {
+    fn new(level: Level, shards: u16) -> Bench {
         let spec = spec(level, if level == Level::Raid1 { 0 } else { CHUNK }, mems(6, 4096));
         let options = DriverOptions {
-            shards: lanes,
+            shards: shards,
             shard_unit_sectors: 256,
             leases: 64,
             lease_bytes: 64 << 10,
             ..DriverOptions::default()
         };
-        let lanes = Driver::shards(spec, &options).expect("lanes");
+        let shards = Driver::shards(spec, &options).expect("shards");
         let (stripe, sectors) =
-            (lanes[0].geometry().stripe_sectors().max(8), lanes[0].facts().sectors);
+            (shards[0].geometry().stripe_sectors().max(8), shards[0].facts().sectors);
         let (done, rng) = (Vec::new(), Rng::new(5));
-        Bench { lanes, done, stripe, sectors, next: 0, rng }
+        Bench { shards, done, stripe, sectors, next: 0, rng }
     }
 
-    fn submit(&mut self, pattern: Pattern, lane: usize, mut lease: Lease) {
+    fn submit(&mut self, pattern: Pattern, shard: usize, mut lease: Lease) {
         let (op, at, sectors) = match pattern {
             Pattern::Random(op) => (op, self.rng.below(self.sectors / 8) * 8, 8),
             Pattern::Stripes(op) => {
@@ -57,27 +57,27 @@ impl Bench {
             }
         };
         lease.set_len(sectors as usize * SECTOR);
-        self.lanes[lane].submit(op, Sector(at), sectors, Some(lease), lane as u64).expect("room");
+        self.shards[shard].submit(op, Sector(at), sectors, Some(lease), shard as u64).expect("room");
     }
 
-    /// Keeps `DEPTH` requests under way in every lane until `count` have ended.
+    /// Keeps `DEPTH` requests under way in every shard until `count` have ended.
     fn run(&mut self, pattern: Pattern, count: u64) {
-        for lane in 0..self.lanes.len() {
+        for shard in 0..self.shards.len() {
             for _ in 0..DEPTH {
-                let lease = self.lanes[0].leases().take(4096).expect("a lease");
-                self.submit(pattern, lane, lease);
+                let lease = self.shards[0].leases().take(4096).expect("a lease");
+                self.submit(pattern, shard, lease);
             }
         }
-        let (mut ended, mut out) = (0, DEPTH * self.lanes.len() as u64);
+        let (mut ended, mut out) = (0, DEPTH * self.shards.len() as u64);
         while out > 0 {
-            for lane in 0..self.lanes.len() {
+            for shard in 0..self.shards.len() {
                 let mut done = std::mem::take(&mut self.done);
-                self.lanes[lane].poll(&mut done);
+                self.shards[shard].poll(&mut done);
                 for Completion { result, lease, .. } in done.drain(..) {
                     assert_eq!(result, Ok(()));
                     (ended, out) = (ended + 1, out - 1);
                     if ended + out < count {
-                        self.submit(pattern, lane, lease.expect("its lease"));
+                        self.submit(pattern, shard, lease.expect("its lease"));
                         out += 1;
                     }
                 }
@@ -107,18 +107,18 @@ fn nothing_is_allocated_per_request_once_warm() {
     let all = [Pattern::Random(read), Pattern::Random(write)]
         .into_iter()
         .chain([Pattern::Stripes(read), Pattern::Stripes(write)]);
-    for lanes in [1, 2] {
+    for shards in [1, 2] {
         for level in [Level::Raid5, Level::Raid6, Level::Raid0, Level::Raid1, Level::Raid10] {
-            let mut bench = Bench::new(level, lanes);
+            let mut bench = Bench::new(level, shards);
             for degraded in [false, true] {
                 if degraded && level == Level::Raid0 {
                     continue;
                 }
                 if degraded {
-                    bench.lanes[0].fail_member(MemberIdx(1));
+                    bench.shards[0].fail_member(MemberIdx(1));
                 }
                 for pattern in all.clone() {
-                    let what = format!("{level} {pattern:?} degraded {degraded} lanes {lanes}");
+                    let what = format!("{level} {pattern:?} degraded {degraded} shards {shards}");
                     warm_up(&mut bench, pattern, &what);
                 }
             }

@@ -19,7 +19,7 @@ fn options(leases: usize) -> DriverOptions {
 }
 
 fn raid5() -> Array {
-    common::lanes::start(spec(Level::Raid5, 16, mems(4, 4096)), &options(16)).expect("an array")
+    common::shards::start(spec(Level::Raid5, 16, mems(4, 4096)), &options(16)).expect("an array")
 }
 
 struct Unpark(Thread);
@@ -161,7 +161,7 @@ fn nothing_can_be_read_anywhere() {
 #[test]
 fn a_request_longer_than_the_engine_takes_is_refused() {
     let options = DriverOptions { leases: 2, lease_bytes: 17 << 20, ..DriverOptions::default() };
-    let array = common::lanes::start(spec(Level::Raid0, 128, mems(2, 1 << 16)), &options)
+    let array = common::shards::start(spec(Level::Raid0, 128, mems(2, 1 << 16)), &options)
         .expect("an array");
     let result = array.read(array.lease(17 << 20), 0).wait();
     assert_eq!(result.err(), Some(ArrayError::Request(RequestError::Invalid)));
@@ -179,7 +179,7 @@ fn a_lease_of_another_array_is_refused() {
 fn leases_that_are_all_out_are_waited_for() {
     for seed in seeds(2) {
         say_replay("api", "leases_that_are_all_out_are_waited_for", seed);
-        let array = common::lanes::start(spec(Level::Raid1, 0, mems(2, 4096)), &options(3));
+        let array = common::shards::start(spec(Level::Raid1, 0, mems(2, 4096)), &options(3));
         let array = array.expect("an array");
         std::thread::scope(|scope| {
             for thread in 0..16u64 {
@@ -209,7 +209,7 @@ fn many_threads_and_a_failing_member() {
     let mut store = Store::new(Kind::Direct).expect("a store");
     let members = (0..4).map(|_| MemberSpec::Ready(store.member(4096))).collect();
     let array =
-        common::lanes::start(spec(Level::Raid5, 16, members), &options(32)).expect("an array");
+        common::shards::start(spec(Level::Raid5, 16, members), &options(32)).expect("an array");
     std::thread::scope(|scope| {
         for thread in 0..6u64 {
             let array = &array;
@@ -245,7 +245,7 @@ fn many_threads_and_a_failing_member() {
 #[test]
 fn what_is_under_way_ends_when_the_array_is_dropped() {
     let slow = || faulty(4096, vec![Fault::Delay { nanos: 5_000_000 }]);
-    let array = common::lanes::start(spec(Level::Raid0, 8, vec![slow(), slow()]), &options(16));
+    let array = common::shards::start(spec(Level::Raid0, 8, vec![slow(), slow()]), &options(16));
     let array = array.expect("an array");
     let writes: Vec<_> = (0..16).map(|at| array.write(array.lease(512), at * 512)).collect();
     let forgotten = array.flush();
@@ -283,7 +283,7 @@ fn stopping_flushes_what_was_written() {
     array.stop().expect("flushed");
     // A flush that fails is the answer of `stop`.
     let dying = vec![faulty(4096, vec![Fault::Gone { after: 1 }])];
-    let array = common::lanes::start(spec(Level::Linear, 0, dying), &options(4)).expect("an array");
+    let array = common::shards::start(spec(Level::Linear, 0, dying), &options(4)).expect("an array");
     array.write_at(&[1; 512], 0).expect("written");
     assert_eq!(array.stop(), Err(ArrayError::Request(RequestError::Io)));
 }
@@ -293,7 +293,7 @@ fn an_error_of_the_array_reaches_the_caller() {
     let bad = vec![Fault::ReadError { range: 0..4096 }, Fault::WriteError { range: 8192..8193 }];
     let members = vec![faulty(4096, bad)];
     let array =
-        common::lanes::start(spec(Level::Linear, 0, members), &options(4)).expect("an array");
+        common::shards::start(spec(Level::Linear, 0, members), &options(4)).expect("an array");
     let io = Err(ArrayError::Request(RequestError::Io));
     assert_eq!(array.read_at(&mut [0; 512], 512), io);
     assert_eq!(array.write_at(&[0; 512], 8192), io);
@@ -304,7 +304,7 @@ fn an_error_of_the_array_reaches_the_caller() {
 #[test]
 fn impossible_arrays_are_refused_in_one_line() {
     let refusal = |level, chunk, members| {
-        let error = common::lanes::start(spec(level, chunk, members), &options(4)).err();
+        let error = common::shards::start(spec(level, chunk, members), &options(4)).err();
         let text = error.expect("a refusal").to_string();
         assert!(!text.contains('\n'), "{text}");
         text
@@ -329,7 +329,7 @@ fn the_widest_array_works() {
             members[254] = MemberSpec::Missing { sectors: 64 };
             members[3] = MemberSpec::Missing { sectors: 64 };
         }
-        let array = common::lanes::start(spec(level, 8, members), &options(4)).expect("an array");
+        let array = common::shards::start(spec(level, 8, members), &options(4)).expect("an array");
         let mut data = vec![0; (array.len_bytes() as usize).min(1 << 20)];
         Rng::new(7).fill(&mut data);
         array.write_at(&data, 0).expect("written");

@@ -4,18 +4,18 @@ mod common;
 
 use array::{Counters, HostOp, MemberSpec};
 use common::host::{self, call};
-use common::{Lanes, SECTOR, driver, mem, mems, spec};
+use common::{Shards, SECTOR, driver, mem, mems, spec};
 use md::{Level, MemberIdx};
 
 const SECTORS: u64 = 1 << 13;
 const CHUNK: u64 = 128;
 
-fn since(driver: &Lanes, before: &[Counters]) -> Vec<Counters> {
+fn since(driver: &Shards, before: &[Counters]) -> Vec<Counters> {
     driver.leaf_counters().iter().zip(before).map(|(now, before)| now.since(before)).collect()
 }
 
 /// What the members were asked for while `work` ran.
-fn traffic(driver: &mut Lanes, work: impl FnOnce(&mut Lanes)) -> Vec<Counters> {
+fn traffic(driver: &mut Shards, work: impl FnOnce(&mut Shards)) -> Vec<Counters> {
     let before = driver.leaf_counters();
     work(driver);
     since(driver, &before)
@@ -117,7 +117,7 @@ fn a_flush_goes_once_to_every_member_that_was_written() {
     let mut driver = driver(spec(Level::Raid0, CHUNK, mems(4, SECTORS)));
     host::write(&mut driver, 0, &[1; 8 * SECTOR]);
     host::write(&mut driver, CHUNK, &[1; 8 * SECTOR]);
-    let flush = |driver: &mut Lanes| assert_eq!(call(driver, HostOp::Flush, 0, 0, None).0, Ok(()));
+    let flush = |driver: &mut Shards| assert_eq!(call(driver, HostOp::Flush, 0, 0, None).0, Ok(()));
     let moved = traffic(&mut driver, flush);
     assert_eq!(moved.iter().map(|c| c.flushes).collect::<Vec<_>>(), [1, 1, 0, 0]);
     let moved = traffic(&mut driver, flush);

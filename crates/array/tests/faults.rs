@@ -11,15 +11,15 @@ use md::{Level, MemberIdx};
 
 const SECTORS: u64 = 1024;
 
-fn alone(faults: Vec<Fault>) -> common::Lanes {
+fn alone(faults: Vec<Fault>) -> common::Shards {
     driver(spec(Level::Linear, 0, vec![faulty(SECTORS, faults)]))
 }
 
-fn mirror(faults: Vec<Fault>) -> common::Lanes {
+fn mirror(faults: Vec<Fault>) -> common::Shards {
     driver(spec(Level::Raid1, 0, vec![faulty(SECTORS, faults), mem(SECTORS)]))
 }
 
-fn write_result(driver: &mut common::Lanes, at: u64, sectors: u64) -> Result<(), RequestError> {
+fn write_result(driver: &mut common::Shards, at: u64, sectors: u64) -> Result<(), RequestError> {
     let data = vec![7; sectors as usize * SECTOR];
     call(driver, HostOp::Write { fua: false }, at, sectors, Some(&data)).0
 }

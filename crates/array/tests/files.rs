@@ -15,7 +15,7 @@ use array::{
 use common::host::{self, Host, drain_until};
 use common::rng::{Rng, say_replay, seeds};
 use common::store::{Kind, Store, file};
-use common::{Lanes, SECTOR, driver, spec};
+use common::{Shards, SECTOR, driver, spec};
 use engine::MemberError;
 use md::{Level, MemberIdx, Sector};
 
@@ -140,7 +140,7 @@ fn one_file_cannot_be_two_members() {
     std::os::unix::fs::symlink(store.path("a"), store.path("link")).expect("a link");
     let member = |name: &str| MemberSpec::ready(file(&store.path(name), 256, true));
     let error = |members| {
-        let error = Lanes::new(spec(Level::Raid0, 8, members), &common::options()).err();
+        let error = Shards::new(spec(Level::Raid0, 8, members), &common::options()).err();
         let error = error.expect("a refusal");
         assert!(matches!(error, BuildError::SameFile { .. }));
         error.to_string()
@@ -278,7 +278,7 @@ fn more_pieces_than_one_call_can_carry() {
         // 16 MiB in chunks of 4 KiB: 2048 pieces for each of two members.
         let members = (0..2).map(|_| MemberSpec::Ready(store.member(1 << 15))).collect();
         let options = DriverOptions { leases: 2, lease_bytes: 16 << 20, ..Default::default() };
-        let mut driver = Lanes::new(spec(Level::Raid0, 8, members), &options).expect("an array");
+        let mut driver = Shards::new(spec(Level::Raid0, 8, members), &options).expect("an array");
         let mut data = vec![0; 16 << 20];
         Rng::new(4).fill(&mut data);
         for fua in [false, true] {
@@ -293,13 +293,13 @@ fn more_pieces_than_one_call_can_carry() {
 }
 
 /// A driver that takes thousands of requests at once.
-fn deep(spec: ArraySpec) -> Lanes {
+fn deep(spec: ArraySpec) -> Shards {
     let (max_requests, leases, lease_bytes) = (8192, 6000, 4096);
     let options = DriverOptions { max_requests, leases, lease_bytes, ..DriverOptions::default() };
-    Lanes::new(spec, &options).expect("a valid array")
+    Shards::new(spec, &options).expect("a valid array")
 }
 
-fn submit_blocks(driver: &mut Lanes, op: HostOp, count: u64) {
+fn submit_blocks(driver: &mut Shards, op: HostOp, count: u64) {
     for block in 0..count {
         let mut lease = driver.leases().take(4096).expect("a lease");
         lease.bytes_mut().fill(block as u8);

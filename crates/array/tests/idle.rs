@@ -36,7 +36,7 @@ fn waiting_costs_nothing() {
         println!("skipped: no schedstat here");
         return;
     }
-    // Lanes, memory, files, and a paced drive that has worked and rests.
+    // Shards, memory, files, and a paced drive that has worked and rests.
     let mut store = Store::new(Kind::Direct).expect("a store");
     let files = (0..3).map(|_| MemberSpec::Ready(store.member(4096))).collect();
     let control = PaceControl::default();
@@ -44,9 +44,9 @@ fn waiting_costs_nothing() {
     let place = Placement::Window { at: 0.0 };
     let paced = PacedMember::new(boxed_mem(1 << 18), &control, profile, place, None);
     let start = |level, members| Array::start(spec(level, 8, members), &DriverOptions::default());
-    let lanes = DriverOptions { shards: 2, shard_unit_sectors: 8, ..DriverOptions::default() };
+    let shards = DriverOptions { shards: 2, shard_unit_sectors: 8, ..DriverOptions::default() };
     let arrays = [
-        Array::start(spec(Level::Raid0, 8, mems(3, 4096)), &lanes).expect("an array in lanes"),
+        Array::start(spec(Level::Raid0, 8, mems(3, 4096)), &shards).expect("an array in shards"),
         start(Level::Raid5, mems(3, 4096)).expect("an array"),
         start(Level::Raid5, files).expect("an array"),
         start(Level::Raid0, vec![MemberSpec::ready(paced)]).expect("an array"),
@@ -55,7 +55,7 @@ fn waiting_costs_nothing() {
         array.write_at(&[1; 65536], 0).expect("written");
         array.read_at(&mut [0; 65536], 0).expect("read");
     }
-    // Lanes that fall asleep and wake each other, often: a bell that comes late must not stay on.
+    // Shards that fall asleep and wake each other, often: a bell that comes late must not stay on.
     for round in 0..2000 {
         arrays[0].write_at(&[2; 16384], 8192 * (round % 20)).expect("written");
     }

@@ -101,8 +101,8 @@ fn started_as(
     options: &Options,
     driver: DriverOptions,
 ) -> Result<Vec<Driver>, StartError> {
-    let (lanes, lane_unit_sectors) = (common::lanes::lanes(), 64);
-    let driver = DriverOptions { shards: lanes, shard_unit_sectors: lane_unit_sectors, ..driver };
+    let (shards, shard_unit_sectors) = (common::shards::shards(), 64);
+    let driver = DriverOptions { shards: shards, shard_unit_sectors: shard_unit_sectors, ..driver };
     let how = StartOptions { driver, ..StartOptions::default() };
     start_shards(&decide(opened, options), opened, &how)
 }
@@ -224,8 +224,8 @@ fn a_resync_comes_on_also_where_hosts_have_all_there_is() {
         });
         let opened = members.opened(Access::ReadWrite);
         let driver = DriverOptions { max_requests: 1, leases: 1, ..DriverOptions::default() };
-        let lanes = started_as(&opened, &Options::default(), driver).unwrap();
-        let array = Array::run_shards(lanes).unwrap();
+        let shards = started_as(&opened, &Options::default(), driver).unwrap();
+        let array = Array::run_shards(shards).unwrap();
         let lease = array.lease(4096);
         wait_for(&array, "resync", |status| status.resync_offset.is_none());
         let lease = array.write(lease, 0).wait().unwrap();
@@ -1373,9 +1373,9 @@ fn on_used_disks_what_is_written_ahead_of_the_resync_survives_a_loss_and_nothing
     }
     members.create(Level::Raid5, |request| request.chunk_sectors = Some(128));
     let opened = members.opened(Access::ReadWrite);
-    let mut lanes = started(&opened, &Options::default()).unwrap();
-    lanes[0].pause_resync(true);
-    let array = Array::run_shards(lanes).unwrap();
+    let mut shards = started(&opened, &Options::default()).unwrap();
+    shards[0].pause_resync(true);
+    let array = Array::run_shards(shards).unwrap();
     for lost in 0..4u16 {
         let on_lost = chunks(5, 8).into_iter().filter(|(_, member)| *member == lost);
         for (offset, _) in on_lost {

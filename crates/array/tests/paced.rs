@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use array::{Completion, Fault, FaultMember, HostOp, MemberSpec, PaceControl, PacedMember};
 use common::host::{self, Host};
 use common::rng::{Rng, say_replay, seeds};
-use common::{Lanes, SECTOR, boxed_mem, driver, spec};
+use common::{Shards, SECTOR, boxed_mem, driver, spec};
 use drive::{BusId, Op, OpKind, Placement, Profile, Rig};
 use md::{Layout, Level, Raid10Layout, Sector};
 
@@ -33,7 +33,7 @@ fn behind(
 }
 
 /// Bytes per second of sequential reads of 256 KiB, two at a time.
-fn read_rate(driver: &mut Lanes, time: Duration) -> f64 {
+fn read_rate(driver: &mut Shards, time: Duration) -> f64 {
     const SECTORS: u64 = 512;
     let mut leases: Vec<_> = (0..2).map(|_| driver.leases().take(256 << 10)).collect();
     let (mut at, mut bytes) = (0, 0);
@@ -58,7 +58,7 @@ fn read_rate(driver: &mut Lanes, time: Duration) -> f64 {
 
 /// The best of several attempts; every one must keep to the drive's bound. A machine that is busy
 /// with something else gets a while to have a free moment.
-fn rate_of(make: impl Fn(&PaceControl) -> Lanes, expected: f64) {
+fn rate_of(make: impl Fn(&PaceControl) -> Shards, expected: f64) {
     let (mut best, start) = (0f64, Instant::now());
     for attempt in 0.. {
         if attempt > 0 && start.elapsed() > Duration::from_secs(60) {
@@ -76,7 +76,7 @@ fn rate_of(make: impl Fn(&PaceControl) -> Lanes, expected: f64) {
 
 const SECTORS: u64 = (128 << 20) / 512;
 
-fn one(control: &PaceControl, placement: Placement) -> Lanes {
+fn one(control: &PaceControl, placement: Placement) -> Shards {
     driver(spec(Level::Linear, 0, vec![hdd(control, SECTORS, placement)]))
 }
 
@@ -96,7 +96,7 @@ fn a_shared_bus_bounds_two_drives() {
 }
 
 /// RAID 0 of two members of 128 MiB: halves of one disk, or disks of their own on one channel.
-fn wired(control: &PaceControl, one_disk: bool, model: &str) -> Lanes {
+fn wired(control: &PaceControl, one_disk: bool, model: &str) -> Shards {
     let (bytes, channel) = (SECTORS * SECTOR as u64, control.add_channel());
     let add = |bytes| {
         let cable = (!one_disk).then_some(channel);

@@ -9,7 +9,7 @@ use array::{ArraySpec, Fault, FaultMember, Member, MemberSpec};
 use common::host::Host;
 use common::rng::{Rng, say_replay, seeds};
 use common::store::{Kind, Store};
-use common::{Lanes, options};
+use common::{Shards, options};
 use md::{Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 
 /// An array to be: its level and layout over `members` leaves, or over other arrays.
@@ -157,7 +157,7 @@ fn run_case(seed: u64, kind: Kind, wrong: Wrong, nested: bool, requests: usize) 
     let chunk = rng.pick(&[8, 16, 64, 128, 256]);
     let mut maker = Maker { rng: &mut rng, store: &mut store, chunk, wrong };
     let spec = maker.array(&shape, 9);
-    let mut driver = Lanes::new(spec, &options()).expect("a valid array");
+    let mut driver = Shards::new(spec, &options()).expect("a valid array");
     let depth = rng.pick(&[1, 4, 32, 60]);
     let mut host = Host::new(&mut driver, depth);
     host.run(&mut rng, requests);

@@ -1,6 +1,6 @@
-//! How a driver ends: stopped, taken apart, dropped, or because a lane that it needs has gone.
+//! How a driver ends: stopped, taken apart, dropped, or because a shard that it needs has gone.
 //!
-//! Invariant: a host gets a buffer back when no lane and no kernel works in it any more, also when
+//! Invariant: a host gets a buffer back when no shard and no kernel works in it any more, also when
 //! the array breaks. Part of `driver`.
 
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::shard_channels::ShardChannels;
 use crate::member::FormerLeaf;
 
 impl Driver {
-    /// Whether a lane has gone that others need: nothing can be served any more.
+    /// Whether a shard has gone that others need: nothing can be served any more.
     pub(super) fn is_broken(&self) -> bool {
         self.links.as_ref().is_some_and(ShardChannels::is_broken)
     }
 
-    /// Of a broken array: does nothing more, waits for the kernel, and, when all lanes do so, ends
+    /// Of a broken array: does nothing more, waits for the kernel, and, when all shards do so, ends
     /// what hosts wait for.
     pub(super) fn end_broken(&mut self, out: &mut Vec<Completion>) {
-        let links = self.links.as_mut().expect("only lanes break");
+        let links = self.links.as_mut().expect("only shards break");
         links.clear_inboxes();
         if let Some(ring) = self.io.ring.as_mut().filter(|ring| ring.in_flight() > 0) {
             ring.submit();
@@ -45,7 +45,7 @@ impl Driver {
     /// superblocks say that it was stopped. A driver that is dropped without this leaves the array
     /// as a crash would. Says whether the next start finds it clean; an array without metadata is.
     ///
-    /// Of several lanes, it is the first that stops the array, while the others are still polled.
+    /// Of several shards, it is the first that stops the array, while the others are still polled.
     ///
     /// # Panics
     /// When requests of hosts are under way.
@@ -84,32 +84,32 @@ impl Driver {
     /// # Panics
     /// When requests are under way.
     pub fn into_leaves(self) -> Vec<FormerLeaf> {
-        assert!(self.links.is_none(), "all lanes are taken apart together");
+        assert!(self.links.is_none(), "all shards are taken apart together");
         Driver::shards_into_leaves(vec![self])
     }
 
-    /// Like [`Driver::into_leaves`], of all lanes of an array. The leaves' counters are those of
-    /// the first lane.
+    /// Like [`Driver::into_leaves`], of all shards of an array. The leaves' counters are those of
+    /// the first shard.
     ///
     /// # Panics
-    /// When requests are under way, or a lane is missing.
-    pub fn shards_into_leaves(mut lanes: Vec<Driver>) -> Vec<FormerLeaf> {
-        let count = lanes[0].links.as_ref().map_or(1, |links| 1 + links.others().count());
-        assert_eq!(lanes.len(), count, "all lanes are taken apart together");
-        assert!(lanes.iter().all(|lane| lane.hosts.is_empty()), "requests are under way");
+    /// When requests are under way, or a shard is missing.
+    pub fn shards_into_leaves(mut shards: Vec<Driver>) -> Vec<FormerLeaf> {
+        let count = shards[0].links.as_ref().map_or(1, |links| 1 + links.others().count());
+        assert_eq!(shards.len(), count, "all shards are taken apart together");
+        assert!(shards.iter().all(|shard| shard.hosts.is_empty()), "requests are under way");
         let (mut none, step) =
             (Vec::new(), Duration::from_millis(if count == 1 { 100 } else { 1 }));
         loop {
-            lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
-            if lanes.iter().all(|lane| lane.core.is_quiet()) {
+            shards.iter_mut().for_each(|shard| shard.poll(&mut none));
+            if shards.iter().all(|shard| shard.core.is_quiet()) {
                 break;
             }
-            lanes.iter_mut().for_each(|lane| lane.wait(step, None));
+            shards.iter_mut().for_each(|shard| shard.wait(step, None));
         }
-        let failed = lanes.iter().fold(MemberSet::EMPTY, |all, lane| all.union(lane.failed()));
-        let mut first = lanes.swap_remove(0);
+        let failed = shards.iter().fold(MemberSet::EMPTY, |all, shard| all.union(shard.failed()));
+        let mut first = shards.swap_remove(0);
         // Their handles go before anybody else may get the members.
-        drop(lanes);
+        drop(shards);
         let mut leaves = Vec::new();
         first.core.into_leaves(true, &mut leaves);
         if count > 1 {

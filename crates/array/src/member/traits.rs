@@ -244,7 +244,7 @@ pub trait Member: Send + Sealed {
     /// What is always true of it.
     fn info(&self) -> MemberInfo;
 
-    /// Another handle on the same member, for another lane; each is called by its lane's thread
+    /// Another handle on the same member, for another shard; each is called by its shard's thread
     /// alone. `None` where that cannot be: an array. A handle counts what goes through itself.
     fn share(&self) -> Option<Box<dyn Member>>;
 

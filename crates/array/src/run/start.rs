@@ -80,7 +80,7 @@ impl std::error::Error for StartError {
     }
 }
 
-/// Starts the array by its read-write plan, in one lane. `members` are the devices that the
+/// Starts the array by its read-write plan, in one shard. `members` are the devices that the
 /// decision was made from, in that order, opened for writing. Their superblocks are read again:
 /// where one is not what the decision was made from, the array is not started.
 ///
@@ -96,10 +96,10 @@ pub fn start(
 ) -> Result<Driver, StartError> {
     let driver = DriverOptions { shards: 1, ..options.driver.clone() };
     let options = StartOptions { driver, ..options.clone() };
-    Ok(start_shards(array, members, &options)?.pop().expect("one lane"))
+    Ok(start_shards(array, members, &options)?.pop().expect("one shard"))
 }
 
-/// Like [`start`], in [`DriverOptions::lanes`] lanes. The first keeps the metadata.
+/// Like [`start`], in [`DriverOptions::shards`] shards. The first keeps the metadata.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -147,11 +147,11 @@ pub fn start_shards(
     };
     let notes = it.notes();
     let metadata_writer = |step, unit| MetadataWriter::new(manager, kept, notes, step, unit);
-    let lanes = Driver::with_metadata(spec, &options.driver, &keeping, metadata_writer);
-    let lanes = lanes.map_err(StartError::Build)?;
-    let (is, should) = (lanes[0].geometry().array_sectors(), geometry.array_sectors());
+    let shards = Driver::with_metadata(spec, &options.driver, &keeping, metadata_writer);
+    let shards = shards.map_err(StartError::Build)?;
+    let (is, should) = (shards[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
-    Ok(lanes)
+    Ok(shards)
 }
 
 fn refused<T>(why: impl Into<String>) -> Result<T, StartError> {

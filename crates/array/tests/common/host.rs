@@ -7,13 +7,13 @@ use array::{Completion, HostOp, RequestError};
 use md::Sector;
 
 use super::rng::Rng;
-use super::{Lanes, SECTOR};
+use super::{Shards, SECTOR};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Submits one request and waits for it; gives back what was read.
 pub fn call(
-    driver: &mut Lanes,
+    driver: &mut Shards,
     op: HostOp,
     at: u64,
     sectors: u64,
@@ -37,13 +37,13 @@ pub fn call(
     (result, lease.map_or(Vec::new(), |lease| lease.bytes().to_vec()))
 }
 
-pub fn write(driver: &mut Lanes, at: u64, data: &[u8]) {
+pub fn write(driver: &mut Shards, at: u64, data: &[u8]) {
     let op = HostOp::Write { fua: false };
     let (result, _) = call(driver, op, at, (data.len() / SECTOR) as u64, Some(data));
     assert_eq!(result, Ok(()));
 }
 
-pub fn read(driver: &mut Lanes, at: u64, sectors: u64) -> Vec<u8> {
+pub fn read(driver: &mut Shards, at: u64, sectors: u64) -> Vec<u8> {
     let (result, bytes) = call(driver, HostOp::Read, at, sectors, None);
     assert_eq!(result, Ok(()), "read of {sectors} at {at}");
     bytes
@@ -51,7 +51,7 @@ pub fn read(driver: &mut Lanes, at: u64, sectors: u64) -> Vec<u8> {
 
 /// Polls and waits until `enough` of what has completed.
 pub fn drain_until(
-    driver: &mut Lanes,
+    driver: &mut Shards,
     done: &mut Vec<Completion>,
     enough: impl Fn(&[Completion]) -> bool,
 ) {
@@ -73,7 +73,7 @@ struct Open {
 
 /// Random requests at a driver, and the bytes that the array must hold.
 pub struct Host<'d> {
-    pub driver: &'d mut Lanes,
+    pub driver: &'d mut Shards,
     model: Vec<u8>,
     /// Sectors whose contents are defined: not discarded.
     known: Vec<bool>,
@@ -86,7 +86,7 @@ pub struct Host<'d> {
 
 impl<'d> Host<'d> {
     /// A host of an array that has never been written; it holds zeroes.
-    pub fn new(driver: &'d mut Lanes, depth: usize) -> Host<'d> {
+    pub fn new(driver: &'d mut Shards, depth: usize) -> Host<'d> {
         let facts = driver.facts();
         let sectors = facts.sectors as usize;
         Host {

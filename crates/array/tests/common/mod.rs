@@ -3,14 +3,14 @@
 #![allow(dead_code)]
 
 pub mod host;
-pub mod lanes;
+pub mod shards;
 pub mod rng;
 pub mod store;
 
 use array::{ArraySpec, DriverOptions, FaultMember, MemMember, Member, MemberSpec};
 use md::{Layout, Level};
 
-pub use lanes::Lanes;
+pub use shards::Shards;
 
 pub const SECTOR: usize = 512;
 
@@ -47,6 +47,6 @@ pub fn options() -> DriverOptions {
     DriverOptions { leases: 64, lease_bytes: 1 << 20, ..DriverOptions::default() }
 }
 
-pub fn driver(spec: ArraySpec) -> Lanes {
-    Lanes::new(spec, &options()).expect("a valid array")
+pub fn driver(spec: ArraySpec) -> Shards {
+    Shards::new(spec, &options()).expect("a valid array")
 }

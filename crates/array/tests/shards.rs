@@ -1,4 +1,4 @@
-//! Several lanes on one array: what only they can show.
+//! Several shards on one array: what only they can show.
 
 mod common;
 
@@ -17,13 +17,13 @@ use md::{Level, MemberIdx, Sector};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 
-fn options(lanes: u16) -> DriverOptions {
-    let lane_unit_sectors = 64;
-    DriverOptions { shards: lanes, shard_unit_sectors: lane_unit_sectors, leases: 64, ..DriverOptions::default() }
+fn options(shards: u16) -> DriverOptions {
+    let shard_unit_sectors = 64;
+    DriverOptions { shards: shards, shard_unit_sectors: shard_unit_sectors, leases: 64, ..DriverOptions::default() }
 }
 
-fn start(spec: ArraySpec, lanes: u16) -> Array {
-    Array::start(spec, &options(lanes)).expect("an array")
+fn start(spec: ArraySpec, shards: u16) -> Array {
+    Array::start(spec, &options(shards)).expect("an array")
 }
 
 fn pattern(seed: u64, sectors: usize) -> Vec<u8> {
@@ -33,7 +33,7 @@ fn pattern(seed: u64, sectors: usize) -> Vec<u8> {
 }
 
 #[test]
-fn requests_that_span_lanes_come_back_whole() {
+fn requests_that_span_shards_come_back_whole() {
     for (level, members) in
         [(Level::Linear, 2), (Level::Raid0, 3), (Level::Raid1, 2), (Level::Raid10, 4)]
             .into_iter()
@@ -57,9 +57,9 @@ fn requests_that_span_lanes_come_back_whole() {
 }
 
 #[test]
-fn threads_that_write_across_lanes_find_what_they_wrote() {
+fn threads_that_write_across_shards_find_what_they_wrote() {
     for seed in seeds(4) {
-        say_replay("lanes", "threads_that_write_across_lanes_find_what_they_wrote", seed);
+        say_replay("shards", "threads_that_write_across_shards_find_what_they_wrote", seed);
         let array = Arc::new(start(spec(Level::Raid5, 16, mems(5, 8192)), 3));
         let share = array.len_bytes() / SECTOR as u64 / 4;
         let writers = (0..4).map(|writer| {
@@ -108,26 +108,26 @@ fn a_flush_asks_every_written_member_once() {
 }
 
 #[test]
-fn a_member_that_dies_under_one_lane_is_lost_to_all() {
+fn a_member_that_dies_under_one_shard_is_lost_to_all() {
     let control = FaultControl::default();
     control.set_on(false);
     let gone = FaultMember::switched(boxed_mem(2048), vec![Fault::Gone { after: 0 }], &control);
     let members = vec![mem(2048), mem(2048), MemberSpec::ready(gone)];
-    let mut lanes = Driver::shards(spec(Level::Raid5, 16, members), &options(3)).expect("lanes");
+    let mut shards = Driver::shards(spec(Level::Raid5, 16, members), &options(3)).expect("shards");
     control.set_on(true);
     let bytes = pattern(3, 8);
-    let mut lease = lanes[1].leases().take(bytes.len()).expect("a lease");
+    let mut lease = shards[1].leases().take(bytes.len()).expect("a lease");
     lease.bytes_mut().copy_from_slice(&bytes);
-    // In lane 0's part, by way of lane 1.
-    lanes[1].submit(WRITE, Sector(16), 8, Some(lease), 9).expect("room");
+    // In shard 0's part, by way of shard 1.
+    shards[1].submit(WRITE, Sector(16), 8, Some(lease), 9).expect("room");
     let (mut done, begin) = (Vec::new(), Instant::now());
     while done.is_empty() {
         assert!(begin.elapsed() < Duration::from_secs(20), "it never ends");
-        lanes.iter_mut().for_each(|lane| lane.poll(&mut done));
+        shards.iter_mut().for_each(|shard| shard.poll(&mut done));
     }
     assert_eq!((done[0].tag, done[0].result), (9, Ok(())));
-    for lane in &lanes {
-        assert!(lane.failed().contains(2), "acknowledged when all know");
+    for shard in &shards {
+        assert!(shard.failed().contains(2), "acknowledged when all know");
     }
 }
 
@@ -161,7 +161,7 @@ fn an_array_that_loses_too_much_fails_what_it_cannot_serve() {
 }
 
 #[test]
-fn lanes_share_a_drive_and_its_pace() {
+fn shards_share_a_drive_and_its_pace() {
     let control = PaceControl::default();
     let profile = drive::Profile::named("hdd-2007").expect("a profile");
     let paced = || {
@@ -182,61 +182,61 @@ fn lanes_share_a_drive_and_its_pace() {
 }
 
 #[test]
-fn leaves_come_back_from_all_lanes() {
-    let mut lanes = Driver::shards(spec(Level::Raid1, 0, mems(2, 512)), &options(3)).expect("lanes");
-    lanes[2].fail_member(MemberIdx(1));
+fn leaves_come_back_from_all_shards() {
+    let mut shards = Driver::shards(spec(Level::Raid1, 0, mems(2, 512)), &options(3)).expect("shards");
+    shards[2].fail_member(MemberIdx(1));
     let mut none = Vec::new();
     for _ in 0..3 {
-        lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
+        shards.iter_mut().for_each(|shard| shard.poll(&mut none));
     }
-    let events: Vec<Event> = lanes.iter_mut().flat_map(Driver::take_events).collect();
+    let events: Vec<Event> = shards.iter_mut().flat_map(Driver::take_events).collect();
     let failed = Event::MemberFailed { member: MemberIdx(1), error: None };
-    assert_eq!(events, [failed], "reported, whichever lane was told to fail it");
-    let leaves = Driver::shards_into_leaves(lanes);
+    assert_eq!(events, [failed], "reported, whichever shard was told to fail it");
+    let leaves = Driver::shards_into_leaves(shards);
     assert_eq!(leaves.iter().map(|leaf| leaf.in_service).collect::<Vec<_>>(), [true, false]);
     assert!(leaves.iter().all(|leaf| leaf.member.is_some()));
 }
 
 #[test]
 fn what_cannot_be_asked_is_refused_as_a_whole() {
-    let mut lanes =
-        Driver::shards(spec(Level::Raid0, 16, mems(2, 512)), &options(2)).expect("lanes");
+    let mut shards =
+        Driver::shards(spec(Level::Raid0, 16, mems(2, 512)), &options(2)).expect("shards");
     let mut done = Vec::new();
     for (at, sectors) in [(1024, 8), (1000, 200), (u64::MAX - 4, 8)] {
-        lanes[1].submit(HostOp::WriteZeroes, Sector(at), sectors, None, 4).expect("room");
-        lanes.iter_mut().for_each(|lane| lane.poll(&mut done));
+        shards[1].submit(HostOp::WriteZeroes, Sector(at), sectors, None, 4).expect("room");
+        shards.iter_mut().for_each(|shard| shard.poll(&mut done));
         let end = done.pop().expect("it ends at once");
         assert_eq!(end.result, Err(RequestError::Invalid), "{sectors} at {at}");
     }
     let inner = spec(Level::Raid0, 16, mems(2, 512));
     let nested = spec(Level::Raid1, 0, vec![MemberSpec::Array(inner), mem(512)]);
     let error = Driver::shards(nested, &options(2)).err().expect("refused");
-    assert!(matches!(error, BuildError::NestedLanes { lanes: 2 }), "{error}");
+    assert!(matches!(error, BuildError::NestedLanes { shards: 2 }), "{error}");
     assert_eq!(
         error.to_string(),
         "an array with arrays as members runs on one core; 2 were asked for"
     );
 }
 
-/// Polls what is left of the lanes until so many requests have ended.
-fn ends(lanes: &mut [Option<Driver>], count: usize) -> Vec<Completion> {
+/// Polls what is left of the shards until so many requests have ended.
+fn ends(shards: &mut [Option<Driver>], count: usize) -> Vec<Completion> {
     let (mut done, begin) = (Vec::new(), Instant::now());
     while done.len() < count {
         assert!(begin.elapsed() < Duration::from_secs(20), "{} of {count} end", done.len());
-        lanes.iter_mut().flatten().for_each(|lane| lane.poll(&mut done));
+        shards.iter_mut().flatten().for_each(|shard| shard.poll(&mut done));
     }
     done
 }
 
-/// Requests to one lane that mostly are others'; says how many.
-fn ask(lane: &mut Driver, op: HostOp, count: u64) -> usize {
+/// Requests to one shard that mostly are others'; says how many.
+fn ask(shard: &mut Driver, op: HostOp, count: u64) -> usize {
     for tag in 0..count {
         let lease = match op {
             HostOp::Flush => None,
-            _ => Some(lane.leases().take(100 * SECTOR).expect("a lease")),
+            _ => Some(shard.leases().take(100 * SECTOR).expect("a lease")),
         };
         let sectors = if lease.is_some() { 100 } else { 0 };
-        lane.submit(op, Sector(tag * 104), sectors, lease, tag).expect("room");
+        shard.submit(op, Sector(tag * 104), sectors, lease, tag).expect("room");
     }
     count as usize
 }
@@ -244,7 +244,7 @@ fn ask(lane: &mut Driver, op: HostOp, count: u64) -> usize {
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
 #[test]
-fn lanes_that_go_leave_errors_and_no_questions() {
+fn shards_that_go_leave_errors_and_no_questions() {
     for (order, (polls, files)) in
         ORDERS.iter().flat_map(|order| [(0, false), (1, false), (2, true)].map(|how| (order, how)))
     {
@@ -253,32 +253,32 @@ fn lanes_that_go_leave_errors_and_no_questions() {
             true => (0..4).map(|_| MemberSpec::Ready(store.member(4096))).collect(),
             false => mems(4, 4096),
         };
-        let lanes = Driver::shards(spec(Level::Raid5, 16, members), &options(3)).expect("lanes");
-        let pool = lanes[0].leases().clone();
-        let mut lanes: Vec<Option<Driver>> = lanes.into_iter().map(Some).collect();
+        let shards = Driver::shards(spec(Level::Raid5, 16, members), &options(3)).expect("shards");
+        let pool = shards[0].leases().clone();
+        let mut shards: Vec<Option<Driver>> = shards.into_iter().map(Some).collect();
         let mut open = [0; 3];
         let mut done = Vec::new();
-        for (lane, open) in lanes.iter_mut().zip(&mut open) {
-            *open += ask(lane.as_mut().expect("there"), WRITE, 6);
+        for (shard, open) in shards.iter_mut().zip(&mut open) {
+            *open += ask(shard.as_mut().expect("there"), WRITE, 6);
         }
         for _ in 0..polls {
-            for (lane, open) in lanes.iter_mut().zip(&mut open) {
-                lane.as_mut().expect("there").poll(&mut done);
+            for (shard, open) in shards.iter_mut().zip(&mut open) {
+                shard.as_mut().expect("there").poll(&mut done);
                 *open -= done.drain(..).count();
             }
         }
         let at_work = open != [0; 3];
         for gone in *order {
-            lanes[gone] = None;
+            shards[gone] = None;
             open[gone] = 0;
-            let ended = ends(&mut lanes, open.iter().sum());
+            let ended = ends(&mut shards, open.iter().sum());
             assert!(ended.iter().all(|end| end.lease.is_some()), "buffers come back");
             // Whoever is left ends what it is asked for later.
             let mut more = 0;
-            for lane in lanes.iter_mut().flatten() {
-                more += ask(lane, HostOp::Read, 4) + ask(lane, HostOp::Flush, 1);
+            for shard in shards.iter_mut().flatten() {
+                more += ask(shard, HostOp::Read, 4) + ask(shard, HostOp::Flush, 1);
             }
-            let ended = ends(&mut lanes, more);
+            let ended = ends(&mut shards, more);
             let failed = ended.iter().filter(|end| end.result == Err(RequestError::Io)).count();
             assert!(failed == more || !at_work && failed > 0 || more == 0, "{order:?} {polls}");
             open = [0; 3];
@@ -289,19 +289,19 @@ fn lanes_that_go_leave_errors_and_no_questions() {
 }
 
 #[test]
-fn who_needs_no_other_lane_goes_on_without_it() {
+fn who_needs_no_other_shard_goes_on_without_it() {
     for gone in 0..3 {
-        let lanes = Driver::shards(spec(Level::Raid5, 16, mems(4, 4096)), &options(3));
-        let mut lanes: Vec<Option<Driver>> = lanes.expect("lanes").into_iter().map(Some).collect();
-        let open = lanes.iter_mut().flatten().map(|lane| ask(lane, WRITE, 6)).sum();
-        assert!(ends(&mut lanes, open).iter().all(|end| end.result == Ok(())));
-        lanes[gone] = None;
-        for lane in (0..3).filter(|lane| *lane != gone) {
-            let driver = lanes[lane].as_mut().expect("there");
+        let shards = Driver::shards(spec(Level::Raid5, 16, mems(4, 4096)), &options(3));
+        let mut shards: Vec<Option<Driver>> = shards.expect("shards").into_iter().map(Some).collect();
+        let open = shards.iter_mut().flatten().map(|shard| ask(shard, WRITE, 6)).sum();
+        assert!(ends(&mut shards, open).iter().all(|end| end.result == Ok(())));
+        shards[gone] = None;
+        for shard in (0..3).filter(|shard| *shard != gone) {
+            let driver = shards[shard].as_mut().expect("there");
             let lease = driver.leases().take(8 * SECTOR).expect("a lease");
             // A unit is 96 sectors.
-            driver.submit(WRITE, Sector(96 * lane as u64), 8, Some(lease), 1).expect("room");
-            assert_eq!(ends(&mut lanes, 1)[0].result, Ok(()));
+            driver.submit(WRITE, Sector(96 * shard as u64), 8, Some(lease), 1).expect("room");
+            assert_eq!(ends(&mut shards, 1)[0].result, Ok(()));
         }
     }
 }
@@ -349,11 +349,11 @@ fn a_thread_that_panics_leaves_errors_to_all() {
             assert!(stopped(
                 array.read_at(&mut [0; 4096], 0).err().unwrap_or(array::ArrayError::Stopped)
             ));
-            assert!(stopped(array.flush().expect_err("a lane is gone")));
+            assert!(stopped(array.flush().expect_err("a shard is gone")));
             let all: Vec<_> = (0..64).map(|_| array.lease(512)).collect();
             drop(all);
             let array = Arc::into_inner(array).expect("the writers have ended");
-            assert!(stopped(array.stop().expect_err("a lane is gone")));
+            assert!(stopped(array.stop().expect_err("a shard is gone")));
             answer.send(()).expect("somebody waits");
         });
         answered.recv_timeout(Duration::from_secs(60)).expect("everything ends");

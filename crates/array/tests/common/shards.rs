@@ -1,0 +1,128 @@
+//! The array under test: on one shard, or on several that one thread drives in turn.
+//!
+//! A test file runs on one shard, and once more on [`SEVERAL`] as a module of `in_shards.rs`: see
+//! [`shards`]. Invariant: requests go to the shards in turn, so that most of them are not their
+//! shard's own.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use array::{
+    Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event, MemberInfo,
+    FormerLeaf, Full, HostOp, Lease, LeasePool, MemberSpec,
+};
+use md::{Geometry, MemberIdx, Sector};
+
+const SEVERAL: u16 = 3;
+
+/// Parts of the array that are one shard's in a row: small, so that requests span shards.
+const UNIT_SECTORS: u64 = 64;
+
+/// How many shards the test has.
+pub fn shards() -> u16 {
+    if module_path!().starts_with("in_shards") { SEVERAL } else { 1 }
+}
+
+/// The options, with as many shards as the test has. Arrays of arrays have one.
+pub fn in_shards(spec: &ArraySpec, options: &DriverOptions) -> DriverOptions {
+    let nested = spec.members.iter().any(|member| matches!(member, MemberSpec::Array(_)));
+    let shards = if nested { 1 } else { shards() };
+    DriverOptions { shards: shards, shard_unit_sectors: UNIT_SECTORS, ..options.clone() }
+}
+
+/// An array with its threads.
+pub fn start(spec: ArraySpec, options: &DriverOptions) -> Result<Array, BuildError> {
+    let options = in_shards(&spec, options);
+    Array::start(spec, &options)
+}
+
+pub struct Shards {
+    shards: Vec<Driver>,
+    next: usize,
+}
+
+impl Shards {
+    pub fn new(spec: ArraySpec, options: &DriverOptions) -> Result<Shards, BuildError> {
+        let options = in_shards(&spec, options);
+        Ok(Shards { shards: Driver::shards(spec, &options)?, next: 0 })
+    }
+
+    pub fn submit(
+        &mut self,
+        op: HostOp,
+        at: Sector,
+        sectors: u64,
+        lease: Option<Lease>,
+        tag: u64,
+    ) -> Result<(), Full> {
+        let shard = self.next;
+        self.shards[shard].submit(op, at, sectors, lease, tag)?;
+        self.next = (shard + 1) % self.shards.len();
+        Ok(())
+    }
+
+    pub fn poll(&mut self, out: &mut Vec<Completion>) {
+        self.shards.iter_mut().for_each(|shard| shard.poll(out));
+    }
+
+    pub fn wait(&mut self, limit: Duration, wake: Option<BorrowedFd<'_>>) {
+        if let [only] = &mut self.shards[..] {
+            return only.wait(limit, wake);
+        }
+        // What one waits for, another may have to do.
+        let limit = limit.min(Duration::from_micros(200));
+        self.shards.iter_mut().for_each(|shard| shard.wait(limit, wake));
+    }
+
+    pub fn room(&self) -> usize {
+        self.shards[self.next].room()
+    }
+
+    pub fn leases(&self) -> &LeasePool {
+        self.shards[0].leases()
+    }
+
+    pub fn geometry(&self) -> &Geometry {
+        self.shards[0].geometry()
+    }
+
+    pub fn facts(&self) -> MemberInfo {
+        self.shards[0].facts()
+    }
+
+    pub fn fail_member(&mut self, member: MemberIdx) {
+        // By whichever shard.
+        self.shards[self.next].fail_member(member);
+    }
+
+    pub fn failed(&self) -> engine::MemberSet {
+        self.shards[0].failed()
+    }
+
+    /// Several shards may report the loss of one member, as in `Array::take_events`.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        let mut all: Vec<Event> = Vec::new();
+        for event in self.shards.iter_mut().flat_map(Driver::take_events) {
+            let failed = |event: &Event| match event {
+                Event::MemberFailed { member, .. } => Some(*member),
+                _ => None,
+            };
+            if failed(&event).is_none() || !all.iter().any(|it| failed(it) == failed(&event)) {
+                all.push(event);
+            }
+        }
+        all
+    }
+
+    pub fn leaf_counters(&self) -> Vec<Counters> {
+        let mut sum = self.shards[0].leaf_counters();
+        for shard in &self.shards[1..] {
+            sum.iter_mut().zip(&shard.leaf_counters()).for_each(|(sum, more)| sum.add(more));
+        }
+        sum
+    }
+
+    pub fn into_leaves(self) -> Vec<FormerLeaf> {
+        Driver::shards_into_leaves(self.shards)
+    }
+}
