@@ -130,7 +130,7 @@ enum Until {
 fn run(driver: &mut Driver, workload: Workload, until: Until) -> (u64, f64, u64) {
     let Workload { write, random, bytes, depth, .. } = workload;
     let sectors = (bytes / 512) as u64;
-    let blocks = driver.facts().sectors / sectors;
+    let blocks = driver.info().sectors / sectors;
     let mut leases: Vec<Lease> =
         (0..depth).map(|_| driver.leases().take(bytes).expect("enough leases")).collect();
     let (mut state, mut next, mut ops) = (1u64, 0, 0u64);

@@ -25,8 +25,8 @@ use rustix::fd::OwnedFd;
 
 use crate::buf::{Lease, LeasePool};
 use crate::build::{ArraySpec, BuildError};
-use crate::executor::Event;
 use crate::driver::{Completion, Driver, DriverOptions};
+use crate::executor::Event;
 use crate::member::{Counters, MemberInfo};
 use crate::table::Table;
 
@@ -237,7 +237,7 @@ pub struct Array {
     sharding: Sharding,
     leases: LeasePool,
     geometry: Geometry,
-    facts: MemberInfo,
+    info: MemberInfo,
     leaves: usize,
 }
 
@@ -272,7 +272,7 @@ impl Array {
             leases: first.leases().clone(),
             geometry: first.geometry().clone(),
             sharding: first.sharding(),
-            facts: first.facts(),
+            info: first.info(),
             leaves: first.leaf_counters().len(),
             busy: Arc::new(Busy { shards: Mutex::new(shards.len()), none: Condvar::new() }),
             shards: Vec::new(),
@@ -303,12 +303,12 @@ impl Array {
 
     /// Its size in bytes.
     pub fn len_bytes(&self) -> u64 {
-        self.facts.sectors * SECTOR_BYTES
+        self.info.sectors * SECTOR_BYTES
     }
 
     /// What offsets and lengths must be multiples of, in bytes.
     pub fn logical_block(&self) -> u32 {
-        self.facts.logical_block
+        self.info.logical_block
     }
 
     /// A buffer of `len` bytes; blocks while all of the array's buffers are out. A task of an
@@ -388,7 +388,7 @@ impl Array {
 
     /// Whether a discarded range is sure to read as zeroes.
     pub fn discard_zeroes(&self) -> bool {
-        self.facts.discard_zeroes
+        self.info.discard_zeroes
     }
 
     /// Fills `buf` from byte `offset`; blocks.
@@ -554,12 +554,12 @@ impl Array {
     }
 
     fn check(&self, offset: u64, len: usize) -> Result<(), ArrayError> {
-        let block = u64::from(self.facts.logical_block);
+        let block = u64::from(self.info.logical_block);
         let inside = offset.checked_add(len as u64).is_some_and(|end| end <= self.len_bytes());
         if inside && offset.is_multiple_of(block) && (len as u64).is_multiple_of(block) {
             return Ok(());
         }
-        let (array_bytes, block) = (self.len_bytes(), self.facts.logical_block);
+        let (array_bytes, block) = (self.len_bytes(), self.info.logical_block);
         Err(ArrayError::Range { offset, len, array_bytes, block })
     }
 

@@ -11,7 +11,7 @@ use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
 
 use crate::buf::{InPlaceSources, Region, Regions};
 use crate::executor::Executor;
-use crate::member::{MemberInfo, FileId, Member, NestedMember};
+use crate::member::{FileId, Member, MemberInfo, NestedMember};
 
 /// What an array is to be.
 pub struct ArraySpec {
@@ -84,7 +84,7 @@ impl std::fmt::Display for BuildError {
             BuildError::Engine(error) => error.fmt(f),
             BuildError::NestedLanes { shards } => write!(
                 f,
-                "an array with arrays as members runs on one core; {shards} were asked for"
+                "an array with arrays as members runs on one executor; {shards} were asked for"
             ),
             BuildError::SameFile { path, also } if path == also => {
                 write!(f, "{}: given twice as a member", path.display())
@@ -184,8 +184,8 @@ pub(crate) fn build(
         let member = match member {
             MemberSpec::Ready(member) => Some(member),
             MemberSpec::Array(inner) => {
-                let core = build(inner, max_requests, regions, None, ShardOf::ONLY)?;
-                Some(Box::new(NestedMember::new(core)) as Box<dyn Member>)
+                let executor = build(inner, max_requests, regions, None, ShardOf::ONLY)?;
+                Some(Box::new(NestedMember::new(executor)) as Box<dyn Member>)
             }
             MemberSpec::Missing { sectors } => {
                 missing.insert(u16::try_from(slot).expect("at most MAX_MEMBERS"));
@@ -209,13 +209,13 @@ pub(crate) fn build(
         member_sectors: sizes,
     })
     .map_err(BuildError::Geometry)?;
-    let mut facts = agree(&members, geometry.array_sectors());
+    let mut info = agree(&members, geometry.array_sectors());
     let mut config = ShardConfig::new(geometry);
     config.sharding = Sharding::with_least_unit(&config.geometry, shard.shards, shard.least_unit);
     config.number = shard.number;
     config.missing = missing;
-    config.logical_block = facts.logical_block;
-    config.discard_zeroes = facts.discard_zeroes;
+    config.logical_block = info.logical_block;
+    config.discard_zeroes = info.discard_zeroes;
     config.max_requests = max_requests;
     if let Some(keeping) = keeping {
         config.intents = keeping.intents;
@@ -223,23 +223,23 @@ pub(crate) fn build(
         config.out_of_sync.clone_from(&keeping.out_of_sync);
     }
     // The engine discards whole rows of parity levels only: the edges keep what they had.
-    facts.discard_zeroes &= !spec.level.has_parity();
-    let mut loans = InPlaceSources::default();
+    info.discard_zeroes &= !spec.level.has_parity();
+    let mut in_place = InPlaceSources::default();
     if spec.level.has_parity() {
         let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
         config.stripe_cache_bytes = spec.stripe_cache_bytes.max(least);
         let memory = Region::new(config.stripe_cache_bytes)
             .map_err(|source| BuildError::System { doing: "map the stripe memory", source })?;
-        loans = InPlaceSources::of(regions.count(), memory.len());
+        in_place = InPlaceSources::of(regions.count(), memory.len());
         config.scratch_region = regions.add(Arc::new(memory));
         members.iter_mut().flatten().for_each(|member| member.get_ready_to_lend(regions));
     }
     let state = Shard::new(config).map_err(BuildError::Engine)?;
-    let mut core = Executor::new(state, members, spec.queue_depth.max(1), facts, loans);
+    let mut executor = Executor::new(state, members, spec.queue_depth.max(1), info, in_place);
     if keeping.is_some() || shard.shards > 1 {
-        core.enable_control_plane();
+        executor.enable_control_plane();
     }
-    Ok(core)
+    Ok(executor)
 }
 
 fn largest_block(members: &[Option<Box<dyn Member>>]) -> u32 {
@@ -248,9 +248,9 @@ fn largest_block(members: &[Option<Box<dyn Member>>]) -> u32 {
 }
 
 /// Refuses a file, or a part of one, that two members would write to.
-pub(crate) fn refuse_shared_files(core: &Executor) -> Result<(), BuildError> {
+pub(crate) fn refuse_shared_files(executor: &Executor) -> Result<(), BuildError> {
     let mut files = Vec::new();
-    core.files(&mut files);
+    executor.files(&mut files);
     files.sort_by_key(|file| (file.identity, file.bytes.start));
     let overlap = |pair: &&[FileId]| {
         pair[0].identity == pair[1].identity && pair[1].bytes.start < pair[0].bytes.end
@@ -271,8 +271,8 @@ fn agree(members: &[Option<Box<dyn Member>>], array_sectors: u64) -> MemberInfo 
     MemberInfo {
         sectors: array_sectors / block_sectors * block_sectors,
         logical_block,
-        discard_zeroes: present().all(|facts| facts.discard_zeroes),
-        keeps_data: present().all(|facts| facts.keeps_data),
-        uses_ring: present().any(|facts| facts.uses_ring),
+        discard_zeroes: present().all(|info| info.discard_zeroes),
+        keeps_data: present().all(|info| info.keeps_data),
+        uses_ring: present().any(|info| info.uses_ring),
     }
 }

@@ -18,19 +18,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    BufSlice, Control, ControlEvent, HostOp, IntentMap, MetadataStatus, FailureCoordinator, MAX_REQUEST_SECTORS,
-    MIN_UNIT_SECTORS, MemberSet, RequestError, Sharding,
+    BufSlice, Control, ControlEvent, FailureCoordinator, HostOp, IntentMap, MAX_REQUEST_SECTORS,
+    MIN_UNIT_SECTORS, MemberSet, MetadataStatus, RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::buf::{Lease, LeasePool, Region, Regions, StorePolicy, store_fence};
-use crate::build::{ArraySpec, BuildError, WithMetadata, ShardOf, build, divide, refuse_shared_files};
-use crate::metadata_writer::MetadataWriter;
+use crate::build::{
+    ArraySpec, BuildError, ShardOf, WithMetadata, build, divide, refuse_shared_files,
+};
 use crate::clock::{self, clock_nanos};
-use crate::executor::{Executor, Event};
-use crate::shard_channels::{ShardChannels, Message, ShardRequest};
-use crate::member::{Counters, MemberInfo, Io, Cqe, Ring};
+use crate::executor::{Event, Executor};
+use crate::member::{Counters, Cqe, Io, MemberInfo, Ring};
+use crate::metadata_writer::MetadataWriter;
+use crate::shard_channels::{Message, ShardChannels, ShardRequest};
 use crate::table::Table;
 
 /// How soon to try again when the kernel had no room for an operation.
@@ -107,7 +109,7 @@ struct Parts {
 pub struct Driver {
     // Fields drop in this order: the ring waits for the kernel before the files and the memory go
     // (`Drop`), and host buffers return to their pool last.
-    core: Executor,
+    executor: Executor,
     metadata_writer: Option<MetadataWriter>,
     /// Of the first of several shards, where nobody keeps metadata.
     failures: Option<FailureCoordinator>,
@@ -236,17 +238,18 @@ impl Driver {
             1 => max_requests + usize::from(keeping.is_some()),
             _ => 2 * max_requests,
         };
-        let mut core = build(spec, capacity, &mut regions, keeping, shard)?;
+        let mut executor = build(spec, capacity, &mut regions, keeping, shard)?;
         if shard.number == 0 {
-            refuse_shared_files(&core)?;
+            refuse_shared_files(&executor)?;
         }
-        core.number_leaves(&mut 0);
-        let ring = core.facts().uses_ring.then(Ring::new).transpose();
+        executor.number_leaves(&mut 0);
+        let ring = executor.info().uses_ring.then(Ring::new).transpose();
         let ring = ring.map_err(system("set up io_uring"))?;
         let (kernels, now) = (options.kernels, clock_nanos());
-        let io = Io { ring, regions, kernels, now, ways: StorePolicy::default(), stored_past: false };
+        let io =
+            Io { ring, regions, kernels, now, ways: StorePolicy::default(), stored_past: false };
         Ok(Driver {
-            core,
+            executor,
             metadata_writer: None,
             failures: None,
             control_events: Vec::new(),
@@ -268,7 +271,7 @@ impl Driver {
 
     /// The array's shape.
     pub fn geometry(&self) -> &Geometry {
-        self.core.geometry()
+        self.executor.geometry()
     }
 
     /// How the array is divided among its shards: a host that knows gives each its own.
@@ -280,8 +283,8 @@ impl Driver {
     }
 
     /// The array's size and what holds for all of its members.
-    pub fn facts(&self) -> MemberInfo {
-        self.core.facts()
+    pub fn info(&self) -> MemberInfo {
+        self.executor.info()
     }
 
     /// The pool that request buffers come from.
@@ -330,7 +333,8 @@ impl Driver {
             }
             None => BufSlice::default(),
         };
-        let host = self.hosts.insert(PendingRequest { tag, lease, resync: None, open: 1, error: None });
+        let host =
+            self.hosts.insert(PendingRequest { tag, lease, resync: None, open: 1, error: None });
         if !self.is_broken() {
             self.route(ShardRequest { host, op, at, sectors, buf });
         }
@@ -341,13 +345,13 @@ impl Driver {
     fn route(&mut self, all: ShardRequest) {
         let ShardRequest { host, op, at, sectors, buf } = all;
         let Some(links) = &mut self.links else {
-            return self.core.submit(op, at, sectors, buf, u64::from(host));
+            return self.executor.submit(op, at, sectors, buf, u64::from(host));
         };
         // What makes no sense is refused here, as a whole.
-        let facts = self.core.facts();
-        let block = u64::from(facts.logical_block) / md::SECTOR_BYTES;
+        let info = self.executor.info();
+        let block = u64::from(info.logical_block) / md::SECTOR_BYTES;
         let makes_sense = op == HostOp::Resync
-            || at.0.checked_add(sectors).is_some_and(|end| end <= facts.sectors)
+            || at.0.checked_add(sectors).is_some_and(|end| end <= info.sectors)
                 && at.0.is_multiple_of(block)
                 && sectors.is_multiple_of(block);
         if links.is_own(op, at, sectors) || !makes_sense {
@@ -384,7 +388,7 @@ impl Driver {
         if self.own.at_work < self.max_requests && self.own.waiting.is_empty() {
             let ShardRequest { host, op, at, sectors, buf } = part;
             self.own.at_work += 1;
-            self.core.submit(op, at, sectors, buf, u64::from(host));
+            self.executor.submit(op, at, sectors, buf, u64::from(host));
         } else {
             self.own.waiting.push_back((0, part));
         }
@@ -393,23 +397,23 @@ impl Driver {
     /// Gives the core what has waited for room. Half of it is for other shards, so that neither they
     /// nor hosts starve.
     fn feed_waiting(&mut self) {
-        let Driver { core, own, others, max_requests, .. } = self;
+        let Driver { executor, own, others, max_requests, .. } = self;
         while own.at_work < *max_requests {
             let Some((_, part)) = own.waiting.pop_front() else { break };
             own.at_work += 1;
-            core.submit(part.op, part.at, part.sectors, part.buf, u64::from(part.host));
+            executor.submit(part.op, part.at, part.sectors, part.buf, u64::from(part.host));
         }
         while others.at_work < *max_requests {
             let Some((shard, part)) = others.waiting.pop_front() else { break };
             others.at_work += 1;
             let tag = (u64::from(shard) + 1) << 32 | u64::from(part.host);
-            core.submit(part.op, part.at, part.sectors, part.buf, tag);
+            executor.submit(part.op, part.at, part.sectors, part.buf, tag);
         }
     }
 
     /// Takes what other shards have sent.
     fn receive(&mut self) {
-        let Driver { links, core, others, answered, control_events: told, .. } = self;
+        let Driver { links, executor, others, answered, control_events: told, .. } = self;
         let Some(links) = links else { return };
         let number = links.number();
         links.receive(|shard, message| match message {
@@ -417,8 +421,8 @@ impl Driver {
             Message::Done { host, result } => answered.push((host, result)),
             Message::Event(event) => told.push((shard, event)),
             // A host's own order that came in by another shard: nobody else reports it.
-            Message::Control(control) if number == 0 => core.control(control),
-            Message::Control(control) => core.command(control),
+            Message::Control(control) if number == 0 => executor.control(control),
+            Message::Control(control) => executor.command(control),
         });
         self.feed_waiting();
     }
@@ -432,7 +436,7 @@ impl Driver {
         self.receive();
         self.reap();
         self.feed_resync();
-        self.core.turn(&mut self.io, &mut self.ended);
+        self.executor.turn(&mut self.io, &mut self.ended);
         self.control_plane();
         if std::mem::take(&mut self.io.stored_past) {
             store_fence();
@@ -498,7 +502,7 @@ impl Driver {
         if self.metadata_writer.is_none() {
             return;
         }
-        let needs_memory = !self.core.geometry().level().has_parity();
+        let needs_memory = !self.executor.geometry().level().has_parity();
         while self.metadata_writer.as_ref().is_some_and(MetadataWriter::resyncs)
             && (self.resyncs == 0 || self.max_requests > self.hosts.len() + 1)
         {
@@ -521,7 +525,8 @@ impl Driver {
             self.resyncs += 1;
             let buf = lease.as_ref().map_or(BufSlice::default(), Lease::slice);
             let resync = Some(at);
-            let host = self.hosts.insert(PendingRequest { tag: 0, lease, resync, open: 1, error: None });
+            let host =
+                self.hosts.insert(PendingRequest { tag: 0, lease, resync, open: 1, error: None });
             self.route(ShardRequest { host, op: HostOp::Resync, at, sectors, buf });
         }
     }
@@ -529,12 +534,24 @@ impl Driver {
     /// Tells the control plane what the shards say and sends its orders. It is in shard 0: the metadata writer
     /// with the metadata manager, who has the metadata written that the array waits for, or `FailureCoordinator`.
     fn control_plane(&mut self) {
-        let Driver { core, metadata_writer, failures, control_events: told, commands: orders, io, ended, links, .. } = self;
+        let Driver {
+            executor,
+            metadata_writer,
+            failures,
+            control_events: told,
+            commands: orders,
+            io,
+            ended,
+            links,
+            ..
+        } = self;
         if let Some(links) = links.as_mut().filter(|links| links.number() > 0) {
-            return core.take_control_events().for_each(|event| links.send(0, Message::Event(event)));
+            return executor
+                .take_control_events()
+                .for_each(|event| links.send(0, Message::Event(event)));
         }
         loop {
-            told.extend(core.take_control_events().map(|event| (0, event)));
+            told.extend(executor.take_control_events().map(|event| (0, event)));
             told.retain(|(_, event)| match *event {
                 ControlEvent::CollectDirtyMembers => {
                     let others = links.iter().flat_map(ShardChannels::others);
@@ -560,10 +577,10 @@ impl Driver {
             for (shard, control) in orders.drain(..) {
                 match links {
                     Some(links) if shard > 0 => links.send(shard, Message::Control(control)),
-                    _ => core.command(control),
+                    _ => executor.command(control),
                 }
             }
-            core.turn(io, ended);
+            executor.turn(io, ended);
         }
     }
 
@@ -591,15 +608,15 @@ impl Driver {
 
     fn reap(&mut self) {
         let Some(ring) = &mut self.io.ring else {
-            return self.core.reap_members(&mut self.io);
+            return self.executor.reap_members(&mut self.io);
         };
         if ring.in_flight() > 0 {
             ring.reap(&mut self.kernel);
         }
         for event in self.kernel.drain(..) {
-            self.core.kernel_done(event, &mut self.io);
+            self.executor.kernel_done(event, &mut self.io);
         }
-        self.core.reap_members(&mut self.io);
+        self.executor.reap_members(&mut self.io);
     }
 
     /// Waits until a `poll` may have something to do, `limit` at most, or `wake` becomes readable.
@@ -607,8 +624,10 @@ impl Driver {
         if self.is_broken() {
             return self.sleep(limit, wake);
         }
-        let clerk_works = |metadata_writer: &MetadataWriter| metadata_writer.has_work() || metadata_writer.may_resync();
-        if self.core.has_work() || self.metadata_writer.as_ref().is_some_and(clerk_works) {
+        let clerk_works = |metadata_writer: &MetadataWriter| {
+            metadata_writer.has_work() || metadata_writer.may_resync()
+        };
+        if self.executor.has_work() || self.metadata_writer.as_ref().is_some_and(clerk_works) {
             return;
         }
         let has_room =
@@ -631,10 +650,10 @@ impl Driver {
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
         let of_clerk = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
-        if clock::skip_to(self.core.deadline().into_iter().chain(of_clerk).min(), until) {
+        if clock::skip_to(self.executor.deadline().into_iter().chain(of_clerk).min(), until) {
             return;
         }
-        let wake_at = self.core.wake_at().into_iter().chain(of_clerk).min();
+        let wake_at = self.executor.wake_at().into_iter().chain(of_clerk).min();
         let until = wake_at.map_or(until, |at| at.min(until));
         let left = Duration::from_nanos(until.saturating_sub(now));
         if left.is_zero() {
@@ -670,25 +689,25 @@ impl Driver {
         match &mut self.links {
             // All of them hear of it from the first.
             Some(links) if links.number() > 0 => links.send(0, Message::Control(control)),
-            _ => self.core.control(control),
+            _ => self.executor.control(control),
         }
     }
 
     /// Members out of service; of several shards, as far as this one knows.
     pub fn failed(&self) -> MemberSet {
-        self.core.failed()
+        self.executor.failed()
     }
 
     /// What has happened to members since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         let of_clerk = self.metadata_writer.iter_mut().flat_map(MetadataWriter::take_events);
-        self.core.take_events().chain(of_clerk).collect()
+        self.executor.take_events().chain(of_clerk).collect()
     }
 
     /// What every leaf of the array has moved, in slot order; of several shards, through this one.
     pub fn leaf_counters(&self) -> Vec<Counters> {
         let mut counters = Vec::new();
-        self.core.leaf_counters(&mut counters);
+        self.executor.leaf_counters(&mut counters);
         counters
     }
 }

@@ -24,7 +24,7 @@ use md::{Geometry, MemberIdx, Sector};
 
 use crate::buf::{self, InPlaceSources};
 use crate::member::{
-    Counters, MemberCompletion, MemberInfo, FileId, FormerLeaf, Io, Cqe, Member, Op, OpKind,
+    Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
 };
 
 /// An operation that waits because its member has as much as its queue depth allows.
@@ -138,13 +138,13 @@ pub(crate) struct Executor {
     spare: Vec<Vec<BufSlice>>,
     effects: Effects,
     /// What is computed with where members have it, instead of in the stripe memory.
-    loans: InPlaceSources,
+    in_place: InPlaceSources,
     done: Vec<MemberCompletion>,
     /// When the engine wants to hear of the time.
     timer: Option<u64>,
     /// The timer was due at the end of the last turn: hosts have had their chance.
     timer_overdue: bool,
-    facts: MemberInfo,
+    info: MemberInfo,
     events: Events,
     /// For the control plane, where there is one: who keeps the metadata, other shards.
     control_events: Option<Vec<ControlEvent>>,
@@ -157,8 +157,8 @@ impl Executor {
         shard: Shard,
         members: Vec<Option<Box<dyn Member>>>,
         queue_depth: usize,
-        facts: MemberInfo,
-        loans: InPlaceSources,
+        info: MemberInfo,
+        in_place: InPlaceSources,
     ) -> Executor {
         let slots = members.into_iter().map(|member| MemberSlot {
             gathers: member.as_ref().is_some_and(|member| member.gathers()),
@@ -178,11 +178,11 @@ impl Executor {
             moved: 0,
             spare: Vec::new(),
             effects: Effects::new(),
-            loans,
+            in_place,
             done: Vec::new(),
             timer: None,
             timer_overdue: false,
-            facts,
+            info: info,
             events: Events::default(),
             control_events: None,
             drop_commanded: MemberSet::EMPTY,
@@ -203,8 +203,8 @@ impl Executor {
         self.shard.geometry()
     }
 
-    pub(crate) fn facts(&self) -> MemberInfo {
-        self.facts
+    pub(crate) fn info(&self) -> MemberInfo {
+        self.info
     }
 
     pub(crate) fn failed(&self) -> MemberSet {
@@ -283,7 +283,7 @@ impl Executor {
                     }
                 }
                 Some(Effect::Compute { job, .. }) => {
-                    buf::prefetch(job, &effects, &io.regions, &self.loans);
+                    buf::prefetch(job, &effects, &io.regions, &self.in_place);
                 }
                 _ => {}
             }
@@ -372,13 +372,13 @@ impl Executor {
             Effect::Read { token, member, sector, slices, in_place_ok: loan } => {
                 let slices = effects.slices(slices);
                 if !(*loan && self.map_in_place(*token, *member, *sector, slices)) {
-                    self.loans.forget(slices);
+                    self.in_place.forget(slices);
                     self.submit_with_data(*token, *member, OpKind::Read, *sector, slices, io);
                 }
             }
             Effect::Write { token, member, sector, slices, fua } => {
                 let (kind, slices) = (OpKind::Write { fua: *fua }, effects.slices(slices));
-                debug_assert!(slices.iter().all(|slice| !self.loans.is_lent(*slice)));
+                debug_assert!(slices.iter().all(|slice| !self.in_place.is_lent(*slice)));
                 self.submit_with_data(*token, *member, kind, *sector, slices, io);
             }
             Effect::Flush { token, member } => {
@@ -388,10 +388,17 @@ impl Executor {
                 self.submit_without_data(*token, *member, OpKind::Discard, *sector, *sectors, io);
             }
             Effect::WriteZeroes { token, member, sector, sectors } => {
-                self.submit_without_data(*token, *member, OpKind::WriteZeroes, *sector, *sectors, io);
+                self.submit_without_data(
+                    *token,
+                    *member,
+                    OpKind::WriteZeroes,
+                    *sector,
+                    *sectors,
+                    io,
+                );
             }
             Effect::Compute { token, job } => {
-                buf::compute(job, effects, &io.regions, &mut self.loans, io.kernels);
+                buf::compute(job, effects, &io.regions, &mut self.in_place, io.kernels);
                 self.inputs.push(Input::ComputeDone { token: *token });
             }
             Effect::SetTimer { at } => self.timer = Some(*at),
@@ -443,7 +450,7 @@ impl Executor {
             return false;
         };
         let Some(lent) = member.lend(sector, u64::from(slice.len)) else { return false };
-        self.loans.note(*slice, lent);
+        self.in_place.note(*slice, lent);
         self.moved += u64::from(slice.len);
         self.done.push(MemberCompletion { token, result: Ok(()) });
         true

@@ -43,29 +43,29 @@ mod api;
 #[allow(unsafe_code)]
 mod buf;
 mod build;
-mod metadata_writer;
 mod clock;
-mod executor;
-#[allow(unsafe_code)]
-mod unshared_fds;
 mod driver;
-mod shard_channels;
+mod executor;
 mod member;
+mod metadata_writer;
 pub mod rescue;
 pub mod run;
+mod shard_channels;
 pub mod store;
 mod table;
+#[allow(unsafe_code)]
+mod unshared_fds;
 
 pub use api::{Array, ArrayError, Pending};
 pub use buf::{FileMap, Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, MemberSpec};
 pub use clock::{ModelClock, clock_nanos, wait_precisely};
-pub use executor::Event;
-pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};
 pub use driver::{Completion, Driver, DriverOptions, Full};
 pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError, ShardPart, Sharding};
+pub use executor::Event;
 pub use member::{
-    Counters, DiskMember, MemberCompletion, MemberInfo, Fault, FaultControl, FaultMember, FileMember, FileOptions,
-    FormerLeaf, Io, Cqe, MemMember, Member, NullMember, Op, OpKind, OpenError, PaceControl,
-    PacedMember,
+    Counters, Cqe, DiskMember, Fault, FaultControl, FaultMember, FileMember, FileOptions,
+    FormerLeaf, Io, MemMember, Member, MemberCompletion, MemberInfo, NullMember, Op, OpKind,
+    OpenError, PaceControl, PacedMember,
 };
+pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use engine::{
-    BITMAP_PAGE_BYTES, BitmapPage, Control, ControlEvent, DeviceNumber, MetadataManager, MetadataEffect,
-    MetadataInput, MetadataStatus, MemberError, Record, RequestError, Resync,
+    BITMAP_PAGE_BYTES, BitmapPage, Control, ControlEvent, DeviceNumber, MemberError,
+    MetadataEffect, MetadataInput, MetadataManager, MetadataStatus, Record, RequestError, Resync,
 };
 use md::Sector;
 use md::ondisk::bitmap::BitmapHeader;

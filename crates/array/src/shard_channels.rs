@@ -166,7 +166,10 @@ impl ShardChannels {
     ///
     /// # Errors
     /// When the system has no eventfd for every shard.
-    pub(crate) fn between(geometry: &Geometry, sharding: Sharding) -> std::io::Result<Vec<ShardChannels>> {
+    pub(crate) fn between(
+        geometry: &Geometry,
+        sharding: Sharding,
+    ) -> std::io::Result<Vec<ShardChannels>> {
         let count = usize::from(sharding.shards());
         let fate = Arc::new(SharedState::default());
         let mut bells = Vec::new();

@@ -93,7 +93,10 @@ mod tests {
         let place = tempfile::NamedTempFile::new().expect("a file");
         let name = place.path().to_string_lossy().into_owned();
         let seen = std::thread::scope(|scope| {
-            spawn_with_own_fd_table(scope, Builder::new(), open_here).expect("a thread").join().expect("ended")
+            spawn_with_own_fd_table(scope, Builder::new(), open_here)
+                .expect("a thread")
+                .join()
+                .expect("ended")
         });
         let apart = !seen.contains(&name);
         if !apart {
@@ -119,7 +122,10 @@ mod tests {
                 // Left open: the thread's end closes it, and only there.
                 std::mem::forget(file);
             };
-            spawn_with_own_fd_table(scope, Builder::new(), job).expect("a thread").join().expect("ended");
+            spawn_with_own_fd_table(scope, Builder::new(), job)
+                .expect("a thread")
+                .join()
+                .expect("ended");
         });
         assert!(!open_here().contains(&path.to_string_lossy().into_owned()));
         for (number, mut file) in (0u8..).zip(places) {

@@ -43,7 +43,7 @@ impl Bench {
         };
         let shards = Driver::shards(spec, &options).expect("shards");
         let (stripe, sectors) =
-            (shards[0].geometry().stripe_sectors().max(8), shards[0].facts().sectors);
+            (shards[0].geometry().stripe_sectors().max(8), shards[0].info().sectors);
         let (done, rng) = (Vec::new(), Rng::new(5));
         Bench { shards, done, stripe, sectors, next: 0, rng }
     }
@@ -57,7 +57,9 @@ impl Bench {
             }
         };
         lease.set_len(sectors as usize * SECTOR);
-        self.shards[shard].submit(op, Sector(at), sectors, Some(lease), shard as u64).expect("room");
+        self.shards[shard]
+            .submit(op, Sector(at), sectors, Some(lease), shard as u64)
+            .expect("room");
     }
 
     /// Keeps `DEPTH` requests under way in every shard until `count` have ended.

@@ -283,7 +283,8 @@ fn stopping_flushes_what_was_written() {
     array.stop().expect("flushed");
     // A flush that fails is the answer of `stop`.
     let dying = vec![faulty(4096, vec![Fault::Gone { after: 1 }])];
-    let array = common::shards::start(spec(Level::Linear, 0, dying), &options(4)).expect("an array");
+    let array =
+        common::shards::start(spec(Level::Linear, 0, dying), &options(4)).expect("an array");
     array.write_at(&[1; 512], 0).expect("written");
     assert_eq!(array.stop(), Err(ArrayError::Request(RequestError::Io)));
 }

@@ -4,7 +4,7 @@ mod common;
 
 use array::{Counters, HostOp, MemberSpec};
 use common::host::{self, call};
-use common::{Shards, SECTOR, driver, mem, mems, spec};
+use common::{SECTOR, Shards, driver, mem, mems, spec};
 use md::{Level, MemberIdx};
 
 const SECTORS: u64 = 1 << 13;

@@ -49,7 +49,7 @@ fn flips_are_kept_apart_when_a_request_reads_a_member_twice() {
     let mut far = spec(Level::Raid10, 8, vec![faulty(SECTORS, faults), mem(SECTORS)]);
     far.layout = layout;
     let mut driver = driver(far);
-    let sectors = driver.facts().sectors;
+    let sectors = driver.info().sectors;
     host::write(&mut driver, 0, &vec![0; sectors as usize * SECTOR]);
     driver.fail_member(MemberIdx(1));
     let got = host::read(&mut driver, 0, sectors);

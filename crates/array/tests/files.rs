@@ -15,7 +15,7 @@ use array::{
 use common::host::{self, Host, drain_until};
 use common::rng::{Rng, say_replay, seeds};
 use common::store::{Kind, Store, file};
-use common::{Shards, SECTOR, driver, spec};
+use common::{SECTOR, Shards, driver, spec};
 use engine::MemberError;
 use md::{Level, MemberIdx, Sector};
 
@@ -228,7 +228,7 @@ fn discards_and_zeroes_read_as_zeroes() {
         let Some(mut store) = Store::new(kind) else { continue };
         let members = (0..2).map(|_| MemberSpec::Ready(store.member(1024))).collect();
         let mut driver = driver(spec(Level::Raid0, 128, members));
-        assert!(driver.facts().discard_zeroes);
+        assert!(driver.info().discard_zeroes);
         for op in [HostOp::Discard, HostOp::WriteZeroes] {
             host::write(&mut driver, 0, &[8; 1024 * SECTOR]);
             let (result, _) = host::call(&mut driver, op, 8, 1000, None);
@@ -238,7 +238,7 @@ fn discards_and_zeroes_read_as_zeroes() {
             assert!(host::read(&mut driver, 0, 1024) == expected, "{kind:?} {op:?}");
         }
         // Longer than any request's data: 1 MiB of zeroes at a time where they are made by hand.
-        let sectors = driver.facts().sectors;
+        let sectors = driver.info().sectors;
         assert_eq!(host::call(&mut driver, HostOp::WriteZeroes, 0, sectors, None).0, Ok(()));
         assert!(host::read(&mut driver, 0, 1024).iter().all(|byte| *byte == 0));
     }

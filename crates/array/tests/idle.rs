@@ -60,8 +60,8 @@ fn waiting_costs_nothing() {
         arrays[0].write_at(&[2; 16384], 8192 * (round % 20)).expect("written");
     }
     let idle = share(Duration::from_millis(300), || {});
-    println!("four idle arrays: {:.2} % of a core", idle * 100.0);
-    assert!(idle < 0.05, "{:.1} % of a core for nothing", idle * 100.0);
+    println!("four idle arrays: {:.2} % of a executor", idle * 100.0);
+    assert!(idle < 0.05, "{:.1} % of a executor for nothing", idle * 100.0);
 
     let read = share(Duration::ZERO, || {
         let mut buf = vec![0; 1 << 20];
@@ -69,6 +69,6 @@ fn waiting_costs_nothing() {
             arrays[3].read_at(&mut buf, at << 20).expect("read");
         }
     });
-    println!("one paced sequential reader: {:.2} % of a core", read * 100.0);
-    assert!(read < 0.5, "{:.1} % of a core", read * 100.0);
+    println!("one paced sequential reader: {:.2} % of a executor", read * 100.0);
+    assert!(read < 0.5, "{:.1} % of a executor", read * 100.0);
 }

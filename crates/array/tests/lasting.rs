@@ -14,7 +14,7 @@ use array::run::{
 use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use array::{Array, ArrayError, Driver, DriverOptions, Event, RequestError};
 use engine::MemberError;
-use md::assemble::{Candidate, Options, MemberState, Verdict, assemble};
+use md::assemble::{Candidate, MemberState, Options, Verdict, assemble};
 use md::create::{BitmapWish, Request};
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::ppl::{PplEntry, PplHeader};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use array::{Completion, Fault, FaultMember, HostOp, MemberSpec, PaceControl, PacedMember};
 use common::host::{self, Host};
 use common::rng::{Rng, say_replay, seeds};
-use common::{Shards, SECTOR, boxed_mem, driver, spec};
+use common::{SECTOR, Shards, boxed_mem, driver, spec};
 use drive::{BusId, Op, OpKind, Placement, Profile, Rig};
 use md::{Layout, Level, Raid10Layout, Sector};
 
@@ -42,7 +42,7 @@ fn read_rate(driver: &mut Shards, time: Duration) -> f64 {
     while start.elapsed() < time {
         while let Some(lease) = leases.pop() {
             driver.submit(HostOp::Read, Sector(at), SECTORS, lease, 0).expect("room");
-            at = (at + SECTORS) % (driver.facts().sectors / SECTORS * SECTORS);
+            at = (at + SECTORS) % (driver.info().sectors / SECTORS * SECTORS);
         }
         driver.poll(&mut done);
         for end in done.drain(..) {
@@ -278,7 +278,7 @@ fn a_request_may_have_two_operations_of_one_member() {
     );
     far.layout = Layout::Raid10(Raid10Layout::far(2));
     let mut driver = driver(far);
-    let sectors = driver.facts().sectors;
+    let sectors = driver.info().sectors;
     let mut data = vec![0; sectors as usize * SECTOR];
     Rng::new(2).fill(&mut data);
     host::write(&mut driver, 0, &data);

@@ -19,7 +19,12 @@ const WRITE: HostOp = HostOp::Write { fua: false };
 
 fn options(shards: u16) -> DriverOptions {
     let shard_unit_sectors = 64;
-    DriverOptions { shards: shards, shard_unit_sectors: shard_unit_sectors, leases: 64, ..DriverOptions::default() }
+    DriverOptions {
+        shards: shards,
+        shard_unit_sectors: shard_unit_sectors,
+        leases: 64,
+        ..DriverOptions::default()
+    }
 }
 
 fn start(spec: ArraySpec, shards: u16) -> Array {
@@ -183,7 +188,8 @@ fn shards_share_a_drive_and_its_pace() {
 
 #[test]
 fn leaves_come_back_from_all_shards() {
-    let mut shards = Driver::shards(spec(Level::Raid1, 0, mems(2, 512)), &options(3)).expect("shards");
+    let mut shards =
+        Driver::shards(spec(Level::Raid1, 0, mems(2, 512)), &options(3)).expect("shards");
     shards[2].fail_member(MemberIdx(1));
     let mut none = Vec::new();
     for _ in 0..3 {
@@ -214,7 +220,7 @@ fn what_cannot_be_asked_is_refused_as_a_whole() {
     assert!(matches!(error, BuildError::NestedLanes { shards: 2 }), "{error}");
     assert_eq!(
         error.to_string(),
-        "an array with arrays as members runs on one core; 2 were asked for"
+        "an array with arrays as members runs on one executor; 2 were asked for"
     );
 }
 
@@ -292,7 +298,8 @@ fn shards_that_go_leave_errors_and_no_questions() {
 fn who_needs_no_other_shard_goes_on_without_it() {
     for gone in 0..3 {
         let shards = Driver::shards(spec(Level::Raid5, 16, mems(4, 4096)), &options(3));
-        let mut shards: Vec<Option<Driver>> = shards.expect("shards").into_iter().map(Some).collect();
+        let mut shards: Vec<Option<Driver>> =
+            shards.expect("shards").into_iter().map(Some).collect();
         let open = shards.iter_mut().flatten().map(|shard| ask(shard, WRITE, 6)).sum();
         assert!(ends(&mut shards, open).iter().all(|end| end.result == Ok(())));
         shards[gone] = None;

@@ -42,7 +42,11 @@ impl FailureCoordinator {
     /// Of an array that begins without the members in `missing`.
     pub fn new(geometry: Geometry, shards: u16, missing: MemberSet) -> FailureCoordinator {
         let known = || Known { dropped: missing, waits: None, apart: false };
-        FailureCoordinator { geometry, lost: missing, shards: (0..shards).map(|_| known()).collect() }
+        FailureCoordinator {
+            geometry,
+            lost: missing,
+            shards: (0..shards).map(|_| known()).collect(),
+        }
     }
 
     /// Members that the array has lost.
@@ -114,7 +118,12 @@ mod tests {
         FailureCoordinator::new(geometry.expect("sound"), shards, MemberSet::EMPTY)
     }
 
-    fn says(failures: &mut FailureCoordinator, shard: u16, member: u16, epoch: u64) -> Vec<(u16, Control)> {
+    fn says(
+        failures: &mut FailureCoordinator,
+        shard: u16,
+        member: u16,
+        epoch: u64,
+    ) -> Vec<(u16, Control)> {
         let mut out = Vec::new();
         let member = MemberIdx(member);
         let event = ControlEvent::MemberFailed { member, error: None, epoch };

@@ -14,20 +14,20 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+mod coalesce;
 mod config;
 mod effect;
-mod non_parity;
+mod failure_coordinator;
 mod flush;
-mod range_lock;
 mod health;
 mod input;
 mod intent;
 mod intent_map;
 mod metadata;
-mod failure_coordinator;
+mod non_parity;
+mod range_lock;
 mod requests;
 mod resync;
-mod coalesce;
 mod set;
 mod shard;
 mod sharding;
@@ -41,16 +41,16 @@ pub use config::{
     GRANULE_SECTORS, MAX_MERGE_WAIT_NANOS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS, ShardConfig,
 };
 pub use effect::{Compute, ControlEvent, Delta, Effect, Effects, Source};
+pub use failure_coordinator::FailureCoordinator;
 pub use input::{
     BufSlice, Control, HostOp, Input, MemberError, REGION_ZERO, Request, RequestError,
 };
 pub use intent_map::{IntentMap, MAX_INTENT_BITS};
 pub use metadata::{
-    BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, MetadataManager,
-    MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus, ManagedBitmap, ManagedDevice,
-    MetaToken, ReadOnlyReason, Record,
+    BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber,
+    ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
+    MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record,
 };
-pub use failure_coordinator::FailureCoordinator;
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};

@@ -16,10 +16,10 @@ use md::geometry::Copy;
 use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
 use crate::balance::Balance;
-use crate::range_lock::{RangeLocks, HolderSlot};
+use crate::coalesce::{Coalescer, Run};
 use crate::health::Health;
+use crate::range_lock::{HolderSlot, RangeLocks};
 use crate::requests::{Repair, Requests};
-use crate::coalesce::{Run, Coalescer};
 use crate::stream::Seen;
 use crate::token::Kind;
 use crate::{

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use md::Sector;
 
-use crate::range_lock::HolderSlot;
 use crate::health::Health;
+use crate::range_lock::HolderSlot;
 use crate::slab::{Key, Slab};
 use crate::{BufSlice, Effects, HostOp, MemberSet, Request, RequestError};
 

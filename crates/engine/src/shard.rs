@@ -11,10 +11,10 @@ use std::ops::Range;
 
 use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
-use crate::non_parity::{self, NonParity};
 use crate::flush::{Ended, Flushes};
 use crate::health::Health;
 use crate::intent::Intents;
+use crate::non_parity::{self, NonParity};
 use crate::requests::Requests;
 use crate::stream::{Seen, Streams};
 use crate::stripe::Stripes;

@@ -22,8 +22,8 @@ use common::model::Model;
 use common::rng::Rng;
 use engine::{
     BITMAP_PAGE_BYTES, BitmapHeader, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, HostOp, IntentMap,
-    MetadataManager, MetadataConfig, MetadataInput, ManagedBitmap, ManagedDevice, MemberSet, RequestError,
-    ShardConfig, Sharding,
+    ManagedBitmap, ManagedDevice, MemberSet, MetadataConfig, MetadataInput, MetadataManager,
+    RequestError, ShardConfig, Sharding,
 };
 use md::geometry::Copy;
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
@@ -116,7 +116,12 @@ impl Shape {
         })
     }
 
-    fn kept_bitmap(&self, header: BitmapHeader, bits: Vec<u8>, stale: bool) -> Option<ManagedBitmap> {
+    fn kept_bitmap(
+        &self,
+        header: BitmapHeader,
+        bits: Vec<u8>,
+        stale: bool,
+    ) -> Option<ManagedBitmap> {
         self.bitmap.map(|chunk_sectors| ManagedBitmap {
             chunk_sectors,
             daemon_sleep_nanos: DAEMON_NANOS,

@@ -12,8 +12,8 @@
 mod rng;
 
 use engine::{
-    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, MetadataManager, MetadataConfig,
-    MetadataEffect, MetadataInput, ManagedDevice, MemberError, MetaToken, Record,
+    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedDevice, MemberError,
+    MetaToken, MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, Record,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};

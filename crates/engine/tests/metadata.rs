@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, MetadataManager, MetadataConfig,
-    MetadataEffect, MetadataInput, MetadataMode, ManagedBitmap, ManagedDevice, MemberError, MetaToken,
-    ReadOnlyReason, Record,
+    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap, ManagedDevice,
+    MemberError, MetaToken, MetadataConfig, MetadataEffect, MetadataInput, MetadataManager,
+    MetadataMode, ReadOnlyReason, Record,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};

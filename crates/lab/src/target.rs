@@ -167,7 +167,7 @@ impl Target {
         let (recipe, mut leaves) = Recipe::with_leaves(spec, &pace, &faults)?;
         let lease_bytes = recipe.options.lease_bytes as u64;
         let lanes = recipe.lanes(&mut leaves)?;
-        let facts = lanes[0].facts();
+        let facts = lanes[0].info();
         if spec.unit_bytes < facts.logical_block as usize {
             return Err(format!(
                 "--block: these members work in units of {} bytes; use multiples of that",

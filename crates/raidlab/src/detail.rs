@@ -10,7 +10,7 @@ use std::fmt::Write;
 use clap::Args;
 use lab::shown::Shown;
 use md::Kind;
-use md::assemble::{Array, Found, Options, Override, Plan, Replay, Shape, MemberState, Verdict};
+use md::assemble::{Array, Found, MemberState, Options, Override, Plan, Replay, Shape, Verdict};
 use md::ondisk::bitmap::BitmapKind;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Version};
@@ -132,7 +132,9 @@ pub fn counts(array: &Array) -> Counts {
     for member in &array.members {
         match member.standing {
             MemberState::Active(_) => counts.active += 1,
-            MemberState::Recovering { .. } | MemberState::Replacement { .. } | MemberState::Spare => {
+            MemberState::Recovering { .. }
+            | MemberState::Replacement { .. }
+            | MemberState::Spare => {
                 counts.spare += 1;
             }
             MemberState::Journal => counts.journal += 1,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clap::Args;
 use lab::shown::Shown;
-use md::assemble::{Array, Found, Options, MemberState, Verdict};
+use md::assemble::{Array, Found, MemberState, Options, Verdict};
 use md::ondisk::Version;
 use serde_json::{Value, json};
 

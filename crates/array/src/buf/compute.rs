@@ -26,7 +26,7 @@ pub(crate) fn compute(
     job: &Compute,
     effects: &Effects,
     regions: &Regions,
-    loans: &mut InPlaceSources,
+    in_place: &mut InPlaceSources,
     kernels: Kernels,
 ) {
     let inputs = match job {
@@ -36,7 +36,7 @@ pub(crate) fn compute(
         | Compute::RecoverTwo { sources, .. } => sources,
         Compute::Update { deltas, .. } => deltas,
     };
-    let work = Work { regions, loans, kernels };
+    let work = Work { regions, in_place, kernels };
     match inputs.len() {
         len if len <= FEW => work.run::<FEW>(job, effects),
         len if len <= SHORT_ROW => work.run::<SHORT_ROW>(job, effects),
@@ -48,17 +48,22 @@ pub(crate) fn compute(
         Compute::RecoverFromQ { dst, .. } => (Some(dst.slice), None),
         Compute::RecoverTwo { x, y, .. } => (Some(x.slice), Some(y.slice)),
     };
-    loans.forget(one.as_slice());
-    loans.forget(two.as_slice());
+    in_place.forget(one.as_slice());
+    in_place.forget(two.as_slice());
 }
 
 /// How much of a lent block is fetched ahead; from there on the CPU sees the pattern.
 const AHEAD_BYTES: u32 = 512;
 
 /// Says that this job comes next: fetches the beginnings of what is lent for it.
-pub(crate) fn prefetch(job: &Compute, effects: &Effects, regions: &Regions, loans: &InPlaceSources) {
+pub(crate) fn prefetch(
+    job: &Compute,
+    effects: &Effects,
+    regions: &Regions,
+    in_place: &InPlaceSources,
+) {
     let expect = |slice: BufSlice| {
-        let lent = loans.find(slice);
+        let lent = in_place.find(slice);
         if lent != slice {
             regions.span(BufSlice { len: lent.len.min(AHEAD_BYTES), ..lent }).prefetch();
         }
@@ -81,7 +86,7 @@ pub(crate) fn prefetch(job: &Compute, effects: &Effects, regions: &Regions, loan
 
 struct Work<'r> {
     regions: &'r Regions,
-    loans: &'r InPlaceSources,
+    in_place: &'r InPlaceSources,
     kernels: Kernels,
 }
 
@@ -140,7 +145,8 @@ impl<'r> Work<'r> {
         let changes: ArrayVec<Change<'_>, N> = deltas.iter().zip(&inputs).map(change).collect();
         let inputs = inputs.as_flattened();
         // Old parity that is the member's is read where it is; the first computation takes it over.
-        let whole = |parity: BufSlice| self.loans.is_lent(parity) && self.loans.ends_with(parity);
+        let whole =
+            |parity: BufSlice| self.in_place.is_lent(parity) && self.in_place.ends_with(parity);
         match (p, q) {
             (Some(p), None) if whole(p) => {
                 let old = self.source(p);
@@ -204,14 +210,14 @@ impl<'r> Work<'r> {
     /// Copies what is lent to where it is to be changed: whole pages, because they will not be
     /// noted as lent any more, and another job may change the rest.
     fn fetch(&self, slice: BufSlice) {
-        for (page, lent) in self.loans.pages(slice) {
+        for (page, lent) in self.in_place.pages(slice) {
             self.regions.span(page).copy_from(self.regions.span(lent));
         }
     }
 
     /// Where an input is.
     fn source(&self, slice: BufSlice) -> Span {
-        self.regions.span(self.loans.find(slice))
+        self.regions.span(self.in_place.find(slice))
     }
 
     fn spans<const N: usize>(&self, sources: &[Source]) -> Spans<N> {
@@ -335,8 +341,8 @@ mod tests {
             update(Some(slice(11)), None),
             update(None, Some(slice(12))),
         ];
-        let loans = &mut InPlaceSources::default();
-        jobs.iter().for_each(|job| compute(job, &effects, &regions, loans, kernels));
+        let in_place = &mut InPlaceSources::default();
+        jobs.iter().for_each(|job| compute(job, &effects, &regions, in_place, kernels));
         // SAFETY: nothing else is running.
         let bytes = |block| unsafe { regions.span(slice(block)).bytes() };
         for (right, updated) in [(7, 9), (8, 10), (7, 11), (8, 12)] {
@@ -382,19 +388,21 @@ mod tests {
                 kernels.p_update(&mut right[0], &[change]);
                 kernels.q_update(&mut right[1], &[change]);
 
-                let mut loans = InPlaceSources::of(0, 8 * 8192);
-                [p, q, old].into_iter().zip(lent).for_each(|(own, lent)| loans.note(own, lent));
+                let mut in_place = InPlaceSources::of(0, 8 * 8192);
+                [p, q, old].into_iter().zip(lent).for_each(|(own, lent)| in_place.note(own, lent));
                 for cut in cuts.windows(2) {
                     let part = |slice| part(slice, cut[0], cut[1]);
                     let mut effects = Effects::new();
                     effects.deltas.push(Delta { exponent: 3, old: part(old), new: part(new) });
                     let q = with_q.then(|| part(q));
                     let job = Compute::Update { p: Some(part(p)), q, deltas: 0..1 };
-                    compute(&job, &effects, &regions, &mut loans, kernels);
+                    compute(&job, &effects, &regions, &mut in_place, kernels);
                 }
                 assert!(bytes(p) == right[0], "{cuts:?}, Q: {with_q}");
                 assert!(!with_q || bytes(q) == right[1], "{cuts:?}");
-                assert!(!loans.is_lent(p) && loans.is_lent(q) != with_q && loans.is_lent(old));
+                assert!(
+                    !in_place.is_lent(p) && in_place.is_lent(q) != with_q && in_place.is_lent(old)
+                );
                 assert!(lent.map(bytes) == before, "the member's bytes are its own");
             }
         }

@@ -108,39 +108,41 @@ mod tests {
 
     #[test]
     fn parts_of_a_loan_are_found_until_something_else_is_stored() {
-        let mut loans = InPlaceSources::of(3, 8 * 4096);
+        let mut in_place = InPlaceSources::of(3, 8 * 4096);
         let whole = slice(3, 4096, 2 * PAGE + 512);
-        loans.note(whole, slice(7, 512, whole.len));
-        assert_eq!(loans.find(whole), slice(7, 512, whole.len));
-        assert_eq!(loans.find(slice(3, 8192 + 1024, 3584)), slice(7, 512 + 4096 + 1024, 3584));
-        assert_eq!(loans.find(slice(3, 12288, 512)), slice(7, 512 + 8192, 512));
-        assert!(loans.ends_with(whole) && loans.ends_with(slice(3, 12288, 512)));
-        assert!(!loans.ends_with(slice(3, 4096, 512)) && !loans.ends_with(slice(3, 4608, 3584)));
-        let touched: Vec<_> = loans.pages(slice(3, 8704, 4096)).collect();
+        in_place.note(whole, slice(7, 512, whole.len));
+        assert_eq!(in_place.find(whole), slice(7, 512, whole.len));
+        assert_eq!(in_place.find(slice(3, 8192 + 1024, 3584)), slice(7, 512 + 4096 + 1024, 3584));
+        assert_eq!(in_place.find(slice(3, 12288, 512)), slice(7, 512 + 8192, 512));
+        assert!(in_place.ends_with(whole) && in_place.ends_with(slice(3, 12288, 512)));
+        assert!(
+            !in_place.ends_with(slice(3, 4096, 512)) && !in_place.ends_with(slice(3, 4608, 3584))
+        );
+        let touched: Vec<_> = in_place.pages(slice(3, 8704, 4096)).collect();
         let last = (slice(3, 12288, 512), slice(7, 512 + 8192, 512));
         assert_eq!(touched, [(slice(3, 8192, PAGE), slice(7, 512 + 4096, PAGE)), last]);
         for own in [slice(3, 0, PAGE), slice(3, 16384, PAGE), slice(1, 4096, PAGE)] {
-            assert!(loans.find(own) == own && !loans.is_lent(own));
+            assert!(in_place.find(own) == own && !in_place.is_lent(own));
         }
         // A page in the middle gets contents of its own.
-        loans.forget(&[slice(1, 4096, PAGE), slice(3, 8192, 512)]);
-        assert!(!loans.is_lent(slice(3, 8192, 512)));
-        assert_eq!(loans.find(slice(3, 4096, PAGE)), slice(7, 512, PAGE));
-        assert_eq!(loans.find(slice(3, 12288, 512)), slice(7, 512 + 8192, 512));
+        in_place.forget(&[slice(1, 4096, PAGE), slice(3, 8192, 512)]);
+        assert!(!in_place.is_lent(slice(3, 8192, 512)));
+        assert_eq!(in_place.find(slice(3, 4096, PAGE)), slice(7, 512, PAGE));
+        assert_eq!(in_place.find(slice(3, 12288, 512)), slice(7, 512 + 8192, 512));
     }
 
     #[test]
     #[should_panic(expected = "more than was lent")]
     fn what_lies_behind_a_loan_is_not_lent() {
-        let mut loans = InPlaceSources::of(0, 4096);
-        loans.note(slice(0, 0, 512), slice(1, 0, 512));
-        loans.find(slice(0, 0, 1024));
+        let mut in_place = InPlaceSources::of(0, 4096);
+        in_place.note(slice(0, 0, 512), slice(1, 0, 512));
+        in_place.find(slice(0, 0, 1024));
     }
 
     #[test]
     fn a_flat_array_has_none() {
-        let mut loans = InPlaceSources::default();
-        loans.forget(&[slice(0, 1 << 30, PAGE)]);
-        assert!(!loans.is_lent(slice(0, 0, PAGE)));
+        let mut in_place = InPlaceSources::default();
+        in_place.forget(&[slice(0, 1 << 30, PAGE)]);
+        assert!(!in_place.is_lent(slice(0, 0, PAGE)));
     }
 }

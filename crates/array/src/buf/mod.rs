@@ -10,8 +10,8 @@
 mod compute;
 mod copy;
 mod file_map;
-mod lease;
 mod in_place;
+mod lease;
 mod region;
 mod store_policy;
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use engine::{MemberSet, RequestError};
 
-use super::{Completion, Driver, PendingRequest, Parts};
+use super::{Completion, Driver, Parts, PendingRequest};
+use crate::member::FormerLeaf;
 use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::ShardChannels;
-use crate::member::FormerLeaf;
 
 impl Driver {
     /// Whether a shard has gone that others need: nothing can be served any more.
@@ -54,7 +54,9 @@ impl Driver {
         let (mut out, step) = (Vec::new(), Duration::from_millis(100));
         self.pause_resync(true);
         self.poll(&mut out);
-        while !self.is_broken() && self.metadata_writer.as_ref().is_some_and(MetadataWriter::resync_is_at_work) {
+        while !self.is_broken()
+            && self.metadata_writer.as_ref().is_some_and(MetadataWriter::resync_is_at_work)
+        {
             self.wait(step, None);
             self.poll(&mut out);
             none(&out);
@@ -101,7 +103,7 @@ impl Driver {
             (Vec::new(), Duration::from_millis(if count == 1 { 100 } else { 1 }));
         loop {
             shards.iter_mut().for_each(|shard| shard.poll(&mut none));
-            if shards.iter().all(|shard| shard.core.is_quiet()) {
+            if shards.iter().all(|shard| shard.executor.is_quiet()) {
                 break;
             }
             shards.iter_mut().for_each(|shard| shard.wait(step, None));
@@ -111,7 +113,7 @@ impl Driver {
         // Their handles go before anybody else may get the members.
         drop(shards);
         let mut leaves = Vec::new();
-        first.core.into_leaves(true, &mut leaves);
+        first.executor.into_leaves(true, &mut leaves);
         if count > 1 {
             for (slot, leaf) in (0..).zip(&mut leaves) {
                 leaf.in_service &= !failed.contains(slot);
@@ -128,11 +130,14 @@ impl Drop for Driver {
         let Some(links) = &mut self.links else { return };
         let has_parts = |parts: &Parts| parts.at_work > 0 || !parts.waiting.is_empty();
         let plane_has_work = self.failures.as_ref().is_some_and(|failures| failures.is_waiting())
-            || self.metadata_writer.as_ref().is_some_and(|metadata_writer| metadata_writer.stopped().is_none());
+            || self
+                .metadata_writer
+                .as_ref()
+                .is_some_and(|metadata_writer| metadata_writer.stopped().is_none());
         let at_work = !self.hosts.is_empty()
             || has_parts(&self.own)
             || has_parts(&self.others)
-            || self.core.has_work()
+            || self.executor.has_work()
             || plane_has_work
             || std::thread::panicking();
         links.leave(at_work, self.hosts.drain().filter_map(|host| host.lease));

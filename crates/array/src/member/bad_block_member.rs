@@ -14,7 +14,7 @@ use md::ondisk::BadBlockArea;
 use md::ondisk::bad_blocks::BadBlocks;
 
 use super::file::io_error_of;
-use super::{Counters, MemberCompletion, MemberInfo, FileId, Io, Cqe, Member, Op, OpKind, Sealed};
+use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::store::{Disk, read_bad_blocks};
 use crate::table::Table;
 

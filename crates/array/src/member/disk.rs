@@ -10,7 +10,7 @@ use std::sync::Arc;
 use engine::MemberError;
 
 use super::file::io_error_of;
-use super::{Counters, MemberCompletion, MemberInfo, Io, Member, Op, OpKind, Sealed};
+use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::store::Disk;
 
 /// See the module.

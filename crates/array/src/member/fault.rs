@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use engine::{MemberError, Token};
 
 use super::traits::Load;
-use super::{Counters, MemberCompletion, MemberInfo, FileId, Io, Cqe, Member, Op, OpKind, Sealed};
+use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::table::Table;
 
 /// One line of the script. Byte addresses are the member's; ranges are half open.

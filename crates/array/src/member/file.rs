@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use super::traits::Load;
 use super::uring::FileOp;
-use super::{Counters, MemberCompletion, MemberInfo, FileId, Io, Cqe, Member, Op, OpKind, Sealed};
+use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::buf::Span;
 use crate::store::{Device, Disk};
 use crate::table::Table;
@@ -93,7 +93,7 @@ pub struct FileMember {
     size: Size,
     /// First byte of the member in the file.
     start: u64,
-    facts: MemberInfo,
+    info: MemberInfo,
     direct: bool,
     id: FileId,
     leaf: u32,
@@ -135,21 +135,21 @@ impl FileMember {
         preallocate(&file, metadata.len(), len)
             .map_err(|source| fail("preallocate the file", source))?;
         let logical_block = if direct { direct_block(&file) } else { 512 };
-        let facts = MemberInfo {
+        let info = MemberInfo {
             sectors: options.sectors,
             logical_block,
             discard_zeroes: true,
             keeps_data: true,
             uses_ring: true,
         };
-        Ok(FileMember::new(Arc::new(file), false, 0, facts, direct, id))
+        Ok(FileMember::new(Arc::new(file), false, 0, info, direct, id))
     }
 
     fn new(
         file: Arc<File>,
         is_block_device: bool,
         start: u64,
-        facts: MemberInfo,
+        info: MemberInfo,
         direct: bool,
         id: FileId,
     ) -> FileMember {
@@ -158,7 +158,7 @@ impl FileMember {
             is_block_device,
             size: Size::Whole { at: None },
             start,
-            facts,
+            info,
             direct,
             id,
             leaf: 0,
@@ -176,7 +176,7 @@ impl FileMember {
     /// When the area is not inside the device.
     pub fn of_device(device: &Device, area: Range<u64>) -> FileMember {
         assert!(area.start <= area.end && area.end <= device.sectors(), "outside the device");
-        let facts = MemberInfo {
+        let info = MemberInfo {
             sectors: area.end - area.start,
             logical_block: device.logical_block(),
             // Punched holes read as zeroes; of a block device, only some say so.
@@ -185,10 +185,10 @@ impl FileMember {
             uses_ring: true,
         };
         let start = device.start_byte() + area.start * md::SECTOR_BYTES;
-        let bytes = start..start + facts.sectors * md::SECTOR_BYTES;
+        let bytes = start..start + info.sectors * md::SECTOR_BYTES;
         let id = FileId { bytes, ..device.id().clone() };
         let file = device.file().clone();
-        FileMember::new(file, device.is_block_device(), start, facts, device.is_direct(), id)
+        FileMember::new(file, device.is_block_device(), start, info, device.is_direct(), id)
     }
 
     /// Whether the page cache is bypassed.
@@ -207,7 +207,7 @@ impl FileMember {
     /// # Errors
     /// When the file cannot be opened again, by way of /proc: it may have lost its name.
     pub fn reopened(&self) -> std::io::Result<FileMember> {
-        let FileMember { is_block_device, start, facts, direct, .. } = *self;
+        let FileMember { is_block_device, start, info, direct, .. } = *self;
         let file = match direct {
             true => self.file.clone(),
             false => {
@@ -217,7 +217,7 @@ impl FileMember {
                 Arc::new(File::from(rustix::fs::open(name, flags, Mode::empty())?))
             }
         };
-        Ok(FileMember::new(file, is_block_device, start, facts, direct, self.id.clone()))
+        Ok(FileMember::new(file, is_block_device, start, info, direct, self.id.clone()))
     }
 
     /// Whether the file ends before the member does, as far as can be told in the round `now`.
@@ -226,7 +226,7 @@ impl FileMember {
             Size::Cut => true,
             Size::Whole { at } if at == Some(now) => false,
             Size::Whole { .. } => {
-                let end = self.start + self.facts.sectors * md::SECTOR_BYTES;
+                let end = self.start + self.info.sectors * md::SECTOR_BYTES;
                 let is_cut = is_shorter(&self.file, self.is_block_device, end);
                 self.size = if is_cut { Size::Cut } else { Size::Whole { at: Some(now) } };
                 is_cut
@@ -376,18 +376,18 @@ impl Sealed for FileMember {}
 
 impl Member for FileMember {
     fn info(&self) -> MemberInfo {
-        self.facts
+        self.info
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
-        let FileMember { is_block_device, start, facts, direct, .. } = *self;
+        let FileMember { is_block_device, start, info, direct, .. } = *self;
         let (file, id) = (self.file.clone(), self.id.clone());
-        Some(Box::new(FileMember::new(file, is_block_device, start, facts, direct, id)))
+        Some(Box::new(FileMember::new(file, is_block_device, start, info, direct, id)))
     }
 
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
-        if op.sector.0 + op.sectors > self.facts.sectors {
+        if op.sector.0 + op.sectors > self.info.sectors {
             done.push(MemberCompletion { token: op.token, result: Err(MemberError::Invalid) });
             return;
         }

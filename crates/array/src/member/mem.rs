@@ -12,7 +12,7 @@ use engine::{BufSlice, MemberError};
 
 use md::Sector;
 
-use super::{Counters, MemberCompletion, MemberInfo, Io, Member, Op, OpKind, Sealed};
+use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::buf::{Region, Regions, Span};
 
 /// A member that is smaller may be in the caches.
@@ -168,7 +168,14 @@ mod tests {
         let mut regions = Regions::new().expect("memory");
         regions.add(Arc::new(Region::new(1 << 20).expect("memory")));
         let kernels = parity::Kernels::best();
-        Io { ring: None, regions, kernels, now: 0, ways: StorePolicy::default(), stored_past: false }
+        Io {
+            ring: None,
+            regions,
+            kernels,
+            now: 0,
+            ways: StorePolicy::default(),
+            stored_past: false,
+        }
     }
 
     /// Says whether the operation went past the caches.

@@ -5,10 +5,10 @@
 //! ```
 //! Leaves count what they are asked to move, so that the figures are taken below everything.
 
+mod bad_block_member;
 mod disk;
 mod fault;
 mod file;
-mod bad_block_member;
 mod mem;
 mod nested;
 mod null;
@@ -17,15 +17,17 @@ mod traits;
 #[allow(unsafe_code)]
 mod uring;
 
+pub use bad_block_member::{BadBlockList, BadBlockMember};
 pub use disk::DiskMember;
 pub use fault::{Fault, FaultControl, FaultMember};
 pub use file::{FileMember, FileOptions, OpenError};
-pub use bad_block_member::{BadBlockList, BadBlockMember};
 pub use mem::MemMember;
 pub use nested::NestedMember;
 pub use null::NullMember;
 pub use paced::{PaceControl, PacedMember};
-pub use traits::{Counters, MemberCompletion, MemberInfo, FileId, FormerLeaf, Io, Cqe, Member, Op, OpKind};
+pub use traits::{
+    Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
+};
 
 pub(crate) use file::{direct_block, io_error_of, is_shorter};
 pub(crate) use traits::Sealed;

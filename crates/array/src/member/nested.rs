@@ -12,7 +12,7 @@ use engine::{BufSlice, HostOp, MAX_REQUEST_SECTORS, MemberError, RequestError, T
 use md::Sector;
 
 use super::{
-    Counters, MemberCompletion, MemberInfo, FileId, FormerLeaf, Io, Cqe, Member, Op, OpKind, Sealed,
+    Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
 };
 use crate::executor::Executor;
 use crate::table::Table;
@@ -33,26 +33,26 @@ struct Part {
 
 /// See the module.
 pub struct NestedMember {
-    core: Executor,
+    executor: Executor,
     outer: Table<Outer>,
     waiting: VecDeque<Part>,
     ended: Vec<(u64, Result<(), RequestError>)>,
 }
 
 impl NestedMember {
-    pub(crate) fn new(core: Executor) -> NestedMember {
-        NestedMember { core, outer: Table::new(), waiting: VecDeque::new(), ended: Vec::new() }
+    pub(crate) fn new(executor: Executor) -> NestedMember {
+        NestedMember { executor, outer: Table::new(), waiting: VecDeque::new(), ended: Vec::new() }
     }
 
     /// Gives the inner array what it has room for, and passes on what has ended.
     fn turn(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         loop {
-            while self.core.room() > 0 {
+            while self.executor.room() > 0 {
                 let Some(part) = self.waiting.pop_front() else { break };
                 let Part { op, at, sectors, buf, outer } = part;
-                self.core.submit(op, at, sectors, buf, u64::from(outer));
+                self.executor.submit(op, at, sectors, buf, u64::from(outer));
             }
-            self.core.turn(io, &mut self.ended);
+            self.executor.turn(io, &mut self.ended);
             if self.ended.is_empty() {
                 return;
             }
@@ -84,7 +84,7 @@ impl Sealed for NestedMember {}
 
 impl Member for NestedMember {
     fn info(&self) -> MemberInfo {
-        self.core.facts()
+        self.executor.info()
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
@@ -141,41 +141,41 @@ impl Member for NestedMember {
     }
 
     fn reap(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
-        self.core.reap_members(io);
+        self.executor.reap_members(io);
         self.turn(io, done);
     }
 
     fn complete(&mut self, event: Cqe, io: &mut Io, done: &mut Vec<MemberCompletion>) {
-        self.core.kernel_done(event, io);
+        self.executor.kernel_done(event, io);
         self.turn(io, done);
     }
 
     fn wake_at(&self) -> Option<u64> {
-        self.core.wake_at()
+        self.executor.wake_at()
     }
 
     fn deadline(&self) -> Option<u64> {
-        self.core.deadline()
+        self.executor.deadline()
     }
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
-        self.core.number_leaves(next)
+        self.executor.number_leaves(next)
     }
 
     fn files(&self, out: &mut Vec<FileId>) {
-        self.core.files(out);
+        self.executor.files(out);
     }
 
     fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.ended.is_empty() && self.core.is_quiet()
+        self.waiting.is_empty() && self.ended.is_empty() && self.executor.is_quiet()
     }
 
     fn into_leaves(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool {
-        self.core.into_leaves(in_service, out);
+        self.executor.into_leaves(in_service, out);
         true
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {
-        self.core.leaf_counters(out);
+        self.executor.leaf_counters(out);
     }
 }

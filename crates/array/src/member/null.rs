@@ -1,6 +1,6 @@
 //! A member that completes at once and stores nothing: the overhead of everything above it.
 
-use super::{Counters, MemberCompletion, MemberInfo, Io, Member, Op, Sealed};
+use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, Sealed};
 
 /// Reads leave the buffer as it is; writes are forgotten.
 pub struct NullMember {

@@ -14,7 +14,7 @@ use drive::{BusId, ChannelId, DriveId, Placement, Profile, Rig};
 use engine::{MemberError, Token};
 
 use super::traits::{Load, WAKE_NANOS};
-use super::{Counters, MemberCompletion, MemberInfo, FileId, Io, Cqe, Member, Op, OpKind, Sealed};
+use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::clock::clock_nanos;
 use crate::table::Table;
 

@@ -17,17 +17,17 @@
 //! zeroes are never served in the place of data without being named. On request the redundancy is
 //! compared with what is served, and every range where the two differ is reported.
 
-mod slot_reader;
 mod compare;
 mod log_overlay;
 mod prepare;
-mod rows;
-mod stream;
 mod readable_array;
+mod rows;
+mod slot_reader;
+mod stream;
 
-pub use slot_reader::{Failure, Source};
 pub use compare::Compared;
 pub(crate) use prepare::{LogWrite, ppl_writes};
 pub use prepare::{Prepared, prepare, prepare_explicit};
-pub use stream::{Piece, StreamError, StreamOptions, stream};
 pub use readable_array::{Part, ReadableArray};
+pub use slot_reader::{Failure, Source};
+pub use stream::{Piece, StreamError, StreamOptions, stream};

@@ -7,15 +7,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use md::assemble::{Array, Candidate, Explicit, Plan, Shape, MemberState, data_starts};
+use md::assemble::{Array, Candidate, Explicit, MemberState, Plan, Shape, data_starts};
 use md::geometry::Generation;
 use md::ondisk::{journal, ppl};
 use md::{Geometry, MemberIdx, SECTOR_BYTES};
 use parity::Kernels;
 
+use super::log_overlay::{LogOverlay, Patch, Patches};
 use super::slot_reader;
-use super::log_overlay::{Patch, LogOverlay, Patches};
-use super::{Part, Source, ReadableArray};
+use super::{Part, ReadableArray, Source};
 use crate::store::{Disk, read_bad_blocks};
 
 /// An array that is ready to be read.

@@ -6,10 +6,10 @@ use md::geometry::Copy;
 use md::{Geometry, Kind, SECTOR_BYTES, Sector};
 use parity::Kernels;
 
-use super::slot_reader::{self, Failure, Failures, Source};
 use super::compare::{Compared, Comparison};
 use super::log_overlay::Patches;
 use super::rows;
+use super::slot_reader::{self, Failure, Failures, Source};
 
 /// A range of the array with one geometry. An array has one; in the middle of a reshape it has two.
 pub struct Part {
@@ -199,7 +199,13 @@ impl ReadableArray {
                         (range.start * SECTOR_BYTES) as usize..(range.end * SECTOR_BYTES) as usize;
                     let mut failed = Vec::new();
                     let sector = copy.sector.0 + range.start;
-                    slot_reader::read(sources, sector, &mut buf[bytes], &self.failures, &mut failed);
+                    slot_reader::read(
+                        sources,
+                        sector,
+                        &mut buf[bytes],
+                        &self.failures,
+                        &mut failed,
+                    );
                     let failed = failed.into_iter();
                     left.extend(failed.map(|f| f.start + range.start..f.end + range.start));
                 }

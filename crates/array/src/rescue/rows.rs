@@ -16,9 +16,9 @@ use std::ops::Range;
 use md::{MemberIdx, Parity, Row, SECTOR_BYTES, Sector, StripeNo};
 use parity::{Block, Kernels};
 
-use super::slot_reader::{self, Failures, Source};
 use super::compare::Comparison;
 use super::readable_array::add_range;
+use super::slot_reader::{self, Failures, Source};
 
 /// The rows of one part of the array.
 pub(super) struct Rows<'a> {

@@ -4,8 +4,8 @@
 //! order: logs are replayed into the members and made durable, then the engine and its metadata manager get
 //! the array. Until somebody writes, nothing else is written: a start leaves no trace.
 
-use engine::{DeviceNumber, MetadataManager, MetadataConfig, ManagedBitmap, ManagedDevice};
-use md::assemble::{Array, Member, Plan, Replay, Shape, Source, MemberState, only_parity};
+use engine::{DeviceNumber, ManagedBitmap, ManagedDevice, MetadataConfig, MetadataManager};
+use md::assemble::{Array, Member, MemberState, Plan, Replay, Shape, Source, only_parity};
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind, sync_sectors, uuid_on_disk};
 use md::ondisk::ppl::PplVerdict;
 use md::ondisk::superblock::DeviceState;
@@ -13,10 +13,10 @@ use md::ondisk::{MemberMetadata, Role};
 use md::{Geometry, Level, MemberIdx};
 
 use super::Opened;
-use crate::build::{ArraySpec, BuildError, WithMetadata, MemberSpec};
-use crate::metadata_writer::{MetadataWriter, DeviceMetadata};
+use crate::build::{ArraySpec, BuildError, MemberSpec, WithMetadata};
 use crate::driver::{Driver, DriverOptions};
 use crate::member::{BadBlockList, BadBlockMember};
+use crate::metadata_writer::{DeviceMetadata, MetadataWriter};
 use crate::rescue;
 
 /// How an array is started.
@@ -351,7 +351,9 @@ impl Starting<'_> {
         for member in &self.array.members {
             let is_spare = matches!(
                 member.standing,
-                MemberState::Spare | MemberState::Recovering { .. } | MemberState::Replacement { .. }
+                MemberState::Spare
+                    | MemberState::Recovering { .. }
+                    | MemberState::Replacement { .. }
             );
             let known = devices.iter().any(|(candidate, _)| *candidate == member.candidate);
             if is_spare && !known {
@@ -390,7 +392,11 @@ impl Starting<'_> {
         begun.collect()
     }
 
-    fn manager(&self, resync_offset: Option<u64>, shards: u16) -> Result<MetadataManager, StartError> {
+    fn manager(
+        &self,
+        resync_offset: Option<u64>,
+        shards: u16,
+    ) -> Result<MetadataManager, StartError> {
         let mut state = self.members[self.array.defining].superblock.state();
         let mut found = state.clone();
         state.resync_offset = resync_offset;

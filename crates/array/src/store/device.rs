@@ -23,8 +23,8 @@ use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::Location;
-use super::identity::{Identity, Overlap, loop_device_of, who_uses};
 use super::disk::{Disk, beyond_the_end, read_only_error};
+use super::identity::{Identity, Overlap, loop_device_of, who_uses};
 use crate::buf::Region;
 use crate::member::{FileId, is_shorter};
 

@@ -8,19 +8,19 @@
 //! ```
 
 mod areas;
-mod identity;
 mod device;
 mod disk;
+mod identity;
 mod location;
 mod overlay;
 mod partitions;
 mod signature;
 
 pub use areas::{read_area, read_bad_blocks};
-pub use identity::{Identity, Overlap};
 pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
 pub use disk::Disk;
 pub(crate) use disk::read_only_error;
+pub use identity::{Identity, Overlap};
 pub use location::{Location, LocationError};
 pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};
 pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};

@@ -7,7 +7,7 @@ use array::{Completion, HostOp, RequestError};
 use md::Sector;
 
 use super::rng::Rng;
-use super::{Shards, SECTOR};
+use super::{SECTOR, Shards};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -87,15 +87,15 @@ pub struct Host<'d> {
 impl<'d> Host<'d> {
     /// A host of an array that has never been written; it holds zeroes.
     pub fn new(driver: &'d mut Shards, depth: usize) -> Host<'d> {
-        let facts = driver.facts();
-        let sectors = facts.sectors as usize;
+        let info = driver.info();
+        let sectors = info.sectors as usize;
         Host {
             driver,
             model: vec![0; sectors * SECTOR],
             known: vec![true; sectors],
             open: (0..depth).map(|_| None).collect(),
             depth,
-            block: u64::from(facts.logical_block) / SECTOR as u64,
+            block: u64::from(info.logical_block) / SECTOR as u64,
             done: Vec::new(),
             stream: 0,
         }

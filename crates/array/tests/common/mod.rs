@@ -3,8 +3,8 @@
 #![allow(dead_code)]
 
 pub mod host;
-pub mod shards;
 pub mod rng;
+pub mod shards;
 pub mod store;
 
 use array::{ArraySpec, DriverOptions, FaultMember, MemMember, Member, MemberSpec};

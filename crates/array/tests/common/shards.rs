@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use array::{
-    Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event, MemberInfo,
-    FormerLeaf, Full, HostOp, Lease, LeasePool, MemberSpec,
+    Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event, FormerLeaf,
+    Full, HostOp, Lease, LeasePool, MemberInfo, MemberSpec,
 };
 use md::{Geometry, MemberIdx, Sector};
 
@@ -86,8 +86,8 @@ impl Shards {
         self.shards[0].geometry()
     }
 
-    pub fn facts(&self) -> MemberInfo {
-        self.shards[0].facts()
+    pub fn info(&self) -> MemberInfo {
+        self.shards[0].info()
     }
 
     pub fn fail_member(&mut self, member: MemberIdx) {

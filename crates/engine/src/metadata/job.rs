@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use md::ondisk::superblock::ArrayState;
 
-use super::types::{BitmapPage, DeviceNumber, MetadataEffect, MetaToken, Record};
+use super::types::{BitmapPage, DeviceNumber, MetaToken, MetadataEffect, Record};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {

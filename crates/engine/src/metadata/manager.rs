@@ -18,7 +18,8 @@ use md::{Geometry, Kind, Level, MemberIdx, StripeNo};
 use super::bits::Bits;
 use super::job::{Goal, Job, Phase, Update};
 use super::types::{
-    MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus, ManagedDevice, ReadOnlyReason,
+    ManagedDevice, MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus,
+    ReadOnlyReason,
 };
 use crate::{Control, ControlEvent, IntentMap, MemberError, MemberSet, RequestError, Resync};
 
@@ -249,7 +250,12 @@ impl MetadataManager {
 
     /// Takes a batch of inputs at time `now` (nanoseconds of any steady clock) and adds what is to
     /// be done to `out`. `inputs` is left empty.
-    pub fn handle(&mut self, now: u64, inputs: &mut Vec<MetadataInput>, out: &mut Vec<MetadataEffect>) {
+    pub fn handle(
+        &mut self,
+        now: u64,
+        inputs: &mut Vec<MetadataInput>,
+        out: &mut Vec<MetadataEffect>,
+    ) {
         self.now = now;
         for input in inputs.drain(..) {
             if self.mode == MetadataMode::Stopped {

@@ -16,6 +16,6 @@ mod types;
 pub use manager::MetadataManager;
 pub use types::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber,
-    MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus, ManagedBitmap, ManagedDevice,
-    MetaToken, ReadOnlyReason, Record,
+    ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
+    MetadataMode, MetadataStatus, ReadOnlyReason, Record,
 };

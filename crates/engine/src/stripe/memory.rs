@@ -112,8 +112,10 @@ impl Stripes {
         }
         // Of a full stripe nothing will be needed again soon, nor of a stream that reads.
         let returns = op.is_write() && op.covered.len() + 2 < op.cells.len();
-        let keep =
-            op.stream && returns && afterwards == CacheAfter::OnMembers && op.read_failed.is_empty();
+        let keep = op.stream
+            && returns
+            && afterwards == CacheAfter::OnMembers
+            && op.read_failed.is_empty();
         let stale = if op.is_write() { op.covered } else { MemberSet::EMPTY };
         let (start, end, row) = (op.start, op.end, op.row);
         while let Some((position, block)) = op.blocks.pop() {

@@ -10,10 +10,10 @@
 mod in_sync;
 mod jobs;
 mod memory;
-mod plug;
 mod op;
 mod ops;
 mod plan;
+mod plug;
 mod rows;
 mod scratch;
 mod split;

@@ -23,8 +23,10 @@ use md::{MemberIdx, Row, RowRole};
 use super::in_sync::InSync;
 use super::jobs::Jobs;
 use super::memory::CacheAfter;
-use super::op::{Class, Grain, OpKind, Op, Phase};
-use super::plan::{ParityWork, ReadPlan, StripeState, WritePlan, plan_read, plan_resync, plan_write};
+use super::op::{Class, Grain, Op, OpKind, Phase};
+use super::plan::{
+    ParityWork, ReadPlan, StripeState, WritePlan, plan_read, plan_resync, plan_write,
+};
 use super::rows::ChunkIo;
 use super::stripes::{Context, Stripes};
 use crate::token::Kind;

@@ -341,7 +341,14 @@ mod tests {
                     for unread in subsets(positions) {
                         let cached = [MemberSet::EMPTY, set(&[0]), set(&[data])].into_iter();
                         for (cached, stream) in cached.flat_map(|set| [(set, false), (set, true)]) {
-                            let here = StripeState { covered, failed: absent, read_failed: unread, cached, stream, ..row };
+                            let here = StripeState {
+                                covered,
+                                failed: absent,
+                                read_failed: unread,
+                                cached,
+                                stream,
+                                ..row
+                            };
                             check(&here);
                             check_out_of_sync(&StripeState { in_sync: false, ..here });
                         }
@@ -380,7 +387,10 @@ mod tests {
             }
         }
         let read = plan_read(s);
-        assert!(read.is_some() || lost.union(s.failed).union(s.read_failed).len() > tolerated, "{s:?}");
+        assert!(
+            read.is_some() || lost.union(s.failed).union(s.read_failed).len() > tolerated,
+            "{s:?}"
+        );
         if let Some(plan) = read {
             assert!(plan.reads.intersection(s.failed.union(s.read_failed)).is_empty());
             assert!(s.covered.minus(plan.reads).minus(plan.recover).is_empty());

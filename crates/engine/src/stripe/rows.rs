@@ -11,8 +11,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use md::StripeNo;
 
+use super::op::{Cell, Class, Grain, Op, OpKind};
 use super::plug::Wait;
-use super::op::{Cell, Class, Grain, OpKind, Op};
 use super::scratch::Block;
 use crate::slab::Slab;
 use crate::{BufSlice, GRANULE_SECTORS, MAX_SPAN_SECTORS, MemberSet, REGION_ZERO};

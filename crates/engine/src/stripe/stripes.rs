@@ -8,15 +8,15 @@ use std::collections::VecDeque;
 use md::{Geometry, Kind as GeometryKind, Parity};
 
 use super::in_sync::SyncMap;
-use super::plug::Plug;
 use super::op::Op;
 use super::ops::ExecPlan;
 use super::plan::StripeState;
+use super::plug::Plug;
 use super::rows::Rows;
 use super::scratch::Scratch;
+use crate::coalesce::Coalescer;
 use crate::health::Health;
 use crate::requests::Requests;
-use crate::coalesce::Coalescer;
 use crate::slab::Slab;
 use crate::{Effects, ShardConfig};
 

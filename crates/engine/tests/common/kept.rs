@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    BitmapHeader, Control, ControlEvent, HostOp, MetadataManager, MetadataEffect, MetadataInput, MemberError,
-    MetaToken, Record, RequestError, Resync,
+    BitmapHeader, Control, ControlEvent, HostOp, MemberError, MetaToken, MetadataEffect,
+    MetadataInput, MetadataManager, Record, RequestError, Resync,
 };
 use md::ondisk::superblock::ArrayState;
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: messages take their time, and those of one shard do not overtake each other.
 
-use engine::{Control, ControlEvent, HostOp, FailureCoordinator, ShardConfig, ShardPart, Sharding};
+use engine::{Control, ControlEvent, FailureCoordinator, HostOp, ShardConfig, ShardPart, Sharding};
 use md::Sector;
 
 use super::World;

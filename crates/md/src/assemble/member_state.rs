@@ -5,8 +5,8 @@
 //! equally fresh candidates for one place neither is used. Format reference, 8.2 and 8.3.
 
 use super::agree::{Against, Agreement, agree, role_word};
-use super::types::{Candidate, OtherVerdict, Member, Options, Software, MemberState};
 use super::messages::updates;
+use super::types::{Candidate, Member, MemberState, Options, OtherVerdict, Software};
 use crate::ondisk::{MemberMetadata, Role, Version};
 use crate::units::MemberIdx;
 
@@ -198,7 +198,10 @@ impl Judge<'_> {
             }
             Role::Faulty => {
                 let reference = &self.all[self.freshest].label;
-                (MemberState::Faulty, format!("{label} has failed, says {reference}, the freshest."))
+                (
+                    MemberState::Faulty,
+                    format!("{label} has failed, says {reference}, the freshest."),
+                )
             }
             Role::Journal => (MemberState::Journal, format!("{label} is the journal.")),
             Role::Slot(slot) if usize::from(slot) >= slots_of(freshest) => {
@@ -276,7 +279,8 @@ impl Judge<'_> {
             let tie = format!("{label} and {other} {what}: name only one of them.");
             let why = format!("{label} and {other} {what}.");
             for member in &mut self.members {
-                if member.candidate == of && !matches!(member.standing, MemberState::Duplicate { .. })
+                if member.candidate == of
+                    && !matches!(member.standing, MemberState::Duplicate { .. })
                 {
                     member.standing = MemberState::Duplicate { of: one };
                     member.why = why.clone();
@@ -302,7 +306,9 @@ impl Judge<'_> {
             return (MemberState::Replacement { slot, up_to }, why);
         }
         let has_slot = |member: &&Member| match member.standing {
-            MemberState::Active(other) | MemberState::Recovering { slot: other, .. } => other == slot,
+            MemberState::Active(other) | MemberState::Recovering { slot: other, .. } => {
+                other == slot
+            }
             _ => false,
         };
         if let Some(first) = self.members.iter().find(has_slot) {
@@ -324,7 +330,12 @@ impl Judge<'_> {
         }
     }
 
-    fn stale(&mut self, index: usize, behind: u64, ordered: Option<usize>) -> (MemberState, String) {
+    fn stale(
+        &mut self,
+        index: usize,
+        behind: u64,
+        ordered: Option<usize>,
+    ) -> (MemberState, String) {
         let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
         let own = match metadata.role {
             Role::Slot(slot) => Some(MemberIdx(slot)),

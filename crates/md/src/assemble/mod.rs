@@ -15,13 +15,13 @@
 mod agree;
 mod areas;
 mod explicit;
+mod member_state;
+mod messages;
 mod plan;
 mod readable;
 mod repair;
 mod shape;
-mod member_state;
 mod types;
-mod messages;
 
 pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
 pub use plan::data_starts;
@@ -29,8 +29,8 @@ pub use readable::Readable;
 pub use repair::only_parity;
 pub use shape::Shape;
 pub use types::{
-    Array, Candidate, OtherVerdict, Found, Member, Options, Override, Plan, Recovery, Repairs, Replay,
-    Resync, Software, Source, MemberState, Verdict,
+    Array, Candidate, Found, Member, MemberState, Options, OtherVerdict, Override, Plan, Recovery,
+    Repairs, Replay, Resync, Software, Source, Verdict,
 };
 
 /// Finds the arrays among the candidates and decides about each. Results refer to candidates by

@@ -5,14 +5,14 @@
 
 use super::agree::same_places;
 use super::areas;
+use super::member_state::{Standings, cut_off, slots_of, standings};
+use super::messages;
 use super::repair::{self, Facts};
 use super::shape::{Shape, shape};
-use super::member_state::{Standings, cut_off, slots_of, standings};
 use super::types::{
-    Array, Candidate, OtherVerdict, Member, Options, Override, Plan, Repairs, Software, Source,
-    MemberState, Verdict,
+    Array, Candidate, Member, MemberState, Options, OtherVerdict, Override, Plan, Repairs,
+    Software, Source, Verdict,
 };
-use super::messages;
 use crate::geometry::{Generation, Geometry, MAX_MEMBERS};
 use crate::level::Level;
 use crate::ondisk::superblock::Policy;
@@ -252,9 +252,8 @@ impl Planner<'_> {
         );
         for member in self.members {
             let slot = match member.standing {
-                MemberState::Stale { slot: Some(slot), .. } | MemberState::Recovering { slot, .. } => {
-                    slot
-                }
+                MemberState::Stale { slot: Some(slot), .. }
+                | MemberState::Recovering { slot, .. } => slot,
                 MemberState::Active(slot) => slot,
                 _ => continue,
             };
@@ -338,7 +337,8 @@ impl Planner<'_> {
             return Vec::new();
         }
         let mut sentences = Vec::new();
-        for member in self.members.iter().filter(|member| member.standing == MemberState::Unusable) {
+        for member in self.members.iter().filter(|member| member.standing == MemberState::Unusable)
+        {
             let Candidate { metadata, label, checksum_ok, .. } = &self.all[member.candidate];
             let Some(Role::Slot(slot)) = self.metadata.roles.get(metadata.dev_number as usize)
             else {

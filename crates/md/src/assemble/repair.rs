@@ -3,7 +3,7 @@
 //! Invariant: a typed list, in the order in which it must be done; nothing is done here. Format
 //! reference, 1.5, 3.3, 5 and 8.4.
 
-use super::types::{Candidate, Member, Recovery, Repairs, Replay, Resync, Source, MemberState};
+use super::types::{Candidate, Member, MemberState, Recovery, Repairs, Replay, Resync, Source};
 use crate::geometry::{Geometry, Kind, RowRole};
 use crate::level::Level;
 use crate::ondisk::MemberMetadata;

@@ -2,8 +2,8 @@
 //!
 //! Invariant: candidates are named by their index in the list that was given, everywhere.
 
-use super::shape::Shape;
 use super::messages;
+use super::shape::Shape;
 use crate::ondisk::superblock::{Checksum, Policy, Refusal, Superblock};
 use crate::ondisk::{MemberMetadata, Uuid, Version};
 use crate::units::MemberIdx;

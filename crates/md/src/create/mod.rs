@@ -14,8 +14,8 @@
 //!
 //! Called by `array` and by the command line's `create`.
 
-mod initial;
 mod device_layout;
+mod initial;
 mod plan;
 mod request;
 

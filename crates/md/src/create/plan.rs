@@ -3,8 +3,8 @@
 //! Invariant: a plan is complete: if all of its writes are done, the superblocks last, the array is
 //! there; before the first superblock, nothing is.
 
-use super::initial;
 use super::device_layout;
+use super::initial;
 use super::request::{BitmapWish, CreateError, Device, Request};
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::layout::{Layout, Raid0Layout};
@@ -216,7 +216,9 @@ impl<'a> Sized<'a> {
         let at_start = matches!(version, Version::V1_1 | Version::V1_2);
         let common = match self.request.data_offset {
             Some(asked) => asked,
-            None if at_start => device_layout::data_offset(first.sectors, self.chunk_sectors, self.ppl),
+            None if at_start => {
+                device_layout::data_offset(first.sectors, self.chunk_sectors, self.ppl)
+            }
             None => 0,
         };
         let of = |(_, device): &(usize, &Device)| device.data_offset.unwrap_or(common);
@@ -381,7 +383,9 @@ impl<'a> Sized<'a> {
                 super_sector,
                 bitmap: bitmap.map(|bitmap| area(bitmap.offset, log_sectors)),
                 bad_blocks,
-                ppl: self.ppl.then(|| area(device_layout::ppl(version), device_layout::PPL_SECTORS)),
+                ppl: self
+                    .ppl
+                    .then(|| area(device_layout::ppl(version), device_layout::PPL_SECTORS)),
             };
             check_apart(&place, version)?;
             places.push(place);
@@ -394,7 +398,8 @@ impl<'a> Sized<'a> {
         let mut warnings = std::mem::take(&mut self.warnings);
         if !matches!(request.level, Level::Linear | Level::Raid0) {
             let free = |(&(_, device), &offset): (&(usize, &Device), &u64)| {
-                let free = device_layout::free_sectors(request.version, device.sectors, offset, self.ppl);
+                let free =
+                    device_layout::free_sectors(request.version, device.sectors, offset, self.ppl);
                 (free.unwrap_or(0), device.label.clone())
             };
             let largest = self.devices.iter().zip(&self.data_offsets).map(free).max();

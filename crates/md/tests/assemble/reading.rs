@@ -1,7 +1,7 @@
 //! What can be read of an array that cannot run.
 
 use crate::support::*;
-use md::assemble::{Array, Options, Shape, Software, MemberState, Verdict};
+use md::assemble::{Array, MemberState, Options, Shape, Software, Verdict};
 use md::geometry::{Generation, Kind};
 use md::ondisk::ReshapeState;
 use md::{Geometry, MemberIdx, Sector};

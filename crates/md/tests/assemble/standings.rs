@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use md::MemberIdx;
-use md::assemble::{Array, Options, Software, MemberState, Verdict, assemble};
+use md::assemble::{Array, MemberState, Options, Software, Verdict, assemble};
 use md::ondisk::{Role, Uuid, Version};
 
 #[test]

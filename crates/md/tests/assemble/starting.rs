@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use md::MemberIdx;
-use md::assemble::{Options, Replay, Resync, Software, MemberState, Verdict};
+use md::assemble::{MemberState, Options, Replay, Resync, Software, Verdict};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Area, PplArea, Role};
 

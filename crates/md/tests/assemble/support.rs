@@ -1,6 +1,6 @@
 //! Candidates of arrays that never were on a disk.
 
-use md::assemble::{Array, Candidate, Options, MemberState, Verdict, assemble};
+use md::assemble::{Array, Candidate, MemberState, Options, Verdict, assemble};
 use md::ondisk::{Area, MemberMetadata, Role, Timestamp, Uuid, Version};
 
 pub const USED: u64 = 1280;

@@ -4,7 +4,7 @@
 use crate::array::{self, Array};
 use crate::case::{self, Case};
 use crate::reshape;
-use md::assemble::{self, Candidate, Options, Plan, Shape, MemberState, Verdict};
+use md::assemble::{self, Candidate, MemberState, Options, Plan, Shape, Verdict};
 use md::geometry::Generation;
 use md::ondisk::superblock::{READ_BYTES, detect};
 use md::{Geometry, GeometrySpec, MemberIdx};

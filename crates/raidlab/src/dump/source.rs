@@ -10,7 +10,7 @@ use array::rescue::{ReadableArray, prepare, prepare_explicit};
 use array::store::{Disk, partition_tables};
 use md::MemberIdx;
 use md::assemble::{
-    Array, ExplicitMember, ExplicitSpec, Options, Override, Plan, MemberState, Verdict, explicit,
+    Array, ExplicitMember, ExplicitSpec, MemberState, Options, Override, Plan, Verdict, explicit,
 };
 use parity::Kernels;
 

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use md::ondisk::superblock::{ArrayState, Policy};
 use md::ondisk::{Role, Timestamp};
 
-use super::{Asked, MetadataManager, Lost, OnDisk, is_passed_by};
+use super::{Asked, Lost, MetadataManager, OnDisk, is_passed_by};
 use crate::metadata::bits::Bits;
 use crate::metadata::job::{Goal, Job, Phase, Update, Why};
-use crate::metadata::types::{MetadataEffect, MetadataMode, ManagedDevice, MetaToken, ReadOnlyReason, Record};
+use crate::metadata::types::{
+    ManagedDevice, MetaToken, MetadataEffect, MetadataMode, ReadOnlyReason, Record,
+};
 use crate::{Control, MemberError};
 
 /// What found no space is tried again after this long: 1 s.
@@ -305,7 +307,8 @@ impl MetadataManager {
 
     /// Ends the closing, or what a stop finds of an array that is read-only already.
     fn end(&mut self, out: &mut Vec<MetadataEffect>) {
-        let broken = matches!(self.mode, MetadataMode::ReadOnly(why) if why != ReadOnlyReason::Ordered);
+        let broken =
+            matches!(self.mode, MetadataMode::ReadOnly(why) if why != ReadOnlyReason::Ordered);
         let recorded = !self.on_disk.dirty && self.unfinished.is_none();
         let clean = !broken && recorded && !self.not_durable;
         if self.mode == MetadataMode::Closing && !self.stopping {
