@@ -15,7 +15,7 @@ use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use array::{Array, ArrayError, Driver, DriverOptions, Event, RequestError};
 use engine::MemberError;
 use md::assemble::{Candidate, MemberState, Options, Verdict, assemble};
-use md::create::{BitmapWish, Request};
+use md::create::{BitmapOption, Request};
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::ppl::{PplEntry, PplHeader};
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy, SuperblockV1};
@@ -151,8 +151,8 @@ fn wait_for(array: &Array, what: &str, is_so: impl Fn(&engine::MetadataStatus) -
     }
 }
 
-fn shapes() -> Vec<(Level, Version, BitmapWish, Option<Policy>, usize)> {
-    use BitmapWish::{Internal, None as NoBitmap};
+fn shapes() -> Vec<(Level, Version, BitmapOption, Option<Policy>, usize)> {
+    use BitmapOption::{Internal, None as NoBitmap};
     let internal = || Internal { chunk_bytes: Some(65536) };
     vec![
         (Level::Raid0, Version::V1_2, NoBitmap, None, 3),
@@ -334,7 +334,7 @@ fn a_member_whose_superblock_is_gone_is_not_started_from_what_it_was() {
 
 #[test]
 fn a_killed_array_is_dirty_and_is_resynced_when_it_starts_again() {
-    for bitmap in [BitmapWish::None, BitmapWish::Internal { chunk_bytes: Some(65536) }] {
+    for bitmap in [BitmapOption::None, BitmapOption::Internal { chunk_bytes: Some(65536) }] {
         let members = Members::new(3);
         members.create(Level::Raid5, |request| {
             request.assume_clean = true;
@@ -369,7 +369,7 @@ fn a_killed_array_is_dirty_and_is_resynced_when_it_starts_again() {
             assert_eq!(opened.superblock.metadata().resync_offset, Some(0), "dirty");
         }
         let resync = array.read_write.repairs.resync.expect("a resync");
-        assert_eq!(resync.by_bitmap, bitmap != BitmapWish::None);
+        assert_eq!(resync.by_bitmap, bitmap != BitmapOption::None);
         // Dirty and degraded is not started, unless forced.
         let two = [opened[0].clone(), opened[2].clone()];
         let error = started(&two, &Options::default()).err().unwrap();
@@ -626,7 +626,7 @@ fn a_member_that_is_lost_by_its_metadata_is_an_event_and_a_note() {
 
 #[test]
 fn a_member_without_room_for_metadata_costs_a_write_and_not_its_place() {
-    for bitmap in [BitmapWish::None, BitmapWish::Internal { chunk_bytes: Some(65536) }] {
+    for bitmap in [BitmapOption::None, BitmapOption::Internal { chunk_bytes: Some(65536) }] {
         let members = Members::new(3);
         members.create(Level::Raid5, |request| {
             request.assume_clean = true;
@@ -1063,7 +1063,7 @@ fn a_rebuild_that_had_begun_begins_again_in_its_slot_and_the_start_says_so() {
         assert_eq!(metadata[0].roles[2], Role::Slot(2));
         let recovering = MemberState::Recovering { slot: MemberIdx(2), up_to: 0 };
         let found = decide(&opened, &Options::default());
-        assert_eq!(found.members[2].standing, recovering);
+        assert_eq!(found.members[2].state, recovering);
         assert_eq!(found.read_write.repairs.recoveries[0].from, 0);
     }
     assert!(contents(&members, &[2])[..1 << 20] == pattern(77, 1 << 20));
@@ -1095,7 +1095,7 @@ fn a_replacement_that_is_not_complete_is_never_believed_where_writes_passed_it_b
     }
     let mut opened = members.opened(Access::ReadWrite);
     let up_to = Some(4096);
-    let standing = decide(&opened, &Options::default()).members[2].standing.clone();
+    let standing = decide(&opened, &Options::default()).members[2].state.clone();
     assert_eq!(standing, MemberState::Replacement { slot: MemberIdx(0), up_to });
     let flawed = Arc::new(Flawed::new(opened[2].device.clone().expect("a device")));
     opened[2] = Opened::disk(flawed.clone()).expect("superblock");

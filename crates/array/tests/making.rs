@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use array::run::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 use array::store::Disk;
 use md::Level;
-use md::create::{BitmapWish, Plan, Request, plan};
+use md::create::{BitmapOption, Plan, Request, plan};
 use md::ondisk::{Timestamp, Uuid};
 
 const SECTORS: u64 = 16 << 11;
@@ -95,7 +95,7 @@ fn plan_of(disks: &[Arc<Failing>], uuid: u8) -> Plan {
     let devices = disks.iter().enumerate().map(device).collect();
     let now = Timestamp { seconds: 1_700_000_000, micros: 0 };
     let mut request = Request::new(Level::Raid5, devices, Uuid([uuid; 16]), now);
-    request.bitmap = BitmapWish::Internal { chunk_bytes: None };
+    request.bitmap = BitmapOption::Internal { chunk_bytes: None };
     plan(&request).unwrap()
 }
 

@@ -32,7 +32,7 @@ mod rig;
 mod rotating;
 mod solid;
 
-pub use op::{Done, Nanos, Op, OpKind};
+pub use op::{Completion, Nanos, Op, OpKind};
 pub use placement::Placement;
 pub use profile::{Confidence, Kind, Number, Profile, ProfileError};
 pub use rig::{BusId, ChannelId, DriveId, Rig};

@@ -68,7 +68,7 @@ impl Op {
 
 /// A completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct Completion {
     /// The drive it ran on.
     pub drive: DriveId,
     /// The caller's tag, as given to `submit`.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use crate::bus::Bus;
 use crate::channel::Channel;
-use crate::op::{Command, Done, Finished, NEVER, Nanos, Op, OpKind};
+use crate::op::{Command, Completion, Finished, NEVER, Nanos, Op, OpKind};
 use crate::placement::Placement;
 use crate::profile::{Mechanics, Profile};
 use crate::rotating::Rotating;
@@ -89,7 +89,7 @@ pub struct Rig {
     now: Nanos,
     slots: Vec<Slot>,
     wires: Wires,
-    ready: VecDeque<Done>,
+    ready: VecDeque<Completion>,
     finished: Vec<Finished>,
 }
 
@@ -217,7 +217,7 @@ impl Rig {
     }
 
     /// Lets time pass to `now` and appends everything that completed, in order of time.
-    pub fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+    pub fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         self.run(now);
         done.extend(self.ready.drain(..));
     }
@@ -233,7 +233,7 @@ impl Rig {
                 if let Some(channel) = slot.channel {
                     self.wires.channels[channel].give_back();
                 }
-                self.ready.push_back(Done {
+                self.ready.push_back(Completion {
                     drive: DriveId(index as u32),
                     tag: finished.command.tag,
                     at: finished.at,

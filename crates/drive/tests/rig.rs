@@ -4,7 +4,7 @@
 mod closed_loop;
 
 use closed_loop::{MIB, mix, random};
-use drive::{BusId, Done, DriveId, Nanos, Op, OpKind, Placement, Profile, Rig};
+use drive::{BusId, Completion, DriveId, Nanos, Op, OpKind, Placement, Profile, Rig};
 use proptest::prelude::*;
 
 const MEMBER: u64 = 64 * MIB;
@@ -15,7 +15,7 @@ fn add(rig: &mut Rig, name: &str, placement: Placement, bus: Option<BusId>) -> D
 }
 
 /// Runs until nothing is in flight.
-fn drain(rig: &mut Rig) -> Vec<Done> {
+fn drain(rig: &mut Rig) -> Vec<Completion> {
     let mut done = Vec::new();
     while let Some(at) = rig.next_event() {
         rig.advance(at, &mut done);
@@ -71,7 +71,7 @@ fn mixed_rig(windows: bool) -> (Rig, Vec<DriveId>) {
 }
 
 /// Submits all steps and drains. `lazy` fetches completions only at the end of time.
-fn perform(steps: &[Step], windows: bool, lazy: bool) -> Vec<Done> {
+fn perform(steps: &[Step], windows: bool, lazy: bool) -> Vec<Completion> {
     let (mut rig, drives) = mixed_rig(windows);
     let (mut done, mut now) = (Vec::new(), 0);
     for (tag, &(gap, drive, op)) in steps.iter().enumerate() {

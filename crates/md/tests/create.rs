@@ -1,6 +1,6 @@
 //! Planning new arrays: mdadm's numbers, and what cannot be had.
 
-use md::create::{BitmapWish, CreateError, Device, Plan, Request, Write, plan};
+use md::create::{BitmapOption, CreateError, Device, Plan, Request, Write, plan};
 use md::ondisk::superblock::{Policy, Superblock};
 use md::ondisk::{Role, Timestamp, Uuid, Version};
 use md::{Layout, Level};
@@ -93,7 +93,7 @@ fn six_disks_of_two_terabytes_make_a_raid5_of_ten() {
     assert_eq!(place.bad_blocks.map(|area| area.sector), Some(24));
     assert_eq!(plan.warnings, ["A write-intent bitmap is made, as the array is large."]);
     // Without one: where it would have been stays free.
-    let plan = made(&Request { bitmap: BitmapWish::None, ..request.clone() });
+    let plan = made(&Request { bitmap: BitmapOption::None, ..request.clone() });
     assert_eq!(plan.policy, Some(Policy::Resync));
     assert_eq!(plan.places[0].bad_blocks.map(|area| area.sector), Some(8 + 8 + 256));
     assert_eq!(plan.places[0].data_offset, 264_192);
@@ -132,7 +132,7 @@ fn no_new_array_is_taken_for_just_created_by_newer_kernels() {
     for version in Version::ALL {
         let mut request = request(Level::Raid1, &[GIB; 2]);
         request.version = version;
-        request.bitmap = BitmapWish::Internal { chunk_bytes: None };
+        request.bitmap = BitmapOption::Internal { chunk_bytes: None };
         let plan = made(&request);
         for superblock in &plan.superblocks {
             assert_eq!(superblock.metadata().events, 1, "{version}");
@@ -152,9 +152,9 @@ fn every_combination_that_is_accepted_has_its_places_apart() {
             for &size in &sizes {
                 for chunk_sectors in [None, Some(8), Some(128), Some(2048)] {
                     for bitmap in [
-                        BitmapWish::Auto,
-                        BitmapWish::None,
-                        BitmapWish::Internal { chunk_bytes: None },
+                        BitmapOption::Auto,
+                        BitmapOption::None,
+                        BitmapOption::Internal { chunk_bytes: None },
                     ] {
                         for policy in [None, Some(Policy::Ppl)] {
                             for used_sectors in [None, Some(MIB)] {
@@ -287,7 +287,7 @@ fn refusals_name_the_option_or_the_device() {
     };
     use Level::*;
     let none = |_: &mut Request| {};
-    let internal = BitmapWish::Internal { chunk_bytes: None };
+    let internal = BitmapOption::Internal { chunk_bytes: None };
     #[rustfmt::skip]
     let table: Vec<(String, &str)> = vec![
         (of(Raid5, 3, &|r| r.raid_devices = 4),
@@ -323,7 +323,7 @@ fn refusals_name_the_option_or_the_device() {
          "bitmap: a level without redundancy has nothing to keep consistent"),
         (of(Raid5, 3, &|r| { r.policy = Some(Policy::Ppl); r.bitmap = internal }),
          "bitmap: the consistency policy that is asked for excludes one"),
-        (of(Raid1, 2, &|r| r.bitmap = BitmapWish::Internal { chunk_bytes: Some(1000) }),
+        (of(Raid1, 2, &|r| r.bitmap = BitmapOption::Internal { chunk_bytes: Some(1000) }),
          "bitmap chunk: 1000 bytes, not a power of two from 65536 to 2147483648"),
         (of(Raid1, 2, &|r| r.write_behind = Some(16384)),
          "write-behind: must be from 1 to 16383"),
@@ -341,13 +341,13 @@ fn refusals_name_the_option_or_the_device() {
 
 #[test]
 fn a_data_offset_that_was_asked_for_may_crowd_out_the_bad_block_log() {
-    let internal = BitmapWish::Internal { chunk_bytes: None };
+    let internal = BitmapOption::Internal { chunk_bytes: None };
     // Data offset, bitmap, where the log is then.
     let table = [
-        (16, BitmapWish::None, None),
-        (24, BitmapWish::None, Some(16)),
-        (32, BitmapWish::None, Some(24)),
-        (4096, BitmapWish::None, Some(24)),
+        (16, BitmapOption::None, None),
+        (24, BitmapOption::None, Some(16)),
+        (32, BitmapOption::None, Some(24)),
+        (4096, BitmapOption::None, Some(24)),
         (24, internal, None),
         (32, internal, Some(24)),
     ];

@@ -3,7 +3,7 @@
 //! Skipped where there is no mdadm. It reads the files as they are: no root, no kernel. Of a bitmap
 //! it says where it is; its header is compared with the golden arrays'.
 
-use md::create::{BitmapWish, Device, Plan, Request, Write, plan};
+use md::create::{BitmapOption, Device, Plan, Request, Write, plan};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Layout, Level};
@@ -78,7 +78,7 @@ fn mdadm_reads_what_is_planned() {
         println!("skipped: mdadm is not installed");
         return;
     }
-    let internal = BitmapWish::Internal { chunk_bytes: None };
+    let internal = BitmapOption::Internal { chunk_bytes: None };
     let layout = |level, name: &str| Some(Layout::parse(level, name).unwrap());
     use Level::*;
     use Version::*;

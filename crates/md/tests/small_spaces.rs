@@ -192,7 +192,7 @@ fn raid10_sizes(layout: Raid10Layout, n: u64, c: u64, size: u64) -> (u64, u64, u
     (((per / fc) * n / nc) * c, per * c, stride)
 }
 
-/// Places of the reference, 6.7, in its order and step by step.
+/// DeviceLayout of the reference, 6.7, in its order and step by step.
 fn raid10_copies(layout: Raid10Layout, n: u64, c: u64, stride: u64, s: u64) -> Vec<(u64, u64)> {
     let (nc, fc) = (u64::from(layout.near), u64::from(layout.far));
     let set = match layout.far_sets {

@@ -130,7 +130,7 @@ pub fn doubts(array: &Array, members: &Members) -> Vec<String> {
 pub fn counts(array: &Array) -> Counts {
     let mut counts = Counts { active: 0, spare: 0, out: 0, journal: 0 };
     for member in &array.members {
-        match member.standing {
+        match member.state {
             MemberState::Active(_) => counts.active += 1,
             MemberState::Recovering { .. }
             | MemberState::Replacement { .. }
@@ -282,7 +282,7 @@ fn table(out: &mut String, array: &Array, members: &Members) {
     let mut shown = Vec::new();
     for slot in 0..slots {
         let here: Vec<_> =
-            array.members.iter().filter(|member| slot_of(&member.standing) == Some(slot)).collect();
+            array.members.iter().filter(|member| slot_of(&member.state) == Some(slot)).collect();
         if here.is_empty() {
             let _ = writeln!(out, "    {:>6}   {slot:>10}   missing", "-");
         }
@@ -313,7 +313,7 @@ fn row(out: &mut String, slot: &str, member: &md::assemble::Member, members: &Me
     let candidate = &members.candidates[member.candidate];
     let (number, name) = (candidate.metadata.dev_number, &candidate.label);
     let flags = if candidate.metadata.write_mostly { " write-mostly" } else { "" };
-    let state = state_word(&member.standing);
+    let state = state_word(&member.state);
     let _ = writeln!(out, "    {number:>6}   {slot:>10}   {state}{flags}   {}", Shown(name));
 }
 
@@ -336,7 +336,7 @@ fn state_word(standing: &MemberState) -> &'static str {
 fn outlook(out: &mut String, array: &Array, members: &Members) {
     let reasons = array.members.iter().filter(|member| {
         !matches!(
-            member.standing,
+            member.state,
             MemberState::Active(_)
                 | MemberState::Spare
                 | MemberState::Journal
@@ -363,7 +363,7 @@ fn outlook(out: &mut String, array: &Array, members: &Members) {
             }
         }
     }
-    for elsewhere in &array.elsewhere {
+    for elsewhere in &array.other_verdicts {
         lines.push((elsewhere.by.to_string(), elsewhere.what.clone()));
     }
     out.push('\n');
@@ -418,8 +418,8 @@ fn json(array: &Array, members: &Members) -> Value {
         json!({
             "member": candidate.label,
             "dev_number": candidate.metadata.dev_number,
-            "slot": slot_of(&member.standing),
-            "state": state_word(&member.standing),
+            "slot": slot_of(&member.state),
+            "state": state_word(&member.state),
             "why": member.why,
             "events": candidate.metadata.events,
             "data_offset_sectors": candidate.metadata.data_offset,
@@ -427,7 +427,7 @@ fn json(array: &Array, members: &Members) -> Value {
         })
     });
     let shape = array.shape.as_ref();
-    let elsewhere = array.elsewhere.iter();
+    let elsewhere = array.other_verdicts.iter();
     let elsewhere = elsewhere.map(|it| json!({"by": it.by.to_string(), "what": it.what}));
     json!({
         "array_uuid": array.set_uuid.to_string(),

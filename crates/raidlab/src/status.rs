@@ -98,7 +98,7 @@ fn show(array: &Array, members: &Members) -> String {
     let _ = write!(out, "{} : {state} {level}", Shown(array_name(array)));
     for member in &array.members {
         let candidate = &members.candidates[member.candidate];
-        let flag = flag(&member.standing);
+        let flag = flag(&member.state);
         let write_mostly = if candidate.metadata.write_mostly { "(W)" } else { "" };
         let number = candidate.metadata.dev_number;
         let _ = write!(out, " {}[{number}]{write_mostly}{flag}", Shown(&candidate.label));
@@ -131,7 +131,7 @@ fn flag(standing: &MemberState) -> &'static str {
 fn letters(array: &Array) -> String {
     let slots = array.read_only.slots.len();
     let is_up = |slot: usize| {
-        array.members.iter().any(|member| match member.standing {
+        array.members.iter().any(|member| match member.state {
             MemberState::Active(at) => at.index() == slot,
             _ => false,
         })

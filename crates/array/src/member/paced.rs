@@ -33,12 +33,12 @@ struct Shared {
     inbox: Vec<Mail>,
     /// By number of the drive.
     loads: Vec<Load>,
-    scratch: Vec<drive::Done>,
+    scratch: Vec<drive::Completion>,
 }
 
 struct Mail {
     drive: DriveId,
-    ended: Vec<drive::Done>,
+    ended: Vec<drive::Completion>,
     /// Whether there is any, to be seen without the lock.
     there: Arc<AtomicBool>,
 }

@@ -206,7 +206,7 @@ impl Preparing<'_> {
     fn others(&self, slot: usize, chosen: usize) -> Vec<(usize, u64)> {
         let others = self.array.members.iter().filter(|member| member.candidate != chosen);
         let in_sync = others.filter_map(|member| {
-            let (of, up_to) = match member.standing {
+            let (of, up_to) = match member.state {
                 MemberState::Active(of) => (of, u64::MAX),
                 MemberState::Recovering { slot, up_to } => (slot, up_to),
                 MemberState::Replacement { slot, up_to } => (slot, up_to.unwrap_or(u64::MAX)),

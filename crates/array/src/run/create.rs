@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use md::SECTOR_BYTES;
-use md::create::{Places, Plan, Write};
+use md::create::{DeviceLayout, Plan, Write};
 use md::ondisk::superblock::{Outcome, READ_BYTES};
 
 use super::look;
@@ -141,7 +141,7 @@ pub fn what_is_there(disk: &dyn Disk) -> Vec<String> {
     seen
 }
 
-fn what_it_holds(disk: &dyn Disk, places: &Places) -> Vec<String> {
+fn what_it_holds(disk: &dyn Disk, places: &DeviceLayout) -> Vec<String> {
     let mut seen = what_is_there(disk);
     // Disks that are used again are full of something, as with mdadm; a file is somebody's.
     if seen.is_empty() && !disk.is_block_device() {
@@ -161,7 +161,7 @@ fn what_it_holds(disk: &dyn Disk, places: &Places) -> Vec<String> {
 }
 
 /// Where metadata of the new array goes, in sectors of the device.
-fn written(places: &Places) -> Vec<Range<u64>> {
+fn written(places: &DeviceLayout) -> Vec<Range<u64>> {
     let superblock = places.super_sector..places.super_sector + READ_BYTES as u64 / SECTOR_BYTES;
     let areas = [places.bitmap, places.bad_blocks, places.ppl];
     let areas = areas.into_iter().flatten().map(|area| area.sector..area.sector + area.sectors);
@@ -169,7 +169,7 @@ fn written(places: &Places) -> Vec<Range<u64>> {
 }
 
 fn planned(plan: &Plan, disks: &[Option<Arc<dyn Disk>>]) -> Vec<Arc<dyn Disk>> {
-    let disk = |places: &Places| disks[places.device].clone();
+    let disk = |places: &DeviceLayout| disks[places.device].clone();
     plan.places.iter().map(|places| disk(places).expect("the plan's devices are there")).collect()
 }
 

@@ -350,7 +350,7 @@ impl Starting<'_> {
             self.serving().map(|(slot, source)| (source.candidate, Some(slot))).collect();
         for member in &self.array.members {
             let is_spare = matches!(
-                member.standing,
+                member.state,
                 MemberState::Spare
                     | MemberState::Recovering { .. }
                     | MemberState::Replacement { .. }
@@ -367,7 +367,7 @@ impl Starting<'_> {
     /// which it is in sync; `None`: all of it is.
     fn rebuilt(&self, candidate: usize) -> Option<(MemberIdx, Option<u64>)> {
         let mut members = self.array.members.iter();
-        match members.find(|member| member.candidate == candidate)?.standing {
+        match members.find(|member| member.candidate == candidate)?.state {
             MemberState::Recovering { slot, up_to } => Some((slot, Some(up_to))),
             MemberState::Replacement { slot, up_to } => Some((slot, up_to)),
             _ => None,

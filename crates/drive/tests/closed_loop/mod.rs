@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use drive::{Done, Nanos, Op, Placement, Profile, Rig};
+use drive::{Completion, Nanos, Op, Placement, Profile, Rig};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -40,7 +40,7 @@ impl Loop<'_> {
     pub fn run(&self, mut op: impl FnMut(u64) -> Op) -> Measured {
         let mut rig = Rig::new();
         let drive = rig.add_drive(self.profile, self.placement, self.member, None);
-        let (mut done, mut later) = (Vec::<Done>::new(), VecDeque::new());
+        let (mut done, mut later) = (Vec::<Completion>::new(), VecDeque::new());
         let mut submitted = 0;
         while submitted < self.depth {
             rig.submit(0, drive, submitted, op(submitted));

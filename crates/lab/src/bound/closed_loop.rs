@@ -3,7 +3,7 @@
 //! Invariant: the same cell gives the same outcome (seeded choice of blocks, no hash order). Called
 //! by `bound` only.
 
-use drive::{Done, DriveId, Nanos, Op, Rig};
+use drive::{Completion, DriveId, Nanos, Op, Rig};
 
 use super::demand::{LeafOp, Phases, Policy, State};
 use super::{CellShape, MemberDrive};
@@ -216,7 +216,7 @@ impl Run<'_> {
             self.slots.push(Slot { stream: index % self.pace.streams, ..Slot::default() });
             self.next_request(index, 0);
         }
-        let mut done: Vec<Done> = Vec::new();
+        let mut done: Vec<Completion> = Vec::new();
         let mut last = 0;
         while let Some(now) = self.rig.next_event() {
             self.rig.advance(now, &mut done);
@@ -262,7 +262,7 @@ impl Run<'_> {
         let (mut done, mut last) = (Vec::new(), now);
         while let Some(next) = self.rig.next_event() {
             self.rig.advance(next, &mut done);
-            last = done.drain(..).map(|done: Done| done.at).fold(last, Nanos::max);
+            last = done.drain(..).map(|done: Completion| done.at).fold(last, Nanos::max);
         }
         last
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the order in which candidates are given decides nothing. The description that most of
 //! the freshest members share is used; two that contradict each other and have equally many members
-//! are a tie, which is refused. Called by `standing`.
+//! are a tie, which is refused. Called by `member_state`.
 
 use super::messages;
 use super::types::Candidate;

@@ -30,14 +30,14 @@ pub(super) fn group(candidates: &[Candidate]) -> (Vec<Vec<usize>>, Vec<usize>) {
 }
 
 /// What the members of one array are.
-pub(super) struct Standings {
+pub(super) struct MemberStates {
     /// Whose superblock defines the array.
     pub defining: usize,
     /// Whether it has a slot, as it must to define an array.
     pub has_slot: bool,
     pub members: Vec<Member>,
     pub split: bool,
-    pub elsewhere: Vec<OtherVerdict>,
+    pub other_verdicts: Vec<OtherVerdict>,
     /// What fresh members say against each other: sentences.
     pub contradictions: Vec<String>,
     /// Contradictions that no majority decides, and what to do: sentences.
@@ -54,7 +54,7 @@ pub(super) fn slots_of(metadata: &MemberMetadata) -> usize {
 }
 
 /// Decides about the candidates of one array.
-pub(super) fn standings(all: &[Candidate], group: &[usize], options: &Options) -> Standings {
+pub(super) fn member_states(all: &[Candidate], group: &[usize], options: &Options) -> MemberStates {
     let order = options
         .order
         .as_ref()
@@ -85,16 +85,16 @@ pub(super) fn standings(all: &[Candidate], group: &[usize], options: &Options) -
     by_freshness.sort_by_key(|&index| (index != judge.freshest, std::cmp::Reverse(events(index))));
     for index in by_freshness {
         let (standing, why) = judge.standing(index);
-        judge.members.push(Member { candidate: index, standing, why });
+        judge.members.push(Member { candidate: index, state: standing, why });
     }
     let contests = judge.leave_out_contests();
     judge.members.sort_by_key(|member| member.candidate);
-    Standings {
+    MemberStates {
         defining: judge.freshest,
         has_slot: defining.is_some(),
         members: judge.members,
         split: judge.split,
-        elsewhere: judge.elsewhere,
+        other_verdicts: judge.elsewhere,
         contradictions: judge.contradictions,
         is_tied: tie.is_some(),
         ties: tie.into_iter().chain(contests).collect(),
@@ -120,7 +120,7 @@ impl Judge<'_> {
         let candidate = &self.all[index];
         let (metadata, label) = (&candidate.metadata, &candidate.label);
         for problem in &candidate.kernel_refuses {
-            self.elsewhere(Software::Kernel, format!("leaves {label} out: {problem}."));
+            self.other_verdict(Software::Kernel, format!("leaves {label} out: {problem}."));
         }
         if self.order.is_some_and(|order| !order.contains(&Some(index))) {
             return (MemberState::Unusable, format!("{label} is not in the order that was given."));
@@ -130,7 +130,7 @@ impl Judge<'_> {
         }
         if !candidate.checksum_ok && candidate.kernel_refuses.is_empty() {
             let what = format!("leaves {label} out: the checksum of its superblock is wrong.");
-            self.elsewhere(Software::Kernel, what);
+            self.other_verdict(Software::Kernel, what);
         }
         if let Some(differs) = self.contradicts(index) {
             let reference = &self.all[self.freshest].label;
@@ -267,7 +267,7 @@ impl Judge<'_> {
         let pairs: Vec<(usize, usize)> = self
             .members
             .iter()
-            .filter_map(|member| match member.standing {
+            .filter_map(|member| match member.state {
                 MemberState::Duplicate { of } => Some((member.candidate, of)),
                 _ => None,
             })
@@ -279,10 +279,9 @@ impl Judge<'_> {
             let tie = format!("{label} and {other} {what}: name only one of them.");
             let why = format!("{label} and {other} {what}.");
             for member in &mut self.members {
-                if member.candidate == of
-                    && !matches!(member.standing, MemberState::Duplicate { .. })
+                if member.candidate == of && !matches!(member.state, MemberState::Duplicate { .. })
                 {
-                    member.standing = MemberState::Duplicate { of: one };
+                    member.state = MemberState::Duplicate { of: one };
                     member.why = why.clone();
                 }
             }
@@ -305,7 +304,7 @@ impl Judge<'_> {
             let why = format!("{label} replaces the member of slot {slot}, {far}{by}{cut}.");
             return (MemberState::Replacement { slot, up_to }, why);
         }
-        let has_slot = |member: &&Member| match member.standing {
+        let has_slot = |member: &&Member| match member.state {
             MemberState::Active(other) | MemberState::Recovering { slot: other, .. } => {
                 other == slot
             }
@@ -385,7 +384,7 @@ impl Judge<'_> {
                 let what = format!("{label} and {other} say of each other that they failed.");
                 self.contradictions.push(what);
             }
-            self.elsewhere(Software::Mdadm, what);
+            self.other_verdict(Software::Mdadm, what);
         }
     }
 
@@ -393,7 +392,7 @@ impl Judge<'_> {
     fn same_number(&self, index: usize) -> Option<usize> {
         let number = self.all[index].metadata.dev_number;
         let used = |member: &&Member| {
-            !matches!(member.standing, MemberState::Unusable | MemberState::Foreign { .. })
+            !matches!(member.state, MemberState::Unusable | MemberState::Foreign { .. })
                 && self.all[member.candidate].metadata.dev_number == number
         };
         self.members.iter().find(used).map(|member| member.candidate)
@@ -419,11 +418,11 @@ impl Judge<'_> {
             })
             .collect();
         for what in differing {
-            self.elsewhere(Software::Mdadm, what);
+            self.other_verdict(Software::Mdadm, what);
         }
     }
 
-    fn elsewhere(&mut self, by: Software, what: String) {
+    fn other_verdict(&mut self, by: Software, what: String) {
         self.elsewhere.push(OtherVerdict { by, what });
     }
 }

@@ -1,13 +1,13 @@
 //! Which members make up an array, and what may be done with it.
 //!
 //! ```text
-//!   candidates ──group──> arrays ──freshest, standing──> members ──shape──> geometry
+//!   candidates ──group──> arrays ──freshest, state──> members ──shape──> geometry
 //!                                                           └── plan: read-write, read-only
 //! ```
 //!
 //! Invariant: a pure function of the candidates and the options; nothing is chosen in silence:
-//! every candidate has a standing with a reason, every refusal a sentence to act on. Rules: format
-//! reference, section 8; where Linux md or mdadm would decide otherwise, [`Array::elsewhere`] says
+//! every candidate has a state with a reason, every refusal a sentence to act on. Rules: format
+//! reference, section 8; where Linux md or mdadm would decide otherwise, [`Array::other_verdicts`] says
 //! so.
 //!
 //! Called by `array` (to run an array) and by the command line (to explain one).

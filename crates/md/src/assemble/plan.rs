@@ -5,7 +5,7 @@
 
 use super::agree::same_places;
 use super::areas;
-use super::member_state::{Standings, cut_off, slots_of, standings};
+use super::member_state::{MemberStates, cut_off, member_states, slots_of};
 use super::messages;
 use super::repair::{self, Facts};
 use super::shape::{Shape, shape};
@@ -21,8 +21,8 @@ use crate::units::MemberIdx;
 
 /// Decides about the candidates of one array.
 pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Array {
-    let found = standings(all, group, options);
-    let Standings { defining, has_slot, members, split, elsewhere, .. } = found;
+    let found = member_states(all, group, options);
+    let MemberStates { defining, has_slot, members, split, other_verdicts: elsewhere, .. } = found;
     let metadata = &all[defining].metadata;
     let mut facts = Planner {
         all,
@@ -32,7 +32,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         members: &members,
         split,
         journal: journal(&members),
-        elsewhere,
+        other_verdicts: elsewhere,
         ties: &found.ties,
     };
     let slots = slots_of(metadata);
@@ -49,7 +49,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         facts.plans(slots)
     };
     facts.compare_start(&shape, &missing);
-    let elsewhere = facts.elsewhere;
+    let elsewhere = facts.other_verdicts;
     let mut contradictions = found.contradictions;
     if let Ok(shape) = &shape {
         contradictions.extend(areas::odd(all, shape, &read_only.slots));
@@ -65,7 +65,7 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
         shape,
         read_write,
         read_only,
-        elsewhere,
+        other_verdicts: elsewhere,
         contradictions,
     }
 }
@@ -83,7 +83,7 @@ fn held(own: &MemberMetadata, freshest: &MemberMetadata) -> u64 {
 }
 
 fn journal(members: &[Member]) -> Option<usize> {
-    let journal = members.iter().find(|member| member.standing == MemberState::Journal);
+    let journal = members.iter().find(|member| member.state == MemberState::Journal);
     journal.map(|member| member.candidate)
 }
 
@@ -96,7 +96,7 @@ struct Planner<'a> {
     members: &'a [Member],
     split: bool,
     journal: Option<usize>,
-    elsewhere: Vec<OtherVerdict>,
+    other_verdicts: Vec<OtherVerdict>,
     ties: &'a [String],
 }
 
@@ -176,14 +176,14 @@ impl Planner<'_> {
     fn fresh(&self, count: usize) -> Slots {
         let mut slots: Slots = vec![None; count];
         for member in self.members {
-            let (slot, in_sync) = match member.standing {
+            let (slot, in_sync) = match member.state {
                 MemberState::Active(slot) => (slot, u64::MAX),
                 MemberState::Recovering { slot, up_to } => (slot, up_to),
                 MemberState::Replacement { slot, up_to } => (slot, up_to.unwrap_or(u64::MAX)),
                 _ => continue,
             };
             let source = self.source(member.candidate, in_sync, false);
-            let replacement = matches!(member.standing, MemberState::Replacement { .. });
+            let replacement = matches!(member.state, MemberState::Replacement { .. });
             let Some(place) = slots.get_mut(slot.index()) else { continue };
             let better = |has: &Source| {
                 source.valid_sectors > has.valid_sectors
@@ -202,7 +202,7 @@ impl Planner<'_> {
     fn with_stale(&self, shape: &Shape, slots: &Slots) -> Option<(Slots, String)> {
         let mut stale: Vec<(u64, MemberIdx, usize)> = Vec::new();
         for member in self.members {
-            if let MemberState::Stale { slot: Some(slot), events_behind } = member.standing {
+            if let MemberState::Stale { slot: Some(slot), events_behind } = member.state {
                 stale.push((events_behind, slot, member.candidate));
             }
         }
@@ -251,7 +251,7 @@ impl Planner<'_> {
             messages::slots(&missing)
         );
         for member in self.members {
-            let slot = match member.standing {
+            let slot = match member.state {
                 MemberState::Stale { slot: Some(slot), .. }
                 | MemberState::Recovering { slot, .. } => slot,
                 MemberState::Active(slot) => slot,
@@ -337,8 +337,7 @@ impl Planner<'_> {
             return Vec::new();
         }
         let mut sentences = Vec::new();
-        for member in self.members.iter().filter(|member| member.standing == MemberState::Unusable)
-        {
+        for member in self.members.iter().filter(|member| member.state == MemberState::Unusable) {
             let Candidate { metadata, label, checksum_ok, .. } = &self.all[member.candidate];
             let Some(Role::Slot(slot)) = self.metadata.roles.get(metadata.dev_number as usize)
             else {
@@ -496,7 +495,7 @@ impl Planner<'_> {
     /// Where Linux and mdadm would not start what is started here, or the other way round.
     fn compare_start(&mut self, shape: &Result<Shape, String>, missing: &[MemberIdx]) {
         let Ok(shape) = shape else { return };
-        let mut say = |by, what: String| self.elsewhere.push(OtherVerdict { by, what });
+        let mut say = |by, what: String| self.other_verdicts.push(OtherVerdict { by, what });
         let metadata = self.metadata;
         let expected: Vec<MemberIdx> = missing
             .iter()

@@ -87,7 +87,7 @@ fn recoveries(facts: &Facts<'_>) -> Vec<Recovery> {
     let serves = |slot: MemberIdx| facts.slots[slot.index()].as_ref();
     for member in facts.members {
         let candidate = member.candidate;
-        match member.standing {
+        match member.state {
             MemberState::Recovering { slot, up_to }
                 if serves(slot).is_some_and(|source| source.candidate == candidate) =>
             {
@@ -110,7 +110,7 @@ fn recoveries(facts: &Facts<'_>) -> Vec<Recovery> {
     let mut spares = facts
         .members
         .iter()
-        .filter(|member| member.standing == MemberState::Spare)
+        .filter(|member| member.state == MemberState::Spare)
         .map(|member| member.candidate)
         .filter(fits);
     for &slot in facts.missing {

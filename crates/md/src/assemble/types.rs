@@ -21,7 +21,7 @@ pub struct Candidate {
     /// Whether the superblock's checksum is right.
     pub checksum_ok: bool,
     /// What the kernel would refuse in this superblock, each in words; kept for
-    /// [`Array::elsewhere`], not judged here.
+    /// [`Array::other_verdicts`], not judged here.
     pub kernel_refuses: Vec<String>,
 }
 
@@ -154,7 +154,7 @@ pub struct Member {
     /// Which.
     pub candidate: usize,
     /// What it is.
-    pub standing: MemberState,
+    pub state: MemberState,
     /// Why: a sentence.
     pub why: String,
 }
@@ -218,7 +218,7 @@ pub struct Array {
     /// To read it without changing anything.
     pub read_only: Plan,
     /// Where Linux or mdadm would not do what the plans say.
-    pub elsewhere: Vec<OtherVerdict>,
+    pub other_verdicts: Vec<OtherVerdict>,
     /// What members that are equally fresh say against each other, or against the order that was
     /// given: sentences. What is read of such an array is not to be believed without a look.
     pub contradictions: Vec<String>,

@@ -3,7 +3,7 @@
 //! Invariant: all superblocks agree in everything that the kernel and mdadm compare; they are made
 //! by the same code that makes every later one, from the array's state.
 
-use super::plan::{Places, Plan};
+use super::plan::{DeviceLayout, Plan};
 use super::request::{CreateError, Device, Request};
 use crate::level::Level;
 use crate::ondisk::bitmap::{Bitmap, BitmapHeader, BitmapPlacement, sync_sectors, uuid_on_disk};
@@ -71,7 +71,7 @@ fn state(plan: &Plan, request: &Request) -> ArrayState {
 fn v1(
     plan: &Plan,
     request: &Request,
-    place: &Places,
+    place: &DeviceLayout,
     device: &Device,
     bitmap: Option<BitmapPlacement>,
 ) -> Result<SuperblockV1, CreateError> {
@@ -153,7 +153,7 @@ fn set_name(request: &Request) -> Result<[u8; NAME_BYTES], CreateError> {
     Ok(bytes)
 }
 
-fn v0(plan: &Plan, request: &Request, place: &Places) -> SuperblockV0 {
+fn v0(plan: &Plan, request: &Request, place: &DeviceLayout) -> SuperblockV0 {
     let number = place.dev_number;
     let raid_disk = match place.role {
         Role::Slot(slot) => u32::from(slot),

@@ -19,5 +19,5 @@ mod initial;
 mod plan;
 mod request;
 
-pub use plan::{Places, Plan, Write, plan};
-pub use request::{BitmapWish, CreateError, Device, Request};
+pub use plan::{DeviceLayout, Plan, Write, plan};
+pub use request::{BitmapOption, CreateError, Device, Request};

@@ -5,7 +5,7 @@
 
 use super::device_layout;
 use super::initial;
-use super::request::{BitmapWish, CreateError, Device, Request};
+use super::request::{BitmapOption, CreateError, Device, Request};
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::layout::{Layout, Raid0Layout};
 use crate::level::Level;
@@ -30,7 +30,7 @@ const NO_BAD_BLOCK: u8 = 0xff;
 
 /// Where everything is on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct DeviceLayout {
     /// The device, as an index into [`Request::devices`].
     pub device: usize,
     /// Its number in the array.
@@ -81,7 +81,7 @@ pub struct Plan {
     /// Where the first resync begins; `None`: there is none.
     pub resync_offset: Option<u64>,
     /// The devices, without missing ones, in the order of the request.
-    pub places: Vec<Places>,
+    pub places: Vec<DeviceLayout>,
     /// The bitmap's contents: every bit set.
     pub bitmap: Option<Bitmap>,
     /// The initial superblock of each of `places`.
@@ -95,7 +95,7 @@ pub struct Plan {
 /// # Errors
 /// The first thing that cannot be had.
 pub fn plan(request: &Request) -> Result<Plan, CreateError> {
-    let mut sized = Sized::new(request)?;
+    let mut sized = ResolvedRequest::new(request)?;
     let geometry = sized.geometry()?;
     // RAID 10 rounds further, and the kernel stores that.
     let used_sectors = match request.level {
@@ -133,7 +133,7 @@ pub fn plan(request: &Request) -> Result<Plan, CreateError> {
 impl Plan {
     /// What must be on a device before its superblock says so, in any order: the bitmap, the empty
     /// logs. A crash before the superblocks are written leaves no array.
-    pub fn preparations(&self, places: &Places) -> Vec<Write> {
+    pub fn preparations(&self, places: &DeviceLayout) -> Vec<Write> {
         let mut writes = Vec::new();
         if let (Some(area), Some(bitmap)) = (places.bitmap, &self.bitmap) {
             let pages = (0..bitmap.shape().pages()).flat_map(|page| bitmap.encode_page(page));
@@ -156,7 +156,7 @@ impl Plan {
 }
 
 /// A request with its defaults filled in and its sizes known.
-struct Sized<'a> {
+struct ResolvedRequest<'a> {
     request: &'a Request,
     layout: Layout,
     chunk_sectors: u64,
@@ -170,8 +170,8 @@ struct Sized<'a> {
     warnings: Vec<String>,
 }
 
-impl<'a> Sized<'a> {
-    fn new(request: &'a Request) -> Result<Sized<'a>, CreateError> {
+impl<'a> ResolvedRequest<'a> {
+    fn new(request: &'a Request) -> Result<ResolvedRequest<'a>, CreateError> {
         check_counts(request)?;
         check_options(request)?;
         let level = request.level;
@@ -196,7 +196,7 @@ impl<'a> Sized<'a> {
             .enumerate()
             .filter_map(|(index, device)| Some((index, device.as_ref()?)))
             .collect();
-        let mut sized = Sized {
+        let mut sized = ResolvedRequest {
             request,
             layout,
             chunk_sectors,
@@ -306,9 +306,9 @@ impl<'a> Sized<'a> {
         let Some(sync) = sync_sectors(geometry) else { return Ok(None) };
         let large = self.used_sectors > AUTO_BITMAP_SECTORS || request.write_behind.is_some();
         let chunk_bytes = match (request.bitmap, request.policy) {
-            (BitmapWish::Internal { chunk_bytes }, _) => chunk_bytes,
+            (BitmapOption::Internal { chunk_bytes }, _) => chunk_bytes,
             (_, Some(Policy::Bitmap)) => None,
-            (BitmapWish::Auto, None) if large => None,
+            (BitmapOption::Auto, None) if large => None,
             _ => return Ok(None),
         };
         let placement =
@@ -350,7 +350,7 @@ impl<'a> Sized<'a> {
         &self,
         bitmap: &Option<BitmapPlacement>,
         rebuilt: Option<usize>,
-    ) -> Result<Vec<Places>, CreateError> {
+    ) -> Result<Vec<DeviceLayout>, CreateError> {
         let pages = bitmap.map(|bitmap| bitmap_sectors(&bitmap, self));
         let log_sectors = match (pages, self.ppl) {
             (Some(pages), _) => pages?,
@@ -373,7 +373,7 @@ impl<'a> Sized<'a> {
                 device_layout::bad_blocks(version, super_sector, data_offset, log_sectors, there)
                     .map(|offset| area(offset, device_layout::BAD_BLOCK_SECTORS));
             let role = if index < slots { Role::Slot(index as u16) } else { Role::Spare };
-            let place = Places {
+            let place = DeviceLayout {
                 device: index,
                 dev_number: index as u32,
                 role,
@@ -393,7 +393,7 @@ impl<'a> Sized<'a> {
         Ok(places)
     }
 
-    fn warn(&mut self, places: &[Places], policy: Option<Policy>) {
+    fn warn(&mut self, places: &[DeviceLayout], policy: Option<Policy>) {
         let request = self.request;
         let mut warnings = std::mem::take(&mut self.warnings);
         if !matches!(request.level, Level::Linear | Level::Raid0) {
@@ -412,7 +412,7 @@ impl<'a> Sized<'a> {
                 ));
             }
         }
-        let unasked = request.bitmap == BitmapWish::Auto && request.policy.is_none();
+        let unasked = request.bitmap == BitmapOption::Auto && request.policy.is_none();
         if unasked && policy == Some(Policy::Bitmap) {
             warnings.push("A write-intent bitmap is made, as the array is large.".to_string());
         }
@@ -441,7 +441,10 @@ impl<'a> Sized<'a> {
     }
 }
 
-fn bitmap_sectors(bitmap: &BitmapPlacement, sized: &Sized<'_>) -> Result<u64, CreateError> {
+fn bitmap_sectors(
+    bitmap: &BitmapPlacement,
+    sized: &ResolvedRequest<'_>,
+) -> Result<u64, CreateError> {
     let sync = sync_sectors(&sized.geometry()?).unwrap_or(0);
     let shape = BitmapShape::new(sync, bitmap.chunk_bytes);
     let shape = shape.expect("the placement has a chunk that a bitmap can have");
@@ -482,7 +485,7 @@ fn check_counts(request: &Request) -> Result<(), CreateError> {
 fn check_options(request: &Request) -> Result<(), CreateError> {
     let conflict = |option, problem| Err(CreateError::Conflict { option, problem });
     let striped = matches!(request.level, Level::Linear | Level::Raid0);
-    let wants_bitmap = matches!(request.bitmap, BitmapWish::Internal { .. });
+    let wants_bitmap = matches!(request.bitmap, BitmapOption::Internal { .. });
     let policy = request.policy;
     if policy == Some(Policy::Journal) {
         return conflict("consistency-policy", "a journal cannot be created here, only assembled");
@@ -504,7 +507,7 @@ fn check_options(request: &Request) -> Result<(), CreateError> {
     if wants_bitmap && !matches!(policy, None | Some(Policy::Bitmap)) {
         return conflict("bitmap", "the consistency policy that is asked for excludes one");
     }
-    if request.bitmap == BitmapWish::None && policy == Some(Policy::Bitmap) {
+    if request.bitmap == BitmapOption::None && policy == Some(Policy::Bitmap) {
         return conflict("bitmap", "none is asked for, but it is the consistency policy");
     }
     match request.write_behind {
@@ -521,7 +524,7 @@ fn check_options(request: &Request) -> Result<(), CreateError> {
 
 /// The metadata must fit before the data, or behind it: only a data offset or a size that was asked
 /// for can be in the way.
-fn check_apart(place: &Places, version: Version) -> Result<(), CreateError> {
+fn check_apart(place: &DeviceLayout, version: Version) -> Result<(), CreateError> {
     let areas = [place.bitmap, place.bad_blocks, place.ppl];
     let areas = || areas.iter().flatten();
     match version {

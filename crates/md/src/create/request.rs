@@ -32,7 +32,7 @@ pub struct Device {
 
 /// Whether there is to be a bitmap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BitmapWish {
+pub enum BitmapOption {
     /// As mdadm does: if the members are used for more than 100 GiB each, or with write-behind.
     #[default]
     Auto,
@@ -65,7 +65,7 @@ pub struct Request {
     /// Where data is to start; `None`: mdadm's choice.
     pub data_offset: Option<u64>,
     /// Whether there is to be a bitmap.
-    pub bitmap: BitmapWish,
+    pub bitmap: BitmapOption,
     /// What to do about crashes; `None`: a bitmap if there is one.
     pub policy: Option<Policy>,
     /// Writes that may be outstanding to write-mostly members; asks for a bitmap.
@@ -96,7 +96,7 @@ impl Request {
             devices: devices.into_iter().map(Some).collect(),
             used_sectors: None,
             data_offset: None,
-            bitmap: BitmapWish::Auto,
+            bitmap: BitmapOption::Auto,
             policy: None,
             write_behind: None,
             assume_clean: false,

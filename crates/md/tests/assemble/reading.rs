@@ -163,7 +163,7 @@ fn an_array_in_mid_reshape_is_read_but_not_run() {
     let Ok(Shape::Reshaping(reshaping)) = &array.shape else { panic!("settled") };
     assert_eq!(reshaping.array_sectors(), USED * 2);
     assert_eq!(reshaping.data_start(Generation::New, MemberIdx(3)), Some(1024));
-    assert_eq!(array.elsewhere, []);
+    assert_eq!(array.other_verdicts, []);
     assert!(array.read_only.warnings[1].contains("may have moved more than it recorded"));
     // A position that the kernel would never have written; a reshape in place.
     let mut all = growing(700);
@@ -172,7 +172,7 @@ fn an_array_in_mid_reshape_is_read_but_not_run() {
     }
     let array = one(&all);
     assert_eq!(short(&array.read_only.verdict), "run");
-    let by: Vec<Software> = array.elsewhere.iter().map(|note| note.by).collect();
+    let by: Vec<Software> = array.other_verdicts.iter().map(|note| note.by).collect();
     assert_eq!(by, [Software::Kernel, Software::Mdadm]);
     assert!(array.read_only.warnings[1].contains("only in mdadm's backup file"));
 }

@@ -106,7 +106,7 @@ fn what_only_mdadm_compares_is_told_but_does_not_count() {
     all[1].metadata.created.seconds += 1;
     let array = one(&all);
     assert_eq!(both(&array), ["run", "run"]);
-    let told = &array.elsewhere[0];
+    let told = &array.other_verdicts[0];
     assert_eq!(told.by, Software::Mdadm);
     assert!(told.what.contains("disk1 does not match, the creation time"), "{}", told.what);
     // 0.90: the kernel compares it as well.
@@ -150,7 +150,7 @@ fn a_wrong_checksum_counts_only_if_told_so() {
     all[0].metadata.events = 50;
     let array = one_with(&all, &options);
     assert_eq!(both(&array), ["run", "run"]);
-    assert_eq!(array.elsewhere[0].by, Software::Kernel);
+    assert_eq!(array.other_verdicts[0].by, Software::Kernel);
 }
 
 #[test]

@@ -52,9 +52,9 @@ fn levels_bear_their_losses_and_no_more() {
         let array = one(&without(missing, all));
         let what = format!("level {level}, layout {layout:#x}, without {missing:?}");
         assert_eq!(short(&array.read_write.verdict), expected, "{what}");
-        let kernel = array.elsewhere.iter().any(|note| note.by == Software::Kernel);
+        let kernel = array.other_verdicts.iter().any(|note| note.by == Software::Kernel);
         assert_eq!(kernel, expected == "needs Force", "{what}: what the kernel would do");
-        let mdadm = array.elsewhere.iter().any(|note| note.what.contains("--run"));
+        let mdadm = array.other_verdicts.iter().any(|note| note.what.contains("--run"));
         assert_eq!(mdadm, !missing.is_empty(), "{what}: they were there last time");
     }
 }
@@ -66,10 +66,10 @@ fn verdicts_standings_and_notes_are_shown_in_words() {
     all[2].metadata.created.seconds = 5;
     let array = one(&all);
     assert_eq!(array.read_write.verdict.to_string(), "All data is there, without slot 1.");
-    let shown: Vec<String> = array.members.iter().map(|one| one.standing.to_string()).collect();
+    let shown: Vec<String> = array.members.iter().map(|one| one.state.to_string()).collect();
     assert_eq!(shown, ["slot 0", "slot 1, rebuilt up to sector 64", "slot 2", "slot 3"]);
     assert_eq!(
-        array.elsewhere[0].to_string(),
+        array.other_verdicts[0].to_string(),
         "mdadm refuses the array: disk2 does not match, the creation time is 5 and not 1700000000."
     );
     all[3].metadata.events = 49 - 4;

@@ -103,7 +103,7 @@ pub fn partial() -> Options {
 }
 
 pub fn standing(array: &Array, candidate: usize) -> &MemberState {
-    &array.members.iter().find(|member| member.candidate == candidate).unwrap().standing
+    &array.members.iter().find(|member| member.candidate == candidate).unwrap().state
 }
 
 pub fn why(array: &Array, candidate: usize) -> &str {

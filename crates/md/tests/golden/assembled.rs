@@ -24,7 +24,7 @@ pub fn check(directory: &Path, images: &[Vec<u8>]) {
     assert_eq!((found.arrays.len(), found.floating_spares.len()), (1, 0), "{name}");
     let array = &found.arrays[0];
     for (member, json) in array.members.iter().zip(members) {
-        check_standing(name, &member.standing, json);
+        check_standing(name, &member.state, json);
     }
     let is_reshape = matches!(array.shape, Ok(Shape::Reshaping(_)));
     assert_eq!(is_reshape, reshape::is_reshape(directory), "{name}");

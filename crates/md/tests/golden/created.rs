@@ -3,7 +3,7 @@
 
 use crate::case;
 use md::assemble::{self, Candidate, Options, Verdict};
-use md::create::{BitmapWish, Device, Plan, Request, plan};
+use md::create::{BitmapOption, Device, Plan, Request, plan};
 use md::ondisk::superblock::{Policy, READ_BYTES, Superblock, detect};
 use md::ondisk::{MemberMetadata, Uuid, Version};
 use md::{Layout, Level};
@@ -103,7 +103,7 @@ fn check_assembles(name: &str, request: &Request, planned: &Plan) {
         Verdict::RunDegraded { missing: slots } => assert_eq!(slots.len(), missing, "{name}"),
         verdict => panic!("{name}: {verdict:?}"),
     }
-    assert_eq!(array.elsewhere, [], "{name}: the kernel and mdadm agree");
+    assert_eq!(array.other_verdicts, [], "{name}: the kernel and mdadm agree");
     let shape = array.shape.as_ref().unwrap();
     assert_eq!(shape.array_sectors(), planned.geometry.array_sectors(), "{name}");
     let from = array.read_write.repairs.resync.map(|resync| resync.from);
@@ -152,7 +152,7 @@ fn parse(
     let kib = |text: &str| text.trim_end_matches('K').parse::<u64>().unwrap() * 1024;
     if option(command, "--bitmap").is_some() {
         let chunk_bytes = option(command, "--bitmap-chunk").map(kib);
-        request.bitmap = BitmapWish::Internal { chunk_bytes };
+        request.bitmap = BitmapOption::Internal { chunk_bytes };
     }
     request.write_behind = option(command, "--write-behind").map(|text| text.parse().unwrap());
     request.used_sectors = option(command, "--size").map(|text| kib(text) / 512);

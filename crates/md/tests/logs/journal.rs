@@ -460,7 +460,7 @@ fn sets_flushes_and_newest_data() {
 
 #[test]
 fn what_is_ignored_and_where_a_walk_ends() {
-    // Places that the array does not have: 32 sectors a chunk, 4 rows, 256 array sectors.
+    // DeviceLayout that the array does not have: 32 sectors a chunk, 4 rows, 256 array sectors.
     let good = one(&[data(0, 1)]);
     for (payload, at) in [
         (data(256, 1), 256),

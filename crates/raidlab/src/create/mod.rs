@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use array::run::{self, CreateFailed, CreateOptions};
 use clap::{ArgMatches, Args};
 use lab::shown::Shown;
-use md::create::{BitmapWish, Plan, Request};
+use md::create::{BitmapOption, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Level, SECTOR_BYTES};
@@ -103,7 +103,7 @@ pub struct CreateArguments {
     metadata: Version,
     /// internal or none [default: internal above 100 GiB a member, as mdadm]
     #[arg(short, long, value_parser = parse_bitmap, help_heading = "Metadata")]
-    bitmap: Option<BitmapWish>,
+    bitmap: Option<BitmapOption>,
     /// What a bit of the bitmap stands for [default: mdadm's choice]
     #[arg(long, value_name = "SIZE", value_parser = parse_sectors, help_heading = "Metadata")]
     bitmap_chunk: Option<u64>,
@@ -184,10 +184,10 @@ fn parse_version(text: &str) -> Result<Version, String> {
     found.ok_or_else(|| "0.90, 1.0, 1.1 or 1.2".into())
 }
 
-fn parse_bitmap(text: &str) -> Result<BitmapWish, String> {
+fn parse_bitmap(text: &str) -> Result<BitmapOption, String> {
     match text {
-        "internal" => Ok(BitmapWish::Internal { chunk_bytes: None }),
-        "none" => Ok(BitmapWish::None),
+        "internal" => Ok(BitmapOption::Internal { chunk_bytes: None }),
+        "none" => Ok(BitmapOption::None),
         _ => Err("internal or none; a bitmap in a file cannot be made".into()),
     }
 }
@@ -293,12 +293,12 @@ fn request(arguments: &CreateArguments, members: &members::Given) -> Result<Requ
     let level = arguments.level;
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let bitmap = match (arguments.bitmap, arguments.bitmap_chunk) {
-        (Some(BitmapWish::None), Some(_)) => {
+        (Some(BitmapOption::None), Some(_)) => {
             return Err("--bitmap-chunk: there is no bitmap (--bitmap none)".into());
         }
-        (_, Some(sectors)) => BitmapWish::Internal { chunk_bytes: Some(sectors * SECTOR_BYTES) },
+        (_, Some(sectors)) => BitmapOption::Internal { chunk_bytes: Some(sectors * SECTOR_BYTES) },
         (Some(wish), None) => wish,
-        (None, None) => BitmapWish::Auto,
+        (None, None) => BitmapOption::Auto,
     };
     let host = match arguments.homehost.as_deref() {
         Some("none" | "") => None,

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use lab::shown::Shown;
-use md::create::{Places, Plan, Request};
+use md::create::{DeviceLayout, Plan, Request};
 use md::ondisk::{Area, Role};
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ pub fn text(request: &Request, plan: &Plan, dry_run: bool, zeroes: bool) -> Stri
     out
 }
 
-fn label<'a>(request: &'a Request, place: &Places) -> &'a str {
+fn label<'a>(request: &'a Request, place: &DeviceLayout) -> &'a str {
     request.devices[place.device].as_ref().map_or("missing", |device| device.label.as_str())
 }
 

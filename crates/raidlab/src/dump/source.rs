@@ -229,7 +229,7 @@ fn left_out(array: &Array, members: &Members) -> Vec<String> {
         serves || plan.journal == Some(candidate)
     };
     let out = array.members.iter().filter(|member| {
-        let expected = matches!(member.standing, MemberState::Spare | MemberState::Journal);
+        let expected = matches!(member.state, MemberState::Spare | MemberState::Journal);
         !expected && !used(member.candidate)
     });
     let sentence = |member: &md::assemble::Member| {

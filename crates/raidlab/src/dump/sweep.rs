@@ -263,7 +263,7 @@ fn places(members: &Members) -> String {
                 metadata.data_sectors,
                 metadata.data_offset,
             ));
-            let (name, standing) = (&members.candidates[member.candidate].label, &member.standing);
+            let (name, standing) = (&members.candidates[member.candidate].label, &member.state);
             let (bad, ppl) = (metadata.bad_blocks, metadata.ppl);
             let starts = (metadata.data_offset, metadata.reshape.map(|it| it.new_data_offset));
             (name.clone(), standing.clone(), bad, ppl, journal, starts, metadata.recovery_offset)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use array::run::{self, CreateOptions, Opened, StartOptions};
 use array::store::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
 use md::assemble::{self, Array as Assembled, Options};
-use md::create::{self, BitmapWish, Plan, Request};
+use md::create::{self, BitmapOption, Plan, Request};
 use md::ondisk::bad_blocks::BadBlocks;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Timestamp, Uuid, Version};
@@ -43,10 +43,10 @@ pub fn plan(shape: &Shape, assume_clean: bool) -> Plan {
     request.assume_clean = assume_clean;
     request.name = "interop".into();
     match shape.log {
-        Log::None => request.bitmap = BitmapWish::None,
+        Log::None => request.bitmap = BitmapOption::None,
         Log::Bitmap => {
             let chunk_bytes = Some((shape.bitmap_chunk_kib() << 10) as u64);
-            request.bitmap = BitmapWish::Internal { chunk_bytes };
+            request.bitmap = BitmapOption::Internal { chunk_bytes };
         }
         Log::Ppl => request.policy = Some(Policy::Ppl),
     }

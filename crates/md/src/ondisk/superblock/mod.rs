@@ -1,8 +1,8 @@
 //! Superblocks 0.90 and 1.x: where they are, what they say, what the kernel would not accept of
 //! them, and how they change with the array.
 
+mod any;
 mod checksum;
-mod either;
 mod locate;
 mod refusal;
 mod state;
@@ -13,8 +13,8 @@ mod v1;
 mod v1_metadata;
 mod v1_state;
 
+pub use any::Superblock;
 pub use checksum::Checksum;
-pub use either::Superblock;
 pub use locate::{Candidate, Detection, Outcome, READ_BYTES, candidates, detect, location};
 pub use refusal::{Kernels, Refusal};
 pub use state::{ArrayState, DeviceState, Policy, StateError};
