@@ -17,14 +17,14 @@ use crate::findings;
 use crate::host::Host;
 use crate::matrix::{ArrayCase, BenchLevel, Plan};
 use crate::members::{MemberExpr, placement_for};
-use crate::place::EngineSpec;
-use crate::program::session::Needs;
+use crate::program::session::BufferRequirements;
+use crate::provision::EngineSpec;
 use crate::quantity::show_size;
 use crate::record::{Cell, MemberTraffic, Record, ThreadTime};
 use crate::runner::{self, Outcome, Timing};
-use crate::target::{Findings, Proof, Target, TargetSpec};
-use crate::watch::{MemberTap, Recorder, Watched};
-use crate::wiring::Wiring;
+use crate::target::{RedundancyReport, Target, TargetSpec, VerifyErrors};
+use crate::topology::StorageTopology;
+use crate::watch::{CounterSource, Recorder, Watched};
 use crate::workload::{Kind, Spec};
 
 /// How a bench is run.
@@ -226,7 +226,7 @@ impl Bench<'_, '_> {
             set_bound(&mut bound, case, spec, &target);
             let timing = timing(self.settings, every);
             let timing = within_a_pass(timing, case, spec, self.settings, &bound, &target);
-            let tap = Arc::new(MemberTap::default());
+            let tap = Arc::new(CounterSource::default());
             target.tap = Some(tap.clone());
             target.renew_drives(!spec.kind.is_sequential())?;
             let recorder = Recorder::start(Watched { tap: Some(tap), ..Watched::default() });
@@ -249,7 +249,7 @@ impl Bench<'_, '_> {
         }
         match self.record.cells.last_mut().filter(|_| measured > 0 && !stop()) {
             Some(last) => {
-                prove_redundancy(target, last, stop)?;
+                verify_redundancy(target, last, stop)?;
                 if !stop() {
                     let (entry, cells) = (case.cells.len() - 1, std::slice::from_ref(last));
                     (self.progress)(Progress::Final { entry, cells });
@@ -437,7 +437,7 @@ fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> C
 pub fn array_for_program(
     case: &ArrayCase,
     settings: &Settings<'_>,
-    needs: &Needs,
+    needs: &BufferRequirements,
 ) -> Result<(Array, Cell), String> {
     let mut target = make_target(case, settings, (needs.lease_bytes, needs.in_flight))?;
     target.degrade(case.degraded)?;
@@ -501,12 +501,13 @@ fn threads(outcome: &Outcome) -> Vec<ThreadTime> {
 
 /// After the last cell of an array: a copy or a parity block that is wrong counts as wrong data,
 /// though no read of the workloads has met it.
-fn prove_redundancy(
+fn verify_redundancy(
     target: Target,
     last: &mut Cell,
     stop: &dyn Fn() -> bool,
 ) -> Result<(), String> {
-    let Some(Proof { lost_inside, without, found }) = target.prove_redundancy(stop)? else {
+    let Some(RedundancyReport { lost_inside, without, found }) = target.verify_redundancy(stop)?
+    else {
         return Ok(());
     };
     let words =
@@ -600,7 +601,10 @@ fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
         cell.bound_mb_per_s = Some(bound.mb_per_s);
         cell.bound_note = Some(bound.note);
     }
-    let apart = Wiring { bus_bytes_per_s: case.wiring.bus_bytes_per_s, ..Wiring::default() };
+    let apart = StorageTopology {
+        bus_bytes_per_s: case.wiring.bus_bytes_per_s,
+        ..StorageTopology::default()
+    };
     if case.wiring != apart {
         let bound = bound::bound(&CellShape { wiring: apart, ..asked });
         cell.unshared_bound_mb_per_s = bound.map(|bound| bound.mb_per_s);
@@ -641,7 +645,12 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
     cell.warnings = warnings;
 }
 
-fn warn_of_findings(warnings: &mut Vec<String>, cell: &Cell, findings: &Findings, unit_bytes: u64) {
+fn warn_of_findings(
+    warnings: &mut Vec<String>,
+    cell: &Cell,
+    findings: &VerifyErrors,
+    unit_bytes: u64,
+) {
     if let Some(error) = &findings.first_error {
         warnings.push(format!(
             "{} request(s) failed ({error}): the figure leaves them out",

@@ -22,7 +22,7 @@ mod demand;
 
 use drive::{Placement, Profile};
 
-use crate::wiring::Wiring;
+use crate::topology::StorageTopology;
 use closed_loop::{Outcome, Pace};
 use demand::Policy;
 pub use demand::Shape;
@@ -72,7 +72,7 @@ pub struct CellShape<'a> {
     /// describes (memory, null, plain files), which makes the bound unknown.
     pub members: &'a [Option<MemberDrive<'a>>],
     /// What the members share.
-    pub wiring: Wiring,
+    pub wiring: StorageTopology,
     /// Leaves that are missing.
     pub missing: &'a [usize],
     /// What is asked.
@@ -144,7 +144,7 @@ fn policies(cell: &CellShape<'_>) -> Vec<Policy> {
 /// time on a channel, a disk whose read-ahead holds less than a piece keeps the channel while it
 /// reads; with pieces that it holds, the others' heads go on meanwhile.
 fn pieces(cell: &CellShape<'_>) -> &'static [u64] {
-    match cell.pattern.sequential() && cell.wiring != Wiring::default() {
+    match cell.pattern.sequential() && cell.wiring != StorageTopology::default() {
         true => &[64, 128, 192, 256, 384, closed_loop::PIECE_SECTORS, 1024],
         false => &[closed_loop::PIECE_SECTORS],
     }
@@ -175,7 +175,7 @@ fn note(cell: &CellShape<'_>, best: &Outcome) -> String {
 }
 
 /// `; 2 members to a disk; one command at a time for 2 disks`.
-fn sharing(wiring: Wiring) -> String {
+fn sharing(wiring: StorageTopology) -> String {
     let mut text = String::new();
     if let Some(members) = wiring.members_per_spindle.filter(|members| *members > 1) {
         text.push_str(&format!("; {members} members to a disk"));

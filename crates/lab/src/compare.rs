@@ -18,7 +18,7 @@ use serde::Serialize;
 pub use rank::{ALPHA, Ratio, holm, p_value, ratio, runs_needed};
 pub use text::{markdown, text};
 
-use crate::grid;
+use crate::pivot;
 use crate::record::{Cell, Record};
 use crate::report;
 
@@ -106,7 +106,7 @@ impl Comparison {
     pub fn new(a: &Record, b: &Record, max_slowdown: f64) -> Comparison {
         // What tells cells apart is what differs in either.
         let all: Vec<Cell> = a.cells.iter().chain(&b.cells).cloned().collect();
-        let labels = grid::labels(&all, true);
+        let labels = pivot::labels(&all, true);
         let works = report::works(&all.iter().collect::<Vec<_>>());
         let (of_a, of_b) = labels.split_at(a.cells.len());
         let (works_a, works_b) = works.split_at(a.cells.len());
@@ -274,13 +274,13 @@ pub(crate) fn identity(cell: &Cell) -> String {
 }
 
 fn in_words(cell: &Cell, label: &str, work: &str) -> String {
-    let mut text = grid::with_disks(label, cell);
+    let mut text = pivot::with_disks(label, cell);
     match &cell.program {
         Some(_) => text.push_str(&format!(", {work}")),
         None => text.push_str(&format!(
             ", {} {} x {}",
             cell.workload,
-            grid::kib(cell.block_kib),
+            pivot::kib(cell.block_kib),
             u64::from(cell.depth) * u64::from(cell.jobs)
         )),
     }

@@ -19,14 +19,14 @@ use md::Level;
 use md::nested::ArrayExpr;
 use serde::Serialize;
 
-use crate::ceiling::{CopySet, Work};
 use crate::host::Host;
 use crate::members::{MemberExpr, MemberSet};
+use crate::memcpy_limit::{CopySet, Work};
 use crate::quantity::show_size;
 use crate::record::{Latency, ThreadTime, rfc3339};
 use crate::runner::{self, Outcome, Timing};
 use crate::stats::{self, LatencyRecorder};
-use crate::target::{Findings, Target, TargetSpec};
+use crate::target::{Target, TargetSpec, VerifyErrors};
 use crate::workload::{Kind, Spec};
 
 const CHUNK_BYTES: u64 = 64 << 10;
@@ -472,7 +472,7 @@ fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, S
         chunk_sectors: CHUNK_BYTES / md::SECTOR_BYTES,
         members: &members,
         directory: Path::new("."),
-        wiring: crate::wiring::Wiring::default(),
+        wiring: crate::topology::StorageTopology::default(),
         member_bytes: case.member_bytes(settings.area_bytes),
         stripe_cache_bytes: STRIPE_CACHE_BYTES,
         queue_depth: usize::MAX,
@@ -514,7 +514,7 @@ struct Rounds {
     threads: Vec<ThreadTime>,
     ops: u64,
     seconds: f64,
-    findings: Findings,
+    findings: VerifyErrors,
     events: usize,
 }
 
@@ -575,7 +575,7 @@ impl Rounds {
     }
 }
 
-fn warnings(findings: &Findings, events: usize, core_share: Option<f64>) -> Vec<String> {
+fn warnings(findings: &VerifyErrors, events: usize, core_share: Option<f64>) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(share) = core_share.filter(|share| *share < QUIET_SHARE) {
         warnings.push(format!(

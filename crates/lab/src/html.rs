@@ -9,17 +9,17 @@
 //! escaped; every chart has a title, a description and a table with the same figures. Called by
 //! `bench --html` and `report`.
 
-mod along;
 mod chart;
 mod distribution;
-mod heat;
-mod lines;
+mod heat_map;
+mod line_chart;
+mod sections;
 
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
-use crate::grid::{self, Column, Grid, Row};
 use crate::host::Host;
+use crate::pivot::{self, Column, PivotTable, Row};
 use crate::record::{Cell, MemberTraffic, Record};
 use crate::report::Report;
 
@@ -64,10 +64,10 @@ struct Page {
     members: Vec<MemberRow>,
     sources: Vec<SourceRow>,
     settings: Vec<(String, String)>,
-    along: Vec<along::Along>,
-    beside: Option<along::Published>,
-    findings: Vec<along::FindingRow>,
-    maps: Vec<along::Map>,
+    along: Vec<sections::Along>,
+    beside: Option<sections::Published>,
+    findings: Vec<sections::FindingRow>,
+    maps: Vec<sections::Map>,
     maps_left_out: usize,
     not_run: Vec<(String, String)>,
 }
@@ -175,8 +175,8 @@ struct MemberRow {
 impl Page {
     fn of(report: &Report) -> Page {
         let record = &report.record;
-        let grid = Grid::new(record);
-        let (maps, maps_left_out) = along::maps(record);
+        let grid = PivotTable::new(record);
+        let (maps, maps_left_out) = sections::maps(record);
         let warnings = grid.warnings().into_iter();
         Page {
             style: STYLE,
@@ -205,9 +205,9 @@ impl Page {
                 .collect(),
             sources: report.sources.iter().map(source_row).collect(),
             settings: settings(record),
-            along: along::along(record),
-            beside: along::published(report),
-            findings: along::findings(&grid),
+            along: sections::along(record),
+            beside: sections::published(report),
+            findings: sections::findings(&grid),
             maps,
             maps_left_out,
             not_run: report
@@ -237,7 +237,7 @@ fn unit(column: &Column) -> &'static str {
     if column.counts_requests { "IOPS" } else { "MB/s" }
 }
 
-fn workloads(grid: &Grid<'_>) -> Vec<Workload> {
+fn workloads(grid: &PivotTable<'_>) -> Vec<Workload> {
     let workload = |(at, column): (usize, &Column)| Workload {
         title: column.title().to_string(),
         unit: unit(column),
@@ -251,12 +251,12 @@ fn workloads(grid: &Grid<'_>) -> Vec<Workload> {
     grid.columns.iter().enumerate().map(workload).collect()
 }
 
-fn sections(grid: &Grid<'_>) -> Vec<Section> {
+fn sections(grid: &PivotTable<'_>) -> Vec<Section> {
     let row = |row: &Row<'_>| TableRow {
         label: row.label.clone(),
         cells: row.cells.iter().map(|cell| cell.map(figures)).collect(),
     };
-    let section = |section: &grid::Section<'_>| Section {
+    let section = |section: &pivot::Section<'_>| Section {
         title: section.title(),
         rows: section.rows.iter().map(row).collect(),
     };
@@ -265,13 +265,13 @@ fn sections(grid: &Grid<'_>) -> Vec<Section> {
 
 fn figures(cell: &Cell) -> Figures {
     Figures {
-        rate: grid::digits(cell.rate()),
+        rate: pivot::digits(cell.rate()),
         ratio: cell.ratio_to_single.map_or(String::new(), |ratio| format!("{ratio:.2}×")),
         share: cell.bound_share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
         note: cell.bound_note.clone().unwrap_or_default(),
-        cpu: or_dash(cell.cpu_s_per_gib.map(grid::digits)),
-        p50: or_dash(cell.latency_us.map(|latency| grid::latency(latency.p50))),
-        p99: or_dash(cell.latency_us.map(|latency| grid::latency(latency.p99))),
+        cpu: or_dash(cell.cpu_s_per_gib.map(pivot::digits)),
+        p50: or_dash(cell.latency_us.map(|latency| pivot::latency(latency.p50))),
+        p99: or_dash(cell.latency_us.map(|latency| pivot::latency(latency.p99))),
         verified: cell.verified != Some(false),
         warned: !cell.warnings.is_empty(),
         unsteady: cell.steady == Some(false),
@@ -283,21 +283,19 @@ fn or_dash(text: Option<String>) -> String {
 }
 
 fn sample_row(row: &Row<'_>, column: &Column, cell: &Cell) -> SampleRow {
-    let rates = cell.samples.iter().map(|sample| grid::digits(sample.mb_per_s()));
+    let rates = cell.samples.iter().map(|sample| pivot::digits(sample.mb_per_s()));
     let latency = |pick: fn(&crate::record::Latency) -> f64| {
-        or_dash(cell.latency_us.as_ref().map(|latency| grid::latency(pick(latency))))
+        or_dash(cell.latency_us.as_ref().map(|latency| pivot::latency(pick(latency))))
     };
-    let seconds = |cpu: Option<f64>| or_dash(cpu.map(grid::digits));
+    let seconds = |cpu: Option<f64>| or_dash(cpu.map(pivot::digits));
     SampleRow {
         array: row.label.clone(),
         workload: format!("{}, {}", column.title(), column.detail()),
-        disks: grid::disks(cell),
-        median: grid::digits(cell.mb_per_s),
-        spread: or_dash(
-            cell.spread.map(|spread| {
-                format!("{} – {}", grid::digits(spread.min), grid::digits(spread.max))
-            }),
-        ),
+        disks: pivot::disks(cell),
+        median: pivot::digits(cell.mb_per_s),
+        spread: or_dash(cell.spread.map(|spread| {
+            format!("{} – {}", pivot::digits(spread.min), pivot::digits(spread.max))
+        })),
         samples: rates.collect::<Vec<_>>().join(", "),
         p50: latency(|latency| latency.p50),
         p99: latency(|latency| latency.p99),
@@ -324,7 +322,7 @@ fn sample_row(row: &Row<'_>, column: &Column, cell: &Cell) -> SampleRow {
 fn latency_row((row, column, cell): (&Row<'_>, &Column, &Cell)) -> Option<LatencyRow> {
     Some(LatencyRow {
         array: row.label.clone(),
-        disks: grid::disks(cell),
+        disks: pivot::disks(cell),
         workload: format!("{}, {}", column.title(), column.detail()),
         fields: distribution::figures(cell)?,
     })
@@ -334,7 +332,7 @@ fn member_row(row: &Row<'_>, column: &Column, cell: &Cell) -> MemberRow {
     let times = |factor: Option<f64>| or_dash(factor.map(|factor| format!("{factor:.2}×")));
     MemberRow {
         array: row.label.clone(),
-        disks: grid::disks(cell),
+        disks: pivot::disks(cell),
         workload: column.title().to_string(),
         moved: times(cell.amplification()),
         uneven: times(cell.imbalance()),
@@ -345,7 +343,7 @@ fn member_row(row: &Row<'_>, column: &Column, cell: &Cell) -> MemberRow {
 /// `442 MiB read in 7072, 1.2 MiB written in 19`.
 fn member_text(traffic: &MemberTraffic) -> String {
     let part = |bytes: u64, ops: u64, did: &str| {
-        (ops > 0 || bytes > 0).then(|| format!("{} {did} in {ops}", grid::bytes(bytes)))
+        (ops > 0 || bytes > 0).then(|| format!("{} {did} in {ops}", pivot::bytes(bytes)))
     };
     let read = part(traffic.read_bytes, traffic.reads, "read");
     let written = part(traffic.written_bytes, traffic.writes, "written");
@@ -372,14 +370,14 @@ fn provenance(host: &Host) -> Vec<(String, String)> {
         ("CPU", host.cpu.clone()),
         ("logical CPUs", host.cores.map(|cores| cores.to_string())),
         ("virtual machine", host.virtual_machine.map(yes_no)),
-        ("memory", host.memory_bytes.map(grid::bytes)),
+        ("memory", host.memory_bytes.map(pivot::bytes)),
         ("frequency governor", host.governor.clone()),
         ("load average at the start", load),
         ("parity kernel", host.parity_kernel.clone()),
         ("file system of the members", backing.file_system),
         ("its device", backing.device),
         ("its mount options", backing.options),
-        ("its free space", backing.free_bytes.map(grid::bytes)),
+        ("its free space", backing.free_bytes.map(pivot::bytes)),
         ("rotating device", backing.rotational.map(yes_no)),
         ("I/O scheduler", backing.scheduler),
     ];
@@ -393,14 +391,14 @@ fn settings(record: &Record) -> Vec<(String, String)> {
     const SETTINGS: [Setting; 13] = [
         ("target", |cell| Some(cell.target.clone())),
         ("members", |cell| Some(cell.members.clone())),
-        ("member size", |cell| cell.member_bytes.map(grid::bytes)),
+        ("member size", |cell| cell.member_bytes.map(pivot::bytes)),
         ("placement", |cell| cell.placement.clone()),
-        ("chunk", |cell| cell.chunk_kib.map(|chunk| grid::kib(chunk as f64))),
-        ("read-ahead", |cell| cell.read_ahead_kib.map(|size| grid::kib(size as f64))),
-        ("stripe cache", |cell| cell.stripe_cache_kib.map(|size| grid::kib(size as f64))),
+        ("chunk", |cell| cell.chunk_kib.map(|chunk| pivot::kib(chunk as f64))),
+        ("read-ahead", |cell| cell.read_ahead_kib.map(|size| pivot::kib(size as f64))),
+        ("stripe cache", |cell| cell.stripe_cache_kib.map(|size| pivot::kib(size as f64))),
         ("queue depth of a member", |cell| cell.queue_depth.map(|depth| depth.to_string())),
         ("cores used", |cell| cell.cores.map(|cores| cores.to_string())),
-        ("shared bus", |cell| cell.bus_mb_per_s.map(|bus| format!("{} MB/s", grid::digits(bus)))),
+        ("shared bus", |cell| cell.bus_mb_per_s.map(|bus| format!("{} MB/s", pivot::digits(bus)))),
         ("disks on a channel", |cell| cell.disks_per_channel.map(|disks| disks.to_string())),
         ("members on a spindle", |cell| {
             cell.members_per_spindle.map(|members| members.to_string())
@@ -470,7 +468,7 @@ mod tests {
         assert_eq!(page.matches("<desc").count(), charts);
         assert_eq!(page.matches("class=\"dot\"").count(), dots(&record));
         for cell in &record.cells {
-            let rates = cell.samples.iter().map(|sample| grid::digits(sample.mb_per_s()));
+            let rates = cell.samples.iter().map(|sample| pivot::digits(sample.mb_per_s()));
             assert!(page.contains(&rates.collect::<Vec<_>>().join(", ")));
         }
     }

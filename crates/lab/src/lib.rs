@@ -12,25 +12,24 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
-pub mod book;
 pub mod bound;
-pub mod ceiling;
 pub mod compare;
 pub mod engine_table;
 pub mod findings;
 #[cfg(test)]
 mod fixture;
-pub mod grid;
 pub mod host;
 pub mod html;
 pub mod kernels;
 pub mod markdown;
 pub mod matrix;
 pub mod members;
+pub mod memcpy_limit;
 pub mod meter;
 pub mod pattern;
-pub mod place;
+pub mod pivot;
 pub mod program;
+pub mod provision;
 pub mod published;
 pub mod quantity;
 pub mod record;
@@ -38,11 +37,12 @@ pub mod repeat;
 pub mod report;
 pub mod results;
 pub mod runner;
+pub mod shadow_map;
 pub mod shown;
 pub mod stats;
 pub mod sweep;
 pub mod table;
 pub mod target;
+pub mod topology;
 pub mod watch;
-pub mod wiring;
 pub mod workload;

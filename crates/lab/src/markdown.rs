@@ -3,7 +3,7 @@
 //! Invariant: the same facts as on the HTML page, without its charts; no text can break the table
 //! that it stands in. Called by `raidlab report`.
 
-use crate::grid::{self, Grid};
+use crate::pivot::{self, PivotTable};
 use crate::published::{Beside, Ratios};
 use crate::record::Cell;
 use crate::report::{Axis, ByPlace, Curve, Report, by_place, curves, work};
@@ -20,7 +20,7 @@ pub fn render(report: &Report) -> String {
     }
     by_place(&report.record).iter().for_each(|table| beside_places(table, &mut out));
     beside(report, &mut out);
-    let grid = Grid::new(&report.record);
+    let grid = PivotTable::new(&report.record);
     let findings = grid.findings();
     if !findings.is_empty() {
         out.push_str("\n## Findings\n\n");
@@ -36,7 +36,7 @@ pub fn render(report: &Report) -> String {
         out.push_str("\n## Warnings\n\n");
     }
     for (text, places) in warnings {
-        out.push_str(&format!("- {} ({})\n", plain(&text), plain(&grid::some(&places))));
+        out.push_str(&format!("- {} ({})\n", plain(&text), plain(&pivot::some(&places))));
     }
     if !report.not_run.is_empty() {
         out.push_str("\n## Not run\n\n");
@@ -50,7 +50,7 @@ pub fn render(report: &Report) -> String {
 fn provenance(source: &crate::report::Source) -> String {
     let host = &source.host;
     let cores = host.cores.map(|cores| format!("{cores} CPUs"));
-    let memory = host.memory_bytes.map(grid::bytes);
+    let memory = host.memory_bytes.map(pivot::bytes);
     let kernel = host.parity_kernel.as_ref().map(|kernel| format!("parity by {kernel}"));
     let parts = [
         Some(source.name.clone()).filter(|name| !name.is_empty()),
@@ -80,26 +80,26 @@ const HEADS: [&str; 10] = [
 ];
 
 fn speed(report: &Report, out: &mut String) {
-    let grid = Grid::new(&report.record);
+    let grid = PivotTable::new(&report.record);
     out.push_str("\n## Speed\n\n");
     row(out, HEADS.map(str::to_string));
     out.push_str("|---|---:|---|---:|---|---:|---:|---:|---:|---:|\n");
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     for (place, column, cell) in grid.cells() {
-        let median = if cell.did_something() { grid::digits(cell.rate()) } else { "-".into() };
+        let median = if cell.did_something() { pivot::digits(cell.rate()) } else { "-".into() };
         row(
             out,
             [
                 place.label.clone(),
-                grid::disks(cell),
+                pivot::disks(cell),
                 format!("{} {}", column.title(), column.detail_and_place()),
                 format!("{median}{}", mark(cell)),
                 if column.counts_requests { "/s" } else { "MB/s" }.to_string(),
                 samples(cell),
                 known(cell.ratio_to_single.map(|ratio| format!("{ratio:.2}x"))),
                 known(cell.bound_share.map(|share| format!("{:.0} %", share * 100.0))),
-                known(cell.cpu_s_per_gib.map(grid::digits)),
-                known(cell.machine_cpu_s_per_gib.map(grid::digits)),
+                known(cell.cpu_s_per_gib.map(pivot::digits)),
+                known(cell.machine_cpu_s_per_gib.map(pivot::digits)),
             ],
         );
     }
@@ -120,7 +120,7 @@ fn samples(cell: &Cell) -> String {
     let rates: Vec<f64> = cell.samples.iter().map(|sample| cell.rate_of(sample)).collect();
     match crate::stats::range(&rates) {
         Some((low, high)) => {
-            format!("{}: {} .. {}", rates.len(), grid::digits(low), grid::digits(high))
+            format!("{}: {} .. {}", rates.len(), pivot::digits(low), pivot::digits(high))
         }
         None => "-".into(),
     }
@@ -166,7 +166,7 @@ pub(crate) fn point(curve: &Curve, place: u64) -> String {
     let Some(at) = curve.points.iter().position(|point| point.0 == place) else {
         return "-".into();
     };
-    let figure = grid::digits(curve.points[at].1);
+    let figure = pivot::digits(curve.points[at].1);
     match at.checked_sub(1) {
         Some(before) => format!("{figure} ({:+.0} %)", curve.gains()[before] * 100.0),
         None => figure,
@@ -197,8 +197,8 @@ fn beside(report: &Report, out: &mut String) {
             [
                 label,
                 format!("{}{details}", work(cell)),
-                grid::digits(*ours),
-                grid::digits(*theirs),
+                pivot::digits(*ours),
+                pivot::digits(*theirs),
                 unit.to_string(),
                 ratios.as_ref().map_or_else(none, |both| both.of.clone()),
                 ratio(|both| both.ours),

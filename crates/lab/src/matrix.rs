@@ -11,8 +11,8 @@ use md::{Layout, Level};
 
 use crate::members::{MemberExpr, MemberSet};
 use crate::quantity::{exact_size, show_size};
-use crate::target::expendable;
-use crate::wiring::Wiring;
+use crate::target::tolerated_losses;
+use crate::topology::StorageTopology;
 use crate::workload::{Kind, Spec};
 
 /// Size of a member unless told otherwise: small enough for any machine, several times a disk's
@@ -113,7 +113,7 @@ pub struct ArrayCase {
     /// Members to be taken out.
     pub degraded: u32,
     /// What the members share.
-    pub wiring: Wiring,
+    pub wiring: StorageTopology,
     /// Stripe memory.
     pub stripe_cache_bytes: u64,
     /// Operations that each member gets at once; `None` is no bound.
@@ -382,7 +382,7 @@ fn wirings(
     set: &MemberSet,
     level: BenchLevel,
     members: &[MemberExpr],
-) -> Vec<Result<Wiring, String>> {
+) -> Vec<Result<StorageTopology, String>> {
     let given = [
         ("--bus", !options.buses.is_empty()),
         ("--channel", !options.channels.is_empty()),
@@ -393,7 +393,7 @@ fn wirings(
         && members.iter().all(|member| member.drive().is_none())
     {
         let why = format!("{option}: no member of '{set}' is paced; run without");
-        return vec![Err(why), Ok(Wiring::default())];
+        return vec![Err(why), Ok(StorageTopology::default())];
     }
     // An ordinary disk has its spindle and its channel for itself.
     let shared = |given: &[u32]| match level {
@@ -404,7 +404,8 @@ fn wirings(
     for members_per_spindle in shared(&options.spindles) {
         for disks_per_channel in shared(&options.channels) {
             for bus_bytes_per_s in optional(&options.buses) {
-                let wiring = Wiring { bus_bytes_per_s, disks_per_channel, members_per_spindle };
+                let wiring =
+                    StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle };
                 wirings.push(wiring.check(members).map(|()| wiring));
             }
         }
@@ -485,7 +486,7 @@ fn check_shape(expr: &ArrayExpr, chunk_bytes: u64, degraded: u32) -> Result<(f64
     let leaves = vec![leaf; expr.leaves()];
     let geometry = NestedGeometry::new(expr, chunk, &leaves).map_err(|e| e.to_string())?;
     let outer = geometry.geometry();
-    if expendable(outer, degraded, &|_| false).is_err() {
+    if tolerated_losses(outer, degraded, &|_| false).is_err() {
         return Err(format!("--degraded {degraded}: the array cannot serve without that many"));
     }
     let ratio = geometry.array_sectors() as f64 / leaf as f64;

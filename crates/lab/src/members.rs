@@ -31,7 +31,7 @@ use array::{
 use drive::{DriveId, Placement, Profile};
 
 use crate::quantity::{parse_seconds, parse_size, show_size};
-use crate::wiring::Wiring;
+use crate::topology::StorageTopology;
 
 /// No array takes more members than md's 1920 for RAID 0; a set has room for some arrays of arrays.
 const MAX_SET: usize = 4096;
@@ -377,7 +377,7 @@ impl Disk {
 }
 
 /// Makes members: knows the directory, the drives' clockwork and their wires.
-pub struct Maker<'a> {
+pub struct MemberFactory<'a> {
     /// Where files go that name no directory.
     pub directory: &'a Path,
     /// The drives of this array.
@@ -388,7 +388,7 @@ pub struct Maker<'a> {
     pub sectors: u64,
 }
 
-impl Maker<'_> {
+impl MemberFactory<'_> {
     /// Makes one member, on its disk if it is paced. Files have no name any more when this returns,
     /// so that nothing is left behind however the process ends.
     ///
@@ -399,7 +399,7 @@ impl Maker<'_> {
     }
 
     /// The disk of each member that is paced, all of them wired.
-    pub fn disks(&self, members: &[MemberExpr], wiring: Wiring) -> Vec<Option<Disk>> {
+    pub fn disks(&self, members: &[MemberExpr], wiring: StorageTopology) -> Vec<Option<Disk>> {
         let bytes = self.sectors * md::SECTOR_BYTES;
         let bus = wiring.bus_bytes_per_s.map(|rate| self.pace.add_bus(rate));
         let mut channels = HashMap::new();

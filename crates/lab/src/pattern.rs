@@ -28,7 +28,7 @@ pub struct Pattern {
 
 /// Where a check failed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mismatch {
+pub struct Miscompare {
     /// Unit, counted from the start of the array.
     pub unit: u64,
     /// First wrong byte inside it.
@@ -71,7 +71,7 @@ impl Pattern {
         bytes: &[u8],
         first: u64,
         version: impl Fn(u64) -> u32,
-    ) -> Result<(), Mismatch> {
+    ) -> Result<(), Miscompare> {
         for (unit, bytes) in (first..).zip(bytes.chunks_exact(self.unit_bytes)) {
             let version = version(unit);
             let (stamp, window) = (self.stamp(unit, version), self.window(unit, version));
@@ -82,7 +82,7 @@ impl Pattern {
                 copy_with_key(&mut wanted, window, key);
                 wanted[..STAMP_BYTES].copy_from_slice(&stamp);
                 let byte = bytes.iter().zip(&wanted).position(|(got, wanted)| got != wanted);
-                return Err(Mismatch { unit, byte: byte.unwrap_or(0) });
+                return Err(Miscompare { unit, byte: byte.unwrap_or(0) });
             }
         }
         Ok(())
@@ -147,7 +147,7 @@ pub(crate) mod tests {
         for byte in [0, 15, 16, 4095] {
             bytes[2 * 4096 + byte] ^= 0x40;
             let seen = pattern.check(&bytes, 10, |unit| unit as u32);
-            assert_eq!(seen, Err(Mismatch { unit: 12, byte }));
+            assert_eq!(seen, Err(Miscompare { unit: 12, byte }));
             bytes[2 * 4096 + byte] ^= 0x40;
         }
         assert!(pattern.check(&bytes, 11, |unit| unit as u32 - 1).is_err());
@@ -220,7 +220,7 @@ pub(crate) mod tests {
             prop_assert_eq!(pattern.check(&bytes, first, |_| version), Ok(()));
             let at = at % (8 * bytes.len());
             bytes[at / 8] ^= 1 << (at % 8);
-            let wanted = Mismatch { unit: first + (at / 8 / unit) as u64, byte: at / 8 % unit };
+            let wanted = Miscompare { unit: first + (at / 8 / unit) as u64, byte: at / 8 % unit };
             prop_assert_eq!(pattern.check(&bytes, first, |_| version), Err(wanted));
         }
 

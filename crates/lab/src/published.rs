@@ -181,12 +181,12 @@ impl Beside<'_> {
 
     fn over(&self, first: &Beside<'_>) -> Option<Ratios> {
         let chunk = first.cell.chunk_kib.map(|chunk| format!(" {chunk}KiB")).unwrap_or_default();
-        let name = crate::grid::array_label(first.cell);
+        let name = crate::pivot::array_label(first.cell);
         let there = first.ours > 0.0 && first.theirs > 0.0;
         there.then(|| Ratios {
             of: match first.cell.level.as_str() {
                 "single" => THE_DISK.to_string(),
-                _ => format!("{}{chunk}", crate::grid::with_disks(&name, first.cell)),
+                _ => format!("{}{chunk}", crate::pivot::with_disks(&name, first.cell)),
             },
             ours: self.ours / first.ours,
             theirs: self.theirs / first.theirs,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::host::Host;
-use crate::program::essence;
+use crate::program::canonical_id;
 use crate::stats;
 
 /// A run of `bench`: where, when, and every cell that was measured.
@@ -240,7 +240,7 @@ pub struct Cell {
 /// What was done, wherever, on whatever array and with blocks and files of any size: cells that
 /// differ in it did not measure the same.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Doing<'c> {
+pub struct WorkloadKey<'c> {
     workload: &'c str,
     program: [Option<&'c str>; 3],
     in_flight: (u32, u32),
@@ -616,10 +616,10 @@ impl Cell {
     }
 
     /// What was done.
-    pub fn doing(&self) -> Doing<'_> {
+    pub fn doing(&self) -> WorkloadKey<'_> {
         let of_members = self.program_bytes.is_some();
-        let item = self.item.as_deref().map(essence);
-        Doing {
+        let item = self.item.as_deref().map(canonical_id);
+        WorkloadKey {
             workload: &self.workload,
             program: [self.program.as_deref(), self.phase.as_deref(), item],
             in_flight: (self.depth, self.jobs),

@@ -20,9 +20,9 @@ pub use text::text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::grid;
 use crate::host::Host;
-use crate::program::essence;
+use crate::pivot;
+use crate::program::canonical_id;
 use crate::published::{Beside, Published};
 use crate::record::{Cell, Record};
 use crate::results::NotRun;
@@ -97,11 +97,11 @@ impl Report {
 
     /// What each array beside a published figure is called, by all settings that differ.
     pub fn beside_labels(&self, beside: &[Beside<'_>]) -> Vec<String> {
-        let labels = grid::labels(&self.record.cells, true);
+        let labels = pivot::labels(&self.record.cells, true);
         let label = |one: &Beside<'_>| {
             let at = self.record.cells.iter().position(|cell| std::ptr::eq(cell, one.cell));
             let label = &labels[at.expect("it is a cell of this record")];
-            grid::with_disks(label, one.cell)
+            pivot::with_disks(label, one.cell)
         };
         beside.iter().map(label).collect()
     }
@@ -117,9 +117,9 @@ type Setting = fn(&Cell) -> Option<String>;
 
 /// What `works` names besides the phase, where it differs.
 const SETTINGS: [Setting; 3] = [
-    |cell| Some(grid::kib(cell.block_kib)),
+    |cell| Some(pivot::kib(cell.block_kib)),
     |cell| Some(format!("depth {} x {}", cell.depth, cell.jobs)),
-    |cell| cell.file_bytes.map(|bytes| format!("{} of files", grid::bytes(bytes))),
+    |cell| cell.file_bytes.map(|bytes| format!("{} of files", pivot::bytes(bytes))),
 ];
 
 /// What was done, of each of these cells: as [`work`] says it, and whatever else tells it from
@@ -145,9 +145,9 @@ pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
     let mut names: Vec<String> = cells.iter().map(|cell| work(cell)).collect();
     // A job file that was renamed is the same job, and called by its first name.
     let item = |cell: &Cell| {
-        let own = essence(cell.item.as_deref()?);
+        let own = canonical_id(cell.item.as_deref()?);
         let mut items = cells.iter().filter_map(|cell| cell.item.as_deref());
-        items.find(|item| essence(item) == own).map(str::to_string)
+        items.find(|item| canonical_id(item) == own).map(str::to_string)
     };
     name_apart(cells, &mut names, item, |cell, name, item| {
         let phase = cell.program.as_deref().and_then(|program| name.strip_prefix(program));

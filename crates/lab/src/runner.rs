@@ -31,7 +31,7 @@ use crate::meter::CpuUsed;
 use crate::quantity::show_size;
 use crate::record::{Latency, Sample, ThreadTime};
 use crate::stats::{self, LatencyRecorder};
-use crate::target::{Findings, Target};
+use crate::target::{Target, VerifyErrors};
 use crate::workload::{Share, Spec, Workload};
 
 /// How long, how often, how strictly.
@@ -90,7 +90,7 @@ pub struct Outcome {
     /// What the leaves moved during the samples.
     pub leaves: Vec<Counters>,
     /// What was wrong, during and after.
-    pub findings: Findings,
+    pub findings: VerifyErrors,
     /// Whether all was checked that the plan says: not where somebody stopped it.
     pub checked: bool,
     /// What happened to members.
@@ -139,7 +139,7 @@ pub fn run(
         }
         _ => on_threads(generators, &together, stop, progress)?,
     };
-    let mut findings = Findings::default();
+    let mut findings = VerifyErrors::default();
     let mut latencies = LatencyRecorder::new();
     for part in &parts {
         findings.add(&part.findings);
@@ -361,7 +361,7 @@ mod tests {
             chunk_sectors: 128,
             members: &set.expand(expr.leaves()).expect("members"),
             directory: Path::new("/nonexistent"),
-            wiring: crate::wiring::Wiring::default(),
+            wiring: crate::topology::StorageTopology::default(),
             member_bytes,
             stripe_cache_bytes: 1 << 20,
             queue_depth: usize::MAX,

@@ -9,12 +9,12 @@
 //! Invariant: an item is measured once in a run; what is stored is never measured again unless
 //! asked for. Called by the command line.
 
-mod apart;
-mod carry;
+mod disambiguate;
 mod file;
 mod key;
+mod runner;
 
-pub use apart::PlaceMarks;
-pub use carry::{Carrier, Ended, Part, ProgramItem, Task, carry, head, tasks};
+pub use disambiguate::TargetLabels;
 pub use file::{SweepError, SweepFile, SweepOption, SweepTable};
 pub use key::{program_elsewhere, program_on_array};
+pub use runner::{Ended, Part, ProgramItem, SweepHost, Task, head, run_tasks, tasks};

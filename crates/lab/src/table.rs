@@ -3,7 +3,7 @@
 //! Invariant: at most [`WIDTH`] columns wherever labels allow; every figure under a heading with
 //! its unit; colour only adds, it never carries meaning alone. Called by `bench` and `report`.
 
-use crate::grid::{self, Column, Grid, Row};
+use crate::pivot::{self, Column, PivotTable, Row};
 use crate::record::{Cell, Record};
 
 /// Columns of the terminal that the table is made for.
@@ -16,7 +16,7 @@ pub fn colour_wanted(terminal: bool) -> bool {
 
 /// The record as text, ending with a newline.
 pub fn render(record: &Record, colour: bool) -> String {
-    let grid = Grid::new(record);
+    let grid = PivotTable::new(record);
     let style = Style { colour };
     let mut out = String::new();
     if grid.side_by_side() {
@@ -61,7 +61,7 @@ const VIEWS: [View; 3] = [
         heads: |column| [if column.counts_requests { "IOPS" } else { "MB/s" }, "ratio", "bound"],
         figures: |_, cell| {
             let rate = match cell.did_something() {
-                true => format!("{}{}", grid::digits(cell.rate()), spread(cell)),
+                true => format!("{}{}", pivot::digits(cell.rate()), spread(cell)),
                 false => dash(),
             };
             [format!("{}{rate}", mark(cell)), ratio(cell), share(cell)]
@@ -73,7 +73,7 @@ const VIEWS: [View; 3] = [
         figures: |_, cell| {
             let latency = |pick: fn(&crate::record::Latency) -> f64| {
                 let us = cell.latency_us.as_ref().map(pick);
-                us.map_or(dash(), |us| grid::latency(us).replace(' ', ""))
+                us.map_or(dash(), |us| pivot::latency(us).replace(' ', ""))
             };
             [cpu(cell), latency(|latency| latency.p50), latency(|latency| latency.p99)]
         },
@@ -83,7 +83,7 @@ const VIEWS: [View; 3] = [
                 byte, busiest over idlest",
         heads: |_| ["all CPU-s", "moved", "uneven"],
         figures: |_, cell| {
-            let machine = cell.machine_cpu_s_per_gib.map_or(dash(), grid::digits);
+            let machine = cell.machine_cpu_s_per_gib.map_or(dash(), pivot::digits);
             [machine, times(cell.amplification()), times(cell.imbalance())]
         },
     },
@@ -124,13 +124,13 @@ fn share(cell: &Cell) -> String {
 }
 
 fn cpu(cell: &Cell) -> String {
-    cell.cpu_s_per_gib.map_or(dash(), grid::digits)
+    cell.cpu_s_per_gib.map_or(dash(), pivot::digits)
 }
 
 /// Three figures: the first stands a little apart from the group before it.
 const FIGURE_WIDTHS: [usize; 3] = [12, 7, 7];
 
-fn side_by_side(grid: &Grid<'_>, view: View, style: Style, out: &mut String) {
+fn side_by_side(grid: &PivotTable<'_>, view: View, style: Style, out: &mut String) {
     let rows = || grid.sections.iter().flat_map(|section| &section.rows);
     let label_width = rows().map(|row| row.label.chars().count()).max().unwrap_or(0).max(12);
     let group: usize = FIGURE_WIDTHS.iter().sum();
@@ -180,7 +180,7 @@ fn figures(texts: [String; 3]) -> String {
 }
 
 /// One row for each cell, for matrices that do not fit side by side.
-fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
+fn list(grid: &PivotTable<'_>, style: Style, out: &mut String) {
     let heads = [
         "array",
         "disks",
@@ -199,21 +199,21 @@ fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
     ];
     let mut rows = vec![heads.map(str::to_string)];
     for (row, column, cell) in grid.cells() {
-        let latency = |us: Option<f64>| us.map_or(dash(), |us| grid::latency(us).replace(' ', ""));
+        let latency = |us: Option<f64>| us.map_or(dash(), |us| pivot::latency(us).replace(' ', ""));
         rows.push([
             row.label.clone(),
-            grid::disks(cell),
+            pivot::disks(cell),
             column.phase.clone().unwrap_or_else(|| cell.workload.clone()),
             column.detail().replace(" KiB", "K").replace(" MiB", "M"),
             match cell.moves_data() {
-                true => format!("{}{}{}", mark(cell), grid::digits(cell.mb_per_s), spread(cell)),
+                true => format!("{}{}{}", mark(cell), pivot::digits(cell.mb_per_s), spread(cell)),
                 false => format!("{}{}", mark(cell), dash()),
             },
-            if cell.did_something() { grid::digits(cell.iops) } else { dash() },
+            if cell.did_something() { pivot::digits(cell.iops) } else { dash() },
             ratio(cell),
             share(cell),
             cpu(cell),
-            cell.machine_cpu_s_per_gib.map_or(dash(), grid::digits),
+            cell.machine_cpu_s_per_gib.map_or(dash(), pivot::digits),
             latency(cell.latency_us.map(|latency| latency.p50)),
             latency(cell.latency_us.map(|latency| latency.p99)),
             times(cell.amplification()),
@@ -244,7 +244,7 @@ fn list(grid: &Grid<'_>, style: Style, out: &mut String) {
     told.iter().for_each(|text| line(out, text));
 }
 
-fn legend(grid: &Grid<'_>, out: &mut String) {
+fn legend(grid: &PivotTable<'_>, out: &mut String) {
     let has = |wanted: &str| grid.cells().any(|(_, _, cell)| mark(cell).starts_with(wanted));
     let legend = [
         ("X", "X  the data that came back was not the data written"),
@@ -269,20 +269,20 @@ fn legend(grid: &Grid<'_>, out: &mut String) {
 /// The findings of a record without its tables, for cells that are shown otherwise.
 pub fn findings_of(record: &Record, colour: bool) -> String {
     let mut out = String::new();
-    findings(&Grid::new(record), Style { colour }, &mut out);
+    findings(&PivotTable::new(record), Style { colour }, &mut out);
     out
 }
 
-fn warnings(grid: &Grid<'_>, style: Style, out: &mut String) {
+fn warnings(grid: &PivotTable<'_>, style: Style, out: &mut String) {
     for (text, places) in grid.warnings() {
-        note("warning:", &format!("{text} ({})", grid::some(&places)), style, out);
+        note("warning:", &format!("{text} ({})", pivot::some(&places)), style, out);
     }
 }
 
 /// A line for each kind of finding, with all places where it was found.
-fn findings(grid: &Grid<'_>, style: Style, out: &mut String) {
+fn findings(grid: &PivotTable<'_>, style: Style, out: &mut String) {
     for (finding, places) in grid.findings() {
-        let mut text = format!("{}: {} ({})", finding.name, finding.text, grid::some(&places));
+        let mut text = format!("{}: {} ({})", finding.name, finding.text, pivot::some(&places));
         if let Some(command) = &finding.command {
             text.push_str(&format!("; try {command}"));
         }
@@ -397,7 +397,7 @@ mod tests {
         let zero =
             |text: &str| text.lines().any(|line| line.contains("RAID") && line.contains(" 0 "));
         let (matrix, mut listed) = (render(&record, false), String::new());
-        list(&Grid::new(&record), Style { colour: false }, &mut listed);
+        list(&PivotTable::new(&record), Style { colour: false }, &mut listed);
         assert!(!zero(&matrix), "{matrix}");
         assert!(!zero(&listed), "{listed}");
         let same = crate::compare::Comparison::new(&record, &record, 0.05);
@@ -405,7 +405,7 @@ mod tests {
         // Files that are created move no bytes, but are counted.
         record.cells[0].iops = 1234.0;
         let mut listed = String::new();
-        list(&Grid::new(&record), Style { colour: false }, &mut listed);
+        list(&PivotTable::new(&record), Style { colour: false }, &mut listed);
         assert!(listed.contains("1234") && !zero(&listed), "{listed}");
     }
 

@@ -14,12 +14,12 @@ use array::{
 use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx, Sector};
 
-use crate::book::Book;
 use crate::bound::Shape;
-use crate::members::{Disk, Maker, MemberExpr};
-use crate::pattern::Mismatch;
-use crate::watch::MemberTap;
-use crate::wiring::Wiring;
+use crate::members::{Disk, MemberExpr, MemberFactory};
+use crate::pattern::Miscompare;
+use crate::shadow_map::ShadowMap;
+use crate::topology::StorageTopology;
+use crate::watch::CounterSource;
 
 /// How data is filled in and read back: large requests, several at once.
 const BULK_BYTES: u64 = 1 << 20;
@@ -37,7 +37,7 @@ const DRIVES_REST_ROUNDS: usize = 3000;
 ///
 /// # Errors
 /// When it cannot do without that many.
-pub(crate) fn expendable(
+pub(crate) fn tolerated_losses(
     geometry: &Geometry,
     count: u32,
     out: &dyn Fn(u16) -> bool,
@@ -75,7 +75,7 @@ pub struct TargetSpec<'a> {
     /// Where files go.
     pub directory: &'a Path,
     /// What the members share.
-    pub wiring: Wiring,
+    pub wiring: StorageTopology,
     /// Size of each member, in bytes.
     pub member_bytes: u64,
     /// Stripe memory, in bytes.
@@ -100,25 +100,25 @@ pub struct TargetSpec<'a> {
 
 /// What went wrong with the data or the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct VerifyErrors {
     /// Reads, of a block or of a stretch of the area, that did not bring what they must.
     pub wrong_reads: u64,
     /// The first of them.
-    pub first_wrong: Option<Mismatch>,
+    pub first_wrong: Option<Miscompare>,
     /// Requests that ended with an error.
     pub failed_requests: u64,
     /// The first error.
     pub first_error: Option<String>,
 }
 
-impl Findings {
+impl VerifyErrors {
     /// Whether nothing was found.
     pub fn is_clean(&self) -> bool {
         self.wrong_reads == 0 && self.failed_requests == 0
     }
 
     /// Adds what another part of the run found.
-    pub fn add(&mut self, other: &Findings) {
+    pub fn add(&mut self, other: &VerifyErrors) {
         self.wrong_reads += other.wrong_reads;
         self.failed_requests += other.failed_requests;
         self.first_wrong = self.first_wrong.or(other.first_wrong);
@@ -130,13 +130,13 @@ impl Findings {
 
 /// What reading without members has shown.
 #[derive(Clone, Debug)]
-pub struct Proof {
+pub struct RedundancyReport {
     /// Leaves that dropped out of arrays inside this one.
     pub lost_inside: Vec<usize>,
     /// Leaves that the last reading that found something was without.
     pub without: Vec<usize>,
     /// What all readings found.
-    pub found: Findings,
+    pub found: VerifyErrors,
 }
 
 /// See the module.
@@ -144,10 +144,10 @@ pub struct Target {
     /// The array: one driver for each lane.
     pub(crate) lanes: Vec<Driver>,
     /// What it must contain.
-    pub(crate) book: Book,
+    pub(crate) book: ShadowMap,
     /// Where the runner notes what the members count while samples are taken.
-    pub tap: Option<Arc<MemberTap>>,
-    recipe: Recipe,
+    pub tap: Option<Arc<CounterSource>>,
+    recipe: ArrayBuilder,
     pace: PaceControl,
     faults: FaultControl,
     area_bytes: u64,
@@ -164,7 +164,7 @@ impl Target {
     /// One clear line: which member, directory, size or shape does not work.
     pub fn new(spec: &TargetSpec<'_>) -> Result<Target, String> {
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
-        let (recipe, mut leaves) = Recipe::with_leaves(spec, &pace, &faults)?;
+        let (recipe, mut leaves) = ArrayBuilder::with_leaves(spec, &pace, &faults)?;
         let lease_bytes = recipe.options.lease_bytes as u64;
         let lanes = recipe.lanes(&mut leaves)?;
         let facts = lanes[0].info();
@@ -179,7 +179,7 @@ impl Target {
         let unit = spec.unit_bytes as u64;
         Ok(Target {
             lanes,
-            book: Book::new(spec.seed, spec.unit_bytes, area),
+            book: ShadowMap::new(spec.seed, spec.unit_bytes, area),
             tap: None,
             recipe,
             pace,
@@ -261,9 +261,9 @@ impl Target {
     }
 
     /// Reads everything back, unpaced, and checks every byte.
-    pub fn check_all(&mut self, stop: &dyn Fn() -> bool) -> Findings {
+    pub fn check_all(&mut self, stop: &dyn Fn() -> bool) -> VerifyErrors {
         if !self.keeps_data {
-            return Findings::default();
+            return VerifyErrors::default();
         }
         self.set_paced(false);
         let found = self.bulk(false, stop, &mut |_| {});
@@ -277,7 +277,7 @@ impl Target {
     /// When it cannot do without that many.
     pub fn degrade(&mut self, count: u32) -> Result<(), String> {
         let failed = self.failed();
-        let gone = expendable(self.geometry(), count, &|slot| failed.contains(&slot))?;
+        let gone = tolerated_losses(self.geometry(), count, &|slot| failed.contains(&slot))?;
         self.take_out(&gone);
         Ok(())
     }
@@ -289,7 +289,10 @@ impl Target {
     ///
     /// # Errors
     /// When the array cannot be put together again.
-    pub fn prove_redundancy(mut self, stop: &dyn Fn() -> bool) -> Result<Option<Proof>, String> {
+    pub fn verify_redundancy(
+        mut self,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<RedundancyReport>, String> {
         if !self.keeps_data {
             return Ok(None);
         }
@@ -306,8 +309,9 @@ impl Target {
             }
             first += inside;
         }
-        let mut proof = Proof { lost_inside, without: Vec::new(), found: Findings::default() };
-        let sets = self.recipe.spare_sets(&present)?;
+        let mut proof =
+            RedundancyReport { lost_inside, without: Vec::new(), found: VerifyErrors::default() };
+        let sets = self.recipe.removable_sets(&present)?;
         if sets.is_empty() {
             return Ok((!proof.lost_inside.is_empty()).then_some(proof));
         }
@@ -391,8 +395,8 @@ impl Target {
         write: bool,
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(f64),
-    ) -> Findings {
-        let mut found = Findings::default();
+    ) -> VerifyErrors {
+        let mut found = VerifyErrors::default();
         let stripe = self.geometry().stripe_sectors() * md::SECTOR_BYTES;
         let (unit, bulk) = (self.unit_bytes() as u64, self.bulk_bytes);
         // Whole stripes where they fit, so that filling an array with parity reads nothing.
@@ -443,7 +447,7 @@ impl Target {
         found
     }
 
-    fn judge(&self, end: &Completion, first: u64, write: bool, found: &mut Findings) {
+    fn judge(&self, end: &Completion, first: u64, write: bool, found: &mut VerifyErrors) {
         if let Err(error) = end.result {
             found.failed_requests += 1;
             found.first_error.get_or_insert_with(|| error.to_string());
@@ -461,7 +465,7 @@ impl Target {
 type Leaves = Vec<Option<Box<dyn Member>>>;
 
 /// How the array is put together, from whichever leaves.
-struct Recipe {
+struct ArrayBuilder {
     expr: ArrayExpr,
     chunk_sectors: u64,
     member_sectors: u64,
@@ -482,21 +486,21 @@ pub(crate) fn array_spec(
     pace: &PaceControl,
     faults: &FaultControl,
 ) -> Result<(ArraySpec, DriverOptions), String> {
-    let (recipe, mut leaves) = Recipe::with_leaves(spec, pace, faults)?;
+    let (recipe, mut leaves) = ArrayBuilder::with_leaves(spec, pace, faults)?;
     Ok((recipe.array(&recipe.expr, &mut leaves)?, recipe.options))
 }
 
-impl Recipe {
+impl ArrayBuilder {
     /// The recipe of a specification, and its leaves, made.
     fn with_leaves(
         spec: &TargetSpec<'_>,
         pace: &PaceControl,
         faults: &FaultControl,
-    ) -> Result<(Recipe, Leaves), String> {
+    ) -> Result<(ArrayBuilder, Leaves), String> {
         if spec.members.len() != spec.expr.leaves() {
             return Err("the member set does not fit the array".into());
         }
-        let maker = Maker {
+        let maker = MemberFactory {
             directory: spec.directory,
             pace,
             faults,
@@ -505,7 +509,7 @@ impl Recipe {
         let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
         let disks = maker.disks(spec.members, spec.wiring);
         let whole = |disk: &&Disk| disk.is_first_part();
-        let recipe = Recipe {
+        let recipe = ArrayBuilder {
             disks: disks.iter().flatten().filter(whole).copied().collect(),
             expr: spec.expr.clone(),
             chunk_sectors: spec.chunk_sectors,
@@ -588,7 +592,7 @@ impl Recipe {
     /// goes round. So each leaf is missing once, and what it shares with one other is read from
     /// that. On RAID 4 and 5 the first two sets need all parity: where one is without a row's
     /// parity, the other is not. On RAID 6 three sets without a common member would do.
-    fn spare_sets(&self, present: &[bool]) -> Result<Vec<Vec<usize>>, String> {
+    fn removable_sets(&self, present: &[bool]) -> Result<Vec<Vec<usize>>, String> {
         let shape = self.shape(&self.expr)?;
         let mut sets: Vec<Vec<usize>> = Vec::new();
         for start in 0..present.len() {
@@ -628,7 +632,7 @@ mod tests {
             chunk_sectors: 128,
             members: &set.expand(expr.leaves()).expect("members"),
             directory: Path::new("/nonexistent"),
-            wiring: Wiring::default(),
+            wiring: StorageTopology::default(),
             member_bytes: 4 << 20,
             stripe_cache_bytes: 1 << 20,
             queue_depth: usize::MAX,
@@ -663,7 +667,7 @@ mod tests {
         ] {
             let mut target = filled(array, "mem");
             assert!(target.check_all(&|| false).is_clean(), "{array}");
-            let spared = target.prove_redundancy(&|| false).expect("put together again");
+            let spared = target.verify_redundancy(&|| false).expect("put together again");
             let redundant = !["linear(2)", "raid0(3)"].contains(&array);
             assert_eq!(spared.is_some(), redundant, "{array}");
             assert!(spared.is_none_or(|proof| proof.found.is_clean()), "{array}");
@@ -695,7 +699,7 @@ mod tests {
                     let set: Vec<&str> =
                         (0..leaves).map(|at| if at == leaf { &bad } else { "mem" }).collect();
                     let target = filled(array, &set.join("+"));
-                    let proof = target.prove_redundancy(&|| false).expect("put together again");
+                    let proof = target.verify_redundancy(&|| false).expect("put together again");
                     let found = proof.expect("somebody can be spared").found;
                     assert!(!found.is_clean(), "{array}: leaf {leaf}, row {row}");
                 }
@@ -715,7 +719,7 @@ mod tests {
             target.lanes[0].submit(op, at, 128, Some(lease), 0).expect("room");
             target.lanes[0].poll(&mut Vec::new());
         }
-        let proof = target.prove_redundancy(&|| false).expect("put together again");
+        let proof = target.verify_redundancy(&|| false).expect("put together again");
         let proof = proof.expect("one of the other mirror can be spared");
         assert_eq!(proof.lost_inside, [3]);
         assert!(proof.found.is_clean(), "what leaf 3 holds is old: {:?}", proof.found);
@@ -753,13 +757,13 @@ mod tests {
         let mut target = filled("raid0(2)", "mem+fault:flip@0:mem");
         let found = target.check_all(&|| false);
         // The second chunk begins at 64 KiB.
-        assert_eq!(found.first_wrong, Some(Mismatch { unit: 16, byte: 0 }));
+        assert_eq!(found.first_wrong, Some(Miscompare { unit: 16, byte: 0 }));
         assert_eq!((found.wrong_reads, found.failed_requests), (1, 0));
         // A version that was never written: what is there is old.
         let mut target = filled("raid0(2)", "mem");
         target.book.fill_next(5, &mut [0; 4096]);
         let found = target.check_all(&|| false);
-        assert_eq!(found.first_wrong, Some(Mismatch { unit: 5, byte: 8 }));
+        assert_eq!(found.first_wrong, Some(Miscompare { unit: 5, byte: 8 }));
     }
 
     #[test]

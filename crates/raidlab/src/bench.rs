@@ -2,8 +2,8 @@
 //!
 //! Invariant: with `--json -` stdout holds the record and nothing else; otherwise the table.
 
-mod heard;
 mod programs;
+mod unused_options;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use clap::{ArgMatches, Args};
 use lab::bench::Settings;
 use lab::matrix::{BenchLevel, Options, Plan};
 use lab::members::MemberSet;
-use lab::place::PlaceExpr;
-use lab::program::Choice;
+use lab::program::ProgramSpec;
+use lab::provision::TargetExpr;
 use lab::quantity::{parse_rate, parse_seconds, parse_size, show_seconds};
 use lab::record::Cell;
 use lab::workload::Kind;
@@ -27,12 +27,12 @@ use parity::Kernels;
 use crate::Ending;
 use crate::console::{print_lines, say};
 use crate::output::Outputs;
-use crate::results::{DbArgument, Keeper};
+use crate::results::{DbArgument, RunRecorder};
 use crate::signal;
-pub use heard::in_vain;
 use programs::WorkloadName;
-pub use programs::{Engine, Wanted};
-pub use work::{Target, Work};
+pub use programs::{Engine, ProgramRunner};
+pub use unused_options::unused_options;
+pub use work::{BenchPlan, Target};
 
 /// Length of a sample, unless told otherwise.
 const SAMPLE_SECONDS: f64 = 0.7;
@@ -131,7 +131,7 @@ pub struct BenchArguments {
     /// anything); fs:KIND,OPTION,... (a file system made on an array of the engine, as in
     /// fs:ext4,data=journal; root); kernel:/dev/X+/dev/Y (an array of md's made of these; root)
     #[arg(long, default_value = "engine", help_heading = "Workload")]
-    pub target: Vec<PlaceExpr>,
+    pub target: Vec<TargetExpr>,
     /// Have the kernel drop its caches before each phase of a program; needs root
     #[arg(long, help_heading = "Workload")]
     drop_caches: bool,
@@ -299,7 +299,7 @@ impl BenchArguments {
     }
 
     /// The programs that are to run.
-    pub fn choices(&self) -> Vec<Choice> {
+    pub fn choices(&self) -> Vec<ProgramSpec> {
         let choices = self.workload.iter().filter_map(|workload| match workload {
             WorkloadName::Program(choice) => Some(choice.clone()),
             WorkloadName::Blocks(_) => None,
@@ -384,14 +384,14 @@ pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, S
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let settings = arguments.settings(&directory, kernels);
     hold_to_cores(arguments)?;
-    let work = Work::plan(arguments)?;
+    let work = BenchPlan::plan(arguments)?;
     if arguments.dry_run {
         return dry_run(&work, &settings);
     }
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
-    let mut keeper = Keeper::begin(&arguments.db, || work.head(&settings))?;
+    let mut keeper = RunRecorder::begin(&arguments.db, || work.head(&settings))?;
     let mut keep = |cells: &[Cell]| {
         if let Some(keeper) = &mut keeper {
             keeper.put(cells);
@@ -516,7 +516,7 @@ fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
 }
 
 /// What would be measured.
-fn dry_run(work: &Work, settings: &Settings<'_>) -> Result<Ending, String> {
+fn dry_run(work: &BenchPlan, settings: &Settings<'_>) -> Result<Ending, String> {
     let mut text = String::new();
     for case in work.blocks.iter().flat_map(|plan| &plan.arrays) {
         let names = case.cells.iter().map(|cell| cell.kind.name());

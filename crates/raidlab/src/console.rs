@@ -13,7 +13,7 @@ use clap::Args;
 use lab::shown::{Shown, lines};
 use serde_json::Value;
 
-use crate::members::{Used, somebodys, touched};
+use crate::members::{Used, existing_member, overlaps};
 
 /// A line on stderr: what it names may come from a disk, so it stays one line. A reader that has
 /// gone away (`2>&1 | head`) does not end the run.
@@ -57,11 +57,11 @@ impl JsonOut {
     }
 
     /// Refuses, before anything is done, a file that the command uses otherwise.
-    pub fn keep_off(&self, used: &[Used]) -> Result<(), String> {
+    pub fn refuse_overlap(&self, used: &[Used]) -> Result<(), String> {
         let Some(path) = self.json.as_deref().filter(|path| !is_stdout(path)) else {
             return Ok(());
         };
-        match touched(used, path) {
+        match overlaps(used, path) {
             Some(how) => Err(format!("--json {}: {how}; name another file", path.display())),
             None => check_replaceable(path).map_err(|error| format!("--json {error}")),
         }
@@ -130,7 +130,7 @@ fn open_replaceable(path: &Path) -> Result<File, String> {
         return refuse("it is a block device");
     }
     let (output, _) = Device::open_output(path).map_err(|error| error.to_string())?;
-    match somebodys(&output) {
+    match existing_member(&output) {
         Some(what) => refuse(&what),
         None => Ok(output.into_file()),
     }

@@ -48,7 +48,7 @@ pub struct DetailArguments {
 
 /// Runs the command.
 pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
-    arguments.json.keep_off(&Used::members(&arguments.members))?;
+    arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let members = Members::open(&arguments.members, None)?;
     let found = members.assemble(&Options::default());
     let arrays: Vec<&Array> = match arguments.array.as_deref() {
@@ -95,7 +95,7 @@ fn left_over(found: &Found, members: &Members) -> Vec<String> {
         let name = &members.candidates[candidate].label;
         format!("{name}: a spare that belongs to no array yet")
     });
-    spares.chain(members.strangers()).collect()
+    spares.chain(members.non_members()).collect()
 }
 
 /// What the defining superblock says.

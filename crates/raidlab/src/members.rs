@@ -63,7 +63,7 @@ impl Used {
 }
 
 /// How writing to a path, or making a file there, would change what is used.
-pub fn touched(used: &[Used], path: &Path) -> Option<String> {
+pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     let parent = path.parent().filter(|parent| *parent != "").unwrap_or(".".as_ref());
     let made_in = || Identity::at(parent).filter(|_| parent.is_dir());
     let there = Identity::at(path).or_else(made_in)?;
@@ -71,7 +71,7 @@ pub fn touched(used: &[Used], path: &Path) -> Option<String> {
 }
 
 /// Why a file or disk that is to be written over may be somebody's member.
-pub fn somebodys(disk: &dyn Disk) -> Option<String> {
+pub fn existing_member(disk: &dyn Disk) -> Option<String> {
     is_a_member(disk).first().map(|what| format!("it {what}"))
 }
 
@@ -364,7 +364,7 @@ impl Members {
     }
 
     /// `name: why` of those without a superblock.
-    pub fn strangers(&self) -> Vec<String> {
+    pub fn non_members(&self) -> Vec<String> {
         let strangers = self.all.iter().filter(|member| member.superblock.is_none());
         strangers.map(|member| format!("{}: {}", member.name, member.instead)).collect()
     }

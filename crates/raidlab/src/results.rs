@@ -58,23 +58,26 @@ fn say_wait(most: Duration) {
 }
 
 /// Stores the cells of a bench that is no sweep, each when it is final.
-pub struct Keeper {
+pub struct RunRecorder {
     store: Store,
     run: i64,
     cells: usize,
     problem: Option<String>,
 }
 
-impl Keeper {
+impl RunRecorder {
     /// Begins a run, if `--db` was given.
-    pub fn begin(db: &DbArgument, head: impl FnOnce() -> Record) -> Result<Option<Keeper>, String> {
+    pub fn begin(
+        db: &DbArgument,
+        head: impl FnOnce() -> Record,
+    ) -> Result<Option<RunRecorder>, String> {
         if !db.is_given() {
             return Ok(None);
         }
         let store = db.create()?;
         let new = NewRun { title: "bench", sweep: None, published: None };
         let run = store.begin(&new, &head()).map_err(|e| e.to_string())?;
-        Ok(Some(Keeper { store, run, cells: 0, problem: None }))
+        Ok(Some(RunRecorder { store, run, cells: 0, problem: None }))
     }
 
     /// Stores what is final. After a failure nothing more is tried; `end` tells it.

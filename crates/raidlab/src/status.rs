@@ -40,7 +40,7 @@ pub struct StatusArguments {
 
 /// Runs the command.
 pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
-    arguments.json.keep_off(&Used::members(&arguments.members))?;
+    arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let members = match arguments.members.as_slice() {
         [only] if Path::new(only).is_dir() => Members::in_directory(Path::new(only))?,
         several => Members::open(several, None)?,

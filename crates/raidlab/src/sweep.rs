@@ -21,11 +21,11 @@ use lab::results::{Item, ItemKey, NewRun, Store};
 use serde::Serialize;
 
 use lab::sweep::{
-    Carrier, Part, PlaceMarks, ProgramItem, SweepFile, SweepTable, Task, carry, program_elsewhere,
-    program_on_array, tasks,
+    Part, ProgramItem, SweepFile, SweepHost, SweepTable, TargetLabels, Task, program_elsewhere,
+    program_on_array, run_tasks, tasks,
 };
 
-use crate::bench::{self, BenchArguments, Engine, Target, Wanted, Work};
+use crate::bench::{self, BenchArguments, BenchPlan, Engine, ProgramRunner, Target};
 use crate::console::say;
 use crate::output::{Outputs, json_of};
 use crate::progress::{Reporter, Status};
@@ -34,7 +34,7 @@ use crate::{Ending, one_line, signal};
 /// `bench` by itself, to read the options of a file with.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
-struct Alone {
+struct BenchParser {
     #[command(flatten)]
     bench: BenchArguments,
 }
@@ -58,14 +58,14 @@ const NOT_IN_A_FILE: [&str; 12] = [
 
 /// The options that a file may set.
 fn known() -> Vec<String> {
-    let command = Alone::command();
+    let command = BenchParser::command();
     let names = command.get_arguments().filter_map(|argument| argument.get_long());
     names.filter(|name| !NOT_IN_A_FILE.contains(name)).map(str::to_string).collect()
 }
 
 /// What the command line says besides the file: `--key=value` by key.
 fn given(matches: &ArgMatches) -> Vec<(String, Vec<String>)> {
-    let command = Alone::command();
+    let command = BenchParser::command();
     let known = known();
     let mut found = Vec::new();
     for argument in command.get_arguments() {
@@ -106,10 +106,10 @@ pub fn run(
         checked.map_err(|e| format!("{}: line {}: {e}", file.display(), table.line))?;
         tables.push(read);
     }
-    heard(&tables, arguments, &given).map_err(|e| format!("{}: {e}", file.display()))?;
+    unused_options(&tables, arguments, &given).map_err(|e| format!("{}: {e}", file.display()))?;
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let kernels = bench::kernels_of(arguments)?;
-    let marks = PlaceMarks::new(tables.iter().flat_map(|table| &table.target));
+    let marks = TargetLabels::new(tables.iter().flat_map(|table| &table.target));
     let mut parts = Vec::new();
     let mut impossible = Vec::new();
     for (table, read) in sweep.runs.iter().zip(&tables) {
@@ -130,17 +130,17 @@ pub fn run(
     }
     let sweeping =
         Sweeping { arguments, sweep: &sweep, tables: &tables, parts: &parts, marks, impossible };
-    if arguments.dry_run { sweeping.show() } else { sweeping.carry() }
+    if arguments.dry_run { sweeping.show() } else { sweeping.run_sweep() }
 }
 
 /// Refuses options of the command line that nothing hears. Of the file's, a note: it wins over the
 /// file, and with another target, or workload, much of that says nothing any more.
-fn heard(
+fn unused_options(
     tables: &[BenchArguments],
     command: &BenchArguments,
     given: &[(String, Vec<String>)],
 ) -> Result<(), String> {
-    let in_vain = bench::in_vain(tables, command);
+    let in_vain = bench::unused_options(tables, command);
     let in_file = |option: &str| {
         !NOT_IN_A_FILE.contains(&option) && given.iter().all(|(key, _)| key != option)
     };
@@ -158,9 +158,9 @@ fn heard(
 fn part(
     table: &BenchArguments,
     settings: &Settings<'_>,
-    marks: &PlaceMarks,
+    marks: &TargetLabels,
 ) -> Result<(Plan, Vec<ProgramItem>), String> {
-    let work = Work::shape(table)?;
+    let work = BenchPlan::shape(table)?;
     let mut plan = work.blocks.unwrap_or_default();
     let (timing, mut programs) = (table.timing(), Vec::new());
     for Target { place, arrays } in &work.targets {
@@ -221,13 +221,13 @@ fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<BenchArgu
         }
         let own = words(&option.key, &option.values);
         // Alone first: so what is wrong is known to be on this line.
-        if let Err(error) = Alone::try_parse_from(&own) {
+        if let Err(error) = BenchParser::try_parse_from(&own) {
             return Err(format!("line {}: {}", option.line, one_line(&error.to_string())));
         }
         all.extend(own);
     }
     all.extend(given.iter().flat_map(|(key, values)| words(key, values)));
-    let alone = Alone::try_parse_from(&all);
+    let alone = BenchParser::try_parse_from(&all);
     alone
         .map(|alone| alone.bench)
         .map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))
@@ -264,7 +264,7 @@ struct Sweeping<'a> {
     /// As the parts, one for one.
     tables: &'a [BenchArguments],
     parts: &'a [Part<'a>],
-    marks: PlaceMarks,
+    marks: TargetLabels,
     impossible: Vec<(Item, String)>,
 }
 
@@ -353,7 +353,7 @@ impl Sweeping<'_> {
         format!("{all} item(s), {} of them done, {time} for the rest", all - count(&rest))
     }
 
-    fn carry(&self) -> Result<Ending, String> {
+    fn run_sweep(&self) -> Result<Ending, String> {
         let arguments = self.arguments;
         let told = |e: lab::results::StoreError| e.to_string();
         let all = self.all();
@@ -389,7 +389,7 @@ impl Sweeping<'_> {
             stop: &stop,
             waits_for: Vec::new(),
         };
-        let ended = carry(&rest, &mut store, run, &mut here);
+        let ended = run_tasks(&rest, &mut store, run, &mut here);
         here.reporter.finish();
         // Whatever it was, what is stored is not measured again.
         let ended = ended.map_err(|e| format!("{e}; the same command goes on"))?;
@@ -453,14 +453,14 @@ fn seconds(tasks: &[Task<'_>]) -> f64 {
 struct Here<'a> {
     arguments: &'a BenchArguments,
     tables: &'a [BenchArguments],
-    marks: &'a PlaceMarks,
+    marks: &'a TargetLabels,
     reporter: Reporter,
     stop: &'a AtomicBool,
     /// Processes that the user has been told of.
     waits_for: Vec<u32>,
 }
 
-impl Carrier for Here<'_> {
+impl SweepHost for Here<'_> {
     fn ready(&mut self, task: &Task<'_>) -> Result<(), String> {
         // What others' devices hold takes neither memory nor space here.
         match task.program.is_some_and(|program| !program.place.uses_engine()) {
@@ -477,7 +477,7 @@ impl Carrier for Here<'_> {
         let show = |line: &str| status.show(&format!("{left} left  {line}"));
         let begun = Instant::now();
         let place = (&program.place, self.marks.of(&program.place));
-        let wanted = Wanted {
+        let wanted = ProgramRunner {
             programs: std::slice::from_ref(&program.choice),
             sizes: program.size.as_slice(),
             destroy: self.arguments.destroy_contents,

@@ -8,7 +8,7 @@ use drive::{Completion, DriveId, Nanos, Op, Rig};
 use super::demand::{LeafOp, Phases, Policy, State};
 use super::{CellShape, MemberDrive};
 use crate::stats::SplitMix64;
-use crate::wiring::Wiring;
+use crate::topology::StorageTopology;
 
 /// Member operations after which a run ends in any case: the price of a bound has a bound.
 const OPS_MAX: u64 = 30_000;
@@ -157,7 +157,7 @@ pub(super) fn run(
 }
 
 /// The rig, and the disk of each leaf with the place where the leaf begins on it.
-fn wired(wiring: Wiring, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(DriveId, u64)>) {
+fn wired(wiring: StorageTopology, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(DriveId, u64)>) {
     let mut rig = Rig::new();
     let bus = wiring.bus_bytes_per_s.map(|rate| rig.add_bus(rate));
     let (mut channels, mut places) = (Vec::new(), Vec::new());

@@ -16,7 +16,7 @@ struct Case<'a> {
     placement: Placement,
     missing: &'a [usize],
     bus: Option<u64>,
-    wiring: Wiring,
+    wiring: StorageTopology,
     block: u64,
     depth: u32,
     jobs: u32,
@@ -27,7 +27,11 @@ const SEQUENTIAL: Case<'static> = Case {
     placement: Placement::Window { at: 0.0 },
     missing: &[],
     bus: None,
-    wiring: Wiring { bus_bytes_per_s: None, disks_per_channel: None, members_per_spindle: None },
+    wiring: StorageTopology {
+        bus_bytes_per_s: None,
+        disks_per_channel: None,
+        members_per_spindle: None,
+    },
     block: 1 << 20,
     depth: 4,
     jobs: 1,
@@ -43,7 +47,7 @@ fn cell(array: &str, pattern: Pattern, case: &Case<'_>) -> Option<Bound> {
     bound(&CellShape {
         shape: &shape,
         members: &vec![Some(drive); shape.leaves()],
-        wiring: Wiring { bus_bytes_per_s: case.bus, ..case.wiring },
+        wiring: StorageTopology { bus_bytes_per_s: case.bus, ..case.wiring },
         missing: case.missing,
         pattern,
         block_bytes: case.block,
@@ -132,7 +136,8 @@ fn a_bus_holds_all_copies_and_parity() {
 #[test]
 fn a_channel_and_a_spindle_serve_one_after_the_other() {
     let wired = |disks_per_channel, members_per_spindle| {
-        let wiring = Wiring { bus_bytes_per_s: None, disks_per_channel, members_per_spindle };
+        let wiring =
+            StorageTopology { bus_bytes_per_s: None, disks_per_channel, members_per_spindle };
         let random = Case { wiring, ..RANDOM };
         let stream = Case { wiring, placement: Placement::Stretch, ..SEQUENTIAL };
         let read = |pattern, case| cell("raid0(4)", pattern, case).expect("a bound");
@@ -163,7 +168,7 @@ fn no_length_of_an_operation_beats_the_bound_of_shared_members() {
     ];
     for (array, bus, disks_per_channel, members_per_spindle, least) in cases {
         let bus_bytes_per_s = bus.map(|rate| rate * 1_000_000);
-        let wiring = Wiring { bus_bytes_per_s, disks_per_channel, members_per_spindle };
+        let wiring = StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle };
         let shape = geometry(array, MEMBER);
         let profile = Profile::named("hdd-2002").unwrap();
         let placement = Placement::Window { at: 0.0 };
@@ -204,7 +209,7 @@ fn the_slowest_member_determines() {
     let shape = CellShape {
         shape: &array,
         members: &members,
-        wiring: Wiring::default(),
+        wiring: StorageTopology::default(),
         missing: &[],
         pattern: Pattern::SequentialRead,
         block_bytes: 1 << 20,

@@ -3,7 +3,7 @@
 //! Invariant: the same rows in both; a ratio is shown with its interval.
 
 use super::{Comparison, Pair, Verdict};
-use crate::grid::digits;
+use crate::pivot::digits;
 
 /// For a terminal.
 pub fn text(comparison: &Comparison) -> String {

@@ -90,8 +90,8 @@ pub(super) fn size(kib: u64) -> String {
 mod tests {
     use super::*;
     use crate::findings::find;
-    use crate::program::Choice;
-    use crate::program::choice::Scale;
+    use crate::program::ProgramSpec;
+    use crate::program::spec::Sizing;
     use crate::record::{MemberLoad, MemberTraffic, Sample};
 
     fn phase(program: &str, item: &str, phase: &str, workload: &str) -> Cell {
@@ -145,8 +145,8 @@ mod tests {
             let advice = turn(&cell, knob, value).expect(wanted);
             let choice = advice.strip_prefix("--workload ").expect("an option of bench");
             assert_eq!(choice, wanted);
-            let choice: Choice = choice.parse().expect(wanted);
-            let scale = Scale { size: Some(64 << 20), ..Scale::default() };
+            let choice: ProgramSpec = choice.parse().expect(wanted);
+            let scale = Sizing { size: Some(64 << 20), ..Sizing::default() };
             assert!(choice.program(&scale).is_ok(), "{wanted}");
         }
         let dd = phase("dd", "dd", "read", "seq-read");

@@ -223,7 +223,7 @@ fn slow_answers(cell: &Cell) -> Option<Finding> {
     if slow_us < LONGER * next_us.max(latency.p50 / LONGER) || asked_more || !tail {
         return None;
     }
-    let ms = |us: f64| crate::grid::latency(us);
+    let ms = |us: f64| crate::pivot::latency(us);
     let others = if next_us > 0.0 { ms(next_us) } else { "no time to speak of".into() };
     let text = format!(
         "member {slow} took {} for an operation, and no other more than {others}: half of the \

@@ -106,7 +106,7 @@ fn stripe_kib(cell: &Cell) -> Option<u64> {
 
 /// `12`, `1.5`, `0.25`.
 fn short(value: f64) -> String {
-    crate::grid::digits(value)
+    crate::pivot::digits(value)
 }
 
 fn percent(share: f64) -> String {

@@ -10,7 +10,7 @@
 
 use std::fmt::Write;
 
-use crate::grid::{self, Grid};
+use crate::pivot::{self, PivotTable};
 use crate::record::{Cell, MemberTraffic};
 
 /// Geometry of all charts, in SVG units; the page scales them.
@@ -27,7 +27,7 @@ enum Line<'a> {
     Array(&'a str, Option<&'a Cell>),
 }
 
-fn lines<'a>(grid: &'a Grid<'a>, column: usize) -> Vec<Line<'a>> {
+fn lines<'a>(grid: &'a PivotTable<'a>, column: usize) -> Vec<Line<'a>> {
     let mut lines = Vec::new();
     for section in &grid.sections {
         let rows: Vec<_> = section.rows.iter().filter(|row| row.cells[column].is_some()).collect();
@@ -40,7 +40,7 @@ fn lines<'a>(grid: &'a Grid<'a>, column: usize) -> Vec<Line<'a>> {
 }
 
 /// Medians as bars, samples as dots, the bound as a tick.
-pub(super) fn speed(grid: &Grid<'_>, column: usize) -> String {
+pub(super) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
     let random = grid.columns[column].counts_requests;
     let unit = if random { "requests per second" } else { "MB/s" };
     // What a sample or the bound is in the chart's unit.
@@ -66,11 +66,11 @@ pub(super) fn speed(grid: &Grid<'_>, column: usize) -> String {
         for sample in &cell.samples {
             let value = cell.rate_of(sample);
             let x = LABEL + axis.length(value);
-            let told = format!("{} {unit} in {:.2} s", grid::digits(value), sample.seconds);
+            let told = format!("{} {unit} in {:.2} s", pivot::digits(value), sample.seconds);
             chart.dot("dot", x, y + ROW / 2.0, 2.3, Some(&told));
         }
         let ratio = cell.ratio_to_single.map(|ratio| format!("{ratio:.2}×")).unwrap_or_default();
-        chart.values(y, &grid::digits(value), &ratio);
+        chart.values(y, &pivot::digits(value), &ratio);
     })
 }
 
@@ -83,7 +83,7 @@ fn bar_class(cell: &Cell) -> &'static str {
 }
 
 /// From p50 over p99 and p99.9 to the slowest, on a logarithmic scale. `None` without latencies.
-pub(super) fn latency(grid: &Grid<'_>, column: usize) -> Option<String> {
+pub(super) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = grid.cells().filter(|(_, of, _)| **of == grid.columns[column]);
     let known = all.filter_map(|(_, _, cell)| cell.latency_us);
     let ends = known.map(|latency| (latency.p50, latency.max));
@@ -104,13 +104,13 @@ pub(super) fn latency(grid: &Grid<'_>, column: usize) -> Option<String> {
         {
             chart.dot(class, x(us), middle, radius, None);
         }
-        chart.values(y, &grid::latency(latency.p50), &grid::latency(latency.p99));
+        chart.values(y, &pivot::latency(latency.p50), &pivot::latency(latency.p99));
     });
     Some(chart)
 }
 
 /// CPU seconds of the process per GiB. `None` when no cell has them.
-pub(super) fn cpu(grid: &Grid<'_>, column: usize) -> Option<String> {
+pub(super) fn cpu(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = grid.cells().filter(|(_, of, _)| **of == grid.columns[column]);
     let top = all.filter_map(|(_, _, cell)| cell.cpu_s_per_gib).reduce(f64::max)?;
     let axis = Axis::linear(top);
@@ -120,13 +120,13 @@ pub(super) fn cpu(grid: &Grid<'_>, column: usize) -> Option<String> {
     let chart = Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
         let Some(cpu) = cell.cpu_s_per_gib else { return };
         chart.bar(y, axis.length(cpu), "bar cpu");
-        chart.values(y, &grid::digits(cpu), "");
+        chart.values(y, &pivot::digits(cpu), "");
     });
     Some(chart)
 }
 
 /// What each member moved per byte of the workload, one bar for each member. `None` without counts.
-pub(super) fn traffic(grid: &Grid<'_>, column: usize) -> Option<String> {
+pub(super) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = || grid.cells().filter(|(_, of, _)| **of == grid.columns[column]);
     let per_user = |cell: &Cell, bytes: u64| bytes as f64 / cell.user_bytes().max(1) as f64;
     let tops = all().filter_map(|(_, _, cell)| {
@@ -326,7 +326,7 @@ pub(super) fn pairs(title: &str, bars: &[(String, f64, f64)]) -> String {
         for (class, top, value) in [("bar", 2.0, ours), ("bar published", 2.0 + BAR, theirs)] {
             chart.rectangle(class, (LABELS, y + top), (scale.length(*value), BAR));
         }
-        chart.values(y, &grid::digits(*ours), &grid::digits(*theirs));
+        chart.values(y, &pivot::digits(*ours), &pivot::digits(*theirs));
     }
     let Chart { title, desc, body } = chart;
     let height = bars.len() as f64 * (ROW + 2.0) + 4.0;

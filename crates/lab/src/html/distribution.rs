@@ -12,7 +12,7 @@
 use std::fmt::Write;
 
 use super::chart::{Scale, escape, shorten};
-use crate::grid::{self, Grid};
+use crate::pivot::{self, PivotTable};
 use crate::record::{Cell, LatencyPoint};
 use crate::stats::LatencyRecorder;
 
@@ -30,14 +30,14 @@ const NAMED: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 const DECADES: f64 = 5.0;
 
 /// All arrays of one column of the grid; `None` without distributions, as in older records.
-pub(super) fn distribution(grid: &Grid<'_>, column: usize) -> Option<String> {
+pub(super) fn distribution(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let of_column = |cells: &[Option<&'_ Cell>]| cells[column].is_some();
     let rows = grid.sections.iter().flat_map(|section| &section.rows);
     let curves: Vec<(String, &[LatencyPoint])> = rows
         .filter(|row| of_column(&row.cells))
         .filter_map(|row| Some((row, row.cells[column]?)))
         .filter(|(_, cell)| !cell.latency_curve.is_empty())
-        .map(|(row, cell)| (grid::with_disks(&row.label, cell), &cell.latency_curve[..]))
+        .map(|(row, cell)| (pivot::with_disks(&row.label, cell), &cell.latency_curve[..]))
         .collect();
     let times = || curves.iter().flat_map(|(_, curve)| curve.iter().map(|point| point.us));
     let (low, high) = (times().reduce(f64::min)?, times().reduce(f64::max)?);
@@ -96,7 +96,7 @@ fn one(
     let points = curve.iter().map(|point| format!("{:.1},{:.1}", x(point.percent), y(point.us)));
     let points = points.collect::<Vec<_>>().join(" ");
     let told = curve.iter().filter(|point| NAMED.contains(&point.percent));
-    let told = told.map(|point| format!("{} {}", share(point.percent), grid::latency(point.us)));
+    let told = told.map(|point| format!("{} {}", share(point.percent), pivot::latency(point.us)));
     let told = format!("{label}: {}", told.collect::<Vec<_>>().join(", "));
     let (from, to) = (RIGHT + 12.0, RIGHT + 32.0);
     let at = TOP + 4.0 + index as f64 * LEGEND_STEP;
@@ -133,7 +133,7 @@ pub(super) fn heads() -> Vec<String> {
 pub(super) fn figures(cell: &Cell) -> Option<Vec<String>> {
     let at = |percent: &f64| {
         let point = cell.latency_curve.iter().find(|point| point.percent == *percent);
-        point.map_or("–".to_string(), |point| grid::latency(point.us))
+        point.map_or("–".to_string(), |point| pivot::latency(point.us))
     };
     let known = !cell.latency_curve.is_empty();
     known.then(|| LatencyRecorder::CURVE.iter().map(at).collect())
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn each_array_with_a_distribution_has_a_line_and_others_none() {
         let mut record = fixture::record();
-        assert_eq!(distribution(&Grid::new(&record), 0), None, "an older record");
+        assert_eq!(distribution(&PivotTable::new(&record), 0), None, "an older record");
         let point = |percent, us| LatencyPoint { percent, us };
         let curve = vec![point(50.0, 100.0), point(99.0, 1000.0), point(100.0, 10_000.0)];
         record.cells[0].latency_curve.clone_from(&curve);
         record.cells[4].latency_curve = curve;
         record.cells[4].layout = Some("<evil>".into());
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         let of = grid.columns.iter().position(|of| of.workload == record.cells[4].workload);
         let chart = distribution(&grid, of.expect("its column")).expect("a chart");
         assert_eq!(chart.matches("<polyline").count(), 2, "{chart}");

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use super::run::Outcome;
+use super::run::PhaseOutcome;
 use super::types::{Act, Calls, Phase, Program, Worker};
 use crate::findings;
 use crate::record::{Cell, Latency, MemberTraffic, ThreadTime};
 
 /// What the cells of a run have in common.
-pub struct Circumstances {
+pub struct RunContext {
     /// Target, array, place: everything that the program does not know. Its warnings are of the
     /// place, and true of the process.
     pub base: Cell,
@@ -27,14 +27,14 @@ pub struct Circumstances {
 
 /// One cell for each measured phase, in order. What the place warns of stands in each of them:
 /// cells are stored, and read, without the others. Who shows many says it once.
-pub fn cells(program: &Program, outcomes: &[Outcome], around: &Circumstances) -> Vec<Cell> {
+pub fn cells(program: &Program, outcomes: &[PhaseOutcome], around: &RunContext) -> Vec<Cell> {
     let phases = program.phases().zip(outcomes).filter(|(phase, outcome)| {
         phase.measured && (outcome.refused.is_some() || !outcome.samples.is_empty())
     });
     phases.map(|(phase, outcome)| cell(program, phase, outcome, around)).collect()
 }
 
-fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstances) -> Cell {
+fn cell(program: &Program, phase: &Phase, outcome: &PhaseOutcome, around: &RunContext) -> Cell {
     let block = phase.transfers().map(|transfer| transfer.block).max();
     let depth = phase.workers.iter().map(|worker| worker.depth).max();
     let mut cell = Cell {
@@ -83,7 +83,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &Outcome, around: &Circumstan
     cell
 }
 
-fn latency(outcome: &Outcome) -> Option<Latency> {
+fn latency(outcome: &PhaseOutcome) -> Option<Latency> {
     outcome.latency.latency()
 }
 
@@ -91,8 +91,8 @@ fn latency(outcome: &Outcome) -> Option<Latency> {
 fn cached(
     program: &Program,
     phase: &Phase,
-    outcome: &Outcome,
-    around: &Circumstances,
+    outcome: &PhaseOutcome,
+    around: &RunContext,
 ) -> Option<String> {
     let memory = around.page_cache_bytes?;
     let touches = phase.transfers().next().is_some()
@@ -159,7 +159,7 @@ fn forgets(program: &Program, phase: &Phase) -> bool {
 /// Whether one pass moved more than its files hold: then a part of it came from the cache, even
 /// where that was empty at the start; unless it forgets a file again before somebody begins anew
 /// with it, who has it to himself.
-fn reads_again(program: &Program, phase: &Phase, outcome: &Outcome) -> bool {
+fn reads_again(program: &Program, phase: &Phase, outcome: &PhaseOutcome) -> bool {
     let used = phase.transfers().map(|transfer| transfer.files.len()).sum::<usize>();
     let files: BTreeSet<u32> = phase.transfers().flat_map(|t| t.files.clone()).collect();
     if files.len() == used && phase.transfers().all(|transfer| transfer.forgets) {
@@ -172,9 +172,9 @@ fn reads_again(program: &Program, phase: &Phase, outcome: &Outcome) -> bool {
 fn warnings(
     program: &Program,
     phase: &Phase,
-    outcome: &Outcome,
+    outcome: &PhaseOutcome,
     cell: &Cell,
-    around: &Circumstances,
+    around: &RunContext,
 ) -> Vec<String> {
     let mut warnings = program.notes.clone();
     if let Some(why) = &outcome.refused {
@@ -243,8 +243,8 @@ fn warnings(
 }
 
 /// What is to be said of a phase that took less than it should.
-fn too_short(phase: &Phase, outcome: &Outcome, least_s: f64) -> Option<String> {
-    let Outcome { seconds, passes, runs, .. } = outcome;
+fn too_short(phase: &Phase, outcome: &PhaseOutcome, least_s: f64) -> Option<String> {
+    let PhaseOutcome { seconds, passes, runs, .. } = outcome;
     if outcome.cut {
         return Some(format!("interrupted after {seconds:.2} s: this is not the whole phase"));
     }
@@ -288,11 +288,11 @@ mod tests {
     use array::{Fault, FaultMember, MemMember, Member, MemberSpec};
 
     use super::*;
-    use crate::program::choice::{Choice, Scale};
     use crate::program::extents::Extents;
     use crate::program::files::Files;
     use crate::program::run::{Timing, run};
-    use crate::program::session::{Needs, single};
+    use crate::program::session::{BufferRequirements, single};
+    use crate::program::spec::{ProgramSpec, Sizing};
     use crate::record::{Place, Sample};
 
     fn measured(text: &str, memory: u64, caches_dropped: bool) -> Vec<Cell> {
@@ -300,8 +300,8 @@ mod tests {
     }
 
     fn measured_on(kind: &str, text: &str, memory: u64, caches_dropped: bool) -> Vec<Cell> {
-        let scale = Scale { size: Some(1 << 20), ..Scale::default() };
-        let program = text.parse::<Choice>().expect(text).program(&scale).expect(text);
+        let scale = Sizing { size: Some(1 << 20), ..Sizing::default() };
+        let program = text.parse::<ProgramSpec>().expect(text).program(&scale).expect(text);
         let directory = tempfile::tempdir().expect("a directory");
         let ground = Files::new(directory.path(), &program, 1).expect("a place");
         let timing = Timing { least: Duration::ZERO, ..Timing::default() };
@@ -310,13 +310,8 @@ mod tests {
         let place = Place { file_system: Some(kind.into()), ..Place::default() };
         let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
         let page_cache_bytes = Some(memory);
-        let around = Circumstances {
-            base,
-            page_cache_bytes,
-            caches_dropped,
-            least_s: 3600.0,
-            runs_max: None,
-        };
+        let around =
+            RunContext { base, page_cache_bytes, caches_dropped, least_s: 3600.0, runs_max: None };
         cells(&program, &outcomes, &around)
     }
 
@@ -336,10 +331,10 @@ mod tests {
     /// Three streams at once, by intervals and as a whole.
     #[test]
     fn a_steady_window_gets_no_verdict_from_what_the_whole_run_took() {
-        let scale = Scale::default();
-        let choice = "streams:files=3:size=8M:only=random".parse::<Choice>().expect("streams");
+        let scale = Sizing::default();
+        let choice = "streams:files=3:size=8M:only=random".parse::<ProgramSpec>().expect("streams");
         let program = choice.program(&scale).expect("a program");
-        let needs = Needs::of(&program);
+        let needs = BufferRequirements::of(&program);
         let member = MemMember::new(32 << 11).expect("memory");
         // Slow enough for some intervals, however busy the machine is.
         let script = vec![Fault::Delay { nanos: 1_000_000 }];
@@ -352,7 +347,7 @@ mod tests {
             let (outcomes, ended) = run(&program, &ground, timing, &|| false, &mut |_| {});
             ended.expect("it runs");
             let base = Cell { target: "engine".into(), ..Cell::default() };
-            let around = Circumstances {
+            let around = RunContext {
                 base,
                 page_cache_bytes: None,
                 caches_dropped: false,
@@ -380,19 +375,19 @@ mod tests {
 
     #[test]
     fn what_a_place_warns_of_is_in_every_cell() {
-        let program = "dd:bs=64K".parse::<Choice>().expect("dd");
-        let scale = Scale { size: Some(1 << 20), ..Scale::default() };
+        let program = "dd:bs=64K".parse::<ProgramSpec>().expect("dd");
+        let scale = Sizing { size: Some(1 << 20), ..Sizing::default() };
         let program = program.program(&scale).expect("a program");
-        let outcomes: Vec<Outcome> = program
+        let outcomes: Vec<PhaseOutcome> = program
             .phases()
             .map(|phase| {
                 let samples = vec![Sample { seconds: 1.0, bytes: 1 << 20, ops: 16 }];
-                Outcome { samples, seconds: 1.0, passes: 1, ..Outcome::new(phase) }
+                PhaseOutcome { samples, seconds: 1.0, passes: 1, ..PhaseOutcome::new(phase) }
             })
             .collect();
         let told = |warning: &str| -> Vec<bool> {
             let base = Cell { warnings: vec![warning.into()], ..Cell::default() };
-            let around = Circumstances {
+            let around = RunContext {
                 base,
                 page_cache_bytes: None,
                 caches_dropped: false,
@@ -411,22 +406,23 @@ mod tests {
         let phase = Phase::new("read", "seq-read", Vec::new());
         let worker = Worker::new(Vec::new(), vec![Act::SyncAll], Vec::new());
         let phase = Phase { workers: vec![worker], ..phase };
-        let some = Outcome { seconds: 0.067, passes: 1, ..Outcome::new(&phase) };
-        let told = |outcome: Outcome| too_short(&phase, &outcome, 0.5).unwrap_or_default();
-        let cut = told(Outcome { cut: true, ..some.clone() });
+        let some = PhaseOutcome { seconds: 0.067, passes: 1, ..PhaseOutcome::new(&phase) };
+        let told = |outcome: PhaseOutcome| too_short(&phase, &outcome, 0.5).unwrap_or_default();
+        let cut = told(PhaseOutcome { cut: true, ..some.clone() });
         assert_eq!(cut, "interrupted after 0.07 s: this is not the whole phase");
-        let long = Outcome { cut: true, seconds: 60.0, ..some.clone() };
+        let long = PhaseOutcome { cut: true, seconds: 60.0, ..some.clone() };
         assert_eq!(told(long), "interrupted after 60.00 s: this is not the whole phase");
-        let stopped = told(Outcome { stopped: true, ..some.clone() });
+        let stopped = told(PhaseOutcome { stopped: true, ..some.clone() });
         assert!(stopped.starts_with("interrupted after 1 pass(es) of 67.000 ms"), "{stopped}");
         assert!(told(some.clone()).starts_with("it took 67.000 ms in 1 pass(es), too short"));
         // Ten runs of 60 ms are as little to be believed as one.
-        let runs = told(Outcome { seconds: 0.6, passes: 10, runs: 10, ..some.clone() });
+        let runs = told(PhaseOutcome { seconds: 0.6, passes: 10, runs: 10, ..some.clone() });
         assert!(runs.starts_with("a run of it took 60.000 ms, too short"), "{runs}");
         let first_pass_s = 0.1;
-        let passes = Outcome { seconds: 1.8, passes: 18, runs: 3, first_pass_s, ..some.clone() };
+        let passes =
+            PhaseOutcome { seconds: 1.8, passes: 18, runs: 3, first_pass_s, ..some.clone() };
         assert!(told(passes).contains("several passes in each of 3 runs"));
-        assert_eq!(told(Outcome { seconds: 0.5, first_pass_s: 0.5, ..some }), "");
+        assert_eq!(told(PhaseOutcome { seconds: 0.5, first_pass_s: 0.5, ..some }), "");
     }
 
     #[test]

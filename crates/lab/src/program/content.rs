@@ -25,7 +25,7 @@ const GONE: u32 = 1 << 30;
 
 /// Where what was read is not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct Miscompare {
     /// File.
     pub file: u32,
     /// Byte in it.
@@ -33,23 +33,23 @@ pub struct Wrong {
 }
 
 /// Makes and checks units.
-pub struct Content {
+pub struct DataPattern {
     unit: Vec<u8>,
     salt: u64,
 }
 
-impl Content {
+impl DataPattern {
     /// Units of `unit_bytes`, for `seed`.
     ///
     /// # Panics
     /// When a unit has no room for its stamp.
-    pub fn new(seed: u64, unit_bytes: u64) -> Content {
+    pub fn new(seed: u64, unit_bytes: u64) -> DataPattern {
         let unit_bytes = unit_bytes as usize;
         assert!(unit_bytes > STAMP_BYTES && unit_bytes.is_multiple_of(8));
         let mut random = SplitMix64(seed);
         let salt = random.draw();
         let unit = (0..unit_bytes / 8).flat_map(|_| random.draw().to_le_bytes()).collect();
-        Content { unit, salt }
+        DataPattern { unit, salt }
     }
 
     /// Bytes of a unit.
@@ -86,7 +86,13 @@ impl Content {
     ///
     /// # Errors
     /// The first byte that differs.
-    pub fn check(&self, unit: &[u8], file: u32, number: u64, version: u32) -> Result<(), Wrong> {
+    pub fn check(
+        &self,
+        unit: &[u8],
+        file: u32,
+        number: u64,
+        version: u32,
+    ) -> Result<(), Miscompare> {
         let stamp = self.stamp_of(file, number, version);
         let stamped = unit.len().min(STAMP_BYTES);
         let rest = &self.unit[stamped..unit.len()];
@@ -97,7 +103,7 @@ impl Content {
         let mut wanted = vec![0; unit.len()];
         self.fill(&mut wanted, file, number, version);
         let byte = unit.iter().zip(&wanted).position(|(got, wanted)| got != wanted).unwrap_or(0);
-        Err(Wrong { file, at: number * self.unit_bytes() + byte as u64 })
+        Err(Miscompare { file, at: number * self.unit_bytes() + byte as u64 })
     }
 
     fn place(&self, file: u32, number: u64) -> u64 {
@@ -118,19 +124,19 @@ impl Content {
 }
 
 /// The version of every unit of every file; 0: never written.
-pub struct Ledger {
+pub struct VersionMap {
     files: Vec<Vec<AtomicU32>>,
     unit_bytes: u64,
 }
 
-impl Ledger {
+impl VersionMap {
     /// For files of these sizes.
-    pub fn new(files: &[u64], unit_bytes: u64) -> Ledger {
+    pub fn new(files: &[u64], unit_bytes: u64) -> VersionMap {
         let versions = |bytes: &u64| {
             let units = bytes.div_ceil(unit_bytes);
             (0..units).map(|_| AtomicU32::new(0)).collect()
         };
-        Ledger { files: files.iter().map(versions).collect(), unit_bytes }
+        VersionMap { files: files.iter().map(versions).collect(), unit_bytes }
     }
 
     /// Bytes of memory that it takes.
@@ -214,17 +220,20 @@ fn next(version: u32) -> u32 {
 }
 
 /// Content and ledger together: what a worker does around each block.
-pub struct Book {
+pub struct ShadowMap {
     /// What is in a unit.
-    pub content: Content,
+    pub content: DataPattern,
     /// Which version of it.
-    pub ledger: Ledger,
+    pub ledger: VersionMap,
 }
 
-impl Book {
+impl ShadowMap {
     /// For files of these sizes.
-    pub fn new(seed: u64, files: &[u64], unit_bytes: u64) -> Book {
-        Book { content: Content::new(seed, unit_bytes), ledger: Ledger::new(files, unit_bytes) }
+    pub fn new(seed: u64, files: &[u64], unit_bytes: u64) -> ShadowMap {
+        ShadowMap {
+            content: DataPattern::new(seed, unit_bytes),
+            ledger: VersionMap::new(files, unit_bytes),
+        }
     }
 
     /// Fills a buffer for a write at byte `at`; the versions go to `versions`.
@@ -295,16 +304,22 @@ impl Book {
     }
 
     /// Looks at the stamp of the first unit that was read: all that the clock leaves time for.
-    pub fn glance(&self, bytes: &[u8], file: u32, at: u64, before: Option<u32>) -> Option<Wrong> {
+    pub fn glance(
+        &self,
+        bytes: &[u8],
+        file: u32,
+        at: u64,
+        before: Option<u32>,
+    ) -> Option<Miscompare> {
         let before = before?;
         let unit = at / self.content.unit_bytes();
         let right = self.content.version(bytes, file, unit);
         let right = right.is_some_and(|found| self.ledger.may_be(file, unit, before, found));
-        (!right).then_some(Wrong { file, at })
+        (!right).then_some(Miscompare { file, at })
     }
 
     /// Compares a whole unit with what it must hold now, if it holds anything.
-    pub fn check(&self, unit_bytes: &[u8], file: u32, unit: u64) -> Option<Wrong> {
+    pub fn check(&self, unit_bytes: &[u8], file: u32, unit: u64) -> Option<Miscompare> {
         let version = self.ledger.before_read(file, unit)?;
         self.content.check(unit_bytes, file, unit, version).err()
     }
@@ -316,7 +331,7 @@ mod tests {
 
     #[test]
     fn every_wrong_byte_is_found_and_so_are_wrong_places_and_old_versions() {
-        let content = Content::new(1, 512);
+        let content = DataPattern::new(1, 512);
         let mut unit = vec![0; 512];
         content.fill(&mut unit, 3, 7, 1);
         content.stamp(&mut unit, 3, 7, 2);
@@ -324,7 +339,7 @@ mod tests {
         assert_eq!(content.version(&unit, 3, 7), Some(2));
         for at in 0..512 {
             unit[at] ^= 0x10;
-            let wrong = Wrong { file: 3, at: 7 * 512 + at as u64 };
+            let wrong = Miscompare { file: 3, at: 7 * 512 + at as u64 };
             assert_eq!(content.check(&unit, 3, 7, 2), Err(wrong));
             unit[at] ^= 0x10;
         }
@@ -335,14 +350,14 @@ mod tests {
         // A part of a unit, at the end of a file.
         assert_eq!(content.check(&unit[..100], 3, 7, 2), Ok(()));
         assert!(content.check(&unit[..100], 3, 7, 3).is_err());
-        assert!(Content::new(2, 512).check(&unit, 3, 7, 2).is_err());
+        assert!(DataPattern::new(2, 512).check(&unit, 3, 7, 2).is_err());
     }
 
     /// Two megabytes of one file and the next: nothing for a compressor of any window.
     #[test]
     fn nothing_that_a_program_writes_is_there_twice() {
         for unit_bytes in [256, 512, 4096] {
-            let book = Book::new(5, &[1 << 20; 2], unit_bytes);
+            let book = ShadowMap::new(5, &[1 << 20; 2], unit_bytes);
             let mut bytes = vec![0; 1 << 20];
             let (one, other) = bytes.split_at_mut(1 << 19);
             book.begin_write(one, 0, 0, false, &mut Vec::new());
@@ -355,7 +370,7 @@ mod tests {
 
     #[test]
     fn the_ledger_knows_what_a_reader_may_find() {
-        let ledger = Ledger::new(&[1024, 100], 512);
+        let ledger = VersionMap::new(&[1024, 100], 512);
         assert_eq!((ledger.len(0), ledger.len(1)), (2, 1));
         assert_eq!(ledger.units(512, 512), 1..2);
         assert_eq!(ledger.before_read(0, 1), None);
@@ -374,7 +389,7 @@ mod tests {
 
     #[test]
     fn an_emptied_file_holds_nothing_and_goes_on_counting() {
-        let ledger = Ledger::new(&[512], 512);
+        let ledger = VersionMap::new(&[512], 512);
         ledger.end_write(0, 0, ledger.begin_write(0, 0, false));
         ledger.forget(0);
         assert_eq!(ledger.before_read(0, 0), None);
@@ -387,7 +402,7 @@ mod tests {
 
     #[test]
     fn two_writers_of_one_unit_take_turns() {
-        let ledger = Ledger::new(&[512], 512);
+        let ledger = VersionMap::new(&[512], 512);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -402,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_claim_is_for_all_units_or_for_none() {
-        let book = Book::new(1, &[2048], 512);
+        let book = ShadowMap::new(1, &[2048], 512);
         let (mut mine, mut theirs) = (Vec::new(), Vec::new());
         assert!(book.try_claim(512, 0, 1024, &mut theirs));
         assert!(!book.try_claim(2048, 0, 0, &mut mine));

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use array::{Array, Counters, Lease, clock_nanos};
 use rustix::fs::Advice;
 
-use super::content::Book;
+use super::backend::{IoBackend, VerifyErrors, WorkerIo, WorkerStats};
+use super::content::ShadowMap;
 use super::files::{advice_for, check_units};
-use super::ground::{Ground, Hands, Mistakes, Tally};
 use super::lane::{Lane, MakeDriver, OwnDriver};
 use super::types::{Act, Calls, How, Op, Phase, Program, Step};
 
@@ -29,7 +29,7 @@ pub struct Extents {
     own: Option<MakeDriver>,
     /// First byte of each file.
     starts: Vec<u64>,
-    book: Book,
+    book: ShadowMap,
     calls: Calls,
     lease_bytes: u64,
     /// What is done where caches are to be dropped.
@@ -62,7 +62,7 @@ impl Extents {
             ));
         }
         let unit_bytes = program.unit_bytes()?;
-        let book = Book::new(seed, &program.files, unit_bytes);
+        let book = ShadowMap::new(seed, &program.files, unit_bytes);
         let calls = program.calls;
         Ok(Extents { array, own: None, starts, book, calls, lease_bytes, drop_caches })
     }
@@ -78,7 +78,7 @@ impl Extents {
     }
 }
 
-impl Ground for Extents {
+impl IoBackend for Extents {
     fn refuses(&self, phase: &Phase) -> Option<String> {
         if self.calls == Calls::Mapped {
             return Some("there is no file system: nothing can be mapped".into());
@@ -111,7 +111,7 @@ impl Ground for Extents {
         false
     }
 
-    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String> {
         let depth = depth.max(1) as usize;
         let flights = (0..depth).map(|_| None).collect();
         let (lane, cached) = match &self.own {
@@ -124,8 +124,8 @@ impl Ground for Extents {
         Ok(Box::new(ExtentHands { ground: self, shared, flights, lane, cached }))
     }
 
-    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
-        let mut mistakes = Mistakes::default();
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String> {
+        let mut mistakes = VerifyErrors::default();
         let start = self.starts[file as usize];
         let block = u64::from(self.array.logical_block());
         let end = (self.book.ledger.len(file) * self.book.content.unit_bytes())
@@ -192,7 +192,7 @@ impl ExtentHands<'_> {
     }
 
     /// Waits until one more request has ended.
-    fn wait_one(&mut self, tally: &mut Tally<'_>) -> Result<(), String> {
+    fn wait_one(&mut self, tally: &mut WorkerStats<'_>) -> Result<(), String> {
         let (slot, ended) = self.lane.next();
         let flight = self.flights[slot].take().expect("a request ends once");
         let book = &self.ground.book;
@@ -214,7 +214,7 @@ impl ExtentHands<'_> {
     fn free_slot(
         &mut self,
         (op, file, at, len): (Op, u32, u64, u64),
-        tally: &mut Tally<'_>,
+        tally: &mut WorkerStats<'_>,
     ) -> Result<usize, String> {
         loop {
             let touches = |flight: &Flight| {
@@ -244,7 +244,7 @@ impl ExtentHands<'_> {
         file: u32,
         at: u64,
         len: u64,
-        tally: &mut Tally<'_>,
+        tally: &mut WorkerStats<'_>,
     ) -> Result<Vec<u32>, String> {
         let mut versions = Vec::new();
         let book = &self.ground.book;
@@ -258,7 +258,11 @@ impl ExtentHands<'_> {
     }
 
     /// One request, of at most a buffer's length.
-    fn part(&mut self, part: (Op, u32, u64, u64), tally: &mut Tally<'_>) -> Result<(), String> {
+    fn part(
+        &mut self,
+        part: (Op, u32, u64, u64),
+        tally: &mut WorkerStats<'_>,
+    ) -> Result<(), String> {
         let (op, file, at, len) = part;
         let slot = self.free_slot(part, tally)?;
         let book = &self.ground.book;
@@ -292,8 +296,8 @@ impl ExtentHands<'_> {
     }
 }
 
-impl Hands for ExtentHands<'_> {
-    fn carry_out(&mut self, step: &Step, tally: &mut Tally<'_>) -> Result<(), String> {
+impl WorkerIo for ExtentHands<'_> {
+    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), String> {
         match step {
             Step::Open { file, how: How::Create | How::Truncate } => {
                 self.ground.book.ledger.forget(*file);
@@ -333,7 +337,7 @@ impl Hands for ExtentHands<'_> {
         }
     }
 
-    fn settle(&mut self, tally: &mut Tally<'_>) -> Result<(), String> {
+    fn settle(&mut self, tally: &mut WorkerStats<'_>) -> Result<(), String> {
         while self.flights.iter().any(Option::is_some) {
             self.wait_one(tally)?;
         }

@@ -14,8 +14,8 @@ use array::{Counters, FileMap, clock_nanos};
 use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::content::{Book, Wrong};
-use super::ground::{Aligned, Ground, Hands, Mistakes, Tally};
+use super::backend::{Aligned, IoBackend, VerifyErrors, WorkerIo, WorkerStats};
+use super::content::{Miscompare, ShadowMap};
 use super::names::NameSet;
 use super::types::{Access, Act, ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
 use crate::quantity::show_size;
@@ -51,7 +51,7 @@ pub fn left_behind(directory: &Path) -> Vec<PathBuf> {
 /// See the module.
 pub struct Files {
     root: PathBuf,
-    book: Book,
+    book: ShadowMap,
     direct: bool,
     calls: Calls,
     /// Bytes of each file, by number.
@@ -73,7 +73,7 @@ impl Files {
         made.map_err(|error| format!("{}: cannot make it: {error}", root.display()))?;
         let files = Files {
             root,
-            book: Book::new(seed, &program.files, unit_bytes),
+            book: ShadowMap::new(seed, &program.files, unit_bytes),
             direct: program.direct,
             calls: program.calls,
             bytes: program.files.clone(),
@@ -172,7 +172,7 @@ impl Drop for Files {
     }
 }
 
-impl Ground for Files {
+impl IoBackend for Files {
     fn refuses(&self, phase: &Phase) -> Option<String> {
         let by_byte = || phase.acts().any(|act| matches!(act, Act::Bytes { .. }));
         let refused = self.calls == Calls::Mapped && by_byte();
@@ -184,7 +184,7 @@ impl Ground for Files {
         true
     }
 
-    fn hands<'g>(&'g self, _depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
+    fn hands<'g>(&'g self, _depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String> {
         Ok(Box::new(FileHands {
             ground: self,
             open: Vec::new(),
@@ -196,9 +196,9 @@ impl Ground for Files {
         }))
     }
 
-    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String> {
         let path = self.path(file);
-        let mut mistakes = Mistakes::default();
+        let mut mistakes = VerifyErrors::default();
         let opened = match self.options(true).read(true).open(&path) {
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 self.options(false).read(true).open(&path)
@@ -237,11 +237,11 @@ type ReadAt<'a> = dyn Fn(&mut [u8], u64) -> Result<usize, String> + 'a;
 
 /// Compares all units of a file.
 pub fn check_units(
-    book: &Book,
+    book: &ShadowMap,
     file: u32,
     stop: &dyn Fn() -> bool,
     read_at: &ReadAt<'_>,
-    mistakes: &mut Mistakes,
+    mistakes: &mut VerifyErrors,
 ) -> Result<(), String> {
     let unit_bytes = book.content.unit_bytes();
     let mut buffer = Aligned::new(CHECK_BYTES);
@@ -265,7 +265,7 @@ pub fn check_units(
         let wrong = match from + unit_bytes as usize <= held {
             true => book.check(&buffer.bytes()[from..from + unit_bytes as usize], file, unit),
             // The file ends too early.
-            false => Some(Wrong { file, at }),
+            false => Some(Miscompare { file, at }),
         };
         wrong.into_iter().for_each(|wrong| mistakes.note(wrong));
     }
@@ -407,7 +407,11 @@ impl FileHands<'_> {
         &mut found.expect("programs open what they use").1
     }
 
-    fn block(&mut self, step: (Op, u32, u64, u64), tally: &mut Tally<'_>) -> Result<(), Failed> {
+    fn block(
+        &mut self,
+        step: (Op, u32, u64, u64),
+        tally: &mut WorkerStats<'_>,
+    ) -> Result<(), Failed> {
         let (op, file, at, len) = step;
         let (book, calls, shared) = (&self.ground.book, self.ground.calls, self.shared);
         match op {
@@ -459,7 +463,7 @@ impl FileHands<'_> {
         file: u32,
         all: u64,
         how: ByByte,
-        tally: &mut Tally<'_>,
+        tally: &mut WorkerStats<'_>,
     ) -> Result<(), Failed> {
         let (ground, shared) = (self.ground, self.shared);
         let unit_bytes = ground.book.content.unit_bytes();
@@ -558,7 +562,7 @@ impl FileHands<'_> {
         number: u32,
         name: &str,
         what: NameOp,
-        tally: &mut Tally<'_>,
+        tally: &mut WorkerStats<'_>,
     ) -> Result<(), String> {
         let started = clock_nanos();
         let done = self.name(set, name, number, what);
@@ -569,7 +573,12 @@ impl FileHands<'_> {
         Ok(())
     }
 
-    fn listed(&mut self, set: &NameSet, what: NameOp, tally: &mut Tally<'_>) -> Result<(), String> {
+    fn listed(
+        &mut self,
+        set: &NameSet,
+        what: NameOp,
+        tally: &mut WorkerStats<'_>,
+    ) -> Result<(), String> {
         let directory = self.ground.directory(set);
         let fail = |error| format!("{}: cannot list it: {error}", directory.display());
         let mut seen = 0;
@@ -663,8 +672,8 @@ impl Stdio<'_> {
     }
 }
 
-impl Hands for FileHands<'_> {
-    fn carry_out(&mut self, step: &Step, tally: &mut Tally<'_>) -> Result<(), String> {
+impl WorkerIo for FileHands<'_> {
+    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), String> {
         let ground = self.ground;
         let of_file = |file: u32| {
             move |(doing, error): Failed| {
@@ -749,11 +758,11 @@ pub(super) mod tests {
         Program { calls, ..Program::new("x", String::new(), vec![bytes]) }
     }
 
-    fn carry_out(hands: &mut dyn Hands, steps: &[Step]) -> Result<(), String> {
+    fn carry_out(hands: &mut dyn WorkerIo, steps: &[Step]) -> Result<(), String> {
         let progress = AtomicU64::new(0);
-        let mut tally = Tally::new(&progress);
+        let mut tally = WorkerStats::new(&progress);
         steps.iter().try_for_each(|step| hands.carry_out(step, &mut tally))?;
-        assert_eq!(tally.mistakes, Mistakes::default());
+        assert_eq!(tally.mistakes, VerifyErrors::default());
         Ok(())
     }
 
@@ -805,7 +814,7 @@ pub(super) mod tests {
         let again = [block(Op::Read, 0, BYTES), block(Op::Write, 0, 4096), forget, CLOSE];
         carry_out(&mut *hands, &again).expect("done");
         drop(hands);
-        assert_eq!(files.check(0, &|| false), Ok(Mistakes::default()));
+        assert_eq!(files.check(0, &|| false), Ok(VerifyErrors::default()));
     }
 
     #[test]
@@ -834,7 +843,7 @@ pub(super) mod tests {
         let write = [open(How::Create), block(Op::Write, 0, BYTES), CLOSE, remove.clone()];
         carry_out(&mut *hands, &write).expect("written and removed");
         assert!(!files.path(0).exists());
-        assert_eq!(files.check(0, &|| false), Ok(Mistakes::default()));
+        assert_eq!(files.check(0, &|| false), Ok(VerifyErrors::default()));
         let problem = carry_out(&mut *hands, &[remove]).expect_err("it is gone");
         assert!(problem.contains("file-0: cannot remove it: "), "{problem}");
     }
@@ -888,7 +897,7 @@ pub(super) mod tests {
         carry_out(&mut *hands, &write).expect("written");
         let read = [open(How::Read), block(Op::Read, last, 4096)];
         carry_out(&mut *hands, &read).expect("read");
-        assert_eq!((len(), files.check(0, &|| false)), (BYTES, Ok(Mistakes::default())));
+        assert_eq!((len(), files.check(0, &|| false)), (BYTES, Ok(VerifyErrors::default())));
         // The last thing of a run: after an error nobody knows what the file holds.
         let problem = carry_out(&mut *hands, &[block(Op::Write, last, 4096)]);
         let problem = problem.expect_err("opened to read");
@@ -915,16 +924,16 @@ pub(super) mod tests {
         {
             let mut hands = files.hands(1, false).expect("hands");
             let progress = AtomicU64::new(0);
-            let mut tally = Tally::new(&progress);
+            let mut tally = WorkerStats::new(&progress);
             let made = if how.writes() { How::Create } else { How::Update };
             for step in [open(made), Step::Bytes { file: 0, bytes, how }, SYNC, CLOSE] {
                 hands.carry_out(&step, &mut tally).expect("done");
             }
             assert_eq!((tally.bytes, tally.ops), (bytes, bytes), "{how:?}");
-            assert_eq!((tally.latency.count(), tally.mistakes), (times, Mistakes::default()));
+            assert_eq!((tally.latency.count(), tally.mistakes), (times, VerifyErrors::default()));
             assert_eq!(progress.into_inner(), bytes);
             let len = std::fs::metadata(files.path(0)).expect("there").len();
-            assert_eq!((len, files.check(0, &|| false)), (bytes, Ok(Mistakes::default())));
+            assert_eq!((len, files.check(0, &|| false)), (bytes, Ok(VerifyErrors::default())));
         }
         // What is not there is not read.
         let mut hands = files.hands(1, false).expect("hands");

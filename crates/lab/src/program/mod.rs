@@ -14,22 +14,22 @@
 //!
 //! Invariant: a program knows nothing of what it runs on; a ground knows nothing of programs.
 
+pub mod backend;
 pub mod cells;
-pub mod choice;
 pub mod content;
 pub mod extents;
 pub mod files;
-pub mod ground;
 mod lane;
+pub mod metered;
 pub mod names;
-pub mod placed;
 pub mod run;
 pub mod session;
+pub mod spec;
 pub mod steps;
 pub mod tables;
 mod timing;
 pub mod tools;
 pub mod types;
 
-pub use choice::{Choice, Scale, essence};
+pub use spec::{ProgramSpec, Sizing, canonical_id};
 pub use types::{Act, Order, Phase, Program, Stage, Step, Worker};

@@ -8,27 +8,27 @@
 //! but its acts is in it. What a phase has written is compared byte by byte before it is lost, at
 //! the latest after the last phase, always outside the clock.
 
-mod crew;
-mod pass;
+mod iteration;
+mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use array::{Counters, clock_nanos};
 
-use self::crew::{Done, Field, State, work};
-use self::pass::{Measured, Watch, add, since};
-use super::ground::{Ground, Mistakes};
+use self::iteration::{Measured, Watch, add, since};
+use self::workers::{Done, PhaseBarrier, State, work};
+use super::backend::{IoBackend, VerifyErrors};
 pub use super::timing::Timing;
 use super::types::{Act, Phase, Program, ReadOff, Stage, Worker};
 use crate::meter::{CpuMeter, CpuUsed};
 use crate::record::Sample;
 use crate::stats::{self, LatencyRecorder};
-use crate::watch::{MemberTap, Recorded, Recorder, Watched};
+use crate::watch::{CounterSource, Recorded, Recorder, Watched};
 
 /// What a phase brought.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct PhaseOutcome {
     /// The phase's name.
     pub phase: String,
     /// One for each time that it was run, or for each interval of its steady window; where the
@@ -45,7 +45,7 @@ pub struct Outcome {
     /// What the members moved while the samples were taken, all passes together.
     pub members: Vec<Counters>,
     /// What was wrong in it, or in what it wrote.
-    pub mistakes: Mistakes,
+    pub mistakes: VerifyErrors,
     /// Whether all that it wrote was compared.
     pub checked: bool,
     /// Why it was not run.
@@ -81,7 +81,7 @@ pub struct Outcome {
 
 /// What happens meanwhile.
 #[derive(Clone, Copy, Debug)]
-pub enum Meanwhile<'m> {
+pub enum Progress<'m> {
     /// A phase is running.
     Running {
         /// Its name.
@@ -99,11 +99,11 @@ pub enum Meanwhile<'m> {
 /// Runs a program. What was measured before an error, or a stop, is there too.
 pub fn run(
     program: &Program,
-    ground: &dyn Ground,
+    ground: &dyn IoBackend,
     timing: Timing,
     stop: &dyn Fn() -> bool,
-    tell: &mut dyn FnMut(Meanwhile<'_>),
-) -> (Vec<Outcome>, Result<(), String>) {
+    tell: &mut dyn FnMut(Progress<'_>),
+) -> (Vec<PhaseOutcome>, Result<(), String>) {
     let writers = vec![None; program.files.len()];
     let unwritten = vec![None; program.files.len()];
     let outcomes = Vec::new();
@@ -121,11 +121,11 @@ pub fn run(
 
 struct Run<'a> {
     program: &'a Program,
-    ground: &'a dyn Ground,
+    ground: &'a dyn IoBackend,
     timing: Timing,
     stop: &'a dyn Fn() -> bool,
-    tell: &'a mut dyn FnMut(Meanwhile<'_>),
-    outcomes: Vec<Outcome>,
+    tell: &'a mut dyn FnMut(Progress<'_>),
+    outcomes: Vec<PhaseOutcome>,
     /// Of each file: the outcome of the last phase that wrote it, while that is not compared yet.
     writers: Vec<Option<usize>>,
     /// Of each file: the refused phase that should have written what is in it now.
@@ -136,12 +136,12 @@ impl Run<'_> {
     fn stage(&mut self, stage: &Stage) -> Result<(), String> {
         let first = self.outcomes.len();
         let interval = self.timing.interval.as_secs_f64();
-        self.outcomes.extend(stage.phases.iter().map(|phase| Outcome {
+        self.outcomes.extend(stage.phases.iter().map(|phase| PhaseOutcome {
             read_off_s: (phase.read_off == ReadOff::SteadyWindow).then_some(interval),
-            ..Outcome::new(phase)
+            ..PhaseOutcome::new(phase)
         }));
         let begin = clock_nanos();
-        let stopped = |outcomes: &mut [Outcome]| {
+        let stopped = |outcomes: &mut [PhaseOutcome]| {
             outcomes[first..].iter_mut().for_each(|outcome| outcome.stopped = true);
         };
         for pass in 0.. {
@@ -281,7 +281,7 @@ impl Run<'_> {
     /// Compares what a file holds, if it was written since it was compared last.
     fn compare(&mut self, file: u32) -> Result<(), String> {
         let Some(writer) = self.writers[file as usize] else { return Ok(()) };
-        (self.tell)(Meanwhile::Checking { file });
+        (self.tell)(Progress::Checking { file });
         let found = self.ground.check(file, self.stop)?;
         if !(self.stop)() {
             self.writers[file as usize] = None;
@@ -292,7 +292,7 @@ impl Run<'_> {
 
     fn measure(&mut self, phase: &Phase, pass: u32) -> Result<Measured, String> {
         let count = phase.workers.len();
-        let field = Field::new(phase, count);
+        let field = PhaseBarrier::new(phase, count);
         let shared = share_files(phase);
         let apart = phase.processes && self.ground.hands_are_apart();
         let mut cpu = None;
@@ -301,7 +301,7 @@ impl Run<'_> {
         let mut cut = false;
         let (program, ground, timing) = (self.program, self.ground, self.timing);
         let (stop, tell) = (self.stop, &mut *self.tell);
-        let eyes = (pass == 0).then(|| Eyes::open(ground));
+        let eyes = (pass == 0).then(|| Sampler::open(ground));
         let done: Vec<Result<Done, String>> = std::thread::scope(|scope| {
             let workers = phase.workers.iter().enumerate().map(|(index, worker)| {
                 let (field, files) = (&field, &program.files);
@@ -338,7 +338,7 @@ impl Run<'_> {
                 eyes.iter().for_each(|eyes| eyes.note(ground, now));
                 if now - told >= 100_000_000 {
                     told = now;
-                    tell(Meanwhile::Running { phase: &phase.name, bytes: field.bytes() });
+                    tell(Progress::Running { phase: &phase.name, bytes: field.bytes() });
                 }
             }
             cpu = Some(meter.stop());
@@ -357,31 +357,31 @@ impl Run<'_> {
 }
 
 /// Records machine and members while a phase runs.
-struct Eyes {
+struct Sampler {
     recorder: Recorder,
     /// Where the engine's members can be told apart.
-    tap: Option<Arc<MemberTap>>,
+    tap: Option<Arc<CounterSource>>,
 }
 
-impl Eyes {
-    fn open(ground: &dyn Ground) -> Eyes {
+impl Sampler {
+    fn open(ground: &dyn IoBackend) -> Sampler {
         let watched = ground.watched();
         // Of disks the recorder knows more: how long they were busy, and their names.
         let counts = watched.disks.is_empty() && !ground.members().is_empty();
-        let tap = counts.then(|| Arc::new(MemberTap::default()));
+        let tap = counts.then(|| Arc::new(CounterSource::default()));
         let recorder = Recorder::start(Watched { tap: tap.clone(), ..watched });
-        Eyes { recorder, tap }
+        Sampler { recorder, tap }
     }
 
-    fn begin(&self, ground: &dyn Ground, now: u64) {
+    fn begin(&self, ground: &dyn IoBackend, now: u64) {
         self.tap.iter().for_each(|tap| tap.begin(0, now, &ground.members()));
     }
 
-    fn note(&self, ground: &dyn Ground, now: u64) {
+    fn note(&self, ground: &dyn IoBackend, now: u64) {
         self.tap.iter().for_each(|tap| tap.note(0, now, || ground.members()));
     }
 
-    fn end(&self, ground: &dyn Ground, now: u64) {
+    fn end(&self, ground: &dyn IoBackend, now: u64) {
         self.tap.iter().for_each(|tap| tap.end(0, now, &ground.members()));
     }
 }
@@ -439,9 +439,9 @@ fn share_files(phase: &Phase) -> bool {
     all.len() < count && phase.writes()
 }
 
-impl Outcome {
-    pub(super) fn new(phase: &Phase) -> Outcome {
-        Outcome {
+impl PhaseOutcome {
+    pub(super) fn new(phase: &Phase) -> PhaseOutcome {
+        PhaseOutcome {
             phase: phase.name.clone(),
             samples: Vec::new(),
             seconds: 0.0,
@@ -449,7 +449,7 @@ impl Outcome {
             cpu: None,
             workers: Vec::new(),
             members: Vec::new(),
-            mistakes: Mistakes::default(),
+            mistakes: VerifyErrors::default(),
             checked: true,
             refused: None,
             passes: 0,
@@ -492,7 +492,7 @@ impl Outcome {
 
     /// Adds what the same phase brought in another run of the program. What somebody cut short
     /// there is no sample beside those of whole runs.
-    pub(super) fn add_run(&mut self, run: Outcome) {
+    pub(super) fn add_run(&mut self, run: PhaseOutcome) {
         self.mistakes.add(&run.mistakes);
         self.checked &= run.checked;
         if run.cut || run.samples.is_empty() {

@@ -15,27 +15,27 @@ use array::{
 };
 use md::{Layout, Level};
 
-use super::cells::{Circumstances, cells};
-use super::choice::{Choice, Scale};
-use super::content::Ledger;
+use super::backend::IoBackend;
+use super::cells::{RunContext, cells};
+use super::content::VersionMap;
 use super::extents::Extents;
 use super::files::{Files, drop_page_cache, own_name};
-use super::ground::Ground;
 use super::lane::OwnDriver;
-use super::placed::Placed;
-use super::run::{Meanwhile, Outcome, Timing, run};
+use super::metered::MeteredBackend;
+use super::run::{PhaseOutcome, Progress, Timing, run};
+use super::spec::{ProgramSpec, Sizing};
 use super::types::{Calls, Order, Phase, Program, Transfer};
 use crate::bench::{self, Settings, array_for_program};
 use crate::host;
 use crate::matrix::{ArrayCase, BenchLevel};
-use crate::place::{
-    Ground as PlaceGround, KernelArray, Place, PlaceExpr, Request, ServedArray, ToWriteOver,
-    open_to_write_over,
+use crate::provision::{
+    KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget, Request, ServedArray, TargetExpr,
+    WipeTarget, open_to_write_over,
 };
 use crate::quantity::show_size;
 use crate::record::{self, Cell};
+use crate::topology::StorageTopology;
 use crate::watch::{Watched, described, drives, metadata};
-use crate::wiring::Wiring;
 
 /// How programs are run.
 pub struct Session<'a> {
@@ -50,12 +50,12 @@ pub struct Session<'a> {
     /// Asked now and then.
     pub stop: &'a dyn Fn() -> bool,
     /// Hears what is going on.
-    pub tell: &'a mut dyn FnMut(&Program, Meanwhile<'_>),
+    pub tell: &'a mut dyn FnMut(&Program, Progress<'_>),
 }
 
 /// An array for a program, made when it is known what it must serve.
 #[derive(Clone, Copy, Debug)]
-pub struct Needs {
+pub struct BufferRequirements {
     /// Bytes of the longest request.
     pub lease_bytes: u64,
     /// Requests under way at once.
@@ -63,26 +63,26 @@ pub struct Needs {
 }
 
 /// What a run brought: cells of what was measured, and how it ended.
-pub type Brought = (Vec<Cell>, Result<(), String>);
+pub type RunResult = (Vec<Cell>, Result<(), String>);
 
 /// One run of a program: what it was, what its phases brought, and on what.
-struct Ran {
+struct ProgramRun {
     program: Program,
-    outcomes: Vec<Outcome>,
-    around: Circumstances,
+    outcomes: Vec<PhaseOutcome>,
+    around: RunContext,
 }
 
 /// A run, if it came to one, and how it ended.
-type Once = (Option<Ran>, Result<(), String>);
+type Once = (Option<ProgramRun>, Result<(), String>);
 
 impl Session<'_> {
     /// Runs a program on files in a directory.
     pub fn on_directory(
         &mut self,
-        choice: &Choice,
+        choice: &ProgramSpec,
         directory: &Path,
         place: record::Place,
-    ) -> Brought {
+    ) -> RunResult {
         let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
         self.repeated(&mut |session, first| {
             session.in_directory(choice, directory, base.clone(), &[], first)
@@ -91,8 +91,8 @@ impl Session<'_> {
 
     /// Runs a program as often as asked. `once` runs it, from clean ground on; it is handed what
     /// the first run was of.
-    fn repeated(&mut self, once: &mut dyn FnMut(&mut Self, Option<&Program>) -> Once) -> Brought {
-        let (seed, mut all) = (self.seed, None::<Ran>);
+    fn repeated(&mut self, once: &mut dyn FnMut(&mut Self, Option<&Program>) -> Once) -> RunResult {
+        let (seed, mut all) = (self.seed, None::<ProgramRun>);
         let mut ended = Ok(());
         for run in 1.. {
             let brought;
@@ -116,10 +116,10 @@ impl Session<'_> {
     /// below it, of the engine or of the kernel's, where the place needs one.
     pub fn on_place(
         &mut self,
-        choice: &Choice,
-        expr: &PlaceExpr,
+        choice: &ProgramSpec,
+        expr: &TargetExpr,
         case: Option<(&ArrayCase, &Settings<'_>)>,
-    ) -> Brought {
+    ) -> RunResult {
         // Of an array of a plan so much is used; the rest is the file system's.
         self.size = case.and_then(|(case, _)| case.area_bytes).or(self.size);
         self.repeated(&mut |session, first| match set_up(expr, case, session.destroy, session.stop)
@@ -139,9 +139,9 @@ impl Session<'_> {
 
     fn in_place(
         &mut self,
-        choice: &Choice,
-        expr: &PlaceExpr,
-        place: &Place,
+        choice: &ProgramSpec,
+        expr: &TargetExpr,
+        place: &ProvisionedTarget,
         base: Cell,
         first: Option<&Program>,
     ) -> Once {
@@ -151,8 +151,8 @@ impl Session<'_> {
             }
             PlaceGround::Device(path) => {
                 let opened = match expr {
-                    PlaceExpr::Device(_) => open_to_write_over(path, self.destroy),
-                    _ => ToWriteOver::made_for_it(path),
+                    TargetExpr::Device(_) => open_to_write_over(path, self.destroy),
+                    _ => WipeTarget::made_for_it(path),
                 };
                 match opened {
                     Err(problem) => (None, Err(problem)),
@@ -164,7 +164,7 @@ impl Session<'_> {
 
     fn in_directory(
         &mut self,
-        choice: &Choice,
+        choice: &ProgramSpec,
         path: &Path,
         base: Cell,
         arrays: &[ServedArray],
@@ -173,7 +173,7 @@ impl Session<'_> {
         match self.prepare_directory(choice, path, first) {
             Err(problem) => (None, Err(problem)),
             Ok((program, ground)) => {
-                let ground = Placed::new(ground, path, arrays);
+                let ground = MeteredBackend::new(ground, path, arrays);
                 self.run(program, &ground, base, host::memory_bytes())
             }
         }
@@ -182,18 +182,18 @@ impl Session<'_> {
     /// Runs a program on a block device. What that holds is erased when it is known to run.
     pub fn on_device(
         &mut self,
-        choice: &Choice,
-        opened: &ToWriteOver,
+        choice: &ProgramSpec,
+        opened: &WipeTarget,
         path: &Path,
         base: Cell,
-    ) -> Brought {
+    ) -> RunResult {
         self.repeated(&mut |session, _| session.on_opened(choice, opened, path, base.clone()))
     }
 
     fn on_opened(
         &mut self,
-        choice: &Choice,
-        opened: &ToWriteOver,
+        choice: &ProgramSpec,
+        opened: &WipeTarget,
         path: &Path,
         base: Cell,
     ) -> Once {
@@ -205,15 +205,16 @@ impl Session<'_> {
             fits_memory(&program)?;
             let member = FileMember::of_device(device, 0..device.sectors());
             let drop = scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), String>);
-            let ground = alone(member, &Needs::of(&program), &program, self.seed, drop)?;
+            let ground =
+                alone(member, &BufferRequirements::of(&program), &program, self.seed, drop)?;
             Ok((program, ground))
         });
         match prepared {
             Err(problem) => (None, Err(problem)),
             Ok((program, ground)) => {
                 let cache = scale.page_cache.then(host::memory_bytes).flatten();
-                let ground = Placed::new(Box::new(ground), path, &[]);
-                match self.make_way(opened, &program, &ground) {
+                let ground = MeteredBackend::new(Box::new(ground), path, &[]);
+                match self.wipe_signatures(opened, &program, &ground) {
                     Err(problem) => (None, Err(format!("{}: {problem}", path.display()))),
                     Ok(()) => self.run(program, &ground, base, cache),
                 }
@@ -222,11 +223,11 @@ impl Session<'_> {
     }
 
     /// Erases what a device holds, unless nothing would be written to it.
-    fn make_way(
+    fn wipe_signatures(
         &self,
-        opened: &ToWriteOver,
+        opened: &WipeTarget,
         program: &Program,
-        ground: &dyn Ground,
+        ground: &dyn IoBackend,
     ) -> Result<(), String> {
         if (self.stop)() || program.phases().all(|phase| ground.refuses(phase).is_some()) {
             return Ok(());
@@ -234,19 +235,19 @@ impl Session<'_> {
         if self.timing.drop_caches {
             ground.drop_caches()?;
         }
-        opened.make_way()
+        opened.wipe_signatures()
     }
 
     /// What a program in a directory goes by.
     ///
     /// # Errors
     /// When the directory cannot be looked at.
-    pub fn directory_scale(&self, directory: &Path) -> Result<Scale, String> {
+    pub fn directory_scale(&self, directory: &Path) -> Result<Sizing, String> {
         let space = rustix::fs::statvfs(directory);
         let space = space.map_err(|error| format!("{}: {error}", directory.display()))?;
         // A full file system is slow, and others may need some of it.
         let free = space.f_bavail.saturating_mul(space.f_frsize);
-        Ok(Scale {
+        Ok(Sizing {
             memory_bytes: host::memory_bytes().unwrap_or(0),
             size: self.size,
             usual: None,
@@ -258,10 +259,10 @@ impl Session<'_> {
 
     fn prepare_directory(
         &self,
-        choice: &Choice,
+        choice: &ProgramSpec,
         directory: &Path,
         first: Option<&Program>,
-    ) -> Result<(Program, Box<dyn Ground>), String> {
+    ) -> Result<(Program, Box<dyn IoBackend>), String> {
         let scale = self.directory_scale(directory)?;
         // What is free changes meanwhile; all runs are of files of one size.
         let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()))?;
@@ -270,7 +271,7 @@ impl Session<'_> {
             let ground = Files::new(directory, &program, self.seed)?;
             return Ok((program, Box::new(ground)));
         }
-        let needs = Needs::of(&program);
+        let needs = BufferRequirements::of(&program);
         let bytes = program.files.iter().map(|bytes| Extents::bytes_of(1, *bytes)).sum();
         let member = own_file(directory, bytes, program.direct)?;
         let drop = Some(drop_page_cache as fn() -> Result<(), String>);
@@ -281,25 +282,25 @@ impl Session<'_> {
     /// Runs a program on an array of a plan.
     pub fn on_case(
         &mut self,
-        choice: &Choice,
-        scale: Scale,
+        choice: &ProgramSpec,
+        scale: Sizing,
         case: &ArrayCase,
         settings: &Settings<'_>,
-    ) -> Brought {
+    ) -> RunResult {
         self.repeated(&mut |session, _| session.once_on_case(choice, scale, case, settings))
     }
 
     fn once_on_case(
         &mut self,
-        choice: &Choice,
-        scale: Scale,
+        choice: &ProgramSpec,
+        scale: Sizing,
         case: &ArrayCase,
         settings: &Settings<'_>,
     ) -> Once {
         let mut base = Cell::default();
         let prepared = choice.program(&scale).and_then(|program| {
             fits_memory(&program)?;
-            let needs = Needs::of(&program);
+            let needs = BufferRequirements::of(&program);
             let (array, cell) = array_for_program(case, settings, &needs)?;
             base = cell;
             let ground = Extents::new(array, needs.lease_bytes, &program, self.seed, None)?;
@@ -314,7 +315,7 @@ impl Session<'_> {
     fn run(
         &mut self,
         mut program: Program,
-        ground: &dyn Ground,
+        ground: &dyn IoBackend,
         base: Cell,
         page_cache_bytes: Option<u64>,
     ) -> Once {
@@ -322,10 +323,10 @@ impl Session<'_> {
         program.draw_anew(self.seed);
         let base = Cell { random_seed: Some(self.seed), ..base };
         let tell = &mut *self.tell;
-        let mut hear = |meanwhile: Meanwhile<'_>| tell(&program, meanwhile);
+        let mut hear = |meanwhile: Progress<'_>| tell(&program, meanwhile);
         let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, &mut hear);
         if self.timing.counts_runs() {
-            outcomes.iter_mut().for_each(Outcome::fold);
+            outcomes.iter_mut().for_each(PhaseOutcome::fold);
         }
         let caches_dropped = self.timing.drop_caches;
         let least_s = self.timing.least.as_secs_f64();
@@ -333,14 +334,14 @@ impl Session<'_> {
         let base = with_disks_below(with_array_below(base, &watched), &watched);
         let runs_max = self.timing.runs_max();
         let base = Cell { samples_are_runs: self.timing.counts_runs(), ..base };
-        let around = Circumstances { base, page_cache_bytes, caches_dropped, least_s, runs_max };
-        (Some(Ran { program, outcomes, around }), ended)
+        let around = RunContext { base, page_cache_bytes, caches_dropped, least_s, runs_max };
+        (Some(ProgramRun { program, outcomes, around }), ended)
     }
 }
 
-impl Ran {
+impl ProgramRun {
     /// Adds another run of the same program; of one that did not come to its end, what it has.
-    fn add(&mut self, run: Ran) {
+    fn add(&mut self, run: ProgramRun) {
         let pairs = self.outcomes.iter_mut().zip(run.outcomes);
         pairs.for_each(|(outcome, other)| outcome.add_run(other));
     }
@@ -348,11 +349,11 @@ impl Ran {
 
 /// Sets a place up, and says what its cells have in common.
 fn set_up(
-    expr: &PlaceExpr,
+    expr: &TargetExpr,
     case: Option<(&ArrayCase, &Settings<'_>)>,
     destroy: bool,
     stop: &dyn Fn() -> bool,
-) -> Result<(Place, Cell), String> {
+) -> Result<(ProvisionedTarget, Cell), String> {
     let described = case.map(|(case, settings)| bench::described(case, settings)).transpose()?;
     let mut base = described.unwrap_or_default();
     let engine = case.filter(|_| expr.uses_engine());
@@ -369,7 +370,8 @@ fn set_up(
         };
     }
     let spec = engine.map(|(case, settings)| bench::engine_spec(case, settings));
-    let place = Place::set_up(Request { place: expr, engine: spec, kernel, destroy, stop })?;
+    let place =
+        ProvisionedTarget::set_up(Request { place: expr, engine: spec, kernel, destroy, stop })?;
     if let (Some(array), Some((case, _))) = (place.arrays().first(), engine) {
         array.degrade(case.degraded)?;
     }
@@ -413,7 +415,7 @@ fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
 /// refused: a record must not speak of what was not measured.
 fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
     let cache = case.has_parity() && case.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
-    let wired = case.wiring != Wiring::default();
+    let wired = case.wiring != StorageTopology::default();
     let refused = [
         (case.level == BenchLevel::Single, "single: an ordinary disk is device:/dev/X"),
         (case.nested, "arrays inside arrays are not made there"),
@@ -435,8 +437,8 @@ fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
 }
 
 /// How large things may be on a device.
-fn device_scale(size: Option<u64>, capacity: u64, memory_bytes: u64, page_cache: bool) -> Scale {
-    Scale {
+fn device_scale(size: Option<u64>, capacity: u64, memory_bytes: u64, page_cache: bool) -> Sizing {
+    Sizing {
         memory_bytes,
         size,
         // A whole disk takes hours to fill. Programs that know sizes of their own keep those.
@@ -447,9 +449,9 @@ fn device_scale(size: Option<u64>, capacity: u64, memory_bytes: u64, page_cache:
     }
 }
 
-impl Needs {
+impl BufferRequirements {
     /// What a program needs.
-    pub fn of(program: &Program) -> Needs {
+    pub fn of(program: &Program) -> BufferRequirements {
         let blocks = program.phases().flat_map(|phase| phase.acts()).filter_map(|act| match act {
             super::types::Act::Transfer(transfer) => Some(transfer.block),
             _ => None,
@@ -457,7 +459,7 @@ impl Needs {
         let in_flight = program.phases().map(|phase| {
             phase.workers.iter().map(|worker| worker.depth.max(1) as usize).sum::<usize>()
         });
-        Needs {
+        BufferRequirements {
             lease_bytes: blocks.max().unwrap_or(4096).clamp(64 << 10, 16 << 20),
             // And some to compare with.
             in_flight: in_flight.max().unwrap_or(1) + 8,
@@ -489,7 +491,7 @@ fn fits_memory(program: &Program) -> Result<(), String> {
             program.asked
         ));
     }
-    let needed = Ledger::needs_bytes(&program.files, program.unit_bytes()?);
+    let needed = VersionMap::needs_bytes(&program.files, program.unit_bytes()?);
     match host::available_memory_bytes() {
         Some(available) if needed > available => Err(format!(
             "{}: needs {} of memory to know what each block must hold, and {} are available; use a \
@@ -520,13 +522,13 @@ fn own_file(directory: &Path, bytes: u64, direct: bool) -> Result<FileMember, St
 /// A device or a file by itself: each worker asks it on its own.
 pub(super) fn alone(
     member: FileMember,
-    needs: &Needs,
+    needs: &BufferRequirements,
     program: &Program,
     seed: u64,
     drop_caches: Option<fn() -> Result<(), String>>,
 ) -> Result<Extents, String> {
     let share = |member: &FileMember| member.share().expect("files can be shared");
-    let few = |in_flight| Needs { in_flight, ..*needs };
+    let few = |in_flight| BufferRequirements { in_flight, ..*needs };
     // To compare what is there; the workers have their own.
     let array = single(MemberSpec::Ready(share(&member)), &few(2))?;
     let (member, needs) = (Mutex::new(member), *needs);
@@ -542,7 +544,10 @@ pub(super) fn alone(
         };
         let spec = linear(MemberSpec::Ready(member));
         // The tools do not ask for them.
-        let options = DriverOptions { huge_pages: false, ..Needs { in_flight, ..needs }.options() };
+        let options = DriverOptions {
+            huge_pages: false,
+            ..BufferRequirements { in_flight, ..needs }.options()
+        };
         let driver = Driver::new(spec, &options).map_err(|error| error.to_string())?;
         Ok(OwnDriver { driver, cached })
     };
@@ -554,7 +559,7 @@ pub(super) fn alone(
 ///
 /// # Errors
 /// When the system lacks what it needs.
-pub fn single(member: MemberSpec, needs: &Needs) -> Result<Array, String> {
+pub fn single(member: MemberSpec, needs: &BufferRequirements) -> Result<Array, String> {
     Array::start(linear(member), &needs.options()).map_err(|error| error.to_string())
 }
 
@@ -602,8 +607,8 @@ mod tests {
     fn with_runs(timing: Timing, stop: &dyn Fn() -> bool) -> (Vec<Cell>, Result<(), String>, u32) {
         let directory = tempfile::tempdir().expect("a directory");
         let mut fills = 0;
-        let mut tell = |_: &Program, meanwhile: Meanwhile<'_>| {
-            fills += u32::from(matches!(meanwhile, Meanwhile::Checking { .. }));
+        let mut tell = |_: &Program, meanwhile: Progress<'_>| {
+            fills += u32::from(matches!(meanwhile, Progress::Checking { .. }));
         };
         let size = Some(1 << 20);
         let mut session = Session { timing, size, seed: 1, destroy: false, stop, tell: &mut tell };
@@ -638,12 +643,13 @@ mod tests {
     #[test]
     fn on_a_device_programs_keep_sizes_of_their_own() {
         let scale = device_scale(None, 64 << 30, 4 << 30, false);
-        let made = |text: &str| text.parse::<Choice>().expect(text).program(&scale).expect(text);
+        let made =
+            |text: &str| text.parse::<ProgramSpec>().expect(text).program(&scale).expect(text);
         assert_eq!(made("streams").files, vec![40 << 20; 200]);
         assert_eq!(made("seeks").files, [8 << 30], "twice the memory");
         let job = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(job.path(), "[j]\nrw=write\n").expect("written");
-        let job: Choice = format!("fio:{}", job.path().display()).parse().expect("a program");
+        let job: ProgramSpec = format!("fio:{}", job.path().display()).parse().expect("a program");
         assert!(job.program(&scale).expect_err("no size").contains("or give --size"));
     }
 
@@ -653,7 +659,8 @@ mod tests {
             let job = tempfile::NamedTempFile::new().expect("a file");
             let text = format!("[j]\nrw={rw}\nbs=512\nsize={size}\n");
             std::fs::write(job.path(), text).expect("written");
-            let choice: Choice = format!("fio:{}", job.path().display()).parse().expect("a job");
+            let choice: ProgramSpec =
+                format!("fio:{}", job.path().display()).parse().expect("a job");
             let scale = device_scale(None, 64 << 40, 4 << 30, false);
             fits_memory(&choice.program(&scale).expect("a program"))
         };

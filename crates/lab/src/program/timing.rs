@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::run::Outcome;
+use super::run::PhaseOutcome;
 use super::types::{Phase, Stage};
 
 /// How a program is run.
@@ -48,7 +48,7 @@ impl Timing {
     pub(super) fn again(
         &self,
         stage: &Stage,
-        outcomes: &[Outcome],
+        outcomes: &[PhaseOutcome],
         passes: u32,
         passed: Duration,
     ) -> bool {
@@ -60,13 +60,13 @@ impl Timing {
     }
 
     /// Whether a phase that was run has not taken long enough to be believed.
-    pub(super) fn too_short(&self, phase: &Phase, outcome: &Outcome) -> bool {
+    pub(super) fn too_short(&self, phase: &Phase, outcome: &PhaseOutcome) -> bool {
         let least = self.least.as_secs_f64();
         phase.measured && outcome.refused.is_none() && outcome.seconds < least
     }
 
     /// Whether a program is to be run again that was run `runs` times.
-    pub(super) fn once_more(&self, runs: u32, outcomes: &[Outcome]) -> bool {
+    pub(super) fn once_more(&self, runs: u32, outcomes: &[PhaseOutcome]) -> bool {
         let unsteady = || outcomes.iter().any(|outcome| !outcome.is_steady());
         runs < self.runs || (self.until_steady.is_some_and(|most| runs < most) && unsteady())
     }
@@ -100,10 +100,10 @@ mod tests {
     fn a_program_is_run_as_often_as_asked_or_until_its_phases_are_steady() {
         let of = |rates: &[u64]| {
             let samples = rates.iter().map(|bytes| Sample { seconds: 1.0, bytes: *bytes, ops: 1 });
-            Outcome { samples: samples.collect(), ..Outcome::new(&phase("a")) }
+            PhaseOutcome { samples: samples.collect(), ..PhaseOutcome::new(&phase("a")) }
         };
         let (steady, rising) = (of(&[100; 5]), of(&[100, 200, 300, 400, 500]));
-        let prepares = Outcome::new(&Phase::preparing("p", Vec::new()));
+        let prepares = PhaseOutcome::new(&Phase::preparing("p", Vec::new()));
         let once = Timing::default();
         assert!(!once.once_more(1, std::slice::from_ref(&rising)));
         let thrice = Timing { runs: 3, ..once };
@@ -124,7 +124,8 @@ mod tests {
         let timing = Timing { least: Duration::from_secs(1), repeats_max: 10, ..Timing::default() };
         let again = |repeatable, [a, b]: [f64; 2], passes, passed_s, refused: bool| {
             let stage = stage(repeatable);
-            let mut outcomes: Vec<Outcome> = stage.phases.iter().map(Outcome::new).collect();
+            let mut outcomes: Vec<PhaseOutcome> =
+                stage.phases.iter().map(PhaseOutcome::new).collect();
             (outcomes[0].seconds, outcomes[2].seconds) = (a, b);
             outcomes[2].refused = refused.then(|| "why".into());
             timing.again(&stage, &outcomes, passes, Duration::from_secs(passed_s))

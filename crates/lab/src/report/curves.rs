@@ -4,7 +4,7 @@
 //! cells of the same place are one point, their median. What was read off the members is left out:
 //! the more members, the more copies and parity may be in it. Pure.
 
-use crate::grid;
+use crate::pivot;
 use crate::record::{Cell, Record};
 use crate::stats;
 
@@ -40,7 +40,7 @@ impl Curve {
 
 /// All curves with at least two points, in the order of the cells.
 pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
-    let labels = grid::labels(&record.cells, axis != Axis::Chunk);
+    let labels = pivot::labels(&record.cells, axis != Axis::Chunk);
     let mut found: Vec<(String, Curve)> = Vec::new();
     let works = super::works_of_any_size(&record.cells.iter().collect::<Vec<_>>());
     for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
@@ -48,7 +48,7 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
         // One level along the disks; along the chunk each number of disks is a curve of its own.
         let label = match axis {
             Axis::Disks => label,
-            Axis::Chunk => grid::with_disks(&label, cell),
+            Axis::Chunk => pivot::with_disks(&label, cell),
         };
         let unit = cell.unit();
         // A sequential write comes in whole stripes, whose length follows disks and chunk.

@@ -6,7 +6,7 @@
 //! than the program's bytes, on each place something else: it is left out. Cells of the same place
 //! are one figure, their median. Pure.
 
-use crate::grid;
+use crate::pivot;
 use crate::record::Record;
 use crate::stats;
 
@@ -30,14 +30,14 @@ impl ByPlace {
         let first = figures.iter().position(Option::is_some).filter(|first| *first < place);
         let of = first.and_then(|first| figures[first]).filter(|of| *of > 0.0);
         let ratio = of.map_or(String::new(), |of| format!(" ({:.2}x)", figure / of));
-        format!("{}{ratio}", grid::digits(figure))
+        format!("{}{ratio}", pivot::digits(figure))
     }
 }
 
 /// All phases that were measured on at least two places, in the order of the cells.
 pub fn by_place(record: &Record) -> Vec<ByPlace> {
     type Samples = Vec<(String, String, f64)>;
-    let labels = grid::labels_but_for_places(&record.cells);
+    let labels = pivot::labels_but_for_places(&record.cells);
     let mut works: Vec<(String, &'static str, Samples)> = Vec::new();
     let placed = record.cells.iter().zip(labels);
     let placed: Vec<_> = placed.filter(|(cell, _)| cell.place_name().is_some()).collect();
@@ -58,7 +58,7 @@ pub fn by_place(record: &Record) -> Vec<ByPlace> {
         // Of what lies below such a place nothing is known, nor that it is the same.
         let array = match cell.level.is_empty() {
             true => "as it is".to_string(),
-            false => grid::with_disks(&label, cell),
+            false => pivot::with_disks(&label, cell),
         };
         works[at].2.push((array, place.to_string(), value));
     }

@@ -3,7 +3,7 @@
 //! Invariant: the same facts as in the other forms; nothing is shown that is not in the report.
 
 use super::{Axis, ByPlace, Curve, Report, by_place, curves};
-use crate::grid::digits;
+use crate::pivot::digits;
 use crate::published::{Beside, Ratios};
 use crate::shown::Shown;
 use crate::table;

@@ -84,7 +84,7 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     Ok((number("application_id")?, number("user_version")?))
 }
 
-fn anothers() -> Problem {
+fn foreign_database() -> Problem {
     Problem::Other("it is another program's database".into())
 }
 
@@ -94,7 +94,7 @@ fn anothers() -> Problem {
 /// When it has not, is of a newer version, or is no file of ours.
 pub fn check_readable(connection: &Connection) -> Result<(), Problem> {
     match marks(connection)? {
-        (application, _) if application != i64::from(APPLICATION_ID) => Err(anothers()),
+        (application, _) if application != i64::from(APPLICATION_ID) => Err(foreign_database()),
         (_, version) if !(READABLE..=STEPS.len() as i64).contains(&version) => {
             Err(Problem::Other(format!(
                 "it is of version {version} and may not be written; this raidlab reads versions \
@@ -121,7 +121,7 @@ pub fn migrate(connection: &mut Connection) -> Result<(), Problem> {
     let tables: i64 =
         change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application != i64::from(APPLICATION_ID) && (application != 0 || tables > 0) {
-        return Err(anothers());
+        return Err(foreign_database());
     }
     let seen = usize::try_from(version).unwrap_or(usize::MAX);
     if seen > STEPS.len() {

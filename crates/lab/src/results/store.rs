@@ -93,7 +93,7 @@ pub struct Item {
 /// A number of a row of `items`: a new row, also one in the place of another, has one more than the
 /// highest. Where SQLite gives numbers anew (VACUUM), new rows look old: they are tried again.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment(pub(super) i64);
+pub struct Sequence(pub(super) i64);
 
 /// What a sweep could not measure.
 #[derive(Clone, Debug, PartialEq)]
@@ -306,17 +306,17 @@ impl Store {
     ///
     /// # Errors
     /// What SQLite says.
-    pub fn moment(&self) -> Result<Moment, StoreError> {
+    pub fn moment(&self) -> Result<Sequence, StoreError> {
         let text = "SELECT coalesce(max(rowid), 0) FROM items";
         let newest = self.connection.query_row(text, [], |row| row.get(0));
-        newest.map(Moment).map_err(self.told())
+        newest.map(Sequence).map_err(self.told())
     }
 
     /// The keys of what was measured in a run, whenever, and of what has failed since.
     ///
     /// # Errors
     /// What SQLite says.
-    pub fn tried(&self, run: i64, since: Moment) -> Result<HashSet<ItemKey>, StoreError> {
+    pub fn tried(&self, run: i64, since: Sequence) -> Result<HashSet<ItemKey>, StoreError> {
         let text = "SELECT key FROM items WHERE run = ?1 AND (reason IS NULL OR rowid > ?2)";
         self.keys(text, [run, since.0])
     }
@@ -325,7 +325,7 @@ impl Store {
     ///
     /// # Errors
     /// What SQLite says.
-    pub fn failed(&self, run: i64, since: Moment) -> Result<Vec<(Item, String)>, StoreError> {
+    pub fn failed(&self, run: i64, since: Sequence) -> Result<Vec<(Item, String)>, StoreError> {
         let read = || {
             let text = "SELECT key, what, reason FROM items
                         WHERE run = ?1 AND rowid > ?2 AND reason IS NOT NULL ORDER BY rowid";

@@ -13,12 +13,12 @@ use md::Sector;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Timing;
-use crate::book::Book;
 use crate::meter::{CpuMeter, CpuUsed};
 use crate::record::{Sample, ThreadTime};
+use crate::shadow_map::ShadowMap;
 use crate::stats::LatencyRecorder;
-use crate::target::Findings;
-use crate::watch::MemberTap;
+use crate::target::VerifyErrors;
+use crate::watch::CounterSource;
 use crate::workload::{Spec, Step, Workload};
 
 /// How often a generator asks whether it is to stop, and tells how far it is.
@@ -91,7 +91,7 @@ impl Together {
 pub(super) struct Part {
     pub(super) samples: Vec<Sample>,
     pub(super) latencies: LatencyRecorder,
-    pub(super) findings: Findings,
+    pub(super) findings: VerifyErrors,
     pub(super) leaves: Vec<Counters>,
     pub(super) thread: ThreadTime,
     /// Of the whole process and machine; the first lane has the meter.
@@ -106,11 +106,11 @@ struct Flight {
 /// See the module.
 pub(super) struct Generator<'a> {
     driver: &'a mut Driver,
-    filler: &'a Book,
+    filler: &'a ShadowMap,
     /// Where what is read can be checked.
-    book: Option<&'a Book>,
+    book: Option<&'a ShadowMap>,
     /// Where the members' counters are noted.
-    tap: Option<&'a MemberTap>,
+    tap: Option<&'a CounterSource>,
     workload: Workload,
     spec: Spec,
     timing: Timing,
@@ -119,7 +119,7 @@ pub(super) struct Generator<'a> {
     /// What is about to be submitted; empty in between.
     steps: Vec<Step>,
     reads: u32,
-    findings: Findings,
+    findings: VerifyErrors,
     latencies: LatencyRecorder,
     bytes: u64,
     ops: u64,
@@ -129,9 +129,9 @@ impl<'a> Generator<'a> {
     /// Takes the buffers that it needs; nothing is under way yet.
     pub(super) fn new(
         driver: &'a mut Driver,
-        filler: &'a Book,
-        book: Option<&'a Book>,
-        tap: Option<&'a MemberTap>,
+        filler: &'a ShadowMap,
+        book: Option<&'a ShadowMap>,
+        tap: Option<&'a CounterSource>,
         workload: Workload,
         spec: Spec,
         timing: Timing,
@@ -154,7 +154,7 @@ impl<'a> Generator<'a> {
             idle,
             steps: Vec::with_capacity(spec.in_flight()),
             reads: 0,
-            findings: Findings::default(),
+            findings: VerifyErrors::default(),
             latencies: LatencyRecorder::new(),
             bytes: 0,
             ops: 0,

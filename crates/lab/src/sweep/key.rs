@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use sha2::{Digest, Sha256};
 
 use crate::bench::{Settings, case_name};
-use crate::grid;
 use crate::matrix::{ArrayCase, BenchLevel};
-use crate::place::PlaceExpr;
+use crate::pivot;
 use crate::program::run::Timing;
-use crate::program::{Choice, essence};
+use crate::program::{ProgramSpec, canonical_id};
+use crate::provision::TargetExpr;
 use crate::results::{Item, ItemKey};
-use crate::wiring::Wiring;
+use crate::topology::StorageTopology;
 use crate::workload::Spec;
 
 /// The item of one entry of an array's cells.
@@ -27,21 +27,21 @@ pub fn item(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> Item {
 /// The item of a program on an array: straight on it, or on a file system there. `mark` tells the
 /// place from others of its name.
 pub fn program_on_array(
-    program: &Choice,
-    (place, mark): (&PlaceExpr, &str),
+    program: &ProgramSpec,
+    (place, mark): (&TargetExpr, &str),
     case: &ArrayCase,
     settings: &Settings<'_>,
     timing: &Timing,
 ) -> Item {
     let (array, mut knobs) = array_identity(case);
     let mut named = array_in_words(case);
-    if *place != PlaceExpr::Engine {
+    if *place != TargetExpr::Engine {
         knobs.push_str(&format!(" target={}", place.identity()));
         named = format!("{named}, {}{mark}", place.name());
     }
     let cores = settings.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
     let identity = program.identity();
-    let (what, program) = (format!("{named}: {identity}"), essence(&identity));
+    let (what, program) = (format!("{named}: {identity}"), canonical_id(&identity));
     let (kernel, timed) = (kernel_identity(case, settings), timing_identity(timing));
     Item { key: hashed(&format!("program={program} {array}{knobs}{cores}{kernel}{timed}")), what }
 }
@@ -49,7 +49,7 @@ pub fn program_on_array(
 /// The item of a program elsewhere. `place` is where, with all that tells places apart; `named` the
 /// same without the user's own paths.
 pub fn program_elsewhere(
-    program: &Choice,
+    program: &ProgramSpec,
     place: &str,
     named: &str,
     size: Option<u64>,
@@ -57,19 +57,19 @@ pub fn program_elsewhere(
 ) -> Item {
     let size = size.map_or(String::new(), |size| format!(" size={size}"));
     let identity = program.identity();
-    let (what, program) = (format!("{named}: {identity}{size}"), essence(&identity));
+    let (what, program) = (format!("{named}: {identity}{size}"), canonical_id(&identity));
     let timed = timing_identity(timing);
     Item { key: hashed(&format!("program={program} target={place}{size}{timed}")), what }
 }
 
 /// The devices that a place takes for itself, under whatever names it was given them. Their own
 /// names are not kept.
-pub fn devices(place: &PlaceExpr) -> Vec<ItemKey> {
+pub fn devices(place: &TargetExpr) -> Vec<ItemKey> {
     let own = match place {
-        PlaceExpr::Engine | PlaceExpr::Path(_) => &[],
-        PlaceExpr::Device(path) => std::slice::from_ref(path),
-        PlaceExpr::Kernel(kernel) => &kernel.devices[..],
-        PlaceExpr::FileSystem(fs) => return devices(&fs.on),
+        TargetExpr::Engine | TargetExpr::Path(_) => &[],
+        TargetExpr::Device(path) => std::slice::from_ref(path),
+        TargetExpr::Kernel(kernel) => &kernel.devices[..],
+        TargetExpr::FileSystem(fs) => return devices(&fs.on),
     };
     let key = |path: &PathBuf| {
         let path = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -175,7 +175,7 @@ fn array_identity(case: &ArrayCase) -> (String, String) {
     let array = format!(
         "level={level} array={expr} chunk={chunk_bytes} members={set} member={member_bytes}"
     );
-    let Wiring { bus_bytes_per_s, disks_per_channel, members_per_spindle } = wiring;
+    let StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle } = wiring;
     let cache = *stripe_cache_bytes;
     let cache = (case.has_parity() && cache != array::DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
     let knobs = [
@@ -194,7 +194,7 @@ fn array_identity(case: &ArrayCase) -> (String, String) {
 /// `raid5(4) 64 KiB, paced:hdd-2007: seq-read 1 MiB x 4`.
 fn in_words(case: &ArrayCase, spec: &Spec) -> String {
     let mut text = array_in_words(case);
-    let kib = |bytes: u64| grid::kib(bytes as f64 / 1024.0);
+    let kib = |bytes: u64| pivot::kib(bytes as f64 / 1024.0);
     let (name, block) = (spec.kind.name(), kib(spec.block_bytes));
     text.push_str(&format!(": {name} {block} x {}", spec.depth));
     if spec.jobs > 1 {
@@ -208,7 +208,7 @@ fn in_words(case: &ArrayCase, spec: &Spec) -> String {
 
 fn array_in_words(case: &ArrayCase) -> String {
     let mut text = case_name(case);
-    let kib = |bytes: u64| grid::kib(bytes as f64 / 1024.0);
+    let kib = |bytes: u64| pivot::kib(bytes as f64 / 1024.0);
     if case.takes_chunk() {
         text.push_str(&format!(" {}", kib(case.chunk_bytes)));
     }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn programs_have_names_of_their_own() {
-        let choice = |text: &str| text.parse::<Choice>().expect("a program");
+        let choice = |text: &str| text.parse::<ProgramSpec>().expect("a program");
         let plan = |options: &Options| matrix::plan(options).expect("a plan");
         let usual = settings(1, Path::new("/a"));
         let (one, other) = (plan(&options()), plan(&Options { disks: vec![5], ..options() }));
@@ -366,7 +366,7 @@ mod tests {
             std::fs::write(&path, text).expect("written");
             let choice = format!("fio:{}", path.display()).parse().expect("a program");
             let plan = matrix::plan(&options()).expect("a plan");
-            let (place, timing) = (PlaceExpr::Engine, Timing::default());
+            let (place, timing) = (TargetExpr::Engine, Timing::default());
             let settings = settings(1, Path::new("/a"));
             [
                 program_elsewhere(&choice, "path:/a", "path", None, &timing),
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn how_a_program_is_timed_tells_items_apart() {
-        let dd: Choice = "dd".parse().expect("a program");
+        let dd: ProgramSpec = "dd".parse().expect("a program");
         let usual = Timing::default();
         let second = std::time::Duration::from_secs(1);
         let timings = [
@@ -401,7 +401,7 @@ mod tests {
         let settings = settings(1, Path::new("/a"));
         let mut all = HashSet::new();
         for timing in &timings {
-            let (engine, case) = (PlaceExpr::Engine, &plan.arrays[0]);
+            let (engine, case) = (TargetExpr::Engine, &plan.arrays[0]);
             all.insert(program_on_array(&dd, (&engine, ""), case, &settings, timing).key);
             all.insert(program_elsewhere(&dd, "path:/a", "path", None, timing).key);
         }

@@ -21,7 +21,7 @@ use ::array::{Counters, clock_nanos};
 use super::array::{self, ArrayState};
 use super::disk::DiskCounters;
 use super::snapshot::{Roots, Snapshot, read_machine};
-use super::track::Track;
+use super::time_series::Track;
 use crate::meter::{self, KernelThreads, ThreadCpu};
 use crate::record::{Cell, MemberLoad, MemberSeries, Series, StripeCacheUse, SyncRun};
 
@@ -38,7 +38,7 @@ pub struct Watched {
     /// The array of Linux md, by name: `md0`.
     pub array: Option<String>,
     /// What the engine's lanes count.
-    pub tap: Option<Arc<MemberTap>>,
+    pub tap: Option<Arc<CounterSource>>,
 }
 
 /// What was seen.
@@ -59,24 +59,24 @@ pub struct Recorded {
 
 /// Counters of the engine's members, noted by the threads that drive it.
 #[derive(Debug)]
-pub struct MemberTap {
+pub struct CounterSource {
     lanes: Mutex<BTreeMap<u16, Track>>,
     /// How often samples have begun and ended: the recorder looks at the kernel's threads then.
     edges: AtomicU32,
     recorder: OnceLock<Thread>,
 }
 
-impl Default for MemberTap {
-    fn default() -> MemberTap {
+impl Default for CounterSource {
+    fn default() -> CounterSource {
         let lanes = Mutex::new(BTreeMap::new());
-        MemberTap { lanes, edges: AtomicU32::new(0), recorder: OnceLock::new() }
+        CounterSource { lanes, edges: AtomicU32::new(0), recorder: OnceLock::new() }
     }
 }
 
 /// Counters of a member in a track.
 const PER_MEMBER: usize = 5;
 
-impl MemberTap {
+impl CounterSource {
     /// The samples of a lane begin: what was noted before is forgotten.
     pub fn begin(&self, lane: u16, now: u64, leaves: &[Counters]) {
         let mut track = Track::new(GAP.as_nanos() as u64);
@@ -135,7 +135,7 @@ impl Recorder {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = stop.clone();
         let tap = watched.tap.clone();
-        let mut eyes = Eyes::open(watched);
+        let mut eyes = Sampler::open(watched);
         let body = move || {
             while !asked.load(Ordering::Acquire) {
                 std::thread::park_timeout(GAP);
@@ -183,7 +183,7 @@ impl Recorded {
 }
 
 /// The thread's own state.
-struct Eyes {
+struct Sampler {
     watched: Watched,
     machine: Track,
     disks: Track,
@@ -197,10 +197,10 @@ struct Eyes {
     active_max: Option<u64>,
 }
 
-impl Eyes {
-    fn open(watched: Watched) -> Eyes {
+impl Sampler {
+    fn open(watched: Watched) -> Sampler {
         let gap = GAP.as_nanos() as u64;
-        let mut eyes = Eyes {
+        let mut eyes = Sampler {
             machine: Track::new(gap),
             disks: Track::new(gap),
             counted: vec![(None, [0.0; PER_MEMBER]); watched.disks.len()],
@@ -528,7 +528,7 @@ pub(super) mod tests {
     #[test]
     fn the_tap_says_when_it_was_and_lanes_add_up() {
         let dir = Dir::new("tap");
-        let tap = Arc::new(MemberTap::default());
+        let tap = Arc::new(CounterSource::default());
         let roots = Roots::below(&dir.0);
         let watched = Watched { roots, tap: Some(tap.clone()), ..Watched::default() };
         let recorder = Recorder::start(watched);

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use lab::members::MemberSet;
-use lab::place::{EngineSpec, Ground, Place, PlaceExpr, Request, Step};
+use lab::provision::{EngineSpec, MountOrDevice, ProvisionedTarget, Request, Step, TargetExpr};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
 fn engine(array: &str, member_bytes: u64) -> EngineSpec {
@@ -20,7 +20,7 @@ fn engine(array: &str, member_bytes: u64) -> EngineSpec {
         members: set.expand(expr.leaves()).expect("members"),
         expr,
         directory: std::env::temp_dir(),
-        wiring: lab::wiring::Wiring::default(),
+        wiring: lab::topology::StorageTopology::default(),
         member_bytes,
         stripe_cache_bytes: 16 << 20,
         queue_depth: usize::MAX,
@@ -45,19 +45,19 @@ fn cannot(tools: &[&str]) -> bool {
     true
 }
 
-fn set_up(place: &str, engine: EngineSpec) -> Place {
-    let place: PlaceExpr = place.parse().expect("a place");
-    Place::set_up(request(&place, Some(engine))).expect("set up")
+fn set_up(place: &str, engine: EngineSpec) -> ProvisionedTarget {
+    let place: TargetExpr = place.parse().expect("a place");
+    ProvisionedTarget::set_up(request(&place, Some(engine))).expect("set up")
 }
 
-fn request(place: &PlaceExpr, engine: Option<EngineSpec>) -> Request<'_> {
+fn request(place: &TargetExpr, engine: Option<EngineSpec>) -> Request<'_> {
     Request { place, engine, kernel: None, destroy: false, stop: &|| false }
 }
 
-fn directory(place: &Place) -> PathBuf {
+fn directory(place: &ProvisionedTarget) -> PathBuf {
     match place.ground() {
-        Ground::Directory(path) => path.clone(),
-        Ground::Device(path) => panic!("{} is no directory", path.display()),
+        MountOrDevice::Directory(path) => path.clone(),
+        MountOrDevice::Device(path) => panic!("{} is no directory", path.display()),
     }
 }
 
@@ -117,7 +117,7 @@ fn ext4_on_raid5_survives_a_failed_member_and_a_remount() {
     }
     export::fuse::private_mounts().expect("root may");
     let place = set_up("engine", engine("raid5(4)", 48 << 20));
-    let Ground::Device(device) = place.ground().clone() else { panic!("a device") };
+    let MountOrDevice::Device(device) = place.ground().clone() else { panic!("a device") };
     let device = device.display().to_string();
     let mount = tempfile::tempdir().expect("a directory");
     let there = mount.path().display().to_string();
@@ -203,9 +203,10 @@ fn what_fails_half_way_leaves_nothing_behind() {
     if cannot(&["losetup", "mke2fs", "mount"]) {
         return;
     }
-    let place: PlaceExpr = "fs:ext4,no-such-option".parse().expect("a place");
+    let place: TargetExpr = "fs:ext4,no-such-option".parse().expect("a place");
     let spec = engine("raid0(2)", 32 << 20);
-    let error = Place::set_up(request(&place, Some(spec))).err().expect("mount refuses");
+    let error =
+        ProvisionedTarget::set_up(request(&place, Some(spec))).err().expect("mount refuses");
     assert!(error.starts_with("mount -t ext4 -o no-such-option /dev/loop"), "{error}");
     let name = format!("raidlab-mount-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/thread-self/mounts").expect("proc");
@@ -239,8 +240,8 @@ fn file_systems_on_one_device_follow_each_other() {
     let device = Loop::over(&scratch.path().join("image"), 400 << 20);
     for kind in ["ext3", "ext4", "xfs", "btrfs", "ext2"] {
         let text = format!("fs:{kind},on=device:{}", device.0);
-        let place: PlaceExpr = text.parse().expect("a place");
-        match Place::set_up(request(&place, None)) {
+        let place: TargetExpr = text.parse().expect("a place");
+        match ProvisionedTarget::set_up(request(&place, None)) {
             Ok(place) => {
                 std::fs::write(directory(&place).join("file"), "x").expect("written");
                 place.take_down().expect("nothing is left");
@@ -253,7 +254,7 @@ fn file_systems_on_one_device_follow_each_other() {
         }
         // A child that another test has just started has a copy of our descriptors until it becomes
         // what it is to be, and mounts of its own one of our mounts.
-        let free = || lab::place::open_to_write_over(Path::new(&device.0), false).map(drop);
+        let free = || lab::provision::open_to_write_over(Path::new(&device.0), false).map(drop);
         let (mut held, begun) = (free(), Instant::now());
         while held.as_ref().is_err_and(|problem| problem.contains("in use"))
             && begun.elapsed() < Duration::from_secs(60)
@@ -273,13 +274,13 @@ fn what_a_device_holds_is_written_over_only_where_that_is_said() {
     let scratch = tempfile::tempdir().expect("a directory");
     let device = Loop::over(&scratch.path().join("image"), 64 << 20);
     run("mke2fs", &["-F", "-q", "-L", "theirs", &device.0]);
-    let place: PlaceExpr = format!("fs:ext4,on=device:{}", device.0).parse().expect("a place");
-    let refused = Place::set_up(request(&place, None)).err().expect("refused");
+    let place: TargetExpr = format!("fs:ext4,on=device:{}", device.0).parse().expect("a place");
+    let refused = ProvisionedTarget::set_up(request(&place, None)).err().expect("refused");
     assert!(refused.contains("theirs") && refused.contains("--destroy-contents"), "{refused}");
     let label = || Step::run("blkid", ["-p", "-o", "value", "-s", "LABEL", &device.0]).perform();
     assert_eq!(label().as_deref(), Ok("theirs"), "it was left alone");
     let destroy = Request { destroy: true, ..request(&place, None) };
-    let place = Place::set_up(destroy).expect("set up");
+    let place = ProvisionedTarget::set_up(destroy).expect("set up");
     place.take_down().expect("nothing is left");
     assert_ne!(label().as_deref(), Ok("theirs"));
 }
@@ -347,8 +348,10 @@ fn what_a_device_was_known_by_at_its_end_goes_too() {
         run("blockdev", &["--flushbufs", &device.0]);
         bytes
     };
-    let open = |destroy| lab::place::open_to_write_over(Path::new(&device.0), destroy).map(drop);
-    let make_way = || lab::place::open_to_write_over(Path::new(&device.0), true)?.make_way();
+    let open =
+        |destroy| lab::provision::open_to_write_over(Path::new(&device.0), destroy).map(drop);
+    let make_way =
+        || lab::provision::open_to_write_over(Path::new(&device.0), true)?.wipe_signatures();
     let held = table(&[1, sectors - 1]);
     let refused = open(false).expect_err("refused");
     assert!(refused.contains("backup of a GPT"), "{refused}");

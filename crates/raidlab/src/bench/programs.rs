@@ -10,12 +10,12 @@ use std::str::FromStr;
 use lab::bench::Settings;
 use lab::host;
 use lab::matrix::Plan;
-use lab::place::{Ground, PlaceExpr, facts_of, open_to_write_over};
-use lab::program::choice::Scale;
 use lab::program::files::left_behind;
-use lab::program::run::{Meanwhile, Timing};
-use lab::program::session::{Brought, Session};
-use lab::program::{Choice, Program};
+use lab::program::run::{Progress, Timing};
+use lab::program::session::{RunResult, Session};
+use lab::program::spec::Sizing;
+use lab::program::{Program, ProgramSpec};
+use lab::provision::{MountOrDevice, TargetExpr, facts_of, open_to_write_over};
 use lab::quantity::show_size;
 use lab::record::{Cell, Place};
 use lab::workload::Kind;
@@ -28,14 +28,14 @@ pub enum WorkloadName {
     /// Blocks, straight at the target.
     Blocks(Kind),
     /// A program.
-    Program(Choice),
+    Program(ProgramSpec),
 }
 
 impl FromStr for WorkloadName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<WorkloadName, String> {
-        if Choice::is_meant(text) {
+        if ProgramSpec::is_meant(text) {
             return text.parse().map(WorkloadName::Program);
         }
         let also = "; and programs: raidlab bench --programs lists them";
@@ -44,13 +44,13 @@ impl FromStr for WorkloadName {
 }
 
 /// What the run is told besides.
-pub struct Wanted<'a> {
+pub struct ProgramRunner<'a> {
     /// On what.
-    pub target: &'a PlaceExpr,
+    pub target: &'a TargetExpr,
     /// What tells it from other targets of its name.
     pub mark: &'a str,
     /// Programs, in order.
-    pub programs: &'a [Choice],
+    pub programs: &'a [ProgramSpec],
     /// Sizes of their files; empty: by memory and target.
     pub sizes: &'a [u64],
     /// How their phases are timed.
@@ -73,7 +73,7 @@ pub struct Engine<'a> {
     pub settings: &'a Settings<'a>,
 }
 
-impl Wanted<'_> {
+impl ProgramRunner<'_> {
     /// Runs all programs on the target and hands over their cells.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Wanted<'_> {
                 if (self.stop)() {
                     return Ok(());
                 }
-                let mut tell = |program: &Program, meanwhile: Meanwhile<'_>| {
+                let mut tell = |program: &Program, meanwhile: Progress<'_>| {
                     (self.show)(&line(program, &meanwhile));
                 };
                 let mut session = Session {
@@ -110,24 +110,24 @@ impl Wanted<'_> {
 
     fn one(
         &self,
-        choice: &Choice,
+        choice: &ProgramSpec,
         session: &mut Session<'_>,
         engine: Option<&Engine<'_>>,
         add: &mut dyn FnMut(Vec<Cell>),
     ) -> Result<(), String> {
-        let mut keep = |(mut cells, ended): Brought| {
+        let mut keep = |(mut cells, ended): RunResult| {
             let places = cells.iter_mut().filter_map(|cell| cell.place.as_mut());
             places.for_each(|place| place.name.push_str(self.mark));
             add(cells);
             ended
         };
         match (self.target, engine) {
-            (PlaceExpr::Engine, Some(engine)) => engine.plan.arrays.iter().try_for_each(|case| {
+            (TargetExpr::Engine, Some(engine)) => engine.plan.arrays.iter().try_for_each(|case| {
                 if (self.stop)() {
                     return Ok(());
                 }
                 let (capacity, stripe) = lab::bench::extent_of(case)?;
-                let scale = Scale {
+                let scale = Sizing {
                     memory_bytes: host::memory_bytes().unwrap_or(0),
                     size: case.area_bytes,
                     usual: None,
@@ -139,19 +139,23 @@ impl Wanted<'_> {
                 let brought = session.on_case(choice, scale, case, engine.settings);
                 keep(brought).map_err(|problem| format!("{name}: {problem}"))
             }),
-            (PlaceExpr::Path(path), _) => {
+            (TargetExpr::Path(path), _) => {
                 tell_left_behind(path);
                 tell_size(choice, session, path);
-                keep(session.on_directory(choice, path, place_of(&Ground::Directory(path.clone()))))
+                keep(session.on_directory(
+                    choice,
+                    path,
+                    place_of(&MountOrDevice::Directory(path.clone())),
+                ))
             }
-            (PlaceExpr::Device(path), _) => {
+            (TargetExpr::Device(path), _) => {
                 let device = open_to_write_over(path, self.destroy)?;
                 let base = Cell {
                     target: "device".into(),
                     level: "single".into(),
                     disks: 1,
                     members: "device".into(),
-                    place: Some(place_of(&Ground::Device(path.clone()))),
+                    place: Some(place_of(&MountOrDevice::Device(path.clone()))),
                     ..Cell::default()
                 };
                 keep(session.on_device(choice, &device, path, base))
@@ -181,7 +185,7 @@ fn tell_left_behind(directory: &Path) {
 }
 
 /// Without --size, says how much is going to be written: twice the memory may be a disk full.
-fn tell_size(choice: &Choice, session: &Session<'_>, directory: &Path) {
+fn tell_size(choice: &ProgramSpec, session: &Session<'_>, directory: &Path) {
     let scale = session.directory_scale(directory).ok().filter(|scale| scale.size.is_none());
     let Some(Ok(program)) = scale.map(|scale| choice.program(&scale)) else { return };
     let bytes = show_size(program.files.iter().sum());
@@ -193,23 +197,23 @@ fn tell_size(choice: &Choice, session: &Session<'_>, directory: &Path) {
 }
 
 /// What is shown while a phase runs.
-fn line(program: &Program, meanwhile: &Meanwhile<'_>) -> String {
+fn line(program: &Program, meanwhile: &Progress<'_>) -> String {
     match meanwhile {
-        Meanwhile::Running { phase, bytes } => {
+        Progress::Running { phase, bytes } => {
             format!("{}: {phase}, {} MB", program.name, bytes / 1_000_000)
         }
-        Meanwhile::Checking { file } => format!("{}: comparing file {file}", program.name),
+        Progress::Checking { file } => format!("{}: comparing file {file}", program.name),
     }
 }
 
 /// Where programs ran, without the user's own names.
-fn place_of(ground: &Ground) -> Place {
+fn place_of(ground: &MountOrDevice) -> Place {
     let mut place = facts_of(String::new(), ground);
     place.name = match ground {
-        Ground::Directory(_) => {
+        MountOrDevice::Directory(_) => {
             format!("path:{}", place.file_system.as_deref().unwrap_or("unknown"))
         }
-        Ground::Device(path) => {
+        MountOrDevice::Device(path) => {
             format!("device:{}", path.file_name().unwrap_or_default().to_string_lossy())
         }
     };

@@ -8,16 +8,16 @@ use std::time::{Duration, SystemTime};
 use lab::bench::{Progress, Settings};
 use lab::host::Host;
 use lab::matrix::{self, Options, Plan};
-use lab::place::{KernelExpr, PlaceExpr};
-use lab::program::Choice;
-use lab::program::choice::Scale;
+use lab::program::ProgramSpec;
 use lab::program::run::Timing;
+use lab::program::spec::Sizing;
+use lab::provision::{KernelExpr, TargetExpr};
 use lab::record::{Cell, Record};
-use lab::sweep::PlaceMarks;
+use lab::sweep::TargetLabels;
 use lab::workload::Kind;
 
-use super::heard::all_heard;
-use super::programs::{Engine, Wanted};
+use super::programs::{Engine, ProgramRunner};
+use super::unused_options::refuse_unused;
 use super::{BenchArguments, INTERVAL_SECONDS, announce, check_plan};
 use crate::console::say;
 use crate::progress::{Reporter, Status};
@@ -26,31 +26,31 @@ use crate::progress::{Reporter, Status};
 const FILE_SYSTEM_BYTES: u64 = 128 << 20;
 
 /// What is to be done.
-pub struct Work {
+pub struct BenchPlan {
     /// Blocks on arrays.
     pub blocks: Option<Plan>,
     /// Where the programs run, in order.
     pub targets: Vec<Target>,
     /// Programs.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<ProgramSpec>,
 }
 
 /// One target of programs.
 pub struct Target {
     /// The place.
-    pub place: PlaceExpr,
+    pub place: TargetExpr,
     /// The arrays below it, where it uses any.
     pub arrays: Option<Plan>,
 }
 
-impl Work {
+impl BenchPlan {
     /// Of the command line.
     ///
     /// # Errors
     /// When it makes no sense, or does not fit into memory.
-    pub fn plan(arguments: &BenchArguments) -> Result<Work, String> {
-        let work = Work::shape(arguments)?;
-        all_heard(arguments)?;
+    pub fn plan(arguments: &BenchArguments) -> Result<BenchPlan, String> {
+        let work = BenchPlan::shape(arguments)?;
+        refuse_unused(arguments)?;
         // What others' devices hold takes neither memory nor space here.
         let here = work.targets.iter().filter(|target| target.place.uses_engine());
         let arrays = here.filter_map(|target| target.arrays.as_ref());
@@ -64,15 +64,15 @@ impl Work {
     ///
     /// # Errors
     /// When it makes no sense.
-    pub fn shape(arguments: &BenchArguments) -> Result<Work, String> {
+    pub fn shape(arguments: &BenchArguments) -> Result<BenchPlan, String> {
         arguments.check_programs()?;
         let (choices, options) = (arguments.choices(), arguments.options());
-        let engine = arguments.target.contains(&PlaceExpr::Engine);
+        let engine = arguments.target.contains(&TargetExpr::Engine);
         if !engine && !options.workloads.is_empty() {
             let name = options.workloads[0].name();
             return Err(format!("{name}: runs on arrays of the engine; give --target a program"));
         }
-        let elsewhere = arguments.target.iter().any(|place| *place != PlaceExpr::Engine);
+        let elsewhere = arguments.target.iter().any(|place| *place != TargetExpr::Engine);
         if elsewhere && choices.is_empty() {
             return Err("--target: name what to run on it, as in --workload bonnie++".into());
         }
@@ -85,7 +85,7 @@ impl Work {
                 targets.push(Target::new(place, &arrays)?);
             }
         }
-        Ok(Work { blocks, targets, choices })
+        Ok(BenchPlan { blocks, targets, choices })
     }
 
     fn plans(&self) -> impl Iterator<Item = &Plan> {
@@ -160,10 +160,10 @@ impl Work {
             keep(&cells);
             record.cells.extend(cells);
         };
-        let marks = PlaceMarks::new(self.targets.iter().map(|target| &target.place));
+        let marks = TargetLabels::new(self.targets.iter().map(|target| &target.place));
         let ended = self.targets.iter().try_for_each(|Target { place, arrays }| {
             let wanted = arguments.wanted((place, marks.of(place)), stopped, &show);
-            let wanted = Wanted { programs: &self.choices, seed: settings.seed, ..wanted };
+            let wanted = ProgramRunner { programs: &self.choices, seed: settings.seed, ..wanted };
             let engine = arrays.as_ref().map(|plan| Engine { plan, settings });
             wanted.run(engine.as_ref(), &mut add)
         });
@@ -173,11 +173,11 @@ impl Work {
 }
 
 impl Target {
-    fn new(place: &PlaceExpr, arrays: &Options) -> Result<Target, String> {
+    fn new(place: &TargetExpr, arrays: &Options) -> Result<Target, String> {
         let of_kernel = place.kernel().map(|kernel| of_kernel(kernel, arrays)).transpose()?;
         let arrays = of_kernel.as_ref().unwrap_or(arrays);
         let mut plan = place.uses_array().then(|| matrix::plan(arrays)).transpose()?;
-        if *place != PlaceExpr::Engine {
+        if *place != TargetExpr::Engine {
             // Then --size is that of the files, beside which there must be room for journal, tables
             // and what is kept free.
             let cases = plan.iter_mut().flat_map(|plan| &mut plan.arrays);
@@ -209,11 +209,11 @@ impl BenchArguments {
     /// tells it from others of its name.
     pub fn wanted<'a>(
         &'a self,
-        (target, mark): (&'a PlaceExpr, &'a str),
+        (target, mark): (&'a TargetExpr, &'a str),
         stop: &'a dyn Fn() -> bool,
         show: &'a dyn Fn(&str),
-    ) -> Wanted<'a> {
-        Wanted {
+    ) -> ProgramRunner<'a> {
+        ProgramRunner {
             target,
             mark,
             programs: &[],
@@ -245,7 +245,7 @@ impl BenchArguments {
     pub fn check_programs(&self) -> Result<(), String> {
         let memory_bytes = lab::host::memory_bytes().unwrap_or(0);
         for size in self.sizes() {
-            let scale = Scale { memory_bytes, size, page_cache: true, ..Scale::default() };
+            let scale = Sizing { memory_bytes, size, page_cache: true, ..Sizing::default() };
             for choice in self.choices() {
                 choice.program(&scale)?;
             }

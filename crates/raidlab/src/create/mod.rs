@@ -22,7 +22,7 @@ use md::{Level, SECTOR_BYTES};
 
 use crate::console::{JsonOut, say, say_lines};
 use crate::members::Used;
-use crate::numbers::{parse_layout, parse_level, parse_sectors};
+use crate::size_args::{parse_layout, parse_level, parse_sectors};
 use crate::{Ending, mdadm, signal};
 
 const EXAMPLES: &str = "\
@@ -205,7 +205,7 @@ fn parse_policy(text: &str) -> Result<Policy, String> {
 /// Runs the command.
 pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     check_counts(arguments)?;
-    arguments.json.keep_off(&Used::members(&arguments.members))?;
+    arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     // From here on there may be files that have to be removed again.
     let stop = signal::watch()?;
     let members = members::open(arguments)?;

@@ -20,9 +20,9 @@ use md::Level;
 use serde_json::{Value, json};
 
 use crate::console::{JsonOut, print_raw, say};
-use crate::members::{Used, show_size, touched};
+use crate::members::{Used, overlaps, show_size};
 use crate::meter::Meter;
-use crate::numbers::{parse_level, parse_sectors};
+use crate::size_args::{parse_level, parse_sectors};
 use crate::{Ending, signal};
 use lab::shown::Shown;
 use output::{Output, Stop};
@@ -166,12 +166,12 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending, String> {
     }
     let mut used = Used::members(&arguments.members);
     if let Some(path) = arguments.overlay.as_deref()
-        && let Some(how) = touched(&used, path)
+        && let Some(how) = overlaps(&used, path)
     {
         return Err(format!("--overlay {}: {how}; name another file", path.display()));
     }
     used.extend(arguments.overlay.as_deref().and_then(|path| Used::file("overlay", path)));
-    arguments.json.keep_off(&used)?;
+    arguments.json.refuse_overlap(&used)?;
     let source = source::open(arguments)?;
     source.notes.iter().for_each(|note| say(format_args!("raidlab: {note}")));
     source.doubts.iter().for_each(|doubt| say(format_args!("raidlab: doubt: {doubt}")));

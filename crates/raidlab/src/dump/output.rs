@@ -18,7 +18,7 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use crate::console::{is_stdout, is_stream};
-use crate::members::{Used, show_size, somebodys, touched};
+use crate::members::{Used, existing_member, overlaps, show_size};
 
 /// What is looked at for zeroes, and what is written of them at once.
 const BLOCK: usize = 4096;
@@ -195,7 +195,7 @@ fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Resul
         return fail("there is no such device");
     }
     // Before it is opened or made: it may be busy, and to make a file is to write to a disk.
-    if let Some(how) = touched(used, path) {
+    if let Some(how) = overlaps(used, path) {
         return fail(&how);
     }
     let (output, _) = Device::open_output(path).map_err(|error| format!("-o {error}"))?;
@@ -206,7 +206,7 @@ fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Resul
     if (is_block_device || output.bytes() > 0) && !overwrite {
         return fail("it is there already; --overwrite writes over it");
     }
-    if let Some(what) = somebodys(&output) {
+    if let Some(what) = existing_member(&output) {
         return fail(&format!("{what}; it is not written over"));
     }
     if is_block_device && output.sectors() < sectors {

@@ -16,7 +16,7 @@ use parity::Kernels;
 
 use super::DumpArguments;
 use crate::members::{Members, array_name, choose, is_missing, show_size};
-use crate::numbers::parse_layout;
+use crate::size_args::parse_layout;
 
 /// See the module.
 pub struct Source {
@@ -119,7 +119,7 @@ fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Source, Str
         order,
     };
     let found = members.assemble(&options);
-    let strangers = members.strangers();
+    let strangers = members.non_members();
     let array = choose(&found, arguments.array.as_deref()).map_err(|error| {
         let why = strangers.iter().map(|stranger| format!("; {stranger}"));
         format!("{error}{}", why.collect::<String>())

@@ -58,7 +58,7 @@ pub struct ExamineArguments {
 
 /// Runs the command.
 pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
-    arguments.json.keep_off(&Used::members(&arguments.members))?;
+    arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let (mut texts, mut values) = (String::new(), Vec::new());
     let (mut findings, mut strangers, mut errors) = (false, false, Vec::new());
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);

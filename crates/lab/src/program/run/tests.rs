@@ -1,13 +1,13 @@
 //! Programs run on memory, files and extents, and what goes wrong in them.
 
 use super::*;
-use crate::program::choice::{Choice, Scale};
+use crate::program::backend::{WorkerIo, WorkerStats};
 use crate::program::extents::Extents;
 use crate::program::files::Files;
 use crate::program::files::tests::{is_cached, tells_what_is_cached};
-use crate::program::ground::{Hands, Tally};
-use crate::program::placed::Placed;
-use crate::program::session::{Needs, alone, single};
+use crate::program::metered::MeteredBackend;
+use crate::program::session::{BufferRequirements, alone, single};
+use crate::program::spec::{ProgramSpec, Sizing};
 use crate::program::types::{Calls, Count, End, How, Op, Order, Step, Transfer};
 use array::{
     Array, ArraySpec, Fault, FaultMember, FileMember, FileOptions, MemMember, Member, MemberSpec,
@@ -16,8 +16,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 fn program(text: &str, bytes: u64) -> Program {
-    let scale = Scale { size: Some(bytes), ..Scale::default() };
-    text.parse::<Choice>().expect(text).program(&scale).expect(text)
+    let scale = Sizing { size: Some(bytes), ..Sizing::default() };
+    text.parse::<ProgramSpec>().expect(text).program(&scale).expect(text)
 }
 
 fn quick() -> Timing {
@@ -25,7 +25,7 @@ fn quick() -> Timing {
     Timing { least, interval: Duration::from_millis(5), ..Timing::default() }
 }
 
-fn ran(program: &Program, ground: &dyn Ground) -> Vec<Outcome> {
+fn ran(program: &Program, ground: &dyn IoBackend) -> Vec<PhaseOutcome> {
     let (outcomes, ended) = run(program, ground, quick(), &|| false, &mut |_| {});
     ended.expect("it runs");
     outcomes
@@ -40,11 +40,11 @@ fn memory(bytes: u64, program: &Program) -> Extents {
 fn on_file(directory: &Path, bytes: u64, program: &Program) -> Extents {
     let options = FileOptions { sectors: bytes / 512, direct: false };
     let member = FileMember::open(&directory.join("file"), options).expect("a file");
-    alone(member, &Needs::of(program), program, 1, None).expect("it fits")
+    alone(member, &BufferRequirements::of(program), program, 1, None).expect("it fits")
 }
 
 fn on_member(member: MemberSpec, program: &Program) -> Extents {
-    let needs = Needs::of(program);
+    let needs = BufferRequirements::of(program);
     let array = single(member, &needs).expect("an array");
     Extents::new(array, needs.lease_bytes, program, 1, None).expect("it fits")
 }
@@ -78,7 +78,7 @@ fn every_program_runs_on_files_and_all_it_wrote_is_compared() {
         let repeatable = text != "iozone:auto";
         for outcome in outcomes {
             let phase = &outcome.phase;
-            assert_eq!(outcome.mistakes, Mistakes::default(), "{text}: {phase}");
+            assert_eq!(outcome.mistakes, VerifyErrors::default(), "{text}: {phase}");
             assert!(outcome.checked && outcome.refused.is_none(), "{text}: {phase}");
             let repeated = repeatable && phase != "remove";
             assert_eq!(outcome.passes, 1 + u32::from(repeated), "{text}: {phase}");
@@ -90,7 +90,7 @@ fn every_program_runs_on_files_and_all_it_wrote_is_compared() {
     }
 }
 
-fn raid5_of_memory(member_bytes: u64, needs: &Needs) -> Array {
+fn raid5_of_memory(member_bytes: u64, needs: &BufferRequirements) -> Array {
     let member = || MemberSpec::ready(MemMember::new(member_bytes / 512).expect("memory"));
     let spec = ArraySpec {
         level: md::Level::Raid5,
@@ -122,14 +122,14 @@ fn every_tool(directory: &Path) -> Vec<String> {
 }
 
 /// A program's phases on a ground: each is compared, or says why it cannot run.
-fn runs_and_nothing_is_called_corrupt(text: &str, program: &Program, ground: &dyn Ground) {
+fn runs_and_nothing_is_called_corrupt(text: &str, program: &Program, ground: &dyn IoBackend) {
     let timing = Timing { least: Duration::from_millis(1), ..quick() };
     let (outcomes, ended) = run(program, ground, timing, &|| false, &mut |_| {});
     ended.expect(text);
     assert_eq!(outcomes.len(), program.phases().count(), "{text}");
     for outcome in outcomes {
         let phase = &outcome.phase;
-        assert_eq!(outcome.mistakes, Mistakes::default(), "{text}: {phase}");
+        assert_eq!(outcome.mistakes, VerifyErrors::default(), "{text}: {phase}");
         assert!(outcome.checked, "{text}: {phase}");
         assert_eq!(outcome.refused.is_some(), outcome.passes == 0, "{text}: {phase}");
     }
@@ -141,8 +141,8 @@ fn every_program_runs_on_every_ground_and_nothing_is_called_corrupt() {
     for text in every_tool(directory.path()) {
         let small = |page_cache| {
             let size = Some(if text == "oltp" { 16 << 20 } else { 4 << 20 });
-            let scale = Scale { size, capacity: Some(32 << 20), page_cache, ..Scale::default() };
-            let choice = text.parse::<Choice>().expect(&text);
+            let scale = Sizing { size, capacity: Some(32 << 20), page_cache, ..Sizing::default() };
+            let choice = text.parse::<ProgramSpec>().expect(&text);
             let mut program = choice.program(&scale).expect(&text);
             let stages = program.stages.iter_mut().flat_map(|stage| &mut stage.phases);
             stages.for_each(|phase| {
@@ -167,8 +167,8 @@ fn every_program_runs_on_every_ground_and_nothing_is_called_corrupt() {
             runs_and_nothing_is_called_corrupt(&text, &program, &files);
         }
         let program = small(false);
-        let raid5 = raid5_of_memory(16 << 20, &Needs::of(&program));
-        let lease_bytes = Needs::of(&program).lease_bytes;
+        let raid5 = raid5_of_memory(16 << 20, &BufferRequirements::of(&program));
+        let lease_bytes = BufferRequirements::of(&program).lease_bytes;
         let array = Extents::new(raid5, lease_bytes, &program, 1, None).expect("it fits");
         runs_and_nothing_is_called_corrupt(&text, &program, &array);
     }
@@ -184,7 +184,7 @@ fn a_phase_whose_predecessor_cannot_run_works_on_what_was_filled_for_it() {
     assert!(of("putc").refused.is_some() && of("getc").refused.is_some());
     let rewrite = of("rewrite");
     assert_eq!(rewrite.filled_for.as_deref(), Some("putc"));
-    assert_eq!(rewrite.mistakes, Mistakes::default());
+    assert_eq!(rewrite.mistakes, VerifyErrors::default());
     let bytes: u64 = rewrite.samples.iter().map(|sample| sample.bytes).sum();
     assert_eq!(bytes, u64::from(rewrite.passes) << 20, "what filled it is in no sample");
     assert!(["put-block", "get-block", "seeks"].iter().all(|name| of(name).filled_for.is_none()));
@@ -200,7 +200,7 @@ fn a_phase_whose_predecessor_cannot_run_works_on_what_was_filled_for_it() {
 #[test]
 fn what_cannot_be_filled_is_refused_with_the_reason() {
     struct Whole(Extents);
-    impl Ground for Whole {
+    impl IoBackend for Whole {
         fn refuses(&self, phase: &Phase) -> Option<String> {
             let whole = phase.name == "fill" || phase.name == "putc";
             whole.then(|| "not here".into())
@@ -208,10 +208,10 @@ fn what_cannot_be_filled_is_refused_with_the_reason() {
         fn hands_are_apart(&self) -> bool {
             false
         }
-        fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
+        fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String> {
             self.0.hands(depth, shared)
         }
-        fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
+        fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String> {
             self.0.check(file, stop)
         }
         fn drop_caches(&self) -> Result<(), String> {
@@ -280,7 +280,7 @@ fn what_changes_nothing_is_repeated_by_itself() {
     assert!(stat.changes_nothing() && names.phases().filter(|p| p.changes_nothing()).count() == 2);
     // Where only it is too short its stage is not run again.
     let stage = &names.stages[0];
-    let mut outcomes: Vec<Outcome> = stage.phases.iter().map(Outcome::new).collect();
+    let mut outcomes: Vec<PhaseOutcome> = stage.phases.iter().map(PhaseOutcome::new).collect();
     outcomes[0].seconds = 3600.0;
     outcomes[2].seconds = 3600.0;
     assert!(!timing(9).again(stage, &outcomes, 1, Duration::ZERO));
@@ -305,13 +305,13 @@ fn workers_that_are_processes_share_no_descriptors() {
     let directory = tempfile::tempdir().expect("a directory");
     let files = Files::new(directory.path(), &program, 1).expect("a place");
     // As a session has it.
-    let files = Placed::new(Box::new(files), directory.path(), &[]);
+    let files = MeteredBackend::new(Box::new(files), directory.path(), &[]);
     let path = directory.path().join(crate::program::files::own_name()).join("file-0");
     // Somebody's claim, in the table of all others.
     let claim = tempfile::NamedTempFile::new().expect("a file");
     let mut seen = None;
-    let mut look = |meanwhile: Meanwhile<'_>| {
-        if matches!(meanwhile, Meanwhile::Running { .. }) {
+    let mut look = |meanwhile: Progress<'_>| {
+        if matches!(meanwhile, Progress::Running { .. }) {
             seen = seen.take().or(open_beside(&path));
         }
     };
@@ -368,7 +368,7 @@ fn below_extents_a_file_is_forgotten_and_nobody_elses() {
     std::fs::write(&other, [1; 4096]).expect("written");
     std::fs::File::open(&other).and_then(|file| file.sync_all()).expect("on disk");
     let progress = AtomicU64::new(0);
-    let mut tally = Tally::new(&progress);
+    let mut tally = WorkerStats::new(&progress);
     let mut hands = ground.hands(2, false).expect("hands");
     let block = |op, file| Step::Block { op, file, at: 0, len: BYTES };
     let sync = Step::Sync { file: 0, data_only: false };
@@ -444,12 +444,12 @@ fn writers_of_the_same_blocks_do_not_confuse_the_comparison() {
         let own = on_file(directory.path(), 1 << 20, &program);
         for ground in [memory(1 << 20, &program), own] {
             let outcome = &ran(&program, &ground)[1];
-            assert_eq!(outcome.mistakes, Mistakes::default(), "depth {depth}");
+            assert_eq!(outcome.mistakes, VerifyErrors::default(), "depth {depth}");
             assert_eq!(outcome.samples[0].ops, 4 * 4000);
         }
         if depth == 1 {
             let files = Files::new(directory.path(), &program, 1).expect("a place");
-            assert_eq!(ran(&program, &files)[1].mistakes, Mistakes::default());
+            assert_eq!(ran(&program, &files)[1].mistakes, VerifyErrors::default());
         }
     }
 }
@@ -472,8 +472,8 @@ fn a_file_that_somebody_changed_is_found() {
     let program = program("dd:bs=64K", 1 << 20);
     let files = Files::new(directory.path(), &program, 1).expect("a place");
     let once = Timing { least: Duration::ZERO, ..quick() };
-    let spoil = |meanwhile: Meanwhile<'_>| {
-        if matches!(meanwhile, Meanwhile::Checking { .. }) {
+    let spoil = |meanwhile: Progress<'_>| {
+        if matches!(meanwhile, Progress::Checking { .. }) {
             let inside = std::fs::read_dir(directory.path()).expect("there").next();
             let path = inside.expect("one").expect("readable").path().join("file-0");
             let file = std::fs::File::options().write(true).open(path).expect("there");
@@ -550,7 +550,7 @@ fn files_are_written_to_the_end_though_the_clock_stops_with_the_first() {
     let array = on_member(MemberSpec::Ready(member), &program);
     let directory = tempfile::tempdir().expect("a directory");
     let files = Files::new(directory.path(), &program, 1).expect("a place");
-    for ground in [&array as &dyn Ground, &files] {
+    for ground in [&array as &dyn IoBackend, &files] {
         let outcomes = ran(&program, ground);
         assert_eq!(outcomes[1].samples[0].bytes, 4096 + (1 << 20), "all is read");
         assert!(outcomes.iter().all(|o| o.mistakes.count == 0 && o.checked));
@@ -596,10 +596,10 @@ fn a_worker_with_a_time_of_its_own_ends_by_it() {
 }
 
 /// Stops when the first block has been moved.
-fn stopped_in(program: &Program, ground: &dyn Ground) -> Vec<Outcome> {
+fn stopped_in(program: &Program, ground: &dyn IoBackend) -> Vec<PhaseOutcome> {
     let stop = std::cell::Cell::new(false);
-    let mut look = |meanwhile: Meanwhile<'_>| {
-        stop.set(stop.get() || matches!(meanwhile, Meanwhile::Running { bytes: 1.., .. }));
+    let mut look = |meanwhile: Progress<'_>| {
+        stop.set(stop.get() || matches!(meanwhile, Progress::Running { bytes: 1.., .. }));
     };
     let (outcomes, ended) = run(program, ground, quick(), &|| stop.get(), &mut look);
     ended.expect("it ends in order");
@@ -615,11 +615,11 @@ fn what_was_cut_short_is_known_and_no_sample_beside_whole_ones() {
     let ground = on_member(MemberSpec::Ready(member), &program);
     let cut = stopped_in(&program, &ground).remove(0);
     assert!(cut.cut && cut.passes == 1 && cut.samples[0].bytes < 16 << 20);
-    let whole = Outcome {
+    let whole = PhaseOutcome {
         samples: vec![Sample { seconds: 2.0, bytes: 16 << 20, ops: 256 }],
         seconds: 2.0,
         passes: 1,
-        ..Outcome::new(program.phases().next().expect("there"))
+        ..PhaseOutcome::new(program.phases().next().expect("there"))
     };
     let mut sum = whole.clone();
     sum.add_run(cut);

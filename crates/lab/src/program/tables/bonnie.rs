@@ -1,14 +1,14 @@
 //! Bonnie 1.2's table: in the order of the report, which is not that of the run.
 
 use super::{cpu_percent, kib_per_s, phase};
-use crate::program::choice::Choice;
+use crate::program::spec::ProgramSpec;
 use crate::record::Cell;
 
 const COLUMNS: [&str; 5] = ["putc", "put-block", "rewrite", "getc", "get-block"];
 
 /// See the module.
 pub(super) fn text(run: &[&Cell], machine: &str) -> String {
-    let choice: Option<Choice> =
+    let choice: Option<ProgramSpec> =
         run.first().and_then(|cell| cell.item.as_deref()).and_then(|item| item.parse().ok());
     let option = |name: &str| {
         let options = choice.iter().flat_map(|choice| &choice.options);

@@ -9,7 +9,7 @@
 //! its clock.
 
 use super::{cpu_percent, kib_per_s, phase};
-use crate::program::choice::Choice;
+use crate::program::spec::ProgramSpec;
 use crate::record::Cell;
 
 const FORMAT: &str = "1.98";
@@ -152,7 +152,7 @@ fn chunk(run: &[&Cell]) -> String {
 }
 
 fn option(run: &[&Cell], name: &str) -> Option<String> {
-    let choice: Choice = run.first()?.item.as_deref()?.parse().ok()?;
+    let choice: ProgramSpec = run.first()?.item.as_deref()?.parse().ok()?;
     choice.options.into_iter().find(|(option, _)| option == name)?.1
 }
 

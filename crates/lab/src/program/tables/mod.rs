@@ -12,7 +12,7 @@ mod tiobench;
 
 pub use bonnie_plus_plus::csv as bonnie_plus_plus_csv;
 
-use crate::grid::{array_label, digits, kib};
+use crate::pivot::{array_label, digits, kib};
 use crate::record::{Cell, Record};
 
 /// All runs of programs in a record, each as its tool shows it, with what must be known of it.

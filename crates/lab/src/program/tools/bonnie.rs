@@ -3,7 +3,7 @@
 //! Invariant: the order is the tool's, not the table's; each clock stops after the close.
 
 use super::{Tool, open};
-use crate::program::choice::{Given, Scale};
+use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, ByByte, Count, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
@@ -27,14 +27,14 @@ pub(super) const TOOL: Tool = Tool {
 /// Every so many-th seek is a rewrite, beginning with the first of each seeker.
 const REWRITE_EVERY: u64 = 10;
 
-fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let volumes = given.number("volumes", 1, 1..=256)?;
     let chunk = given.block("chunk", 8192)?;
     let seek = given.block("seek", chunk)?;
     let seekers = given.number("seekers", 3, 1..=256)?;
     let tickets = given.number("seeks", 4000, 1..=1 << 32)?;
     let sync = given.flag("sync")?;
-    let share = Scale { size: Some(scale.bytes()? / volumes), ..*scale };
+    let share = Sizing { size: Some(scale.bytes()? / volumes), ..*scale };
     let bytes = share.whole(chunk.max(seek))?;
     let files = 0..volumes as u32;
     let mut program = Program::new(TOOL.name, String::new(), vec![bytes; volumes as usize]);
@@ -81,11 +81,11 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Choice;
+    use crate::program::ProgramSpec;
 
     fn program(text: &str) -> Program {
-        let scale = Scale { size: Some(10 << 20), ..Scale::default() };
-        text.parse::<Choice>().expect(text).program(&scale).expect(text)
+        let scale = Sizing { size: Some(10 << 20), ..Sizing::default() };
+        text.parse::<ProgramSpec>().expect(text).program(&scale).expect(text)
     }
 
     #[test]

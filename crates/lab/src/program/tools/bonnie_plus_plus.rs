@@ -11,8 +11,8 @@
 //! the tool's table puts both together ([`crate::program::tables`]).
 
 use super::{Tool, open, sync_and_close};
-use crate::program::choice::{Given, Scale};
 use crate::program::names::NameSet;
+use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, ByByte, Count, How, NameOp, NameOrder, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
@@ -132,14 +132,14 @@ impl Shape {
     }
 }
 
-fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let chunk = given.block("chunk", 8192)?;
     if !chunk.is_power_of_two() || chunk > 1 << 20 {
         return Err("chunk: a power of two from 256 to 1M".into());
     }
     let copies = given.number("c", 1, 1..=256)?;
     let bytes = scale.bytes()? / copies;
-    let bytes = Scale { size: Some(bytes), ..*scale }.whole(chunk)?;
+    let bytes = Sizing { size: Some(bytes), ..*scale }.whole(chunk)?;
     let shape = Shape { copies: copies as u32, bytes, chunk };
     let mut program = Program::new(TOOL.name, String::new(), vec![bytes; copies as usize]);
     program.direct = given.flag("direct")?;
@@ -177,11 +177,11 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Choice;
+    use crate::program::ProgramSpec;
 
     fn program(text: &str, size: u64) -> Program {
-        let scale = Scale { size: Some(size), ..Scale::default() };
-        text.parse::<Choice>().expect(text).program(&scale).expect(text)
+        let scale = Sizing { size: Some(size), ..Sizing::default() };
+        text.parse::<ProgramSpec>().expect(text).program(&scale).expect(text)
     }
 
     fn names(program: &Program) -> Vec<&str> {

@@ -4,7 +4,7 @@
 //! `fdatasync` takes is inside it.
 
 use super::Tool;
-use crate::program::choice::{Given, Scale};
+use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, Stage, Transfer, Worker};
 
 pub(super) const TOOL: Tool = Tool {
@@ -22,14 +22,14 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let block = given.block("bs", 1 << 20)?;
     let count = given.number("count", 0, 0..=1 << 40)?;
     let bytes = match count {
         0 => scale.whole(block)?,
         _ => {
             let bytes = block.checked_mul(count).ok_or("bs x count is too large")?;
-            Scale { size: Some(bytes), ..*scale }.whole(block)?
+            Sizing { size: Some(bytes), ..*scale }.whole(block)?
         }
     };
     let (fdatasync, fsync) = (given.flag("fdatasync")?, given.flag("fsync")?);
@@ -54,12 +54,13 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Choice;
+    use crate::program::ProgramSpec;
 
     #[test]
     fn the_clock_holds_the_stream_and_what_makes_it_durable() {
-        let scale = Scale { size: Some(10 << 20), ..Scale::default() };
-        let program = |text: &str| text.parse::<Choice>().expect(text).program(&scale).expect(text);
+        let scale = Sizing { size: Some(10 << 20), ..Sizing::default() };
+        let program =
+            |text: &str| text.parse::<ProgramSpec>().expect(text).program(&scale).expect(text);
         let plain = program("dd:bs=4M");
         assert_eq!(plain.files, [8 << 20]);
         let phases: Vec<&Phase> = plain.phases().collect();

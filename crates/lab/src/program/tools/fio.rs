@@ -6,7 +6,7 @@
 
 use super::Tool;
 use super::fio_job::{Engine, Hint, Job, Rw, parse};
-use crate::program::choice::{Given, Scale};
+use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Access, Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
@@ -20,7 +20,7 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let (path, text) = given.job().ok_or("name the job file, as in fio:JOBFILE")?;
     program(&parse(path, text)?, path, scale)
 }
@@ -48,7 +48,7 @@ impl Laid {
     }
 }
 
-fn program(jobs: &[Job], path: &str, scale: &Scale) -> Result<Program, String> {
+fn program(jobs: &[Job], path: &str, scale: &Sizing) -> Result<Program, String> {
     let mut program = Program::new(TOOL.name, String::new(), Vec::new());
     let direct = jobs[0].direct;
     if jobs.iter().any(|job| job.direct != direct) {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn made(text: &str) -> Result<Program, String> {
-        program(&parse("x.fio", text).expect(text), "x.fio", &Scale::default())
+        program(&parse("x.fio", text).expect(text), "x.fio", &Sizing::default())
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! disks', and are not run.
 
 use super::Tool;
-use crate::program::choice::{Given, Scale};
+use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
@@ -85,7 +85,7 @@ impl Shape {
     }
 }
 
-fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let record = given.block("r", 64 << 10)?;
     let auto = given.flag("auto")?;
     let workers = given.number("t", 1, 1..=256)? as u32;
@@ -120,7 +120,7 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
             return Err("auto begins with files of 64K: use a larger --size".into());
         }
     } else {
-        let share = Scale { size: Some(scale.bytes()? / u64::from(workers)), ..*scale };
+        let share = Sizing { size: Some(scale.bytes()? / u64::from(workers)), ..*scale };
         let (file, stride) = (share.whole(record)?, stride_of(record)?);
         let suffix = String::new();
         shapes.push(Shape { file, record, workers, stride, depth, sync, close, suffix });
@@ -148,7 +148,7 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
     Ok(program)
 }
 
-fn stride(given: &Given<'_>, scale: &Scale, record: u64) -> Result<u64, String> {
+fn stride(given: &ProgramOptions<'_>, scale: &Sizing, record: u64) -> Result<u64, String> {
     if given.text("stride")? != Some("width") {
         return given.number("stride", STRIDE, 1..=1 << 32);
     }
@@ -159,12 +159,12 @@ fn stride(given: &Given<'_>, scale: &Scale, record: u64) -> Result<u64, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Choice;
+    use crate::program::ProgramSpec;
 
     fn program(text: &str, size: u64) -> Result<Program, String> {
         let stripe_bytes = Some(256 << 10);
-        let scale = Scale { size: Some(size), stripe_bytes, ..Scale::default() };
-        text.parse::<Choice>().expect(text).program(&scale)
+        let scale = Sizing { size: Some(size), stripe_bytes, ..Sizing::default() };
+        text.parse::<ProgramSpec>().expect(text).program(&scale)
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::choice::{Given, Scale};
+use super::spec::{ProgramOptions, Sizing};
 use super::types::{Act, How, Program};
 
 mod bonnie;
@@ -32,7 +32,7 @@ pub struct Tool {
     /// What follows the name is the path of a job file.
     pub takes_path: bool,
     /// Makes the program.
-    pub make: fn(&Given<'_>, &Scale) -> Result<Program, String>,
+    pub make: fn(&ProgramOptions<'_>, &Sizing) -> Result<Program, String>,
 }
 
 /// All of them.

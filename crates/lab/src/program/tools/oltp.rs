@@ -4,7 +4,7 @@
 //!
 
 use super::Tool;
-use crate::program::choice::{Given, Scale};
+use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
@@ -29,7 +29,7 @@ const DATA: u32 = 0;
 const LOG: u32 = 1;
 const FILL_BLOCK: u64 = 1 << 20;
 
-fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let readers = given.number("readers", 32, 0..=1024)?;
     let writers = given.number("writers", 10, 0..=1024)?;
     let piece = given.block("log", 256 << 10)?;
@@ -76,12 +76,12 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Choice;
+    use crate::program::ProgramSpec;
 
     #[test]
     fn readers_writers_and_a_log_run_together() {
-        let choice: Choice = "oltp:readers=8".parse().expect("a choice");
-        let scale = Scale { size: Some(64 << 20), ..Scale::default() };
+        let choice: ProgramSpec = "oltp:readers=8".parse().expect("a choice");
+        let scale = Sizing { size: Some(64 << 20), ..Sizing::default() };
         let program = choice.program(&scale).expect("a program");
         assert_eq!(program.files, [56 << 20, 8 << 20]);
         let mixed = program.phases().nth(1).expect("two phases");

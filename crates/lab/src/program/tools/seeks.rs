@@ -1,7 +1,7 @@
 //! seeks: random 4 KiB reads over the whole target, several under way at once.
 
 use super::Tool;
-use crate::program::choice::{Given, Scale};
+use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
@@ -20,7 +20,7 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let depth = given.number("q", 1, 1..=1024)? as u32;
     let block = given.block("block", 4096)?;
     let seconds = given.number("time", 10, 1..=86_400)?;
@@ -49,12 +49,12 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Choice;
+    use crate::program::ProgramSpec;
 
     #[test]
     fn all_of_the_target_is_filled_and_then_read_at_random() {
-        let choice: Choice = "seeks:q=32:time=3".parse().expect("a choice");
-        let scale = Scale { capacity: Some(5 << 20), ..Scale::default() };
+        let choice: ProgramSpec = "seeks:q=32:time=3".parse().expect("a choice");
+        let scale = Sizing { capacity: Some(5 << 20), ..Sizing::default() };
         let program = choice.program(&scale).expect("a program");
         let phases: Vec<&Phase> = program.phases().collect();
         assert!(!phases[0].measured && phases[1].measured);

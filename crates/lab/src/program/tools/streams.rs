@@ -4,7 +4,7 @@
 //! Invariant: the figure of the concurrent phases is read off the members while all processes run.
 
 use super::Tool;
-use crate::program::choice::{Given, Scale};
+use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, ReadOff, Stage, Transfer, Worker};
 
 pub(super) const TOOL: Tool = Tool {
@@ -22,12 +22,12 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let count = given.number("files", 200, 1..=4096)?;
     let block = given.block("block", 128 << 10)?;
     let usual = scale.size.map_or(40 << 20, |size| size / count);
     let bytes = given.size("size")?.unwrap_or(usual);
-    let bytes = Scale { size: Some(bytes), ..*scale }.whole(block)?;
+    let bytes = Sizing { size: Some(bytes), ..*scale }.whole(block)?;
     let needed = crate::program::extents::Extents::bytes_of(count, bytes);
     if scale.capacity.is_some_and(|capacity| needed > capacity) {
         return Err(format!(
@@ -75,10 +75,10 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Choice;
+    use crate::program::ProgramSpec;
 
     fn program(text: &str) -> Program {
-        text.parse::<Choice>().expect(text).program(&Scale::default()).expect(text)
+        text.parse::<ProgramSpec>().expect(text).program(&Sizing::default()).expect(text)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! tiobench: 1, 2, 4, 8 threads, each with a part of the bytes in a file of its own.
 
 use super::Tool;
-use crate::program::choice::{Given, Scale};
+use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, Count, How, Op, Order, Phase, Program, Stage, Transfer, Worker};
 
 pub(super) const TOOL: Tool = Tool {
@@ -20,7 +20,7 @@ pub(super) const TOOL: Tool = Tool {
 
 const THREADS: [u64; 4] = [1, 2, 4, 8];
 
-fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let block = given.block("block", 4096)?;
     let count = given.number("random", 1000, 1..=1 << 32)?;
     let asked = given.number("t", 0, 0..=256)?;
@@ -80,11 +80,11 @@ fn make(given: &Given<'_>, scale: &Scale) -> Result<Program, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Choice;
+    use crate::program::ProgramSpec;
 
     fn program(text: &str, size: u64) -> Result<Program, String> {
-        let scale = Scale { size: Some(size), ..Scale::default() };
-        text.parse::<Choice>().expect(text).program(&scale)
+        let scale = Sizing { size: Some(size), ..Sizing::default() };
+        text.parse::<ProgramSpec>().expect(text).program(&scale)
     }
 
     #[test]

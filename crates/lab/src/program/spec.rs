@@ -18,7 +18,7 @@ use crate::quantity::{parse_size, show_size};
 
 /// How large things may be, which only the target knows.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Scale {
+pub struct Sizing {
     /// Memory of the machine, bytes: what a page cache may hide.
     pub memory_bytes: u64,
     /// What was asked for (`--size`), bytes.
@@ -33,7 +33,7 @@ pub struct Scale {
     pub stripe_bytes: Option<u64>,
 }
 
-impl Scale {
+impl Sizing {
     /// The size of all files together: what was asked for; or twice the memory, so that a page
     /// cache cannot hold it; or all that fits.
     ///
@@ -75,7 +75,7 @@ impl Scale {
 
 /// A tool, with what it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct ProgramSpec {
     /// The tool's variant: `dd`.
     pub tool: &'static tools::Tool,
     /// As it was given.
@@ -84,7 +84,7 @@ pub struct Choice {
     pub job: Option<String>,
 }
 
-impl Choice {
+impl ProgramSpec {
     /// Whether a text means a program, rightly written or not: it begins with a tool's name.
     pub fn is_meant(text: &str) -> bool {
         tools::find(text.split(':').next().unwrap_or(text)).is_some()
@@ -94,8 +94,8 @@ impl Choice {
     ///
     /// # Errors
     /// Names the option that makes no sense, or what does not fit.
-    pub fn program(&self, scale: &Scale) -> Result<Program, String> {
-        let given = Given { options: &self.options, job: self.job.as_deref() };
+    pub fn program(&self, scale: &Sizing) -> Result<Program, String> {
+        let given = ProgramOptions { options: &self.options, job: self.job.as_deref() };
         let mut program =
             (self.tool.make)(&given, scale).map_err(|problem| format!("{self}: {problem}"))?;
         program.asked = self.identity();
@@ -120,7 +120,7 @@ const JOB_MARK: char = '@';
 
 /// What tells two programs apart, of [`Choice::identity`]: of a job file, only what it holds, so
 /// that it may be copied, moved and called something else.
-pub fn essence(identity: &str) -> &str {
+pub fn canonical_id(identity: &str) -> &str {
     let is_digest = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let job = identity
         .split_once(':')
@@ -129,7 +129,7 @@ pub fn essence(identity: &str) -> &str {
     digest.filter(|digest| is_digest(digest)).unwrap_or(identity)
 }
 
-impl std::fmt::Display for Choice {
+impl std::fmt::Display for ProgramSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.tool.name)?;
         for (name, value) in &self.options {
@@ -142,10 +142,10 @@ impl std::fmt::Display for Choice {
     }
 }
 
-impl FromStr for Choice {
+impl FromStr for ProgramSpec {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Choice, String> {
+    fn from_str(text: &str) -> Result<ProgramSpec, String> {
         let (name, rest) = match text.split_once(':') {
             Some((name, rest)) => (name, Some(rest)),
             None => (text, None),
@@ -162,7 +162,7 @@ impl FromStr for Choice {
             let job = std::fs::read_to_string(path);
             let job = job.map_err(|error| format!("{name}:{path}: cannot read it: {error}"))?;
             options.push((path.to_string(), None));
-            return Ok(Choice { tool, options, job: Some(job) });
+            return Ok(ProgramSpec { tool, options, job: Some(job) });
         }
         for option in rest.into_iter().flat_map(|rest| rest.split(':')) {
             let (name, value) = match option.split_once('=') {
@@ -179,17 +179,17 @@ impl FromStr for Choice {
             }
             options.push((name.to_string(), value));
         }
-        Ok(Choice { tool, options, job: None })
+        Ok(ProgramSpec { tool, options, job: None })
     }
 }
 
 /// The options of a choice, for the tool that reads them.
-pub struct Given<'g> {
+pub struct ProgramOptions<'g> {
     options: &'g [(String, Option<String>)],
     job: Option<&'g str>,
 }
 
-impl Given<'_> {
+impl ProgramOptions<'_> {
     /// The path of the job file and what it holds, where the tool takes one.
     pub fn job(&self) -> Option<(&str, &str)> {
         Some((self.options.first()?.0.as_str(), self.job?))
@@ -281,9 +281,9 @@ mod tests {
     #[test]
     fn choices_come_back_as_they_were_given() {
         for text in ["dd", "dd:bs=2M:fdatasync", "bonnie++-2.00:n=0:f"] {
-            assert_eq!(text.parse::<Choice>().expect(text).to_string(), text);
+            assert_eq!(text.parse::<ProgramSpec>().expect(text).to_string(), text);
         }
-        let short: Choice = "bonnie++".parse().expect("an alias");
+        let short: ProgramSpec = "bonnie++".parse().expect("an alias");
         assert_eq!(short.to_string(), "bonnie++-2.00");
     }
 
@@ -294,7 +294,7 @@ mod tests {
             let path = directory.path().join(name);
             std::fs::create_dir_all(path.parent().expect("its directory")).expect("made");
             std::fs::write(&path, text).expect("written");
-            format!("fio:{}", path.display()).parse::<Choice>().expect("a choice")
+            format!("fio:{}", path.display()).parse::<ProgramSpec>().expect("a choice")
         };
         let one = choice("a/x.fio", "[r]\nrw=read\nsize=1M\n");
         let moved = choice("b/x.fio", "[r]\nrw=read\nsize=1M\n");
@@ -303,26 +303,29 @@ mod tests {
         assert_eq!(one.identity(), moved.identity());
         assert!(one.identity().starts_with("fio:x.fio@") && !one.identity().contains('/'));
         assert_ne!(one.identity(), other.identity());
-        let essence = |choice: &Choice| super::essence(&choice.identity()).to_string();
+        let essence = |choice: &ProgramSpec| super::canonical_id(&choice.identity()).to_string();
         assert_eq!(essence(&one), essence(&renamed));
         assert_ne!(essence(&one), essence(&other));
         // What is measured is what was named, and what records of older versions said is told
         // apart as before.
         std::fs::write(directory.path().join("a/x.fio"), "[r]\nrw=read\nsize=4M\n").expect("new");
-        assert_eq!(one.program(&Scale::default()).expect("a program").files, [1 << 20]);
-        assert_eq!(one.program(&Scale::default()).expect("a program").asked, one.identity());
-        assert_eq!(super::essence("fio:/jobs/x@1/y.fio"), "fio:/jobs/x@1/y.fio");
-        assert_eq!(super::essence("dd:bs=2M"), "dd:bs=2M");
-        let missing = "fio:/no/such.fio".parse::<Choice>().expect_err("missing");
+        assert_eq!(one.program(&Sizing::default()).expect("a program").files, [1 << 20]);
+        assert_eq!(one.program(&Sizing::default()).expect("a program").asked, one.identity());
+        assert_eq!(canonical_id("fio:/jobs/x@1/y.fio"), "fio:/jobs/x@1/y.fio");
+        assert_eq!(canonical_id("dd:bs=2M"), "dd:bs=2M");
+        let missing = "fio:/no/such.fio".parse::<ProgramSpec>().expect_err("missing");
         assert!(missing.starts_with("fio:/no/such.fio: cannot read it: "), "{missing}");
-        assert_eq!("fio".parse::<Choice>(), Err("name the job file, as in fio:JOBFILE".into()));
+        assert_eq!(
+            "fio".parse::<ProgramSpec>(),
+            Err("name the job file, as in fio:JOBFILE".into())
+        );
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        let wrong = |text: &str| match text.parse::<Choice>() {
+        let wrong = |text: &str| match text.parse::<ProgramSpec>() {
             Err(problem) => problem,
-            Ok(choice) => choice.program(&Scale::default()).expect_err(text),
+            Ok(choice) => choice.program(&Sizing::default()).expect_err(text),
         };
         assert!(wrong("bonie").starts_with("no program 'bonie'; there are bonnie-1.2"));
         assert!(wrong("dd:cnt=4").starts_with("dd: no option 'cnt'; there are bs=SIZE"));
@@ -335,16 +338,16 @@ mod tests {
 
     #[test]
     fn without_a_size_it_is_twice_the_memory_or_all_there_is() {
-        let scale = Scale { memory_bytes: 4 << 30, page_cache: true, ..Scale::default() };
+        let scale = Sizing { memory_bytes: 4 << 30, page_cache: true, ..Sizing::default() };
         assert_eq!(scale.bytes(), Ok(8 << 30));
-        let small = Scale { capacity: Some(1 << 30), ..scale };
+        let small = Sizing { capacity: Some(1 << 30), ..scale };
         assert_eq!(small.bytes(), Ok(1 << 30));
-        let engine = Scale { capacity: Some(64 << 30), page_cache: false, ..scale };
+        let engine = Sizing { capacity: Some(64 << 30), page_cache: false, ..scale };
         assert_eq!(engine.bytes(), Ok(64 << 30));
-        let asked = Scale { size: Some(1 << 20), ..engine };
+        let asked = Sizing { size: Some(1 << 20), ..engine };
         assert_eq!(asked.whole(8192), Ok(1 << 20));
-        let error = Scale { size: Some(2 << 30), ..small }.bytes().expect_err("too large");
+        let error = Sizing { size: Some(2 << 30), ..small }.bytes().expect_err("too large");
         assert_eq!(error, "--size 2 GiB: the target holds 1 GiB");
-        assert!(Scale { size: Some(100), ..scale }.whole(8192).is_err());
+        assert!(Sizing { size: Some(100), ..scale }.whole(8192).is_err());
     }
 }

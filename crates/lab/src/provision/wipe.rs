@@ -13,7 +13,7 @@ use array::store::{Access, Device, DeviceOptions, Disk, Location};
 
 /// A block device that may be written over: open and locked, and as it was.
 #[derive(Debug)]
-pub struct ToWriteOver {
+pub struct WipeTarget {
     device: Device,
     /// It holds what it could be taken for.
     known: bool,
@@ -24,7 +24,7 @@ pub struct ToWriteOver {
 ///
 /// # Errors
 /// One line: what it is, who uses it, or what it holds.
-pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<ToWriteOver, String> {
+pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, String> {
     let shown = path.display();
     let kind = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.file_type();
     if !kind.is_block_device() {
@@ -36,16 +36,16 @@ pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<ToWriteOver, Str
     if !destroy {
         refuse(&there).map_err(|problem| format!("{shown}: {problem}"))?;
     }
-    Ok(ToWriteOver { device, known: !there.is_empty() })
+    Ok(WipeTarget { device, known: !there.is_empty() })
 }
 
-impl ToWriteOver {
+impl WipeTarget {
     /// A device that was made for the purpose: nobody misses what it holds, and it goes.
     ///
     /// # Errors
     /// One line: who uses it.
-    pub fn made_for_it(path: &Path) -> Result<ToWriteOver, String> {
-        Ok(ToWriteOver { device: open(path)?, known: false })
+    pub fn made_for_it(path: &Path) -> Result<WipeTarget, String> {
+        Ok(WipeTarget { device: open(path)?, known: false })
     }
 
     /// To read, and after [`ToWriteOver::make_way`] to write.
@@ -59,7 +59,7 @@ impl ToWriteOver {
     ///
     /// # Errors
     /// What could not be written.
-    pub fn make_way(&self) -> Result<(), String> {
+    pub fn wipe_signatures(&self) -> Result<(), String> {
         match self.known {
             true => erase_ends(&self.device)
                 .map_err(|problem| format!("cannot erase what the device holds: {problem}")),
@@ -74,7 +74,7 @@ fn open(path: &Path) -> Result<Device, String> {
 }
 
 /// Erases what a device is known by, so that it holds nothing any more, as before.
-pub(super) fn erase(path: &Path) -> Result<(), String> {
+pub(super) fn wipe(path: &Path) -> Result<(), String> {
     erase_ends(&open(path)?)
 }
 

@@ -12,12 +12,12 @@ mod lvm;
 mod plan;
 mod set_up;
 mod steps;
-mod write_over;
+mod wipe;
 
 pub use engine::{EngineSpec, ServedArray};
-pub use expr::{FsExpr, FsKind, Journal, KernelExpr, Knobs, PlaceError, PlaceExpr};
+pub use expr::{BlockDeviceSettings, FsExpr, FsKind, Journal, KernelExpr, PlaceError, TargetExpr};
 pub use kernel::{KernelArray, kernel_steps};
 pub use plan::{Stripes, mkfs, mount};
-pub use set_up::{Ground, Place, Request, facts_of};
+pub use set_up::{MountOrDevice, ProvisionedTarget, Request, facts_of};
 pub use steps::{Step, Undo};
-pub use write_over::{ToWriteOver, open_to_write_over};
+pub use wipe::{WipeTarget, open_to_write_over};

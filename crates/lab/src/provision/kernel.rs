@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use md::{Geometry, GeometrySpec, Layout, Level};
 
 use super::engine::{in_sysfs, setting};
-use super::expr::{KernelExpr, Knobs};
+use super::expr::{BlockDeviceSettings, KernelExpr};
 use super::plan::Stripes;
-use super::set_up::set_knob;
+use super::set_up::apply_setting;
 use super::steps::{Step, Undo};
 
 /// The shape of a kernel's array.
@@ -86,7 +86,7 @@ pub(super) fn undo_steps(kernel: &KernelExpr, device: &Path) -> [Step; 2] {
 }
 
 /// Settings of a block device, by their names in sysfs.
-pub(super) fn queue_settings(knobs: &Knobs) -> Vec<(&'static str, String)> {
+pub(super) fn queue_settings(knobs: &BlockDeviceSettings) -> Vec<(&'static str, String)> {
     let mut settings = Vec::new();
     let kib = knobs.read_ahead_bytes.map(|bytes| (bytes / 1024).to_string());
     settings.extend(kib.map(|kib| ("queue/read_ahead_kb", kib)));
@@ -101,13 +101,13 @@ pub(super) fn set_up_kernel(
     stop: &dyn Fn() -> bool,
     undo: &mut Undo,
 ) -> Result<PathBuf, String> {
-    let members = Knobs { read_ahead_bytes: None, ..kernel.knobs.clone() };
+    let members = BlockDeviceSettings { read_ahead_bytes: None, ..kernel.knobs.clone() };
     for path in &kernel.devices {
         for (name, value) in queue_settings(&members) {
-            set_knob(path, name, &value, undo)?;
+            apply_setting(path, name, &value, undo)?;
         }
         if let Some(depth) = kernel.knobs.queue_depth {
-            set_knob(path, "device/queue_depth", &depth.to_string(), undo)?;
+            apply_setting(path, "device/queue_depth", &depth.to_string(), undo)?;
         }
     }
     let device = make(kernel, array, undo)?;
@@ -117,12 +117,12 @@ pub(super) fn set_up_kernel(
         let waited = wait_in_sync(&look, stop, IDLE_PATIENCE);
         waited.map_err(|problem| format!("{}: {problem}", device.display()))?;
     }
-    let own = Knobs { scheduler: None, ..kernel.knobs.clone() };
+    let own = BlockDeviceSettings { scheduler: None, ..kernel.knobs.clone() };
     for (name, value) in queue_settings(&own) {
-        set_knob(&device, name, &value, undo)?;
+        apply_setting(&device, name, &value, undo)?;
     }
     if let Some(pages) = kernel.knobs.stripe_cache_pages {
-        set_knob(&device, "md/stripe_cache_size", &pages.to_string(), undo)?;
+        apply_setting(&device, "md/stripe_cache_size", &pages.to_string(), undo)?;
     }
     Ok(device)
 }
@@ -279,10 +279,10 @@ fn are_all_ours(slaves: &Path, ours: &[OsString]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::PlaceExpr;
+    use crate::provision::TargetExpr;
 
     fn steps(text: &str, array: &KernelArray) -> Result<Vec<String>, String> {
-        let Ok(PlaceExpr::Kernel(kernel)) = text.parse() else { panic!("{text}") };
+        let Ok(TargetExpr::Kernel(kernel)) = text.parse() else { panic!("{text}") };
         let device = Path::new("/dev/md200");
         let mut steps = kernel_steps(&kernel, array, device)?;
         steps.extend(undo_steps(&kernel, device).into_iter().rev());
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn settings_have_their_names_in_sysfs() {
         let text = "kernel:/dev/sdb,read-ahead=4M,scheduler=none";
-        let Ok(PlaceExpr::Kernel(kernel)) = text.parse() else { panic!("{text}") };
+        let Ok(TargetExpr::Kernel(kernel)) = text.parse() else { panic!("{text}") };
         let expected =
             [("queue/read_ahead_kb", "4096".to_string()), ("queue/scheduler", "none".to_string())];
         assert_eq!(queue_settings(&kernel.knobs), expected);

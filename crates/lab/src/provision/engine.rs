@@ -15,8 +15,8 @@ use super::plan::Stripes;
 use super::steps::{Step, Undo};
 use crate::host;
 use crate::members::MemberExpr;
-use crate::target::{TargetSpec, array_spec, expendable};
-use crate::wiring::Wiring;
+use crate::target::{TargetSpec, array_spec, tolerated_losses};
+use crate::topology::StorageTopology;
 
 /// What the kernel has under way on a loop device and its array.
 const IN_FLIGHT: usize = 128;
@@ -35,7 +35,7 @@ pub struct EngineSpec {
     /// Where files go.
     pub directory: PathBuf,
     /// What the members share.
-    pub wiring: Wiring,
+    pub wiring: StorageTopology,
     /// Size of each member, in bytes.
     pub member_bytes: u64,
     /// Stripe memory, in bytes.
@@ -55,7 +55,10 @@ impl EngineSpec {
             members: vec![member; expr.leaves()],
             member_bytes: JOURNAL_MEMBER_BYTES,
             // Disks of its own, behind a bus that is as fast.
-            wiring: Wiring { bus_bytes_per_s: self.wiring.bus_bytes_per_s, ..Wiring::default() },
+            wiring: StorageTopology {
+                bus_bytes_per_s: self.wiring.bus_bytes_per_s,
+                ..StorageTopology::default()
+            },
             ..self.clone()
         })
     }
@@ -134,7 +137,7 @@ impl ServedArray {
     /// When it cannot do without that many.
     pub fn degrade(&self, count: u32) -> Result<(), String> {
         let degraded = self.ask(move |array| {
-            let gone = expendable(array.geometry(), count, &|_| false)?;
+            let gone = tolerated_losses(array.geometry(), count, &|_| false)?;
             gone.into_iter().for_each(|member| array.fail_member(member));
             Ok(())
         });

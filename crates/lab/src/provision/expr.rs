@@ -21,7 +21,7 @@ use crate::quantity::{exact_size, parse_size};
 
 /// Where something is measured.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum PlaceExpr {
+pub enum TargetExpr {
     /// The engine in this process, without a file system.
     #[default]
     Engine,
@@ -51,9 +51,9 @@ pub struct FsExpr {
     /// Options of the mount, as mount(8) takes them.
     pub mount_options: Vec<String>,
     /// Settings of the block device.
-    pub knobs: Knobs,
+    pub knobs: BlockDeviceSettings,
     /// What it is on.
-    pub on: Box<PlaceExpr>,
+    pub on: Box<TargetExpr>,
 }
 
 /// File systems that can be made.
@@ -81,7 +81,7 @@ pub enum Journal {
 
 /// Settings of a block device; `None` leaves what is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Knobs {
+pub struct BlockDeviceSettings {
     /// Read-ahead, in bytes.
     pub read_ahead_bytes: Option<u64>,
     /// I/O scheduler of the members.
@@ -99,7 +99,7 @@ pub struct KernelExpr {
     /// Its members, in slot order.
     pub devices: Vec<PathBuf>,
     /// Settings of the array and its members.
-    pub knobs: Knobs,
+    pub knobs: BlockDeviceSettings,
     /// Whether the members are said to be in sync, which only new ones full of zeroes are.
     pub assume_clean: bool,
 }
@@ -140,51 +140,51 @@ impl FsKind {
     }
 }
 
-impl PlaceExpr {
+impl TargetExpr {
     /// Whether the array of the command line runs in this process's engine.
     pub fn uses_engine(&self) -> bool {
         match self {
-            PlaceExpr::Engine => true,
-            PlaceExpr::FileSystem(fs) => fs.on.uses_engine(),
-            PlaceExpr::Path(_) | PlaceExpr::Device(_) | PlaceExpr::Kernel(_) => false,
+            TargetExpr::Engine => true,
+            TargetExpr::FileSystem(fs) => fs.on.uses_engine(),
+            TargetExpr::Path(_) | TargetExpr::Device(_) | TargetExpr::Kernel(_) => false,
         }
     }
 
     /// Whether an array is made for it, by the engine or by the kernel.
     pub fn uses_array(&self) -> bool {
         match self {
-            PlaceExpr::Engine | PlaceExpr::Kernel(_) => true,
-            PlaceExpr::FileSystem(fs) => fs.on.uses_array(),
-            PlaceExpr::Path(_) | PlaceExpr::Device(_) => false,
+            TargetExpr::Engine | TargetExpr::Kernel(_) => true,
+            TargetExpr::FileSystem(fs) => fs.on.uses_array(),
+            TargetExpr::Path(_) | TargetExpr::Device(_) => false,
         }
     }
 
     /// Whether it is, or lies on, a device that is there.
     pub fn takes_device(&self) -> bool {
         match self {
-            PlaceExpr::Device(_) => true,
-            PlaceExpr::FileSystem(fs) => fs.on.takes_device(),
-            PlaceExpr::Engine | PlaceExpr::Path(_) | PlaceExpr::Kernel(_) => false,
+            TargetExpr::Device(_) => true,
+            TargetExpr::FileSystem(fs) => fs.on.takes_device(),
+            TargetExpr::Engine | TargetExpr::Path(_) | TargetExpr::Kernel(_) => false,
         }
     }
 
     /// The array of the kernel's below it, if there is one.
     pub fn kernel(&self) -> Option<&KernelExpr> {
         match self {
-            PlaceExpr::Kernel(kernel) => Some(kernel),
-            PlaceExpr::FileSystem(fs) => fs.on.kernel(),
-            PlaceExpr::Engine | PlaceExpr::Path(_) | PlaceExpr::Device(_) => None,
+            TargetExpr::Kernel(kernel) => Some(kernel),
+            TargetExpr::FileSystem(fs) => fs.on.kernel(),
+            TargetExpr::Engine | TargetExpr::Path(_) | TargetExpr::Device(_) => None,
         }
     }
 
     /// All that tells it apart from others.
     pub fn identity(&self) -> String {
         match self {
-            PlaceExpr::Engine => self.name(),
-            PlaceExpr::Path(path) => format!("path:{}", path.display()),
-            PlaceExpr::Device(path) => format!("device:{}", path.display()),
-            PlaceExpr::FileSystem(fs) => format!("fs:{},on={}", fs.words(), fs.on.identity()),
-            PlaceExpr::Kernel(kernel) => {
+            TargetExpr::Engine => self.name(),
+            TargetExpr::Path(path) => format!("path:{}", path.display()),
+            TargetExpr::Device(path) => format!("device:{}", path.display()),
+            TargetExpr::FileSystem(fs) => format!("fs:{},on={}", fs.words(), fs.on.identity()),
+            TargetExpr::Kernel(kernel) => {
                 let devices = kernel.devices.iter().map(|path| path.display().to_string());
                 format!("{}:{}", self.name(), devices.collect::<Vec<_>>().join("+"))
             }
@@ -194,14 +194,14 @@ impl PlaceExpr {
     /// For the record: without the user's directories.
     pub fn name(&self) -> String {
         match self {
-            PlaceExpr::Engine => "engine".into(),
-            PlaceExpr::Path(_) => "path".into(),
-            PlaceExpr::Device(_) => "device".into(),
-            PlaceExpr::FileSystem(fs) => {
-                let on = (*fs.on != PlaceExpr::Engine).then(|| format!(",on={}", fs.on.name()));
+            TargetExpr::Engine => "engine".into(),
+            TargetExpr::Path(_) => "path".into(),
+            TargetExpr::Device(_) => "device".into(),
+            TargetExpr::FileSystem(fs) => {
+                let on = (*fs.on != TargetExpr::Engine).then(|| format!(",on={}", fs.on.name()));
                 format!("fs:{}{}", fs.words(), on.unwrap_or_default())
             }
-            PlaceExpr::Kernel(kernel) => {
+            TargetExpr::Kernel(kernel) => {
                 let mut words = kernel.knobs.words();
                 words.extend(kernel.assume_clean.then(|| "assume-clean".to_string()));
                 words.insert(0, "kernel".into());
@@ -221,7 +221,7 @@ impl FsExpr {
             unaligned: false,
             lvm: false,
             mount_options: Vec::new(),
-            knobs: Knobs::default(),
+            knobs: BlockDeviceSettings::default(),
             on: Box::default(),
         }
     }
@@ -242,7 +242,7 @@ impl FsExpr {
     }
 }
 
-impl Knobs {
+impl BlockDeviceSettings {
     fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         words.extend(self.read_ahead_bytes.map(|b| format!("read-ahead={}", exact_size(b))));
@@ -279,23 +279,23 @@ impl Knobs {
     }
 }
 
-impl FromStr for PlaceExpr {
+impl FromStr for TargetExpr {
     type Err = PlaceError;
 
-    fn from_str(text: &str) -> Result<PlaceExpr, PlaceError> {
+    fn from_str(text: &str) -> Result<TargetExpr, PlaceError> {
         let (kind, rest) = match text.split_once(':') {
             Some((kind, rest)) => (kind, Some(rest)),
             None => (text, None),
         };
         match (kind, rest) {
-            ("engine", None) => Ok(PlaceExpr::Engine),
-            ("path", Some(dir)) if !dir.is_empty() => Ok(PlaceExpr::Path(dir.into())),
-            ("device", Some(dev)) if !dev.is_empty() => Ok(PlaceExpr::Device(dev.into())),
+            ("engine", None) => Ok(TargetExpr::Engine),
+            ("path", Some(dir)) if !dir.is_empty() => Ok(TargetExpr::Path(dir.into())),
+            ("device", Some(dev)) if !dev.is_empty() => Ok(TargetExpr::Device(dev.into())),
             ("path", _) => Err(error(text, "a directory is wanted, as in path:/mnt/array")),
             ("device", _) => Err(error(text, "a block device is wanted, as in device:/dev/md0")),
-            ("fs", Some(rest)) => file_system(rest).map(PlaceExpr::FileSystem),
+            ("fs", Some(rest)) => file_system(rest).map(TargetExpr::FileSystem),
             ("fs", None) => Err(error(text, "a file system is wanted, as in fs:ext4")),
-            ("kernel", Some(rest)) => kernel(rest).map(PlaceExpr::Kernel),
+            ("kernel", Some(rest)) => kernel(rest).map(TargetExpr::Kernel),
             ("kernel", None) => Err(error(text, "devices are wanted: kernel:/dev/sdb+/dev/sdc")),
             _ => Err(error(
                 text,
@@ -349,7 +349,7 @@ fn file_system(text: &str) -> Result<FsExpr, PlaceError> {
             ("lvm", "") => fs.lvm = true,
             ("on", place) => {
                 fs.on = Box::new(place.parse()?);
-                if matches!(*fs.on, PlaceExpr::Path(_) | PlaceExpr::FileSystem(_)) {
+                if matches!(*fs.on, TargetExpr::Path(_) | TargetExpr::FileSystem(_)) {
                     return Err(error(word, "a file system needs a block device under it"));
                 }
             }
@@ -427,7 +427,7 @@ mod tests {
 
     fn fs(text: &str) -> FsExpr {
         match text.parse() {
-            Ok(PlaceExpr::FileSystem(fs)) => fs,
+            Ok(TargetExpr::FileSystem(fs)) => fs,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn a_file_system_with_everything() {
         let text = "fs:ext3,data=journal,block=1K,journal=raid1,64K(2),lvm,read-ahead=4M,noatime";
-        assert!(text.parse::<PlaceExpr>().is_err(), "a comma before the parenthesis is one more");
+        assert!(text.parse::<TargetExpr>().is_err(), "a comma before the parenthesis is one more");
         let text = "fs:ext3,data=journal,block=1K,journal=raid1(2),lvm,read-ahead=4M,noatime";
         let fs = fs(text);
         assert_eq!((fs.kind, fs.block_bytes, fs.lvm), (FsKind::Ext3, Some(1024), true));
@@ -443,26 +443,26 @@ mod tests {
         assert_eq!(fs.journal, Journal::On("raid1(2)".parse().expect("an array")));
         assert_eq!(fs.knobs.read_ahead_bytes, Some(4 << 20));
         assert!(fs.on.uses_engine());
-        let name = PlaceExpr::FileSystem(fs.clone()).name();
-        assert_eq!(name.parse(), Ok(PlaceExpr::FileSystem(fs)), "{name}");
+        let name = TargetExpr::FileSystem(fs.clone()).name();
+        assert_eq!(name.parse(), Ok(TargetExpr::FileSystem(fs)), "{name}");
     }
 
     /// The name of a place is its name in the results: two places must not share one.
     #[test]
     fn sizes_in_names_are_exact() {
         for text in ["fs:ext4,read-ahead=1540K", "fs:ext4,read-ahead=1541K", "fs:xfs,block=512"] {
-            assert_eq!(text.parse::<PlaceExpr>().expect(text).name(), text);
+            assert_eq!(text.parse::<TargetExpr>().expect(text).name(), text);
         }
     }
 
     #[test]
     fn a_file_system_on_something_else() {
         let fs = fs("fs:xfs,on=kernel:/dev/sdb+/dev/sdc,stripe-cache=4096,assume-clean");
-        let PlaceExpr::Kernel(kernel) = &*fs.on else { panic!("{fs:?}") };
+        let TargetExpr::Kernel(kernel) = &*fs.on else { panic!("{fs:?}") };
         assert_eq!(kernel.devices.len(), 2);
         assert_eq!(kernel.knobs.stripe_cache_pages, Some(4096));
         assert!(kernel.assume_clean && fs.mount_options.is_empty());
-        let name = PlaceExpr::FileSystem(fs).name();
+        let name = TargetExpr::FileSystem(fs).name();
         assert_eq!(name, "fs:xfs,on=kernel,stripe-cache=4096,assume-clean", "no paths in it");
     }
 
@@ -485,7 +485,7 @@ mod tests {
             ("kernel:sda", "whole path"),
             ("kernel:/dev/sda,stripe=1", "unknown; there are read-ahead"),
         ] {
-            let error = text.parse::<PlaceExpr>().expect_err(text).to_string();
+            let error = text.parse::<TargetExpr>().expect_err(text).to_string();
             assert!(error.contains(named), "{text}: {error}");
         }
     }

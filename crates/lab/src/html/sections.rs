@@ -6,9 +6,9 @@
 
 use serde::Serialize;
 
-use super::{chart, heat, lines};
-use crate::grid::{self, Grid};
+use super::{chart, heat_map, line_chart};
 use crate::markdown::point;
+use crate::pivot::{self, PivotTable};
 use crate::published::Ratios;
 use crate::record::{Finding, Record};
 use crate::report::{Axis, ByPlace, Curve, Report, by_place, curves, work};
@@ -93,7 +93,7 @@ fn chart_of(axis: &str, curves: Vec<&Curve>) -> AlongChart {
         fields: places.iter().map(|place| point(curve, *place)).collect(),
     };
     AlongChart {
-        svg: lines::lines(&format!("{title} by {axis}, {unit}"), axis, &curves),
+        svg: line_chart::lines(&format!("{title} by {axis}, {unit}"), axis, &curves),
         heads: places.iter().map(u64::to_string).collect(),
         rows: curves.iter().map(row).collect(),
         title,
@@ -143,8 +143,8 @@ pub(super) fn published(report: &Report) -> Option<Published> {
         rows.push(PublishedRow {
             array,
             work: work(one.cell),
-            ours: grid::digits(one.ours),
-            theirs: grid::digits(one.theirs),
+            ours: pivot::digits(one.ours),
+            theirs: pivot::digits(one.theirs),
             unit: one.unit,
             ratio_of: one.ratios.as_ref().map_or(String::new(), |both| both.of.clone()),
             our_ratio: ratio(|both| both.ours),
@@ -174,10 +174,10 @@ pub(super) struct FindingRow {
 }
 
 /// Each kind once.
-pub(super) fn findings(grid: &Grid<'_>) -> Vec<FindingRow> {
+pub(super) fn findings(grid: &PivotTable<'_>) -> Vec<FindingRow> {
     let row = |(finding, places): (Finding, Vec<String>)| {
         let evidence = finding.evidence.iter();
-        let evidence = evidence.map(|(name, value)| format!("{name} {}", grid::digits(*value)));
+        let evidence = evidence.map(|(name, value)| format!("{name} {}", pivot::digits(*value)));
         FindingRow {
             name: finding.name.clone(),
             text: finding.text.clone(),
@@ -198,7 +198,7 @@ pub(super) struct Map {
 
 /// The maps of the first cells that have series, and how many more there are.
 pub(super) fn maps(record: &Record) -> (Vec<Map>, usize) {
-    let labels = grid::labels(&record.cells, true);
+    let labels = pivot::labels(&record.cells, true);
     let mut maps = Vec::new();
     let mut left_out = 0;
     for (cell, label) in record.cells.iter().zip(labels) {
@@ -207,8 +207,8 @@ pub(super) fn maps(record: &Record) -> (Vec<Map>, usize) {
             left_out += 1;
             continue;
         }
-        let title = format!("{}, {}", grid::with_disks(&label, cell), work(cell));
-        maps.extend(heat::map(&title, series).map(|svg| Map { title, svg }));
+        let title = format!("{}, {}", pivot::with_disks(&label, cell), work(cell));
+        maps.extend(heat_map::map(&title, series).map(|svg| Map { title, svg }));
     }
     (maps, left_out)
 }

@@ -4,9 +4,9 @@
 
 use array::Counters;
 
-use super::crew::{Done, Field};
+use super::workers::{Done, PhaseBarrier};
 use crate::meter::CpuUsed;
-use crate::program::ground::{Ground, Mistakes};
+use crate::program::backend::{IoBackend, VerifyErrors};
 use crate::program::types::{Phase, ReadOff};
 use crate::record::Sample;
 use crate::stats::LatencyRecorder;
@@ -46,7 +46,7 @@ impl Watch {
     }
 
     /// Reads off what has been moved.
-    pub(super) fn note(&mut self, ground: &dyn Ground, field: &Field, at: u64) {
+    pub(super) fn note(&mut self, ground: &dyn IoBackend, field: &PhaseBarrier, at: u64) {
         let (worked, members) = (field.bytes(), ground.members());
         self.marks.push(Mark { at, worked, members, running: field.running() });
     }
@@ -98,7 +98,7 @@ pub(super) struct Measured {
     pub(super) latency: LatencyRecorder,
     pub(super) cpu: Option<CpuUsed>,
     pub(super) workers: Vec<f64>,
-    pub(super) mistakes: Mistakes,
+    pub(super) mistakes: VerifyErrors,
     pub(super) no_window: bool,
     /// What the members moved in its steady window, where the samples are of that.
     pub(super) window: Option<Vec<Counters>>,
@@ -135,7 +135,7 @@ impl Measured {
                 (samples, window) = (steady.samples, Some(steady.members));
             }
         }
-        let (mut latency, mut mistakes) = (LatencyRecorder::new(), Mistakes::default());
+        let (mut latency, mut mistakes) = (LatencyRecorder::new(), VerifyErrors::default());
         for done in &done {
             latency.merge(&done.latency);
             mistakes.add(&done.mistakes);

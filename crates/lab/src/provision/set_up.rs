@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::engine::{EngineSpec, ServedArray, in_sysfs, setting};
-use super::expr::{FsExpr, Journal, Knobs, PlaceExpr};
+use super::expr::{BlockDeviceSettings, FsExpr, Journal, TargetExpr};
 use super::kernel::{KernelArray, set_up_kernel};
 use super::plan::{Stripes, mkfs, mount, rehearsal};
 use super::steps::{Step, Undo};
-use super::write_over::{erase, open_to_write_over};
+use super::wipe::{open_to_write_over, wipe};
 use crate::{host, record};
 
 /// What a place offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ground {
+pub enum MountOrDevice {
     /// A directory, for files.
     Directory(PathBuf),
     /// A block device, as one extent.
@@ -31,7 +31,7 @@ pub enum Ground {
 /// What is to be set up.
 pub struct Request<'a> {
     /// The place, in words.
-    pub place: &'a PlaceExpr,
+    pub place: &'a TargetExpr,
     /// The engine's array, where the place uses one.
     pub engine: Option<EngineSpec>,
     /// The kernel's array, where the place uses one.
@@ -45,38 +45,38 @@ pub struct Request<'a> {
 }
 
 /// Where something can be measured, until it is dropped.
-pub struct Place {
-    ground: Ground,
+pub struct ProvisionedTarget {
+    ground: MountOrDevice,
     facts: record::Place,
     arrays: Vec<ServedArray>,
     warnings: Vec<String>,
     undo: Undo,
 }
 
-impl Place {
+impl ProvisionedTarget {
     /// Sets a place up.
     ///
     /// # Errors
     /// One line: what is missing, or which step failed and what it said. What had been made by then
     /// is gone again.
-    pub fn set_up(request: Request<'_>) -> Result<Place, String> {
-        let mut making = Making::new(request.stop);
+    pub fn set_up(request: Request<'_>) -> Result<ProvisionedTarget, String> {
+        let mut making = Provisioner::new(request.stop);
         (making.engine, making.kernel) = (request.engine, request.kernel);
         making.destroy = request.destroy;
         let ground = making.ground(request.place)?;
-        let Making { mut facts, arrays, warnings, undo, .. } = making;
+        let Provisioner { mut facts, arrays, warnings, undo, .. } = making;
         facts.name = request.place.name();
         facts.memory_bytes = host::memory_bytes();
         match &ground {
-            Ground::Directory(path) => look_at_mount(path, &mut facts),
-            Ground::Device(path) => look_at_queue(path, &mut facts),
+            MountOrDevice::Directory(path) => look_at_mount(path, &mut facts),
+            MountOrDevice::Device(path) => look_at_queue(path, &mut facts),
         }
         arrays.iter().for_each(|array| array.set_paced(true));
-        Ok(Place { ground, facts, arrays, warnings, undo })
+        Ok(ProvisionedTarget { ground, facts, arrays, warnings, undo })
     }
 
     /// What there is to work on.
-    pub fn ground(&self) -> &Ground {
+    pub fn ground(&self) -> &MountOrDevice {
         &self.ground
     }
 
@@ -106,14 +106,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ProvisionedTarget {
     fn drop(&mut self) {
         self.arrays.iter().for_each(|array| array.set_paced(false));
     }
 }
 
 /// A place half made. Dropping it undoes what there is.
-struct Making<'a> {
+struct Provisioner<'a> {
     engine: Option<EngineSpec>,
     kernel: Option<KernelArray>,
     facts: record::Place,
@@ -124,9 +124,9 @@ struct Making<'a> {
     stop: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Making<'a> {
-    fn new(stop: &'a dyn Fn() -> bool) -> Making<'a> {
-        Making {
+impl<'a> Provisioner<'a> {
+    fn new(stop: &'a dyn Fn() -> bool) -> Provisioner<'a> {
+        Provisioner {
             stop,
             destroy: false,
             engine: None,
@@ -138,28 +138,28 @@ impl<'a> Making<'a> {
         }
     }
 
-    fn ground(&mut self, place: &PlaceExpr) -> Result<Ground, String> {
+    fn ground(&mut self, place: &TargetExpr) -> Result<MountOrDevice, String> {
         match place {
-            PlaceExpr::Path(path) if path.is_dir() => Ok(Ground::Directory(path.clone())),
-            PlaceExpr::Path(path) => Err(format!("path:{}: is no directory", path.display())),
-            PlaceExpr::FileSystem(fs) => self.file_system(fs).map(Ground::Directory),
-            _ => Ok(Ground::Device(self.device(place)?.0)),
+            TargetExpr::Path(path) if path.is_dir() => Ok(MountOrDevice::Directory(path.clone())),
+            TargetExpr::Path(path) => Err(format!("path:{}: is no directory", path.display())),
+            TargetExpr::FileSystem(fs) => self.file_system(fs).map(MountOrDevice::Directory),
+            _ => Ok(MountOrDevice::Device(self.device(place)?.0)),
         }
     }
 
     /// A block device, and what is known of stripes in it.
-    fn device(&mut self, place: &PlaceExpr) -> Result<(PathBuf, Option<Stripes>), String> {
+    fn device(&mut self, place: &TargetExpr) -> Result<(PathBuf, Option<Stripes>), String> {
         match place {
-            PlaceExpr::Engine => {
+            TargetExpr::Engine => {
                 need_root("an array as a block device")?;
                 let spec = self.engine.take().ok_or("no array is given for the place")?;
                 self.serve(spec)
             }
-            PlaceExpr::Device(path) => {
+            TargetExpr::Device(path) => {
                 open_to_write_over(path, self.destroy)?;
                 Ok((path.clone(), None))
             }
-            PlaceExpr::Kernel(kernel) => {
+            TargetExpr::Kernel(kernel) => {
                 need_root("an array of the kernel's")?;
                 let array = self.kernel.take().ok_or("no array is given for the place")?;
                 for path in &kernel.devices {
@@ -168,7 +168,9 @@ impl<'a> Making<'a> {
                 let device = set_up_kernel(kernel, &array, self.stop, &mut self.undo)?;
                 Ok((device, array.stripes()?))
             }
-            PlaceExpr::Path(_) | PlaceExpr::FileSystem(_) => Err("a block device is wanted".into()),
+            TargetExpr::Path(_) | TargetExpr::FileSystem(_) => {
+                Err("a block device is wanted".into())
+            }
         }
     }
 
@@ -203,10 +205,10 @@ impl<'a> Making<'a> {
             }
             None => None,
         };
-        turn_knobs(&device, &fs.knobs, &mut self.undo, &mut self.facts.knobs)?;
+        apply_settings(&device, &fs.knobs, &mut self.undo, &mut self.facts.knobs)?;
         look_at_queue(&device, &mut self.facts);
-        if let PlaceExpr::Device(path) = &*fs.on {
-            self.make_way(path, fs, stripes, journal.as_deref())?;
+        if let TargetExpr::Device(path) = &*fs.on {
+            self.wipe_signatures(path, fs, stripes, journal.as_deref())?;
         }
         if fs.lvm {
             let ours = self.arrays.iter().any(|array| array.device == device);
@@ -225,7 +227,7 @@ impl<'a> Making<'a> {
 
     /// Erases what the device below a file system holds, when all that can refuse before something
     /// is written has been asked, and notes that it is erased again in the end.
-    fn make_way(
+    fn wipe_signatures(
         &mut self,
         path: &Path,
         fs: &FsExpr,
@@ -240,10 +242,10 @@ impl<'a> Making<'a> {
         let (last, before) = steps.split_last().expect("a file system is made by something");
         before.iter().try_for_each(|step| step.perform().map(drop))?;
         rehearsal(last).perform()?;
-        open_to_write_over(path, self.destroy)?.make_way()?;
+        open_to_write_over(path, self.destroy)?.wipe_signatures()?;
         // Not where nothing was written; and undone after what lies on it.
         let (what, path) = (format!("erasing {}", path.display()), path.to_path_buf());
-        self.undo.push_call(what, move || erase(&path));
+        self.undo.push_call(what, move || wipe(&path));
         Ok(())
     }
 }
@@ -285,21 +287,21 @@ pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, Str
 }
 
 /// Sets what is asked for, and notes how it was.
-pub(super) fn turn_knobs(
+pub(super) fn apply_settings(
     device: &Path,
-    knobs: &Knobs,
+    knobs: &BlockDeviceSettings,
     undo: &mut Undo,
     said: &mut BTreeMap<String, String>,
 ) -> Result<(), String> {
     for (name, value) in super::kernel::queue_settings(knobs) {
-        set_knob(device, name, &value, undo)?;
+        apply_setting(device, name, &value, undo)?;
         said.insert(name.to_string(), value);
     }
     Ok(())
 }
 
 /// Writes one setting of a block device; it gets its old value back.
-pub(super) fn set_knob(
+pub(super) fn apply_setting(
     device: &Path,
     name: &str,
     value: &str,
@@ -317,16 +319,16 @@ pub(super) fn set_knob(
 }
 
 /// How a place is that was there before, as the kernel shows it.
-pub fn facts_of(name: String, ground: &Ground) -> record::Place {
+pub fn facts_of(name: String, ground: &MountOrDevice) -> record::Place {
     let memory_bytes = host::memory_bytes();
     let mut facts = record::Place { name, memory_bytes, ..record::Place::default() };
     match ground {
-        Ground::Directory(path) => {
+        MountOrDevice::Directory(path) => {
             look_at_mount(path, &mut facts);
             let device = std::fs::metadata(path).map(|found| found.dev());
             device.iter().for_each(|device| look_at_queue_of(*device, &mut facts));
         }
-        Ground::Device(path) => look_at_queue(path, &mut facts),
+        MountOrDevice::Device(path) => look_at_queue(path, &mut facts),
     }
     facts
 }
@@ -377,23 +379,23 @@ mod tests {
         assert_eq!(left, [false, true, true, true]);
     }
 
-    fn nothing_on(place: &PlaceExpr) -> Request<'_> {
+    fn nothing_on(place: &TargetExpr) -> Request<'_> {
         Request { place, engine: None, kernel: None, destroy: false, stop: &|| false }
     }
 
     #[test]
     fn what_is_there_is_described_and_left_alone() {
-        let here = PlaceExpr::Path(std::env::temp_dir());
+        let here = TargetExpr::Path(std::env::temp_dir());
         let request = nothing_on(&here);
-        let place = Place::set_up(request).expect("it is there");
+        let place = ProvisionedTarget::set_up(request).expect("it is there");
         assert_eq!(place.facts().name, "path");
         assert!(place.facts().file_system.is_some(), "{:?}", place.facts());
         assert!(place.facts().memory_bytes.is_some());
         place.take_down().expect("nothing to take down");
         assert!(std::env::temp_dir().is_dir());
-        let gone = PlaceExpr::Path("/no/such/directory".into());
+        let gone = TargetExpr::Path("/no/such/directory".into());
         let request = nothing_on(&gone);
-        let error = Place::set_up(request).err().expect("refused");
+        let error = ProvisionedTarget::set_up(request).err().expect("refused");
         assert_eq!(error, "path:/no/such/directory: is no directory");
     }
 }

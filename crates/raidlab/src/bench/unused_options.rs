@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use lab::place::PlaceExpr;
+use lab::provision::TargetExpr;
 
 use super::BenchArguments;
 
@@ -51,14 +51,14 @@ const OF_PROGRAMS: [(&str, Asked); 2] =
 
 /// An option that nothing listens to.
 #[derive(Debug)]
-pub struct InVain {
+pub struct UnusedOption {
     /// Its name.
     pub option: &'static str,
     /// Who would listen, and is not there.
     pub why: String,
 }
 
-impl fmt::Display for InVain {
+impl fmt::Display for UnusedOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--{}: {}", self.option, self.why)
     }
@@ -66,7 +66,7 @@ impl fmt::Display for InVain {
 
 /// Looks at one command, or at all matrices of a sweep; `command` has what no matrix can say. Names
 /// the options that are in vain.
-pub fn in_vain(tables: &[BenchArguments], command: &BenchArguments) -> Vec<InVain> {
+pub fn unused_options(tables: &[BenchArguments], command: &BenchArguments) -> Vec<UnusedOption> {
     let unasked = "no --target has an array of the engine";
     let blocks = "is for blocks (seq-read, seq-write, rand-read, rand-write); programs have \
                   options of their own: raidlab bench --programs lists them";
@@ -84,7 +84,7 @@ pub fn in_vain(tables: &[BenchArguments], command: &BenchArguments) -> Vec<InVai
     let mut found = Vec::new();
     for (options, heard, why) in of_tables {
         let options = options.iter().filter(|(_, given)| unheard(tables, *given, heard));
-        found.extend(options.map(|(option, _)| InVain { option, why: why.into() }));
+        found.extend(options.map(|(option, _)| UnusedOption { option, why: why.into() }));
     }
     let no_engine = !tables.iter().any(asks_engine);
     let no_device = !tables.iter().any(takes_device);
@@ -94,11 +94,12 @@ pub fn in_vain(tables: &[BenchArguments], command: &BenchArguments) -> Vec<InVai
     ];
     let of_command = of_command.into_iter().filter(|(_, in_vain, _)| *in_vain);
     found.extend(
-        of_command.map(|(option, _, why)| InVain { option, why: format!("{unasked}, {why}") }),
+        of_command
+            .map(|(option, _, why)| UnusedOption { option, why: format!("{unasked}, {why}") }),
     );
     if command.destroy_contents && no_device {
         let why = "no --target is, or lies on, a device:".into();
-        found.push(InVain { option: "destroy-contents", why });
+        found.push(UnusedOption { option: "destroy-contents", why });
     }
     found
 }
@@ -107,8 +108,8 @@ pub fn in_vain(tables: &[BenchArguments], command: &BenchArguments) -> Vec<InVai
 ///
 /// # Errors
 /// Names the first option that is in vain.
-pub fn all_heard(command: &BenchArguments) -> Result<(), String> {
-    match in_vain(std::slice::from_ref(command), command).first() {
+pub fn refuse_unused(command: &BenchArguments) -> Result<(), String> {
+    match unused_options(std::slice::from_ref(command), command).first() {
         Some(option) => Err(option.to_string()),
         None => Ok(()),
     }
@@ -120,21 +121,21 @@ fn unheard(tables: &[BenchArguments], given: Asked, heard: Asked) -> bool {
 }
 
 fn asks_engine(told: &BenchArguments) -> bool {
-    told.target.iter().any(PlaceExpr::uses_engine)
+    told.target.iter().any(TargetExpr::uses_engine)
 }
 
 fn asks_for_array(told: &BenchArguments) -> bool {
-    told.target.iter().any(PlaceExpr::uses_array)
+    told.target.iter().any(TargetExpr::uses_array)
 }
 
 fn takes_device(told: &BenchArguments) -> bool {
-    told.target.iter().any(PlaceExpr::takes_device)
+    told.target.iter().any(TargetExpr::takes_device)
 }
 
 impl BenchArguments {
     /// Whether blocks are moved straight on arrays of the engine.
     pub fn moves_blocks(&self) -> bool {
-        let engine = self.target.contains(&PlaceExpr::Engine);
+        let engine = self.target.contains(&TargetExpr::Engine);
         engine && (self.choices().is_empty() || !self.kinds().is_empty())
     }
 }

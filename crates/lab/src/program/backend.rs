@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use array::{Counters, clock_nanos};
 
-use super::content::Wrong;
+use super::content::Miscompare;
 use super::types::{Phase, Step};
 use crate::stats::LatencyRecorder;
 use crate::watch::Watched;
 
 /// What carries programs out.
-pub trait Ground: Sync {
+pub trait IoBackend: Sync {
     /// Why a phase makes no sense here, if it does not.
     fn refuses(&self, phase: &Phase) -> Option<String>;
 
@@ -30,14 +30,14 @@ pub trait Ground: Sync {
     ///
     /// # Errors
     /// When there is no memory or no ring for it.
-    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String>;
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String>;
 
     /// Compares all that a file holds with what was written, past the page cache where that is
     /// possible. `stop` is asked now and then.
     ///
     /// # Errors
     /// When it cannot be read at all.
-    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String>;
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String>;
 
     /// Makes the caches of the machine forget.
     ///
@@ -55,47 +55,47 @@ pub trait Ground: Sync {
 }
 
 /// The hands of a worker.
-pub trait Hands: Send {
+pub trait WorkerIo: Send {
     /// Carries a step out, or begins it where several may be under way.
     ///
     /// # Errors
     /// Says what could not be done with which file.
-    fn carry_out(&mut self, step: &Step, tally: &mut Tally<'_>) -> Result<(), String>;
+    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), String>;
 
     /// Waits for all that is under way.
     ///
     /// # Errors
     /// As above.
-    fn settle(&mut self, _tally: &mut Tally<'_>) -> Result<(), String> {
+    fn settle(&mut self, _tally: &mut WorkerStats<'_>) -> Result<(), String> {
         Ok(())
     }
 }
 
 /// Data that was not what had been written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mistakes {
+pub struct VerifyErrors {
     /// How many reads, or units in a check.
     pub count: u64,
     /// The first.
-    pub first: Option<Wrong>,
+    pub first: Option<Miscompare>,
 }
 
-impl Mistakes {
+impl VerifyErrors {
     /// Notes one.
-    pub fn note(&mut self, wrong: Wrong) {
+    pub fn note(&mut self, wrong: Miscompare) {
         self.count += 1;
         self.first.get_or_insert(wrong);
     }
 
     /// Adds others.
-    pub fn add(&mut self, others: &Mistakes) {
+    pub fn add(&mut self, others: &VerifyErrors) {
         self.count += others.count;
         self.first = self.first.or(others.first);
     }
 }
 
 /// What a worker has done.
-pub struct Tally<'a> {
+pub struct WorkerStats<'a> {
     /// Bytes moved for the program.
     pub bytes: u64,
     /// Blocks, bytes or names.
@@ -103,21 +103,21 @@ pub struct Tally<'a> {
     /// How long each took.
     pub latency: LatencyRecorder,
     /// What was wrong.
-    pub mistakes: Mistakes,
+    pub mistakes: VerifyErrors,
     /// Set where a step that takes long is to be left early, once it is true.
     pub over: Option<&'a AtomicBool>,
     /// Bytes so far, for whoever watches.
     progress: &'a AtomicU64,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> WorkerStats<'a> {
     /// Nothing yet.
-    pub fn new(progress: &'a AtomicU64) -> Tally<'a> {
-        Tally {
+    pub fn new(progress: &'a AtomicU64) -> WorkerStats<'a> {
+        WorkerStats {
             bytes: 0,
             ops: 0,
             latency: LatencyRecorder::new(),
-            mistakes: Mistakes::default(),
+            mistakes: VerifyErrors::default(),
             over: None,
             progress,
         }

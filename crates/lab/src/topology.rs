@@ -21,7 +21,7 @@ use crate::members::MemberExpr;
 
 /// What members share. Without any: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wiring {
+pub struct StorageTopology {
     /// Rate of a bus that all share, bytes per second.
     pub bus_bytes_per_s: Option<u64>,
     /// Disks on each channel.
@@ -43,7 +43,7 @@ pub struct Part {
     pub parts: usize,
 }
 
-impl Wiring {
+impl StorageTopology {
     /// Where each of so many members lies.
     pub fn parts(&self, members: usize) -> Vec<Part> {
         let group = |wanted: Option<u32>| wanted.map(|count| count.max(1) as usize);
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn neighbours_share_and_the_last_ones_may_be_fewer() {
-        let wiring = Wiring {
+        let wiring = StorageTopology {
             disks_per_channel: Some(2),
             members_per_spindle: Some(2),
-            ..Wiring::default()
+            ..StorageTopology::default()
         };
         let shown = wiring.parts(7);
         let shown: Vec<_> =
@@ -108,7 +108,7 @@ mod tests {
             (3, 1, 0, 1),
         ];
         assert_eq!(shown, all);
-        let alone = Wiring::default().parts(2);
+        let alone = StorageTopology::default().parts(2);
         assert_eq!(alone[1], Part { disk: 1, channel: None, part: 0, parts: 1 });
     }
 
@@ -118,7 +118,8 @@ mod tests {
             let set: MemberSet = text.parse().expect("a set");
             set.expand(set.counted().unwrap_or(2)).expect("members")
         };
-        let spindle = Wiring { members_per_spindle: Some(2), ..Wiring::default() };
+        let spindle =
+            StorageTopology { members_per_spindle: Some(2), ..StorageTopology::default() };
         assert_eq!(spindle.check(&members("paced:hdd-2007*2+paced:hdd-2009*2")), Ok(()));
         assert_eq!(spindle.check(&members("paced:hdd-2007*2+mem")), Ok(()), "mem is alone");
         for (set, part) in [
@@ -129,7 +130,7 @@ mod tests {
             let error = spindle.check(&members(set)).expect_err(set);
             assert!(error.contains(part), "{set}: {error}");
         }
-        let channel = Wiring { disks_per_channel: Some(2), ..Wiring::default() };
+        let channel = StorageTopology { disks_per_channel: Some(2), ..StorageTopology::default() };
         assert_eq!(channel.check(&members("paced:hdd-2007*3+mem")), Ok(()));
     }
 }

@@ -156,7 +156,7 @@ mod tests {
     use md::{GeometrySpec, Layout};
 
     use super::*;
-    use crate::place::PlaceExpr;
+    use crate::provision::TargetExpr;
 
     fn stripes(level: Level, layout: Option<Layout>, members: usize) -> Option<Stripes> {
         let geometry = Geometry::new(&GeometrySpec {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn steps(text: &str, journal: Option<&str>) -> Vec<String> {
-        let Ok(PlaceExpr::FileSystem(fs)) = text.parse() else { panic!("{text}") };
+        let Ok(TargetExpr::FileSystem(fs)) = text.parse() else { panic!("{text}") };
         let (device, journal) = (Path::new("/dev/loop7"), journal.map(Path::new));
         let mut steps =
             mkfs(&fs, stripes(Level::Raid5, None, 4), device, journal).expect("it can be made");
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn chunks_that_are_no_whole_blocks_are_refused() {
-        let Ok(PlaceExpr::FileSystem(fs)) = "fs:ext4,block=64K".parse() else { panic!() };
+        let Ok(TargetExpr::FileSystem(fs)) = "fs:ext4,block=64K".parse() else { panic!() };
         let stripes = Some(Stripes { chunk_bytes: 12_288, data_members: 2 });
         let refused = mkfs(&fs, stripes, Path::new("/dev/x"), None).expect_err("refused");
         assert!(refused.starts_with("block=65536"), "{refused}");

@@ -14,11 +14,11 @@ use std::time::Duration;
 use super::key;
 use crate::bench::{self, Progress, Settings};
 use crate::matrix::{ArrayCase, Plan};
-use crate::place::PlaceExpr;
-use crate::program::Choice;
-use crate::program::session::Brought;
+use crate::program::ProgramSpec;
+use crate::program::session::RunResult;
+use crate::provision::TargetExpr;
 use crate::record::{Cell, Record};
-use crate::results::{Item, ItemKey, Moment, Owner, Store, StoreError};
+use crate::results::{Item, ItemKey, LockHolder, Sequence, Store, StoreError};
 
 /// A matrix of a sweep, ready to run.
 pub struct Part<'a> {
@@ -34,9 +34,9 @@ pub struct Part<'a> {
 #[derive(Clone, Debug)]
 pub struct ProgramItem {
     /// Which.
-    pub choice: Choice,
+    pub choice: ProgramSpec,
     /// Where it runs.
-    pub place: PlaceExpr,
+    pub place: TargetExpr,
     /// The array of the engine that it runs on; `None`: elsewhere, the caller knows where.
     pub case: Option<ArrayCase>,
     /// Size of all its files together; `None`: by memory and place.
@@ -141,7 +141,7 @@ fn one(case: ArrayCase) -> Plan {
 }
 
 /// What the caller does for a sweep.
-pub trait Carrier {
+pub trait SweepHost {
     /// Whether a task can be run here.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ pub trait Carrier {
     fn ready(&mut self, task: &Task<'_>) -> Result<(), String>;
 
     /// Runs a task that is a program: its cells, and how it ended.
-    fn program(&mut self, task: &Task<'_>) -> Brought;
+    fn program(&mut self, task: &Task<'_>) -> RunResult;
 
     /// Hears what [`bench::run`] tells.
     fn progress(&mut self, event: Progress<'_>);
@@ -172,15 +172,15 @@ const LOOK: Duration = Duration::from_millis(200);
 /// # Errors
 /// When results cannot be stored: then measuring on would be in vain. What cannot be measured is no
 /// error: it is noted.
-pub fn carry(
+pub fn run_tasks(
     tasks: &[Task<'_>],
     store: &mut Store,
     run: i64,
-    carrier: &mut dyn Carrier,
+    carrier: &mut dyn SweepHost,
 ) -> Result<Ended, StoreError> {
-    let owner = Owner::new();
+    let owner = LockHolder::new();
     let since = store.moment()?;
-    let carried = carry_as((&owner, since), tasks, store, run, carrier);
+    let carried = run_as((&owner, since), tasks, store, run, carrier);
     // After an error that is told; without this the claims end with the process.
     let released = store.release(run, &owner);
     let mut ended = carried?;
@@ -200,12 +200,12 @@ fn keys<'t>(tasks: &'t [Task<'_>]) -> HashSet<&'t ItemKey> {
     tasks.iter().flat_map(|task| &task.items).map(|item| &item.key).collect()
 }
 
-fn carry_as(
-    (owner, since): (&Owner, Moment),
+fn run_as(
+    (owner, since): (&LockHolder, Sequence),
     tasks: &[Task<'_>],
     store: &mut Store,
     run: i64,
-    carrier: &mut dyn Carrier,
+    carrier: &mut dyn SweepHost,
 ) -> Result<Ended, StoreError> {
     let mut ended = Ended::default();
     let mut left: Vec<Task<'_>> = tasks.to_vec();
@@ -232,10 +232,10 @@ fn carry_as(
 /// Waits while others are at some of these. Says whether they are not any more.
 fn others_have_gone(
     tasks: &[Task<'_>],
-    owner: &Owner,
+    owner: &LockHolder,
     store: &mut Store,
     run: i64,
-    carrier: &mut dyn Carrier,
+    carrier: &mut dyn SweepHost,
 ) -> Result<bool, StoreError> {
     let wanted = tasks.iter().flat_map(|task| {
         let devices = task.devices();
@@ -244,7 +244,7 @@ fn others_have_gone(
     });
     let wanted: Vec<Vec<ItemKey>> = wanted.collect();
     loop {
-        let claims: HashMap<ItemKey, Owner> =
+        let claims: HashMap<ItemKey, LockHolder> =
             store.claimed_by_others(run, owner)?.into_iter().collect();
         let wait = |keys: &&Vec<ItemKey>| keys.iter().any(|key| claims.contains_key(key));
         let waiting: Vec<&Vec<ItemKey>> = wanted.iter().filter(wait).collect();
@@ -265,7 +265,7 @@ fn one_task(
     task: &Task<'_>,
     store: &mut Store,
     run: i64,
-    carrier: &mut dyn Carrier,
+    carrier: &mut dyn SweepHost,
     ended: &mut Ended,
 ) -> Result<(), StoreError> {
     let mut stored = vec![false; task.items.len()];
@@ -305,7 +305,7 @@ fn one_task(
 fn blocks(
     task: &Task<'_>,
     mut put: impl FnMut(&Item, &[Cell]) -> Result<(), StoreError>,
-    carrier: &mut dyn Carrier,
+    carrier: &mut dyn SweepHost,
     stored: &mut [bool],
 ) -> Result<Result<(), String>, StoreError> {
     let problem = RefCell::new(None);
@@ -356,10 +356,10 @@ mod tests {
         /// What somebody else does who holds an item until it is waited for.
         holder: Option<Box<dyn FnOnce() + 's>>,
         /// How a program ends.
-        program: Option<fn(&mut Scripted<'s>) -> Brought>,
+        program: Option<fn(&mut Scripted<'s>) -> RunResult>,
     }
 
-    impl Carrier for Scripted<'_> {
+    impl SweepHost for Scripted<'_> {
         fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
             if let Some(before) = self.before.take() {
                 before();
@@ -367,7 +367,7 @@ mod tests {
             Ok(())
         }
 
-        fn program(&mut self, _: &Task<'_>) -> Brought {
+        fn program(&mut self, _: &Task<'_>) -> RunResult {
             self.program.expect("no program was expected")(self)
         }
 
@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    fn dd(key: &str, place: PlaceExpr) -> ProgramItem {
+    fn dd(key: &str, place: TargetExpr) -> ProgramItem {
         let item = Item { key: ItemKey(key.into()), what: key.into() };
         let choice = "dd".parse().expect("a program");
         ProgramItem { choice, place, case: None, size: None, item }
@@ -402,14 +402,14 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");
-        let place = |text: &str| text.parse::<PlaceExpr>().expect("a place");
+        let place = |text: &str| text.parse::<TargetExpr>().expect("a place");
         let (disk, array) = ("device:/nonexistent/sdb", "kernel:/nonexistent/sdb+/nonexistent/sdc");
         let programs = vec![dd("a", place(disk)), dd("b", place(disk)), dd("c", place(array))];
         let parts = [Part { plan: Plan::default(), settings: settings(), programs }];
         let tasks = tasks(&parts, &HashSet::new());
         let head = head(&tasks).expect("tasks");
         let run = store.begin(&NewRun::default(), &head).expect("a run");
-        let (mut theirs, owner) = (Store::open(&file).expect("the file"), Owner::new());
+        let (mut theirs, owner) = (Store::open(&file).expect("the file"), LockHolder::new());
         let now = theirs.moment().expect("a moment");
         theirs.claim(run, &tasks[0].items, &tasks[0].devices(), &owner, now).expect("claimed");
         let item = tasks[0].items[0].clone();
@@ -425,7 +425,7 @@ mod tests {
             }),
             ..Scripted::default()
         };
-        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+        let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
         assert_eq!((ended.measured, ended.failed), (2, vec![]));
         assert_eq!(carrier.waited.first(), Some(&3));
         assert_eq!(store.finished(run).expect("keys").len(), 3);
@@ -435,7 +435,7 @@ mod tests {
     fn what_an_interrupted_program_leaves_behind_is_handed_on() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut store = Store::create(&directory.path().join("results.db")).expect("a file");
-        let program = dd("dd", PlaceExpr::Engine);
+        let program = dd("dd", TargetExpr::Engine);
         let (plan, settings) = (Plan::default(), settings());
         let parts = [Part { plan, settings, programs: vec![program] }];
         let tasks = tasks(&parts, &HashSet::new());
@@ -448,7 +448,7 @@ mod tests {
             }),
             ..Scripted::default()
         };
-        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+        let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
         let said = "could not be undone: mdadm --stop /dev/md200".to_string();
         let expected = Ended { stopped: true, interrupted: Some(said), ..Ended::default() };
         assert_eq!(ended, expected);
@@ -483,7 +483,7 @@ mod tests {
             let item = tasks[1].items[theirs].clone();
             let measure = move || other.put(run, &item, &[Cell::default()]).expect("stored");
             let mut carrier = Scripted { other: Some(Box::new(measure)), ..Scripted::default() };
-            let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+            let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
             assert_eq!((ended.measured, carrier.cells), (3, 3));
             let finished = store.finished(run).expect("keys");
             assert!(tasks.iter().flat_map(|t| &t.items).all(|item| finished.contains(&item.key)));
@@ -496,7 +496,7 @@ mod tests {
                 (3, "raid1", left)
             );
             // And with all of them there is nothing to do.
-            let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+            let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
             assert_eq!((ended.measured, carrier.cells), (0, 3));
         }
     }
@@ -520,7 +520,7 @@ mod tests {
         let ends = [TheirEnd::Measured, TheirEnd::Failed, TheirEnd::Killed];
         for (end, failed_before) in ends.map(|end| [(end, false), (end, true)]).concat() {
             let run = store.begin(&NewRun::default(), &head).expect("a run");
-            let (mut theirs, owner) = (Store::open(&file).expect("the file"), Owner::new());
+            let (mut theirs, owner) = (Store::open(&file).expect("the file"), LockHolder::new());
             let item = tasks[0].items[0].clone();
             if failed_before {
                 theirs.put_not_run(run, &item, "no room yesterday").expect("noted");
@@ -533,7 +533,7 @@ mod tests {
                 TheirEnd::Killed => theirs.release(run, &owner).expect("given back"),
             };
             let mut carrier = Scripted { holder: Some(Box::new(ended)), ..Scripted::default() };
-            let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+            let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
             assert_eq!(carrier.waited.first(), Some(&1));
             let ours = if end == TheirEnd::Killed { 2 } else { 1 };
             assert_eq!((ended.measured, carrier.cells), (ours, ours));
@@ -559,11 +559,11 @@ mod tests {
             theirs.put_not_run(run, &item, "no room").expect("noted");
         });
         let mut carrier = Scripted { other: Some(Box::new(fail)), ..Scripted::default() };
-        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+        let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
         assert_eq!((ended.measured, carrier.cells, carrier.waited.len()), (1, 1, 0));
         assert_eq!((&ended.failed[0].0.key, ended.failed[0].1.as_str()), (&key, "no room"));
         // By the next who goes on it is.
-        let ended = carry(&tasks, &mut store, run, &mut carrier).expect("stored");
+        let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
         assert_eq!((ended.measured, ended.failed), (1, vec![]));
         assert_eq!(store.finished(run).expect("keys").len(), 2);
     }
@@ -582,7 +582,7 @@ mod tests {
             let mut store = Store::open(&file).expect("the file");
             let wait = || _ = begin.wait();
             let mut carrier = Scripted { before: Some(Box::new(wait)), ..Scripted::default() };
-            carry(&tasks, &mut store, run, &mut carrier).expect("stored").measured
+            run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored").measured
         };
         let measured = std::thread::scope(|scope| {
             let other = scope.spawn(one);

@@ -9,20 +9,20 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::pattern::{Mismatch, Pattern};
+use crate::pattern::{Miscompare, Pattern};
 
 /// See the module.
-pub struct Book {
+pub struct ShadowMap {
     pattern: Pattern,
     versions: Vec<AtomicU32>,
 }
 
-impl Book {
+impl ShadowMap {
     /// Of an area of `area_bytes` bytes in units of `unit_bytes`; nothing is written yet.
-    pub fn new(seed: u64, unit_bytes: usize, area_bytes: u64) -> Book {
+    pub fn new(seed: u64, unit_bytes: usize, area_bytes: u64) -> ShadowMap {
         let units = area_bytes / unit_bytes as u64;
         let versions = (0..units).map(|_| AtomicU32::new(0)).collect();
-        Book { pattern: Pattern::new(seed, unit_bytes), versions }
+        ShadowMap { pattern: Pattern::new(seed, unit_bytes), versions }
     }
 
     /// Smallest unit that is read or written, in bytes.
@@ -61,7 +61,7 @@ impl Book {
     ///
     /// # Errors
     /// The first byte that differs.
-    pub fn check(&self, first: u64, bytes: &[u8]) -> Result<(), Mismatch> {
+    pub fn check(&self, first: u64, bytes: &[u8]) -> Result<(), Miscompare> {
         self.pattern.check(bytes, first, |unit| self.version(unit))
     }
 

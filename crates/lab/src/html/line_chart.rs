@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use super::chart::{Scale, escape};
-use crate::grid;
+use crate::pivot;
 use crate::report::Curve;
 
 const LEFT: f64 = 52.0;
@@ -85,7 +85,7 @@ fn one(
     let points = points.collect::<Vec<_>>().join(" ");
     let _ = write!(body, "<polyline class=\"curve {class}\" points=\"{points}\"/>");
     for (place, value) in &curve.points {
-        let told = format!("{}: {place}: {} {}", curve.label, grid::digits(*value), curve.unit);
+        let told = format!("{}: {place}: {} {}", curve.label, pivot::digits(*value), curve.unit);
         let _ = write!(
             body,
             "<circle class=\"point {class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.4\">\

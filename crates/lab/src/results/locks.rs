@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-use super::store::{Item, ItemKey, Moment, Store, StoreError};
+use super::store::{Item, ItemKey, Sequence, Store, StoreError};
 
 /// Somebody who measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct LockHolder {
     /// Of which start of the machine: its numbers of processes mean nothing in the next.
     boot: String,
     /// The process.
@@ -25,16 +25,16 @@ pub struct Owner {
     number: u32,
 }
 
-impl Owner {
+impl LockHolder {
     /// One in this process, each time another.
-    pub fn new() -> Owner {
+    pub fn new() -> LockHolder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Owner { number, ..Owner::of(std::process::id()) }
+        LockHolder { number, ..LockHolder::of(std::process::id()) }
     }
 
-    fn of(process: u32) -> Owner {
-        Owner { boot: boot(), process, began: began(process).unwrap_or(0), number: 0 }
+    fn of(process: u32) -> LockHolder {
+        LockHolder { boot: boot(), process, began: began(process).unwrap_or(0), number: 0 }
     }
 
     fn lives(&self) -> bool {
@@ -42,9 +42,9 @@ impl Owner {
     }
 }
 
-impl Default for Owner {
-    fn default() -> Owner {
-        Owner::new()
+impl Default for LockHolder {
+    fn default() -> LockHolder {
+        LockHolder::new()
     }
 }
 
@@ -77,8 +77,8 @@ impl Store {
         run: i64,
         items: &[Item],
         devices: &[ItemKey],
-        owner: &Owner,
-        since: Moment,
+        owner: &LockHolder,
+        since: Sequence,
     ) -> Result<HashSet<ItemKey>, StoreError> {
         self.change(TransactionBehavior::Immediate, |change| {
             let held = |key: &ItemKey| -> rusqlite::Result<bool> {
@@ -108,7 +108,7 @@ impl Store {
             }
             for key in ours {
                 let text = "INSERT OR REPLACE INTO claims VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-                let Owner { boot, process, began, number } = owner;
+                let LockHolder { boot, process, began, number } = owner;
                 let began = began.cast_signed();
                 change.execute(text, params![run, key.0, boot, process, began, number])?;
             }
@@ -120,11 +120,11 @@ impl Store {
     ///
     /// # Errors
     /// What SQLite says.
-    pub fn release(&mut self, run: i64, owner: &Owner) -> Result<(), StoreError> {
+    pub fn release(&mut self, run: i64, owner: &LockHolder) -> Result<(), StoreError> {
         self.change(TransactionBehavior::Immediate, |change| {
             let text = "DELETE FROM claims WHERE run = ?1 AND boot = ?2 AND process = ?3
                         AND began = ?4 AND number = ?5";
-            let Owner { boot, process, began, number } = owner;
+            let LockHolder { boot, process, began, number } = owner;
             change.execute(text, params![run, boot, process, began.cast_signed(), number])?;
             Ok(())
         })
@@ -137,25 +137,25 @@ impl Store {
     pub fn claimed_by_others(
         &mut self,
         run: i64,
-        owner: &Owner,
-    ) -> Result<Vec<(ItemKey, Owner)>, StoreError> {
+        owner: &LockHolder,
+    ) -> Result<Vec<(ItemKey, LockHolder)>, StoreError> {
         let all = self.change(TransactionBehavior::Deferred, |change| {
             let text = "SELECT key, boot, process, began, number FROM claims WHERE run = ?1";
             let mut query = change.prepare(text)?;
             let claims = query.query_map([run], |row| Ok((ItemKey(row.get(0)?), read(row, 1)?)))?;
-            claims.collect::<rusqlite::Result<Vec<(ItemKey, Owner)>>>()
+            claims.collect::<rusqlite::Result<Vec<(ItemKey, LockHolder)>>>()
         })?;
         Ok(all.into_iter().filter(|(_, other)| other != owner && other.lives()).collect())
     }
 }
 
-fn holder(among: &Connection, run: i64, key: &ItemKey) -> rusqlite::Result<Option<Owner>> {
+fn holder(among: &Connection, run: i64, key: &ItemKey) -> rusqlite::Result<Option<LockHolder>> {
     let text = "SELECT boot, process, began, number FROM claims WHERE run = ?1 AND key = ?2";
     among.query_row(text, params![run, key.0], |row| read(row, 0)).optional()
 }
 
-fn read(row: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<Owner> {
-    Ok(Owner {
+fn read(row: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<LockHolder> {
+    Ok(LockHolder {
         boot: row.get(from)?,
         process: row.get(from + 1)?,
         began: row.get::<_, i64>(from + 2)?.cast_unsigned(),
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_is_claimed_or_measured_is_not_claimed_again_until_it_is_given_back() {
         let (_directory, mut store, run) = store();
-        let (one, other, items) = (Owner::new(), Owner::new(), items());
+        let (one, other, items) = (LockHolder::new(), LockHolder::new(), items());
         let begun = store.moment().expect("SQL");
         let mut claim =
             |items: &[Item], owner| keys(store.claim(run, items, &[], owner, begun).expect("SQL"));
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn items_on_one_device_are_claimed_by_one() {
         let (_directory, mut store, run) = store();
-        let (one, other, [a, b]) = (Owner::new(), Owner::new(), items());
+        let (one, other, [a, b]) = (LockHolder::new(), LockHolder::new(), items());
         let begun = store.moment().expect("SQL");
         let [sdb, sdc] = ["sdb", "sdc"].map(|name| ItemKey(name.into()));
         let mut claim = |item: &Item, devices: &[ItemKey], owner| {
@@ -238,10 +238,10 @@ mod tests {
     #[test]
     fn who_has_gone_holds_nothing() {
         let (_directory, mut store, run) = store();
-        let (me, items) = (Owner::new(), items());
+        let (me, items) = (LockHolder::new(), items());
         let mut child =
             Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep");
-        let other = Owner::of(child.id());
+        let other = LockHolder::of(child.id());
         let begun = store.moment().expect("SQL");
         store.claim(run, &items, &[], &other, begun).expect("SQL");
         assert_eq!(keys(store.claim(run, &items, &[], &me, begun).expect("SQL")), ["a", "b"]);
@@ -254,8 +254,8 @@ mod tests {
         assert_eq!(keys(store.claim(run, &items, &[], &me, begun).expect("SQL")), [""; 0]);
         child.wait().expect("ended");
         // Numbers of processes are given again, to others and in the next start of the machine.
-        let before = Owner { boot: "another start".into(), ..Owner::new() };
-        let namesake = Owner { began: 1, ..Owner::new() };
+        let before = LockHolder { boot: "another start".into(), ..LockHolder::new() };
+        let namesake = LockHolder { began: 1, ..LockHolder::new() };
         assert!(me.lives() && !before.lives() && !namesake.lives());
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! Invariant: every cell of the record stands in exactly one place. Called by `table` and `html`.
 
-use crate::program::essence;
+use crate::program::canonical_id;
 use crate::record::{Cell, Finding, Record};
 
 /// Most columns that are shown side by side.
@@ -20,7 +20,7 @@ pub const COLUMNS_MAX: usize = 4;
 
 /// A record's cells in their places.
 #[derive(Debug)]
-pub struct Grid<'a> {
+pub struct PivotTable<'a> {
     /// The workloads.
     pub columns: Vec<Column>,
     /// One section for each number of disks, the fewest first.
@@ -54,7 +54,7 @@ struct ProgramName(String);
 
 impl PartialEq for ProgramName {
     fn eq(&self, other: &ProgramName) -> bool {
-        essence(&self.0) == essence(&other.0)
+        canonical_id(&self.0) == canonical_id(&other.0)
     }
 }
 
@@ -133,9 +133,9 @@ impl Column {
     }
 }
 
-impl<'a> Grid<'a> {
+impl<'a> PivotTable<'a> {
     /// The places of a record's cells.
-    pub fn new(record: &'a Record) -> Grid<'a> {
+    pub fn new(record: &'a Record) -> PivotTable<'a> {
         let knobs = varying(&record.cells);
         let mut columns: Vec<Column> = Vec::new();
         for cell in &record.cells {
@@ -166,7 +166,7 @@ impl<'a> Grid<'a> {
             let same = used.all(|other| other == first);
             column.stretch_of_disk = if same { first } else { String::new() };
         }
-        Grid { columns, sections }
+        PivotTable { columns, sections }
     }
 
     /// Whether there are few enough columns to stand side by side.
@@ -580,7 +580,7 @@ mod tests {
     #[test]
     fn the_default_matrix_stands_side_by_side() {
         let record = fixture::record();
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         assert!(grid.side_by_side());
         let titles: Vec<&str> = grid.columns.iter().map(Column::title).collect();
         assert_eq!(titles, ["sequential read", "random read", "sequential write", "random write"]);
@@ -604,7 +604,7 @@ mod tests {
         let single = record.cells[0].clone();
         record.cells.extend(again);
         record.cells.push(single);
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         assert_eq!(grid.columns.len(), 5);
         assert!(!grid.side_by_side());
         let labels: Vec<&str> =
@@ -631,7 +631,7 @@ mod tests {
         record.cells[28].findings = said("2.00", "2.00");
         record.cells[32].findings = said("1.50", "12.0");
         record.cells[36].findings = said("1.00", "2.00");
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         let found = grid.findings();
         assert_eq!(found.len(), 1);
         let wanted = "members read 1.00 to 2.00 and wrote 2.00 to 12.0 (lane-1): all of 1,024 B";
@@ -640,7 +640,7 @@ mod tests {
         // Another sentence, or other advice, is another finding.
         record.cells[36].findings = vec![finding("one member moved nothing", None)];
         record.cells[32].findings = vec![finding(&said("1", "2")[0].text, Some("--block 1M"))];
-        assert_eq!(Grid::new(&record).findings().len(), 3);
+        assert_eq!(PivotTable::new(&record).findings().len(), 3);
     }
 
     #[test]
@@ -652,7 +652,7 @@ mod tests {
         record.cells.push(deeper);
         record.cells.iter_mut().for_each(|cell| cell.warnings = vec!["of all".into()]);
         record.cells[1].warnings.clear();
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         let places = &grid.warnings()[0].1;
         assert!(places.iter().any(|place| place.ends_with("sequential read 1 MiB x 16")));
         assert!(places.iter().any(|place| place.ends_with("sequential read 1 MiB x 4")));
@@ -673,10 +673,14 @@ mod tests {
         let mut record = fixture::record();
         record.cells = vec![cell("dd", "write"), cell("dd:fdatasync", "write")];
         let titles = |record: &Record| -> Vec<String> {
-            Grid::new(record).columns.iter().map(|column| column.title().to_string()).collect()
+            PivotTable::new(record)
+                .columns
+                .iter()
+                .map(|column| column.title().to_string())
+                .collect()
         };
         assert_eq!(titles(&record), ["dd write", "dd:fdatasync write"]);
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         assert_eq!(grid.sections[0].rows.len(), 1, "one array, two columns");
         assert!(grid.sections[0].rows[0].cells.iter().all(Option::is_some));
         record.cells = vec![cell("dd:fdatasync", "write"), cell("dd:fdatasync", "read")];
@@ -748,13 +752,13 @@ mod tests {
         };
         let mut record = fixture::record();
         record.cells = vec![place("path:DIR", "path")];
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         assert_eq!(grid.sections[0].title(), "disks not known");
         assert_eq!(grid.sections[0].rows[0].label, "path:DIR");
         assert_eq!(grid.warnings()[0].1, ["path:DIR, dd read"]);
         let array = Cell { level: "raid5".into(), disks: 4, ..place("fs:ext4", "fs") };
         record.cells.extend([array, place("device:DEV", "device")]);
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         let labels = grid.sections.iter().flat_map(|section| &section.rows);
         let labels: Vec<&str> = labels.map(|row| row.label.as_str()).collect();
         assert_eq!(labels, ["path:DIR", "device:DEV", "RAID 5 fs fs:ext4"]);
@@ -779,7 +783,7 @@ mod tests {
         };
         let cells = vec![create("raid0", 2), create("raid5", 0)];
         let record = Record { cells, ..fixture::record() };
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         assert_eq!(grid.columns.len(), 1, "{:?}", grid.columns);
         assert!(grid.columns[0].counts_requests);
     }
@@ -790,7 +794,7 @@ mod tests {
         record.cells[3].warnings = vec!["page cache".into()];
         record.cells[4].warnings = vec!["page cache".into()];
         record.cells[5].verified = Some(false);
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         let warnings = grid.warnings();
         assert!(warnings[0].0.starts_with("DATA DIFFERED"));
         let shared = warnings.iter().find(|(text, _)| text == "page cache").unwrap();
@@ -799,7 +803,7 @@ mod tests {
         record.cells[3].warnings = vec!["one pass took 0.4 s".into()];
         record.cells[4].warnings = vec!["one pass took 12 s".into()];
         record.cells[4].disks += 1;
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         let warnings = grid.warnings();
         let (_, places) = warnings.iter().find(|(text, _)| text == "one pass took 0.4 s").unwrap();
         let disks = [3, 4].map(|at| format!(" x{}, ", record.cells[at].disks));
@@ -813,7 +817,7 @@ mod tests {
         for cell in &mut record.cells {
             cell.warnings.push("memory is not locked".into());
         }
-        let grid = Grid::new(&record);
+        let grid = PivotTable::new(&record);
         let told: Vec<_> =
             grid.warnings().into_iter().filter(|(text, _)| text.contains("locked")).collect();
         assert_eq!(told, [("memory is not locked".to_string(), vec!["every cell".to_string()])]);

@@ -8,22 +8,26 @@ use std::path::Path;
 
 use array::Counters;
 
-use super::ground::{Ground, Hands, Mistakes};
+use super::backend::{IoBackend, VerifyErrors, WorkerIo};
 use super::types::Phase;
-use crate::place::ServedArray;
+use crate::provision::ServedArray;
 use crate::watch::{DiskMeter, Roots, Watched, below};
 
 /// See the module.
-pub struct Placed<'a> {
-    inner: Box<dyn Ground + 'a>,
+pub struct MeteredBackend<'a> {
+    inner: Box<dyn IoBackend + 'a>,
     arrays: &'a [ServedArray],
     watched: Watched,
     meter: DiskMeter,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> MeteredBackend<'a> {
     /// `path` is a directory or a block device, `arrays` those of ours below it.
-    pub fn new(inner: Box<dyn Ground + 'a>, path: &Path, arrays: &'a [ServedArray]) -> Placed<'a> {
+    pub fn new(
+        inner: Box<dyn IoBackend + 'a>,
+        path: &Path,
+        arrays: &'a [ServedArray],
+    ) -> MeteredBackend<'a> {
         let number = std::fs::metadata(path).ok().map(|found| match found.rdev() {
             0 => found.dev(),
             device => device,
@@ -34,11 +38,11 @@ impl<'a> Placed<'a> {
             _ => (Vec::new(), None),
         };
         let meter = DiskMeter::new(&roots, &disks);
-        Placed { inner, arrays, watched: Watched { roots, disks, array, tap: None }, meter }
+        MeteredBackend { inner, arrays, watched: Watched { roots, disks, array, tap: None }, meter }
     }
 }
 
-impl Ground for Placed<'_> {
+impl IoBackend for MeteredBackend<'_> {
     fn refuses(&self, phase: &Phase) -> Option<String> {
         self.inner.refuses(phase)
     }
@@ -47,11 +51,11 @@ impl Ground for Placed<'_> {
         self.inner.hands_are_apart()
     }
 
-    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn Hands + 'g>, String> {
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String> {
         self.inner.hands(depth, shared)
     }
 
-    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<Mistakes, String> {
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String> {
         self.inner.check(file, stop)
     }
 

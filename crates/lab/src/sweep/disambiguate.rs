@@ -9,23 +9,23 @@
 
 use std::path::Path;
 
-use crate::place::PlaceExpr;
+use crate::provision::TargetExpr;
 
 /// The places of a run, each with its mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlaceMarks(Vec<(String, String)>);
+pub struct TargetLabels(Vec<(String, String)>);
 
-impl PlaceMarks {
+impl TargetLabels {
     /// Marks for what is measured side by side.
-    pub fn new<'p>(places: impl IntoIterator<Item = &'p PlaceExpr>) -> PlaceMarks {
-        let mut all: Vec<&PlaceExpr> = Vec::new();
+    pub fn new<'p>(places: impl IntoIterator<Item = &'p TargetExpr>) -> TargetLabels {
+        let mut all: Vec<&TargetExpr> = Vec::new();
         for place in places {
             if all.iter().all(|known| known.identity() != place.identity()) {
                 all.push(place);
             }
         }
-        let mark = |place: &PlaceExpr| {
-            let alike: Vec<&&PlaceExpr> =
+        let mark = |place: &TargetExpr| {
+            let alike: Vec<&&TargetExpr> =
                 all.iter().filter(|other| shown(other) == shown(place)).collect();
             if alike.len() == 1 {
                 return String::new();
@@ -39,11 +39,11 @@ impl PlaceMarks {
             let number = alike.iter().position(|other| other.identity() == place.identity());
             format!(" ({})", number.map_or(0, |number| number + 1))
         };
-        PlaceMarks(all.iter().map(|place| (place.identity(), mark(place))).collect())
+        TargetLabels(all.iter().map(|place| (place.identity(), mark(place))).collect())
     }
 
     /// What is to be added to the name of a place: ` (hdd)`, or nothing.
-    pub fn of(&self, place: &PlaceExpr) -> &str {
+    pub fn of(&self, place: &TargetExpr) -> &str {
         let identity = place.identity();
         let found = self.0.iter().find(|(known, _)| *known == identity);
         found.map_or("", |(_, mark)| mark)
@@ -51,20 +51,20 @@ impl PlaceMarks {
 }
 
 /// The name that results show.
-fn shown(place: &PlaceExpr) -> String {
+fn shown(place: &TargetExpr) -> String {
     match place {
-        PlaceExpr::Device(path) => format!("device:{}", last(path)),
+        TargetExpr::Device(path) => format!("device:{}", last(path)),
         _ => place.name(),
     }
 }
 
 /// What a person would tell it apart by.
-fn word(place: &PlaceExpr) -> String {
+fn word(place: &TargetExpr) -> String {
     match place {
-        PlaceExpr::Engine => String::new(),
-        PlaceExpr::Path(path) | PlaceExpr::Device(path) => last(path),
-        PlaceExpr::FileSystem(fs) => word(&fs.on),
-        PlaceExpr::Kernel(kernel) => {
+        TargetExpr::Engine => String::new(),
+        TargetExpr::Path(path) | TargetExpr::Device(path) => last(path),
+        TargetExpr::FileSystem(fs) => word(&fs.on),
+        TargetExpr::Kernel(kernel) => {
             kernel.devices.iter().map(|path| last(path)).collect::<Vec<_>>().join("+")
         }
     }
@@ -79,9 +79,9 @@ mod tests {
     use super::*;
 
     fn marks(texts: &[&str]) -> Vec<String> {
-        let places: Vec<PlaceExpr> =
+        let places: Vec<TargetExpr> =
             texts.iter().map(|text| text.parse().expect("a place")).collect();
-        let marks = PlaceMarks::new(&places);
+        let marks = TargetLabels::new(&places);
         places.iter().map(|place| marks.of(place).to_string()).collect()
     }
 

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use array::clock_nanos;
 
-use crate::program::ground::{Hands, Mistakes, Tally};
+use crate::program::backend::{VerifyErrors, WorkerIo, WorkerStats};
 use crate::program::steps::{Gate, Steps};
 use crate::program::types::{Act, Count, End, Phase, Step, Worker};
 use crate::stats::LatencyRecorder;
 
 /// What the workers of a phase share.
-pub(super) struct Field {
+pub(super) struct PhaseBarrier {
     /// All are ready to start; all start; all have ended.
     pub(super) begin: Barrier,
     pub(super) go: Barrier,
@@ -44,9 +44,9 @@ pub(super) struct State {
     counted: bool,
 }
 
-impl Field {
-    pub(super) fn new(phase: &Phase, count: usize) -> Field {
-        Field {
+impl PhaseBarrier {
+    pub(super) fn new(phase: &Phase, count: usize) -> PhaseBarrier {
+        PhaseBarrier {
             begin: Barrier::new(count + 1),
             go: Barrier::new(count + 1),
             end: Barrier::new(count + 1),
@@ -143,7 +143,7 @@ impl Field {
 
 /// A worker's way to ask its phase.
 struct WorkerGate<'f> {
-    field: &'f Field,
+    field: &'f PhaseBarrier,
     /// Set where it is to end; before and after the clock everything is done.
     over: Option<&'f AtomicBool>,
 }
@@ -166,7 +166,7 @@ pub(super) struct Done {
     pub(super) bytes: u64,
     pub(super) ops: u64,
     pub(super) latency: LatencyRecorder,
-    pub(super) mistakes: Mistakes,
+    pub(super) mistakes: VerifyErrors,
 }
 
 /// What it had done when its clock stopped.
@@ -178,7 +178,7 @@ struct Clocked {
 }
 
 impl Clocked {
-    fn now(tally: &Tally<'_>) -> Clocked {
+    fn now(tally: &WorkerStats<'_>) -> Clocked {
         let (end, latency) = (clock_nanos(), tally.latency.clone());
         Clocked { end, bytes: tally.bytes, ops: tally.ops, latency }
     }
@@ -193,10 +193,10 @@ pub(super) fn work(
     index: u32,
     pass: u32,
     files: &[u64],
-    hands: Result<Box<dyn Hands + '_>, String>,
-    field: &Field,
+    hands: Result<Box<dyn WorkerIo + '_>, String>,
+    field: &PhaseBarrier,
 ) -> Result<Done, String> {
-    let mut tally = Tally::new(&field.bytes[index as usize]);
+    let mut tally = WorkerStats::new(&field.bytes[index as usize]);
     let completes = field.completes(worker);
     let over = match worker.ends_ms {
         _ if completes => &field.stopped,
@@ -205,7 +205,7 @@ pub(super) fn work(
     };
     // Whatever goes wrong, the others must not wait for this one at a barrier.
     let mut hands = hands;
-    let mut perform = |acts: &[Act], clock: Clock<'_>, tally: &mut Tally<'_>| {
+    let mut perform = |acts: &[Act], clock: Clock<'_>, tally: &mut WorkerStats<'_>| {
         let hands = hands.as_mut().map_err(|problem| problem.clone())?;
         let mut steps = Steps::new(acts, files, index, pass);
         let mut gate = WorkerGate { field, over: clock.is_some().then_some(over) };
@@ -253,7 +253,11 @@ pub(super) fn work(
 
 /// What counts of a worker whose clock stops before it is through: what it has begun, and, where
 /// syncing is inside the clock, that this is on disk.
-fn end_early(acts: &[Act], hands: &mut dyn Hands, tally: &mut Tally<'_>) -> Result<(), String> {
+fn end_early(
+    acts: &[Act],
+    hands: &mut dyn WorkerIo,
+    tally: &mut WorkerStats<'_>,
+) -> Result<(), String> {
     hands.settle(tally)?;
     let mut syncs = acts.iter().filter_map(|act| match act {
         Act::Sync { file, data_only } => Some(Step::Sync { file: *file, data_only: *data_only }),

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use super::chart::escape;
-use crate::grid;
+use crate::pivot;
 use crate::record::{MemberSeries, Series};
 
 /// Fields of a row: more cannot be told apart on a page.
@@ -70,9 +70,9 @@ pub(super) fn map(title: &str, series: &Series) -> Option<String> {
          <text class=\"tick\" x=\"{END}\" y=\"{y:.1}\">{seconds} s</text>\
          <text class=\"tick\" x=\"{:.1}\" y=\"{y:.1}\">darkest: {} MB/s</text>",
         (LABEL + END) / 2.0,
-        grid::digits(top),
+        pivot::digits(top),
         y = bottom + 15.0,
-        seconds = grid::digits(seconds)
+        seconds = pivot::digits(seconds)
     );
     let desc = "A row for each member, time from left to right; the darker a field, the more bytes \
                 the member read and wrote in that time.";
