@@ -283,7 +283,7 @@ fn make_target(
         chunk_sectors: case.chunk_bytes / md::SECTOR_BYTES,
         members: &case.members,
         directory: settings.directory,
-        wiring: case.wiring,
+        topology: case.topology,
         member_bytes: case.member_bytes,
         stripe_cache_bytes: case.stripe_cache_bytes,
         queue_depth: case.queue_depth.map_or(usize::MAX, |depth| depth as usize),
@@ -420,9 +420,9 @@ fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> C
         queue_depth: case.queue_depth,
         cores: settings.cores,
         rounds_max: settings.until_steady.map(|most| most.max(settings.runs)),
-        bus_mb_per_s: case.wiring.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
-        disks_per_channel: case.wiring.disks_per_channel,
-        members_per_spindle: case.wiring.members_per_spindle,
+        bus_mb_per_s: case.topology.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
+        disks_per_channel: case.topology.disks_per_channel,
+        members_per_spindle: case.topology.members_per_spindle,
         member_bytes: Some(case.member_bytes),
         placement: drive.map(|(profile, given)| placement_name(profile, given, false)),
         ..Cell::default()
@@ -454,7 +454,7 @@ pub fn engine_spec(case: &ArrayCase, settings: &Settings<'_>) -> EngineSpec {
         chunk_bytes: case.chunk_bytes,
         members: case.members.clone(),
         directory: settings.directory.to_path_buf(),
-        wiring: case.wiring,
+        topology: case.topology,
         member_bytes: case.member_bytes,
         stripe_cache_bytes: case.stripe_cache_bytes,
         queue_depth: case.queue_depth.map_or(usize::MAX, |depth| depth as usize),
@@ -584,7 +584,7 @@ fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
     let asked = CellShape {
         shape: &shape,
         members: &members,
-        wiring: case.wiring,
+        topology: case.topology,
         missing: &missing,
         pattern: match spec.kind {
             Kind::SeqRead => Pattern::SequentialRead,
@@ -602,11 +602,11 @@ fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
         cell.bound_note = Some(bound.note);
     }
     let apart = StorageTopology {
-        bus_bytes_per_s: case.wiring.bus_bytes_per_s,
+        bus_bytes_per_s: case.topology.bus_bytes_per_s,
         ..StorageTopology::default()
     };
-    if case.wiring != apart {
-        let bound = bound::bound(&CellShape { wiring: apart, ..asked });
+    if case.topology != apart {
+        let bound = bound::bound(&CellShape { topology: apart, ..asked });
         cell.unshared_bound_mb_per_s = bound.map(|bound| bound.mb_per_s);
     }
 }

@@ -72,7 +72,7 @@ pub struct CellShape<'a> {
     /// describes (memory, null, plain files), which makes the bound unknown.
     pub members: &'a [Option<MemberDrive<'a>>],
     /// What the members share.
-    pub wiring: StorageTopology,
+    pub topology: StorageTopology,
     /// Leaves that are missing.
     pub missing: &'a [usize],
     /// What is asked.
@@ -144,7 +144,7 @@ fn policies(cell: &CellShape<'_>) -> Vec<Policy> {
 /// time on a channel, a disk whose read-ahead holds less than a piece keeps the channel while it
 /// reads; with pieces that it holds, the others' heads go on meanwhile.
 fn pieces(cell: &CellShape<'_>) -> &'static [u64] {
-    match cell.pattern.sequential() && cell.wiring != StorageTopology::default() {
+    match cell.pattern.sequential() && cell.topology != StorageTopology::default() {
         true => &[64, 128, 192, 256, 384, closed_loop::PIECE_SECTORS, 1024],
         false => &[closed_loop::PIECE_SECTORS],
     }
@@ -154,10 +154,10 @@ fn note(cell: &CellShape<'_>, best: &Outcome) -> String {
     let per_user = |bytes: u64| bytes as f64 / best.issued_bytes.max(1) as f64;
     let all = per_user(best.leaf_bytes.iter().sum());
     let on_bus = all * best.user_bytes as f64 / best.seconds();
-    if cell.wiring.bus_bytes_per_s.is_some_and(|bus| on_bus > 0.95 * bus as f64) {
+    if cell.topology.bus_bytes_per_s.is_some_and(|bus| on_bus > 0.95 * bus as f64) {
         return format!("the bus limits: it carries {all:.2} bytes per byte");
     }
-    let shared = sharing(cell.wiring);
+    let shared = sharing(cell.topology);
     if cell.pattern.sequential() {
         let busiest = best.leaf_bytes.iter().max().copied().unwrap_or(0);
         return format!(
@@ -175,12 +175,12 @@ fn note(cell: &CellShape<'_>, best: &Outcome) -> String {
 }
 
 /// `; 2 members to a disk; one command at a time for 2 disks`.
-fn sharing(wiring: StorageTopology) -> String {
+fn sharing(topology: StorageTopology) -> String {
     let mut text = String::new();
-    if let Some(members) = wiring.members_per_spindle.filter(|members| *members > 1) {
+    if let Some(members) = topology.members_per_spindle.filter(|members| *members > 1) {
         text.push_str(&format!("; {members} members to a disk"));
     }
-    match wiring.disks_per_channel {
+    match topology.disks_per_channel {
         Some(1) => text.push_str("; one command at a time for each disk"),
         Some(disks) => text.push_str(&format!("; one command at a time for {disks} disks")),
         None => {}

@@ -266,8 +266,8 @@ pub(crate) fn identity(cell: &Cell) -> String {
     let place = cell.place.clone().unwrap_or_default();
     let settings = (&place.name, &place.mount_options, &place.journal, &place.knobs, place.lvm);
     let array = (&cell.level, &cell.layout, &cell.array, cell.disks, cell.chunk_kib, cell.degraded);
-    let wiring = (cell.bus_mb_per_s, cell.disks_per_channel, cell.members_per_spindle);
-    let members = (&cell.members, cell.member_bytes, &cell.placement, wiring);
+    let topology = (cell.bus_mb_per_s, cell.disks_per_channel, cell.members_per_spindle);
+    let members = (&cell.members, cell.member_bytes, &cell.placement, topology);
     let knobs = (cell.stripe_cache_kib, cell.read_ahead_kib, cell.queue_depth, cell.cores);
     let done = (cell.doing(), cell.block_kib.to_bits(), cell.file_bytes);
     format!("{:?}", (&cell.target, settings, array, members, knobs, done))

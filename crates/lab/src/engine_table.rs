@@ -195,7 +195,7 @@ pub struct Row {
     pub depth: u32,
     /// Cores, each with a generator of its own.
     pub cores: u32,
-    /// Of `figure`, `target`, `ceiling` and `needed`: `iops`, `mb_per_s` (10^6 bytes), `us` or
+    /// Of `figure`, `target`, `memcpy_limit` and `needed`: `iops`, `mb_per_s` (10^6 bytes), `us` or
     /// `ratio`.
     pub unit: &'static str,
     /// The median of `figures`; of a latency, the p50 of all rounds together.
@@ -472,7 +472,7 @@ fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, S
         chunk_sectors: CHUNK_BYTES / md::SECTOR_BYTES,
         members: &members,
         directory: Path::new("."),
-        wiring: crate::topology::StorageTopology::default(),
+        topology: crate::topology::StorageTopology::default(),
         member_bytes: case.member_bytes(settings.area_bytes),
         stripe_cache_bytes: STRIPE_CACHE_BYTES,
         queue_depth: usize::MAX,

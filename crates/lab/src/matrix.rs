@@ -113,7 +113,7 @@ pub struct ArrayCase {
     /// Members to be taken out.
     pub degraded: u32,
     /// What the members share.
-    pub wiring: StorageTopology,
+    pub topology: StorageTopology,
     /// Stripe memory.
     pub stripe_cache_bytes: u64,
     /// Operations that each member gets at once; `None` is no bound.
@@ -332,9 +332,9 @@ fn cases(
     // Knobs that mean nothing here do not multiply.
     let wirings = wirings(options, set, shape.level, &members);
     let mut wired = Vec::new();
-    for wiring in wirings {
-        match wiring {
-            Ok(wiring) => wired.push(wiring),
+    for topology in wirings {
+        match topology {
+            Ok(topology) => wired.push(topology),
             Err(why) => plan.left_out.push(format!("{name}: {why}")),
         }
     }
@@ -352,7 +352,7 @@ fn cases(
         if cells.is_empty() {
             continue;
         }
-        for &wiring in &wired {
+        for &topology in &wired {
             for &stripe_cache_bytes in &caches {
                 for queue_depth in optional(&options.queue_depths) {
                     plan.arrays.push(ArrayCase {
@@ -365,7 +365,7 @@ fn cases(
                         member_bytes,
                         area_bytes,
                         degraded,
-                        wiring,
+                        topology,
                         stripe_cache_bytes,
                         queue_depth,
                         cells: cells.clone(),
@@ -404,9 +404,9 @@ fn wirings(
     for members_per_spindle in shared(&options.spindles) {
         for disks_per_channel in shared(&options.channels) {
             for bus_bytes_per_s in optional(&options.buses) {
-                let wiring =
+                let topology =
                     StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle };
-                wirings.push(wiring.check(members).map(|()| wiring));
+                wirings.push(topology.check(members).map(|()| topology));
             }
         }
     }

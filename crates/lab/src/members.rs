@@ -14,7 +14,7 @@
 //!
 //! Invariant: parsing names the first thing that is wrong; it reads drive profiles and creates
 //! nothing. A profile document is read once: all who name it mean the same drive. What is created
-//! is the member that `Maker` is asked for. Called from `matrix` and `target`.
+//! is the member that `MemberFactory` is asked for. Called from `matrix` and `target`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -399,12 +399,12 @@ impl MemberFactory<'_> {
     }
 
     /// The disk of each member that is paced, all of them wired.
-    pub fn disks(&self, members: &[MemberExpr], wiring: StorageTopology) -> Vec<Option<Disk>> {
+    pub fn disks(&self, members: &[MemberExpr], topology: StorageTopology) -> Vec<Option<Disk>> {
         let bytes = self.sectors * md::SECTOR_BYTES;
-        let bus = wiring.bus_bytes_per_s.map(|rate| self.pace.add_bus(rate));
+        let bus = topology.bus_bytes_per_s.map(|rate| self.pace.add_bus(rate));
         let mut channels = HashMap::new();
         let mut disks: Vec<Option<Disk>> = Vec::new();
-        for (part, member) in wiring.parts(members.len()).iter().zip(members) {
+        for (part, member) in topology.parts(members.len()).iter().zip(members) {
             let first = part.part.checked_sub(1).and_then(|_| disks[disks.len() - part.part]);
             let disk = member.drive().map(|(profile, given)| match first {
                 Some(first) => Disk { at_bytes: part.part as u64 * bytes, ..first },

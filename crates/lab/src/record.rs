@@ -5,7 +5,7 @@
 //! Unknown values are `null`, never a made-up number. Bytes and seconds are stored; rates are
 //! 10^6 bytes per second.
 //!
-//! Written by the runner; read by `grid`, `table` and `html`.
+//! Written by the runner; read by `pivot`, `table` and `html`.
 
 use serde::{Deserialize, Serialize, Serializer};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

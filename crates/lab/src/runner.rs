@@ -361,7 +361,7 @@ mod tests {
             chunk_sectors: 128,
             members: &set.expand(expr.leaves()).expect("members"),
             directory: Path::new("/nonexistent"),
-            wiring: crate::topology::StorageTopology::default(),
+            topology: crate::topology::StorageTopology::default(),
             member_bytes,
             stripe_cache_bytes: 1 << 20,
             queue_depth: usize::MAX,

@@ -75,7 +75,7 @@ pub struct TargetSpec<'a> {
     /// Where files go.
     pub directory: &'a Path,
     /// What the members share.
-    pub wiring: StorageTopology,
+    pub topology: StorageTopology,
     /// Size of each member, in bytes.
     pub member_bytes: u64,
     /// Stripe memory, in bytes.
@@ -507,7 +507,7 @@ impl ArrayBuilder {
             sectors: spec.member_bytes / md::SECTOR_BYTES,
         };
         let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
-        let disks = maker.disks(spec.members, spec.wiring);
+        let disks = maker.disks(spec.members, spec.topology);
         let whole = |disk: &&Disk| disk.is_first_part();
         let recipe = ArrayBuilder {
             disks: disks.iter().flatten().filter(whole).copied().collect(),
@@ -632,7 +632,7 @@ mod tests {
             chunk_sectors: 128,
             members: &set.expand(expr.leaves()).expect("members"),
             directory: Path::new("/nonexistent"),
-            wiring: StorageTopology::default(),
+            topology: StorageTopology::default(),
             member_bytes: 4 << 20,
             stripe_cache_bytes: 1 << 20,
             queue_depth: usize::MAX,

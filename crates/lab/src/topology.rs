@@ -90,12 +90,12 @@ mod tests {
 
     #[test]
     fn neighbours_share_and_the_last_ones_may_be_fewer() {
-        let wiring = StorageTopology {
+        let topology = StorageTopology {
             disks_per_channel: Some(2),
             members_per_spindle: Some(2),
             ..StorageTopology::default()
         };
-        let shown = wiring.parts(7);
+        let shown = topology.parts(7);
         let shown: Vec<_> =
             shown.iter().map(|p| (p.disk, p.channel.unwrap_or(9), p.part, p.parts)).collect();
         let all = [

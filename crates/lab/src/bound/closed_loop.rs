@@ -124,7 +124,7 @@ pub(super) fn run(
     policy: Policy,
     piece_sectors: u64,
 ) -> Outcome {
-    let (mut rig, places) = wired(cell.wiring, drives);
+    let (mut rig, places) = wired(cell.topology, drives);
     // Flash that is scaled to its member is judged by what it can go on doing.
     for (disk, _) in places.iter().filter(|_| cell.pattern.writes()) {
         rig.precondition(*disk, !cell.pattern.sequential());
@@ -157,11 +157,11 @@ pub(super) fn run(
 }
 
 /// The rig, and the disk of each leaf with the place where the leaf begins on it.
-fn wired(wiring: StorageTopology, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(DriveId, u64)>) {
+fn wired(topology: StorageTopology, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(DriveId, u64)>) {
     let mut rig = Rig::new();
-    let bus = wiring.bus_bytes_per_s.map(|rate| rig.add_bus(rate));
+    let bus = topology.bus_bytes_per_s.map(|rate| rig.add_bus(rate));
     let (mut channels, mut places) = (Vec::new(), Vec::new());
-    for (part, drive) in wiring.parts(drives.len()).iter().zip(drives) {
+    for (part, drive) in topology.parts(drives.len()).iter().zip(drives) {
         let bytes = drive.member_bytes;
         if part.part > 0 {
             let (disk, begin): (DriveId, u64) = places[places.len() - 1];

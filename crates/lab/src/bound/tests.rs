@@ -16,7 +16,7 @@ struct Case<'a> {
     placement: Placement,
     missing: &'a [usize],
     bus: Option<u64>,
-    wiring: StorageTopology,
+    topology: StorageTopology,
     block: u64,
     depth: u32,
     jobs: u32,
@@ -27,7 +27,7 @@ const SEQUENTIAL: Case<'static> = Case {
     placement: Placement::Window { at: 0.0 },
     missing: &[],
     bus: None,
-    wiring: StorageTopology {
+    topology: StorageTopology {
         bus_bytes_per_s: None,
         disks_per_channel: None,
         members_per_spindle: None,
@@ -47,7 +47,7 @@ fn cell(array: &str, pattern: Pattern, case: &Case<'_>) -> Option<Bound> {
     bound(&CellShape {
         shape: &shape,
         members: &vec![Some(drive); shape.leaves()],
-        wiring: StorageTopology { bus_bytes_per_s: case.bus, ..case.wiring },
+        topology: StorageTopology { bus_bytes_per_s: case.bus, ..case.topology },
         missing: case.missing,
         pattern,
         block_bytes: case.block,
@@ -136,10 +136,10 @@ fn a_bus_holds_all_copies_and_parity() {
 #[test]
 fn a_channel_and_a_spindle_serve_one_after_the_other() {
     let wired = |disks_per_channel, members_per_spindle| {
-        let wiring =
+        let topology =
             StorageTopology { bus_bytes_per_s: None, disks_per_channel, members_per_spindle };
-        let random = Case { wiring, ..RANDOM };
-        let stream = Case { wiring, placement: Placement::Stretch, ..SEQUENTIAL };
+        let random = Case { topology, ..RANDOM };
+        let stream = Case { topology, placement: Placement::Stretch, ..SEQUENTIAL };
         let read = |pattern, case| cell("raid0(4)", pattern, case).expect("a bound");
         (read(Pattern::RandomRead, &random), read(Pattern::SequentialRead, &stream))
     };
@@ -168,7 +168,7 @@ fn no_length_of_an_operation_beats_the_bound_of_shared_members() {
     ];
     for (array, bus, disks_per_channel, members_per_spindle, least) in cases {
         let bus_bytes_per_s = bus.map(|rate| rate * 1_000_000);
-        let wiring = StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle };
+        let topology = StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle };
         let shape = geometry(array, MEMBER);
         let profile = Profile::named("hdd-2002").unwrap();
         let placement = Placement::Window { at: 0.0 };
@@ -177,7 +177,7 @@ fn no_length_of_an_operation_beats_the_bound_of_shared_members() {
         let cell = CellShape {
             shape: &shape,
             members: &members,
-            wiring,
+            topology,
             missing: &[],
             pattern: Pattern::SequentialRead,
             block_bytes: 1 << 20,
@@ -193,7 +193,7 @@ fn no_length_of_an_operation_beats_the_bound_of_shared_members() {
         for piece in [48, 96, 160, 320, 448, 640, 2048] {
             let other = closed_loop::run(&cell, &drives, &present, &pace, policy, piece);
             let other = other.mb_per_s();
-            assert!(other <= 1.02 * found, "{array}, {wiring:?}: {piece}: {other} over {found}");
+            assert!(other <= 1.02 * found, "{array}, {topology:?}: {piece}: {other} over {found}");
         }
     }
 }
@@ -209,7 +209,7 @@ fn the_slowest_member_determines() {
     let shape = CellShape {
         shape: &array,
         members: &members,
-        wiring: StorageTopology::default(),
+        topology: StorageTopology::default(),
         missing: &[],
         pattern: Pattern::SequentialRead,
         block_bytes: 1 << 20,

@@ -9,7 +9,7 @@
 //! system that compresses (zfs, btrfs) hardly stores at all; here each unit has other bytes, which
 //! costs a pass over the buffer. A rewrite changes the version alone.
 //!
-//! Invariant: a unit's version in the [`Ledger`] is what the last finished write of it stored. A
+//! Invariant: a unit's version in the [`VersionMap`] is what the last finished write of it stored. A
 //! reader that raced with a writer accepts what was there before, and what is there after.
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -415,7 +415,7 @@ fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
 /// refused: a record must not speak of what was not measured.
 fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
     let cache = case.has_parity() && case.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
-    let wired = case.wiring != StorageTopology::default();
+    let wired = case.topology != StorageTopology::default();
     let refused = [
         (case.level == BenchLevel::Single, "single: an ordinary disk is device:/dev/X"),
         (case.nested, "arrays inside arrays are not made there"),

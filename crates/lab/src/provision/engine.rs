@@ -35,7 +35,7 @@ pub struct EngineSpec {
     /// Where files go.
     pub directory: PathBuf,
     /// What the members share.
-    pub wiring: StorageTopology,
+    pub topology: StorageTopology,
     /// Size of each member, in bytes.
     pub member_bytes: u64,
     /// Stripe memory, in bytes.
@@ -55,8 +55,8 @@ impl EngineSpec {
             members: vec![member; expr.leaves()],
             member_bytes: JOURNAL_MEMBER_BYTES,
             // Disks of its own, behind a bus that is as fast.
-            wiring: StorageTopology {
-                bus_bytes_per_s: self.wiring.bus_bytes_per_s,
+            topology: StorageTopology {
+                bus_bytes_per_s: self.topology.bus_bytes_per_s,
                 ..StorageTopology::default()
             },
             ..self.clone()
@@ -70,7 +70,7 @@ impl EngineSpec {
                 chunk_sectors: self.chunk_bytes / md::SECTOR_BYTES,
                 members: &self.members,
                 directory: &self.directory,
-                wiring: self.wiring,
+                topology: self.topology,
                 member_bytes: self.member_bytes,
                 stripe_cache_bytes: self.stripe_cache_bytes,
                 queue_depth: self.queue_depth,

@@ -163,7 +163,7 @@ fn array_identity(case: &ArrayCase) -> (String, String) {
         member_bytes,
         area_bytes,
         degraded,
-        wiring,
+        topology,
         stripe_cache_bytes,
         queue_depth,
         cells: _, // the entry is one of them
@@ -175,7 +175,7 @@ fn array_identity(case: &ArrayCase) -> (String, String) {
     let array = format!(
         "level={level} array={expr} chunk={chunk_bytes} members={set} member={member_bytes}"
     );
-    let StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle } = wiring;
+    let StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle } = topology;
     let cache = *stripe_cache_bytes;
     let cache = (case.has_parity() && cache != array::DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
     let knobs = [
@@ -217,13 +217,13 @@ fn array_in_words(case: &ArrayCase) -> String {
     if case.has_parity() && cache != array::DEFAULT_STRIPE_CACHE_BYTES {
         text.push_str(&format!(", stripe cache {}", kib(cache)));
     }
-    if let Some(bus) = case.wiring.bus_bytes_per_s {
+    if let Some(bus) = case.topology.bus_bytes_per_s {
         text.push_str(&format!(", bus {} MB/s", bus as f64 / 1e6));
     }
-    if let Some(disks) = case.wiring.disks_per_channel {
+    if let Some(disks) = case.topology.disks_per_channel {
         text.push_str(&format!(", {disks} to a channel"));
     }
-    if let Some(members) = case.wiring.members_per_spindle {
+    if let Some(members) = case.topology.members_per_spindle {
         text.push_str(&format!(", {members} to a spindle"));
     }
     if let Some(depth) = case.queue_depth {

@@ -176,11 +176,11 @@ pub fn run_tasks(
     tasks: &[Task<'_>],
     store: &mut Store,
     run: i64,
-    carrier: &mut dyn SweepHost,
+    host: &mut dyn SweepHost,
 ) -> Result<Ended, StoreError> {
     let owner = LockHolder::new();
     let since = store.moment()?;
-    let carried = run_as((&owner, since), tasks, store, run, carrier);
+    let carried = run_as((&owner, since), tasks, store, run, host);
     // After an error that is told; without this the claims end with the process.
     let released = store.release(run, &owner);
     let mut ended = carried?;
@@ -188,7 +188,7 @@ pub fn run_tasks(
     let ours = keys(tasks);
     ended.failed = store.failed(run, since)?;
     ended.failed.retain(|(item, _)| ours.contains(&item.key));
-    ended.stopped = carrier.stopped();
+    ended.stopped = host.stopped();
     if !ended.stopped {
         store.end(run)?;
     }
@@ -205,25 +205,25 @@ fn run_as(
     tasks: &[Task<'_>],
     store: &mut Store,
     run: i64,
-    carrier: &mut dyn SweepHost,
+    host: &mut dyn SweepHost,
 ) -> Result<Ended, StoreError> {
     let mut ended = Ended::default();
     let mut left: Vec<Task<'_>> = tasks.to_vec();
     loop {
         for task in &left {
-            if carrier.stopped() {
+            if host.stopped() {
                 return Ok(ended);
             }
             let theirs = store.claim(run, &task.items, &task.devices(), owner, since)?;
             if let Some(task) = &task.without(&theirs) {
-                one_task(task, store, run, carrier, &mut ended)?;
+                one_task(task, store, run, host, &mut ended)?;
                 // What was not measured of it others may try.
                 store.release(run, owner)?;
             }
         }
         let tried = store.tried(run, since)?;
         left = left.iter().filter_map(|task| task.without(&tried)).collect();
-        if left.is_empty() || !others_have_gone(&left, owner, store, run, carrier)? {
+        if left.is_empty() || !others_have_gone(&left, owner, store, run, host)? {
             return Ok(ended);
         }
     }
@@ -235,7 +235,7 @@ fn others_have_gone(
     owner: &LockHolder,
     store: &mut Store,
     run: i64,
-    carrier: &mut dyn SweepHost,
+    host: &mut dyn SweepHost,
 ) -> Result<bool, StoreError> {
     let wanted = tasks.iter().flat_map(|task| {
         let devices = task.devices();
@@ -253,8 +253,8 @@ fn others_have_gone(
         }
         let others = waiting.iter().copied().flatten().filter_map(|key| claims.get(key));
         let processes: BTreeSet<u32> = others.map(|other| other.process).collect();
-        carrier.waits(waiting.len(), &Vec::from_iter(processes));
-        if carrier.stopped() {
+        host.waits(waiting.len(), &Vec::from_iter(processes));
+        if host.stopped() {
             return Ok(false);
         }
         std::thread::sleep(LOOK);
@@ -265,15 +265,15 @@ fn one_task(
     task: &Task<'_>,
     store: &mut Store,
     run: i64,
-    carrier: &mut dyn SweepHost,
+    host: &mut dyn SweepHost,
     ended: &mut Ended,
 ) -> Result<(), StoreError> {
     let mut stored = vec![false; task.items.len()];
-    let result = match carrier.ready(task) {
+    let result = match host.ready(task) {
         Err(why) => Err(why),
         Ok(()) if task.program.is_some() => {
-            let (cells, result) = carrier.program(task);
-            if carrier.stopped() {
+            let (cells, result) = host.program(task);
+            if host.stopped() {
                 // It is measured anew: half a program is none.
                 ended.interrupted = result.err();
                 Ok(())
@@ -287,7 +287,7 @@ fn one_task(
         }
         Ok(()) => {
             let put = |item: &Item, cells: &[Cell]| store.put(run, item, cells);
-            blocks(task, put, carrier, &mut stored)?
+            blocks(task, put, host, &mut stored)?
         }
     };
     ended.measured += stored.iter().filter(|stored| **stored).count();
@@ -305,11 +305,11 @@ fn one_task(
 fn blocks(
     task: &Task<'_>,
     mut put: impl FnMut(&Item, &[Cell]) -> Result<(), StoreError>,
-    carrier: &mut dyn SweepHost,
+    host: &mut dyn SweepHost,
     stored: &mut [bool],
 ) -> Result<Result<(), String>, StoreError> {
     let problem = RefCell::new(None);
-    let carrier = RefCell::new(carrier);
+    let host = RefCell::new(host);
     let mut told = |event: Progress<'_>| {
         let mut problem = problem.borrow_mut();
         if let (Progress::Final { entry, cells }, None) = (&event, &*problem) {
@@ -318,10 +318,10 @@ fn blocks(
                 Err(why) => *problem = Some(why),
             }
         }
-        carrier.borrow_mut().progress(event);
+        host.borrow_mut().progress(event);
     };
     // What cannot be stored need not be measured.
-    let stop = || problem.borrow().is_some() || carrier.borrow().stopped();
+    let stop = || problem.borrow().is_some() || host.borrow().stopped();
     let result = bench::run(&task.plan, task.settings, &stop, &mut told).1;
     match problem.into_inner() {
         Some(problem) => Err(problem),
@@ -417,17 +417,17 @@ mod tests {
             theirs.put(run, &item, &[Cell::default()]).expect("stored");
             theirs.release(run, &owner).expect("given back");
         };
-        let mut carrier = Scripted {
+        let mut host = Scripted {
             holder: Some(Box::new(end)),
-            program: Some(|carrier| match carrier.holder {
+            program: Some(|host| match host.holder {
                 Some(_) => (vec![], Err("it is in use".into())),
                 None => (vec![Cell::default()], Ok(())),
             }),
             ..Scripted::default()
         };
-        let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
+        let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
         assert_eq!((ended.measured, ended.failed), (2, vec![]));
-        assert_eq!(carrier.waited.first(), Some(&3));
+        assert_eq!(host.waited.first(), Some(&3));
         assert_eq!(store.finished(run).expect("keys").len(), 3);
     }
 
@@ -441,14 +441,14 @@ mod tests {
         let tasks = tasks(&parts, &HashSet::new());
         let head = head(&tasks).expect("a task");
         let run = store.begin(&NewRun::default(), &head).expect("a run");
-        let mut carrier = Scripted {
-            program: Some(|carrier| {
-                carrier.stopped = true;
+        let mut host = Scripted {
+            program: Some(|host| {
+                host.stopped = true;
                 (vec![Cell::default()], Err("could not be undone: mdadm --stop /dev/md200".into()))
             }),
             ..Scripted::default()
         };
-        let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
+        let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
         let said = "could not be undone: mdadm --stop /dev/md200".to_string();
         let expected = Ended { stopped: true, interrupted: Some(said), ..Ended::default() };
         assert_eq!(ended, expected);
@@ -482,9 +482,9 @@ mod tests {
             let mut other = Store::open(&file).expect("the file");
             let item = tasks[1].items[theirs].clone();
             let measure = move || other.put(run, &item, &[Cell::default()]).expect("stored");
-            let mut carrier = Scripted { other: Some(Box::new(measure)), ..Scripted::default() };
-            let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
-            assert_eq!((ended.measured, carrier.cells), (3, 3));
+            let mut host = Scripted { other: Some(Box::new(measure)), ..Scripted::default() };
+            let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+            assert_eq!((ended.measured, host.cells), (3, 3));
             let finished = store.finished(run).expect("keys");
             assert!(tasks.iter().flat_map(|t| &t.items).all(|item| finished.contains(&item.key)));
             let mut cells = store.record(run).expect("the run").cells;
@@ -496,8 +496,8 @@ mod tests {
                 (3, "raid1", left)
             );
             // And with all of them there is nothing to do.
-            let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
-            assert_eq!((ended.measured, carrier.cells), (0, 3));
+            let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+            assert_eq!((ended.measured, host.cells), (0, 3));
         }
     }
 
@@ -532,11 +532,11 @@ mod tests {
                 TheirEnd::Failed => theirs.put_not_run(run, &item, "no room").expect("noted"),
                 TheirEnd::Killed => theirs.release(run, &owner).expect("given back"),
             };
-            let mut carrier = Scripted { holder: Some(Box::new(ended)), ..Scripted::default() };
-            let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
-            assert_eq!(carrier.waited.first(), Some(&1));
+            let mut host = Scripted { holder: Some(Box::new(ended)), ..Scripted::default() };
+            let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+            assert_eq!(host.waited.first(), Some(&1));
             let ours = if end == TheirEnd::Killed { 2 } else { 1 };
-            assert_eq!((ended.measured, carrier.cells), (ours, ours));
+            assert_eq!((ended.measured, host.cells), (ours, ours));
             let failed = if end == TheirEnd::Failed { 1 } else { 0 };
             assert_eq!(store.finished(run).expect("keys").len(), 2 - failed);
             let why: Vec<&str> = ended.failed.iter().map(|(_, why)| why.as_str()).collect();
@@ -558,12 +558,12 @@ mod tests {
         let (key, fail) = (item.key.clone(), move || {
             theirs.put_not_run(run, &item, "no room").expect("noted");
         });
-        let mut carrier = Scripted { other: Some(Box::new(fail)), ..Scripted::default() };
-        let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
-        assert_eq!((ended.measured, carrier.cells, carrier.waited.len()), (1, 1, 0));
+        let mut host = Scripted { other: Some(Box::new(fail)), ..Scripted::default() };
+        let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+        assert_eq!((ended.measured, host.cells, host.waited.len()), (1, 1, 0));
         assert_eq!((&ended.failed[0].0.key, ended.failed[0].1.as_str()), (&key, "no room"));
         // By the next who goes on it is.
-        let ended = run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored");
+        let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
         assert_eq!((ended.measured, ended.failed), (1, vec![]));
         assert_eq!(store.finished(run).expect("keys").len(), 2);
     }
@@ -581,8 +581,8 @@ mod tests {
         let one = || {
             let mut store = Store::open(&file).expect("the file");
             let wait = || _ = begin.wait();
-            let mut carrier = Scripted { before: Some(Box::new(wait)), ..Scripted::default() };
-            run_tasks(&tasks, &mut store, run, &mut carrier).expect("stored").measured
+            let mut host = Scripted { before: Some(Box::new(wait)), ..Scripted::default() };
+            run_tasks(&tasks, &mut store, run, &mut host).expect("stored").measured
         };
         let measured = std::thread::scope(|scope| {
             let other = scope.spawn(one);

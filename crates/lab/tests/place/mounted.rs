@@ -20,7 +20,7 @@ fn engine(array: &str, member_bytes: u64) -> EngineSpec {
         members: set.expand(expr.leaves()).expect("members"),
         expr,
         directory: std::env::temp_dir(),
-        wiring: lab::topology::StorageTopology::default(),
+        topology: lab::topology::StorageTopology::default(),
         member_bytes,
         stripe_cache_bytes: 16 << 20,
         queue_depth: usize::MAX,
