@@ -182,7 +182,7 @@ impl Executor {
             done: Vec::new(),
             timer: None,
             timer_overdue: false,
-            info: info,
+            info,
             events: Events::default(),
             control_events: None,
             drop_commanded: MemberSet::EMPTY,
@@ -550,13 +550,13 @@ impl Executor {
     }
 
     /// Gives up the leaves, in slot order; the core is good for nothing any more.
-    pub(crate) fn into_leaves(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) {
+    pub(crate) fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) {
         let failed = self.failed();
         for (index, slot) in (0u16..).zip(&mut self.slots) {
             assert_eq!(slot.in_flight, 0, "an array at work cannot be taken apart");
             let in_service = in_service && !failed.contains(index) && slot.member.is_some();
             let mut member = slot.member.take();
-            if !member.as_mut().is_some_and(|member| member.into_leaves(in_service, out)) {
+            if !member.as_mut().is_some_and(|member| member.disassemble(in_service, out)) {
                 out.push(FormerLeaf { member, in_service });
             }
         }

@@ -14,7 +14,7 @@ const FORBID: [&str; 8] = ["md", "drive", "nbd", "engine", "sim", "lab", "raidla
 const ADDRESSES: [&str; 8] = [
     "crates/parity/src/arch",
     "crates/array/src/buf",
-    "crates/array/src/descriptors",
+    "crates/array/src/unshared_fds",
     "crates/array/src/member/mem",
     "crates/array/src/member/uring",
     // A test: the handler of a trap, which does the instruction that this CPU lacks.
@@ -38,7 +38,7 @@ pub fn check_addresses(sources: &Sources) -> Vec<Finding> {
         for token in source.tokens.iter().filter(|token| token.is_ident("unsafe")) {
             let what = "`unsafe` outside its addresses";
             let why = "unsafe code is reviewed in a few known places only";
-            let fix = "use a safe interface of parity/src/arch, array/src/{buf,descriptors}, \
+            let fix = "use a safe interface of parity/src/arch, array/src/{buf,unshared_fds}, \
                        array/src/member/{mem,uring} or export/src/*/sys, or extend one";
             findings.push(Finding::new("unsafe", path, token.line, what, why, fix));
         }

@@ -113,7 +113,7 @@ impl Driver {
         // Their handles go before anybody else may get the members.
         drop(shards);
         let mut leaves = Vec::new();
-        first.executor.into_leaves(true, &mut leaves);
+        first.executor.disassemble(true, &mut leaves);
         if count > 1 {
             for (slot, leaf) in (0..).zip(&mut leaves) {
                 leaf.in_service &= !failed.contains(slot);

@@ -170,8 +170,8 @@ impl Member for NestedMember {
         self.waiting.is_empty() && self.ended.is_empty() && self.executor.is_quiet()
     }
 
-    fn into_leaves(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool {
-        self.executor.into_leaves(in_service, out);
+    fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) -> bool {
+        self.executor.disassemble(in_service, out);
         true
     }
 

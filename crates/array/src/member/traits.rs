@@ -306,7 +306,7 @@ pub trait Member: Send + Sealed {
 
     /// Gives up what it is made of, where this is an array, and says that it was one. `in_service`
     /// says whether it was itself.
-    fn into_leaves(&mut self, _in_service: bool, _out: &mut Vec<FormerLeaf>) -> bool {
+    fn disassemble(&mut self, _in_service: bool, _out: &mut Vec<FormerLeaf>) -> bool {
         false
     }
 

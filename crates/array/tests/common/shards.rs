@@ -27,7 +27,7 @@ pub fn shards() -> u16 {
 pub fn in_shards(spec: &ArraySpec, options: &DriverOptions) -> DriverOptions {
     let nested = spec.members.iter().any(|member| matches!(member, MemberSpec::Array(_)));
     let shards = if nested { 1 } else { shards() };
-    DriverOptions { shards: shards, shard_unit_sectors: UNIT_SECTORS, ..options.clone() }
+    DriverOptions { shards, shard_unit_sectors: UNIT_SECTORS, ..options.clone() }
 }
 
 /// An array with its threads.
