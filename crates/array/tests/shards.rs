@@ -20,8 +20,8 @@ const WRITE: HostOp = HostOp::Write { fua: false };
 fn options(shards: u16) -> DriverOptions {
     let shard_unit_sectors = 64;
     DriverOptions {
-        shards: shards,
-        shard_unit_sectors: shard_unit_sectors,
+        shards,
+        shard_unit_sectors,
         leases: 64,
         ..DriverOptions::default()
     }
