@@ -102,7 +102,7 @@ fn started_as(
     driver: DriverOptions,
 ) -> Result<Vec<Driver>, StartError> {
     let (shards, shard_unit_sectors) = (common::shards::shards(), 64);
-    let driver = DriverOptions { shards: shards, shard_unit_sectors: shard_unit_sectors, ..driver };
+    let driver = DriverOptions { shards, shard_unit_sectors, ..driver };
     let how = StartOptions { driver, ..StartOptions::default() };
     start_shards(&decide(opened, options), opened, &how)
 }

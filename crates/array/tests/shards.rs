@@ -19,12 +19,7 @@ const WRITE: HostOp = HostOp::Write { fua: false };
 
 fn options(shards: u16) -> DriverOptions {
     let shard_unit_sectors = 64;
-    DriverOptions {
-        shards,
-        shard_unit_sectors,
-        leases: 64,
-        ..DriverOptions::default()
-    }
+    DriverOptions { shards, shard_unit_sectors, leases: 64, ..DriverOptions::default() }
 }
 
 fn start(spec: ArraySpec, shards: u16) -> Array {
