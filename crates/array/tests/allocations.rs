@@ -35,7 +35,7 @@ impl Bench {
     fn new(level: Level, shards: u16) -> Bench {
         let spec = spec(level, if level == Level::Raid1 { 0 } else { CHUNK }, mems(6, 4096));
         let options = DriverOptions {
-            shards: shards,
+            shards,
             shard_unit_sectors: 256,
             leases: 64,
             lease_bytes: 64 << 10,
