@@ -16,11 +16,14 @@ PEER_ARGS ?=
 TOOLS_DIR ?= $(TARGET)/bench
 TOOLS_ROUNDS ?= 5
 
-.PHONY: help setup setup-tests build test test-all bench bench-engine bench-peers bench-arrays bench-tools clean
+.PHONY: help setup setup-tests build dist deb check-deb test test-all bench bench-engine bench-peers bench-arrays bench-tools clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make build      set up this machine, build the program: $(TARGET)/release/raidlab'
+	@echo 'make dist       the program without debug information, man pages, completions: $(TARGET)/dist, $(TARGET)/generated'
+	@echo 'make deb        a Debian package of them, with cargo-deb: $(TARGET)/debian'
+	@echo 'make check-deb  installs that package in a minimal Debian of its own (debootstrap, root)'
 	@echo 'make test       set up, then everything a change must pass: cargo xtask ci'
 	@echo 'make test-all   the same with the slow sweeps (RAIDLAB_TEST=all)'
 	@echo 'make bench      set up, measure; report and record in $(TARGET)/bench'
@@ -40,6 +43,21 @@ setup-tests:
 
 build: setup
 	$(CARGO) build --release -p raidlab
+
+dist: setup
+	$(CARGO) build --profile dist -p raidlab
+	@mkdir -p $(TARGET)/generated/man $(TARGET)/generated/completions
+	$(TARGET)/dist/raidlab generate man $(TARGET)/generated/man
+	$(TARGET)/dist/raidlab generate completions bash >$(TARGET)/generated/completions/raidlab.bash
+	$(TARGET)/dist/raidlab generate completions zsh >$(TARGET)/generated/completions/_raidlab
+	$(TARGET)/dist/raidlab generate completions fish >$(TARGET)/generated/completions/raidlab.fish
+
+deb: dist
+	@command -v cargo-deb >/dev/null || { echo 'installing cargo-deb'; $(CARGO) install --locked cargo-deb; }
+	$(CARGO) deb -p raidlab --profile dist --no-build
+
+check-deb: deb
+	sh scripts/check-deb $(TARGET)/debian/raidlab_*.deb
 
 test: setup-tests
 	$(CARGO) xtask ci

@@ -12,6 +12,7 @@ mod create;
 mod detail;
 mod dump;
 mod examine;
+mod generate;
 mod mdadm;
 mod members;
 mod meter;
@@ -34,7 +35,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Runs, measures, predicts and rescues Linux software RAID, from user space.
 #[derive(Parser)]
-#[command(name = "raidlab", version, max_term_width = 100, propagate_version = true)]
+#[command(name = "raidlab", version = env!("RAIDLAB_VERSION"), max_term_width = 100, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -60,6 +61,8 @@ enum Command {
     Dump(Box<dump::DumpArguments>),
     /// Show live what disks, members and CPUs do, as iostat does.
     Watch(watch::WatchArguments),
+    /// Print a shell's completions to stdout, or write the man pages to a directory.
+    Generate(generate::GenerateArguments),
 }
 
 /// How a command ended when it did not fail.
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Watch(arguments) => watch::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments, Arguments::command()),
     };
     match ended {
         Ok(Ending::Fine) => ExitCode::SUCCESS,

@@ -204,9 +204,28 @@ fn record_and_report_go_to_files() {
 }
 
 #[test]
+fn completions_and_man_pages_are_made_from_the_arguments() {
+    for shell in ["bash", "zsh", "fish"] {
+        let text = raidlab(&format!("generate completions {shell}")).code(0).stdout;
+        assert!(text.contains("raidlab") && text.contains("assume-clean"), "{shell}");
+    }
+    let dir = Dir::new();
+    let pages = dir.file("man");
+    raidlab(&format!("generate man {pages}")).code(2);
+    std::fs::create_dir(&pages).expect("a directory");
+    raidlab(&format!("generate man {pages}")).code(0);
+    let page = std::fs::read_to_string(format!("{pages}/raidlab-create.1")).expect("a page");
+    assert!(page.contains("raidlab-create(1)") || page.contains(".TH raidlab-create 1"), "{page}");
+    assert!(page.contains("assume\\-clean"), "{page}");
+}
+
+#[test]
 fn help_and_version() {
     let version = raidlab("--version").code(0);
-    assert_eq!(version.stdout, format!("raidlab {}\n", env!("CARGO_PKG_VERSION")));
+    let (name, rest) = version.stdout.trim_end().split_once(' ').expect("a name and a version");
+    let (number, commit) = rest.split_once(' ').unwrap_or((rest, "(none)"));
+    assert_eq!((name, number), ("raidlab", env!("CARGO_PKG_VERSION")));
+    assert!(commit.starts_with('(') && commit.ends_with(')'), "{commit}");
     let help = raidlab("--help").code(0);
     assert!(help.stdout.contains("bench") && help.stderr.is_empty());
     let help = raidlab("bench --help").code(0).stdout;
