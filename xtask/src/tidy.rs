@@ -15,6 +15,7 @@ mod reasons;
 mod sizes;
 mod tools;
 mod unsafety;
+mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,7 @@ pub fn run(workspace: &Workspace, bin: Option<&Path>) -> Result<Report> {
     report.findings.extend(links::check(&tree));
     report.findings.extend(changelog::check(workspace, &tree));
     report.findings.extend(tools::check(&tree, &sources));
+    report.findings.extend(words::check(&tree, &sources));
     match bin.map(PathBuf::from).or_else(|| newest_binary(&workspace.target)) {
         Some(bin) => report.findings.extend(flags::check(&tree, &flags::Help::of(&bin))),
         None => report.skipped.push(
