@@ -7,7 +7,8 @@ mod required;
 mod steps;
 mod totals;
 
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -61,6 +62,7 @@ pub fn run(only: Option<&str>) -> Result<bool> {
     if let Some(only) = only {
         println!("not asked for: every step but {only}");
     }
+    keep_times(&context.workspace.target, &lines)?;
     if let Some(totals) = &context.totals {
         let directory = totals_path.parent().context("the totals have a directory")?;
         std::fs::create_dir_all(directory).context("making the directory of the totals")?;
@@ -68,6 +70,22 @@ pub fn run(only: Option<&str>) -> Result<bool> {
         println!("{totals}");
     }
     Ok(lines.iter().all(|line| is_fine(line.step, &line.outcome)))
+}
+
+/// Appends the steps' times to `ci/times.jsonl` of the target directory, one line for each run.
+fn keep_times(target: &Path, lines: &[Line]) -> Result<()> {
+    use std::io::Write;
+    let directory = target.join("ci");
+    std::fs::create_dir_all(&directory).context("making the directory of the times")?;
+    let steps: serde_json::Map<String, serde_json::Value> = lines
+        .iter()
+        .map(|line| (line.step.to_string(), (line.time.as_millis() as u64).into()))
+        .collect();
+    let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let line = serde_json::json!({ "unix_seconds": at, "step_ms": steps });
+    let path = directory.join("times.jsonl");
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    file.and_then(|mut file| writeln!(file, "{line}")).context("keeping the steps' times")
 }
 
 /// The steps with their commands, for `ci --list`.
