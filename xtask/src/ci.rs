@@ -3,6 +3,7 @@
 //! Invariant: a failed step never hides a later one, and a step that did not run is never counted
 //! as one that passed. Tests come last, so that a log ends with what they said and the totals.
 
+mod junit;
 mod required;
 mod steps;
 mod totals;
@@ -27,6 +28,16 @@ pub enum Outcome {
     Failed(String),
     /// It did not run, and why.
     Skipped(String),
+}
+
+impl Outcome {
+    /// Why it failed.
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Outcome::Failed(why) => Some(why),
+            Outcome::Passed | Outcome::Skipped(_) => None,
+        }
+    }
 }
 
 /// One line of the summary.

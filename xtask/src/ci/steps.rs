@@ -5,8 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use super::Outcome;
-use super::required;
+use super::{Outcome, junit, required};
 use super::totals::{Stream, Totals};
 use crate::tidy;
 use crate::tools;
@@ -73,7 +72,7 @@ pub const STEPS: [Step; 9] = [
     // and the profile is optimised where it must be.
     Step {
         name: "test",
-        what: "cargo test --workspace --no-fail-fast -- --show-output",
+        what: "cargo nextest run --workspace --profile ci; cargo test --workspace --doc",
         run: test,
     },
 ];
@@ -188,14 +187,81 @@ fn finish(command: &mut Command) -> Outcome {
     }
 }
 
-/// Streams cargo test's output while it sums the result lines.
+/// All tests by nextest, which runs programs side by side and in groups; then those of the docs,
+/// which it does not run.
 fn test(context: &mut Context) -> Outcome {
-    let mut command = context.cargo("test --workspace --no-fail-fast -- --show-output");
-    let child = command.stdout(Stdio::piped()).spawn();
-    let mut child = match child {
-        Ok(child) => child,
-        Err(error) => return Outcome::Failed(format!("could not be started: {error}")),
+    let version = context.cargo("nextest --version").output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        let how = "scripts/setup --with-tests, or cargo install --locked cargo-nextest";
+        return Outcome::Failed(format!("cargo-nextest is not installed: {how}"));
+    }
+    let report = context.workspace.target.join("nextest").join("ci").join("junit.xml");
+    // An old report must not be taken for this run's.
+    let _ = std::fs::remove_file(&report);
+    let ran = finish(&mut context.cargo("nextest run --workspace --profile ci"));
+    let cases = match std::fs::read_to_string(&report) {
+        Ok(text) => junit::parse(&text),
+        Err(error) => {
+            let found = ran.failure().unwrap_or("no test ran").to_string();
+            return Outcome::Failed(format!("{found}; {}: {error}", report.display()));
+        }
     };
+    let cases = match cases {
+        Ok(cases) => cases,
+        Err(error) => return Outcome::Failed(format!("{}: {error:#}", report.display())),
+    };
+    for case in &cases {
+        case.skipped_lines().for_each(|line| println!("test {}: {line}", case.name));
+    }
+    let docs = doc_tests(context);
+    let (of_docs, totals) = match &docs {
+        Ok(of_docs) => (of_docs.clone(), junit::totals(&cases)),
+        Err(why) => return Outcome::Failed(why.clone()),
+    };
+    let mut totals = Totals {
+        passed: totals.passed + of_docs.passed,
+        failed: totals.failed + of_docs.failed,
+        skipped: totals.skipped + of_docs.skipped,
+    };
+    let names = |which: &dyn Fn(&junit::Case) -> bool| -> Vec<String> {
+        cases.iter().filter(|case| which(case)).map(|case| case.name.clone()).collect()
+    };
+    let lacks = |case: &junit::Case| {
+        case.skipped_lines().find(|line| line.contains("is not installed")).map(str::to_string)
+    };
+    let lacking: Vec<String> = cases
+        .iter()
+        .filter_map(|case| Some(format!("{}: {}", case.name, lacks(case)?)))
+        .collect();
+    let missing = match required::in_ci() {
+        true => {
+            let ran = names(&|case| !case.failed);
+            required::missing(&ran, &names(&junit::Case::is_skipped), &lacking)
+        }
+        false => Vec::new(),
+    };
+    let outcome = match ran {
+        Outcome::Passed if totals.failed > 0 => Outcome::Failed(format!("{} tests", totals.failed)),
+        // A run in which nothing was tested is not a success.
+        Outcome::Passed if totals.passed == 0 => Outcome::Failed("no test has passed".into()),
+        Outcome::Passed if !missing.is_empty() => {
+            Outcome::Failed(format!("required in CI: {}", missing.join(", ")))
+        }
+        other => other,
+    };
+    if outcome != Outcome::Passed && totals.failed == 0 {
+        // A test program died before its tests, or a test that CI requires was skipped.
+        totals.failed = 1;
+    }
+    context.totals = Some(totals);
+    outcome
+}
+
+/// Streams the output of the documentation's tests while it sums the result lines.
+fn doc_tests(context: &Context) -> Result<Totals, String> {
+    let mut command = context.cargo("test --workspace --doc --no-fail-fast -- --show-output");
+    let started = command.stdout(Stdio::piped()).spawn();
+    let mut child = started.map_err(|error| format!("doc tests: not started: {error}"))?;
     let mut stream = Stream::default();
     if let Some(stdout) = child.stdout.take() {
         // By bytes: a test may print what is not UTF-8.
@@ -205,28 +271,10 @@ fn test(context: &mut Context) -> Outcome {
             }
         }
     }
-    let status = child.wait();
-    let missing = match required::in_ci() {
-        true => required::missing(stream.ran(), stream.skipped(), stream.lacking()),
-        false => Vec::new(),
-    };
-    let mut totals = stream.finish();
-    let outcome = match status {
-        Err(error) => Outcome::Failed(error.to_string()),
-        Ok(status) if !status.success() => Outcome::Failed(status.to_string()),
-        Ok(_) if totals.failed > 0 => Outcome::Failed(format!("{} tests", totals.failed)),
-        // A run in which nothing was tested is not a success.
-        Ok(_) if totals.passed == 0 => Outcome::Failed("no test has passed".into()),
-        Ok(_) if !missing.is_empty() => {
-            Outcome::Failed(format!("required in CI: {}", missing.join(", ")))
-        }
-        Ok(_) => Outcome::Passed,
-    };
-    if outcome != Outcome::Passed && totals.failed == 0 {
-        // It did not compile, a test program died without a result line, or a test that CI requires
-        // was skipped.
-        totals.failed = 1;
+    let status = child.wait().map_err(|error| format!("doc tests: {error}"))?;
+    let totals = stream.finish();
+    match status.success() || totals.failed > 0 {
+        true => Ok(totals),
+        false => Err(format!("doc tests: {status}")),
     }
-    context.totals = Some(totals);
-    outcome
 }

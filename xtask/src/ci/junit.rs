@@ -1,0 +1,140 @@
+//! Reads what nextest leaves of a run: its JUnit report.
+//!
+//! A test cannot end as skipped in Rust; one that cannot run here prints a line `skipped: why` and
+//! ends well. Such a test is counted as skipped, not as passed. A test that did the rest of its
+//! work names the part (`avx512 skipped: why`): that line is shown, and the test has passed.
+
+use anyhow::{Context, Result};
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+use super::totals::Totals;
+
+/// One test that ran.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Case {
+    /// Its path in its program: `module::test`.
+    pub name: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// It failed, or was ended because it took too long.
+    pub failed: bool,
+    /// What it wrote to stdout.
+    pub stdout: String,
+}
+
+impl Case {
+    /// Whether it says that it could not run.
+    pub fn is_skipped(&self) -> bool {
+        !self.failed && self.stdout.lines().any(|line| line.starts_with("skipped: "))
+    }
+
+    /// Lines that say what was skipped, of the test or of a part of it.
+    pub fn skipped_lines(&self) -> impl Iterator<Item = &str> {
+        let says = |line: &&str| line.starts_with("skipped: ") || line.contains(" skipped: ");
+        self.stdout.lines().filter(says)
+    }
+}
+
+/// The tests of a report.
+///
+/// # Errors
+/// When it is not XML as nextest writes it.
+pub fn parse(text: &str) -> Result<Vec<Case>> {
+    let mut reader = Reader::from_str(text);
+    let (mut cases, mut case, mut in_stdout) = (Vec::new(), Case::default(), false);
+    loop {
+        match reader.read_event().context("reading the JUnit report")? {
+            Event::Start(tag) | Event::Empty(tag) if tag.name().as_ref() == b"testcase" => {
+                case = Case::default();
+                for attribute in tag.attributes() {
+                    let attribute = attribute.context("reading a test of the report")?;
+                    let value = attribute.unescape_value().context("reading a test's name")?;
+                    match attribute.key.as_ref() {
+                        b"name" => case.name = value.into_owned(),
+                        b"time" => case.seconds = value.parse().unwrap_or(0.0),
+                        _ => {}
+                    }
+                }
+            }
+            Event::Start(tag) | Event::Empty(tag)
+                if matches!(tag.name().as_ref(), b"failure" | b"error") =>
+            {
+                case.failed = true;
+            }
+            Event::Start(tag) => in_stdout = tag.name().as_ref() == b"system-out",
+            Event::Text(text) if in_stdout => {
+                case.stdout += &text.decode().context("reading a test's output")?;
+            }
+            Event::CData(text) if in_stdout => {
+                case.stdout += &String::from_utf8_lossy(&text);
+            }
+            Event::GeneralRef(entity) if in_stdout => {
+                case.stdout.push(match &*entity {
+                    b"lt" => '<',
+                    b"gt" => '>',
+                    b"amp" => '&',
+                    b"apos" => '\'',
+                    b"quot" => '"',
+                    _ => '?',
+                });
+            }
+            Event::End(tag) if tag.name().as_ref() == b"system-out" => in_stdout = false,
+            Event::End(tag) if tag.name().as_ref() == b"testcase" => {
+                cases.push(std::mem::take(&mut case));
+            }
+            Event::Eof => return Ok(cases),
+            _ => {}
+        }
+    }
+}
+
+/// How many passed, failed and were skipped.
+pub fn totals(cases: &[Case]) -> Totals {
+    let count = |which: &dyn Fn(&Case) -> bool| cases.iter().filter(|case| which(case)).count();
+    let (failed, skipped) = (count(&|case| case.failed), count(&Case::is_skipped));
+    let passed = cases.len() - failed - skipped;
+    Totals { passed: passed as u64, failed: failed as u64, skipped: skipped as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="nextest-run" tests="4" failures="1" errors="0" time="2.1">
+  <testsuite name="md" tests="4" disabled="0" errors="0" failures="1">
+    <testcase name="a::passes" classname="md" time="0.012"><system-out>
+running 1 test
+x &lt; y &amp;&amp; z
+</system-out><system-err></system-err></testcase>
+    <testcase name="b::skips" classname="md" time="0.1">
+      <system-out>skipped: no loop devices
+</system-out></testcase>
+    <testcase name="c::part" classname="md" time="0.1">
+      <system-out>avx512 skipped: this CPU has none
+</system-out></testcase>
+    <testcase name="d::fails" classname="md" time="1.5">
+      <failure message="panicked" type="test failure">at x</failure>
+      <system-out>skipped: not counted
+</system-out></testcase>
+  </testsuite>
+</testsuites>"#;
+
+    #[test]
+    fn tests_that_say_so_are_skipped_and_not_passed() {
+        let cases = parse(REPORT).expect("a report");
+        assert_eq!(totals(&cases), Totals { passed: 2, failed: 1, skipped: 1 });
+        assert!(cases[0].stdout.contains("x < y && z"), "{:?}", cases[0]);
+        let lines: Vec<Vec<&str>> =
+            cases.iter().map(|case| case.skipped_lines().collect()).collect();
+        assert_eq!(lines[1], ["skipped: no loop devices"]);
+        assert_eq!(lines[2], ["avx512 skipped: this CPU has none"]);
+        assert_eq!((cases[3].name.as_str(), cases[3].seconds), ("d::fails", 1.5));
+    }
+
+    #[test]
+    fn what_is_no_report_is_an_error() {
+        assert!(parse("<testsuites><testcase name=\"a\"").is_err());
+    }
+}
