@@ -154,8 +154,8 @@ impl MetadataWriter {
         for (shard, event) in events {
             if let ControlEvent::NotDurable { member } = event {
                 self.notes.push(format!(
-                    "Slot {}: a flush failed, and the array cannot do without the member. Writes \
-                     since the flush before may be lost; the array is not stopped clean.",
+                    "Slot {}: a flush failed, and the array cannot run without the member. Writes \
+                     since the previous flush may be lost; the array will not be stopped clean.",
                     member.0
                 ));
             }
@@ -204,7 +204,7 @@ impl MetadataWriter {
             MetadataEffect::ResyncNeeded => self.wants_resync = true,
             MetadataEffect::BecameReadOnly { why } => {
                 self.resync = None;
-                self.notes.push(format!("The array takes no more writes: {why}."));
+                self.notes.push(format!("The array is read-only now: {why}."));
             }
             MetadataEffect::Stopped { clean } => self.stopped = Some(clean),
         }
@@ -252,7 +252,7 @@ impl MetadataWriter {
         if let Some(why) = resync.stalled() {
             let told = self.stalled.replace((why, resync.failed()));
             if told != self.stalled {
-                let note = format!("The resync does not come further: {why}. It is tried again.");
+                let note = format!("The resync is stalled: {why}. It is retried.");
                 self.notes.push(note);
             }
         }

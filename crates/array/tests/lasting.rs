@@ -667,8 +667,8 @@ fn a_resync_without_space_says_why_and_goes_on_when_there_is_room() {
         let status = array.metadata().unwrap();
         assert!(status.resync_offset.is_some(), "{status:?}");
         let notes = array.take_notes();
-        let told = |note: &&String| note.contains("does not come further: no space left");
-        assert_eq!(notes.iter().filter(told).count(), 1, "{notes:?}");
+        let stalled = |note: &&String| note.contains("resync is stalled: no space left");
+        assert_eq!(notes.iter().filter(stalled).count(), 1, "{notes:?}");
         flawed.mend();
         wait_for(&array, "room", |status| status.resync_offset.is_none());
         assert_eq!(array.metadata().unwrap().resync_stalled, None);

@@ -124,7 +124,7 @@ impl FileMember {
     fn open_existing(path: &Path, options: FileOptions) -> Result<FileMember, OpenError> {
         let fail = |doing, source| OpenError { path: path.to_owned(), doing, source };
         let (file, direct) = open_file(path, options.direct)?;
-        let metadata = file.metadata().map_err(|source| fail("ask for its size", source))?;
+        let metadata = file.metadata().map_err(|source| fail("get its size", source))?;
         if !metadata.is_file() {
             return Err(fail("use it", std::io::Error::other("it is not a regular file")));
         }

@@ -222,7 +222,7 @@ impl Preparing<'_> {
             Ok(bad) => bad,
             Err(problem) => {
                 let label = &self.candidates[candidate].label;
-                let note = format!("{label}: its list of bad blocks is not used: {problem}.");
+                let note = format!("{label}: its list of bad blocks is ignored: {problem}.");
                 if !self.doubts.contains(&note) {
                     self.doubts.push(note);
                 }
@@ -310,14 +310,14 @@ impl Preparing<'_> {
                 done += 1;
             } else {
                 let (start, end) = (step.sectors.start, step.sectors.end);
-                let what = "what its partial parity log is combined with cannot be read";
+                let what = "data that its partial parity log is combined with cannot be read";
                 gaps.push((step.parity, format!("{what} (sectors {start} to {end} of the data)")));
             }
         }
         let (steps, skipped) = (recovery.steps.len(), recovery.skipped.len());
         self.notes.push(format!(
-            "The partial parity log was applied: {done} of {steps} writes that were \
-             under way, {skipped} cannot be recovered because their data is missing."
+            "The partial parity log was applied: {done} of {steps} writes that were in \
+             flight, {skipped} cannot be recovered because their data is missing."
         ));
         for mismatch in &recovery.mismatches {
             self.doubts.push(format!("Partial parity log: {mismatch}."));

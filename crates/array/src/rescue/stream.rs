@@ -139,7 +139,7 @@ pub fn stream<E>(
             match thread.spawn_scoped(scope, || shared.work()) {
                 Ok(_) => {}
                 Err(source) if number == 0 => {
-                    let doing = "start a thread that reads".into();
+                    let doing = "start a reader thread".into();
                     return Err(StreamError::System { doing, source });
                 }
                 Err(_) => {

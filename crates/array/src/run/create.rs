@@ -65,8 +65,8 @@ impl std::fmt::Display for CreateFailed {
                 for (at, (name, change)) in changed.iter().enumerate() {
                     let comma = if at > 0 { ", " } else { "" };
                     let change = match change {
-                        Change::Erased => "the superblocks that it held are erased",
-                        Change::Prepared => "what it held is erased, it has no superblock",
+                        Change::Erased => "its old superblocks are erased",
+                        Change::Prepared => "its contents are erased, it has no superblock",
                         Change::Member => "it has the new array's superblock",
                     };
                     write!(f, "{comma}{name} ({change})")?;
@@ -152,9 +152,9 @@ fn what_it_holds(disk: &dyn Disk, places: &DeviceLayout) -> Vec<String> {
                 bytes.iter().for_each(|byte| {
                     let _ = write!(hex, " {byte:02x}");
                 });
-                seen.push(format!("holds data of no kind that is known (at byte {at}:{hex})"));
+                seen.push(format!("holds data of unknown type (at byte {at}:{hex})"));
             }
-            Err(error) => seen.push(format!("may hold something: it cannot be read: {error}")),
+            Err(error) => seen.push(format!("may hold data: it cannot be read: {error}")),
         }
     }
     seen
@@ -190,7 +190,7 @@ pub fn create(
     let seen = refuse_what_is_there(plan, disks, options)?;
     let mut making = Making { disks: planned(plan, disks), changes: Vec::new() };
     making.changes = vec![None; making.disks.len()];
-    making.each("erase what was there", |making, at| making.erase_superblocks(at))?;
+    making.each("erase its old contents", |making, at| making.erase_superblocks(at))?;
     making.each("write its bitmap and logs", |making, at| {
         for write in plan.preparations(&plan.places[at]) {
             making.changes[at] = Some(Change::Prepared);

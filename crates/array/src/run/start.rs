@@ -197,8 +197,8 @@ impl Starting<'_> {
     fn check(&self) -> Result<(), StartError> {
         if self.defining().has_journal {
             return refused(
-                "The array has a journal: it can be read here, also what is only in the journal, \
-                 but not written to.",
+                "The array has a journal: it can be read here, including data that is only in the \
+                 journal, but not written.",
             );
         }
         for (_, source) in self.serving() {
@@ -324,10 +324,10 @@ impl Starting<'_> {
             let Some((_, problem)) = gaps.iter().find(|(of, _)| *of == slot) else { continue };
             let name = self.members[source.candidate].disk.name();
             return refused(format!(
-                "{name}: {problem}. The array was in use when it stopped, and slot {} is missing: \
-                 without that log, what is recovered for it may be wrong where a write was under \
-                 way, also in data that was not being written. Find the missing member; the array \
-                 can be read without it.",
+                "{name}: {problem}. The array was dirty when it stopped, and slot {} is missing: \
+                 without that log, data recovered for the slot may be wrong in stripes with writes \
+                 in flight, including blocks that were not written. Find the missing member; the \
+                 array can be read without it.",
                 missing[0]
             ));
         }
@@ -385,8 +385,8 @@ impl Starting<'_> {
             };
             let name = self.members[candidate].disk.name();
             Some(format!(
-                "{name} is in sync {far} for slot {slot}, but not used: its rebuild begins again \
-                 once the array has been written to."
+                "{name} is in sync {far} for slot {slot}, but not used: its rebuild starts from \
+                 the beginning once the array has been written to."
             ))
         });
         begun.collect()
@@ -477,14 +477,14 @@ impl Starting<'_> {
         let checked = header.check(uuid_on_disk(metadata.set_uuid, metadata.version));
         checked.map_err(|error| failed(error.to_string()))?;
         if header.kind() != Some(BitmapKind::Plain) {
-            return Err(failed("it is of a kind that is only read here".into()));
+            return Err(failed("bitmaps of this type are supported for reading only".into()));
         }
         let covered = sync_sectors(self.geometry).unwrap_or(0);
         let chunk = u64::from(header.chunk_bytes) / md::SECTOR_BYTES;
         let len = 256 + covered.div_ceil(chunk.max(1)).div_ceil(8);
         let sectors = len.div_ceil(md::SECTOR_BYTES);
         if sectors > area.sectors {
-            return Err(failed("it would run into what is behind it".into()));
+            return Err(failed("it is longer than the area reserved for it".into()));
         }
         let mut file = vec![0; (sectors * md::SECTOR_BYTES) as usize];
         let read = disk.read(area.sector, &mut file);

@@ -118,7 +118,7 @@ impl std::fmt::Display for DeviceError {
             DeviceProblem::Window { bytes } => {
                 write!(
                     f,
-                    "the part is not inside: {} has {bytes} bytes",
+                    "the part is out of range: {} has {bytes} bytes",
                     self.location.path.display()
                 )
             }
@@ -165,7 +165,7 @@ impl Device {
         let device = opened.device(window, options.access);
         // Whoever held the lock until now may have removed the file: what is written there is lost.
         if options.access == Access::ReadWrite && !device.is_at(&location.path) {
-            let source = io::Error::other("it was removed or replaced meanwhile");
+            let source = io::Error::other("it was removed or replaced while being opened");
             let problem = DeviceProblem::System { doing: "open it", source };
             return Err(DeviceError { location: location.clone(), problem });
         }
@@ -346,7 +346,7 @@ impl Device {
 
     /// The bytes of a range of sectors, in the file.
     fn range(&self, sector: u64, len: usize) -> io::Result<Range<u64>> {
-        assert!((len as u64).is_multiple_of(SECTOR_BYTES), "disks move whole sectors");
+        assert!((len as u64).is_multiple_of(SECTOR_BYTES), "not a whole number of sectors");
         let sectors = len as u64 / SECTOR_BYTES;
         if sector.checked_add(sectors).is_none_or(|end| end > self.sectors()) {
             return Err(beyond_the_end(&self.name(), sector, sectors, self.sectors()));
@@ -526,7 +526,7 @@ impl Opening {
         let fail = |problem| DeviceError { location: location.clone(), problem };
         let system = |doing| move |source: io::Error| fail(DeviceProblem::System { doing, source });
         let path = &location.path;
-        let kind = std::fs::metadata(path).map_err(system("look at it"))?.file_type();
+        let kind = std::fs::metadata(path).map_err(system("stat it"))?.file_type();
         let is_block_device = kind.is_block_device();
         if !is_block_device && !kind.is_file() {
             return Err(fail(DeviceProblem::Kind { is: kind_name(kind) }));
@@ -540,9 +540,9 @@ impl Opening {
                 source: errno.into(),
             }),
         })?;
-        let metadata = file.metadata().map_err(system("look at it"))?;
+        let metadata = file.metadata().map_err(system("stat it"))?;
         if metadata.file_type() != kind {
-            let source = io::Error::other("it was replaced meanwhile");
+            let source = io::Error::other("it was replaced while being opened");
             return Err(system("open it")(source));
         }
         let identity = Identity::of(&metadata);
@@ -551,7 +551,7 @@ impl Opening {
             return Err(fail(DeviceProblem::InUse { how }));
         }
         let bytes = rustix::fs::seek(&file, SeekFrom::End(0))
-            .map_err(|errno| system("ask for its size")(errno.into()))?;
+            .map_err(|errno| system("get its size")(errno.into()))?;
         let location = location.clone();
         Ok(Opening { file, location, identity, is_block_device, direct, bytes })
     }

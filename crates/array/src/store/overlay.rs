@@ -191,7 +191,7 @@ pub fn open_overlay(
     })?;
     let mut header = vec![0; HEADER_BYTES];
     (&file).read_exact(&mut header).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => fail(OverlayProblem::Format("it is no overlay")),
+        io::ErrorKind::UnexpectedEof => fail(OverlayProblem::Format("it is not an overlay")),
         _ => system("read it")(error),
     })?;
     let (id, known) = decode_header(&header).map_err(|what| fail(OverlayProblem::Format(what)))?;
@@ -282,10 +282,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 fn decode_header(header: &[u8]) -> Result<([u8; 16], Vec<Known>), &'static str> {
     if !header.starts_with(MAGIC) {
-        return Err("it is no overlay");
+        return Err("it is not an overlay");
     }
     if u32_at(header, VERSION_AT) != VERSION {
-        return Err("it is of a version that this program does not know");
+        return Err("its version is not supported");
     }
     let mut plain = header.to_vec();
     plain[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
@@ -426,7 +426,7 @@ impl OverlayDisk {
     }
 
     fn check(&self, sector: u64, len: usize) -> io::Result<()> {
-        assert!((len as u64).is_multiple_of(SECTOR_BYTES), "disks move whole sectors");
+        assert!((len as u64).is_multiple_of(SECTOR_BYTES), "not a whole number of sectors");
         let sectors = len as u64 / SECTOR_BYTES;
         if sector.checked_add(sectors).is_none_or(|end| end > self.sectors()) {
             return Err(beyond_the_end(&self.name(), sector, sectors, self.sectors()));

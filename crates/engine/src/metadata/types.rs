@@ -209,7 +209,7 @@ pub enum MetadataEffect {
 /// Why nothing is written any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOnlyReason {
-    /// By order.
+    /// The host asked for it.
     Ordered,
     /// Too few members can hold the metadata: without this one the array could not be assembled.
     MetadataUnwritable {
@@ -226,7 +226,7 @@ pub enum ReadOnlyReason {
 impl std::fmt::Display for ReadOnlyReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ReadOnlyReason::Ordered => write!(f, "by order"),
+            ReadOnlyReason::Ordered => write!(f, "on request"),
             ReadOnlyReason::MetadataUnwritable { device } => write!(
                 f,
                 "metadata of device {} cannot be written, and without it too few members are left",

@@ -260,15 +260,15 @@ impl Keeper {
         sys::block_signals().map_err(system("block signals"))?;
         if let Err(error) = sys::own_descriptors() {
             missing.push(format!(
-                "cannot have descriptors of its own (close_range): {error}; should this process be \
-                 killed, whoever waits for the mount waits until it is aborted"
+                "cannot unshare its file descriptors (close_range): {error}; if this process is \
+                 killed, processes waiting for the mount hang until the FUSE connection is aborted"
             ));
         }
         let holder = MountHolder::start();
         if let Err(error) = &holder {
             missing.push(format!(
-                "cannot start cat, to hold the mounts: {error}; should this process be killed, \
-                 file systems on the mount may never end"
+                "cannot start cat, to hold the mounts: {error}; if this process is killed, \
+                 file systems on the mount may hang for ever"
             ));
         }
         let protection = Protection::take(missing);
@@ -355,7 +355,7 @@ impl Keeper {
             _ => {
                 // The array must outlive the session that serves it.
                 std::mem::forget((array, session));
-                let problem = "unmounted, but the kernel does not end the session: another mount \
+                let problem = "unmounted, but the FUSE session has not ended: another mount \
                                namespace may hold the mount"
                     .into();
                 return Err(FrontError::Directory { path: options.directory, problem });

@@ -33,7 +33,7 @@ impl Protection {
         let mut note = |what: &str, risk: &str, error: &io::Error| {
             missing.push(format!("{what}: {error}; {risk}"));
         };
-        let deadlock = "under memory pressure, writing back could wait for itself";
+        let deadlock = "under memory pressure, writeback could deadlock";
         if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
             note("cannot serve as an I/O flusher (CAP_SYS_RESOURCE)", deadlock, &error.into());
         }
