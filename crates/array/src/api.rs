@@ -94,7 +94,7 @@ struct TicketState {
 
 impl Ticket {
     fn end(&self, outcome: Outcome) {
-        let mut state = self.state.lock().expect("nobody panics with a ticket");
+        let mut state = self.state.lock().expect("the ticket lock is not poisoned");
         if let Some(then) = state.then.take() {
             drop(state);
             return then(outcome);
@@ -124,12 +124,12 @@ impl Pending {
     }
 
     fn wait_any(self) -> Outcome {
-        let mut state = self.0.state.lock().expect("nobody panics with a ticket");
+        let mut state = self.0.state.lock().expect("the ticket lock is not poisoned");
         loop {
             if let Some(outcome) = state.outcome.take() {
                 return outcome;
             }
-            state = self.0.ended.wait(state).expect("nobody panics with a ticket");
+            state = self.0.ended.wait(state).expect("the ticket lock is not poisoned");
         }
     }
 }
@@ -138,7 +138,7 @@ impl Future for Pending {
     type Output = Result<Lease, ArrayError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.state.lock().expect("nobody panics with a ticket");
+        let mut state = self.0.state.lock().expect("the ticket lock is not poisoned");
         match state.outcome.take() {
             Some(outcome) => {
                 Poll::Ready(outcome.map(|lease| lease.expect("reads and writes have a lease")))
@@ -184,7 +184,7 @@ struct Shared {
 
 impl Shared {
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().expect("nobody panics with the inbox")
+        self.inbox.lock().expect("the inbox lock is not poisoned")
     }
 
     /// Changes the inbox and wakes the thread if it sleeps. Gives `None` when it has ended.
@@ -212,14 +212,14 @@ struct Busy {
 
 impl Busy {
     fn one_less(&self) {
-        *self.shards.lock().expect("nobody panics with the count") -= 1;
+        *self.shards.lock().expect("the count lock is not poisoned") -= 1;
         self.none.notify_all();
     }
 
     fn wait(&self) {
-        let mut shards = self.shards.lock().expect("nobody panics with the count");
+        let mut shards = self.shards.lock().expect("the count lock is not poisoned");
         while *shards > 0 {
-            shards = self.none.wait(shards).expect("nobody panics with the count");
+            shards = self.none.wait(shards).expect("the count lock is not poisoned");
         }
     }
 }

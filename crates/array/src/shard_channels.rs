@@ -303,7 +303,7 @@ impl ShardChannels {
         self.clear_inboxes();
         let all = self.fate.quiet.load(Ordering::Acquire) == u32::from(self.sharding.shards());
         if all {
-            self.fate.leases.lock().expect("nobody panics with the list").clear();
+            self.fate.leases.lock().expect("the list lock is not poisoned").clear();
         }
         all
     }
@@ -358,7 +358,7 @@ impl ShardChannels {
         if lost {
             self.break_up();
         }
-        self.fate.leases.lock().expect("nobody panics with the list").extend(leases);
+        self.fate.leases.lock().expect("the list lock is not poisoned").extend(leases);
         self.be_quiet();
     }
 }

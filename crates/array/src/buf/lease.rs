@@ -45,7 +45,7 @@ impl LeasePool {
     /// When `len` is more than the pool's buffers hold.
     pub fn take(&self, len: usize) -> Option<Lease> {
         assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
-        let slot = self.0.free.lock().expect("nobody panics with the list").slots.pop()?;
+        let slot = self.0.free.lock().expect("the list lock is not poisoned").slots.pop()?;
         Some(Lease { pool: self.clone(), slot, len })
     }
 
@@ -55,13 +55,13 @@ impl LeasePool {
     /// When `len` is more than the pool's buffers hold.
     pub fn wait(&self, len: usize) -> Lease {
         assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
-        let mut free = self.0.free.lock().expect("nobody panics with the list");
+        let mut free = self.0.free.lock().expect("the list lock is not poisoned");
         loop {
             if let Some(slot) = free.slots.pop() {
                 return Lease { pool: self.clone(), slot, len };
             }
             free.waiting += 1;
-            free = self.0.returned.wait(free).expect("nobody panics with the list");
+            free = self.0.returned.wait(free).expect("the list lock is not poisoned");
             free.waiting -= 1;
         }
     }

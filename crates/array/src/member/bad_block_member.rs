@@ -150,7 +150,7 @@ impl BadBlockMember {
     }
 
     fn list(&self) -> MutexGuard<'_, BadBlockList> {
-        self.list.lock().expect("nobody panics with the list")
+        self.list.lock().expect("the list lock is not poisoned")
     }
 
     /// Ends what the member inside has finished.

@@ -155,7 +155,7 @@ impl FaultMember {
 
     /// The script, where it is on. Locked for the moment: no speed is asked of members that fail.
     fn script(&self) -> Option<MutexGuard<'_, Script>> {
-        let script = || self.script.lock().expect("nobody panics with the script");
+        let script = || self.script.lock().expect("the script lock is not poisoned");
         self.control.is_on().then(script)
     }
 

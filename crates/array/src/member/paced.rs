@@ -140,7 +140,7 @@ impl PaceControl {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().expect("nobody panics with the drives")
+        self.shared.lock().expect("the drives lock is not poisoned")
     }
 
     /// Notes when the rig wants to be called next; to be called before the lock is let go.

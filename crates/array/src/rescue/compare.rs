@@ -48,7 +48,7 @@ impl Comparison {
 
     /// What has been found so far.
     pub(super) fn get(&self) -> Compared {
-        let (sectors, ranges) = &*self.found.lock().expect("nobody panics with the list");
+        let (sectors, ranges) = &*self.found.lock().expect("the list lock is not poisoned");
         Compared { sectors: *sectors, differing: ranges.list.clone(), more: ranges.more }
     }
 
@@ -110,7 +110,7 @@ impl Comparison {
     }
 
     fn note(&self, sectors: u64, differing: impl Iterator<Item = Range<u64>>) {
-        let (all, ranges) = &mut *self.found.lock().expect("nobody panics with the list");
+        let (all, ranges) = &mut *self.found.lock().expect("the list lock is not poisoned");
         *all += sectors;
         differing.for_each(|range| ranges.insert(range));
     }

@@ -62,7 +62,7 @@ struct Failed {
 
 impl Failures {
     fn note(&self, source: &Source, sectors: Range<u64>, error: &io::Error) {
-        let mut lists = self.0.lock().expect("nobody panics with the list");
+        let mut lists = self.0.lock().expect("the list lock is not poisoned");
         let others: usize = lists.values().map(|failed| failed.ranges.list.len()).sum();
         let kind = format!("{:?} {:?}", error.kind(), error.raw_os_error());
         let failed = lists.entry((source.disk.name(), kind)).or_default();
@@ -75,7 +75,7 @@ impl Failures {
 
     /// The ranges, and how many more there were that were not kept.
     pub(super) fn get(&self) -> (Vec<Failure>, u64) {
-        let lists = self.0.lock().expect("nobody panics with the list");
+        let lists = self.0.lock().expect("the list lock is not poisoned");
         let mut failures = Vec::new();
         for ((name, _), Failed { error, ranges }) in lists.iter() {
             failures.extend(ranges.list.iter().map(|sectors| Failure {

@@ -205,7 +205,7 @@ fn piece_sectors(view: &ReadableArray, bytes: u64) -> u64 {
 
 impl Shared<'_> {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the state")
+        self.state.lock().expect("the state lock is not poisoned")
     }
 
     /// Takes pieces and reads them until there are none.
@@ -224,7 +224,7 @@ impl Shared<'_> {
                 continue;
             }
             let Some(mut buffer) = state.buffers.pop() else {
-                state = self.room.wait(state).expect("nobody panics with the state");
+                state = self.room.wait(state).expect("the state lock is not poisoned");
                 continue;
             };
             // To a multiple of the piece's length: rows begin there.
@@ -260,7 +260,7 @@ impl Shared<'_> {
                         // A reader panicked; the scope says so when it ends.
                         return Ok(());
                     }
-                    state = self.came.wait(state).expect("nobody panics with the state");
+                    state = self.came.wait(state).expect("the state lock is not poisoned");
                 }
             };
             match done {

@@ -492,7 +492,7 @@ impl Disk for Device {
             return sector;
         }
         let at = self.window.start + sector * SECTOR_BYTES;
-        let mut hole = self.hole.lock().expect("nobody panics with the hole");
+        let mut hole = self.hole.lock().expect("the hole lock is not poisoned");
         if !hole.contains(&at) {
             let data = match rustix::fs::seek(&*self.file, SeekFrom::Data(at)) {
                 Ok(data) => data,

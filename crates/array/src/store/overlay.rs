@@ -391,7 +391,7 @@ fn load(file: &File, id: &[u8; 16], known: &[Known]) -> io::Result<State> {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the map")
+        self.state.lock().expect("the map lock is not poisoned")
     }
 
     /// Makes the data durable, then the entries that lead to them.

@@ -206,7 +206,7 @@ impl Front {
     }
 
     fn tell(&self, call: Call) -> Option<()> {
-        self.calls.lock().expect("nobody panics with the channel").send(call).ok()
+        self.calls.lock().expect("the channel lock is not poisoned").send(call).ok()
     }
 
     fn join(&mut self) {

@@ -42,11 +42,11 @@ impl Gate {
 
     fn wait_while(&self, test: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let state = self.lock();
-        self.changed.wait_while(state, |state| test(state)).expect("nobody panics with the gate")
+        self.changed.wait_while(state, |state| test(state)).expect("the gate lock is not poisoned")
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the gate")
+        self.state.lock().expect("the gate lock is not poisoned")
     }
 }
 

@@ -37,7 +37,7 @@ impl Protection {
         if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
             note("cannot serve as an I/O flusher (CAP_SYS_RESOURCE)", deadlock, &error.into());
         }
-        let mut holders = HOLDERS.lock().expect("nobody panics with the count");
+        let mut holders = HOLDERS.lock().expect("the count lock is not poisoned");
         if *holders == 0
             && let Err(error) = lock_memory()
         {
@@ -59,7 +59,7 @@ fn lock_memory() -> io::Result<()> {
 
 impl Drop for Protection {
     fn drop(&mut self) {
-        let mut holders = HOLDERS.lock().expect("nobody panics with the count");
+        let mut holders = HOLDERS.lock().expect("the count lock is not poisoned");
         *holders -= 1;
         if *holders == 0 {
             // Nothing depends on its being unlocked.
