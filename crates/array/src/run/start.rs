@@ -1,8 +1,9 @@
-//! Starts an array that the assembly has decided about.
+//! Starts an array after the assembly decision.
 //!
-//! Invariant: an array that would lose or mix data is refused, with the decision's own words. In
-//! order: logs are replayed into the members and made durable, then the engine and its metadata manager get
-//! the array. Until somebody writes, nothing else is written: a start leaves no trace.
+//! Invariant: an array that would lose or mix data is refused, with the decision's reason. In
+//! order: logs are replayed into the members and made durable, then the engine and its metadata
+//! manager take over. Nothing else is written before the first write of a host: a start leaves no
+//! trace.
 
 use engine::{DeviceNumber, ManagedBitmap, ManagedDevice, MetadataConfig, MetadataManager};
 use md::assemble::{Array, Member, MemberState, Plan, Replay, Shape, Source, only_parity};
@@ -19,14 +20,14 @@ use crate::member::{BadBlockList, BadBlockMember};
 use crate::metadata_writer::{DeviceMetadata, MetadataWriter};
 use crate::rescue;
 
-/// How an array is started.
+/// Options for starting an array.
 #[derive(Clone, Debug)]
 pub struct StartOptions {
-    /// How the engine runs.
+    /// Options of the engine.
     pub driver: DriverOptions,
     /// Memory for stripe work, in bytes.
     pub stripe_cache_bytes: u64,
-    /// Operations that each member gets at once.
+    /// Operations in flight per member.
     pub queue_depth: usize,
 }
 
@@ -40,21 +41,21 @@ impl Default for StartOptions {
     }
 }
 
-/// Why an array is not started.
+/// Why an array was not started.
 #[derive(Debug)]
 pub enum StartError {
-    /// The decision is against it, or it needs what is not there yet: sentences.
+    /// The assembly decided against it, or it needs an unsupported feature: sentences.
     Refused(String),
     /// A member cannot be read or written.
     Member {
-        /// Which.
+        /// Name of the member.
         name: String,
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It cannot be put together.
+    /// It cannot be assembled.
     Build(BuildError),
 }
 
@@ -81,8 +82,8 @@ impl std::error::Error for StartError {
 }
 
 /// Starts the array by its read-write plan, in one shard. `members` are the devices that the
-/// decision was made from, in that order, opened for writing. Their superblocks are read again:
-/// where one is not what the decision was made from, the array is not started.
+/// decision was made from, in that order, opened for writing. Their superblocks are read again: if
+/// one differs from what the decision was made from, the array is not started.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -99,7 +100,7 @@ pub fn start(
     Ok(start_shards(array, members, &options)?.pop().expect("one shard"))
 }
 
-/// Like [`start`], in [`DriverOptions::shards`] shards. The first keeps the metadata.
+/// Like [`start`], in [`DriverOptions::shards`] shards. Shard 0 keeps the metadata.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -173,7 +174,7 @@ struct Starting<'a> {
     plan: &'a Plan,
     geometry: &'a Geometry,
     members: &'a [Opened],
-    /// Of each of them.
+    /// By candidate.
     metadata: &'a [MemberMetadata],
     /// The members that serve and have bad blocks.
     bad_blocks: Vec<(usize, BadBlockList)>,
@@ -184,7 +185,7 @@ impl Starting<'_> {
         &self.metadata[self.array.defining]
     }
 
-    /// The members that are in sync, with their slots: those that the engine works with.
+    /// The in-sync members, with their slots: those that the engine uses.
     fn serving(&self) -> impl Iterator<Item = (MemberIdx, &Source)> {
         let slots = self.plan.slots.iter().enumerate();
         slots.filter_map(|(slot, source)| {
@@ -193,7 +194,7 @@ impl Starting<'_> {
         })
     }
 
-    /// What the engine cannot do yet, and would do wrong in silence.
+    /// Refuses features that the engine does not support and would silently get wrong.
     fn check(&self) -> Result<(), StartError> {
         if self.defining().has_journal {
             return refused(
@@ -212,7 +213,7 @@ impl Starting<'_> {
     }
 
     /// Whether the array uses whole blocks of its members: the engine works in blocks, and would
-    /// see another array in members that are rounded down.
+    /// compute another geometry from members that are rounded down.
     fn is_in_blocks(&self) -> Result<(), StartError> {
         let disk = |source: &Source| &self.members[source.candidate].disk;
         let widest = self.serving().max_by_key(|(_, source)| disk(source).logical_block());
@@ -236,8 +237,8 @@ impl Starting<'_> {
         Ok(())
     }
 
-    /// Whether the superblocks still are what the decision was made from: an earlier start from the
-    /// same values may have left a member behind since. The devices are locked, so that nothing
+    /// Whether the superblocks are still those that the decision was made from: another start from
+    /// the same state may have left a member behind since. The devices are locked, so that nothing
     /// changes after this.
     fn is_as_examined(&self) -> Result<(), StartError> {
         let devices = self.devices();
@@ -247,7 +248,7 @@ impl Starting<'_> {
                 || devices.iter().any(|(device, _)| device == candidate);
             let is_same = match Opened::disk(member.disk.clone()) {
                 Some(now) => now.superblock == member.superblock && now.checksum == member.checksum,
-                // One that is left out may be broken by now.
+                // A member that is left out may be damaged by now.
                 None => !is_needed,
             };
             if !is_same {
@@ -261,7 +262,7 @@ impl Starting<'_> {
         Ok(())
     }
 
-    /// The lists of bad blocks that are not empty, by candidate.
+    /// The bad block lists that are not empty, by candidate.
     fn read_bad_blocks(&self) -> Result<Vec<(usize, BadBlockList)>, StartError> {
         let mut lists = Vec::new();
         for (_, source) in self.serving() {
@@ -280,11 +281,11 @@ impl Starting<'_> {
         Ok(lists)
     }
 
-    /// Replays the partial parity log, durably. Gives the position from which on redundancy is in
+    /// Replays the partial parity log, durably. Returns the position from which on redundancy is in
     /// doubt afterwards.
     ///
-    /// A crash on the way leaves logs and members as they were or nearer to the end: the next start
-    /// does the same again.
+    /// A crash in the middle leaves logs and members unchanged or partly replayed: the next start
+    /// repeats the replay.
     fn replay(&self, options: &StartOptions) -> Result<Option<u64>, StartError> {
         let resync = self.plan.repairs.resync.map(|resync| resync.from);
         if self.plan.repairs.replay != Some(Replay::Ppl) {
@@ -310,8 +311,8 @@ impl Starting<'_> {
         Ok(if log.verdict == Some(PplVerdict::Clean) { None } else { resync })
     }
 
-    /// Whether parity may be relied upon after the replay. Nothing is to be recovered from the
-    /// parity of a member that is not in sync, since its data is missing too.
+    /// Whether the parity is valid after the replay. It does not matter for a member that is not in
+    /// sync: nothing is recovered from its parity, since its data are missing too.
     fn is_covered(&self, gaps: &[(MemberIdx, String)]) -> Result<(), StartError> {
         let serving: Vec<_> = self.serving().collect();
         let slots = (0..self.geometry.members() as u16).map(MemberIdx);
