@@ -246,51 +246,52 @@ pub trait Member: Send + Sealed {
     fn info(&self) -> MemberInfo;
 
     /// Another handle on the same member, for another shard; each is called by its shard's thread
-    /// alone. `None` where that cannot be: an array. A handle counts what goes through itself.
+    /// only. `None` if that is not possible: a nested array. Each handle counts its own I/O.
     fn share(&self) -> Option<Box<dyn Member>>;
 
     /// Starts an operation. Immediate completions are appended to `done` before this returns.
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>);
 
-    /// Makes its memory known to those who may compute in it, if it is a member in memory.
+    /// Registers its memory as a region that computations may read, if it is a member in memory.
     fn get_ready_to_lend(&mut self, _regions: &mut Regions) {}
 
-    /// Says where it has these bytes, instead of reading them; counts as a read. They stay as they
-    /// are until it is told to write there. `None`: it must be asked to read.
+    /// Returns the location of these bytes in member memory, instead of reading them; counts as a
+    /// read. They stay unchanged until a write to them is submitted. `None`: submit a read.
     fn lend(&mut self, _sector: Sector, _bytes: u64) -> Option<BufSlice> {
         None
     }
 
-    /// A read from this sector on comes next.
+    /// Announces that a read from this sector is next.
     fn prefetch(&self, _sector: Sector) {}
 
-    /// Starts what `submit` has gathered, and adds what ends at once. Called after every batch of
-    /// submissions where [`Member::gathers`].
+    /// Starts the operations that `submit` has gathered, and appends immediate completions. Called
+    /// after every batch of submissions if [`Member::gathers`].
     fn submit_batch(&mut self, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
 
-    /// Whether `submit` leaves work to `settle`.
+    /// Whether `submit` leaves work to `submit_batch`.
     fn gathers(&self) -> bool {
         false
     }
 
-    /// Adds what has ended since, by the clock. Called once a round where `deadline` has come.
+    /// Appends completions that are due by the clock. Called once per round when `deadline` has
+    /// passed.
     fn reap(&mut self, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
 
-    /// Something that the kernel finished for one of this member's leaves.
+    /// Processes a kernel completion for one of this member's leaves.
     fn complete(&mut self, _event: Cqe, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
 
-    /// When a wait for `deadline` should end: before it by what waking up takes. Members whose
-    /// operations are long name a later moment, and nobody polls for them.
+    /// When a wait for `deadline` should end: earlier by the wake-up latency. Members with long
+    /// operations return a later time, and are not polled for.
     fn wake_at(&self) -> Option<u64> {
         self.deadline().map(|at| at.saturating_sub(WAKE_NANOS))
     }
 
-    /// When `reap` should be called next, if the clock alone can finish something.
+    /// When `reap` should be called next, if the clock alone can complete something.
     fn deadline(&self) -> Option<u64> {
         None
     }
 
-    /// Gives the leaves their numbers, counting up in `next`; returns the range of its own.
+    /// Numbers its leaves, counting up in `next`; returns the range of its own.
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
         let leaf = *next;
         *next += 1;
@@ -300,17 +301,17 @@ pub trait Member: Send + Sealed {
     /// The files that its leaves keep their data in.
     fn files(&self, _out: &mut Vec<FileId>) {}
 
-    /// Whether nothing is under way inside, where this is an array.
+    /// Whether no operation is in flight inside, for nested arrays.
     fn is_quiet(&self) -> bool {
         true
     }
 
-    /// Gives up what it is made of, where this is an array, and says that it was one. `in_service`
-    /// says whether it was itself.
+    /// Returns the members of a nested array, and whether this is one. `in_service` says whether it
+    /// was in service itself.
     fn into_leaves(&mut self, _in_service: bool, _out: &mut Vec<FormerLeaf>) -> bool {
         false
     }
 
-    /// What each of its leaves has moved.
+    /// I/O counters of each of its leaves.
     fn leaf_counters(&self, out: &mut Vec<Counters>);
 }

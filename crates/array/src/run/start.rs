@@ -345,7 +345,7 @@ impl Starting<'_> {
     }
 
     /// The devices to keep metadata on, by candidate: members in sync with their slots, and spares.
-    /// A rebuild that had begun is not gone on with here: see [`Starting::metadata manager`].
+    /// A rebuild that had begun is not continued here: see [`Starting::manager`].
     fn devices(&self) -> Vec<(usize, Option<MemberIdx>)> {
         let mut devices: Vec<_> =
             self.serving().map(|(slot, source)| (source.candidate, Some(slot))).collect();
@@ -365,7 +365,7 @@ impl Starting<'_> {
     }
 
     /// The slot that a candidate is being rebuilt for, or is to take over, and the sector up to
-    /// which it is in sync; `None`: all of it is.
+    /// which it is in sync; `None`: completely.
     fn rebuilt(&self, candidate: usize) -> Option<(MemberIdx, Option<u64>)> {
         let mut members = self.array.members.iter();
         match members.find(|member| member.candidate == candidate)?.state {
@@ -375,7 +375,8 @@ impl Starting<'_> {
         }
     }
 
-    /// What is lost once the array is written to: a sentence for each rebuild that had begun.
+    /// Rebuild progress that is lost once the array is written to: a sentence for each rebuild that
+    /// had begun.
     fn notes(&self) -> Vec<String> {
         let begun = self.devices().into_iter().filter_map(|(candidate, serves)| {
             let (slot, up_to) = self.rebuilt(candidate).filter(|_| serves.is_none())?;
@@ -404,11 +405,11 @@ impl Starting<'_> {
         let mut devices = Vec::new();
         for (candidate, slot) in self.devices() {
             let number = self.metadata[candidate].dev_number;
-            // What only its own superblock knows of it.
+            // State that only its own superblock has.
             let own = self.members[candidate].superblock.state();
             let own = own.devices.get(number as usize).cloned().flatten();
-            // Writes pass by who is being rebuilt, so that what it has is old from the first one
-            // on. It keeps its slot, in sync up to sector 0: Linux begins its rebuild again.
+            // A device under rebuild gets no writes, so its data are out of date from the first
+            // write on. It keeps its slot, in sync up to sector 0: Linux restarts its rebuild.
             let rebuilt = self.rebuilt(candidate);
             let role = slot.or(rebuilt.map(|(slot, _)| slot));
             let role = role.map_or(Role::Spare, |slot| Role::Slot(slot.0));
@@ -445,7 +446,7 @@ impl Starting<'_> {
         }))
     }
 
-    /// The bitmap of the member that defines the array; bits that cannot be believed count as set.
+    /// The bitmap of the member that defines the array; bits that are not valid count as set.
     fn bitmap(&self) -> Result<Option<ManagedBitmap>, StartError> {
         let defining = self.defining();
         let Some((header, bits)) = self.read_bitmap(self.array.defining)? else { return Ok(None) };
