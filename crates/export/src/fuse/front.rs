@@ -148,8 +148,8 @@ impl Front {
                     Err(error) => drop(started.send(Err(error))),
                 }
             })
-            .map_err(system("start the front's thread"))?;
-        let ended = || FrontError::Array("the front's thread has ended".into());
+            .map_err(system("start the FUSE server thread"))?;
+        let ended = || FrontError::Array("the FUSE server thread has ended".into());
         let missing = match start.recv().unwrap_or_else(|_| Err(ended())) {
             Ok(missing) => missing,
             Err(error) => {
@@ -200,8 +200,8 @@ impl Front {
 
     fn stop_as(&self, force: bool) -> Result<(), FrontError> {
         let (answer, answered) = mpsc::channel();
-        let gone = || FrontError::Array("the front's thread has ended".into());
-        self.tell(Call::Stop { force, answer }).ok_or_else(gone)?;
+        let gone = || FrontError::Array("the FUSE server thread has ended".into());
+        self.send(Call::Stop { force, answer }).ok_or_else(gone)?;
         answered.recv().unwrap_or_else(|_| Err(gone()))
     }
 

@@ -211,7 +211,7 @@ fn a_mount_in_use_is_not_taken_away_unless_the_front_is_dropped() {
     file.read_exact(&mut [0; 4096]).expect("still served");
     file.seek(SeekFrom::Start(0)).expect("still there");
     drop(front);
-    assert!(file.read(&mut [0; 4096]).is_err(), "nobody serves it any more");
+    assert!(file.read(&mut [0; 4096]).is_err(), "it is not served any more");
     assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
 }
 
