@@ -39,7 +39,7 @@ pub(crate) struct StorePolicy {
 
 struct Trial {
     number: u8,
-    /// When its second half began; `None` in the first.
+    /// Start of its second half; `None` in the first half.
     began: Option<u64>,
     /// Least nanoseconds for half a trial's bytes so far, near and past.
     least: [Option<u64>; 2],
