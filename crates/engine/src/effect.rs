@@ -101,14 +101,14 @@ pub enum ControlEvent {
     Intent {
         /// First bit.
         first_bit: u32,
-        /// How many.
+        /// Number of bits.
         bits: u32,
     },
     /// Granted bits that have been unused for a while; the shard must request them again.
     Released {
         /// First bit.
         first_bit: u32,
-        /// How many.
+        /// Number of bits.
         bits: u32,
     },
     /// A write failed half-way: the range of these bits may be out of sync until it is resynced.
@@ -116,7 +116,7 @@ pub enum ControlEvent {
     OutOfSync {
         /// First bit.
         first_bit: u32,
-        /// How many.
+        /// Number of bits.
         bits: u32,
     },
     /// A flush failed on a member that the array cannot run without: completed writes on it may be
@@ -211,15 +211,15 @@ pub enum Effect {
     Compute {
         /// Token of the completion.
         token: Token,
-        /// What.
+        /// The job.
         job: Compute,
     },
-    /// Send [`crate::Input::Timer`] at or after `at`. A later one replaces an earlier one.
+    /// Requests [`crate::Input::Timer`] at or after `at`. A later one replaces an earlier one.
     SetTimer {
-        /// In the clock that `handle` is called with.
+        /// Nanoseconds of the clock that `handle` is called with.
         at: u64,
     },
-    /// A host request has ended.
+    /// Completes a host request.
     Complete {
         /// The request's own tag.
         tag: u64,

@@ -192,8 +192,8 @@ pub enum Control {
     ReadOnly,
     /// A flush is in progress: answer with [`crate::ControlEvent::Written`]. Not for shard 0.
     TakeDirtyMembers,
-    /// A flush has failed on a member that the array cannot do without: parity and data of any row
-    /// may be of different ages, and nothing is recovered from a row before it is written anew.
+    /// A flush has failed on a member that the array cannot run without: parity and data of any row
+    /// may be of different ages, and nothing is recovered from a row before it is written again.
     NotDurable,
     /// For shard 0: the answer of another shard. All of them must answer.
     Written {
@@ -207,8 +207,9 @@ pub enum Control {
     InSyncBelow {
         /// In positions; `u64::MAX`: everywhere.
         position: u64,
-        /// How many [`crate::ControlEvent::OutOfSync`] of this shard the metadata manager knew of. A position
-        /// that does not take account of all of them raises nothing: it crossed the last one.
+        /// How many [`crate::ControlEvent::OutOfSync`] of this shard the metadata manager had
+        /// processed. A command that does not account for all of them raises nothing: it crossed
+        /// the last one.
         reports: u64,
     },
 }

@@ -1,7 +1,6 @@
 //! A pool of reusable slots with generations.
 //!
 //! Invariant: a key resolves only while the value it was made for is in its slot; a late completion
-//! Invariant: a key resolves only while the value it was made for is in its slot; a late completion
 //! with an old generation finds nothing. The most recently freed slot is reused first, so that a
 //! warm pool neither allocates nor spreads over memory. Called by every table of the engine.
 
