@@ -179,10 +179,7 @@ fn a_disk_of_old_bytes_is_taken_and_a_file_is_not() {
     let options = CreateOptions::default();
     let files: Vec<_> = disks.iter().map(|disk| Some(disk.clone() as Arc<dyn Disk>)).collect();
     let error = refuse_what_is_there(&plan, &files, options).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "c holds data of unknown type (at byte 10240000: 05 05 05 05 05 05 05 05)."
-    );
+    assert_eq!(error, "c holds data of unknown type (at byte 10240000: 05 05 05 05 05 05 05 05).");
     let block = |disk: &Arc<Failing>| Some(Arc::new(Block(disk.clone())) as Arc<dyn Disk>);
     let devices: Vec<_> = disks.iter().map(block).collect();
     assert_eq!(refuse_what_is_there(&plan, &devices, options).unwrap(), [""; 0]);

@@ -522,8 +522,9 @@ impl Stripes {
         }
     }
 
-    /// No plan is left: cuts a longer range into granules, where bad blocks of different members
-    /// may not meet, or into blocks, where some are in sync, and fails what cannot be cut.
+    /// No plan is possible: splits a longer range into granules, where bad blocks of different
+    /// members may not coincide, or into blocks, where some are in sync, and fails blocks that
+    /// cannot be split.
     fn give_up(&mut self, cx: &mut Context<'_>, at: u32) {
         if let Some(grain) = self.ops[at].finer() {
             return self.split_into(cx, at, grain);

@@ -1,17 +1,17 @@
 //! Plugging: delays writes of a stream until adjacent writes complete the stripe.
 //!
 //! ```text
-//! piece comes --> hoping: writes that were at work then are still at work; when they end,
-//!    |               |    the host sends what comes next
+//! new piece --> by_ends: earlier writes are still in flight; when they complete, the host
+//!    |               |    submits more
 //!    |               v
-//!    |            clock: at most `merge_wait_nanos`, and about as long as a write takes
+//!    |            clocks: at most `merge_wait_nanos`, and about as long as a write takes
 //!    v               v
 //!   row complete, or the stream has passed its end, or no other write --> planned
 //! ```
 //! Without the first stage a member slower than the clock would break every stream: a host at its
 //! queue depth cannot send the rest of a row before an earlier request completes.
 //!
-//! Invariant: a waiting row is in `hoping` or in `clocks`, and the event that it waits for occurs:
+//! Invariant: a waiting row is in `by_ends` or in `clocks`, and the event that it waits for occurs:
 //! operations complete, and the shard sets the timer. Called only from `stripes` and `ops`.
 
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ pub(crate) struct Plug {
     /// Duration of a writing operation, as a moving average.
     typical_nanos: u64,
     /// (operations that must have completed, row), in ascending order.
-    hoping: VecDeque<(u64, u32)>,
+    by_ends: VecDeque<(u64, u32)>,
     /// (deadline, row), in ascending order.
     clocks: VecDeque<(u64, u32)>,
 }
@@ -47,7 +47,7 @@ impl Plug {
             begun: 0,
             ended: 0,
             typical_nanos: merge_wait_nanos,
-            hoping: VecDeque::new(),
+            by_ends: VecDeque::new(),
             clocks: VecDeque::new(),
         }
     }
@@ -72,7 +72,7 @@ impl Plug {
             Some(Wait::Ends(_)) => true,
             None => {
                 rows.table[row].wait = Some(Wait::Ends(self.begun));
-                self.hoping.push_back((self.begun, row));
+                self.by_ends.push_back((self.begun, row));
                 true
             }
         }
@@ -94,12 +94,12 @@ impl Plug {
     /// Starts the clocks of rows with no more writes in flight to wait for; returns the next
     /// deadline.
     pub(crate) fn unplug_due(&mut self, rows: &mut Rows, now: u64) -> Option<u64> {
-        while let Some((ends, row)) = self.hoping.front().copied() {
+        while let Some((ends, row)) = self.by_ends.front().copied() {
             let waiting = is_waiting(rows, row, Wait::Ends(ends));
             if waiting && ends > self.ended {
                 break;
             }
-            self.hoping.pop_front();
+            self.by_ends.pop_front();
             if waiting {
                 let span = self.merge_wait_nanos.min(2 * self.typical_nanos);
                 let last = self.clocks.back().map_or(0, |(deadline, _)| *deadline);
