@@ -85,7 +85,7 @@ impl std::fmt::Display for BuildError {
             BuildError::Engine(error) => error.fmt(f),
             BuildError::NestedLanes { shards } => write!(
                 f,
-                "an array with arrays as members runs on one executor; {shards} were asked for"
+                "an array with nested arrays runs in one shard only; {shards} were requested"
             ),
             BuildError::SameFile { path, also } if path == also => {
                 write!(f, "{}: given twice as a member", path.display())

@@ -1,4 +1,4 @@
-//! Members that outlive the process: opened, locked, and left untouched.
+//! Persistent members: opened, locked, and left unchanged.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -48,7 +48,7 @@ impl Recent {
     }
 
     fn contains(&self, sector: Sector) -> bool {
-        // No early end: all at once is faster.
+        // No early exit: comparing all of them is faster.
         self.sectors.iter().fold(false, |found, at| found | (*at == sector.0 + 1))
     }
 }

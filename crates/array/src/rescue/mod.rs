@@ -9,8 +9,8 @@
 //! `parity`.
 //!
 //! ```text
-//! stream: pieces in order  <--  View::read, several at once  <--  Column::read: a member's range,
-//!         holes skipped          rows recovered from P and Q       or which parts of it fail
+//! stream: pieces in order  <--  ReadableArray::read, in parallel  <--  slot_reader: ranges of a
+//!         holes skipped          rows recovered from P and Q           member, with errors
 //! ```
 //!
 //! *Invariant*: a range is served from the best readable source, or it is reported lost; zeroes are
