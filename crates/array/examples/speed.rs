@@ -118,7 +118,7 @@ fn cpu_nanos() -> u64 {
     stat.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// How long a workload goes on.
+/// Duration of a workload.
 #[derive(Clone, Copy)]
 enum Until {
     Seconds(f64),

@@ -1,14 +1,13 @@
-//! An array in threads of its own, one for each shard, for programs: blocking calls, and futures for
-//! any executor.
+//! An array for application threads: blocking calls and futures. One worker thread per shard.
 //!
-//! Invariant: a request that was handed over ends with a result, also when the array is stopped:
-//! what is under way then is finished first. Callers and a thread share an inbox; nothing else.
-//! Nobody sleeps on what is in the inbox: the thread says under its lock that it goes to sleep, and
-//! whoever hands something over then rings the bell. A request goes to the shard that owns its first
-//! sector.
+//! Invariant: every submitted request completes with a result, also when the array is stopped:
+//! requests in flight are finished first. Callers and a worker thread share an inbox (mutex) and
+//! nothing else. No wakeup is lost: the worker sets `asleep` under the inbox lock before it sleeps,
+//! and a caller that finds it set writes to the eventfd. A request goes to the shard that owns its
+//! first sector.
 //!
-//! An array ends in this order: all shards are idle; the first one stops (metadata, which the others
-//! must hear of and answer); the others end.
+//! Shutdown order: all shards become idle; shard 0 stops (it writes the metadata, for which the
+//! other shards must still process control messages); then the other shards end.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -30,28 +29,28 @@ use crate::executor::Event;
 use crate::member::{Counters, MemberInfo};
 use crate::table::Table;
 
-/// How long the thread sleeps at most without anything to do.
+/// Longest sleep of an idle worker thread.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArrayError {
-    /// The array could not serve or keep the range.
+    /// The array could not serve the range, or could not store it.
     Request(RequestError),
     /// Offset or length is not a multiple of the array's logical block, or outside the array.
     Range {
-        /// First byte that was asked for.
+        /// First byte of the request.
         offset: u64,
-        /// How many.
+        /// Length of the request in bytes.
         len: usize,
         /// The array's size in bytes.
         array_bytes: u64,
-        /// What both must be multiples of, in bytes.
+        /// The logical block in bytes; offset and length must be multiples of it.
         block: u32,
     },
     /// The array has been stopped.
     Stopped,
-    /// The array has been stopped, but the next start finds it as a crash would leave it.
+    /// The array has been stopped but is not clean: the next start treats it as after a crash.
     Unclean,
 }
 
@@ -74,7 +73,7 @@ impl std::fmt::Display for ArrayError {
 
 impl std::error::Error for ArrayError {}
 
-/// What a caller and the thread know of one request.
+/// State of one request, shared by the caller and the worker thread.
 #[derive(Default)]
 struct Ticket {
     state: Mutex<TicketState>,
@@ -88,13 +87,13 @@ type Outcome = Result<Option<Lease>, ArrayError>;
 struct TicketState {
     outcome: Option<Outcome>,
     waker: Option<Waker>,
-    /// Takes the outcome instead of somebody who waits for it.
+    /// Completion callback; takes the outcome in place of a waiting thread.
     then: Option<Box<dyn FnOnce(Outcome) + Send>>,
 }
 
 impl Ticket {
     fn end(&self, outcome: Outcome) {
-        let mut state = self.state.lock().expect("nobody panics with a ticket");
+        let mut state = self.state.lock().expect("the ticket lock is not poisoned");
         if let Some(then) = state.then.take() {
             drop(state);
             return then(outcome);
@@ -109,9 +108,9 @@ impl Ticket {
     }
 }
 
-/// A request under way: wait for it, or await it. It gives the lease back. Dropping it lets the
-/// request go on; its lease then returns to the pool.
-#[must_use = "a request ends only when somebody waits for it or awaits it"]
+/// A request in flight: wait for it, or await it. It returns the lease. If it is dropped, the
+/// request still completes, and its lease returns to the pool.
+#[must_use = "a request's result is lost unless it is waited for or awaited"]
 pub struct Pending(Arc<Ticket>);
 
 impl Pending {
@@ -124,12 +123,12 @@ impl Pending {
     }
 
     fn wait_any(self) -> Outcome {
-        let mut state = self.0.state.lock().expect("nobody panics with a ticket");
+        let mut state = self.0.state.lock().expect("the ticket lock is not poisoned");
         loop {
             if let Some(outcome) = state.outcome.take() {
                 return outcome;
             }
-            state = self.0.ended.wait(state).expect("nobody panics with a ticket");
+            state = self.0.ended.wait(state).expect("the ticket lock is not poisoned");
         }
     }
 }
@@ -138,7 +137,7 @@ impl Future for Pending {
     type Output = Result<Lease, ArrayError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.state.lock().expect("nobody panics with a ticket");
+        let mut state = self.0.state.lock().expect("the ticket lock is not poisoned");
         match state.outcome.take() {
             Some(outcome) => {
                 Poll::Ready(outcome.map(|lease| lease.expect("reads and writes have a lease")))
@@ -159,20 +158,20 @@ struct Job {
     ticket: Arc<Ticket>,
 }
 
-/// Something that the thread does between two polls.
+/// A closure that the worker runs between two polls.
 type Call = Box<dyn FnOnce(&mut Driver) + Send>;
 
 #[derive(Default)]
 struct Inbox {
     jobs: Vec<Job>,
     calls: Vec<Call>,
-    /// The thread waits, or is about to: it wants the bell.
+    /// The worker sleeps, or is about to: it must be woken through the eventfd.
     asleep: bool,
-    /// No more jobs come.
+    /// No more requests are accepted.
     stopping: bool,
     /// No other shard needs this one any more.
     leaving: bool,
-    /// The metadata are to be made clean before the end.
+    /// The metadata are to be marked clean before the end.
     closing: bool,
     stopped: bool,
 }
@@ -184,10 +183,10 @@ struct Shared {
 
 impl Shared {
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().expect("nobody panics with the inbox")
+        self.inbox.lock().expect("the inbox lock is not poisoned")
     }
 
-    /// Changes the inbox and wakes the thread if it sleeps. Gives `None` when it has ended.
+    /// Changes the inbox and wakes the worker if it sleeps. `None` when the worker has ended.
     fn put<T>(&self, change: impl FnOnce(&mut Inbox) -> T) -> Option<T> {
         let mut inbox = self.inbox();
         if inbox.stopped {
@@ -197,14 +196,15 @@ impl Shared {
         let ring = std::mem::take(&mut inbox.asleep);
         drop(inbox);
         if ring {
-            // A full counter is a bell that rings already.
+            // A write fails only when the counter is full, and then the eventfd is readable
+            // already.
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
         Some(result)
     }
 }
 
-/// Shards that may still have requests of hosts.
+/// Count of shards that may still have host requests.
 struct Busy {
     shards: Mutex<usize>,
     none: Condvar,
@@ -212,25 +212,25 @@ struct Busy {
 
 impl Busy {
     fn one_less(&self) {
-        *self.shards.lock().expect("nobody panics with the count") -= 1;
+        *self.shards.lock().expect("the count lock is not poisoned") -= 1;
         self.none.notify_all();
     }
 
     fn wait(&self) {
-        let mut shards = self.shards.lock().expect("nobody panics with the count");
+        let mut shards = self.shards.lock().expect("the count lock is not poisoned");
         while *shards > 0 {
-            shards = self.none.wait(shards).expect("nobody panics with the count");
+            shards = self.none.wait(shards).expect("the count lock is not poisoned");
         }
     }
 }
 
 struct ShardThread {
     shared: Arc<Shared>,
-    /// Ends with whether it leaves the array clean.
+    /// Returns whether the shard left the array clean.
     thread: Option<std::thread::JoinHandle<bool>>,
 }
 
-/// See the module.
+/// An array with its worker threads; see the module documentation.
 pub struct Array {
     shards: Vec<ShardThread>,
     busy: Arc<Busy>,
@@ -242,26 +242,26 @@ pub struct Array {
 }
 
 impl Array {
-    /// Puts an array together and starts its threads, [`DriverOptions::shards`] of them.
+    /// Assembles an array and starts its threads, [`DriverOptions::shards`] of them.
     ///
     /// # Errors
-    /// When the specification cannot work, or the system lacks what it needs.
+    /// When the specification is invalid, or a system resource is missing.
     pub fn start(spec: ArraySpec, options: &DriverOptions) -> Result<Array, BuildError> {
         Array::run_shards(Driver::shards(spec, options)?)
     }
 
-    /// Gives an array that was put together (see [`crate::run`]) its thread.
+    /// Starts a worker thread for an assembled array (see [`crate::run`]).
     ///
     /// # Errors
-    /// When the system lacks what it needs.
+    /// When a system resource is missing.
     pub fn run(driver: Driver) -> Result<Array, BuildError> {
         Array::run_shards(vec![driver])
     }
 
-    /// Gives every shard of an array (see [`Driver::shards`]) its thread.
+    /// Starts a worker thread for every shard of an array (see [`Driver::shards`]).
     ///
     /// # Errors
-    /// When the system lacks what it needs.
+    /// When a system resource is missing.
     ///
     /// # Panics
     /// Without a shard.
@@ -277,7 +277,8 @@ impl Array {
             busy: Arc::new(Busy { shards: Mutex::new(shards.len()), none: Condvar::new() }),
             shards: Vec::new(),
         };
-        // All of them before the first thread: a worker that never runs counts as idle.
+        // All workers exist before the first thread starts: a worker that never runs counts as
+        // idle.
         let mut workers = Vec::new();
         for driver in shards {
             let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -296,23 +297,23 @@ impl Array {
         Ok(array)
     }
 
-    /// The array's shape.
+    /// The array's geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Its size in bytes.
+    /// The array's size in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.info.sectors * SECTOR_BYTES
     }
 
-    /// What offsets and lengths must be multiples of, in bytes.
+    /// The logical block in bytes: offsets and lengths must be multiples of it.
     pub fn logical_block(&self) -> u32 {
         self.info.logical_block
     }
 
-    /// A buffer of `len` bytes; blocks while all of the array's buffers are out. A task of an
-    /// executor that holds some of them itself should use [`Array::try_lease`].
+    /// Takes a buffer of `len` bytes; blocks while all buffers are in use. An async task that holds
+    /// some of them should use [`Array::try_lease`].
     ///
     /// # Panics
     /// When `len` is more than the buffers hold (`DriverOptions::lease_bytes`).
@@ -320,7 +321,7 @@ impl Array {
         self.leases.wait(len)
     }
 
-    /// A buffer of `len` bytes, or `None` while all of the array's buffers are out.
+    /// Takes a buffer of `len` bytes, or `None` while all buffers are in use.
     ///
     /// # Panics
     /// When `len` is more than the buffers hold (`DriverOptions::lease_bytes`).
@@ -352,12 +353,13 @@ impl Array {
         self.hand_over(HostOp::Write { fua: true }, offset, Some(lease), 0)
     }
 
-    /// Hands a request over and has `then` called with its end, for fronts that answer many clients
-    /// without a thread for each. Reads and writes bring a lease of their length, which comes back;
-    /// other requests say how many `bytes` they are about (none for a flush).
+    /// Submits a request and calls `then` with its result, for frontends that serve many clients
+    /// without a thread for each. Reads and writes bring a lease of their length, which is returned
+    /// with the result; other requests give their length in `bytes` (0 for a flush).
     ///
-    /// `then` runs on a thread of the array, or on the caller's where the request is refused at
-    /// once. The array stands still meanwhile: it must not block, and must not drop the array.
+    /// `then` runs on a worker thread of the array, or on the caller's thread if the request is
+    /// refused immediately. The worker serves nothing else while `then` runs: it must not block,
+    /// and must not drop the array.
     ///
     /// # Panics
     /// When the lease is of another array.
@@ -377,16 +379,16 @@ impl Array {
         {
             return ticket.end(Err(error));
         }
-        // Nobody waits for it: `then` takes the outcome.
+        // Unused: `then` takes the outcome.
         drop(self.hand_over_as(ticket, op, offset, lease, bytes / SECTOR_BYTES));
     }
 
-    /// The longest read or write, in bytes: what a lease holds.
+    /// The longest read or write in bytes: the capacity of a lease.
     pub fn max_request_bytes(&self) -> usize {
         self.part_bytes()
     }
 
-    /// Whether a discarded range is sure to read as zeroes.
+    /// Whether a discarded range is guaranteed to read as zeroes.
     pub fn discard_zeroes(&self) -> bool {
         self.info.discard_zeroes
     }
@@ -406,7 +408,7 @@ impl Array {
         Ok(())
     }
 
-    /// Writes `buf` at byte `offset`; blocks. Readable by everybody when it returns, durable after
+    /// Writes `buf` at byte `offset`; blocks. Visible to all readers when it returns, durable after
     /// [`Array::flush`].
     ///
     /// # Errors
@@ -423,7 +425,7 @@ impl Array {
         Ok(())
     }
 
-    /// Makes everything durable that has been written; blocks.
+    /// Makes all completed writes durable; blocks.
     ///
     /// # Errors
     /// See [`ArrayError`].
@@ -439,7 +441,7 @@ impl Array {
         self.each_range(HostOp::WriteZeroes, offset, len)
     }
 
-    /// Says that a range is not needed any more; blocks. Its contents are undefined afterwards.
+    /// Discards a range; blocks. Its contents are undefined afterwards.
     ///
     /// # Errors
     /// See [`ArrayError`].
@@ -447,8 +449,8 @@ impl Array {
         self.each_range(HostOp::Discard, offset, len)
     }
 
-    /// Takes a member out of service, as `mdadm --fail` does. An array that cannot do without it
-    /// keeps it. Whatever is asked afterwards finds it gone.
+    /// Takes a member out of service, as `mdadm --fail` does. Ignored if the array cannot run
+    /// without the member. Requests submitted afterwards see the member as failed.
     pub fn fail_member(&self, member: MemberIdx) {
         self.call(0, move |driver| driver.fail_member(member));
     }
@@ -458,7 +460,7 @@ impl Array {
         self.call(0, |driver| driver.failed()).unwrap_or_default()
     }
 
-    /// What every leaf has moved.
+    /// I/O counters of every leaf member.
     pub fn leaf_counters(&self) -> Vec<Counters> {
         let mut all = vec![Counters::default(); self.leaves];
         for shard in 0..self.shards.len() {
@@ -468,7 +470,7 @@ impl Array {
         all
     }
 
-    /// What has happened to members since the last call.
+    /// Member events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         let mut all: Vec<Event> = Vec::new();
         for shard in 0..self.shards.len() {
@@ -479,7 +481,7 @@ impl Array {
                     }
                     _ => false,
                 };
-                // Two shards may have found out at once.
+                // Two shards may have detected the failure concurrently.
                 if !all.iter().any(same) {
                     all.push(event);
                 }
@@ -488,35 +490,35 @@ impl Array {
         all
     }
 
-    /// Has a shard's thread do something between two polls, and waits for the answer; `None` when
-    /// the thread has ended.
+    /// Runs a closure on a shard's worker between two polls and waits for its result; `None` when
+    /// the worker has ended.
     fn call<T: Send + 'static>(
         &self,
         shard: usize,
         call: impl FnOnce(&mut Driver) -> T + Send + 'static,
     ) -> Option<T> {
         let (answer, answered) = mpsc::channel();
-        // Nobody waits for the answer only when the caller is gone.
+        // `send` fails only when the caller has gone.
         let call: Call = Box::new(move |driver| drop(answer.send(call(driver))));
         self.shards[shard].shared.put(|inbox| inbox.calls.push(call))?;
         answered.recv().ok()
     }
 
-    /// What the array's metadata say; `None` for an array without any.
+    /// The array's metadata status; `None` for an array without metadata.
     pub fn metadata(&self) -> Option<engine::MetadataStatus> {
         self.call(0, |driver| driver.metadata()).flatten()
     }
 
-    /// What has gone wrong with metadata since the last call: sentences.
+    /// Problems with the metadata since the last call, one sentence each.
     pub fn take_notes(&self) -> Vec<String> {
         self.call(0, Driver::take_notes).unwrap_or_default()
     }
 
-    /// Finishes what is under way, flushes, makes the metadata clean, and ends the thread. An array
-    /// that is dropped instead leaves its metadata as a crash would.
+    /// Completes requests in flight, flushes, marks the metadata clean, and ends the threads. An
+    /// array that is dropped instead leaves its metadata as after a crash.
     ///
     /// # Errors
-    /// When the flush fails; [`ArrayError::Unclean`] when the metadata cannot be made clean.
+    /// When the flush fails; [`ArrayError::Unclean`] when the metadata cannot be marked clean.
     pub fn stop(mut self) -> Result<(), ArrayError> {
         let flushed = self.flush();
         self.shards[0].shared.put(|inbox| inbox.closing = flushed.is_ok());
@@ -524,17 +526,17 @@ impl Array {
         flushed.and(if clean { Ok(()) } else { Err(ArrayError::Unclean) })
     }
 
-    /// Says whether the array was stopped and is clean.
+    /// Ends the worker threads; returns whether the array was stopped clean.
     fn end_threads(&mut self) -> bool {
         if self.shards.is_empty() {
-            // Not even one thread could be started.
+            // No thread could be started.
             return false;
         }
         for shard in &self.shards {
             shard.shared.put(|inbox| inbox.stopping = true);
         }
         self.busy.wait();
-        // The first one, while the others still answer it; then the others.
+        // Shard 0 first, while the others still answer it; then the others.
         let mut clean = true;
         let (first, others) = self.shards.split_at_mut(1);
         for shards in [first, others] {
@@ -542,7 +544,8 @@ impl Array {
                 shard.shared.put(|inbox| inbox.leaving = true);
             }
             for thread in shards.iter_mut().filter_map(|shard| shard.thread.take()) {
-                // A thread that panicked has printed why; its callers find the array stopped.
+                // A thread that panicked has printed the reason; its callers get
+                // [`ArrayError::Stopped`].
                 clean &= thread.join().unwrap_or(false);
             }
         }
@@ -619,12 +622,12 @@ impl Drop for Array {
     }
 }
 
-/// A thread's side.
+/// State of a worker thread.
 struct Worker {
     driver: Driver,
     shared: Arc<Shared>,
     busy: Arc<Busy>,
-    /// It has said that it is not busy any more.
+    /// The shard is no longer counted in `Busy`.
     idle: bool,
     waiting: VecDeque<Job>,
     calls: Vec<Call>,
@@ -646,7 +649,7 @@ impl Worker {
         }
     }
 
-    /// Says whether the array is clean, as far as this shard is asked.
+    /// Runs the shard; returns whether it left the array clean.
     fn run(mut self) -> bool {
         crate::clock::wait_precisely();
         loop {
@@ -676,7 +679,8 @@ impl Worker {
         !self.waiting.is_empty() || !self.tickets.is_empty()
     }
 
-    /// Takes what callers have handed over; says whether they want to stop, and to end the thread.
+    /// Takes submitted requests from the inbox; returns whether to stop, and whether to end the
+    /// thread.
     fn fetch(&mut self) -> (bool, bool) {
         let mut inbox = self.shared.inbox();
         self.waiting.extend(inbox.jobs.drain(..));
@@ -684,7 +688,7 @@ impl Worker {
         (inbox.stopping, inbox.leaving)
     }
 
-    /// Waits for members, the clock or callers; not at all when a caller was here meanwhile.
+    /// Waits for members, the clock or callers; returns immediately when the inbox has changed.
     fn sleep(&mut self) {
         let mut inbox = self.shared.inbox();
         let woken = match self.idle {
@@ -698,7 +702,7 @@ impl Worker {
         drop(inbox);
         self.driver.wait(IDLE, Some(self.shared.wake.as_fd()));
         self.shared.inbox().asleep = false;
-        // Silences the bell. One that rings only now wakes the next sleep once: no harm.
+        // Resets the eventfd. A write that comes later only wakes the next sleep once more.
         let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
     }
 

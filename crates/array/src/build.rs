@@ -1,6 +1,7 @@
-//! Puts arrays together: geometry, members, memory, and what they must agree on.
+//! Assembles arrays: geometry, members, memory, and checks that they fit together.
 //!
-//! Invariant: nothing of a member is written here; what cannot work is refused with one clear line.
+//! Invariant: nothing is written to a member here; an invalid specification is refused with one
+//! clear line.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -13,32 +14,32 @@ use crate::buf::{InPlaceSources, Region, Regions};
 use crate::executor::Executor;
 use crate::member::{FileId, Member, MemberInfo, NestedMember};
 
-/// What an array is to be.
+/// Specification of an array.
 pub struct ArraySpec {
-    /// Its level.
+    /// RAID level.
     pub level: Level,
-    /// Its layout; `Layout::default_for(level)` is md's default.
+    /// Layout; `Layout::default_for(level)` is md's default.
     pub layout: Layout,
-    /// Its chunk in sectors; 0 where the level has none.
+    /// Chunk size in sectors; 0 for levels without chunks.
     pub chunk_sectors: u64,
-    /// In slot order.
+    /// Members in slot order.
     pub members: Vec<MemberSpec>,
-    /// Memory for stripe work and its cache, in bytes; more is taken where one stripe needs it.
+    /// Memory for stripe work and its cache, in bytes; more is allocated if one stripe needs it.
     pub stripe_cache_bytes: u64,
-    /// Operations that each member gets at once; the rest waits in order.
+    /// Operations in flight per member; further ones are queued in order.
     pub queue_depth: usize,
 }
 
-/// One member of an array to be.
+/// Specification of one member.
 pub enum MemberSpec {
-    /// A member.
+    /// An opened member.
     Ready(Box<dyn Member>),
-    /// Not there; it would have had this many sectors.
+    /// A missing member.
     Missing {
-        /// Its size.
+        /// Its size in sectors.
         sectors: u64,
     },
-    /// An array.
+    /// A nested array.
     Array(ArraySpec),
 }
 
@@ -49,30 +50,30 @@ impl MemberSpec {
     }
 }
 
-/// Why an array cannot be put together.
+/// Why an array cannot be assembled.
 #[derive(Debug)]
 pub enum BuildError {
-    /// Its shape is impossible.
+    /// The geometry is invalid.
     Geometry(GeometryError),
     /// The engine cannot run it.
     Engine(ConfigError),
-    /// It has an array as a member, which works in one shard only.
+    /// It has an array as a member, which is supported in one shard only.
     NestedLanes {
-        /// Shards that were asked for.
+        /// Number of shards requested.
         shards: u16,
     },
     /// Two members keep their data in one file.
     SameFile {
         /// The file, as one of them names it.
         path: PathBuf,
-        /// As the other names it.
+        /// The same file, as the other names it.
         also: PathBuf,
     },
-    /// There is no memory for it, or no io_uring.
+    /// A system resource (memory, io_uring) is missing.
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -84,7 +85,7 @@ impl std::fmt::Display for BuildError {
             BuildError::Engine(error) => error.fmt(f),
             BuildError::NestedLanes { shards } => write!(
                 f,
-                "an array with arrays as members runs on one executor; {shards} were asked for"
+                "an array with nested arrays runs in one shard only; {shards} were requested"
             ),
             BuildError::SameFile { path, also } if path == also => {
                 write!(f, "{}: given twice as a member", path.display())
@@ -109,7 +110,7 @@ impl std::error::Error for BuildError {
     }
 }
 
-/// What an array needs whose metadata are kept.
+/// Engine settings of an array with metadata.
 pub(crate) struct WithMetadata {
     /// From [`engine::MetadataManager::intent_map`].
     pub(crate) intents: Option<engine::IntentMap>,
@@ -119,7 +120,7 @@ pub(crate) struct WithMetadata {
     pub(crate) out_of_sync: Vec<Range<u64>>,
 }
 
-/// Which shard of an array is to be built.
+/// Which shard of an array to build.
 #[derive(Clone, Copy)]
 pub(crate) struct ShardOf {
     pub(crate) number: u16,
@@ -129,12 +130,12 @@ pub(crate) struct ShardOf {
 }
 
 impl ShardOf {
-    /// All there is.
+    /// The only shard.
     pub(crate) const ONLY: ShardOf = ShardOf { number: 0, shards: 1, least_unit: 1 };
 }
 
-/// Divides a specification among shards: each has its own handles on the members, its part of the
-/// stripe memory and of the queue depth.
+/// Divides a specification among shards: each gets its own handles on the members, and its part of
+/// the stripe memory and of the queue depth.
 pub(crate) fn divide(mut spec: ArraySpec, shards: u16) -> Result<Vec<ArraySpec>, BuildError> {
     if shards > 1 {
         spec.stripe_cache_bytes /= u64::from(shards);
@@ -165,7 +166,8 @@ pub(crate) fn divide(mut spec: ArraySpec, shards: u16) -> Result<Vec<ArraySpec>,
     Ok(all)
 }
 
-/// Makes one shard of the array and everything inside it; adds its stripe memory to `regions`.
+/// Builds one shard of the array and the arrays nested in it; appends its stripe memory to
+/// `regions`.
 pub(crate) fn build(
     spec: ArraySpec,
     max_requests: usize,
@@ -200,7 +202,8 @@ pub(crate) fn build(
     }
     let logical_block = largest_block(&members);
     let block_sectors = u64::from(logical_block) / md::SECTOR_BYTES;
-    // A linear array goes on at the next member where one ends: at a block, for all of them.
+    // A linear array continues on the next member at a multiple of the logical block, for all
+    // members.
     sizes.iter_mut().for_each(|sectors| *sectors -= *sectors % block_sectors);
     let geometry = Geometry::new(&GeometrySpec {
         level: spec.level,
@@ -222,7 +225,7 @@ pub(crate) fn build(
         config.in_sync_below = keeping.in_sync_below;
         config.out_of_sync.clone_from(&keeping.out_of_sync);
     }
-    // The engine discards whole rows of parity levels only: the edges keep what they had.
+    // The engine discards whole rows of parity levels only: the edges keep their contents.
     info.discard_zeroes &= !spec.level.has_parity();
     let mut in_place = InPlaceSources::default();
     if spec.level.has_parity() {
@@ -263,7 +266,7 @@ pub(crate) fn refuse_shared_files(executor: &Executor) -> Result<(), BuildError>
     }
 }
 
-/// What holds for the array because it holds for all members.
+/// Properties of the array that follow from those of all members.
 fn agree(members: &[Option<Box<dyn Member>>], array_sectors: u64) -> MemberInfo {
     let present = || members.iter().flatten().map(|member| member.info());
     let logical_block = largest_block(members);

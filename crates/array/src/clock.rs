@@ -1,12 +1,12 @@
 //! The clock that all drivers of the process share, and the model clock that a thread can have in
 //! its place.
 //!
-//! On a model clock no time passes but in [`crate::Driver::wait`], which goes straight to the next
-//! event of a paced member: what a modelled drive needs a minute for takes as long as the bytes
-//! take to be copied, and the same calls give the same times.
+//! Model time advances only in [`crate::Driver::wait`], which skips to the next event of a paced
+//! member: a minute of a modelled drive takes no longer than copying the bytes, and the same calls
+//! give the same times.
 //!
 //! Invariant: the clock of a thread never runs backwards while it stays on one clock. Called by
-//! `driver`, and by those who measure.
+//! `driver` and by benchmarks.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -14,11 +14,11 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 thread_local! {
-    /// The time of the thread's model clock, where it has one.
+    /// Current model time of the thread, if it has a model clock.
     static MODEL: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// What a wait on a model clock takes where no event is known: somebody else has to act.
+/// Duration of a wait on a model clock without a known event: another thread has to act.
 const STEP_NANOS: u64 = 1_000;
 
 /// Nanoseconds since the first driver of the process was made, or those of the thread's
@@ -32,11 +32,11 @@ fn real_nanos() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Lets the waits of the calling thread end when they should, instead of up to 50 us later (the
-/// kernel's default timer slack). [`crate::Array`] does this for its own thread; whoever calls
-/// [`crate::Driver::wait`] for paced members of solid drives wants it too.
+/// Sets the calling thread's timer slack to 1 ns, so that waits end on time instead of up to 50 us
+/// later (the kernel's default). [`crate::Array`] does this for its own threads; callers of
+/// [`crate::Driver::wait`] with paced SSD members should do it too.
 pub fn wait_precisely() {
-    // Where the kernel refuses, waits are a little longer: no reason to fail.
+    // Without it waits are a little longer: not an error.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
@@ -66,8 +66,8 @@ impl Drop for ModelClock {
     }
 }
 
-/// On a model clock: lets it run on to `deadline` or `limit`, whichever comes first, and returns
-/// whether there is such a clock.
+/// On a model clock: advances it to `deadline` or `limit`, whichever comes first. Returns whether
+/// there is such a clock.
 pub(crate) fn skip_to(deadline: Option<u64>, limit: u64) -> bool {
     let Some(now) = MODEL.get() else { return false };
     MODEL.set(Some(deadline.unwrap_or(limit).min(limit).max(now + STEP_NANOS)));

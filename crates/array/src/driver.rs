@@ -1,5 +1,5 @@
-//! The loop that makes an array run, on whatever thread calls it; or one of several *shards*, each
-//! on a thread of its own, with its own shard, ring and stripe memory.
+//! Runs an array on the calling thread, or one of several *shards* of it, each on its own thread,
+//! with its own engine shard, io_uring and stripe memory.
 //!
 //! ```text
 //! a request to shard 0   |  part  |  part  |  part  |
@@ -7,9 +7,9 @@
 //!                                                      others over the links, and their ends back
 //! ```
 //! Invariant: the driver owns the memory of every request between `submit` and its completion,
-//! which comes when all parts have ended. It does nothing by itself: the caller submits, polls, and
-//! waits where nothing is to be had. Tests and benchmarks call it directly; [`crate::Array`] gives
-//! each shard a thread of its own.
+//! which is reported when all parts have completed. It makes no progress on its own: the caller
+//! submits, polls, and waits when there is nothing to do. Tests and benchmarks call it directly;
+//! [`crate::Array`] gives each shard a thread.
 
 mod shutdown;
 
@@ -35,27 +35,27 @@ use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::{Message, ShardChannels, ShardRequest};
 use crate::table::Table;
 
-/// How soon to try again when the kernel had no room for an operation.
+/// Retry delay when the kernel had no room for an operation.
 const PUSHED_BACK: Duration = Duration::from_millis(1);
 
 /// How an array is run.
 #[derive(Clone, Debug)]
 pub struct DriverOptions {
-    /// Threads that work on the array, each with its own part of it; see [`Driver::shards`].
+    /// Threads that run the array, each with its own part of it; see [`Driver::shards`].
     pub shards: u16,
-    /// The least part of the array that is one shard's in a row, in sectors. Small parts are for
+    /// Smallest contiguous part of the array that one shard owns, in sectors. Small values are for
     /// tests: requests that span shards cost more.
     pub shard_unit_sectors: u64,
-    /// Requests of hosts in a shard at once; more are handed back.
+    /// Host requests in flight in a shard at most; more are handed back.
     pub max_requests: usize,
-    /// Host buffers, for all shards.
+    /// Number of host buffers, for all shards together.
     pub leases: usize,
-    /// How long each of them is, in bytes; rounded up to 4 KiB.
+    /// Size of each host buffer in bytes; rounded up to 4 KiB.
     pub lease_bytes: usize,
-    /// Whether to ask for huge pages for the host buffers. Large direct reads are up to twice as
-    /// fast in them, so what stands for a program that does not ask must not.
+    /// Whether to request huge pages for the host buffers. Large O_DIRECT reads are up to twice as
+    /// fast in them, so a workload that models a program without huge pages must not use them.
     pub huge_pages: bool,
-    /// The parity code.
+    /// The parity kernels.
     pub kernels: parity::Kernels,
 }
 
@@ -73,47 +73,48 @@ impl Default for DriverOptions {
     }
 }
 
-/// A request that has ended.
+/// A completed request.
 #[derive(Debug)]
 pub struct Completion {
-    /// The host's name for it.
+    /// The host's tag of the request.
     pub tag: u64,
-    /// How it ended.
+    /// The request's result.
     pub result: Result<(), RequestError>,
-    /// Its buffer, back.
+    /// The request's buffer, returned to the host.
     pub lease: Option<Lease>,
 }
 
-/// What `submit` hands back when the array has no room: the lease, if there was one.
+/// Error of `submit` when the array has no room: holds the lease, if there was one.
 #[derive(Debug)]
 pub struct Full(pub Option<Lease>);
 
 struct PendingRequest {
     tag: u64,
     lease: Option<Lease>,
-    /// A range of the array's own resync, from this position on: no host waits for it.
+    /// Start of a range of the array's own resync: no host waits for it.
     resync: Option<Sector>,
-    /// Parts that have not ended.
+    /// Parts that have not completed.
     open: u32,
     error: Option<RequestError>,
 }
 
-/// Parts of one origin: those at work in the core, and those that it has no room for.
+/// Request parts of one origin: those in flight in the executor, and those queued for room.
 #[derive(Default)]
 struct Parts {
     at_work: usize,
     waiting: VecDeque<(u16, ShardRequest)>,
 }
 
-/// See the module.
+/// Runs one shard of an array; see the module documentation.
 pub struct Driver {
-    // Fields drop in this order: the ring waits for the kernel before the files and the memory go
-    // (`Drop`), and host buffers return to their pool last.
+    // Fields drop in this order: the ring waits for the kernel before the files and the memory are
+    // released (`Drop`), and host buffers return to their pool last.
     executor: Executor,
     metadata_writer: Option<MetadataWriter>,
-    /// Of the first of several shards, where nobody keeps metadata.
+    /// In shard 0 of several, for arrays without metadata.
     failures: Option<FailureCoordinator>,
-    /// What the control plane here has been told, and what it orders; empty between calls.
+    /// Control-plane events received here, with their shards, and the commands that answer them;
+    /// empty between calls.
     control_events: Vec<(u16, ControlEvent)>,
     commands: Vec<(u16, Control)>,
     io: Io,
@@ -122,15 +123,15 @@ pub struct Driver {
     kernel: Vec<Cqe>,
     leases: LeasePool,
     max_requests: usize,
-    /// Ranges of the resync that are at work. The first has a place of its own, and a buffer where
-    /// it needs one, so that it gets on whatever hosts do.
+    /// Ranges of the resync in flight. The first one has a reserved slot, and a buffer where it
+    /// needs one, so that the resync makes progress under any host load.
     resyncs: usize,
     resync_lease: Option<Lease>,
-    /// To the other shards, where there are any.
+    /// Channels to the other shards, if there are any.
     links: Option<ShardChannels>,
     own: Parts,
     others: Parts,
-    /// Own requests of which a part has ended in another shard.
+    /// Own requests of which a part has completed in another shard.
     answered: Vec<(u32, Result<(), RequestError>)>,
 }
 
@@ -142,29 +143,30 @@ fn sharding(geometry: &Geometry, options: &DriverOptions) -> Sharding {
 }
 
 impl Driver {
-    /// Puts an array together and makes it ready to run.
+    /// Assembles an array and makes it ready to run.
     ///
     /// # Errors
-    /// When the specification cannot work, or the system lacks what it needs.
+    /// When the specification is invalid, or a system resource is missing.
     pub fn new(spec: ArraySpec, options: &DriverOptions) -> Result<Driver, BuildError> {
         let options = DriverOptions { shards: 1, ..options.clone() };
         Ok(Driver::build(spec, &options, None)?.pop().expect("one shard"))
     }
 
-    /// Puts an array together that several threads work on, [`DriverOptions::shards`] of them: each
-    /// gets one driver. Requests may be submitted to any of them, and what a driver does not own it
-    /// hands to the others; so all of them must be polled until the last request has ended.
+    /// Assembles an array that several threads run, [`DriverOptions::shards`] of them: one driver
+    /// per thread. Requests may be submitted to any of them; a driver forwards the parts that it
+    /// does not own. So all of them must be polled until the last request has completed.
     ///
-    /// A driver that ends with work under way, or that a later request needs, takes the others with
-    /// it: they do no more work, and requests end with [`RequestError::Io`].
+    /// A driver that is dropped with work in flight, or that a later request needs, breaks the
+    /// array: the other shards stop serving, and requests complete with [`RequestError::Io`].
     ///
     /// # Errors
-    /// When the specification cannot work, or the system lacks what it needs.
+    /// When the specification is invalid, or a system resource is missing.
     pub fn shards(spec: ArraySpec, options: &DriverOptions) -> Result<Vec<Driver>, BuildError> {
         Driver::build(spec, options, None)
     }
 
-    /// An array whose metadata are kept by `metadata writer`, which is asked for when the memory is there.
+    /// Assembles an array whose metadata are kept by a metadata writer, made by a closure that is
+    /// called once the memory is allocated.
     pub(crate) fn with_metadata(
         spec: ArraySpec,
         options: &DriverOptions,
@@ -180,7 +182,7 @@ impl Driver {
                 IntentMap::whole_array(geometry).unit_positions(sharding.unit_sectors())
             }
         };
-        // A resync on levels with copies works in a host buffer.
+        // On levels with copies a resync uses a host buffer.
         let needs_memory = matches!(geometry.level(), Level::Raid1 | Level::Raid10);
         let own = needs_memory.then(|| shards[0].leases.take(shards[0].leases.lease_bytes()));
         shards[0].resync_lease = own.flatten();
@@ -233,7 +235,7 @@ impl Driver {
         let number = regions.add(leases.region().clone());
         assert_eq!(number, HOST_REGION, "host buffers have the same number in all shards");
         let max_requests = options.max_requests.max(1);
-        // As much as its own hosts ask for, and as much again for other shards.
+        // As many requests as its own hosts submit, and as many again for other shards.
         let capacity = match shard.shards {
             1 => max_requests + usize::from(keeping.is_some()),
             _ => 2 * max_requests,
@@ -269,12 +271,13 @@ impl Driver {
         })
     }
 
-    /// The array's shape.
+    /// The array's geometry.
     pub fn geometry(&self) -> &Geometry {
         self.executor.geometry()
     }
 
-    /// How the array is divided among its shards: a host that knows gives each its own.
+    /// How the array is divided among its shards; a host can use it to submit each request to the
+    /// owning shard.
     pub fn sharding(&self) -> Sharding {
         match &self.links {
             Some(links) => links.sharding(),
@@ -282,7 +285,7 @@ impl Driver {
         }
     }
 
-    /// The array's size and what holds for all of its members.
+    /// The array's size and the properties that all of its members share.
     pub fn info(&self) -> MemberInfo {
         self.executor.info()
     }
@@ -301,7 +304,7 @@ impl Driver {
     /// Submits a request. Reads and writes bring a lease of exactly their length.
     ///
     /// # Errors
-    /// Hands the lease back when there is no room; poll, and try again.
+    /// Returns the lease when there is no room; poll, and retry.
     ///
     /// # Panics
     /// When the length is more than [`MAX_REQUEST_SECTORS`], or is not the lease's, or the lease is
@@ -341,13 +344,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives a request to who owns its range: this shard, mostly, or several.
+    /// Sends a request to the shards that own its range: mostly this shard, or several.
     fn route(&mut self, all: ShardRequest) {
         let ShardRequest { host, op, at, sectors, buf } = all;
         let Some(links) = &mut self.links else {
             return self.executor.submit(op, at, sectors, buf, u64::from(host));
         };
-        // What makes no sense is refused here, as a whole.
+        // Invalid requests are refused here, as a whole.
         let info = self.executor.info();
         let block = u64::from(info.logical_block) / md::SECTOR_BYTES;
         let makes_sense = op == HostOp::Resync
@@ -394,8 +397,8 @@ impl Driver {
         }
     }
 
-    /// Gives the core what has waited for room. Half of it is for other shards, so that neither they
-    /// nor hosts starve.
+    /// Feeds queued parts to the executor. Half of its room is for other shards, so that neither
+    /// they nor hosts starve.
     fn feed_waiting(&mut self) {
         let Driver { executor, own, others, max_requests, .. } = self;
         while own.at_work < *max_requests {
@@ -411,23 +414,23 @@ impl Driver {
         }
     }
 
-    /// Takes what other shards have sent.
+    /// Receives messages from other shards.
     fn receive(&mut self) {
-        let Driver { links, executor, others, answered, control_events: told, .. } = self;
+        let Driver { links, executor, others, answered, control_events, .. } = self;
         let Some(links) = links else { return };
         let number = links.number();
         links.receive(|shard, message| match message {
             Message::Part(part) => others.waiting.push_back((shard, part)),
             Message::Done { host, result } => answered.push((host, result)),
-            Message::Event(event) => told.push((shard, event)),
-            // A host's own order that came in by another shard: nobody else reports it.
+            Message::Event(event) => control_events.push((shard, event)),
+            // A host's fail command that came in by another shard: no other shard reports it.
             Message::Control(control) if number == 0 => executor.control(control),
             Message::Control(control) => executor.command(control),
         });
         self.feed_waiting();
     }
 
-    /// Does everything that can be done now and adds what has completed. Never waits.
+    /// Does everything that can be done now and appends completions to `out`. Never waits.
     pub fn poll(&mut self, out: &mut Vec<Completion>) {
         self.io.now = clock_nanos();
         if self.is_broken() {
@@ -496,8 +499,8 @@ impl Driver {
         }
     }
 
-    /// Gives the array the next ranges of its resync: one at least, and more while there is room
-    /// for hosts as well.
+    /// Issues the next ranges of the resync: at least one, and more while there is room for hosts
+    /// as well.
     fn feed_resync(&mut self) {
         if self.metadata_writer.is_none() {
             return;
@@ -531,15 +534,16 @@ impl Driver {
         }
     }
 
-    /// Tells the control plane what the shards say and sends its orders. It is in shard 0: the metadata writer
-    /// with the metadata manager, who has the metadata written that the array waits for, or `FailureCoordinator`.
+    /// Passes shard events to the control plane and distributes its commands. It runs in shard 0:
+    /// the metadata writer with the metadata manager, or a `FailureCoordinator` for arrays without
+    /// metadata.
     fn control_plane(&mut self) {
         let Driver {
             executor,
             metadata_writer,
             failures,
-            control_events: told,
-            commands: orders,
+            control_events,
+            commands,
             io,
             ended,
             links,
@@ -551,30 +555,34 @@ impl Driver {
                 .for_each(|event| links.send(0, Message::Event(event)));
         }
         loop {
-            told.extend(executor.take_control_events().map(|event| (0, event)));
-            told.retain(|(_, event)| match *event {
+            control_events.extend(executor.take_control_events().map(|event| (0, event)));
+            control_events.retain(|(_, event)| match *event {
                 ControlEvent::CollectDirtyMembers => {
                     let others = links.iter().flat_map(ShardChannels::others);
-                    orders.extend(others.map(|shard| (shard, Control::TakeDirtyMembers)));
+                    commands.extend(others.map(|shard| (shard, Control::TakeDirtyMembers)));
                     false
                 }
                 ControlEvent::Written { members, kept } => {
-                    orders.push((0, Control::Written { members, kept }));
+                    commands.push((0, Control::Written { members, kept }));
                     false
                 }
                 _ => true,
             });
             match (&mut *metadata_writer, &mut *failures) {
-                (Some(metadata_writer), _) => metadata_writer.turn(io.now, told.drain(..), orders),
-                (None, Some(failures)) => {
-                    told.drain(..).for_each(|(shard, event)| failures.event(shard, &event, orders));
+                (Some(metadata_writer), _) => {
+                    metadata_writer.turn(io.now, control_events.drain(..), commands);
                 }
-                (None, None) => told.clear(),
+                (None, Some(failures)) => {
+                    control_events
+                        .drain(..)
+                        .for_each(|(shard, event)| failures.event(shard, &event, commands));
+                }
+                (None, None) => control_events.clear(),
             }
-            if orders.is_empty() {
+            if commands.is_empty() {
                 return;
             }
-            for (shard, control) in orders.drain(..) {
+            for (shard, control) in commands.drain(..) {
                 match links {
                     Some(links) if shard > 0 => links.send(shard, Message::Control(control)),
                     _ => executor.command(control),
@@ -584,22 +592,22 @@ impl Driver {
         }
     }
 
-    /// What the array's metadata say; `None` for an array without any.
+    /// The array's metadata status; `None` for an array without metadata.
     pub fn metadata(&self) -> Option<MetadataStatus> {
         self.metadata_writer.as_ref().map(MetadataWriter::status)
     }
 
-    /// What has gone wrong with metadata since the last call: sentences.
+    /// Problems with the metadata since the last call, one sentence each.
     pub fn take_notes(&mut self) -> Vec<String> {
         self.metadata_writer.as_mut().map(MetadataWriter::take_notes).unwrap_or_default()
     }
 
-    /// Whether redundancy is being made right: see [`MetadataStatus::resync_offset`] for how far.
+    /// Whether a resync is running; see [`MetadataStatus::resync_offset`] for its position.
     pub fn is_resyncing(&self) -> bool {
         self.metadata_writer.as_ref().is_some_and(|metadata_writer| metadata_writer.resyncs())
     }
 
-    /// Pauses the resync, or goes on with it.
+    /// Pauses or resumes the resync.
     pub fn pause_resync(&mut self, paused: bool) {
         if let Some(metadata_writer) = &mut self.metadata_writer {
             metadata_writer.pause_resync(paused);
@@ -619,7 +627,8 @@ impl Driver {
         self.executor.reap_members(&mut self.io);
     }
 
-    /// Waits until a `poll` may have something to do, `limit` at most, or `wake` becomes readable.
+    /// Waits until a `poll` may have something to do, at most for `limit`, or until `wake` is
+    /// readable.
     pub fn wait(&mut self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
         if self.is_broken() {
             return self.sleep(limit, wake);
@@ -662,7 +671,7 @@ impl Driver {
         self.sleep(left, wake);
     }
 
-    /// Sleeps until the kernel, another shard or `wake` has something; `limit` at most.
+    /// Sleeps until a kernel, shard or `wake` event, at most for `limit`.
     fn sleep(&self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
         if self.links.as_ref().is_some_and(|links| !links.may_sleep()) {
             return;
@@ -682,29 +691,29 @@ impl Driver {
         }
     }
 
-    /// Takes a member out of service, as `mdadm --fail` does. Refused silently by the engine when
-    /// the array cannot do without it; see [`Driver::take_events`].
+    /// Takes a member out of service, as `mdadm --fail` does. The engine ignores it silently when
+    /// the array cannot run without the member; see [`Driver::take_events`].
     pub fn fail_member(&mut self, member: MemberIdx) {
         let control = Control::FailMember(member);
         match &mut self.links {
-            // All of them hear of it from the first.
+            // Shard 0 forwards it to all of them.
             Some(links) if links.number() > 0 => links.send(0, Message::Control(control)),
             _ => self.executor.control(control),
         }
     }
 
-    /// Members out of service; of several shards, as far as this one knows.
+    /// Members out of service, as far as this shard has been notified.
     pub fn failed(&self) -> MemberSet {
         self.executor.failed()
     }
 
-    /// What has happened to members since the last call.
+    /// Member events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         let of_clerk = self.metadata_writer.iter_mut().flat_map(MetadataWriter::take_events);
         self.executor.take_events().chain(of_clerk).collect()
     }
 
-    /// What every leaf of the array has moved, in slot order; of several shards, through this one.
+    /// I/O counters of every leaf member, in slot order; of several shards, those of this one.
     pub fn leaf_counters(&self) -> Vec<Counters> {
         let mut counters = Vec::new();
         self.executor.leaf_counters(&mut counters);

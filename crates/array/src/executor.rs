@@ -1,17 +1,17 @@
-//! One array at work: its shard, its members, and what goes between them.
+//! Runs one array: the engine shard, its members, and the I/O between them.
 //!
 //! ```text
 //!   submit --> inputs --> shard.handle --> effects --> members, parity kernels
 //!                ^                                        |
 //!                +------------- done ---------------------+
 //! ```
-//! Invariant: whoever has called `turn` until it has nothing to do (`has_work`) need only wait for
-//! the kernel or the clock. Used by `driver` for the array that hosts see, and by `member::nested`
-//! for arrays inside it.
+//! Invariant: after `turn` has been called until `has_work` is false, only the kernel or the clock
+//! can bring more work. Used by `driver` for the array that hosts see, and by `member::nested` for
+//! arrays inside it.
 //!
-//! Work goes *depth first*, in steps of what the CPU's caches hold: what has begun ends before more
-//! is begun, and what has ended is handed to its host while its bytes are in the caches. Members
-//! that take their time see no difference, because nobody waits between two steps.
+//! Work is done *depth first*, in steps that fit the CPU's caches: operations that have begun
+//! complete before more are begun, and a request completes to its host while its bytes are still
+//! cached. Members that complete asynchronously are not affected: nothing waits between two steps.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,7 +27,7 @@ use crate::member::{
     Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
 };
 
-/// An operation that waits because its member has as much as its queue depth allows.
+/// An operation that waits because its member is at its queue depth.
 struct Queued {
     token: Token,
     kind: OpKind,
@@ -40,14 +40,14 @@ struct MemberSlot {
     /// `None`: missing from the start.
     member: Option<Box<dyn Member>>,
     leaves: Range<u32>,
-    /// Whether it wants to be settled after submissions.
+    /// Whether it needs `submit_batch` after submissions.
     gathers: bool,
     in_flight: usize,
     queued: VecDeque<Queued>,
 }
 
 impl MemberSlot {
-    /// Calls the member; what it ends meanwhile is not in flight any more.
+    /// Calls the member; operations that complete during the call are no longer in flight.
     fn call<T>(
         &mut self,
         done: &mut Vec<MemberCompletion>,
@@ -66,19 +66,19 @@ impl MemberSlot {
     }
 }
 
-/// Something that happened to a member.
+/// A change of a member's state, for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It was taken out of service.
+    /// The member was taken out of service.
     MemberFailed {
-        /// Who.
+        /// The member's slot.
         member: MemberIdx,
-        /// What it did, or `None` when it was told to go.
+        /// The error, or `None` if it was failed on request.
         error: Option<MemberError>,
     },
-    /// It could not read a range, which was reconstructed and written back.
+    /// The member could not read a range, which was reconstructed and written back.
     Corrected {
-        /// Who.
+        /// The member's slot.
         member: MemberIdx,
         /// First member sector.
         sector: Sector,
@@ -87,11 +87,11 @@ pub enum Event {
     },
 }
 
-/// Kept at most; the oldest corrections are forgotten first.
+/// Maximum of events kept; the oldest corrections are dropped first.
 const MAX_EVENTS: usize = 4096;
 
-/// What has happened to members, oldest first. Corrections are many, and neighbours become one;
-/// failures are few, one for each member at most, and never forgotten.
+/// Member events, oldest first. Corrections may be many, and adjacent ones are merged; failures are
+/// few, one per member at most, and never dropped.
 #[derive(Default)]
 struct Events(VecDeque<Event>);
 
@@ -119,7 +119,7 @@ impl Events {
     }
 }
 
-/// How much is done in one step, in bytes of requests or of member I/O.
+/// Work per step, in bytes of requests or of member I/O.
 const STEP_BYTES: u64 = 256 << 10;
 
 pub(crate) struct Executor {
@@ -127,28 +127,28 @@ pub(crate) struct Executor {
     slots: Vec<MemberSlot>,
     queue_depth: usize,
     inputs: Vec<Input>,
-    /// Requests that the shard has not seen yet.
+    /// Requests that were not passed to the shard yet.
     coming: VecDeque<Request>,
-    /// The level has parity: its shard begins writes step by step itself, and should see neighbours
+    /// The level has parity: its shard begins writes in steps itself, and should see adjacent ones
     /// together.
     parity: bool,
     /// Bytes of member I/O so far.
     moved: u64,
-    /// Slice lists of queued operations, to be filled again.
+    /// Empty slice lists, for reuse by queued operations.
     spare: Vec<Vec<BufSlice>>,
     effects: Effects,
-    /// What is computed with where members have it, instead of in the stripe memory.
+    /// Inputs of computations that stay in member memory instead of the stripe memory.
     in_place: InPlaceSources,
     done: Vec<MemberCompletion>,
-    /// When the engine wants to hear of the time.
+    /// When the engine's timer is due.
     timer: Option<u64>,
-    /// The timer was due at the end of the last turn: hosts have had their chance.
+    /// The timer was due at the end of the last turn, and hosts had one chance to submit more.
     timer_overdue: bool,
     info: MemberInfo,
     events: Events,
-    /// For the control plane, where there is one: who keeps the metadata, other shards.
+    /// Events for the control plane (metadata manager, other shards), if there is one.
     control_events: Option<Vec<ControlEvent>>,
-    /// Members that the control plane has told it to drop: somebody else reports them.
+    /// Members that the control plane has ordered to drop: another shard reports them.
     drop_commanded: MemberSet,
 }
 
@@ -189,12 +189,12 @@ impl Executor {
         }
     }
 
-    /// From now on somebody answers what `for_plane` gives.
+    /// From now on a control plane consumes the events.
     pub(crate) fn enable_control_plane(&mut self) {
         self.control_events = Some(Vec::new());
     }
 
-    /// What the control plane must hear of.
+    /// Takes the events for the control plane.
     pub(crate) fn take_control_events(&mut self) -> impl Iterator<Item = ControlEvent> + '_ {
         self.control_events.iter_mut().flat_map(|events| events.drain(..))
     }
@@ -236,7 +236,7 @@ impl Executor {
         self.inputs.push(Input::Control(control));
     }
 
-    /// An order of the control plane.
+    /// Executes a command of the control plane.
     pub(crate) fn command(&mut self, control: Control) {
         if let Control::FailMember(member) = control {
             self.drop_commanded.insert(member.0);
@@ -244,8 +244,8 @@ impl Executor {
         self.control(control);
     }
 
-    /// Goes round until nothing is left to do now, or requests have completed after a step's work;
-    /// adds what has completed.
+    /// Repeats steps until there is nothing to do now, or requests have completed after a step's
+    /// work; appends the completions.
     pub(crate) fn turn(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
         let before = ended.len();
         let enough = self.moved + STEP_BYTES;
@@ -271,7 +271,7 @@ impl Executor {
         }
     }
 
-    /// Gives the shard what has happened and does what it answers.
+    /// Passes events to the shard and performs its effects.
     fn step(&mut self, io: &mut Io, ended: &mut Vec<(u64, Result<(), RequestError>)>) {
         let mut effects = std::mem::take(&mut self.effects);
         self.shard.handle(io.now, &mut self.inputs, &mut effects);
@@ -293,8 +293,8 @@ impl Executor {
         self.effects = effects;
     }
 
-    /// Turns the next requests into inputs: all writes where there is parity, and a step's worth of
-    /// others.
+    /// Turns the next requests into inputs: all writes if the level has parity, else one step's
+    /// worth.
     fn admit(&mut self) {
         let mut bytes = 0;
         while bytes < STEP_BYTES
@@ -307,8 +307,8 @@ impl Executor {
         }
     }
 
-    /// Whether the engine's timer goes off now. Where requests have just completed, hosts get one
-    /// chance to send the neighbours that the engine may be waiting for; not a second one.
+    /// Whether the engine's timer fires now. When requests have just completed, hosts get one
+    /// chance, and only one, to submit the adjacent writes that the engine may be waiting for.
     fn timer_fires(&mut self, now: u64, completed: bool) -> bool {
         let due = self.timer.is_some_and(|at| at <= now);
         if !due {
@@ -325,7 +325,7 @@ impl Executor {
         true
     }
 
-    /// Turns finished member operations into inputs, and starts those that waited for them.
+    /// Turns completed member operations into inputs, and starts operations queued behind them.
     fn take_done(&mut self, io: &mut Io) {
         let mut done = std::mem::take(&mut self.done);
         while !done.is_empty() {
@@ -350,7 +350,7 @@ impl Executor {
                 let Some(queued) = slot.queued.pop_front() else { break };
                 let Queued { token, kind, sector, sectors, mut slices } = queued;
                 if failed.contains(index) {
-                    // It was taken out of service meanwhile: it gets nothing any more.
+                    // The member was taken out of service in between: it gets no more I/O.
                     done.push(MemberCompletion { token, result: Err(MemberError::Gone) });
                 } else {
                     slot.submit(&Op { token, kind, sector, sectors, slices: &slices }, io, done);
@@ -415,14 +415,14 @@ impl Executor {
                 if !self.drop_commanded.contains(member.0) {
                     self.events.push(Event::MemberFailed { member, error });
                 }
-                // The members of arrays that live in memory have no metadata that could record it.
+                // Arrays in memory have no metadata that could record the failure.
                 if !is_told {
                     self.inputs.push(Input::Control(Control::Recorded { epoch }));
                 }
             }
             ControlEvent::Intent { .. } if is_told => {}
             ControlEvent::Intent { first_bit, bits } => {
-                // Nobody keeps metadata for this array: there is nothing to wait for.
+                // The array has no metadata: the intent is granted immediately.
                 self.inputs.push(Input::Control(Control::Granted { first_bit, bits }));
             }
             ControlEvent::Released { .. }
@@ -436,8 +436,8 @@ impl Executor {
         }
     }
 
-    /// Notes where a member in memory has what is to be read, instead of copying it. `false`: the
-    /// member has no memory to lend.
+    /// Records where a member in memory has the data to be read, instead of copying it. `false`:
+    /// the member has no memory to lend.
     fn map_in_place(
         &mut self,
         token: Token,
@@ -497,7 +497,7 @@ impl Executor {
         }
     }
 
-    /// Asks the members that the clock has finished something for.
+    /// Polls the members with operations due by the clock.
     pub(crate) fn reap_members(&mut self, io: &mut Io) {
         for slot in &mut self.slots {
             let deadline = slot.member.as_ref().and_then(|member| member.deadline());
@@ -507,14 +507,14 @@ impl Executor {
         }
     }
 
-    /// Passes an event of the kernel on to the member whose leaf it belongs to.
+    /// Passes a CQE to the member that it belongs to.
     pub(crate) fn kernel_done(&mut self, event: Cqe, io: &mut Io) {
         let slot = self.slots.iter_mut().find(|slot| slot.leaves.contains(&event.leaf));
         let slot = slot.expect("every leaf has a member");
         slot.call(&mut self.done, |member, done| member.complete(event, io, done));
     }
 
-    /// When the clock alone will bring something about.
+    /// The next time that the clock alone will cause work.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let members = self.slots.iter().filter_map(|slot| slot.member.as_ref()?.deadline());
         members.chain(self.timer).min()
@@ -540,7 +540,7 @@ impl Executor {
         self.slots.iter().flat_map(|slot| &slot.member).for_each(|member| member.files(out));
     }
 
-    /// Whether no member has anything to do: also not for what hosts have been told of already.
+    /// Whether no member operation is in flight, including those behind completed requests.
     pub(crate) fn is_quiet(&self) -> bool {
         let quiet = |slot: &MemberSlot| {
             let inside = slot.member.as_ref().is_none_or(|member| member.is_quiet());
@@ -549,7 +549,7 @@ impl Executor {
         !self.has_work() && self.slots.iter().all(quiet)
     }
 
-    /// Gives up the leaves, in slot order; the core is good for nothing any more.
+    /// Returns the leaves, in slot order; the executor must not be used afterwards.
     pub(crate) fn disassemble(&mut self, in_service: bool, out: &mut Vec<FormerLeaf>) {
         let failed = self.failed();
         for (index, slot) in (0u16..).zip(&mut self.slots) {
@@ -562,7 +562,7 @@ impl Executor {
         }
     }
 
-    /// What every leaf has moved; a missing member counts as one leaf that moved nothing.
+    /// I/O counters of every leaf; a missing member counts as one leaf without I/O.
     pub(crate) fn leaf_counters(&self, out: &mut Vec<Counters>) {
         for slot in &self.slots {
             match &slot.member {
@@ -573,7 +573,7 @@ impl Executor {
     }
 }
 
-/// Lets the members that gather submissions start them.
+/// Has members with gathered submissions start them.
 fn submit_batches(slots: &mut [MemberSlot], io: &mut Io, done: &mut Vec<MemberCompletion>) {
     for slot in slots.iter_mut().filter(|slot| slot.gathers) {
         slot.call(done, |member, done| member.submit_batch(io, done));

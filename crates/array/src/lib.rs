@@ -1,10 +1,9 @@
-//! The data plane: real members, real buffers, and the loop that carries out what the engine
-//! decides.
+//! The data plane: real members, real buffers, and the loop that performs the engine's effects.
 //!
-//! *Invariant*: no decision about the array is made here. Unsafe code lives in `buf` and
-//! `member/uring` only, and the calls of `descriptors`.
+//! *Invariant*: no decision about the array is made here. Unsafe code lives only in `buf`,
+//! `member/uring` and the system calls of `unshared_fds`.
 //!
-//! An array in a thread of its own, for programs that read and write:
+//! An array with its own threads, for programs that read and write:
 //!
 //! ```
 //! use array::{Array, ArraySpec, DriverOptions, MemMember, MemberSpec};
@@ -23,7 +22,7 @@
 //! array.write_at(&[7; 4096], 64 * 1024)?;
 //! array.fail_member(md::MemberIdx(1));
 //!
-//! // Blocking, and degraded by now: the lost blocks come from parity.
+//! Blocking, and degraded by now: the lost blocks are recovered from parity.
 //! let mut back = [0; 4096];
 //! array.read_at(&mut back, 64 * 1024)?;
 //! assert_eq!(back, [7; 4096]);

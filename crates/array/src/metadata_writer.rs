@@ -1,9 +1,9 @@
-//! Writes the metadata that the engine's metadata manager wants written, and drives the resync.
+//! Writes the records that the engine's metadata manager issues, and drives the resync.
 //!
-//! Invariant: a record is durable on its device before the metadata manager hears that it is done; what a
-//! crash leaves behind is therefore what the metadata manager's own order says. Blocking: the array waits
-//! while its metadata are written, which is rare (the first write after a pause, the last one, a
-//! failure). Called only from `driver`.
+//! Invariant: a record is durable on its device before its completion is reported to the metadata
+//! manager; so the state after a crash follows from the manager's write order. Blocking: the array
+//! waits while its metadata are written, which is rare (the first write after a pause, the last
+//! one, a failure). Called only from `driver`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,10 +24,10 @@ use crate::executor::Event;
 use crate::member::{OpKind, io_error_of};
 use crate::store::Disk;
 
-/// Notes that are kept until they are taken; the oldest are forgotten first.
+/// Maximum of notes kept; the oldest are dropped first.
 const MAX_NOTES: usize = 64;
 
-/// Sentences for people. One that is there already is not added again.
+/// Notes for the administrator, one sentence each, without duplicates.
 #[derive(Default)]
 struct Notes(VecDeque<String>);
 
@@ -43,20 +43,20 @@ impl Notes {
     }
 }
 
-/// A device whose metadata are kept.
+/// A device that holds the array's metadata.
 pub(crate) struct DeviceMetadata {
     pub(crate) number: DeviceNumber,
     pub(crate) disk: Arc<dyn Disk>,
-    /// As it was found.
+    /// As found at assembly.
     pub(crate) superblock: Superblock,
-    /// Where its bitmap is, and the header as it was read.
+    /// The bitmap's area, and its header as read.
     pub(crate) bitmap: Option<(Area, BitmapHeader)>,
     pub(crate) ppl: Option<Area>,
-    /// The log area holds nothing from before.
+    /// The log area holds no old log.
     pub(crate) ppl_is_empty: bool,
 }
 
-/// See the module.
+/// Executes the metadata manager's effects; see the module documentation.
 pub(crate) struct MetadataWriter {
     manager: MetadataManager,
     kept: Vec<DeviceMetadata>,
@@ -64,14 +64,14 @@ pub(crate) struct MetadataWriter {
     effects: Vec<MetadataEffect>,
     timer: Option<u64>,
     resync: Option<Resync>,
-    /// Positions of one resync request at most, and what none may cross: see
+    /// Positions per resync request at most, and a boundary that none may cross: see
     /// [`Resync::keep_within`].
     step: u64,
     unit: u64,
-    /// A resync should begin when the one at work has ended what it began.
+    /// A resync should begin when the running one has completed its requests in flight.
     wants_resync: bool,
     at_work: usize,
-    /// What the last note about it was of.
+    /// Error and position of the last note about a stalled resync.
     stalled: Option<(RequestError, u64)>,
     paused: bool,
     stopped: Option<bool>,
@@ -81,7 +81,7 @@ pub(crate) struct MetadataWriter {
 }
 
 impl MetadataWriter {
-    /// `notes`: what is to be said from the start on.
+    /// `notes`: notes to be reported from the start on.
     pub(crate) fn new(
         manager: MetadataManager,
         kept: Vec<DeviceMetadata>,
@@ -114,7 +114,7 @@ impl MetadataWriter {
         self.manager.status()
     }
 
-    /// What has gone wrong with metadata since the last call: sentences.
+    /// Problems with the metadata since the last call, one sentence each.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         self.notes.0.drain(..).collect()
     }
@@ -124,7 +124,7 @@ impl MetadataWriter {
         self.events.drain(..)
     }
 
-    /// When it wants to be called.
+    /// When it must be called next.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let resync = self.resync.as_ref().filter(|_| !self.paused);
         self.timer.into_iter().chain(resync.and_then(Resync::retry_at)).min()
@@ -138,13 +138,13 @@ impl MetadataWriter {
         self.inputs.push(MetadataInput::Stop);
     }
 
-    /// Whether it has stopped, and whether the metadata say so.
+    /// Whether it has stopped, and whether the superblocks are clean.
     pub(crate) fn stopped(&self) -> Option<bool> {
         self.stopped
     }
 
-    /// Tells the metadata manager what the shards say, does what it wants, and adds its orders, each with its
-    /// shard, to `controls`.
+    /// Passes shard events to the metadata manager, performs its effects, and appends its commands,
+    /// each with its shard, to `controls`.
     pub(crate) fn turn(
         &mut self,
         now: u64,
@@ -154,8 +154,8 @@ impl MetadataWriter {
         for (shard, event) in events {
             if let ControlEvent::NotDurable { member } = event {
                 self.notes.push(format!(
-                    "Slot {}: a flush failed, and the array cannot do without the member. Writes \
-                     since the flush before may be lost; the array is not stopped clean.",
+                    "Slot {}: a flush failed, and the array cannot run without the member. Writes \
+                     since the previous flush may be lost; the array will not be stopped clean.",
                     member.0
                 ));
             }
@@ -204,7 +204,7 @@ impl MetadataWriter {
             MetadataEffect::ResyncNeeded => self.wants_resync = true,
             MetadataEffect::BecameReadOnly { why } => {
                 self.resync = None;
-                self.notes.push(format!("The array takes no more writes: {why}."));
+                self.notes.push(format!("The array is read-only now: {why}."));
             }
             MetadataEffect::Stopped { clean } => self.stopped = Some(clean),
         }
@@ -250,16 +250,16 @@ impl MetadataWriter {
         let Some(resync) = &mut self.resync else { return };
         resync.done(now, at, result);
         if let Some(why) = resync.stalled() {
-            let told = self.stalled.replace((why, resync.failed()));
-            if told != self.stalled {
-                let note = format!("The resync does not come further: {why}. It is tried again.");
+            let reported = self.stalled.replace((why, resync.failed()));
+            if reported != self.stalled {
+                let note = format!("The resync is stalled: {why}. It is retried.");
                 self.notes.push(note);
             }
         }
         self.report();
     }
 
-    /// Tells the metadata manager how far the resync has come, and forgets one that is over.
+    /// Reports the resync's position to the metadata manager, and drops a resync that has ended.
     fn report(&mut self) {
         let Some(resync) = &self.resync else { return };
         let (run, position, stalled) = (resync.run(), resync.position(), resync.stalled());
@@ -269,22 +269,22 @@ impl MetadataWriter {
         }
     }
 
-    /// Sends no more of the resync, or goes on with it.
+    /// Pauses or resumes the resync.
     pub(crate) fn pause_resync(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// Whether ranges of the resync are under way.
+    /// Whether resync ranges are in flight.
     pub(crate) fn resync_is_at_work(&self) -> bool {
         self.at_work > 0
     }
 
-    /// Whether there is a resync that has not ended, at work or paused.
+    /// Whether there is a resync that has not ended, running or paused.
     pub(crate) fn resyncs(&self) -> bool {
         self.resync.is_some() || self.wants_resync
     }
 
-    /// Whether something of it could be sent now.
+    /// Whether a resync range could be issued now.
     pub(crate) fn may_resync(&self) -> bool {
         let has_next = self.wants_resync || self.resync.as_ref().is_some_and(Resync::has_next);
         has_next && !self.paused && self.at_work == 0 && self.stopped.is_none()
@@ -296,7 +296,8 @@ impl DeviceMetadata {
         match record {
             Record::Superblock(state) => {
                 let state = ArrayState { updated: now(), ..(**state).clone() };
-                // Always from the one that was found: a log that is off for now keeps its place.
+                // Always based on the superblock as found: a log that is turned off for now keeps
+                // its place.
                 let next = self.superblock.with_state(&state, self.number.0 as usize);
                 let next = next.map_err(io::Error::other)?;
                 let bytes = next.encode(self.disk.logical_block() as usize);

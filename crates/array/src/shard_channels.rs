@@ -1,21 +1,23 @@
-//! What goes between the shards of an array: parts of requests, their ends, and the control plane's
+//! Message channels between the shards of an array: request parts, their completions, and control
 //! messages.
 //!
 //! ```text
 //!   shard 0  ==== Part, Done, Event, Control ===>  shard 1       a bounded ring each way, with one
 //!           <=== Part, Done, Event, Control ====               writer and one reader
 //! ```
-//! A message is a plain value that is copied. What finds a ring full waits in the sender's outbox,
-//! in order; requests in the shards are bounded, and so are parts and ends. Busy shards poll; only a
-//! shard that says that it sleeps is woken, by its bell (an eventfd).
+//! A message is a plain value that is copied. Messages that find a ring full are queued in the
+//! sender's outbox, in order; the requests of a shard are bounded, and so are parts and
+//! completions. Busy shards poll; a shard is woken through its eventfd only after it has announced
+//! that it sleeps.
 //!
-//! A shard may leave whenever nobody waits for it. If somebody does, the array is *broken*: that is
-//! seen by whoever leaves, in his mail, or by whoever sends, at his bell. A broken array does no
-//! more work; when all shards are *quiet*, which is when they will touch no host buffer any more,
-//! what is under way ends with errors.
+//! A shard may leave while no other shard depends on it. Otherwise the array is *broken*: the
+//! leaving shard detects it by the messages in its rings, a sender by the `left` flag. A broken
+//! array does no more work; when all shards are *quiet*, that is, use no host buffer any more,
+//! requests in flight complete with errors.
 //!
-//! Invariant: messages from one shard to another arrive once each and in order, a shard that has mail
-//! does not sleep, and nobody waits for a shard that has left. Called only from `driver`.
+//! Invariant: messages from one shard to another arrive exactly once and in order, a shard with
+//! unread messages does not sleep, and no shard waits for one that has left. Called only from
+//! `driver`.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -32,89 +34,90 @@ use rustix::fd::OwnedFd;
 
 use crate::buf::Lease;
 
-/// Messages that a ring holds: small enough to stay in the cache.
+/// Messages per ring: small enough to stay in the CPU cache.
 const RING_MESSAGES: usize = 256;
 
 /// A part of a request, for the shard that owns its range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardRequest {
-    /// The request, in the table of the shard that it came to.
+    /// The request's index in the host table of the sending shard.
     pub(crate) host: u32,
     pub(crate) op: HostOp,
     pub(crate) at: Sector,
     pub(crate) sectors: u64,
-    /// Of the region of host buffers, which has the same number in all shards.
+    /// In the region of host buffers, which has the same number in all shards.
     pub(crate) buf: BufSlice,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
     Part(ShardRequest),
-    /// A part has ended.
+    /// A part has completed.
     Done {
         host: u32,
         result: Result<(), RequestError>,
     },
-    /// For shard 0, where the control plane is.
+    /// An event for the control plane, in shard 0.
     Event(ControlEvent),
-    /// From it.
+    /// A command of the control plane.
     Control(Control),
 }
 
 impl Message {
-    /// Whether somebody waits for what follows from it.
+    /// Whether the sender depends on an answer to this message.
     fn matters(&self) -> bool {
         use ControlEvent::{Corrected, OutOfSync, Released};
         !matches!(self, Message::Event(Released { .. } | OutOfSync { .. } | Corrected { .. }))
     }
 }
 
-/// Wakes a shard that sleeps.
+/// Wakes a sleeping shard.
 struct Waker {
     asleep: AtomicBool,
-    /// Nobody is there any more.
+    /// The shard has left.
     left: AtomicBool,
     fd: OwnedFd,
 }
 
-/// What all shards share.
+/// State shared by all shards.
 #[derive(Default)]
 struct SharedState {
-    /// A shard has left that somebody waits for.
+    /// A shard has left that another one depends on.
     broken: AtomicBool,
-    /// Shards that will touch no host buffer any more.
+    /// Shards that will use no host buffer any more.
     quiet: AtomicU32,
-    /// Counts the changes of both.
+    /// Counts changes of both.
     news: AtomicU32,
-    /// Of shards that left in their work: others may still work in these, until all are quiet.
+    /// Buffers of shards that left with work in flight: other shards may still use them, until all
+    /// are quiet.
     leases: Mutex<Vec<Lease>>,
 }
 
 struct Peer {
     to: Producer<Message>,
     from: Consumer<Message>,
-    /// What the ring had no room for.
+    /// Messages that the ring had no room for.
     outbox: VecDeque<Message>,
     bell: Arc<Waker>,
-    /// Something was sent since it was last seen to be awake.
-    told: bool,
-    /// And somebody waits for what follows.
+    /// Messages were sent since the peer was last seen awake.
+    unsettled: bool,
+    /// And this shard depends on an answer.
     matters: bool,
 }
 
 impl Peer {
     fn send(&mut self, message: Message) {
-        self.told = true;
+        self.unsettled = true;
         self.matters |= message.matters();
         if !self.outbox.is_empty() || self.to.push(message).is_err() {
             self.outbox.push_back(message);
         }
     }
 
-    /// Sends what waits, as far as there is room, and sees that it is looked at. `false`: nobody
-    /// will, and somebody waits for it.
+    /// Sends queued messages as far as there is room, and wakes the peer. `false`: the peer has
+    /// left, and this shard depends on an answer.
     fn settle(&mut self) -> bool {
-        if !self.told {
+        if !self.unsettled {
             return true;
         }
         while let Some(message) = self.outbox.front() {
@@ -123,16 +126,16 @@ impl Peer {
             }
             self.outbox.pop_front();
         }
-        self.told = !self.outbox.is_empty();
-        // Between what was sent and the look at the bell; `ShardChannels::may_sleep` and `ShardChannels::leave`
-        // have the other one.
+        self.unsettled = !self.outbox.is_empty();
+        // Between the send and the look at the peer's flags; pairs with `ShardChannels::may_sleep`
+        // and `ShardChannels::leave`.
         fence(Ordering::SeqCst);
         if self.bell.left.load(Ordering::Relaxed) {
             self.outbox.clear();
-            self.told = false;
+            self.unsettled = false;
             return !self.matters;
         }
-        self.matters &= self.told;
+        self.matters &= self.unsettled;
         self.bell.ring();
         true
     }
@@ -147,22 +150,22 @@ impl Waker {
     }
 }
 
-/// One shard's ends of all its links.
+/// One shard's ends of all its channels.
 pub(crate) struct ShardChannels {
     number: u16,
     sharding: Sharding,
     map: IntentMap,
-    /// By shard; `None` at the own number.
+    /// By shard; `None` at this shard's own number.
     peers: Vec<Option<Peer>>,
     bell: Arc<Waker>,
     fate: Arc<SharedState>,
-    /// What was seen of `Fate::news`.
+    /// The last value seen of `Fate::news`.
     seen: u32,
     is_quiet: bool,
 }
 
 impl ShardChannels {
-    /// ShardChannels every shard of a division with every other; in the order of their numbers.
+    /// Connects every shard of a division with every other; in the order of their numbers.
     ///
     /// # Errors
     /// When the system has no eventfd for every shard.
@@ -196,7 +199,7 @@ impl ShardChannels {
                 let (to_one, from_other) = RingBuffer::new(RING_MESSAGES);
                 let peer = |to, from, at: usize| {
                     let (outbox, bell) = (VecDeque::new(), bells[at].clone());
-                    Some(Peer { to, from, outbox, bell, told: false, matters: false })
+                    Some(Peer { to, from, outbox, bell, unsettled: false, matters: false })
                 };
                 all[one].peers[other] = peer(to_other, from_other, other);
                 all[other].peers[one] = peer(to_one, from_one, one);
@@ -205,7 +208,7 @@ impl ShardChannels {
         Ok(all)
     }
 
-    /// This shard.
+    /// This shard's number.
     pub(crate) fn number(&self) -> u16 {
         self.number
     }
@@ -221,7 +224,7 @@ impl ShardChannels {
         (0..self.sharding.shards()).filter(move |other| *other != number)
     }
 
-    /// Whether all of a request is this shard's.
+    /// Whether this shard owns the whole request.
     #[inline]
     pub(crate) fn is_own(&self, op: HostOp, at: Sector, sectors: u64) -> bool {
         match op {
@@ -231,7 +234,7 @@ impl ShardChannels {
         }
     }
 
-    /// The first part of a request that begins at `at`; all of it where it has no length.
+    /// The first part of a request that begins at `at`; all of it if it has no length.
     pub(crate) fn first_part(&self, op: HostOp, at: Sector, sectors: u64) -> ShardPart {
         match op {
             HostOp::Flush => ShardPart { shard: 0, at, sectors },
@@ -248,7 +251,7 @@ impl ShardChannels {
         self.peers[usize::from(shard)].as_mut().expect("another shard").send(message);
     }
 
-    /// Gives everything that has come to `take`, with its sender.
+    /// Passes every received message to `take`, with its sender.
     pub(crate) fn receive(&mut self, mut take: impl FnMut(u16, Message)) {
         for (shard, peer) in (0..).zip(&mut self.peers) {
             let Some(peer) = peer else { continue };
@@ -258,7 +261,7 @@ impl ShardChannels {
         }
     }
 
-    /// Sends what waits, and rings for whoever sleeps.
+    /// Sends queued messages, and wakes sleeping peers.
     pub(crate) fn flush_outboxes(&mut self) {
         let mut all_there = true;
         self.peers.iter_mut().flatten().for_each(|peer| all_there &= peer.settle());
@@ -273,7 +276,7 @@ impl ShardChannels {
         }
     }
 
-    /// Nobody sleeps on a change of the array's fate.
+    /// Wakes all shards after a change of the shared state.
     fn wake_all(&self) {
         self.fate.news.fetch_add(1, Ordering::AcqRel);
         // As in `Peer::settle`.
@@ -281,20 +284,22 @@ impl ShardChannels {
         self.peers.iter().flatten().for_each(|peer| peer.bell.ring());
     }
 
-    /// Whether a shard has left that somebody waits for, so that nothing can be served any more.
+    /// Whether a shard has left that another one depends on, so that no request can be served any
+    /// more.
     #[inline]
     pub(crate) fn is_broken(&self) -> bool {
         self.fate.broken.load(Ordering::Relaxed)
     }
 
-    /// Of a broken array: this shard takes note of what there is to know, so that it may sleep.
+    /// On a broken array: discards received messages and notes the shared state, so that this shard
+    /// may sleep.
     pub(crate) fn clear_inboxes(&mut self) {
         self.receive(|_, _| ());
         self.seen = self.fate.news.load(Ordering::Acquire);
     }
 
-    /// Of a broken array: this shard will touch no host buffer any more. Says whether that is so of
-    /// all of them.
+    /// On a broken array: this shard will use no host buffer any more. Returns whether that holds
+    /// for all shards.
     pub(crate) fn be_quiet(&mut self) -> bool {
         if !std::mem::replace(&mut self.is_quiet, true) {
             self.fate.quiet.fetch_add(1, Ordering::AcqRel);
@@ -303,12 +308,12 @@ impl ShardChannels {
         self.clear_inboxes();
         let all = self.fate.quiet.load(Ordering::Acquire) == u32::from(self.sharding.shards());
         if all {
-            self.fate.leases.lock().expect("nobody panics with the list").clear();
+            self.fate.leases.lock().expect("the list lock is not poisoned").clear();
         }
         all
     }
 
-    /// Whether something waits for room in a ring: look again soon.
+    /// Whether messages are queued for room in a ring: poll again soon.
     pub(crate) fn is_pushed_back(&self) -> bool {
         self.peers.iter().flatten().any(|peer| !peer.outbox.is_empty())
     }
@@ -317,11 +322,12 @@ impl ShardChannels {
         self.peers.iter().flatten().any(|peer| !peer.from.is_empty())
     }
 
-    /// Says that this shard is about to sleep; `false` when there is mail, and it must not.
+    /// Announces that this shard is about to sleep; `false` when there are messages, and it must
+    /// not.
     pub(crate) fn may_sleep(&self) -> bool {
         self.bell.asleep.store(true, Ordering::Relaxed);
-        // Between the word and the look: whoever sends looks at the bell after it has sent, so that
-        // one of both sees the other.
+        // Between the store and the check: a sender checks the flag after it has sent, so that at
+        // least one of the two sees the other.
         fence(Ordering::SeqCst);
         let seen = !self.is_broken() || self.fate.news.load(Ordering::Relaxed) == self.seen;
         let may = !self.has_messages() && seen;
@@ -331,13 +337,14 @@ impl ShardChannels {
         may
     }
 
-    /// Readable when the bell has been rung.
+    /// Readable when the shard has been woken.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.bell.fd.as_fd()
     }
 
-    /// The shard is awake again. `rung`: its bell is readable, and is silenced. Whoever rings may do
-    /// so only after the shard has woken by itself: the bell then wakes it once more, later.
+    /// The shard is awake again. `rung`: its eventfd is readable, and is reset. A sender may write
+    /// to it only after the shard has woken for another reason: the shard is then woken once more,
+    /// later.
     pub(crate) fn woke(&self, rung: bool) {
         self.bell.asleep.store(false, Ordering::Relaxed);
         if rung {
@@ -345,12 +352,13 @@ impl ShardChannels {
         }
     }
 
-    /// This shard ends and will touch no host buffer any more. `at_work`: with something under way,
-    /// here or for others, so that these cannot go on. It leaves the buffers of its own requests.
+    /// This shard ends and will use no host buffer any more. `at_work`: with work in flight, its
+    /// own or of other shards, which therefore cannot complete. The buffers of its own requests are
+    /// kept until all shards are quiet.
     pub(crate) fn leave(&mut self, at_work: bool, leases: impl Iterator<Item = Lease>) {
         self.flush_outboxes();
         self.bell.left.store(true, Ordering::Relaxed);
-        // Between the word and the look at the mail; `Peer::settle` has the other one.
+        // Between the store and the check of the rings; pairs with `Peer::settle`.
         fence(Ordering::SeqCst);
         let mut lost = at_work;
         self.receive(|_, message| lost |= message.matters());
@@ -358,7 +366,7 @@ impl ShardChannels {
         if lost {
             self.break_up();
         }
-        self.fate.leases.lock().expect("nobody panics with the list").extend(leases);
+        self.fate.leases.lock().expect("the list lock is not poisoned").extend(leases);
         self.be_quiet();
     }
 }
@@ -411,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_sleeps_is_rung_for_and_nobody_sleeps_on_mail() {
+    fn only_sleeping_shards_are_woken_and_none_sleeps_with_unread_messages() {
         let mut links = links(2);
         let rung = |links: &ShardChannels| rustix::io::read(&links.bell.fd, &mut [0; 8]).is_ok();
         let send = |links: &mut ShardChannels| {
@@ -430,7 +438,7 @@ mod tests {
         assert_eq!(u64::from_ne_bytes(count), 1, "one ring is enough");
     }
 
-    /// Sleeps as `driver` does, without waiting; says whether the bell woke it.
+    /// Goes to sleep as `driver` does, without waiting; returns whether the eventfd woke it.
     fn sleeps_and_is_woken(links: &ShardChannels) -> bool {
         assert!(links.may_sleep());
         let mut bell = [PollFd::new(&links.bell.fd, PollFlags::IN)];
@@ -443,7 +451,8 @@ mod tests {
     #[test]
     fn a_bell_that_rings_late_wakes_one_sleep() {
         let links = links(2);
-        // ShardThread 0 has seen that shard 1 sleeps, and shard 1 wakes by itself before the bell rings.
+        // Shard 0 has seen that shard 1 sleeps, and shard 1 wakes before shard 0 writes to the
+        // eventfd.
         assert!(links[1].may_sleep());
         assert!(links[0].peers[1].as_ref().expect("a peer").bell.asleep.swap(false, Relaxed));
         links[1].woke(false);
@@ -452,7 +461,8 @@ mod tests {
         assert_eq!(woken, 1);
     }
 
-    /// Of two shards, the second leaves; says whether the array is broken when the first has looked.
+    /// The second of two shards leaves; returns whether the array is broken once the first has
+    /// polled.
     fn breaks(before: &[Message], at_work: bool, after: &[Message]) -> bool {
         let mut links = links(2);
         let mut gone = links.pop().expect("two shards");
@@ -474,8 +484,8 @@ mod tests {
         assert!(!breaks(&[], false, &[]));
         assert!(!breaks(&[released], false, &[released; 2 * RING_MESSAGES]));
         assert!(breaks(&[], true, &[]));
-        assert!(breaks(&[done], false, &[]), "it has mail");
-        assert!(breaks(&[], false, &[done]), "nobody takes it");
+        assert!(breaks(&[done], false, &[]), "it has unread messages");
+        assert!(breaks(&[], false, &[done]), "a message is never received");
         assert!(breaks(&[released; 2 * RING_MESSAGES], false, &[done]));
     }
 

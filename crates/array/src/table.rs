@@ -1,7 +1,7 @@
-//! Values under small numbers that are used again: what is under way, under the name that comes
-//! back.
+//! A table of values by small reused numbers: operations in flight, by the number that their
+//! completion carries.
 //!
-//! Invariant: a number belongs to one value from `insert` to `remove`. Freed numbers are used
+//! Invariant: a number belongs to one value from `insert` to `remove`. Freed numbers are reused
 //! first, so that a warm table does not allocate. Used by the driver and by members.
 
 pub(crate) struct Table<T> {
@@ -26,7 +26,7 @@ impl<T> Table<T> {
     /// The value under a number.
     ///
     /// # Panics
-    /// When there is none: somebody ended what was never begun.
+    /// When there is none: a completion without an operation.
     pub(crate) fn get(&mut self, at: u32) -> &mut T {
         self.slots[at as usize].as_mut().expect("what ends was begun")
     }
@@ -34,7 +34,7 @@ impl<T> Table<T> {
     /// Takes the value out; its number is free again.
     ///
     /// # Panics
-    /// When there is none: somebody ended what was never begun.
+    /// When there is none: a completion without an operation.
     pub(crate) fn remove(&mut self, at: u32) -> T {
         let value = self.slots[at as usize].take().expect("what ends was begun");
         self.free.push(at);
@@ -49,7 +49,7 @@ impl<T> Table<T> {
         self.free.len() == self.slots.len()
     }
 
-    /// Takes everything out.
+    /// Takes all values out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.free.clear();
         self.slots.drain(..).flatten()

@@ -1,15 +1,15 @@
-//! Threads with a table of descriptors of their own, and whether stdout was there at the start.
+//! Threads with a file descriptor table of their own, and whether stdout was open at the start.
 //!
-//! In a table that threads share each call on a file takes a reference and, where it moves the
-//! file's position, a lock: a fifth of what writing one byte costs. A process with one thread pays
-//! for neither, so whoever compares calls with such a process's needs a table that is not shared.
+//! In a table that threads share, each call on a file takes a reference and, if it moves the file
+//! position, a lock: a fifth of the cost of writing one byte. A single-threaded process pays
+//! neither, so a benchmark that is compared with one needs an unshared table.
 //!
-//! Invariant: the new table is empty but for 0, 1 and 2 before the thread does anything else (some
-//! kernels copy a few more and close them at once). A copy of the old one would hold all that
-//! others have open until the thread is really gone, which is after it is joined: among it
-//! exclusive claims, and connections whose end somebody waits for.
+//! Invariant: the new table is empty except for 0, 1 and 2 before the thread does anything else
+//! (some kernels copy a few more and close them immediately). A copy of the old table would keep
+//! all files of the other threads open until the thread is really gone, which is after it is
+//! joined: among them exclusive claims (`O_EXCL`), and connections whose peers wait for their end.
 //!
-//! This file is one of the few addresses of `unsafe`. Called by the laboratory.
+//! This file is one of the few places with `unsafe`. Called by the benchmarks in `lab`.
 
 use std::io::Result;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +17,16 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use nix::libc;
 
-/// Spawns a thread that shares no descriptor but 0, 1 and 2 with anybody: what others have open
-/// when it begins, and later, is not open there. Where the kernel cannot do that (before 5.9, or
-/// where it is forbidden), it shares them as all threads do, and calls cost a little more.
+/// Spawns a thread that shares only the descriptors 0, 1 and 2: other descriptors of the process,
+/// open now or later, are not open there. If the kernel does not support that (before 5.9, or
+/// forbidden), the table is shared as usual, and calls cost a little more.
 ///
-/// The same numbers mean other files on both sides. So `job` must neither use nor drop what owns a
-/// descriptor from outside, nor give away one of its own, in its result or otherwise.
+/// The same numbers mean different files on both sides. So `job` must neither use nor drop an owner
+/// of a descriptor from outside, nor pass one of its own to the outside, in its result or
+/// otherwise.
 ///
 /// # Errors
-/// When the system has no more threads.
+/// When the system cannot start a thread.
 pub fn spawn_with_own_fd_table<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     thread: Builder,
@@ -37,35 +38,36 @@ pub fn spawn_with_own_fd_table<'scope, T: Send + 'scope>(
     })
 }
 
-/// Gives the calling thread an empty table.
+/// Gives the calling thread an empty descriptor table.
 fn leave_table() {
     let (first, last) = (3, libc::c_uint::MAX);
-    // SAFETY: with this flag nothing is closed for anybody else: the thread gets a copy of the
-    // table without the range, and the table that it shared stays as it is. Were it shared with
-    // nobody, only this thread's own descriptors would be closed, and it has just begun and has
-    // none. After an error all is as it was.
+    // SAFETY: with this flag nothing is closed for other threads: the thread gets a copy of the
+    // table without the range, and the shared table stays unchanged. If the table were not shared,
+    // only this thread's own descriptors would be closed, and it has just begun and has none. After
+    // an error nothing has changed.
     unsafe {
         let flag = libc::CLOSE_RANGE_UNSHARE;
         libc::syscall(libc::SYS_close_range, first, last, flag);
     }
 }
 
-/// Whether this process was started without a stdout (`>&-`). Rust's runtime puts /dev/null there
-/// before `main`, where all output would vanish with success.
+/// Whether this process was started without a stdout (`>&-`). Rust's runtime opens /dev/null in its
+/// place before `main`, and all output would be lost with success.
 pub fn stdout_was_closed() -> bool {
     STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
 }
 
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the system's loader calls what this section lists once, in the only thread, before the
-// runtime begins; the function has the C calling convention, takes nothing, and only asks.
+// SAFETY: the system's loader calls the functions in this section once, in the only thread, before
+// the runtime begins; the function has the C calling convention, takes no arguments, and only
+// queries.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look_at_stdout;
 
 extern "C" fn look_at_stdout() {
-    // SAFETY: asks for the flags of a descriptor number, which may be any.
+    // SAFETY: queries the flags of a descriptor number, which may be any.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     STDOUT_WAS_CLOSED.store(flags < 0, Ordering::Relaxed);
 }
@@ -80,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// What the calling thread has open, but for what lists it.
+    /// Open descriptors of the calling thread, except the one used to list them.
     fn open_here() -> Vec<String> {
         let entries = std::fs::read_dir("/proc/thread-self/fd").expect("Linux");
         let targets = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -88,7 +90,7 @@ mod tests {
         names.filter(|name| !name.starts_with("/proc/")).collect()
     }
 
-    /// Whether this kernel gives a thread a table of its own.
+    /// Whether this kernel supports an unshared table.
     fn possible() -> bool {
         let place = tempfile::NamedTempFile::new().expect("a file");
         let name = place.path().to_string_lossy().into_owned();
@@ -119,7 +121,7 @@ mod tests {
                 assert!(open_here().len() <= 3, "{:?}", open_here());
                 let mut file = File::options().write(true).open(&path).expect("there");
                 file.write_all(b"from there").expect("written");
-                // Left open: the thread's end closes it, and only there.
+                // Left open: the end of the thread closes it, and only there.
                 std::mem::forget(file);
             };
             spawn_with_own_fd_table(scope, Builder::new(), job)
@@ -140,7 +142,7 @@ mod tests {
 
     /// A copy of the table would hold the claim until the thread is gone.
     #[test]
-    fn a_claim_that_is_given_up_meanwhile_is_free_at_once() {
+    fn a_claim_released_by_another_thread_is_free_immediately() {
         if !possible() {
             return;
         }
@@ -162,9 +164,9 @@ mod tests {
             drop(held);
             let again = claim().map(drop);
             over.wait();
-            again.expect("nobody else had it");
+            again.expect("no other thread holds it");
             thread.join().expect("ended");
-            claim().expect("nor has anybody now");
+            claim().expect("and none holds it now");
         });
     }
 }

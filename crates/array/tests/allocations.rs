@@ -1,5 +1,5 @@
-//! Counts allocations: there are none per request once an array is warm, on one shard or on two. The
-//! shards are driven in turn by one thread, whose allocations are counted.
+//! Counts allocations: a warm array allocates nothing per request, with one shard or two. One
+//! thread drives the shards in turn and counts its allocations.
 
 mod common;
 
@@ -62,7 +62,7 @@ impl Bench {
             .expect("room");
     }
 
-    /// Keeps `DEPTH` requests under way in every shard until `count` have ended.
+    /// Keeps `DEPTH` requests in flight in every shard until `count` have ended.
     fn run(&mut self, pattern: Pattern, count: u64) {
         for shard in 0..self.shards.len() {
             for _ in 0..DEPTH {

@@ -1,4 +1,4 @@
-//! Arrays that are taken apart and put together from their leaves again.
+//! Arrays that are disassembled and assembled from their leaves again.
 
 use array::{
     ArraySpec, Driver, DriverOptions, Fault, FaultControl, FaultMember, HostOp, MemMember,

@@ -1,4 +1,4 @@
-//! The array in a thread of its own, as programs use it.
+//! The array in its own threads, as application programs use it.
 
 mod common;
 
@@ -243,7 +243,7 @@ fn many_threads_and_a_failing_member() {
 }
 
 #[test]
-fn what_is_under_way_ends_when_the_array_is_dropped() {
+fn requests_in_flight_complete_when_the_array_is_dropped() {
     let slow = || faulty(4096, vec![Fault::Delay { nanos: 5_000_000 }]);
     let array = common::shards::start(spec(Level::Raid0, 8, vec![slow(), slow()]), &options(16));
     let array = array.expect("an array");
@@ -257,7 +257,7 @@ fn what_is_under_way_ends_when_the_array_is_dropped() {
 }
 
 #[test]
-fn a_request_that_nobody_waits_for_gives_its_lease_back() {
+fn a_request_without_a_waiter_returns_its_lease() {
     let array = raid5();
     for at in 0..100 {
         let lease = array.lease(512);

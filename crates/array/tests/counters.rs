@@ -1,4 +1,4 @@
-//! What members are asked to move is what the geometry demands, and no more.
+//! The I/O of members is what the geometry requires, and no more.
 
 mod common;
 
@@ -180,6 +180,6 @@ fn what_waits_for_a_member_that_was_taken_out_never_reaches_it() {
     host::drain_until(&mut driver, &mut done, |done| done.len() == 16);
     assert!(done.iter().all(|end| end.result.is_ok()));
     let writes: Vec<_> = driver.leaf_counters().iter().map(|c| c.writes).collect();
-    // A second one, where the first ended before the order was heard.
+    // A second one if the first completed before the command arrived.
     assert!(writes[0] <= 2 && writes[1] == 16, "{writes:?}");
 }

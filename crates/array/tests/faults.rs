@@ -140,5 +140,5 @@ fn a_delay_is_kept_and_the_order_too() {
     let mut nested = common::driver(spec(Level::Raid1, 0, vec![inner, mem(SECTORS)]));
     let start = Instant::now();
     assert_eq!(write_result(&mut nested, 0, 64), Ok(()));
-    assert!(start.elapsed().as_micros() >= 1000, "an inner member's clock is heard");
+    assert!(start.elapsed().as_micros() >= 1000, "an inner member's clock is used");
 }

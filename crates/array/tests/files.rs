@@ -1,5 +1,4 @@
-//! Members in files: what opening refuses and keeps, and what the kernel does to operations on
-//! them.
+//! Members in files: what opening refuses and keeps, and kernel I/O on them.
 
 mod common;
 
@@ -73,7 +72,7 @@ fn a_full_disk_shows_when_the_member_is_made() {
     std::fs::write(&old, [7; 5000]).expect("a file");
     let text = refusal(&mount.0.join("new"), 4096);
     assert!(text.contains("preallocate") && text.contains("No space left"), "{text}");
-    assert!(!mount.0.join("new").exists(), "what cannot be used is taken away again");
+    assert!(!mount.0.join("new").exists(), "an unusable file is removed again");
     refusal(&old, 4096);
     assert_eq!(std::fs::read(&old).expect("still there"), [7; 5000]);
     open(&mount.0.join("new"), 1024).expect("half of it fits");
@@ -292,7 +291,7 @@ fn more_pieces_than_one_call_can_carry() {
     }
 }
 
-/// A driver that takes thousands of requests at once.
+/// A driver with thousands of requests in flight.
 fn deep(spec: ArraySpec) -> Shards {
     let (max_requests, leases, lease_bytes) = (8192, 6000, 4096);
     let options = DriverOptions { max_requests, leases, lease_bytes, ..DriverOptions::default() };
@@ -317,7 +316,7 @@ fn more_operations_than_the_ring_holds() {
         for op in [HostOp::Write { fua: false }, HostOp::Read] {
             submit_blocks(&mut driver, op, 6000);
             driver.poll(&mut done);
-            // The kernel ends most of them before anybody looks: more than its queue holds.
+            // The kernel completes most of them before they are reaped: more than its queue holds.
             std::thread::sleep(Duration::from_millis(50));
             drain_until(&mut driver, &mut done, |done| done.len() == 6000);
             for end in done.drain(..) {
@@ -341,7 +340,7 @@ fn a_driver_can_go_while_the_kernel_works_for_it() {
         let pool = driver.leases().clone();
         let mut mine = pool.take(4096).expect("a lease");
         mine.bytes_mut().fill(1);
-        // Small writes: reads into the stripe memory are under way when the driver goes.
+        // Small writes: reads into the stripe memory are in flight when the driver is dropped.
         let count = 1 + rng.below(400);
         submit_blocks(&mut driver, HostOp::Write { fua: rng.one_in(3) }, count);
         let mut done = Vec::new();

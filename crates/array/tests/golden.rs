@@ -1,6 +1,5 @@
-//! Every golden array that the kernel made is read back, also without each set of members that it
-//! can do without; where data cannot be served, there is a clear refusal, and what can be read of
-//! it is right.
+//! Every golden array made by the kernel is read back, also without each set of members that it can
+//! lose; where data cannot be served, there is a clear refusal, and the readable data are right.
 //!
 //! A small slice of the corpus is in the source tree; all of it is read where `../shared` is.
 
@@ -184,9 +183,10 @@ impl Case {
             Verdict::NeedsForce { risk: why, .. } | Verdict::Refused { why } => {
                 counts[1] += 1;
                 assert!(why.len() > 40 && why.ends_with('.'), "{context}: not a clear refusal");
-                // What there is of it is right, and the rest is named.
+                // Readable data are right, and the rest is reported as lost.
                 let logged = candidates.iter().any(|candidate| candidate.metadata.has_journal);
-                // A member that the array went on without cannot know it: alone, it has old data.
+                // A member that the array continued without has no record of that: alone, it has
+                // old data.
                 let mut sources = array.read_only.slots.iter().flatten();
                 let fresh = sources.any(|source| serving.contains(&kept[source.candidate]));
                 if fresh && part.bytes.len() == whole.len() && !self.is_dirty() && !logged {

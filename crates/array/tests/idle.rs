@@ -1,4 +1,4 @@
-//! What waiting costs: alone in its process, because it measures the process.
+//! The cost of waiting: a test binary of its own, because it measures the process.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The tests of other files once more, with several shards: see `common::shards`.
+//! Repeats tests of other files with several shards: see `common::shards`.
 #![allow(clippy::duplicate_mod, reason = "every file brings what they share along")]
 
 #[path = "api.rs"]

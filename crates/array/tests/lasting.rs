@@ -1,4 +1,4 @@
-//! Arrays that outlive the process: made, started, stopped, dropped as by a crash, started again.
+//! Persistent arrays: created, started, stopped, dropped as by a crash, started again.
 
 mod common;
 
@@ -356,7 +356,7 @@ fn a_killed_array_is_dirty_and_is_resynced_when_it_starts_again() {
             assert!(start.elapsed() < Duration::from_secs(60), "the child writes nothing");
             std::thread::sleep(Duration::from_millis(5));
         }
-        // While it lives, nobody else can have its members.
+        // While it lives, no other process can open its members.
         let location = Location::whole(members.path(1));
         let options = DeviceOptions { access: Access::ReadWrite, direct: false };
         let error = Device::open(&location, options).unwrap_err();
@@ -612,7 +612,7 @@ fn a_member_that_is_lost_by_its_metadata_is_an_event_and_a_note() {
         "{notes:?}"
     );
     assert!(notes[1].contains("is out of service"), "{notes:?}");
-    // One that a shard dropped is told once, too.
+    // A member dropped by a shard is reported once, too.
     drop(array);
     let members = Members::new(3);
     members.create(Level::Raid5, |request| request.assume_clean = true);
@@ -653,7 +653,7 @@ fn a_member_without_room_for_metadata_costs_a_write_and_not_its_place() {
 }
 
 #[test]
-fn a_resync_without_space_says_why_and_goes_on_when_there_is_room() {
+fn a_resync_without_space_says_why_and_resumes_when_there_is_room() {
     for level in [Level::Raid1, Level::Raid5] {
         let members = Members::new(if level == Level::Raid1 { 2 } else { 3 });
         members.create(level, |request| {
@@ -667,8 +667,8 @@ fn a_resync_without_space_says_why_and_goes_on_when_there_is_room() {
         let status = array.metadata().unwrap();
         assert!(status.resync_offset.is_some(), "{status:?}");
         let notes = array.take_notes();
-        let told = |note: &&String| note.contains("does not come further: no space left");
-        assert_eq!(notes.iter().filter(told).count(), 1, "{notes:?}");
+        let stalled = |note: &&String| note.contains("resync is stalled: no space left");
+        assert_eq!(notes.iter().filter(stalled).count(), 1, "{notes:?}");
         flawed.mend();
         wait_for(&array, "room", |status| status.resync_offset.is_none());
         assert_eq!(array.metadata().unwrap().resync_stalled, None);
@@ -786,7 +786,7 @@ fn a_bad_block_without_redundancy_is_an_error_and_costs_no_member_its_place() {
     array.write_at(&[3; 16 * 512], 64 * 512).unwrap();
     array.read_at(&mut bytes, 64 * 512).unwrap();
     assert!(bytes == vec![3; 8 * 512]);
-    // What could be read elsewhere was written back; nobody was failed.
+    // What could be read elsewhere was written back; no member was failed.
     let events = array.take_events();
     let is_corrected = |event: &Event| matches!(event, Event::Corrected { .. });
     assert!(!events.is_empty() && events.iter().all(is_corrected), "{events:?}");
@@ -916,7 +916,7 @@ fn refused_without_2(members: &Members) -> String {
 #[test]
 fn a_degraded_array_is_not_started_from_a_damaged_partial_parity_log() {
     let (members, expected) = with_logs(|_| ());
-    // Empty logs that are right: nothing was under way.
+    // Empty logs that are right: no write was in flight.
     let array = Array::run_shards(started_without_2(&members).unwrap()).unwrap();
     let mut bytes = vec![0; expected.len()];
     array.read_at(&mut bytes, 0).unwrap();

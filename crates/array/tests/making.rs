@@ -1,4 +1,4 @@
-//! A new array over devices of which one fails: what has been changed by then is told.
+//! Creating an array on devices of which one fails: the changes made by then are reported.
 
 use std::io;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use md::ondisk::{Timestamp, Uuid};
 
 const SECTORS: u64 = 16 << 11;
 
-/// A disk in memory that fails all writes after so many.
+/// A disk in memory that fails all writes after a number of them.
 struct Failing {
     name: String,
     bytes: Mutex<Vec<u8>>,
@@ -104,8 +104,8 @@ fn made(disks: &[Arc<Failing>], uuid: u8) -> Result<Vec<String>, CreateFailed> {
     create(&plan_of(disks, uuid), &all, CreateOptions { force: true })
 }
 
-/// Lets the disk in the middle fail after each number of writes in turn: whoever is not as it was
-/// is named, and nobody else.
+/// Lets the disk in the middle fail after each number of writes in turn: exactly the changed disks
+/// are named.
 #[test]
 fn every_failure_tells_what_was_changed_before() {
     let mut kinds = Vec::new();
@@ -126,11 +126,11 @@ fn every_failure_tells_what_was_changed_before() {
         assert_eq!(name, "b", "{text}");
         assert!(text.starts_with("b: cannot ") && text.contains("changed already: a ("), "{text}");
         for (disk, before) in disks.iter().zip(before) {
-            let told = changed.iter().find(|(name, _)| *name == disk.name);
+            let reported = changed.iter().find(|(name, _)| *name == disk.name);
             let same = *disk.bytes.lock().unwrap() == before;
-            // The one that failed may have been changed; all others are told exactly.
-            assert!(told.is_some() || same, "{} after {writes} writes: {text}", disk.name);
-            assert!(disk.name == "b" || told.is_some() != same, "{}: {text}", disk.name);
+            // The one that failed may have been changed; all others are reported exactly.
+            assert!(reported.is_some() || same, "{} after {writes} writes: {text}", disk.name);
+            assert!(disk.name == "b" || reported.is_some() != same, "{}: {text}", disk.name);
         }
         kinds.push(changed[0].1);
     }
@@ -179,10 +179,7 @@ fn a_disk_of_old_bytes_is_taken_and_a_file_is_not() {
     let options = CreateOptions::default();
     let files: Vec<_> = disks.iter().map(|disk| Some(disk.clone() as Arc<dyn Disk>)).collect();
     let error = refuse_what_is_there(&plan, &files, options).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "c holds data of no kind that is known (at byte 10240000: 05 05 05 05 05 05 05 05)."
-    );
+    assert_eq!(error, "c holds data of unknown type (at byte 10240000: 05 05 05 05 05 05 05 05).");
     let block = |disk: &Arc<Failing>| Some(Arc::new(Block(disk.clone())) as Arc<dyn Disk>);
     let devices: Vec<_> = disks.iter().map(block).collect();
     assert_eq!(refuse_what_is_there(&plan, &devices, options).unwrap(), [""; 0]);

@@ -1,5 +1,5 @@
-//! Members at the pace of modelled drives. Real time, so: bounds from above hold always, bounds
-//! from below get several attempts, because a busy machine can only make things slower.
+//! Members at the pace of modelled drives. In real time: upper bounds always hold, lower bounds get
+//! several attempts, because a busy machine can only be slower.
 
 mod common;
 
@@ -163,7 +163,7 @@ fn nothing_completes_before_its_model_time() {
                 let op = Op { kind, at_bytes: at * 65536, bytes: sectors * 512 };
                 rig.submit(modelled, drive, 0, op);
                 while done.is_empty() {
-                    modelled = rig.next_event().expect("an operation is under way");
+                    modelled = rig.next_event().expect("an operation is in flight");
                     rig.advance(modelled, &mut done);
                 }
                 let service = Duration::from_nanos(done.remove(0).service);
@@ -185,8 +185,8 @@ fn nothing_completes_before_its_model_time() {
     }
 }
 
-/// Nobody polls through the end of a wait for heads. (The last 20 us of short operations are polled
-/// through, some hundred times each.)
+/// The end of a long wait for disk heads is not polled for. (The last 20 us of short operations are
+/// polled, some hundred times each.)
 #[test]
 fn waiting_for_heads_is_sleeping() {
     const READS: u64 = 20;
@@ -207,9 +207,9 @@ fn waiting_for_heads_is_sleeping() {
 }
 
 #[test]
-fn the_pace_can_change_while_operations_are_under_way() {
+fn the_pace_can_change_while_operations_are_in_flight() {
     for seed in seeds(6) {
-        say_replay("paced", "the_pace_can_change_while_operations_are_under_way", seed);
+        say_replay("paced", "the_pace_can_change_while_operations_are_in_flight", seed);
         let mut rng = Rng::new(seed);
         let control = PaceControl::default();
         let name = rng.pick(&["nvme-ssd", "sata-ssd"]);
@@ -315,5 +315,5 @@ fn two_drivers_share_a_bus() {
         both.map(|thread| thread.join().expect("a rate")).to_vec()
     });
     assert!(rates.iter().sum::<f64>() < 44e6, "{rates:?}");
-    assert!(rates.iter().all(|rate| *rate > 1e6), "nobody is forgotten: {rates:?}");
+    assert!(rates.iter().all(|rate| *rate > 1e6), "no drive is starved: {rates:?}");
 }

@@ -1,4 +1,4 @@
-//! Rescue: every array that the engine fills is read back from what is left of its members.
+//! Rescue: arrays filled through the engine are read back from their remaining members.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -176,7 +176,7 @@ fn bad_blocks_cost_nothing_while_they_are_apart() {
 }
 
 #[test]
-fn two_bad_blocks_of_a_row_lose_exactly_what_nobody_has() {
+fn two_bad_blocks_of_a_row_lose_exactly_the_unreadable_sectors() {
     let array = filled(Level::Raid5, Layout::default_for(Level::Raid5), 4);
     let geometry = Geometry::new(&array.spec).unwrap();
     let md::Kind::Parity(rows) = geometry.kind() else { unreachable!() };

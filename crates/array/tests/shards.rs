@@ -1,4 +1,4 @@
-//! Several shards on one array: what only they can show.
+//! Several shards on one array: behaviour that a single shard does not have.
 
 mod common;
 
@@ -93,7 +93,7 @@ fn threads_that_write_across_shards_find_what_they_wrote() {
         writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
         let events = array.take_events();
         let failed = Event::MemberFailed { member: MemberIdx(2), error: None };
-        assert_eq!(events, [failed], "told once");
+        assert_eq!(events, [failed], "reported once");
     }
 }
 
@@ -127,7 +127,7 @@ fn a_member_that_dies_under_one_shard_is_lost_to_all() {
     }
     assert_eq!((done[0].tag, done[0].result), (9, Ok(())));
     for shard in &shards {
-        assert!(shard.failed().contains(2), "acknowledged when all know");
+        assert!(shard.failed().contains(2), "acknowledged when all have dropped it");
     }
 }
 
@@ -149,7 +149,7 @@ fn an_array_that_loses_too_much_fails_what_it_cannot_serve() {
     let io = Err(array::ArrayError::Request(RequestError::Io));
     assert!(results.iter().all(|result| *result == Ok(()) || *result == io));
     assert!(results.contains(&io), "two members are gone");
-    // What was acknowledged is there; whoever needs both of the dead gets an error.
+    // Acknowledged data are there; reads that need both lost members get an error.
     for (at, result) in (0..4096u64).step_by(16).zip(results) {
         let mut back = vec![0; 16 * SECTOR];
         let read = array.read_at(&mut back, at * SECTOR as u64);
@@ -192,7 +192,7 @@ fn leaves_come_back_from_all_shards() {
     }
     let events: Vec<Event> = shards.iter_mut().flat_map(Driver::take_events).collect();
     let failed = Event::MemberFailed { member: MemberIdx(1), error: None };
-    assert_eq!(events, [failed], "reported, whichever shard was told to fail it");
+    assert_eq!(events, [failed], "reported, whichever shard got the command");
     let leaves = Driver::shards_into_leaves(shards);
     assert_eq!(leaves.iter().map(|leaf| leaf.in_service).collect::<Vec<_>>(), [true, false]);
     assert!(leaves.iter().all(|leaf| leaf.member.is_some()));
@@ -206,7 +206,7 @@ fn what_cannot_be_asked_is_refused_as_a_whole() {
     for (at, sectors) in [(1024, 8), (1000, 200), (u64::MAX - 4, 8)] {
         shards[1].submit(HostOp::WriteZeroes, Sector(at), sectors, None, 4).expect("room");
         shards.iter_mut().for_each(|shard| shard.poll(&mut done));
-        let end = done.pop().expect("it ends at once");
+        let end = done.pop().expect("it completes immediately");
         assert_eq!(end.result, Err(RequestError::Invalid), "{sectors} at {at}");
     }
     let inner = spec(Level::Raid0, 16, mems(2, 512));
@@ -215,11 +215,11 @@ fn what_cannot_be_asked_is_refused_as_a_whole() {
     assert!(matches!(error, BuildError::NestedLanes { shards: 2 }), "{error}");
     assert_eq!(
         error.to_string(),
-        "an array with arrays as members runs on one executor; 2 were asked for"
+        "an array with nested arrays runs in one shard only; 2 were requested"
     );
 }
 
-/// Polls what is left of the shards until so many requests have ended.
+/// Polls the remaining shards until `count` requests have completed.
 fn ends(shards: &mut [Option<Driver>], count: usize) -> Vec<Completion> {
     let (mut done, begin) = (Vec::new(), Instant::now());
     while done.len() < count {
@@ -274,7 +274,7 @@ fn shards_that_go_leave_errors_and_no_questions() {
             open[gone] = 0;
             let ended = ends(&mut shards, open.iter().sum());
             assert!(ended.iter().all(|end| end.lease.is_some()), "buffers come back");
-            // Whoever is left ends what it is asked for later.
+            // The remaining shards complete later requests.
             let mut more = 0;
             for shard in shards.iter_mut().flatten() {
                 more += ask(shard, HostOp::Read, 4) + ask(shard, HostOp::Flush, 1);
@@ -290,7 +290,7 @@ fn shards_that_go_leave_errors_and_no_questions() {
 }
 
 #[test]
-fn who_needs_no_other_shard_goes_on_without_it() {
+fn a_shard_that_needs_no_other_continues_without_it() {
     for gone in 0..3 {
         let shards = Driver::shards(spec(Level::Raid5, 16, mems(4, 4096)), &options(3));
         let mut shards: Vec<Option<Driver>> =
@@ -308,7 +308,7 @@ fn who_needs_no_other_shard_goes_on_without_it() {
     }
 }
 
-/// Whoever wakes it regrets it.
+/// A waker that panics.
 struct Bomb;
 
 impl std::task::Wake for Bomb {
@@ -356,7 +356,7 @@ fn a_thread_that_panics_leaves_errors_to_all() {
             drop(all);
             let array = Arc::into_inner(array).expect("the writers have ended");
             assert!(stopped(array.stop().expect_err("a shard is gone")));
-            answer.send(()).expect("somebody waits");
+            answer.send(()).expect("the receiver waits");
         });
         answered.recv_timeout(Duration::from_secs(60)).expect("everything ends");
     }

@@ -1,4 +1,4 @@
-//! Members that outlive the process: opened, locked, and left untouched.
+//! Persistent members: opened, locked, and left unchanged.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -174,7 +174,7 @@ fn what_is_no_member_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| Location::whole(dir.path().join(name));
     let error = open(&at("nothing"), Access::ReadOnly).unwrap_err();
-    assert!(error.to_string().contains("nothing: cannot look at it: No such file"), "{error}");
+    assert!(error.to_string().contains("nothing: cannot stat it: No such file"), "{error}");
     let error = open(&Location::whole(dir.path()), Access::ReadOnly).unwrap_err();
     assert!(error.to_string().contains("it is a directory"), "{error}");
     let error = open(&Location::whole("/dev/null"), Access::ReadOnly).unwrap_err();
@@ -358,7 +358,7 @@ fn an_overlay_refuses_members_that_have_changed() {
     let error = open_overlay(&path, &disks(&members), Access::ReadOnly).err().unwrap();
     assert!(error.to_string().contains("header is damaged"), "{error}");
     let error = open_overlay(&other[0].path, &disks(&members), Access::ReadOnly).err().unwrap();
-    assert!(error.to_string().contains("it is no overlay"), "{error}");
+    assert!(error.to_string().contains("it is not an overlay"), "{error}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Chooses the copy that a mirrored read is served from.
 //!
-//! Invariant: only an opinion; any in-sync copy would do. Called only from `non_parity`, which reports
-//! what each member has in flight.
+//! Invariant: a heuristic; any in-sync copy would be correct. Called only from `non_parity`, which
+//! passes the number of requests in flight per member.
 
 use md::geometry::Copy;
 
@@ -10,7 +10,7 @@ use crate::MemberSet;
 #[derive(Clone, Copy, Default)]
 struct Load {
     in_flight: u32,
-    /// Where the member's last I/O ended.
+    /// End sector of the member's last I/O.
     head: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Joins the chunks of one request into as few member I/Os as possible.
+//! Merges the chunks of one request into as few member I/Os as possible.
 //!
 //! ```text
 //! request   | c0 | c1 | c2 | c3 |          member 0   reads c0 c2 in one go, into two slices
@@ -54,12 +54,12 @@ impl Coalescer {
         self.pieces.push(Piece { member, sector, slice });
     }
 
-    /// Forgets everything.
+    /// Drops all pieces.
     pub(crate) fn clear(&mut self) {
         self.pieces.clear();
     }
 
-    /// Gives each run to `emit`, by member and address, and forgets everything.
+    /// Passes each run to `emit`, by member and address, and becomes empty.
     pub(crate) fn drain(&mut self, out: &mut Effects, mut emit: impl FnMut(Run, &mut Effects)) {
         // Copies of one request do not come in the order of the members' addresses.
         self.pieces.sort_unstable_by_key(|piece| (piece.member, piece.sector));
@@ -79,7 +79,7 @@ impl Coalescer {
     }
 }
 
-/// Appends a slice, or lengthens the last one of the same run when they are neighbours in memory.
+/// Appends a slice, or extends the last one of the same run if they are adjacent in memory.
 fn push_joined(slices: &mut Vec<BufSlice>, first: u32, slice: BufSlice) {
     if slices.len() > first as usize {
         let last = slices.last_mut().expect("the run has a slice");

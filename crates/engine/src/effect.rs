@@ -1,58 +1,58 @@
-//! What the engine wants done: the only way it touches the world.
+//! Effects: requests of the engine to its executor, and its only output.
 //!
-//! Effects of one batch are in the order in which they were decided, but an executor may perform
-//! them in any order: the engine never issues an effect before the ones that it depends on are
-//! reported done. Every effect carries its size, so that a model can price it.
+//! The effects of a batch are in the order in which they were decided, but an executor may perform
+//! them in any order: the engine issues an effect only after those that it depends on have been
+//! reported complete. Every effect carries its size, so that a model can compute its cost.
 
 use md::{MemberIdx, Sector};
 use std::ops::Range;
 
 use crate::{BufSlice, MemberError, MemberSet, RequestError, Token};
 
-/// A computation over buffer slices of equal length. Ranges index [`Effects`]' own arenas.
+/// A computation over buffer slices of equal length. Ranges refer to the arenas of [`Effects`].
 #[derive(Clone, Debug)]
 pub enum Compute {
-    /// P and/or Q from all data blocks of a row (`sources`, by ascending exponent).
+    /// Generates P and/or Q from all data blocks of a row (`sources`, by ascending exponent).
     Generate {
-        /// Where P goes.
+        /// Destination of P.
         p: Option<BufSlice>,
-        /// Where Q goes.
+        /// Destination of Q.
         q: Option<BufSlice>,
         /// Range in [`Effects::sources`].
         sources: Range<u32>,
     },
-    /// P and/or Q brought up to date in place: `P ^= old ^ new`, `Q ^= g^e (old ^ new)`.
+    /// Updates P and/or Q in place: `P ^= old ^ new`, `Q ^= g^e (old ^ new)`.
     Update {
-        /// Old P in, new P out.
+        /// Old P as input, new P as output.
         p: Option<BufSlice>,
-        /// Old Q in, new Q out.
+        /// Old Q as input, new Q as output.
         q: Option<BufSlice>,
         /// Range in [`Effects::deltas`].
         deltas: Range<u32>,
     },
-    /// One data block from P: `D = P ^ others`.
+    /// Recovers one data block from P: `D = P ^ others`.
     RecoverFromP {
-        /// Where the block goes.
+        /// Destination of the block.
         dst: BufSlice,
         /// P.
         p: BufSlice,
         /// Every other data block.
         sources: Range<u32>,
     },
-    /// One data block from Q.
+    /// Recovers one data block from Q.
     RecoverFromQ {
-        /// Exponent of the lost block, and where it goes.
+        /// Exponent and destination of the lost block.
         dst: Source,
         /// Q.
         q: BufSlice,
         /// Every other data block, by ascending exponent.
         sources: Range<u32>,
     },
-    /// Two data blocks from P and Q.
+    /// Recovers two data blocks from P and Q.
     RecoverTwo {
-        /// One lost block.
+        /// The first lost block.
         x: Source,
-        /// The other.
+        /// The second lost block.
         y: Source,
         /// P.
         p: BufSlice,
@@ -63,81 +63,81 @@ pub enum Compute {
     },
 }
 
-/// A data block of a row: its Q exponent and where it is.
+/// A data block of a row: its Q exponent and its location.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     /// Its coefficient in Q is 2 to this power.
     pub exponent: u8,
-    /// The block, or as much of it as the computation covers.
+    /// The block, or the part of it that the computation covers.
     pub slice: BufSlice,
 }
 
-/// A data block that changes.
+/// A changed data block.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta {
     /// Its coefficient in Q is 2 to this power.
     pub exponent: u8,
-    /// What the member holds.
+    /// The contents on the member.
     pub old: BufSlice,
-    /// What it will hold.
+    /// The new contents.
     pub new: BufSlice,
 }
 
-/// Something that the control plane must hear of.
+/// An event for the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlEvent {
     /// A member was taken out of service. Writes that rely on it are held back until
-    /// [`crate::Control::Recorded`] with this epoch comes.
+    /// [`crate::Control::Recorded`] with this epoch.
     MemberFailed {
-        /// Who.
+        /// The member's slot.
         member: MemberIdx,
-        /// What it did, or `None` when it was told to go.
+        /// The error, or `None` if it was failed on request.
         error: Option<MemberError>,
         /// Configuration epoch that begins with this failure.
         epoch: u64,
     },
-    /// Writes wait until the members say that something may be written here:
-    /// [`crate::Control::Granted`] answers. Bits of [`crate::IntentMap`].
+    /// Writes wait until the metadata record write intents for these bits of [`crate::IntentMap`];
+    /// answered by [`crate::Control::Granted`].
     Intent {
         /// First bit.
         first_bit: u32,
-        /// How many.
+        /// Number of bits.
         bits: u32,
     },
-    /// Granted bits that nobody has used for a while; they must be asked for again.
+    /// Granted bits that have been unused for a while; the shard must request them again.
     Released {
         /// First bit.
         first_bit: u32,
-        /// How many.
+        /// Number of bits.
         bits: u32,
     },
-    /// A write failed half-way: what these bits cover may be inconsistent for good, until it is
-    /// resynced. Comes before the bits are released.
+    /// A write failed half-way: the range of these bits may be out of sync until it is resynced.
+    /// Sent before the bits are released.
     OutOfSync {
         /// First bit.
         first_bit: u32,
-        /// How many.
+        /// Number of bits.
         bits: u32,
     },
-    /// A flush failed on a member that the array cannot do without: writes that it had completed
-    /// may be lost, and a later flush that ends well says nothing of them.
+    /// A flush failed on a member that the array cannot run without: completed writes on it may be
+    /// lost, and a later successful flush does not prove otherwise.
     NotDurable {
-        /// Which.
+        /// The member's slot.
         member: MemberIdx,
     },
-    /// Shard 0 begins to flush: every other shard is to get [`crate::Control::GiveWritten`].
+    /// Shard 0 begins a flush: every other shard must get [`crate::Control::TakeDirtyMembers`].
     CollectDirtyMembers,
-    /// Answer to [`crate::Control::GiveWritten`], for shard 0 as [`crate::Control::Written`]. From
-    /// now on shard 0 answers for these members.
+    /// Answer to [`crate::Control::TakeDirtyMembers`], passed to shard 0 as
+    /// [`crate::Control::Written`]. From now on shard 0 is responsible for flushing these members.
     Written {
         /// See [`crate::Control::Written`].
         members: MemberSet,
         /// See [`crate::Control::Written`].
         kept: bool,
     },
-    /// A range could not be read, was reconstructed and written back.
+    /// A range could not be read; it was reconstructed and written back.
     Corrected {
-        /// Whose range.
+        /// The member's slot.
         member: MemberIdx,
         /// First member sector.
         sector: Sector,
@@ -146,95 +146,95 @@ pub enum ControlEvent {
     },
 }
 
-/// One effect. Member sectors count from the start of the member's data area.
+/// One effect. Member sectors are relative to the start of the member's data area.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Read a contiguous member range into slices, in order.
     Read {
-        /// Comes back with the outcome.
+        /// Token of the completion.
         token: Token,
-        /// Whom.
+        /// The member's slot.
         member: MemberIdx,
-        /// From where.
+        /// First member sector.
         sector: Sector,
         /// Range in [`Effects::slices`].
         slices: Range<u32>,
-        /// A loan will do: what is read is only the input of computations of the same operation, or
-        /// a parity that they bring up to date, and until these are reported done nothing changes
-        /// these sectors of the member. So an executor that can may leave the bytes where they lie
-        /// and compute from there; where a parity is updated, its result goes into the slice.
+        /// The data may be lent instead of copied: they are only the input of computations of the
+        /// same operation, or a parity that these update, and the sectors do not change until the
+        /// computations are complete. So an executor may leave the bytes in place and compute from
+        /// there; the result of a parity update goes into the slice.
         in_place_ok: bool,
     },
     /// Write slices, in order, to a contiguous member range.
     Write {
-        /// Comes back with the outcome.
+        /// Token of the completion.
         token: Token,
-        /// Whom.
+        /// The member's slot.
         member: MemberIdx,
-        /// To where.
+        /// First member sector.
         sector: Sector,
         /// Range in [`Effects::slices`].
         slices: Range<u32>,
-        /// Durable when done.
+        /// Force unit access: durable when complete.
         fua: bool,
     },
-    /// Make everything that the member has completed durable.
+    /// Makes everything that the member has completed durable.
     Flush {
-        /// Comes back with the outcome.
+        /// Token of the completion.
         token: Token,
-        /// Whom.
+        /// The member's slot.
         member: MemberIdx,
     },
-    /// Tell the member that a range is not needed; it reads as zeroes from then on.
+    /// Discards a range of the member; it reads as zeroes from then on.
     Discard {
-        /// Comes back with the outcome.
+        /// Token of the completion.
         token: Token,
-        /// Whom.
+        /// The member's slot.
         member: MemberIdx,
-        /// From where.
+        /// First member sector.
         sector: Sector,
-        /// How much.
+        /// Length in sectors.
         sectors: u64,
     },
-    /// Make a range read as zeroes.
+    /// Makes a range read as zeroes.
     WriteZeroes {
-        /// Comes back with the outcome.
+        /// Token of the completion.
         token: Token,
-        /// Whom.
+        /// The member's slot.
         member: MemberIdx,
-        /// From where.
+        /// First member sector.
         sector: Sector,
-        /// How much.
+        /// Length in sectors.
         sectors: u64,
     },
-    /// Compute over buffers.
+    /// Computes over buffers.
     Compute {
-        /// Comes back when done.
+        /// Token of the completion.
         token: Token,
-        /// What.
+        /// The job.
         job: Compute,
     },
-    /// Send [`crate::Input::Timer`] at or after `at`. A later one replaces an earlier one.
+    /// Requests [`crate::Input::Timer`] at or after `at`. A later one replaces an earlier one.
     SetTimer {
-        /// In the clock that `handle` is called with.
+        /// Nanoseconds of the clock that `handle` is called with.
         at: u64,
     },
-    /// A host request has ended.
+    /// Completes a host request.
     Complete {
         /// The request's own tag.
         tag: u64,
-        /// How it ended.
+        /// The request's result.
         result: Result<(), RequestError>,
     },
-    /// For the control plane.
+    /// An event for the control plane.
     Control(ControlEvent),
 }
 
-/// A batch of effects and the arenas that their ranges point into. Reused from batch to batch, so a
-/// warm one does not allocate.
+/// A batch of effects with its arenas. Reused from batch to batch, so that a warm one does not
+/// allocate.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// In the order of decision.
+    /// Effects in the order in which they were decided.
     pub list: Vec<Effect>,
     /// Buffer slices of reads and writes.
     pub slices: Vec<BufSlice>,
@@ -245,12 +245,12 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Nothing to do.
+    /// An empty batch.
     pub fn new() -> Effects {
         Effects::default()
     }
 
-    /// Forgets the batch and keeps the memory.
+    /// Removes all effects and keeps the memory.
     pub fn clear(&mut self) {
         self.list.clear();
         self.slices.clear();
@@ -277,7 +277,7 @@ impl Effects {
         self.list.push(Effect::Complete { tag, result });
     }
 
-    /// Adds slices and returns where they are.
+    /// Appends slices and returns their range.
     pub(crate) fn push_slices(&mut self, slices: impl IntoIterator<Item = BufSlice>) -> Range<u32> {
         let start = self.slices.len() as u32;
         self.slices.extend(slices);

@@ -1,18 +1,18 @@
-//! Which members an array without metadata has lost, when several shards serve it: a member that
-//! one shard drops is dropped by all.
+//! Coordinates member failures among the shards of an array without metadata: a member that one
+//! shard drops is dropped by all.
 //!
 //! ```text
 //! shard A   MemberFailed -->          --> FailMember   shard B
 //!                           `FailureCoordinator`  <-- MemberFailed (its answer)
 //! shard A       Recorded <--          --> Recorded
 //! ```
-//! The part that the metadata manager plays for arrays with metadata, without anything to write. A shard that
-//! drops a member holds its writes back until it hears that all shards know.
+//! It has the role of the metadata manager for arrays without metadata, but writes nothing. A shard
+//! that drops a member holds its writes back until all shards have dropped it.
 //!
-//! Two shards may drop different members at once, each of which the array can live without, but not
-//! both. The first to be heard of is lost. The shard that dropped the other is *apart*: it cannot
-//! follow, because its own rows need the first. It serves what it still can, and acknowledges no
-//! write any more.
+//! Two shards may concurrently drop different members, of which the array can lose each one but not
+//! both. The first reported member is lost. The shard that dropped the other one is *apart*: it
+//! cannot drop the first member, because its own rows need it. It serves what it still can, but
+//! acknowledges no more writes.
 //!
 //! Invariant: all shards that acknowledge writes have lost the same members, and the array can
 //! serve all of its data without them. Called by an executor with the events of all shards, those
@@ -22,24 +22,24 @@ use md::{Geometry, MemberIdx};
 
 use crate::{Control, ControlEvent, MemberSet};
 
-/// See the module's documentation.
+/// Coordinates member failures; see the module documentation.
 pub struct FailureCoordinator {
     geometry: Geometry,
     lost: MemberSet,
     shards: Vec<Known>,
 }
 
-/// What is known of a shard.
+/// Known state of a shard.
 struct Known {
-    /// Members that it has dropped, as far as it has said so.
+    /// Members that it has reported as dropped.
     dropped: MemberSet,
-    /// The last epoch of which it waits to hear.
+    /// The last epoch for which it waits for an answer.
     waits: Option<u64>,
     apart: bool,
 }
 
 impl FailureCoordinator {
-    /// Of an array that begins without the members in `missing`.
+    /// For an array that starts without the members in `missing`.
     pub fn new(geometry: Geometry, shards: u16, missing: MemberSet) -> FailureCoordinator {
         let known = || Known { dropped: missing, waits: None, apart: false };
         FailureCoordinator {
@@ -54,13 +54,13 @@ impl FailureCoordinator {
         self.lost
     }
 
-    /// Whether a shard has lost a member and has not been told how it stands.
+    /// Whether a shard has reported a loss that is not answered yet.
     pub fn is_waiting(&self) -> bool {
         self.shards.iter().any(|known| known.waits.is_some())
     }
 
-    /// Takes an event of a shard and adds the orders that follow from it, each with its shard.
-    /// Events that are about something else are ignored.
+    /// Processes an event of a shard and appends the resulting commands, each with its shard.
+    /// Unrelated events are ignored.
     pub fn event(&mut self, shard: u16, event: &ControlEvent, out: &mut Vec<(u16, Control)>) {
         let ControlEvent::MemberFailed { member, epoch, .. } = *event else { return };
         let from = &mut self.shards[usize::from(shard)];
@@ -86,15 +86,15 @@ impl FailureCoordinator {
         }
     }
 
-    /// Tells those that wait how it stands.
+    /// Answers the waiting shards.
     fn answer(&mut self, out: &mut Vec<(u16, Control)>) {
-        let knows = |known: &Known| known.apart || self.lost.minus(known.dropped).is_empty();
-        let all_know = self.shards.iter().all(knows);
+        let is_informed = |known: &Known| known.apart || self.lost.minus(known.dropped).is_empty();
+        let all_informed = self.shards.iter().all(is_informed);
         for (shard, known) in (0..).zip(&mut self.shards) {
             if known.apart {
                 let epoch = known.waits.take();
                 out.extend(epoch.map(|epoch| (shard, Control::NotRecorded { epoch })));
-            } else if all_know {
+            } else if all_informed {
                 let epoch = known.waits.take();
                 out.extend(epoch.map(|epoch| (shard, Control::Recorded { epoch })));
             }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_recorded_when_every_shard_knows() {
+    fn a_loss_is_recorded_when_every_shard_has_dropped_the_member() {
         let mut failures = failures(Level::Raid5, 3);
         assert_eq!(says(&mut failures, 1, 4, 1), [fail(0, 4), fail(2, 4)]);
         assert_eq!(says(&mut failures, 2, 4, 1), []);
@@ -173,15 +173,15 @@ mod tests {
     }
 
     #[test]
-    fn who_is_apart_is_never_told_that_all_is_well() {
+    fn a_shard_that_is_apart_gets_no_recorded_answer() {
         let mut failures = failures(Level::Raid6, 3);
         says(&mut failures, 0, 0, 1);
         says(&mut failures, 1, 1, 1);
-        // It has dropped a third, before it heard of the others.
+        // It has dropped a third member before it got the events of the others.
         assert_eq!(says(&mut failures, 2, 2, 1), [not_recorded(2, 1)]);
         says(&mut failures, 0, 1, 2);
         assert_eq!(says(&mut failures, 1, 0, 2), [recorded(0, 2), recorded(1, 2)]);
-        // Of the first it may still hear, and follow.
+        // It may still get the event of the first, and drop that member.
         assert_eq!(says(&mut failures, 2, 0, 2), [not_recorded(2, 2)]);
     }
 }

@@ -4,10 +4,10 @@
 //! shard 0:   request -> collect ----------------------> flush each member once -> ended
 //! others:               give up what they have written ^
 //! ```
-//! Invariant: a flush request completes after a member flush that was issued after every write
-//! which had completed, in any shard, when the request came. A request that comes during a round
+//! Invariant: a flush request completes after a member flush that was issued after every write that
+//! had completed, in any shard, when the request arrived. A request that arrives during a round
 //! waits for the next one, because the running round may have started before writes that it must
-//! cover. What another shard gave up is shard 0's to flush, also when the flush fails.
+//! cover. Members taken over from other shards are flushed by shard 0, also when a flush fails.
 
 use md::MemberIdx;
 
@@ -15,14 +15,14 @@ use crate::slab::Key;
 use crate::token::Kind;
 use crate::{ControlEvent, Effect, Effects, MemberSet, RequestError, Token};
 
-/// A flush request that is over, and why it failed if it did.
+/// A completed flush request, with its error if it failed.
 pub(crate) type Ended = (u32, Option<RequestError>);
 
 #[derive(Default)]
 pub(crate) struct Flushes {
     /// Members with completed writes that no flush has covered yet.
     written: MemberSet,
-    /// Shards that must be asked, and those of them that have not answered.
+    /// Number of other shards, and of those that have not answered.
     others: u16,
     awaited: u16,
     open: u32,
@@ -37,12 +37,12 @@ impl Flushes {
         Flushes { others, ..Flushes::default() }
     }
 
-    /// Gives up what was written: somebody else flushes it.
+    /// Returns and clears the written members: shard 0 flushes them.
     pub(crate) fn give_written(&mut self) -> MemberSet {
         std::mem::take(&mut self.written)
     }
 
-    /// Another shard has given up what it wrote. `kept`: see [`crate::Control::Written`].
+    /// Another shard has passed on its written members. `kept`: see [`crate::Control::Written`].
     pub(crate) fn other_written(
         &mut self,
         members: MemberSet,
@@ -67,7 +67,8 @@ impl Flushes {
         self.written.insert(member);
     }
 
-    /// Takes a flush request. Requests that need nothing, or whose round is over, go to `ended`.
+    /// Adds a flush request. Requests that need no flush, or whose round is complete, go to
+    /// `ended`.
     pub(crate) fn request(
         &mut self,
         request: u32,
@@ -81,8 +82,8 @@ impl Flushes {
         }
     }
 
-    /// A member's flush ended. `kept_error`: it failed and the member is still in service, so its
-    /// writes are not known to be durable.
+    /// A member's flush completed. `kept_error`: it failed and the member is still in service, so
+    /// its writes may not be durable.
     pub(crate) fn flush_done(
         &mut self,
         token: Token,

@@ -1,9 +1,9 @@
 //! Which members serve, and since when.
 //!
-//! Invariant: a member that has failed gets no further I/O from this shard, and no member is
-//! dropped whose loss would leave data that nobody can serve (as md keeps the last working copy).
-//! Every loss begins a new epoch; `recorded` trails `epoch` until the control plane has made the
-//! loss durable, and writes are acknowledged only when the two are equal.
+//! Invariant: a failed member gets no further I/O from this shard, and no member is dropped whose
+//! loss would make data unavailable (as md keeps the last working copy). Every loss begins a new
+//! epoch; `recorded` trails `epoch` until the control plane has made the loss durable, and writes
+//! are acknowledged only when the two are equal.
 
 use md::{Geometry, MemberIdx};
 
@@ -13,13 +13,13 @@ pub(crate) struct Health {
     failed: MemberSet,
     epoch: u64,
     recorded: u64,
-    /// The losses so far will never be recorded.
+    /// The losses so far cannot be recorded.
     unrecordable: bool,
-    /// No more writes, and nothing is repaired.
+    /// Writes are refused, and nothing is repaired.
     read_only: bool,
-    /// Copies are alike below this position.
+    /// Copies are in sync below this position.
     in_sync_below: u64,
-    /// How often this shard has said that they are not.
+    /// Number of out-of-sync reports that this shard has sent.
     reports: u64,
 }
 
@@ -79,22 +79,23 @@ impl Health {
         self.in_sync_below
     }
 
-    /// Copies may differ from `position` on, and the metadata manager is told so.
+    /// Copies may differ from `position` on; a report is sent to the metadata manager.
     pub(crate) fn report_out_of_sync(&mut self, position: u64) {
         self.in_sync_below = self.in_sync_below.min(position);
         self.reports += 1;
     }
 
-    /// the metadata manager's word, which knew of so many of the reports. Where it lacks one, the order has
-    /// crossed it: then it may lower the position, and a later order raises it. Says whether it
-    /// takes account of all of them.
+    /// Applies a command of the metadata manager, which had processed `reports` of the reports. If
+    /// some are missing, the command has crossed them: then it may lower the position, and a later
+    /// command raises it. Returns whether it accounts for all reports.
     pub(crate) fn set_in_sync_below(&mut self, position: u64, reports: u64) -> bool {
         let known = reports == self.reports;
         self.in_sync_below = if known { position } else { self.in_sync_below.min(position) };
         known
     }
 
-    /// Drops a member if the array can live without it; says whether the member is out now.
+    /// Drops a member if the array can run without it; returns whether the member is out of service
+    /// now.
     pub(crate) fn drop_member(
         &mut self,
         geometry: &Geometry,

@@ -1,14 +1,14 @@
-//! What the engine is told: requests, outcomes, time and orders.
+//! Inputs of the engine: requests, completions, time and commands.
 
 use md::{MemberIdx, Sector};
 
 use crate::{MemberSet, Token};
 
-/// A piece of one of the executor's buffer regions. The engine does arithmetic on it and never
-/// looks inside.
+/// A slice of one of the executor's buffer regions. The engine only computes with its position, and
+/// never accesses the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufSlice {
-    /// Which region: the executor's own numbering, except [`REGION_ZERO`].
+    /// Number of the region, assigned by the executor, except [`REGION_ZERO`].
     pub region: u16,
     /// Length in bytes.
     pub len: u32,
@@ -16,8 +16,8 @@ pub struct BufSlice {
     pub offset: u64,
 }
 
-/// The region that reads as zeroes everywhere; a slice of it always has offset 0 and at most
-/// [`crate::MAX_SPAN_SECTORS`] sectors.
+/// A region of zeroes; a slice of it always has offset 0 and at most [`crate::MAX_SPAN_SECTORS`]
+/// sectors.
 pub const REGION_ZERO: u16 = u16::MAX;
 
 impl BufSlice {
@@ -41,7 +41,7 @@ impl BufSlice {
     }
 }
 
-/// What a host may ask of an array.
+/// Operation of a host request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostOp {
     /// Read into the request's buffer.
@@ -51,57 +51,57 @@ pub enum HostOp {
         /// Force unit access.
         fua: bool,
     },
-    /// Everything that completed before this was submitted is durable when it completes. Only shard
-    /// 0 takes flushes: it asks the others.
+    /// Makes everything durable that completed before this was submitted. Only shard 0 takes
+    /// flushes: it collects the written members of the others.
     Flush,
-    /// The range's contents no longer matter. Advisory: see `ShardConfig::discard_zeroes`.
+    /// Discards the range. Advisory: see `ShardConfig::discard_zeroes`.
     Discard,
-    /// The range reads as zeroes from now on.
+    /// Makes the range read as zeroes.
     WriteZeroes,
-    /// Makes redundancy true again: parity is computed from the data, or the copy that a read would
-    /// take is written to the others. No host asks for this; see [`crate::Resync`]. Its range is
-    /// in *positions* (see [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
+    /// Restores redundancy: parity is computed from the data, or the copy that reads use is written
+    /// to the others. Not for hosts; see [`crate::Resync`]. Its range is in *positions* (see
+    /// [`crate::IntentMap`]): member sectors on RAID 4, 5 and 6.
     Resync,
 }
 
-/// One request of a host. `tag` comes back in [`crate::Effect::Complete`].
+/// One host request. `tag` is returned in [`crate::Effect::Complete`].
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The host's own name for the request.
+    /// The host's tag of the request.
     pub tag: u64,
-    /// What to do.
+    /// The operation.
     pub op: HostOp,
     /// First array sector.
     pub at: Sector,
     /// Length in sectors, at most [`crate::MAX_REQUEST_SECTORS`]; 0 for a flush.
     pub sectors: u64,
-    /// The data, for reads and writes: exactly `sectors` long. Working memory of that length for a
-    /// resync on RAID 1 and 10 (RAID 4, 5 and 6 use their stripe memory). The executor leaves it
-    /// untouched until the request completes.
+    /// Buffer of reads and writes: exactly `sectors` long. Working memory of that length for a
+    /// resync on RAID 1 and 10 (RAID 4, 5 and 6 use their stripe memory). The executor must not
+    /// change it until the request completes.
     pub buf: BufSlice,
 }
 
-/// Why a member did not do what it was told. The names are the design's.
+/// Why a member operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberError {
-    /// This range cannot be read; the rest of the member works.
+    /// The range cannot be read; the rest of the member works.
     Medium,
-    /// No answer in time.
+    /// No completion in time.
     Timeout,
-    /// The member is not there any more.
+    /// The member no longer exists.
     Gone,
     /// The backing store is full; nothing of the operation was written. Never fails a member.
     NoSpace,
     /// The backing store is full, and a part of the range may have been written. Never fails a
     /// member.
     ShortWrite,
-    /// The member says that the operation makes no sense.
+    /// The member refused the operation as invalid.
     Invalid,
 }
 
 impl MemberError {
-    /// Whether a read that ends so costs the member its place: a bad block or a full store does
-    /// not, because a write may mend the one, and nobody is to blame for the other.
+    /// Whether a read with this error takes the member out of service: not after a bad block, which
+    /// a write may repair, nor after a lack of space, which is not the member's fault.
     pub(crate) fn fails_reader(self) -> bool {
         self != MemberError::Medium && !self.is_no_space()
     }
@@ -128,14 +128,14 @@ impl std::fmt::Display for MemberError {
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// Too few members answer to serve or to keep this range (EIO).
+    /// Too few members work to serve or to store this range (EIO).
     Io,
-    /// A member's backing store is full (ENOSPC). Nothing that was acknowledged is lost.
+    /// A member's backing store is full (ENOSPC). No acknowledged data are lost.
     NoSpace,
-    /// Outside the array, not aligned to the logical block, or too long (EINVAL); or not all of it
-    /// this shard's.
+    /// Outside the array, not aligned to the logical block, too long, or not completely owned by
+    /// this shard (EINVAL).
     Invalid,
-    /// The array takes no writes (EROFS).
+    /// The array is read-only (EROFS).
     ReadOnly,
 }
 
@@ -152,7 +152,7 @@ impl std::fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
-/// Orders from the control plane.
+/// Commands of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Take this member out of service, as `mdadm --fail` does.
@@ -160,56 +160,56 @@ pub enum Control {
     /// Answer to [`crate::ControlEvent::MemberFailed`]: the failure is durable in the metadata, so
     /// writes that rely on it may be acknowledged.
     Recorded {
-        /// The epoch of the event that is answered.
+        /// Epoch of the answered event.
         epoch: u64,
     },
-    /// The other answer: the failure cannot be recorded, so writes that rely on it fail.
+    /// Negative answer: the failure cannot be recorded, so writes that rely on it fail.
     NotRecorded {
-        /// The epoch of the event that is answered.
+        /// Epoch of the answered event.
         epoch: u64,
     },
-    /// Answer to [`crate::ControlEvent::Intent`]: the members say that writes may be under way
-    /// here.
+    /// Answer to [`crate::ControlEvent::Intent`]: the write intents are recorded on the members.
     Granted {
         /// First bit.
         first_bit: u32,
-        /// How many.
+        /// Number of bits.
         bits: u32,
     },
-    /// The other answer: some member has no space to say so. Writes that wait for these bits fail
-    /// with [`RequestError::NoSpace`]; the next one asks again.
+    /// Negative answer: a member has no space to record the intents. Writes that wait for these
+    /// bits fail with [`RequestError::NoSpace`]; the next one requests them again.
     NotGranted {
         /// First bit.
         first_bit: u32,
-        /// How many.
+        /// Number of bits.
         bits: u32,
     },
-    /// A member has no space for the record of a loss, which is tried again later: writes and
-    /// flushes that wait for it fail with [`RequestError::NoSpace`].
+    /// A member has no space for the record of a loss, which is retried later: writes and flushes
+    /// that wait for it fail with [`RequestError::NoSpace`].
     NoSpaceToRecord,
-    /// Take no more writes: those that wait for their intents fail with [`RequestError::ReadOnly`],
-    /// those under way end, and intents are given back without delay. Nothing is repaired on
+    /// Become read-only: writes that wait for their intents fail with [`RequestError::ReadOnly`],
+    /// those in flight complete, and intents are released without delay. Nothing is repaired on
     /// members any more.
     ReadOnly,
-    /// A flush is under way: answer with [`crate::ControlEvent::Written`]. Not for shard 0.
+    /// A flush is in progress: answer with [`crate::ControlEvent::Written`]. Not for shard 0.
     TakeDirtyMembers,
-    /// A flush has failed on a member that the array cannot do without: parity and data of any row
-    /// may be of different ages, and nothing is recovered from a row before it is written anew.
+    /// A flush has failed on a member that the array cannot run without: parity and data of any row
+    /// may be of different ages, and nothing is recovered from a row before it is written again.
     NotDurable,
-    /// For shard 0: what another shard has answered. All of them must.
+    /// For shard 0: the answer of another shard. All of them must answer.
     Written {
-        /// Members that completed writes of the shard lie on, perhaps volatile.
+        /// Members with completed writes of the shard that may be volatile.
         members: MemberSet,
-        /// What the shard has acknowledged is safe once these are flushed.
+        /// The shard's acknowledged writes are durable once these members are flushed.
         kept: bool,
     },
-    /// Copies are alike below this position and may differ above; see
+    /// Copies are in sync below this position and may differ above; see
     /// [`crate::ShardConfig::in_sync_below`].
     InSyncBelow {
         /// In positions; `u64::MAX`: everywhere.
         position: u64,
-        /// How many [`crate::ControlEvent::OutOfSync`] of this shard the metadata manager knew of. A position
-        /// that does not take account of all of them raises nothing: it crossed the last one.
+        /// How many [`crate::ControlEvent::OutOfSync`] of this shard the metadata manager had
+        /// processed. A command that does not account for all of them raises nothing: it crossed
+        /// the last one.
         reports: u64,
     },
 }
@@ -217,22 +217,22 @@ pub enum Control {
 /// One input. Requests must be admitted within [`crate::Shard::room`].
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// A host asks.
+    /// A host request.
     Request(Request),
-    /// A member's read, write, flush, discard or write of zeroes ended.
+    /// A member's read, write, flush, discard or write of zeroes completed.
     IoDone {
-        /// From the effect.
+        /// Token of the effect.
         token: Token,
-        /// How it ended.
+        /// Result of the operation.
         result: Result<(), MemberError>,
     },
-    /// A computation ended.
+    /// A computation completed.
     ComputeDone {
-        /// From the effect.
+        /// Token of the effect.
         token: Token,
     },
-    /// The time asked for with [`crate::Effect::SetTimer`] has come.
+    /// The time set with [`crate::Effect::SetTimer`] has passed.
     Timer,
-    /// An order.
+    /// A command of the control plane.
     Control(Control),
 }

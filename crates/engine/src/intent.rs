@@ -1,17 +1,17 @@
-//! Which writes may start: write intents as one shard sees them.
+//! Write intents of one shard: decides which writes may start.
 //!
 //! ```text
 //!            Intent               Granted
 //!  absent ------------> asked ------------> granted <---> in use (counted)
 //!     ^                                        |
-//!     +------------- Released -----------------+  nobody used it for a while
+//!     +------------- Released -----------------+  unused for a while
 //! ```
-//! A write-like request starts when all its bits are granted; else it is parked. While it is parked
-//! it counts as a user of its bits, so that what is granted stays so until the rest is.
+//! A write-like request starts when all its bits are granted; otherwise it is parked. While it is
+//! parked it counts as a user of its bits, so that granted bits are kept until the rest is granted.
 //!
-//! Invariant: a bit that has users is never given back, and of two writes that share a bit the one
-//! that came first starts first. Bounded by the requests in the shard; nothing is allocated once
-//! warm. Called only from `shard`.
+//! Invariant: a bit with users is never released, and of two writes that share a bit the one that
+//! came first starts first. Bounded by the requests in the shard; nothing is allocated once warm.
+//! Called only from `shard`.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,20 +20,20 @@ use md::Sector;
 
 use crate::{ControlEvent, Effect, Effects, IntentMap};
 
-/// the metadata manager was asked for it.
+/// It was requested from the metadata manager.
 const ASKED: u32 = 1 << 31;
 /// It may be used.
 const GRANTED: u32 = 1 << 30;
-/// It is in `idle`.
+/// It is in the list `idle`.
 const LISTED: u32 = 1 << 29;
-/// It was used since it came into `idle`.
+/// It was used since it was added to `idle`.
 const USED: u32 = 1 << 28;
-/// Requests that use it or wait for it.
+/// Number of requests that use it or wait for it.
 const USERS: u32 = USED - 1;
 
 struct Parked {
     request: u32,
-    /// The bits from here on are not known to be granted.
+    /// The bits from here on may not be granted.
     bits: Range<u32>,
     all: Range<u32>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Intents {
     map: IntentMap,
     bits: Vec<u32>,
     parked: VecDeque<Parked>,
-    /// Bits that had no user at that time, oldest first; each at most once.
+    /// Bits that became unused at that time, oldest first; each at most once.
     idle: VecDeque<(u64, u32)>,
     delay_nanos: u64,
     /// Parked ranges that a scan has passed; empty between calls.
@@ -65,13 +65,13 @@ impl Intents {
         &self.map
     }
 
-    /// Requests that wait for the metadata manager.
+    /// Number of requests that wait for the metadata manager.
     pub(crate) fn parked(&self) -> usize {
         self.parked.len()
     }
 
-    /// Takes a write in. `true`: it may start; otherwise it is parked, and comes out of
-    /// [`Intents::granted`] when its turn has come.
+    /// Admits a write. `true`: it may start; otherwise it is parked, and is returned by
+    /// [`Intents::granted`] in its turn.
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -95,7 +95,7 @@ impl Intents {
         false
     }
 
-    /// Asks for what has not been asked for, one event per run.
+    /// Requests bits that were not requested yet, one event per run.
     fn request(&mut self, bits: Range<u32>, out: &mut Effects) {
         let mut run = bits.start..bits.start;
         for bit in bits {
@@ -111,14 +111,14 @@ impl Intents {
         send(&run, intent, out);
     }
 
-    /// the metadata manager has granted bits; adds to `ready` what may start now, in the order in which it
-    /// came.
+    /// The metadata manager has granted bits; appends the writes that may start now to `ready`, in
+    /// order of arrival.
     pub(crate) fn granted(&mut self, now: u64, bits: Range<u32>, ready: &mut Vec<u32>) {
         for bit in bits {
             let state = &mut self.bits[bit as usize];
-            assert!(*state & ASKED != 0, "intent {bit} is granted and nobody asked for it");
+            assert!(*state & ASKED != 0, "intent {bit} was granted but not requested");
             *state = *state & !ASKED | GRANTED;
-            // Whoever asked may have been refused meanwhile.
+            // The write that requested it may have been refused in between.
             if *state & USERS == 0 {
                 self.list(now, bit);
             }
@@ -139,8 +139,9 @@ impl Intents {
         });
     }
 
-    /// the metadata manager has refused bits; adds to `refused` who waits for any of them, and waits no more.
-    /// What others still wait for is asked for again by the next write that needs it.
+    /// The metadata manager has refused bits; removes the writes that wait for any of them and
+    /// appends them to `refused`. Bits that other writes wait for are requested again by the next
+    /// write.
     pub(crate) fn not_granted(&mut self, bits: Range<u32>, refused: &mut Vec<u32>) {
         for bit in bits.clone() {
             self.bits[bit as usize] &= !ASKED;
@@ -154,8 +155,8 @@ impl Intents {
         });
     }
 
-    /// A request that came through here has ended. `unsettled`: half-way, so that what it touched
-    /// must be resynced.
+    /// An admitted request has completed. `unsettled`: half-way, so that its range must be
+    /// resynced.
     pub(crate) fn ended(
         &mut self,
         now: u64,
@@ -187,15 +188,15 @@ impl Intents {
         }
     }
 
-    /// Takes out everything that is parked: it will not be granted.
+    /// Removes all parked writes: their intents will not be granted.
     pub(crate) fn refuse(&mut self, refused: &mut Vec<u32>) {
         refused.extend(self.parked.drain(..).map(|parked| parked.request));
         self.delay_nanos = 0;
     }
 
-    /// Gives back what nobody has used for the delay. A bit that was used since it was listed
-    /// waits once more, so that no time is kept per bit: it goes after one delay at least and two
-    /// at most.
+    /// Releases bits that have been unused for the delay. A bit that was used since it was listed
+    /// waits once more, so that no time is kept per bit: it is released after between one and two
+    /// delays.
     pub(crate) fn run_timers(&mut self, now: u64, out: &mut Effects) {
         let mut run = 0..0;
         while let Some((since, bit)) = self.idle.front().copied() {
@@ -221,7 +222,7 @@ impl Intents {
         send(&run, released, out);
     }
 
-    /// When [`Intents::settle`] has something to do by the clock alone.
+    /// When [`Intents::run_timers`] is due by the clock alone.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.idle.front().map(|(since, _)| since + self.delay_nanos)
     }
@@ -287,7 +288,7 @@ mod tests {
         assert!(!intents.admit(2, Sector(0), 32, &mut out));
         assert_eq!(events(&mut out), [intent(0, 1), intent(2, 2)]);
         assert_eq!(granted(&mut intents, 0, 1..2), [1]);
-        // Behind 2, with which it shares bit 1, although that is granted.
+        // Behind 2, with which it shares bit 1, although that bit is granted.
         assert!(!intents.admit(3, Sector(8), 8, &mut out));
         assert!(events(&mut out).is_empty());
         assert_eq!(granted(&mut intents, 0, 0..1), [] as [u32; 0]);
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_goes_back_when_nobody_has_used_it_for_the_delay() {
+    fn a_bit_is_released_when_it_was_unused_for_the_delay() {
         let (mut intents, mut out) = (intents(), Effects::new());
         assert!(!intents.admit(1, Sector(0), 16, &mut out));
         granted(&mut intents, 0, 0..2);
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_comes_too_late_goes_back_at_once() {
+    fn a_grant_that_comes_too_late_is_released_immediately() {
         let (mut intents, mut out) = (intents(), Effects::new());
         assert!(!intents.admit(1, Sector(0), 8, &mut out));
         let mut refused = Vec::new();

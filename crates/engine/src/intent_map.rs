@@ -1,36 +1,36 @@
-//! Which write intents a write needs: from a range of the array to a range of bits.
+//! Maps a range of the array to the write-intent bits that a write needs.
 //!
 //! ```text
 //! with a bitmap     one bit per bitmap chunk of *positions*
 //! without           bit 0 is the whole array; on disk it is the superblock's resync_offset
 //! ```
-//! A *position* is what md counts resyncs and bitmaps in: a member sector on RAID 1, 4, 5 and 6,
-//! an array sector on RAID 10. A write to RAID 4, 5 or 6 takes the bits of the whole chunk rows
-//! that it touches, as md does.
+//! A *position* is md's unit of resyncs and bitmaps: a member sector on RAID 1, 4, 5 and 6, an
+//! array sector on RAID 10. A write to RAID 4, 5 or 6 takes the bits of the whole chunk rows that
+//! it touches, as in md.
 //!
 //! Invariant: two writes that can leave the same copies or the same parity inconsistent share a
-//! bit. Used by `intent` (per shard) and by `metadata manager`, which must agree.
+//! bit. Used by `intent` (per shard) and by the `metadata` manager, which must agree.
 
 use std::ops::Range;
 
 use md::{Geometry, Kind, MemberIdx, Sector};
 
-/// The most bits that a bitmap can have here; md's own room ends far below.
+/// Maximum number of bits of a bitmap; md's own limit is far below.
 pub const MAX_INTENT_BITS: u32 = 1 << 24;
 
-/// From array sectors to intent bits. Plain values, cheap to copy.
+/// Maps array sectors to intent bits. A plain value, cheap to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntentMap {
     bits: u32,
-    /// Positions per bit are 2 to this power; 63 where one bit is the whole array.
+    /// Positions per bit are 2 to this power; 63 if one bit covers the whole array.
     shift: u32,
-    /// Positions that there are.
+    /// Number of positions.
     span: u64,
     /// Levels with parity: array sectors and positions of a chunk row.
     row: Option<(u64, u64)>,
 }
 
-/// One bit is everything.
+/// Shift for a single bit.
 const WHOLE: u32 = 63;
 
 impl IntentMap {
@@ -39,9 +39,9 @@ impl IntentMap {
         IntentMap { bits: 1, shift: WHOLE, span: span(geometry), row: row(geometry) }
     }
 
-    /// One bit per `chunk_sectors` positions, a power of two: arrays with a bitmap. `None` where md
-    /// allows no bitmap (linear, RAID 0), where the chunk is no power of two, or where there would
-    /// be more than [`MAX_INTENT_BITS`].
+    /// One bit per `chunk_sectors` positions, a power of two: arrays with a bitmap. `None` if md
+    /// supports no bitmap (linear, RAID 0), the chunk is not a power of two, or there would be more
+    /// than [`MAX_INTENT_BITS`].
     pub fn bitmap(geometry: &Geometry, chunk_sectors: u64) -> Option<IntentMap> {
         if !chunk_sectors.is_power_of_two() || matches!(geometry.kind(), Kind::Striped(_)) {
             return None;
@@ -52,12 +52,12 @@ impl IntentMap {
         (bits <= MAX_INTENT_BITS).then(|| IntentMap { bits, shift, span, row: row(geometry) })
     }
 
-    /// Bits that there are.
+    /// Number of bits.
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// Positions that there are: where a resync ends.
+    /// Number of positions: the end of a resync.
     pub fn span(&self) -> u64 {
         self.span
     }
@@ -84,18 +84,18 @@ impl IntentMap {
         }
     }
 
-    /// The first position at which a write of `at` may leave something inconsistent.
+    /// The first position that a write at `at` may leave inconsistent.
     pub(crate) fn position_of(&self, at: Sector) -> u64 {
         self.positions_of(at, 1).0
     }
 
-    /// The first array sector that a position stands for: who owns it owns the position.
+    /// The first array sector of a position: its owner owns the position.
     pub fn array_sector(&self, position: u64) -> Sector {
         Sector(self.row.map_or(position, |(array, positions)| position / positions * array))
     }
 
-    /// The positions of a run of array sectors, whole rows where there are any: what
-    /// [`crate::Sharding::unit_sectors`] is in positions.
+    /// Number of positions of a run of array sectors, in whole rows if the level has any:
+    /// [`crate::Sharding::unit_sectors`] in positions.
     pub fn unit_positions(&self, array_sectors: u64) -> u64 {
         self.row.map_or(array_sectors, |(array, positions)| array_sectors / array * positions)
     }
@@ -115,7 +115,7 @@ impl IntentMap {
     }
 }
 
-/// Positions of an array.
+/// Number of positions of an array.
 pub(crate) fn span(geometry: &Geometry) -> u64 {
     match geometry.kind() {
         Kind::Parity(_) => geometry.member_used_sectors(MemberIdx(0)),

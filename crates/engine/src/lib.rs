@@ -1,16 +1,17 @@
-//! The RAID engine: a sans-io control plane that decides and never acts.
+//! The RAID engine: sans-io decision logic.
 //!
-//! It sees sectors, members and buffer slices, never bytes, clocks, threads or files. One call,
-//! [`Shard::handle`], takes a batch of inputs and answers with a batch of [`Effects`]; an executor
-//! (real members, a simulator, a timing model) performs them and reports back as inputs.
+//! Its terms are sectors, members and buffer slices; it never accesses bytes, clocks, threads or
+//! files. One call, [`Shard::handle`], takes a batch of inputs and returns a batch of [`Effects`];
+//! an executor (real members, a simulator, a timing model) performs them and reports completions as
+//! inputs.
 //!
 //! *Invariant*: the engine acknowledges a write only when every copy, or the data and the parity
-//! that make it recoverable, has been reported written. No acknowledged data lives in here.
+//! that make it recoverable, has been reported written. The engine holds no acknowledged data.
 //!
-//! Where to start reading: `shard` takes a request in and gives it to one of two ways of working,
-//! `non_parity` (linear, RAID 0, 1, 10: locked array ranges) or `stripe` (RAID 4, 5, 6: locked ranges of
-//! chunk rows with a plan for the parity). A write first needs its `intent`; the `metadata manager`, one per
-//! array, decides what the metadata must say before it grants one.
+//! Where to start reading: `shard` passes a request to one of two implementations, `non_parity`
+//! (linear, RAID 0, 1, 10: locked array ranges) or `stripe` (RAID 4, 5, 6: locked ranges of chunk
+//! rows with a plan for the parity). A write first needs its `intent`; the `metadata` manager, one
+//! per array, decides which metadata must be written before it is granted.
 #![forbid(unsafe_code)]
 
 mod balance;

@@ -1,13 +1,14 @@
 //! The levels without parity: linear, RAID 0, RAID 1 and RAID 10.
 //!
-//! A write locks its array range, goes to every copy and ends when all have answered. A read takes
-//! no lock and goes to one copy. A read that a copy cannot serve becomes a *repair*: it locks its
-//! range like a write and walks it granule by granule, reading from the next copy, and writing back
-//! to the copies that failed, so that bad blocks at different places of two mirrors do not add up.
+//! A write locks its array range, is sent to every copy and completes when all have completed. A
+//! read takes no lock and goes to one copy. A read that a copy cannot serve becomes a *repair*: it
+//! locks its range like a write, processes it granule by granule, reading from the next copy, and
+//! writes back to the copies that failed, so that bad blocks at different places of two mirrors do
+//! not add up.
 //!
-//! A *resync* locks its range too, reads it from the copy that reads take where copies may differ
-//! (the first that is in service) and writes it to the others; where that cannot be read it goes on
-//! as a repair that writes to all.
+//! A *resync* locks its range too, reads it from the copy that reads use where copies may differ
+//! (the first one in service) and writes it to the others; where that copy is unreadable it
+//! continues as a repair that writes to all.
 //!
 //! Invariant: all copies of a block see the same writes in the same order, because overlapping
 //! writes and repairs hold the range lock one after the other. Called only from `shard`.
@@ -27,7 +28,7 @@ use crate::{
     MemberError, MemberSet, REGION_ZERO, RequestError, Token,
 };
 
-/// What `non_parity` works on besides its own state; lent by the shard for one call.
+/// State that the shard lends to `non_parity` for one call.
 pub(crate) struct Context<'a> {
     pub(crate) geometry: &'a Geometry,
     pub(crate) requests: &'a mut Requests,
@@ -71,7 +72,7 @@ impl NonParity {
         let (mut at, end) = (record.at.0, record.end());
         let mut stay = if seen.is_stream() { seen.copy } else { None };
         let mut unservable = false;
-        // Copies may differ here, and what is read must be what a resync keeps.
+        // Copies may differ here, and reads must return the copy that a resync keeps.
         let fixed = end > cx.health.in_sync_below();
         if fixed {
             stay = None;
@@ -112,7 +113,7 @@ impl NonParity {
         stay
     }
 
-    /// A part of a direct read ended.
+    /// A part of a direct read completed.
     pub(crate) fn read_done(
         &mut self,
         cx: &mut Context<'_>,
@@ -142,7 +143,7 @@ impl NonParity {
         }
     }
 
-    /// Locks a request's range and goes on with it, now or when its turn comes.
+    /// Locks a request's range and continues with it, immediately or when the lock is granted.
     pub(crate) fn lock(&mut self, cx: &mut Context<'_>, request: u32) {
         let record = &cx.requests[request];
         if let Some(holder) = self.guard.acquire(record.at, record.sectors, request) {
@@ -209,8 +210,8 @@ impl NonParity {
         }
     }
 
-    /// A part of a write ended. With copies a failing member drops out; without, or when it is the
-    /// last that has the data, the request fails.
+    /// A part of a write completed. With copies a failing member is dropped; without, or when it is
+    /// the last one with the data, the request fails.
     pub(crate) fn write_done(
         &mut self,
         cx: &mut Context<'_>,
@@ -246,7 +247,7 @@ impl NonParity {
         self.send_resync(cx, request, true);
     }
 
-    /// A read or a write of a resync ended.
+    /// A read or a write of a resync completed.
     pub(crate) fn resync_done(
         &mut self,
         cx: &mut Context<'_>,
@@ -280,7 +281,7 @@ impl NonParity {
         }
     }
 
-    /// Writes what a resync has read to all copies but those that it was read from.
+    /// Writes the data read by a resync to all copies except those that were read.
     fn resync_write(&mut self, cx: &mut Context<'_>, request: u32) {
         let record = &mut cx.requests[request];
         record.repair.writing = true;
@@ -329,7 +330,7 @@ impl NonParity {
         let Some(copy) = copy.copied() else {
             cx.requests.fail(request, RequestError::Io);
             return match cx.requests[request].op {
-                // The rest may be better off.
+                // Other granules may be readable.
                 Some(HostOp::Resync) => self.next_granule(cx, request),
                 _ => self.unlock_and_end(cx, request),
             };
@@ -343,7 +344,7 @@ impl NonParity {
         cx.out.list.push(Effect::Read { token, member, sector, slices, in_place_ok: false });
     }
 
-    /// A repair's read or write-back ended.
+    /// A repair's read or write-back completed.
     pub(crate) fn repair_done(
         &mut self,
         cx: &mut Context<'_>,
@@ -382,7 +383,7 @@ impl NonParity {
     }
 
     /// Writes the granule that has just been read from `source` back to the copies that could not
-    /// deliver it; for a resync, to all others.
+    /// read it; for a resync, to all others.
     fn write_back(&mut self, cx: &mut Context<'_>, request: u32, source: u16) {
         let Repair { cursor, tried, .. } = cx.requests[request].repair;
         let targets = match cx.requests[request].op {
@@ -438,7 +439,7 @@ impl NonParity {
     }
 }
 
-/// A write that fails costs the member its place, unless it is the last that has the data.
+/// A failed write takes the member out of service, unless it is the last one with the data.
 fn write_failed(cx: &mut Context<'_>, request: u32, member: u16, error: MemberError) {
     let error = match error.is_no_space() {
         true => RequestError::NoSpace,

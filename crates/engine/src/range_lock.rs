@@ -1,11 +1,11 @@
 //! Locks on array ranges, for the levels whose writes need no parity.
 //!
-//! Invariant: two holders never overlap (in 4 KiB granules), and a range is granted in the order in
-//! which overlapping ranges were asked for. Called only from `non_parity`.
+//! Invariant: two holders never overlap (in 4 KiB granules), and overlapping ranges are granted in
+//! the order of their requests. Called only from `non_parity`.
 //!
-//! Nearly no write overlaps another, so that case must cost nothing: a small table counts, per
-//! 1 MiB region (hashed), how many holders and waiters touch it. Only where a count is not zero are
-//! the ranges themselves compared.
+//! Nearly no write overlaps another, so that case must be cheap: a small table counts the holders
+//! and waiters per 1 MiB region (hashed). The ranges themselves are compared only where a count is
+//! not zero.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::GRANULE_SECTORS;
 const REGION_SHIFT: u32 = 11;
 const REGIONS: usize = 1024;
 
-/// Where a holder's range is kept; goes into the holder's own record.
+/// Index of a holder's range; kept in the holder's own record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HolderSlot(u32);
 
@@ -40,7 +40,7 @@ impl Span {
     fn regions(self) -> impl Iterator<Item = usize> {
         let last = (self.end - 1) >> REGION_SHIFT;
         let first = self.start >> REGION_SHIFT;
-        // A long span touches every hashed region once at most.
+        // A long range counts once at most in every hashed region.
         (first..=last.min(first + REGIONS as u64 - 1)).map(|region| region as usize % REGIONS)
     }
 }
@@ -79,7 +79,7 @@ impl RangeLocks {
         None
     }
 
-    /// Gives a range back and adds to `granted` the owners whose turn it is now.
+    /// Releases a range and appends to `granted` the owners that get theirs now.
     pub(crate) fn release(&mut self, slot: HolderSlot, granted: &mut Vec<(u32, HolderSlot)>) {
         let span = self.held[slot.0 as usize].take().expect("a holder releases once");
         self.free.push(slot.0);
@@ -90,7 +90,7 @@ impl RangeLocks {
         while at < self.waiting.len() {
             let (wanted, owner) = self.waiting[at];
             if !wanted.overlaps(span) {
-                // Whatever it waits for, it was not this.
+                // It waits for another range.
                 at += 1;
                 continue;
             }
@@ -126,11 +126,11 @@ mod tests {
     #[test]
     fn overlapping_ranges_are_granted_in_order_of_asking() {
         let mut guard = RangeLocks::new();
-        let first = guard.acquire(Sector(0), 8, 1).expect("nobody else is here");
+        let first = guard.acquire(Sector(0), 8, 1).expect("the range is free");
         assert!(guard.acquire(Sector(4), 16, 2).is_none());
         // Behind 2 although it does not touch 1.
         assert!(guard.acquire(Sector(16), 8, 3).is_none());
-        let far = guard.acquire(Sector(1 << 30), 8, 4).expect("far from everybody");
+        let far = guard.acquire(Sector(1 << 30), 8, 4).expect("far from all others");
         let mut granted = Vec::new();
         guard.release(far, &mut granted);
         assert!(granted.is_empty());

@@ -1,8 +1,8 @@
-//! The requests in the shard and what all of them share: counting parts, and ending.
+//! The requests in the shard, and their common handling: counting parts, and completion.
 //!
-//! Invariant: a request ends exactly once, when nothing of it is open any more; a write or a flush
-//! ends only when every member failure so far is recorded. Called from `shard`, `non_parity` and
-//! `stripe`.
+//! Invariant: a request completes exactly once, when all of its parts have completed; a write or a
+//! flush completes only when every member failure so far is recorded. Called from `shard`,
+//! `non_parity` and `stripe`.
 
 use std::collections::VecDeque;
 
@@ -21,24 +21,23 @@ pub(crate) struct Record {
     pub(crate) at: Sector,
     pub(crate) sectors: u64,
     pub(crate) buf: BufSlice,
-    /// Member I/Os or pieces of rows that have not ended.
+    /// Member I/Os or row parts in flight.
     pub(crate) open: u32,
     pub(crate) error: Option<RequestError>,
-    /// Members from which a part could not be read.
+    /// Members that failed to read a part.
     pub(crate) unread: MemberSet,
-    /// The range lock, where the level has one and it is held.
+    /// The range lock if it is held, on levels without parity.
     pub(crate) holder: Option<HolderSlot>,
     pub(crate) repair: Repair,
-    /// It counts as a user of its intents.
+    /// The request is counted as a user of its intents.
     pub(crate) intent: bool,
-    /// A part of it failed when something had been written: the redundancy of its range may be
-    /// wrong.
+    /// A part failed after another was written: the range may be out of sync.
     pub(crate) half_way: bool,
-    /// Of a write that waits for its intents: whether it continues a stream.
+    /// For a write that waits for its intents: whether it continues a stream.
     pub(crate) stream: bool,
 }
 
-/// Where the granule-by-granule repair of a mirrored range stands; see `non_parity`.
+/// Progress of the granule-by-granule repair of a mirrored range; see `non_parity`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Repair {
     pub(crate) cursor: u64,
@@ -57,7 +56,8 @@ impl Record {
         self.buf.part(at - self.at.0, sectors)
     }
 
-    /// Promises something about data on members, so that a lost member matters to its end.
+    /// Whether its completion promises something about data on members, and so depends on recorded
+    /// losses.
     fn is_write(&self) -> bool {
         !matches!(self.op, Some(HostOp::Read))
     }
@@ -73,10 +73,10 @@ impl Record {
 
 pub(crate) struct Requests {
     table: Slab<Record>,
-    /// Ended, but waiting until a member failure is recorded; in the order of their ends.
+    /// Complete, but held back until a member failure is recorded; in the order of completion.
     held_back: VecDeque<u32>,
     writes_open: u32,
-    /// Ranges of writes with intents that have ended, and whether half-way.
+    /// Ranges of completed writes with intents, and whether they failed half-way.
     pub(crate) intents_ended: Vec<(Sector, u64, bool)>,
 }
 
@@ -94,7 +94,7 @@ impl Requests {
         self.table.live()
     }
 
-    /// Requests in the shard that change data.
+    /// Number of requests in the shard that change data.
     pub(crate) fn writes_open(&self) -> u32 {
         self.writes_open
     }
@@ -122,7 +122,7 @@ impl Requests {
         self.table.is_live(key)
     }
 
-    /// One part has ended; says whether it was the last.
+    /// One part has completed; returns whether it was the last.
     pub(crate) fn part_done(&mut self, index: u32) -> bool {
         let record = &mut self.table[index];
         assert!(record.open > 0, "a request ends more parts than it has");
@@ -130,18 +130,18 @@ impl Requests {
         record.open == 0
     }
 
-    /// Notes the first error of a request; later ones add nothing.
+    /// Records the first error of a request; later ones are ignored.
     pub(crate) fn fail(&mut self, index: u32, error: RequestError) {
         self.table[index].error.get_or_insert(error);
     }
 
-    /// The same for a write of which some members may have a part.
+    /// Like `fail`, for a write of which some members may have a part.
     pub(crate) fn fail_half_way(&mut self, index: u32, error: RequestError) {
         self.fail(index, error);
         self.table[index].half_way = true;
     }
 
-    /// Ends a request, or holds it back until the losses that it relies on are recorded.
+    /// Completes a request, or holds it back until the losses that it relies on are recorded.
     pub(crate) fn end(&mut self, index: u32, health: &Health, out: &mut Effects) {
         if self.table[index].is_write() && !health.is_recorded() {
             if !health.is_unrecordable() {
@@ -153,7 +153,7 @@ impl Requests {
         self.complete(index, out);
     }
 
-    /// Lets go of everything that was held back, with an error if there is one.
+    /// Completes all requests that were held back, with an error if there is one.
     pub(crate) fn release_held_back(&mut self, error: Option<RequestError>, out: &mut Effects) {
         while let Some(index) = self.held_back.pop_front() {
             if let Some(error) = error {
@@ -163,7 +163,7 @@ impl Requests {
         }
     }
 
-    /// Ends a request, whatever is recorded.
+    /// Completes a request, regardless of recorded losses.
     pub(crate) fn complete(&mut self, index: u32, out: &mut Effects) {
         let record = &self.table[index];
         debug_assert!(record.open == 0 && record.holder.is_none());

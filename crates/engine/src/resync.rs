@@ -1,15 +1,16 @@
-//! The loop of a resync: which ranges next, and how far it has come.
+//! The resync loop: which ranges are next, and how far it has come.
 //!
 //! ```text
 //! positions   |======== in sync ========|--- at work ---|~~~~~~ to come ~~~~~~|
 //!                                position()           next                  span
 //! ```
-//! Sans-io: an executor asks for ranges, sends each as a [`crate::HostOp::Resync`] request to the
-//! shard that owns it, reports how it ended, and now and then tells the metadata manager the position.
+//! Sans-io: an executor takes ranges, sends each as a [`crate::HostOp::Resync`] request to the
+//! shard that owns it, reports its result, and from time to time reports the position to the
+//! metadata manager.
 //!
 //! Invariant: everything below `position` is in sync. A range that could not be synced holds the
-//! position at its start; what lies behind it is synced all the same, and then it is tried again,
-//! at longer and longer intervals while nothing comes of it.
+//! position at its start; ranges behind it are synced all the same, and then it is retried, at
+//! increasing intervals while it fails.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,37 +19,37 @@ use md::Sector;
 
 use crate::{GRANULE_SECTORS, RequestError};
 
-/// Positions of one request unless told otherwise: 512 KiB.
+/// Default number of positions per request: 512 KiB.
 pub const DEFAULT_RESYNC_STEP: u64 = 1024;
 
-/// Requests of a resync that are at work together unless told otherwise.
+/// Default number of resync requests in flight.
 pub const DEFAULT_RESYNC_DEPTH: usize = 8;
 
-/// What could not be synced is tried again after this long: 1 s at first, doubled each time.
+/// Interval before failed ranges are retried: 1 s at first, doubled each time.
 const RETRY_NANOS: u64 = 1_000_000_000;
 
-/// The longest that it takes to see that somebody has made room.
+/// Longest retry interval after a lack of space.
 const LONGEST_FOR_SPACE_NANOS: u64 = 64 * RETRY_NANOS;
 
-/// The same for what nobody can read, which may be much, and mostly stays so.
+/// Longest retry interval of unreadable ranges, which may be many and are mostly permanent.
 const LONGEST_NANOS: u64 = 4096 * RETRY_NANOS;
 
-/// More pieces of what could not be synced than this are put together where they touch.
+/// Limit on separate failed ranges; adjacent ones are merged above it.
 const FAILED_PIECES: usize = 64;
 
-/// See the module's documentation.
+/// The loop of a resync; see the module documentation.
 pub struct Resync {
     run: u32,
-    /// What is left to be sent, in ascending order.
+    /// Ranges that were not sent yet, in ascending order.
     left: VecDeque<Range<u64>>,
-    /// What was sent and has not ended.
+    /// Ranges in flight.
     open: Vec<Range<u64>>,
-    /// What could not be synced.
+    /// Ranges that could not be synced.
     failed: Vec<Range<u64>>,
-    /// Why the last of them could not.
+    /// Error of the last of them.
     trouble: Option<RequestError>,
     retry_nanos: u64,
-    /// Set while nothing is left but what has failed.
+    /// Set while only failed ranges are left.
     retry_at: Option<u64>,
     span: u64,
     step: u64,
@@ -59,7 +60,7 @@ pub struct Resync {
 }
 
 impl Resync {
-    /// Over ascending ranges; what lies between them is in sync.
+    /// Over ascending ranges; the gaps between them are in sync.
     pub(crate) fn of_ranges(
         run: u32,
         ranges: impl IntoIterator<Item = Range<u64>>,
@@ -81,16 +82,16 @@ impl Resync {
         }
     }
 
-    /// Goes into [`crate::MetadataInput::ResyncAt`].
+    /// The number of the run, for [`crate::MetadataInput::ResyncAt`].
     pub fn run(&self) -> u32 {
         self.run
     }
 
-    /// Sets the positions of one request (at most [`crate::MAX_REQUEST_SECTORS`]; whole granules)
-    /// and how many may be at work together. Takes effect with the next range.
+    /// Sets the positions per request (at most [`crate::MAX_REQUEST_SECTORS`]; whole granules) and
+    /// the number of requests in flight. Takes effect with the next range.
     ///
     /// # Panics
-    /// If the step is not within its bounds.
+    /// If the step is out of bounds.
     pub fn set_pace(&mut self, step: u64, depth: usize) {
         let sound =
             step > 0 && step.is_multiple_of(GRANULE_SECTORS) && step <= crate::MAX_REQUEST_SECTORS;
@@ -109,13 +110,13 @@ impl Resync {
         self.unit = positions;
     }
 
-    /// Sends no more, or goes on. What is at work ends.
+    /// Pauses or resumes. Requests in flight complete.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// Adds the next ranges to `out`, at most `room`: for each, a request with this position and
-    /// length, whose outcome goes to [`Resync::done`].
+    /// Appends the next ranges to `out`, at most `room`: for each, submit a request with this
+    /// position and length, and pass its result to [`Resync::done`].
     pub fn next(&mut self, room: usize, out: &mut Vec<(Sector, u64)>) {
         let room = room.min(self.depth.saturating_sub(self.open.len()));
         for _ in 0..if self.paused { 0 } else { room } {
@@ -136,7 +137,7 @@ impl Resync {
     /// The range from `at` ended at time `now`; `Ok`: it is in sync.
     ///
     /// # Panics
-    /// If no such range is at work.
+    /// If no such range is in flight.
     pub fn done(&mut self, now: u64, at: Sector, result: Result<(), RequestError>) {
         let part = self.open.iter().position(|part| part.start == at.0);
         let part = self.open.swap_remove(part.expect("the range is at work"));
@@ -165,7 +166,7 @@ impl Resync {
         self.failed = merge(self.failed.drain(..), self.span).into();
     }
 
-    /// Takes up again what could not be synced, when its time has come.
+    /// Queues failed ranges again when their retry is due.
     pub fn tick(&mut self, now: u64) {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
@@ -174,7 +175,7 @@ impl Resync {
         }
     }
 
-    /// When [`Resync::tick`] has something to do.
+    /// When [`Resync::tick`] must be called.
     pub fn retry_at(&self) -> Option<u64> {
         self.retry_at
     }
@@ -196,25 +197,25 @@ impl Resync {
         self.left.is_empty() && self.open.is_empty() && self.failed.is_empty()
     }
 
-    /// Why it does not come further: everything has been tried, and not all of it could be synced.
-    /// It is tried again; see [`Resync::retry_at`].
+    /// Why it is stalled: all ranges have been tried, and some could not be synced. They are
+    /// retried; see [`Resync::retry_at`].
     pub fn stalled(&self) -> Option<RequestError> {
         self.retry_at.and(self.trouble)
     }
 
-    /// Positions that could not be synced.
+    /// Number of positions that could not be synced.
     pub fn failed(&self) -> u64 {
         self.failed.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Positions that are not in sync yet.
+    /// Number of positions that are not in sync yet.
     pub fn remaining(&self) -> u64 {
         let all = self.open.iter().chain(&self.left).chain(&self.failed);
         all.map(|range| range.end - range.start).sum()
     }
 }
 
-/// Ascending ranges in whole granules (a member's block may be as large); those that touch are one.
+/// Ascending ranges in whole granules (a member's block may be as large); adjacent ones are merged.
 fn merge(ranges: impl IntoIterator<Item = Range<u64>>, span: u64) -> VecDeque<Range<u64>> {
     let mut merged: VecDeque<Range<u64>> = VecDeque::new();
     for range in ranges.into_iter().filter(|range| !range.is_empty()) {

@@ -13,7 +13,7 @@ const WORDS: usize = 4;
 pub struct MemberSet([u64; WORDS]);
 
 impl MemberSet {
-    /// The set without members.
+    /// The empty set.
     pub const EMPTY: MemberSet = MemberSet([0; WORDS]);
 
     /// Every slot from `start` up to, not including, `end`.
@@ -44,7 +44,7 @@ impl MemberSet {
         self.0[usize::from(slot) / 64] |= 1 << (slot % 64);
     }
 
-    /// Takes `slot` out.
+    /// Removes `slot`.
     pub fn remove(&mut self, slot: u16) {
         self.0[usize::from(slot) / 64] &= !(1 << (slot % 64));
     }
@@ -55,23 +55,23 @@ impl MemberSet {
         self.0[usize::from(slot) / 64] & (1 << (slot % 64)) != 0
     }
 
-    /// How many are in the set.
+    /// Number of slots in the set.
     #[inline]
     pub fn len(&self) -> usize {
         if self.0[1..] == [0; WORDS - 1] {
-            // Not all CPUs that this is built for can count bits in one go.
+            // Not all supported CPUs have an instruction to count bits.
             return self.0[0].count_ones() as usize;
         }
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether nobody is in the set.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
-    /// Everybody who is in either set.
+    /// The union of both sets.
     #[must_use]
     pub fn union(mut self, other: MemberSet) -> MemberSet {
         for (word, more) in self.0.iter_mut().zip(other.0) {
@@ -80,7 +80,7 @@ impl MemberSet {
         self
     }
 
-    /// Everybody who is in both sets.
+    /// The intersection of both sets.
     #[must_use]
     pub fn intersection(mut self, other: MemberSet) -> MemberSet {
         for (word, more) in self.0.iter_mut().zip(other.0) {
@@ -89,7 +89,7 @@ impl MemberSet {
         self
     }
 
-    /// Everybody who is in this set and not in the other.
+    /// The slots of this set that are not in the other.
     #[must_use]
     pub fn minus(mut self, other: MemberSet) -> MemberSet {
         for (word, less) in self.0.iter_mut().zip(other.0) {
@@ -105,7 +105,7 @@ impl MemberSet {
     }
 }
 
-/// What is left of a set: `word` of word `at`, and all words behind that.
+/// Remaining slots of a set: `word` of word `at`, and all words behind that.
 struct Slots {
     word: u64,
     words: [u64; WORDS],
@@ -113,8 +113,8 @@ struct Slots {
 }
 
 impl Slots {
-    /// Goes on to the next word that is not empty. Nearly always there is none, which one look at
-    /// all of them tells.
+    /// Advances to the next word that is not empty. Nearly always there is none, which one check of
+    /// all of them shows.
     fn next_word(&mut self) -> Option<()> {
         if self.words[1..] == [0; WORDS - 1] {
             return None;

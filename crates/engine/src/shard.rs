@@ -1,11 +1,12 @@
-//! One shard of an array: takes a batch of inputs, answers with a batch of effects.
+//! One shard of an array: takes a batch of inputs, returns a batch of effects.
 //!
-//! Invariant: everything that is admitted completes exactly once, in bounded memory. The caller
-//! keeps within [`Shard::room`]; what it cannot admit it keeps, so that the front is pushed back.
+//! Invariant: every admitted request completes exactly once, in bounded memory. The caller keeps
+//! within [`Shard::room`] and queues the rest, which is the back-pressure on frontends.
 //!
-//! A shard owns a part of the array's address space alone (`sharding`) and shares nothing. Shards
-//! know each other only by control messages: shard 0 asks the others when it flushes, and a member
-//! that one drops is dropped by all (`metadata manager`, or `failure_coordinator` where there is no metadata).
+//! A shard is the only owner of its part of the array's address space (`sharding`) and shares no
+//! state. Shards interact only through control messages: shard 0 collects the written members of
+//! the others when it flushes, and a member that one drops is dropped by all (`metadata` manager,
+//! or `failure_coordinator` for arrays without metadata).
 
 use std::ops::Range;
 
@@ -24,20 +25,20 @@ use crate::{
     MAX_REQUEST_SECTORS, MemberError, MemberSet, Request, RequestError, ShardConfig, Token,
 };
 
-/// What a shard is doing, for people and tests.
+/// Status of a shard, for monitoring and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Members out of service.
     pub failed: MemberSet,
-    /// Configuration epoch: how many members have failed since the start.
+    /// Configuration epoch: the number of member failures since the start.
     pub epoch: u64,
     /// Requests in the shard.
     pub requests: usize,
-    /// Of these, writes that wait for their intents.
+    /// Number of these that are writes waiting for their intents.
     pub waiting_for_intents: usize,
-    /// Stripe operations at work or waiting for memory.
+    /// Stripe operations in progress or waiting for memory.
     pub stripe_operations: usize,
-    /// Stripe memory that is free, in bytes (what is only cached counts as used).
+    /// Free stripe memory in bytes (cache entries count as used).
     pub stripe_memory_free: u64,
 }
 
@@ -47,7 +48,7 @@ enum Personality {
     Stripe(Stripes),
 }
 
-/// A shard. See the crate's documentation for its place.
+/// A shard; see the crate documentation.
 pub struct Shard {
     config: ShardConfig,
     requests: Requests,
@@ -56,18 +57,18 @@ pub struct Shard {
     flushes: Flushes,
     flushed: Vec<Ended>,
     intents: Option<Intents>,
-    /// Requests on their way out of `intents`; empty between calls.
+    /// Requests released from `intents`; empty between calls.
     ready: Vec<u32>,
-    /// When the timer is set to go off.
+    /// Time that the timer is set to.
     timer: Option<u64>,
     way: Personality,
 }
 
 impl Shard {
-    /// Sets a shard up.
+    /// Creates a shard.
     ///
     /// # Errors
-    /// When the configuration cannot work; the error names the value.
+    /// When the configuration is invalid; the error names the value.
     pub fn new(config: ShardConfig) -> Result<Shard, ConfigError> {
         let members = config.geometry.members();
         if members > MAX_MEMBERS {
@@ -109,13 +110,13 @@ impl Shard {
         })
     }
 
-    /// How many more requests may be put into the next batch.
+    /// How many more requests may be in the next batch.
     pub fn room(&self) -> usize {
         self.config.max_requests - self.requests.live()
     }
 
-    /// Whether the last batch has left something to begin: `handle` must be called again before the
-    /// caller waits, best with what has ended meanwhile.
+    /// Whether the last batch has left operations to begin: `handle` must be called again before
+    /// the caller waits, preferably with the completions since then.
     pub fn has_more(&self) -> bool {
         matches!(&self.way, Personality::Stripe(stripes) if stripes.has_more())
     }
@@ -125,7 +126,7 @@ impl Shard {
         &self.config.geometry
     }
 
-    /// What it is doing.
+    /// The shard's status.
     pub fn status(&self) -> Status {
         let (operations, free) = match &self.way {
             Personality::Flat(_) => (0, 0),
@@ -141,13 +142,13 @@ impl Shard {
         }
     }
 
-    /// Takes a batch of inputs at time `now` (nanoseconds of any steady clock) and adds what is to
-    /// be done to `out`. `inputs` is left empty. Of a large batch it begins only a part; see
+    /// Processes a batch of inputs at time `now` (nanoseconds of any monotonic clock) and appends
+    /// effects to `out`. `inputs` is left empty. Of a large batch it begins only a part; see
     /// [`has_more`](Shard::has_more).
     ///
     /// # Panics
-    /// When more requests come in than there is [`room`](Shard::room) for, or a completion that
-    /// belongs to nothing: both are bugs of the executor.
+    /// When there are more requests than [`room`](Shard::room) allows, or a completion has no
+    /// operation: both are bugs of the executor.
     pub fn handle(&mut self, now: u64, inputs: &mut Vec<Input>, out: &mut Effects) {
         let mut timer = false;
         for input in inputs.drain(..) {
@@ -177,8 +178,8 @@ impl Shard {
         }
     }
 
-    /// Counts the writes that have ended out of their intents, and gives back what nobody uses;
-    /// says when the clock alone will bring more.
+    /// Removes completed writes from the users of their intents, and releases unused intents;
+    /// returns when the timer is due next.
     fn run_intent_timers(&mut self, now: u64, out: &mut Effects) -> Option<u64> {
         let Shard { requests, health, intents, .. } = self;
         let intents = intents.as_mut()?;
@@ -219,7 +220,7 @@ impl Shard {
         if op == HostOp::Read {
             return self.start_read(now, index, seen, out);
         }
-        // A discard that does nothing leaves nothing behind either.
+        // A discard without effect cannot leave anything out of sync.
         let idle = op == HostOp::Discard && !self.config.discard_zeroes;
         if let Some(intents) = self.intents.as_mut().filter(|_| !idle) {
             let record = &mut self.requests[index];
@@ -251,7 +252,7 @@ impl Shard {
         }
     }
 
-    /// Starts whatever locks its range: writes that have their intents, and resyncs.
+    /// Starts requests that lock their range: writes that have their intents, and resyncs.
     fn start(&mut self, now: u64, index: u32, stream: bool, out: &mut Effects) {
         let Shard { config, requests, health, flushes, way, .. } = self;
         let geometry = &config.geometry;
@@ -271,7 +272,7 @@ impl Shard {
         }
     }
 
-    /// Where the request lies in the shard's own part, if it makes sense.
+    /// Validates a request and returns its position in the shard's own part.
     fn check(&self, request: &Request) -> Result<Sector, RequestError> {
         let ShardConfig { geometry, sharding, number, .. } = &self.config;
         if request.op == HostOp::Flush {
@@ -379,7 +380,7 @@ impl Shard {
     fn flush_done(&mut self, token: Token, result: Result<(), MemberError>, out: &mut Effects) {
         let kept_error = match result {
             Ok(()) => None,
-            // A full backing store costs nobody his place.
+            // A full backing store does not take the member out of service.
             Err(error) if error.is_no_space() => Some(RequestError::NoSpace),
             Err(error) => {
                 let (geometry, member) = (&self.config.geometry, token.slot());
@@ -397,7 +398,7 @@ impl Shard {
         self.end_flushes(out);
     }
 
-    /// No parity is believed any more. (Copies have their position, see `Health`.)
+    /// Marks all parity as out of sync. (Copies have their position, see `Health`.)
     fn doubt_all(&mut self) {
         let span = crate::intent_map::span(&self.config.geometry);
         if let Personality::Stripe(stripes) = &mut self.way {
@@ -477,7 +478,7 @@ impl Shard {
         let intents = self.intents.as_mut().expect("only who asks is refused something");
         intents.not_granted(bits, &mut refused);
         self.refuse(&mut refused, RequestError::NoSpace, out);
-        // Others may have waited only for their turn behind these.
+        // Other writes may have waited only for their turn behind these.
         let intents = self.intents.as_mut().expect("just used");
         intents.granted(now, 0..0, &mut refused);
         for index in refused.drain(..) {
@@ -496,11 +497,11 @@ impl Shard {
         self.ready = refused;
     }
 
-    /// Ends requests that have not begun.
+    /// Completes requests with an error that have not begun.
     fn refuse(&mut self, refused: &mut Vec<u32>, error: RequestError, out: &mut Effects) {
         for index in refused.drain(..) {
             self.requests.fail(index, error);
-            // It has done nothing that a loss could matter to.
+            // It has changed nothing, so it depends on no recorded loss.
             self.requests.complete(index, out);
         }
     }

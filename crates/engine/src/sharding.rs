@@ -5,31 +5,31 @@
 //! shard         0        1        2        0        1
 //! its own       0        0        0        1        1              units, counted by the shard
 //! ```
-//! Invariant: a function of the geometry and the number of shards alone, so that everybody who asks
-//! gets the same answer. A unit is whole stripes (where there are any) of 4 MiB at least: all
-//! copies of a block, and all blocks that share parity, are one shard's.
+//! Invariant: a function of the geometry and the number of shards alone, so that every caller gets
+//! the same result. A unit has whole stripes (if the level has any) of at least 4 MiB: all copies
+//! of a block, and all blocks that share parity, belong to one shard.
 //!
-//! Called by whoever gives requests to shards, and by the shard itself, which recognises a stream
-//! by where its requests lie in its own part.
+//! Called by the code that submits requests to shards, and by the shard itself, which detects
+//! streams by the position of requests in its own part.
 
 use std::ops::Range;
 
 use md::{Geometry, SECTOR_BYTES, Sector};
 
-/// The least that a unit holds: 4 MiB of the array.
+/// Minimum size of a unit: 4 MiB of the array.
 pub const MIN_UNIT_SECTORS: u64 = (4 << 20) / SECTOR_BYTES;
 
-/// See the module.
+/// Division of an array among shards; see the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharding {
     shards: u16,
     unit_sectors: u64,
 }
 
-/// A part of a request: all of it is one shard's.
+/// A part of a request that one shard owns completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardPart {
-    /// Whose.
+    /// Number of the owning shard.
     pub shard: u16,
     /// First array sector.
     pub at: Sector,
@@ -46,30 +46,30 @@ impl Sharding {
         Sharding::with_least_unit(geometry, shards, MIN_UNIT_SECTORS)
     }
 
-    /// With units of at least so many sectors: small ones let a test have many of them.
+    /// With units of at least `least_sectors` sectors: small units let a test have many of them.
     ///
     /// # Panics
     /// Without a shard.
     pub fn with_least_unit(geometry: &Geometry, shards: u16, least_sectors: u64) -> Sharding {
         assert!(shards > 0, "an array has at least one shard");
         let stripe = geometry.stripe_sectors().max(1);
-        // Whole granules besides, so that no logical block is cut.
+        // Also whole granules, so that no logical block is cut.
         let common = crate::GRANULE_SECTORS >> stripe.trailing_zeros().min(3);
         let whole = stripe * common;
         Sharding { shards, unit_sectors: least_sectors.max(1).next_multiple_of(whole) }
     }
 
-    /// How many shards there are.
+    /// Number of shards.
     pub fn shards(&self) -> u16 {
         self.shards
     }
 
-    /// Sectors of a unit.
+    /// Size of a unit in sectors.
     pub fn unit_sectors(&self) -> u64 {
         self.unit_sectors
     }
 
-    /// Who owns an array sector.
+    /// The shard that owns an array sector.
     pub fn shard_of(&self, at: Sector) -> u16 {
         if self.shards == 1 {
             return 0;
@@ -77,8 +77,8 @@ impl Sharding {
         (at.0 / self.unit_sectors % u64::from(self.shards)) as u16
     }
 
-    /// Where a range lies in the own part of `shard` (see [`Sharding::local`]); `None` where not
-    /// all of it is that shard's, or it crosses from one unit into the next.
+    /// Position of a range in the own part of `shard` (see [`Sharding::local`]); `None` if the
+    /// shard does not own all of it, or it crosses a unit boundary.
     #[inline]
     pub fn own(&self, shard: u16, at: Sector, sectors: u64) -> Option<Sector> {
         if self.shards == 1 {
@@ -91,7 +91,7 @@ impl Sharding {
         own.then(|| Sector(unit / shards * self.unit_sectors + inside))
     }
 
-    /// The first part of a range: up to its end, or to where another shard begins.
+    /// The first part of a range: up to its end, or to the start of another shard's unit.
     pub fn first_part(&self, at: Sector, sectors: u64) -> ShardPart {
         let left =
             if self.shards == 1 { sectors } else { self.unit_sectors - at.0 % self.unit_sectors };
@@ -109,7 +109,7 @@ impl Sharding {
         })
     }
 
-    /// Where an array sector lies in its shard's own part, counted without what is the others'. A
+    /// Position of an array sector in its shard's own part, without the units of other shards. A
     /// stream through the array is a stream here.
     pub fn local(&self, at: Sector) -> Sector {
         if self.shards == 1 {

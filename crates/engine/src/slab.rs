@@ -1,8 +1,8 @@
 //! A pool of reusable slots with generations.
 //!
 //! Invariant: a key resolves only while the value it was made for is in its slot; a late completion
-//! that carries an old generation finds nothing. Slots are reused most recently freed first, so a
-//! warm pool neither allocates nor strays through memory. Called by every table of the engine.
+//! with an old generation finds nothing. The most recently freed slot is reused first, so that a
+//! warm pool neither allocates nor spreads over memory. Called by every table of the engine.
 
 /// A slot and the generation it was handed out with. 24 bits of generation go into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl<T: Default> Slab<T> {
         Slab { slots: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity) }
     }
 
-    /// Takes a slot. Its value is whatever its last user left: the caller resets what it needs.
+    /// Takes a slot. Its value is left over from its last user: the caller resets what it needs.
     pub(crate) fn take(&mut self) -> Key {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -47,7 +47,7 @@ impl<T: Default> Slab<T> {
         Key { index, generation: slot.generation }
     }
 
-    /// Gives a slot back; every key to it becomes stale.
+    /// Releases a slot; all keys to it become stale.
     pub(crate) fn release(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         assert!(slot.live, "slot {index} is released twice");
@@ -60,7 +60,7 @@ impl<T: Default> Slab<T> {
         Key { index, generation: self.slots[index as usize].generation }
     }
 
-    /// Whether a completion that carries this key still belongs to anybody.
+    /// Whether a completion with this key still has an operation.
     pub(crate) fn is_live(&self, key: Key) -> bool {
         self.slots
             .get(key.index as usize)

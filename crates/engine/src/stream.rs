@@ -1,26 +1,26 @@
-//! Recognises sequential streams among the requests.
+//! Detects sequential streams among the requests.
 //!
-//! Invariant: only an opinion; correctness never depends on it. Used by `non_parity` (a stream stays on
-//! one copy) and by `stripe` (a write of a stream may wait for its neighbours).
+//! Invariant: a heuristic; correctness never depends on it. Used by `non_parity` (a stream stays on
+//! one copy) and by `stripe` (a write of a stream may wait for adjacent writes).
 
 use md::Sector;
 
-/// Streams that are remembered. One that has not been extended while all others were looked at is
-/// forgotten first, so random requests push each other out and not the streams.
+/// Number of streams tracked. A stream that was not extended for a whole round of the clock hand is
+/// evicted first, so random requests evict each other and not the streams.
 const STREAMS: usize = 16;
 
 #[derive(Clone, Copy, Default)]
 struct Stream {
     copy: Option<u8>,
     length: u32,
-    /// Extended since it was last looked at.
+    /// Extended since the clock hand last passed it.
     extended: bool,
 }
 
-/// What is known of the stream that a request continues.
+/// The stream that a request continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Requests of the stream before this one; 0 for a request that continues nothing.
+    /// Requests of the stream before this one; 0 for a request that continues no stream.
     pub(crate) length: u32,
     /// The copy that the stream is read from.
     pub(crate) copy: Option<u8>,
@@ -33,14 +33,14 @@ impl Seen {
     }
 }
 
-/// Where no request begins.
+/// Marks an unused entry: no request begins there.
 const NOWHERE: u64 = u64::MAX;
 
 pub(crate) struct Streams {
-    /// Where each stream will go on; apart from the rest, because every request looks at all.
+    /// Expected next sector of each stream; a separate array, because every request scans it.
     ends: [u64; STREAMS],
     streams: [Stream; STREAMS],
-    /// The next one to be forgotten.
+    /// Clock hand: the next candidate for eviction.
     hand: usize,
 }
 
@@ -51,7 +51,7 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// Notes a request and says which stream it continues.
+    /// Registers a request and returns the stream that it continues.
     pub(crate) fn observe(&mut self, at: Sector, sectors: u64) -> Seen {
         let known = self.ends.iter().position(|end| *end == at.0);
         let slot = known.unwrap_or_else(|| self.forget_one());
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_interleaved_streams_are_told_apart() {
+    fn two_interleaved_streams_are_distinguished() {
         let mut streams = Streams::default();
         for step in 0..10 {
             let low = streams.observe(Sector(step * 8), 8);

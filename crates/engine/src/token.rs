@@ -1,4 +1,4 @@
-//! What an effect carries out and its completion carries back.
+//! The value that links a completion to its effect.
 //!
 //! ```text
 //! 63..60  59........52  51..................28  27.................0
@@ -9,11 +9,11 @@
 
 use crate::slab::Key;
 
-/// An opaque value that an executor hands back with the outcome of an effect.
+/// An opaque value that an executor returns with the completion of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(u64);
 
-/// Which table and which step a completion belongs to.
+/// The table and the step that a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A direct read of a request, straight into its buffer.
@@ -68,15 +68,15 @@ impl Token {
         }
     }
 
-    /// The token as a number, for executors that must squeeze it through a kernel interface.
+    /// The token as a number, for executors that must pass it through a kernel interface.
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The token that [`Token::to_bits`] came from.
+    /// The inverse of [`Token::to_bits`].
     ///
     /// # Panics
-    /// If `bits` never was a token's.
+    /// If `bits` does not encode a token.
     pub fn from_bits(bits: u64) -> Token {
         assert!((bits >> 60) < KINDS.len() as u64, "{bits:#x} is not a token");
         Token(bits)

@@ -1,13 +1,13 @@
-//! Power cuts: whatever the moment, what the metadata does not mark is in sync, and what was
-//! durable is there.
+//! Power cuts at any moment: ranges that the metadata do not mark are in sync, and durable data are
+//! kept.
 //!
-//! A run writes at random to an array with a metadata manager, loses members, resyncs; then the power goes.
-//! Of what was on its way or in a member's cache, any part survives. The wreck is judged by md's
-//! rules alone (`Wreck::accepted`, `Wreck::is_marked`), then put together again for the next life:
-//! written to while it resyncs, until the power goes again. After the last it is resynced by the
-//! engine and compared to the last sector. Arrays have one shard, two or three; some have a bitmap
-//! of two pages, which may be stale when the run begins; some have bad sectors and members without
-//! space.
+//! A run writes at random to an array with a metadata manager, loses members, and resyncs, until a
+//! power cut. Of the writes in flight or in a member's cache, any part survives. The state after
+//! the cut is judged by md's rules alone (`Wreck::accepted`, `Wreck::is_marked`), then assembled
+//! again for the next life: written to while it resyncs, until the next power cut. After the last
+//! one it is resynced by the engine and compared to the last sector. Arrays have one shard, two or
+//! three; some have a bitmap of two pages, which may be stale when the run begins; some have bad
+//! sectors and members without space.
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
@@ -39,7 +39,7 @@ const DAEMON_NANOS: u64 = 3_000_000;
 /// Bits of a bitmap's first page: the header is in front of them.
 const FIRST_PAGE_BITS: usize = (BITMAP_PAGE_BYTES - 256) * 8;
 
-/// One array in so many is that large, which takes its time.
+/// One array in this many is that large, which takes longer.
 const LARGE_ONE_IN: u64 = 40;
 
 #[derive(Clone)]
@@ -495,7 +495,7 @@ impl Case {
         let requests = self.rng.within(5, 120);
         for _ in 0..requests {
             while self.world.outstanding() >= depth {
-                assert!(self.world.step(), "nothing is under way, but the queue is full");
+                assert!(self.world.step(), "nothing is in flight, but the queue is full");
             }
             let (op, at, sectors) = self.request();
             self.world.submit(op, at, sectors);
@@ -559,7 +559,7 @@ impl Case {
         let size = self.shape.geometry.array_sectors();
         for at in (0..size).step_by(64) {
             while self.world.outstanding() >= 24 {
-                assert!(self.world.step(), "nothing is under way, but the queue is full");
+                assert!(self.world.step(), "nothing is in flight, but the queue is full");
             }
             self.world.submit(HostOp::Read, at, 64.min(size - at));
         }

@@ -1,4 +1,4 @@
-//! Linear, RAID 0, 1 and 10, and what all levels share, one behaviour at a time.
+//! Linear, RAID 0, 1 and 10, and behaviour common to all levels, one at a time.
 
 mod common;
 
@@ -136,7 +136,7 @@ fn a_mirrors_bad_block_is_served_by_the_other_and_written_back() {
     world.quiesce();
     for event in &world.events {
         let ControlEvent::Corrected { member, sector, sectors } = event else {
-            panic!("{event:?}: bad blocks fail nobody");
+            panic!("{event:?}: bad blocks fail no member");
         };
         let expected = if member.0 == 0 { 96 } else { 104 };
         assert_eq!((sector.0, *sectors), (expected, 8));
@@ -285,7 +285,7 @@ fn requests_outside_or_misaligned_are_invalid() {
             assert_eq!(result, Err(RequestError::Invalid), "{op:?} {at} {sectors}");
         }
         assert!(world.log.is_empty());
-        world.run(WRITE, 0, 0).expect("nothing is written at once");
+        world.run(WRITE, 0, 0).expect("nothing is written");
         world.run(WRITE, 0, MAX_REQUEST_SECTORS).expect("the longest");
         world.run(read, size - 8, 8).expect("the last block");
         world.quiesce();

@@ -46,7 +46,7 @@ fn intents(world: &World) -> Vec<(u32, u32)> {
     world.events.iter().filter_map(intent).collect()
 }
 
-/// Which members serve reads of 8 sectors there, many at once so that the load is shared.
+/// Which members serve reads of 8 sectors there, many concurrently so that the load is shared.
 fn readers(world: &mut World, at: u64) -> Vec<usize> {
     world.log.clear();
     let reads: Vec<_> = (0..16).map(|_| world.submit(HostOp::Read, at, 8)).collect();
@@ -164,7 +164,7 @@ fn a_raise_that_crosses_a_report_raises_nothing() {
     grant(&mut world, 4, 1);
     world.quiesce();
     world.members[1].full = 0..0;
-    // The resync has ended, says a metadata manager that has not heard of the write yet.
+    // The resync has ended, according to a metadata manager without the event of the write.
     world.control(Control::InSyncBelow { position: u64::MAX, reports: 0 });
     assert_eq!((readers(&mut world, 64), readers(&mut world, 200)), (vec![0], vec![0]));
     assert_eq!(readers(&mut world, 32), [0, 1]);
@@ -208,7 +208,7 @@ fn resync_of_a_mirror_goes_round_a_bad_block_and_mends_it() {
 }
 
 #[test]
-fn resync_of_a_mirror_says_what_nobody_can_read_and_syncs_the_rest() {
+fn resync_of_a_mirror_reports_unreadable_blocks_and_syncs_the_rest() {
     let mut world = world(ShardConfig { in_sync_below: 0, ..array(Level::Raid1, 2) });
     world.model.tolerated.push(RequestError::Io);
     spoil(&mut world, &[1]);

@@ -1,9 +1,9 @@
 //! Several lives of one array's metadata: power cuts between any two superblocks, members that are
-//! absent for a start and back at the next, members that fail, no space for metadata.
+//! missing at one start and back at the next, failing members, no space for metadata.
 //!
 //! Invariant, after every life, under md's rules of both ages (`Rule`): a member that has missed a
 //! write is stale, and a member that has missed none keeps its place. What is simulated is the
-//! metadata alone: a grant stands for a write of data, made at once on all members that serve.
+//! metadata alone: a grant stands for a write of data, done immediately on all serving members.
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
@@ -262,7 +262,7 @@ impl Life {
         self.tell(MetadataInput::MetaDone { token, result });
     }
 
-    /// Everything under way ends well, in the order of the members; `full` has no space.
+    /// Everything in flight succeeds, in the order of the members; `full` has no space.
     fn run(&mut self, full: Option<usize>) {
         for _ in 0..1000 {
             let next = (0..self.pending.len()).min_by_key(|at| self.pending[*at].device);
@@ -274,7 +274,7 @@ impl Life {
         panic!("no end of work: {:?}", self.manager.status());
     }
 
-    /// The power goes: of what is under way, `lands` says what is on its member.
+    /// Power cut: of the writes in flight, `lands` selects those that reach their member.
     fn cut(mut self, mut lands: impl FnMut(usize) -> bool) -> Array {
         for Pending { device, state, .. } in self.pending.drain(..) {
             if let Some(state) = state.filter(|_| lands(device)) {
@@ -313,7 +313,7 @@ fn members_that_are_behind_at_a_start_get_the_same_count_and_words_before_anythi
     let freshest = life.array.superblocks[1].clone();
     assert!(life.pending.iter().all(|pending| pending.state.as_ref() == Some(&freshest)));
     life.finish(0, Ok(()));
-    assert_eq!(life.array.counts(), [11, 11, 10], "nobody counts up before all are there");
+    assert_eq!(life.array.counts(), [11, 11, 10], "no event count increases before all are there");
     life.finish(0, Ok(()));
     life.run(None);
     assert_eq!((life.held, life.array.counts()), (1, vec![12; 3]));

@@ -1,4 +1,5 @@
-//! the metadata manager's promises, one test each: what is on the members, durably, before it answers.
+//! The guarantees of the metadata manager, one test each: which metadata are durable on the members
+//! before it answers.
 //!
 //! `Desk` performs the metadata manager's effects one at a time, in the order that a test chooses.
 
@@ -652,7 +653,7 @@ fn a_stale_bitmap_gets_all_its_bits_before_its_header() {
 }
 
 #[test]
-fn a_bitmap_that_is_not_stale_gets_bits_and_header_at_once() {
+fn a_bitmap_that_is_not_stale_gets_bits_and_header_in_one_phase() {
     let mut desk = Desk::new(with_two_pages(false));
     desk.ask(0, 1);
     desk.run();
@@ -660,7 +661,7 @@ fn a_bitmap_that_is_not_stale_gets_bits_and_header_at_once() {
 }
 
 #[test]
-fn metadata_without_space_costs_nobody_his_place_and_refuses_what_waits() {
+fn metadata_without_space_fails_no_member_and_refuses_waiting_requests() {
     for bitmap in [false, true] {
         let mut config = config(Level::Raid5, 3, 0);
         if bitmap {
@@ -671,11 +672,11 @@ fn metadata_without_space_costs_nobody_his_place_and_refuses_what_waits() {
         for _ in 0..3 {
             desk.ask(0, 1);
             let full = desk.pending.iter().position(|pending| pending.device == 1);
-            desk.finish(full.expect("tried again"), Err(MemberError::NoSpace));
+            desk.finish(full.expect("retried"), Err(MemberError::NoSpace));
             desk.run();
             assert_eq!((desk.answers.last(), desk.granted()), (Some(&refused), 0));
             assert_eq!(desk.manager.status().degraded, 0);
-            assert_eq!(desk.out(), "", "it is not tried again and again");
+            assert_eq!(desk.out(), "", "it is not retried repeatedly");
         }
         desk.ask(0, 1);
         desk.run();
@@ -703,7 +704,7 @@ fn superblocks_that_only_some_members_had_room_for_are_written_again_with_the_sa
     desk.finish(1, Err(MemberError::NoSpace));
     desk.run();
     assert_eq!(desk.events(), [11, 11], "devices 0 and 2");
-    // Nobody asks: the timer does.
+    // Without a request: on the timer.
     desk.wait(2 * SECOND);
     assert_eq!(desk.events(), [10; 3], "and clean again");
     assert_eq!(desk.done, "SSSFFFSSS", "what is on a member is not written to it again");
@@ -731,14 +732,14 @@ fn a_loss_without_space_to_record_it_ends_what_waits_and_is_tried_again() {
     desk.run();
     assert_eq!(desk.answers.last(), Some(&Control::NoSpaceToRecord));
     assert!(!desk.recorded() && desk.out().is_empty());
-    assert_eq!(desk.manager.status().degraded, 1, "nobody else is lost");
+    assert_eq!(desk.manager.status().degraded, 1, "no other member is lost");
     desk.wait(2 * SECOND);
     assert!(desk.recorded());
     assert_eq!(desk.events(), [13, 13, 11, 13]);
 }
 
 #[test]
-fn a_loss_that_a_read_only_array_cannot_record_keeps_nobody_waiting() {
+fn a_loss_that_a_read_only_array_cannot_record_blocks_no_request() {
     let mut desk = Desk::new(config(Level::Raid5, 4, 0));
     desk.ask(0, 1);
     desk.run();
@@ -756,12 +757,12 @@ fn a_loss_that_a_read_only_array_cannot_record_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_spare_without_space_hears_of_the_next_update() {
+fn a_spare_without_space_gets_the_next_update() {
     let mut desk = Desk::new(config(Level::Raid1, 2, 1));
     desk.ask(0, 1);
     desk.run();
     desk.fail(0, 1);
-    let spare = desk.pending.iter().position(|pending| pending.device == 2).expect("it hears");
+    let spare = desk.pending.iter().position(|pending| pending.device == 2).expect("it is updated");
     desk.finish(spare, Err(MemberError::NoSpace));
     desk.run();
     assert!(desk.recorded() && desk.others.len() == 1, "only device 0 is lost: {:?}", desk.others);
@@ -859,7 +860,7 @@ fn resync_is_recorded_in_steps_behind_a_flush_and_at_a_stop() {
     desk.run();
     assert_eq!(desk.superblocks[&0].resync_offset, Some(72));
     desk.tell(MetadataInput::ResyncAt { run: run + 1, position: 1024, stalled: None });
-    assert_eq!(desk.manager.status().resync_offset, Some(72), "of a run that nobody began");
+    assert_eq!(desk.manager.status().resync_offset, Some(72), "of a run that was never begun");
     desk.tell(MetadataInput::ResyncAt { run, position: 80, stalled: None });
     desk.tell(MetadataInput::Stop);
     desk.run();
@@ -887,8 +888,8 @@ fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
     desk.run();
     desk.event(ControlEvent::OutOfSync { first_bit: 5, bits: 1 });
     assert_eq!(desk.others, [MetadataEffect::ResyncNeeded]);
-    let told = Control::InSyncBelow { position: 40, reports: 1 };
-    assert!(desk.answers.contains(&told), "{:?}", desk.answers);
+    let raised = Control::InSyncBelow { position: 40, reports: 1 };
+    assert!(desk.answers.contains(&raised), "{:?}", desk.answers);
     desk.release(5, 1);
     desk.run();
     desk.wait(100 * SECOND);
@@ -908,7 +909,7 @@ fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
 }
 
 #[test]
-fn a_flush_without_space_costs_nobody_his_place_and_leaves_the_array_dirty() {
+fn a_flush_without_space_fails_no_member_and_leaves_the_array_dirty() {
     let mut desk = Desk::new(config(Level::Raid1, 2, 0));
     desk.ask(0, 1);
     desk.run();
@@ -917,7 +918,7 @@ fn a_flush_without_space_costs_nobody_his_place_and_leaves_the_array_dirty() {
     desk.run();
     assert!(desk.manager.status().dirty && desk.manager.status().degraded == 0);
     desk.wait(2 * SECOND);
-    assert!(!desk.manager.status().dirty, "tried again");
+    assert!(!desk.manager.status().dirty, "retried");
 }
 
 #[test]
@@ -943,7 +944,7 @@ fn a_spare_whose_metadata_cannot_be_written_is_lost_alone() {
     desk.ask(0, 1);
     desk.run();
     desk.fail(0, 1);
-    let spare = desk.pending.iter().position(|pending| pending.device == 2).expect("it hears");
+    let spare = desk.pending.iter().position(|pending| pending.device == 2).expect("it is updated");
     assert!(desk.pending[spare].superblock().is_some());
     desk.finish(spare, Err(MemberError::Gone));
     desk.run();

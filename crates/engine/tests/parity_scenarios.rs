@@ -132,7 +132,7 @@ fn aligned_sequential_writes_at_depth_32_cause_no_reads() {
 
 #[test]
 fn waiting_for_neighbours_is_bounded() {
-    // Nobody else is at work: the clock alone.
+    // No other operation is in flight: the clock alone.
     let mut world = world(raid5(6, 128, 8));
     world.run(WRITE, 0, 8).expect("healthy");
     world.quiesce();
@@ -167,7 +167,7 @@ fn only_a_stream_with_more_than_one_write_outstanding_waits() {
         // A stream, but alone.
         world.submit(WRITE, number * 8, 8);
         let issued = world.log.last().expect("something was issued").issued;
-        assert_eq!(issued, world.now, "write {number} waits for nobody");
+        assert_eq!(issued, world.now, "write {number} does not wait");
         let reads_waiting = world.log.len();
         assert!(reads_waiting > 0);
         world.quiesce();
@@ -177,7 +177,7 @@ fn only_a_stream_with_more_than_one_write_outstanding_waits() {
     for number in 0..16u64 {
         world.submit(WRITE, 8 + number * 13 % 16 * 40, 8);
         let issued = world.log.last().expect("something was issued").issued;
-        assert_eq!(issued, world.now, "write {number} waits for nobody");
+        assert_eq!(issued, world.now, "write {number} does not wait");
         world.log.clear();
     }
     world.quiesce();
@@ -311,7 +311,7 @@ fn too_many_bad_blocks_fail_only_who_asks_for_them() {
     world.model.tolerated.clear();
     world.run(HostOp::Read, 8, 120).expect("other granules are whole");
     world.run(HostOp::Read, 256, 8).expect("the third block is readable");
-    assert!(world.shard.status().failed.is_empty(), "bad blocks fail nobody");
+    assert!(world.shard.status().failed.is_empty(), "bad blocks fail no member");
     // Degraded: neighbours in one operation do not share the loss.
     let degraded = ShardConfig { missing: MemberSet::one(0), ..raid5(4, 128, 4) };
     let mut world = self::world(degraded);
@@ -362,7 +362,7 @@ fn a_write_error_drops_the_member_and_is_acknowledged_when_recorded() {
 }
 
 #[test]
-fn the_member_that_nobody_can_replace_stays_and_the_request_fails() {
+fn the_last_working_member_stays_and_the_request_fails() {
     let mut world = world(ShardConfig { missing: MemberSet::one(0), ..raid5(4, 128, 4) });
     fill(&mut world);
     world.members[2].write_error = Some((0, MemberError::Medium));
@@ -481,7 +481,7 @@ fn overlapping_writes_happen_in_the_order_of_submission() {
 }
 
 #[test]
-fn a_member_told_to_go_is_rebuilt_around() {
+fn a_member_failed_on_request_is_reconstructed_around() {
     let mut world = world(raid5(4, 128, 4));
     fill(&mut world);
     stream(&mut world, WRITE, 0, 64, 4, 4);

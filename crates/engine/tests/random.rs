@@ -198,7 +198,7 @@ impl Case {
     fn round(&mut self) {
         for _ in 0..self.rng.within(20, 60) {
             while self.world.outstanding() >= self.depth {
-                assert!(self.world.step(), "nothing is under way, but the queue is full");
+                assert!(self.world.step(), "nothing is in flight, but the queue is full");
             }
             assert!(self.world.room() > 0);
             let burst = if self.rng.one_in(3) { self.rng.within(1, 8) } else { 1 };
@@ -354,7 +354,8 @@ impl Case {
         self.world.quiesce();
     }
 
-    /// Fails whoever can still be spared, with all media repaired, and reads everything again.
+    /// Fails as many members as redundancy permits, with all media repaired, and reads everything
+    /// again.
     fn lose_more(&mut self) {
         for member in &mut self.world.members {
             member.bad.clear();

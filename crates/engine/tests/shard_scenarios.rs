@@ -7,7 +7,7 @@ use engine::{Control, ControlEvent, HostOp, MemberSet, RequestError, ShardConfig
 use md::{Layout, Level, MemberIdx};
 
 const CHUNK: u64 = 16;
-/// Units have at least so many sectors: of RAID 5 on four members, two rows.
+/// Minimum unit in sectors: two rows of RAID 5 on four members.
 const UNIT: u64 = 64;
 const WRITE: HostOp = HostOp::Write { fua: false };
 
@@ -110,7 +110,7 @@ fn a_member_that_one_shard_drops_is_dropped_by_all() {
         world.members[2].gone_at = Some(world.now);
         let last = shards - 1;
         let at = start_of(&world, last);
-        // Held back until the others know.
+        // Held back until the others have dropped the member.
         assert_eq!(world.run(WRITE, at, 3 * CHUNK), Ok(()));
         for shard in 0..shards {
             assert_eq!(dropped(&world, shard), MemberSet::one(2), "shard {shard}");
@@ -122,9 +122,9 @@ fn a_member_that_one_shard_drops_is_dropped_by_all() {
     }
 }
 
-/// Has shard 0 lose member 0 and shard 1 member 1, before either can hear of the other, each by a
-/// write. Gives the writes' tags.
-fn lose_two_at_once(world: &mut World) -> [u64; 2] {
+/// Has shard 0 lose member 0 and shard 1 member 1, before either gets the other's event, each by a
+/// write. Returns the writes' tags.
+fn lose_two_concurrently(world: &mut World) -> [u64; 2] {
     let [a, b] = [0, 1].map(|shard| start_of(world, shard));
     for (shard, at) in [(0, a), (1, b)] {
         let control = Control::FailMember(MemberIdx(shard));
@@ -142,9 +142,9 @@ fn two_shards_that_drop_more_than_the_array_can_lose_acknowledge_nothing_they_ca
         let mut world = world(level, if level == Level::Raid1 { 2 } else { 4 }, 2);
         fill(&mut world);
         world.model.tolerated = vec![RequestError::Io];
-        let [a, b] = lose_two_at_once(&mut world);
+        let [a, b] = lose_two_concurrently(&mut world);
         world.quiesce();
-        // The first to be heard of is lost; whoever lost the other is apart.
+        // The first reported member is lost; the shard that lost the other one is apart.
         let results = [a, b].map(|tag| world.result(tag).expect("ended"));
         let apart = results.iter().position(|result| result.is_err()).expect("one is") as u16;
         assert_eq!(results[usize::from(1 - apart)], Ok(()), "{level}");
@@ -178,7 +178,7 @@ fn two_shards_that_drop_more_than_the_array_can_lose_acknowledge_nothing_they_ca
 fn a_raid_6_loses_two_at_once_and_goes_on() {
     let mut world = world(Level::Raid6, 5, 2);
     fill(&mut world);
-    let [a, b] = lose_two_at_once(&mut world);
+    let [a, b] = lose_two_concurrently(&mut world);
     world.quiesce();
     assert_eq!([a, b].map(|tag| world.result(tag)), [Some(Ok(())); 2]);
     let both = MemberSet::range(0, 2);
@@ -189,15 +189,15 @@ fn a_raid_6_loses_two_at_once_and_goes_on() {
 }
 
 #[test]
-fn a_failure_is_told_once_by_every_shard() {
+fn a_failure_is_reported_once_by_every_shard() {
     let mut world = world(Level::Raid5, 4, 3);
     world.control_of(1, Control::FailMember(MemberIdx(3)));
     world.quiesce();
-    let told = world
+    let reports = world
         .events
         .iter()
         .filter(|event| matches!(event, ControlEvent::MemberFailed { member: MemberIdx(3), .. }));
-    assert_eq!(told.count(), 3);
+    assert_eq!(reports.count(), 3);
 }
 
 /// What does not fit into the CPU's caches is begun step by step, and without any more inputs all
@@ -221,7 +221,7 @@ fn a_large_batch_is_begun_in_steps() {
     while steps == 0 || shard.has_more() {
         shard.handle(1, &mut inputs, &mut out);
         let jobs = out.list.iter().filter(|e| matches!(e, Effect::Compute { .. })).count() as u64;
-        assert!(jobs > 0 && jobs * row_bytes < (256 << 10) + row_bytes, "{jobs} at once");
+        assert!(jobs > 0 && jobs * row_bytes < (256 << 10) + row_bytes, "{jobs} in one batch");
         begun += jobs;
         steps += 1;
         out.clear();

@@ -1,5 +1,4 @@
-//! Rows whose parity does not agree with their data, and writes that fail half-way: nothing wrong
-//! is ever read with success.
+//! Out-of-sync rows, and writes that fail half-way: wrong data are never read with success.
 
 mod common;
 
@@ -32,7 +31,7 @@ fn parity(geometry: &Geometry) -> &Parity {
 }
 
 /// An array whose disks held something before it was created: nothing of it is in sync, and the
-/// model knows nothing of what it holds.
+/// model has no expected contents.
 fn used_disks(geometry: Geometry) -> World {
     let out_of_sync = std::iter::once(0..ROWS * CHUNK).collect();
     let mut world = world(ShardConfig { out_of_sync, ..ShardConfig::new(geometry.clone()) });
@@ -108,7 +107,7 @@ fn a_write_ahead_of_the_first_resync_survives_the_loss_of_its_member() {
 }
 
 #[test]
-fn what_was_written_is_served_beside_what_is_not_known() {
+fn written_blocks_are_served_beside_unknown_ones() {
     let mut world =
         used_disks(geometry((Level::Raid5, Layout::Raid5(Raid5Layout::LeftSymmetric), 5)));
     // Two blocks of a granule and one of another, on member 0.
@@ -232,7 +231,7 @@ fn a_full_member_of_a_degraded_array_costs_nothing_but_the_request() {
 }
 
 #[test]
-fn what_cannot_be_put_back_is_known_as_lost() {
+fn blocks_that_cannot_be_rolled_back_are_reported_as_lost() {
     for (error, short) in [(Some(MemberError::Medium), 0), (None, 3)] {
         let mut world = degraded();
         world.model.tolerated.push(RequestError::Io);

@@ -1,8 +1,8 @@
-//! Fronts: what makes an array usable for others than this process. So far: [`fuse`].
+//! Frontends that make an array accessible to other processes. So far: [`fuse`].
 //!
-//! *Invariant*: a front decides nothing about the array; it takes requests, hands them to
-//! [`array::Array`] without waiting for earlier ones, and answers from their completions. Every
-//! queue is bounded: who asks for more than there is room for waits.
+//! *Invariant*: a frontend decides nothing about the array; it submits requests to [`array::Array`]
+//! without waiting for earlier ones, and replies from their completions. Every queue is bounded:
+//! clients that exceed a limit wait.
 #![deny(unsafe_code)]
 
 pub mod fuse;

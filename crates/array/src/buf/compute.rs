@@ -7,20 +7,19 @@ use parity::{Block, Change, Kernels};
 use super::in_place::InPlaceSources;
 use super::region::{Regions, Span};
 
-/// Lists on the stack are moved whole, so they are no longer than they must be: nearly all rows are
-/// short.
+/// Lists on the stack are copied as a whole, so they are kept short: nearly all rows are short.
 const SHORT_ROW: usize = 16;
-/// What a small write changes.
+/// Number of blocks that a small write changes.
 const FEW: usize = 2;
 
 type Blocks<'a, const N: usize> = ArrayVec<Block<'a>, N>;
 type Bytes<'a, const N: usize> = ArrayVec<&'a [u8], N>;
 type Spans<const N: usize> = ArrayVec<Span, N>;
 
-/// Runs one job. Its results are where the job says when this returns.
+/// Runs one job. Its results are in place when this returns.
 ///
 /// # Panics
-/// When a result would overlap an input or another result: a bug of the engine.
+/// When a result would overlap an input or another result: a bug in the engine.
 #[inline(never)] // So that the caller stays small: most effects are no computations.
 pub(crate) fn compute(
     job: &Compute,
@@ -52,10 +51,10 @@ pub(crate) fn compute(
     in_place.forget(two.as_slice());
 }
 
-/// How much of a lent block is fetched ahead; from there on the CPU sees the pattern.
+/// Bytes of a lent block to prefetch; after that the hardware prefetcher takes over.
 const AHEAD_BYTES: u32 = 512;
 
-/// Says that this job comes next: fetches the beginnings of what is lent for it.
+/// Announces the next job: prefetches the beginnings of its lent inputs.
 pub(crate) fn prefetch(
     job: &Compute,
     effects: &Effects,
@@ -91,7 +90,7 @@ struct Work<'r> {
 }
 
 impl<'r> Work<'r> {
-    /// A job of at most `N` blocks.
+    /// Runs a job of at most `N` blocks.
     fn run<const N: usize>(&self, job: &Compute, effects: &Effects) {
         match job {
             Compute::Generate { p, q, sources } => {
@@ -144,7 +143,7 @@ impl<'r> Work<'r> {
         };
         let changes: ArrayVec<Change<'_>, N> = deltas.iter().zip(&inputs).map(change).collect();
         let inputs = inputs.as_flattened();
-        // Old parity that is the member's is read where it is; the first computation takes it over.
+        // Old parity lent by a member is read in place; the first computation copies it.
         let whole =
             |parity: BufSlice| self.in_place.is_lent(parity) && self.in_place.ends_with(parity);
         match (p, q) {
@@ -207,15 +206,15 @@ impl<'r> Work<'r> {
         self.kernels.recover_dd(out_x, x.exponent, out_y, y.exponent, &others, p, q);
     }
 
-    /// Copies what is lent to where it is to be changed: whole pages, because they will not be
-    /// noted as lent any more, and another job may change the rest.
+    /// Copies lent data to where they are to be changed: whole pages, because the loan of a page
+    /// ends as a whole, and another job may change the rest.
     fn fetch(&self, slice: BufSlice) {
         for (page, lent) in self.in_place.pages(slice) {
             self.regions.span(page).copy_from(self.regions.span(lent));
         }
     }
 
-    /// Where an input is.
+    /// The location of an input.
     fn source(&self, slice: BufSlice) -> Span {
         self.regions.span(self.in_place.find(slice))
     }
@@ -257,7 +256,8 @@ impl<'r> Work<'r> {
             assert!(clear, "a computation's result overlaps its input");
         }
         // SAFETY: the regions outlive `'r`; the results are disjoint from each other and from all
-        // inputs (checked), and the engine gives them to no other effect meanwhile.
+        // inputs (checked), and the engine issues no other effect on them until the computation is
+        // done.
         spans.map(|span| unsafe { span.bytes_mut() })
     }
 }
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Three of four blocks change at once: the parity is that of the new row.
+    /// Three of four blocks change in one job: the parity is that of the new row.
     #[test]
     fn several_deltas_in_one_job_leave_the_parity_of_the_new_data() {
         let mut regions = Regions::new().expect("memory");

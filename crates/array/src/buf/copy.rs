@@ -1,15 +1,15 @@
-//! How bytes get from one place in memory to another.
+//! Copies memory through the CPU caches or past them (non-temporal stores).
 //!
-//! Invariant: whatever the way, the destination holds the source's bytes for the thread that
-//! copied. For other threads it does after [`settle_stores`], which the driver calls before it
-//! tells anybody that something has ended. Called only from `region`.
+//! Invariant: with either method the destination holds the source's bytes for the thread that
+//! copied. For other threads it does after [`store_fence`], which the driver calls before it
+//! reports completions. Called only from `region`.
 //!
-//! - *near*: through the caches. The C library's copy turns into `rep movsb` from a few KiB on,
-//!   which on some CPUs takes half as long again as plain vectors (docs/perf/engine.md).
-//! - *past*: beside the caches. A store to a line that is not cached first reads the line from
-//!   memory; one that goes past the caches does not, so a plain write takes half the time.
+//! - *near*: through the caches. The C library's copy uses `rep movsb` from a few KiB on, which on
+//!   some CPUs takes half as long again as plain vectors (docs/perf/engine.md).
+//! - *past*: non-temporal stores. A normal store to an uncached line first reads the line from
+//!   memory; a non-temporal store does not, so a plain write takes half the time.
 
-/// Up to this many bytes the C library copies with vectors.
+/// Up to this size the C library copies with vectors.
 const SHORT_BYTES: usize = 4096;
 
 /// Copies `len` bytes.
@@ -26,11 +26,11 @@ pub(super) unsafe fn near(source: *const u8, target: *mut u8, len: usize) {
     unsafe { std::ptr::copy_nonoverlapping(source, target, len) }
 }
 
-/// Copies `len` bytes past the caches, where that can be had.
+/// Copies `len` bytes past the caches, if the CPU supports it.
 ///
 /// # Safety
-/// As for [`std::ptr::copy_nonoverlapping`] of bytes. [`settle_stores`] must come before another
-/// thread may read them.
+/// As for [`std::ptr::copy_nonoverlapping`] of bytes. [`store_fence`] must be called before another
+/// thread reads them.
 pub(super) unsafe fn past(source: *const u8, target: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     if len.is_multiple_of(LINE) && target.addr().is_multiple_of(LINE) {
@@ -41,7 +41,7 @@ pub(super) unsafe fn past(source: *const u8, target: *mut u8, len: usize) {
     unsafe { near(source, target, len) }
 }
 
-/// Makes what was copied past the caches visible to all threads.
+/// Store fence: makes non-temporal stores visible to all threads.
 pub(crate) fn store_fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: x86-64 has the instruction, and it touches no memory of its own.
@@ -50,7 +50,7 @@ pub(crate) fn store_fence() {
     }
 }
 
-/// Says that the bytes from here on will be read soon.
+/// Prefetches bytes that will be read soon.
 pub(super) fn prefetch(start: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..len.div_ceil(LINE) {
@@ -66,7 +66,7 @@ pub(super) fn prefetch(start: *const u8, len: usize) {
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Copies whole lines with the vectors that every x86-64 has.
+/// Copies whole lines with SSE2, which every x86-64 CPU has.
 ///
 /// # Safety
 /// As for [`std::ptr::copy_nonoverlapping`] of bytes; `len` is a multiple of [`LINE`], and so is
@@ -96,8 +96,8 @@ unsafe fn lines<const PAST: bool>(source: *const u8, target: *mut u8, len: usize
 mod tests {
     use super::*;
 
-    /// Every way, lengths and alignments around lines and the C library's limit: what was there
-    /// before and behind stays.
+    /// Both methods, with lengths and alignments around lines and the C library's limit: the bytes
+    /// before and behind are unchanged.
     #[test]
     fn every_way_copies_the_same_bytes_and_no_others() {
         let room = 3 * SHORT_BYTES;

@@ -1,19 +1,19 @@
-//! A file as memory, for whoever measures or reads files through a map.
+//! A memory-mapped file, for benchmarks and for reading through `mmap`.
 //!
-//! Invariant: the bytes of a map are copied from and to, and no reference to them is ever handed
-//! out: the kernel may change what memory of a file holds, which Rust's references rule out.
+//! Invariant: the bytes of a map are copied in and out, and no reference to them is ever returned:
+//! the kernel may change the memory of a mapped file, which Rust's references forbid.
 //!
-//! A file that gets shorter while it is mapped, a block of it that cannot be read, and a hole that
-//! is written where the file system is full are SIGBUS to whoever touches them: no call is there to
-//! return an error, here as with every map. So the file must be ours alone, of its full length
-//! before it is mapped, and on a file system with room for it.
+//! Accesses to a mapped file raise SIGBUS if the file was truncated, a block cannot be read, or a
+//! hole is written on a full file system; as with every map, no call can return the error. So the
+//! file must be used by this process only, have its full length before it is mapped, and be on a
+//! file system with room for it.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
-/// See the module.
+/// A shared map of a file; see the module documentation.
 #[derive(Debug)]
 pub struct FileMap {
     start: *mut u8,
@@ -21,15 +21,14 @@ pub struct FileMap {
     writable: bool,
 }
 
-// SAFETY: the map belongs to the process, not to a thread, and only this value knows where it is.
+// SAFETY: the map belongs to the process, not to a thread, and only this value has its address.
 unsafe impl Send for FileMap {}
 
 impl FileMap {
-    /// Maps all of a file, shared: what is written to the map goes to the file, and to nothing
-    /// else. The file may be closed afterwards.
+    /// Maps a whole file with MAP_SHARED. The file may be closed afterwards.
     ///
     /// # Errors
-    /// When the file is empty, when it was not opened for that, or when the system has no room.
+    /// When the file is empty, was not opened with this access, or there is no address space.
     pub fn new(file: &File, writable: bool) -> Result<FileMap> {
         let len = usize::try_from(file.metadata()?.len()).map_err(Error::other)?;
         if len == 0 {
@@ -39,7 +38,7 @@ impl FileMap {
             true => ProtFlags::READ | ProtFlags::WRITE,
             false => ProtFlags::READ,
         };
-        // SAFETY: the kernel chooses a place that overlaps nothing, and no reference will ever
+        // SAFETY: the kernel chooses an address that overlaps nothing, and no reference will ever
         // point there.
         let start = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)
@@ -47,25 +46,25 @@ impl FileMap {
         Ok(FileMap { start: start.cast(), len, writable })
     }
 
-    /// Copies bytes out of it, from byte `at` on.
+    /// Copies bytes from the map, from byte `at` on.
     ///
     /// # Errors
-    /// When they are not all in the map; nothing is copied then.
+    /// When the range is not inside the map; nothing is copied then.
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let start = self.inside(at, bytes.len())?;
-        // SAFETY: the range is inside the map, checked just now, and the map can be read. `bytes`
-        // is borrowed alone, and no reference points into a map, so they do not overlap. The file
-        // is ours alone; if somebody writes it all the same, bytes of any value are fine.
+        // SAFETY: the range is inside the map, checked just now, and the map is readable. `bytes`
+        // is borrowed exclusively, and no reference points into a map, so they do not overlap. The
+        // file is not shared; if another process writes it all the same, bytes of any value are
+        // fine.
         unsafe { std::ptr::copy_nonoverlapping(start, bytes.as_mut_ptr(), bytes.len()) }
         Ok(())
     }
 
-    /// Copies bytes into it, from byte `at` on. A crash leaves any pages of them in the file until
-    /// [`FileMap::sync`] has ended.
+    /// Copies bytes into the map, from byte `at` on. After a crash the file has any subset of the
+    /// changed pages unless [`FileMap::sync`] has returned.
     ///
     /// # Errors
-    /// When there is no room for all of them in the map, or it is only to be read; nothing is
-    /// copied then.
+    /// When the range is not inside the map, or the map is read-only; nothing is copied then.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         if !self.writable {
             return Err(Error::new(ErrorKind::PermissionDenied, "it is mapped to be read"));
@@ -76,18 +75,18 @@ impl FileMap {
         Ok(())
     }
 
-    /// Waits until all that was written is in the file's storage. The file's length and times are
-    /// `fsync`'s matter.
+    /// Waits until all changes are in the file's storage. The file's length and timestamps need
+    /// `fsync`.
     ///
     /// # Errors
-    /// When something could not be written.
+    /// When a page could not be written.
     pub fn sync(&self) -> Result<()> {
         // SAFETY: the range is the map's own, and writing its pages back changes no memory.
         unsafe { rustix::mm::msync(self.start.cast(), self.len, MsyncFlags::SYNC) }?;
         Ok(())
     }
 
-    /// Where byte `at` is, if `len` bytes from there on are in the map.
+    /// The address of byte `at`, if `len` bytes from there on are in the map.
     fn inside(&self, at: u64, len: usize) -> Result<*mut u8> {
         let from = usize::try_from(at).ok();
         let end = from.and_then(|from| from.checked_add(len));

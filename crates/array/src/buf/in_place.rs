@@ -1,4 +1,4 @@
-//! Where the contents of stripe memory really are, while they are a member's own bytes.
+//! Where the contents of stripe memory are while they are lent by a member in memory.
 //!
 //! ```text
 //! stripe memory    | page | page | page | page |
@@ -6,31 +6,31 @@
 //!                     +--> the member's sectors, in a region of its own
 //! ```
 //! A read that is the input of a computation (`Effect::Read`, `loan`) need not be copied from a
-//! member in memory. Invariant: a page is noted from such a read until something else is stored in
-//! it; the engine reads no page that it has not filled before, so what it has given up may stay
-//! noted. Nobody changes lent bytes while they are needed: the engine promises that. Used by `core`
-//! and by `compute`.
+//! member in memory. Invariant: a page is recorded as lent from such a read until something else is
+//! stored in it; the engine reads no page that it has not filled before, so pages that it has
+//! released may stay recorded. Lent bytes do not change while they are needed: the engine
+//! guarantees that. Used by `executor` and by `compute`.
 
 use engine::BufSlice;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// See the module.
+/// The lent pages of the stripe memory; see the module documentation.
 #[derive(Default)]
 pub(crate) struct InPlaceSources {
-    /// The region of the stripe memory.
+    /// Region number of the stripe memory.
     region: u16,
-    /// By page of it: the bytes that stand for it and for what follows it.
+    /// By page: the lent bytes that replace it and the pages behind it.
     pages: Vec<Option<BufSlice>>,
 }
 
 impl InPlaceSources {
-    /// For stripe memory of `bytes`, in the region of this number.
+    /// For stripe memory of `bytes`, in the region `region`.
     pub(crate) fn of(region: u16, bytes: usize) -> InPlaceSources {
         InPlaceSources { region, pages: vec![None; bytes.div_ceil(PAGE_BYTES as usize)] }
     }
 
-    /// Notes that `lent` stands for `slice`, which begins a block of the stripe memory.
+    /// Records that `lent` replaces `slice`, which begins a block of the stripe memory.
     pub(crate) fn note(&mut self, slice: BufSlice, lent: BufSlice) {
         assert!(slice.region == self.region && slice.offset.is_multiple_of(PAGE_BYTES));
         assert!(slice.len == lent.len, "a loan is as long as what it stands for");
@@ -43,18 +43,18 @@ impl InPlaceSources {
         }
     }
 
-    /// Something else is stored in these slices, or will be.
+    /// These slices are overwritten: ends their loans.
     pub(crate) fn forget(&mut self, slices: &[BufSlice]) {
         for slice in slices.iter().filter(|slice| slice.region == self.region) {
             let first = (slice.offset / PAGE_BYTES) as usize;
-            // The region of flat arrays has no pages here.
+            // The regions of arrays without parity have no pages here.
             if let Some(pages) = self.pages.get_mut(first..first + pages_of(*slice)) {
                 pages.fill(None);
             }
         }
     }
 
-    /// Where the bytes of a slice are: in it, or lent.
+    /// The location of a slice's bytes: itself, or lent.
     pub(crate) fn find(&self, slice: BufSlice) -> BufSlice {
         let noted = match slice.region == self.region {
             true => self.pages.get((slice.offset / PAGE_BYTES) as usize).copied().flatten(),
@@ -66,13 +66,13 @@ impl InPlaceSources {
         BufSlice { len: slice.len, offset: lent.offset + skip, ..lent }
     }
 
-    /// Whether a slice is all that is noted in the pages that it touches.
+    /// Whether a slice covers all loans in the pages that it touches.
     pub(crate) fn ends_with(&self, slice: BufSlice) -> bool {
         let noted = self.pages(slice).map(|(page, _)| u64::from(page.len)).sum();
         slice.offset.is_multiple_of(PAGE_BYTES) && u64::from(slice.len) == noted
     }
 
-    /// The lent pages that a slice touches, as far as they are lent, and where their bytes are.
+    /// The lent pages that a slice touches, and the location of their bytes.
     pub(crate) fn pages(&self, slice: BufSlice) -> impl Iterator<Item = (BufSlice, BufSlice)> {
         let own = slice.region == self.region;
         let first = slice.offset / PAGE_BYTES;
@@ -85,7 +85,7 @@ impl InPlaceSources {
         })
     }
 
-    /// Whether the bytes of a slice are somewhere else.
+    /// Whether the bytes of a slice are lent.
     pub(crate) fn is_lent(&self, slice: BufSlice) -> bool {
         self.find(slice) != slice
     }
@@ -124,7 +124,7 @@ mod tests {
         for own in [slice(3, 0, PAGE), slice(3, 16384, PAGE), slice(1, 4096, PAGE)] {
             assert!(in_place.find(own) == own && !in_place.is_lent(own));
         }
-        // A page in the middle gets contents of its own.
+        // A page in the middle is overwritten.
         in_place.forget(&[slice(1, 4096, PAGE), slice(3, 8192, 512)]);
         assert!(!in_place.is_lent(slice(3, 8192, 512)));
         assert_eq!(in_place.find(slice(3, 4096, PAGE)), slice(7, 512, PAGE));

@@ -1,4 +1,4 @@
-//! Buffers that travel between a host and the driver.
+//! Host buffers, which pass between a host and the driver.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -16,7 +16,7 @@ struct Pool {
 
 struct Free {
     slots: Vec<u32>,
-    /// Threads that wait for one.
+    /// Number of threads that wait for a buffer.
     waiting: usize,
 }
 
@@ -24,8 +24,8 @@ struct Free {
 #[derive(Clone)]
 pub struct LeasePool(Arc<Pool>);
 
-/// One of them. Whoever has the lease has its bytes: handing it to the driver with a request gives
-/// them away, and the completion gives them back. Dropping it returns it to the pool.
+/// A buffer of the pool. The holder owns its bytes: submitting it with a request passes it to the
+/// driver, and the completion returns it. Dropping it returns it to the pool.
 pub struct Lease {
     pool: LeasePool,
     slot: u32,
@@ -39,29 +39,29 @@ impl LeasePool {
         LeasePool(Arc::new(Pool { region, number, lease_bytes, free, returned: Condvar::new() }))
     }
 
-    /// A lease of `len` bytes, or `None` while all are out.
+    /// A lease of `len` bytes, or `None` while all are in use.
     ///
     /// # Panics
-    /// When `len` is more than the pool's buffers hold.
+    /// When `len` exceeds the size of the pool's buffers.
     pub fn take(&self, len: usize) -> Option<Lease> {
         assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
-        let slot = self.0.free.lock().expect("nobody panics with the list").slots.pop()?;
+        let slot = self.0.free.lock().expect("the list lock is not poisoned").slots.pop()?;
         Some(Lease { pool: self.clone(), slot, len })
     }
 
-    /// A lease of `len` bytes; blocks while all are out.
+    /// A lease of `len` bytes; blocks while all are in use.
     ///
     /// # Panics
-    /// When `len` is more than the pool's buffers hold.
+    /// When `len` exceeds the size of the pool's buffers.
     pub fn wait(&self, len: usize) -> Lease {
         assert!(len <= self.0.lease_bytes, "the pool's leases hold {} bytes", self.0.lease_bytes);
-        let mut free = self.0.free.lock().expect("nobody panics with the list");
+        let mut free = self.0.free.lock().expect("the list lock is not poisoned");
         loop {
             if let Some(slot) = free.slots.pop() {
                 return Lease { pool: self.clone(), slot, len };
             }
             free.waiting += 1;
-            free = self.0.returned.wait(free).expect("nobody panics with the list");
+            free = self.0.returned.wait(free).expect("the list lock is not poisoned");
             free.waiting -= 1;
         }
     }
@@ -70,24 +70,24 @@ impl LeasePool {
         &self.0.region
     }
 
-    /// How long a lease can be, in bytes.
+    /// Maximum length of a lease in bytes.
     pub fn lease_bytes(&self) -> usize {
         self.0.lease_bytes
     }
 }
 
 impl Lease {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether its length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Changes the length, up to what the pool's buffers hold.
+    /// Changes the length, up to the size of the pool's buffers.
     ///
     /// # Panics
     /// When `len` is more than that.
@@ -96,18 +96,18 @@ impl Lease {
         self.len = len;
     }
 
-    /// Its bytes.
+    /// The buffer's bytes.
     pub fn bytes(&self) -> &[u8] {
         let span = self.pool.0.region.span(self.offset(), self.len);
-        // SAFETY: the pool hands a slot out once, and a request takes the lease along, so that only
+        // SAFETY: the pool hands out a slot once, and a request takes the lease along, so that only
         // the holder of `self` reaches these bytes.
         unsafe { span.bytes() }
     }
 
-    /// Its bytes, to fill.
+    /// The buffer's bytes, to write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let span = self.pool.0.region.span(self.offset(), self.len);
-        // SAFETY: as in `bytes`, and `self` is borrowed alone.
+        // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
         unsafe { span.bytes_mut() }
     }
 
@@ -129,7 +129,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if let Ok(mut free) = self.pool.0.free.lock() {
             free.slots.push(self.slot);
-            // Waking costs a system call, also where nobody waits.
+            // Waking costs a system call, even without waiting threads.
             if free.waiting > 0 {
                 self.pool.0.returned.notify_one();
             }

@@ -1,11 +1,11 @@
 //! Memory that the kernel, members and parity code read and write.
 //!
-//! Invariant: a byte has one owner at a time. The driver alone turns slices into memory, for an
-//! effect that the engine has issued; the engine issues no two effects at once that would write the
-//! same bytes, and a [`Lease`] is with its host or with the driver, never with both. Regions
-//! outlive every operation on them: the driver drains its ring before it lets them go.
+//! Invariant: a byte has one owner at a time. Only the driver turns slices into memory, for an
+//! effect that the engine has issued; the engine never has two effects in flight that write the
+//! same bytes, and a [`Lease`] belongs either to its host or to the driver. Regions outlive every
+//! operation on them: the driver drains its ring before it releases them.
 //!
-//! This folder is one of the few addresses of `unsafe`.
+//! This folder is one of the few places with `unsafe`.
 
 mod compute;
 mod copy;

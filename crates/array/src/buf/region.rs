@@ -7,7 +7,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::copy;
 
-/// From this size on, ask the kernel for huge pages.
+/// Minimum size for requesting huge pages.
 const HUGE_FROM_BYTES: usize = 4 << 20;
 
 /// An anonymous memory map, zeroed and page-aligned.
@@ -59,7 +59,7 @@ impl Region {
         self.len
     }
 
-    /// All of its bytes, while nobody shares it.
+    /// All of its bytes, while it is not shared.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: mapped with this length; borrowed alone, and not shared with any driver.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
@@ -84,14 +84,14 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and nobody holds a span any more (the module's
+        // SAFETY: mapped in `new` with this length, and no span exists any more (the module's
         // invariant).
         let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
         debug_assert!(unmapped.is_ok());
     }
 }
 
-/// Some bytes of a region, for the time of one operation.
+/// A range of bytes of a region, for the duration of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     start: *mut u8,
@@ -107,7 +107,7 @@ impl Span {
         self.len
     }
 
-    /// Where it begins, for the kernel.
+    /// Start address, for the kernel.
     pub(crate) fn as_ptr(&self) -> *mut u8 {
         self.start
     }
@@ -119,22 +119,22 @@ impl Span {
     pub(crate) fn copy_from(self, source: Span) {
         assert!(self.len == source.len && !self.overlaps(source));
         // SAFETY: both are inside live regions, of this length and disjoint; the operation that the
-        // copy belongs to owns the destination alone.
+        // copy belongs to owns the destination exclusively.
         unsafe { copy::near(source.start, self.start, self.len) }
     }
 
-    /// The same past the caches: for what nobody is likely to read again soon. The driver settles
-    /// such stores before it tells anybody; see [`super::settle_stores`].
+    /// Like [`Span::copy_from`] with non-temporal stores: for data that are unlikely to be read
+    /// again soon. The driver calls [`super::store_fence`] before it reports completions.
     ///
     /// # Panics
     /// When the lengths differ or the spans overlap.
     pub(crate) fn stream_from(self, source: Span) {
         assert!(self.len == source.len && !self.overlaps(source));
-        // SAFETY: as in `copy_from`; the driver settles.
+        // SAFETY: as in `copy_from`; the driver calls the store fence.
         unsafe { copy::past(source.start, self.start, self.len) }
     }
 
-    /// Says that the bytes are about to be read.
+    /// Prefetches the bytes.
     pub(crate) fn prefetch(self) {
         copy::prefetch(self.start, self.len);
     }
@@ -146,54 +146,55 @@ impl Span {
     pub(crate) fn copy_from_slice(self, source: &[u8]) {
         assert_eq!(self.len, source.len());
         // SAFETY: the span is inside a live region and of this length, and the operation that the
-        // copy belongs to owns it alone; `source` is borrowed, so it is other memory.
+        // copy belongs to owns it exclusively; `source` is borrowed, so it is other memory.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), self.start, self.len) }
     }
 
-    /// Adds the bytes to `out`.
+    /// Appends the bytes to `out`.
     pub(crate) fn append_to(self, out: &mut Vec<u8>) {
-        // SAFETY: the operation that the copy belongs to owns the span; nobody writes it meanwhile.
+        // SAFETY: the operation that the copy belongs to owns the span; it is not written during
+        // the copy.
         out.extend_from_slice(unsafe { self.bytes() });
     }
 
     pub(crate) fn fill_zero(self) {
-        // SAFETY: inside a live region; the operation owns it alone.
+        // SAFETY: inside a live region; the operation owns it exclusively.
         unsafe { std::ptr::write_bytes(self.start, 0, self.len) }
     }
 
-    /// Flips the lowest bit of the byte at `offset`: what a failing drive may do in silence.
+    /// Flips the lowest bit of the byte at `offset`: silent corruption, as by a failing drive.
     pub(crate) fn flip_bit(self, offset: usize) {
         assert!(offset < self.len);
-        // SAFETY: inside the span, which the operation owns alone.
+        // SAFETY: inside the span, which the operation owns exclusively.
         unsafe { *self.start.add(offset) ^= 1 }
     }
 
-    /// The part from `offset`, `len` bytes long.
+    /// The part from `offset` on, `len` bytes long.
     pub(crate) fn part(self, offset: usize, len: usize) -> Span {
         assert!(offset + len <= self.len);
         // SAFETY: inside the span, checked above.
         Span { start: unsafe { self.start.add(offset) }, len }
     }
 
-    /// Its bytes, to read.
+    /// Its bytes, for reading.
     ///
     /// # Safety
-    /// Nobody writes them while the slice lives, and the region outlives it.
+    /// The bytes are not written while the slice lives, and the region outlives it.
     pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
         // SAFETY: inside a live region; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
-    /// Its bytes, to write.
+    /// Its bytes, for writing.
     ///
     /// # Safety
-    /// Nobody else reads or writes them while the slice lives, and the region outlives it.
+    /// The bytes have no other reader or writer while the slice lives, and the region outlives it.
     pub(super) unsafe fn bytes_mut<'a>(self) -> &'a mut [u8] {
         // SAFETY: inside a live region; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 
-    /// Whether all of the other one is in this one.
+    /// Whether the other span is completely inside this one.
     pub(crate) fn contains(self, other: Span) -> bool {
         let (a, b) = (self.start as usize, other.start as usize);
         a <= b && b + other.len <= a + self.len
@@ -209,13 +210,13 @@ impl Span {
 #[derive(Clone)]
 pub struct Regions {
     list: Vec<Arc<Region>>,
-    /// Numbers of those that are members.
+    /// Numbers of the regions that are members.
     of_members: Vec<u16>,
     zero: Arc<Region>,
 }
 
 impl Regions {
-    /// Only the zeroes.
+    /// Only the region of zeroes.
     ///
     /// # Errors
     /// When the system has no memory.
@@ -224,7 +225,7 @@ impl Regions {
         Ok(Regions { list: Vec::new(), of_members: Vec::new(), zero })
     }
 
-    /// How many there are: the number of the next one.
+    /// Number of regions, which is the number of the next one.
     pub(crate) fn count(&self) -> u16 {
         u16::try_from(self.list.len()).expect("fewer than 65535 regions")
     }
@@ -237,16 +238,14 @@ impl Regions {
         number
     }
 
-    /// Adds the memory of a member, which computations may use where it lies, and returns its
-    /// number.
+    /// Adds the memory of a member, which computations may read in place, and returns its number.
     pub(crate) fn add_member(&mut self, region: Arc<Region>) -> u16 {
         let number = self.add(region);
         self.of_members.push(number);
         number
     }
 
-    /// All of each of them, without members: what goes through the kernel never lies there, and it
-    /// may be gigabytes.
+    /// All regions, except members: no kernel I/O uses these, and they may have gigabytes.
     pub(crate) fn whole(&self) -> impl Iterator<Item = Span> + '_ {
         let numbered = (0u16..).zip(&self.list);
         let buffers = numbered.filter(|(number, _)| !self.of_members.contains(number));
@@ -277,7 +276,7 @@ mod tests {
         let copy = region.span(0, 512);
         span.flip_bit(7);
         copy.copy_from(span);
-        // SAFETY: nobody else uses this region.
+        // SAFETY: this region has no other user.
         assert_eq!(unsafe { copy.bytes() }[..9], [0, 0, 0, 0, 0, 0, 0, 1, 0]);
         assert!(!span.overlaps(copy) && span.overlaps(region.span(4000, 200)));
     }

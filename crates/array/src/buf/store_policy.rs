@@ -1,45 +1,45 @@
-//! Which way long stores to memory take: through the caches or past them, whichever costs less
-//! just now.
+//! Decides whether long stores to memory go through the CPU caches or past them (non-temporal), by
+//! measuring which is cheaper at present.
 //!
 //! ```text
 //! | past | near | past | near | ...            the cheaper one            | past | near | ...
 //!   TRY_BYTES each, the second half timed       KEEP_BYTES                  tried again
 //! ```
-//! A store past the caches moves half of the bytes, but each waits for memory itself. Which of the
-//! two wins depends on the machine, on what its other guests leave of the memory's bandwidth, and
-//! on what is stored: on one machine full stripes took 0.6 and 1.4 times as long past the caches on
-//! two days. So it is tried, with the work at hand, and by the CPU time of all that the thread does
-//! meanwhile. Of each trial the first half is not timed: it pays for what the other way has left in
-//! the first two levels of caches. (What it left in a larger one is not known here.)
+//! A non-temporal store moves half of the bytes, but each waits for memory. Which of the two is
+//! faster depends on the machine, on the memory bandwidth that its other guests leave, and on the
+//! data: on one machine full stripes took 0.6 and 1.4 times as long past the caches on two days. So
+//! both are tried with the real workload, and compared by the CPU time that the thread spends
+//! during the trial. The first half of each trial is not timed: it is affected by what the other
+//! method has left in the first two levels of caches. (Effects on a larger cache are ignored.)
 //!
-//! Invariant: whatever comes out, only speed depends on it. Used by memory members.
+//! Invariant: the decision affects only speed. Used by memory members.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What a trial stores: its half is more than a second-level cache, and so long that one reading of
-/// the clock does not count.
+/// Bytes per trial: half of it is more than a second-level cache, and long enough that reading the
+/// clock is negligible.
 const TRY_BYTES: u64 = 4 << 20;
-/// Trials, both ways in turn; of each way the best counts.
+/// Number of trials, both methods in turn; the best of each method counts.
 const TRIALS: u8 = 8;
-/// What is stored before the ways are tried again: some tenths of a second.
+/// Bytes stored before the methods are tried again: some tenths of a second.
 const KEEP_BYTES: u64 = 1 << 30;
-/// The other way has to be so much cheaper, in per cent: no change for noise.
+/// Minimum gain in per cent for a change of method: noise does not count.
 const GAIN_PERCENT: u64 = 3;
 
-/// See the module.
+/// Chooses the cheaper method; see the module documentation.
 pub(crate) struct StorePolicy {
-    /// Nanoseconds of CPU that the thread has had.
+    /// CPU time of the thread in nanoseconds.
     clock: fn() -> u64,
     past: bool,
-    /// Of the trials; `None` when the way is settled.
+    /// The current trial; `None` while a method is in use.
     trial: Option<Trial>,
-    /// Bytes stored since the trial began, or since the way was settled.
+    /// Bytes stored since the trial began, or since the method was chosen.
     stored: u64,
 }
 
 struct Trial {
     number: u8,
-    /// When its second half began; `None` in the first.
+    /// Start of its second half; `None` in the first half.
     began: Option<u64>,
     /// Least nanoseconds for half a trial's bytes so far, near and past.
     least: [Option<u64>; 2],
@@ -53,7 +53,7 @@ impl Default for StorePolicy {
 
 impl StorePolicy {
     fn new(clock: fn() -> u64) -> StorePolicy {
-        // As if all had been kept: the first store begins the trials.
+        // As if KEEP_BYTES were stored: the first store begins the trials.
         StorePolicy { clock, past: true, trial: None, stored: KEEP_BYTES }
     }
 
@@ -71,7 +71,7 @@ impl StorePolicy {
         }
     }
 
-    /// Goes on with the second half of a trial, with the next trial, or with what has won.
+    /// Continues with the second half of a trial, the next trial, or the winner.
     #[cold]
     fn next(&mut self) {
         let now = (self.clock)();
@@ -84,7 +84,7 @@ impl StorePolicy {
             trial.began = Some(now);
             return;
         };
-        // Another thread's clock may show less: then nothing is known.
+        // Another thread's clock may show less: then the trial has no result.
         if let Some(nanos) = now.checked_sub(began) {
             let nanos = nanos.saturating_mul(TRY_BYTES / 2) / stored;
             let least = &mut trial.least[usize::from(trial.number.is_multiple_of(2))];
@@ -127,7 +127,7 @@ mod tests {
 
     const STORE: u64 = 64 << 10;
 
-    /// Stores `bytes`, where a store costs so many nanoseconds near and past; returns how many
+    /// Stores `bytes`, where a store costs the given nanoseconds near and past; returns how many
     /// bytes went past.
     fn store(ways: &mut StorePolicy, bytes: u64, [near, past]: [u64; 2]) -> u64 {
         let mut gone_past = 0;

@@ -1,7 +1,7 @@
-//! How a driver ends: stopped, taken apart, dropped, or because a shard that it needs has gone.
+//! How a driver ends: stopped, disassembled, dropped, or because a shard that it needs is gone.
 //!
-//! Invariant: a host gets a buffer back when no shard and no kernel works in it any more, also when
-//! the array breaks. Part of `driver`.
+//! Invariant: a host gets a buffer back only when no shard and no kernel operation uses it any
+//! more, also when the array breaks. Part of `driver`.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::metadata_writer::MetadataWriter;
 use crate::shard_channels::ShardChannels;
 
 impl Driver {
-    /// Whether a shard has gone that others need: nothing can be served any more.
+    /// Whether a shard that others need is gone: nothing can be served any more.
     pub(super) fn is_broken(&self) -> bool {
         self.links.as_ref().is_some_and(ShardChannels::is_broken)
     }
 
-    /// Of a broken array: does nothing more, waits for the kernel, and, when all shards do so, ends
-    /// what hosts wait for.
+    /// On a broken array: starts no more work, waits for the kernel, and, when all shards do so,
+    /// completes the pending host requests with errors.
     pub(super) fn end_broken(&mut self, out: &mut Vec<Completion>) {
         let links = self.links.as_mut().expect("only shards break");
         links.clear_inboxes();
@@ -41,16 +41,16 @@ impl Driver {
         }
     }
 
-    /// Stops an array with metadata: what is under way ends, everything is made durable, and the
-    /// superblocks say that it was stopped. A driver that is dropped without this leaves the array
-    /// as a crash would. Says whether the next start finds it clean; an array without metadata is.
+    /// Stops an array with metadata: requests in flight complete, all data are made durable, and
+    /// the superblocks are marked clean. A driver that is dropped without this leaves the array as
+    /// after a crash. Returns whether the array is clean; an array without metadata is.
     ///
-    /// Of several shards, it is the first that stops the array, while the others are still polled.
+    /// With several shards, shard 0 stops the array, while the others are still polled.
     ///
     /// # Panics
-    /// When requests of hosts are under way.
+    /// When host requests are in flight.
     pub fn stop(&mut self) -> bool {
-        let none = |out: &[Completion]| assert!(out.is_empty(), "requests are under way");
+        let none = |out: &[Completion]| assert!(out.is_empty(), "requests are in flight");
         let (mut out, step) = (Vec::new(), Duration::from_millis(100));
         self.pause_resync(true);
         self.poll(&mut out);
@@ -65,7 +65,7 @@ impl Driver {
         if self.is_broken() {
             return false;
         }
-        assert!(self.hosts.is_empty(), "requests are under way");
+        assert!(self.hosts.is_empty(), "requests are in flight");
         let Some(metadata_writer) = &mut self.metadata_writer else { return true };
         metadata_writer.stop();
         loop {
@@ -80,25 +80,26 @@ impl Driver {
         }
     }
 
-    /// Takes the array apart and gives its leaves back, in slot order, so that another array can be
-    /// put together from them. Waits for what members still do behind requests that have ended.
+    /// Disassembles the array and returns its leaf members, in slot order, so that another array
+    /// can be assembled from them. Waits for member operations that are still in flight behind
+    /// completed requests.
     ///
     /// # Panics
-    /// When requests are under way.
+    /// When requests are in flight.
     pub fn into_leaves(self) -> Vec<FormerLeaf> {
-        assert!(self.links.is_none(), "all shards are taken apart together");
+        assert!(self.links.is_none(), "all shards are disassembled together");
         Driver::shards_into_leaves(vec![self])
     }
 
-    /// Like [`Driver::into_leaves`], of all shards of an array. The leaves' counters are those of
-    /// the first shard.
+    /// Like [`Driver::into_leaves`], for all shards of an array. The leaves' counters are those of
+    /// shard 0.
     ///
     /// # Panics
-    /// When requests are under way, or a shard is missing.
+    /// When requests are in flight, or a shard is missing.
     pub fn shards_into_leaves(mut shards: Vec<Driver>) -> Vec<FormerLeaf> {
         let count = shards[0].links.as_ref().map_or(1, |links| 1 + links.others().count());
-        assert_eq!(shards.len(), count, "all shards are taken apart together");
-        assert!(shards.iter().all(|shard| shard.hosts.is_empty()), "requests are under way");
+        assert_eq!(shards.len(), count, "all shards are disassembled together");
+        assert!(shards.iter().all(|shard| shard.hosts.is_empty()), "requests are in flight");
         let (mut none, step) =
             (Vec::new(), Duration::from_millis(if count == 1 { 100 } else { 1 }));
         loop {
@@ -110,7 +111,7 @@ impl Driver {
         }
         let failed = shards.iter().fold(MemberSet::EMPTY, |all, shard| all.union(shard.failed()));
         let mut first = shards.swap_remove(0);
-        // Their handles go before anybody else may get the members.
+        // Their handles are closed before the members are handed out.
         drop(shards);
         let mut leaves = Vec::new();
         first.executor.disassemble(true, &mut leaves);
@@ -125,7 +126,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Waits for what the kernel still works on, while its files are open and its memory lives.
+        // Waits for operations in the kernel while their files are open and their memory is mapped.
         self.io.ring = None;
         let Some(links) = &mut self.links else { return };
         let has_parts = |parts: &Parts| parts.at_work > 0 || !parts.waiting.is_empty();

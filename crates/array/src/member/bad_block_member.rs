@@ -1,10 +1,10 @@
-//! A member with a list of bad blocks, as md keeps it beside the superblock.
+//! A member with a bad block list, as md keeps it beside the superblock.
 //!
-//! Invariant: a listed sector is never read, so its data come from the other members; a write that
-//! covers it is tried, and when it has succeeded and is durable the sector leaves the list, with
-//! forced unit access before the write is reported done, otherwise with the next flush. The
-//! list on disk may name sectors that are good again, never the other way round. Sectors are added
-//! by Linux alone: here a write that fails costs the member its place. Used by `run::start`.
+//! Invariant: a listed sector is never read; its data are recovered from the other members. A write
+//! that covers it is attempted; once it has succeeded and is durable, the sector is removed from
+//! the list: with FUA before the write completes, otherwise with the next flush. The list on disk
+//! may name sectors that are good again, never the reverse. Only Linux adds sectors: here a failed
+//! write takes the member out of service. Used by `run::start`.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,18 +18,18 @@ use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op,
 use crate::store::{Disk, read_bad_blocks};
 use crate::table::Table;
 
-/// The list of one member: one for all handles on it.
+/// The bad block list of one member, shared by all handles on it.
 pub struct BadBlockList {
     disk: Arc<dyn Disk>,
     place: BadBlockArea,
-    /// Where the member's data area starts: the list counts sectors of the device.
+    /// Start of the member's data area: the list counts sectors of the device.
     data_offset: u64,
     bad: BadBlocks,
-    /// What the list on disk says.
+    /// The list as it is on disk.
     on_disk: BadBlocks,
-    /// Counts the changes of `bad`.
+    /// Incremented by every change of `bad`.
     version: u64,
-    /// The version that is on disk.
+    /// The version of the list that is on disk.
     written: u64,
 }
 
@@ -38,7 +38,7 @@ impl BadBlockList {
     /// `data_offset` of the device.
     ///
     /// # Errors
-    /// It cannot be read, or is not one: a sentence without its end.
+    /// It cannot be read, or has a wrong format: a clause without its subject.
     pub fn read(
         disk: Arc<dyn Disk>,
         place: BadBlockArea,
@@ -49,13 +49,13 @@ impl BadBlockList {
         Ok(BadBlockList { disk, place, data_offset, bad, on_disk, version: 0, written: 0 })
     }
 
-    /// What the list calls so many sectors of the data area, from `sector` on.
+    /// Device sectors of a range of the data area, `sectors` long, from `sector` on.
     fn on_device(&self, sector: u64, sectors: u64) -> Range<u64> {
         let start = self.data_offset.saturating_add(sector);
         start..start.saturating_add(sectors)
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.bad.is_empty()
     }
@@ -66,7 +66,7 @@ impl BadBlockList {
         }
     }
 
-    /// Takes sectors out whose data are durable, also on disk.
+    /// Removes sectors whose data are durable, also from the list on disk.
     fn remove_durably(&mut self, sectors: Range<u64>) -> std::io::Result<()> {
         self.remove(sectors.clone());
         if !self.on_disk.overlaps(sectors.clone()) {
@@ -77,12 +77,12 @@ impl BadBlockList {
         self.write_to_disk(bad)
     }
 
-    /// Writes what was good when this version was the latest.
+    /// Writes the list of this version to disk; `good` are the sectors that it no longer has.
     fn write(&mut self, version: u64, good: &[Range<u64>]) -> std::io::Result<()> {
         if version <= self.written {
             return Ok(());
         }
-        // From what is on disk: it may lack more than the list of that time did.
+        // Based on the list on disk: it may lack more sectors than this version did.
         let mut bad = self.on_disk.clone();
         for range in good {
             bad.remove(range.clone());
@@ -93,7 +93,8 @@ impl BadBlockList {
     }
 
     fn write_to_disk(&mut self, bad: BadBlocks) -> std::io::Result<()> {
-        // Fewer sectors can need more entries. A list that has no room for them stays as it is.
+        // Fewer sectors can need more entries. If the area has no room for them, the list on disk
+        // is kept.
         if let Ok(log) = bad.encode(self.place.area.sectors, self.place.shift) {
             self.disk.write(self.place.area.sector, &log)?;
             self.disk.sync()?;
@@ -102,7 +103,7 @@ impl BadBlockList {
         Ok(())
     }
 
-    /// What is on disk and good by now.
+    /// Sectors that are in the list on disk and good by now.
     fn good(&self) -> Vec<Range<u64>> {
         let mut good = self.on_disk.clone();
         for range in self.bad.ranges() {
@@ -112,35 +113,35 @@ impl BadBlockList {
     }
 }
 
-/// An operation that the member inside has.
+/// An operation in flight in the inner member.
 struct AtWork {
     token: Token,
     then: Then,
 }
 
-/// What a success means for the list.
+/// Change of the list when an operation succeeds.
 enum Then {
     Nothing,
     /// These sectors have been written.
     Good(Range<u64>),
     /// These sectors have been written, and are durable.
     GoodAndDurable(Range<u64>),
-    /// What had been written when the flush began is durable: this version of the list, in which
-    /// these sectors are good.
+    /// All writes that had completed when the flush began are durable: this version of the list, in
+    /// which these sectors are good.
     Durable(u64, Vec<Range<u64>>),
 }
 
-/// See the module.
+/// A member with a bad block list; see the module documentation.
 pub struct BadBlockMember {
     inner: Box<dyn Member>,
     list: Arc<Mutex<BadBlockList>>,
-    /// By number, which is the inner member's token.
+    /// By number, which is the token in the inner member.
     at_work: Table<AtWork>,
     finished: Vec<MemberCompletion>,
 }
 
 impl BadBlockMember {
-    /// Puts a list over the member whose data area it speaks of.
+    /// Adds a list to the member whose data area it describes.
     pub fn new(inner: Box<dyn Member>, list: BadBlockList) -> BadBlockMember {
         BadBlockMember::shared(inner, Arc::new(Mutex::new(list)))
     }
@@ -150,17 +151,18 @@ impl BadBlockMember {
     }
 
     fn list(&self) -> MutexGuard<'_, BadBlockList> {
-        self.list.lock().expect("nobody panics with the list")
+        self.list.lock().expect("the list lock is not poisoned")
     }
 
-    /// Ends what the member inside has finished.
+    /// Completes operations that the inner member has completed.
     fn pass_on(&mut self, done: &mut Vec<MemberCompletion>) {
         let mut finished = std::mem::take(&mut self.finished);
         for MemberCompletion { token, mut result } in finished.drain(..) {
             let AtWork { token, then } = self.at_work.remove(token.to_bits() as u32);
             match then {
                 Then::Good(sectors) if result.is_ok() => self.list().remove(sectors),
-                // The list comes before the answer: a start after a crash would not read them.
+                // The list is written before the completion: otherwise a start after a crash would
+                // not read the sectors.
                 Then::GoodAndDurable(sectors) if result.is_ok() => {
                     result = self
                         .list()

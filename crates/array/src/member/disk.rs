@@ -1,8 +1,8 @@
-//! A member on any [`Disk`], blocking: for what has no file of its own to give to the kernel, such
-//! as an overlay.
+//! A blocking member on any [`Disk`]: for disks without a file of their own for io_uring, such as
+//! an overlay.
 //!
-//! Invariant: every operation has ended when `submit` returns. The array waits meanwhile, also for
-//! its other members: a rehearsal need not be fast.
+//! Invariant: every operation has completed when `submit` returns. The whole array waits for it,
+//! including I/O to its other members: a rehearsal need not be fast.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::file::io_error_of;
 use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::store::Disk;
 
-/// See the module.
+/// A blocking member; see the module documentation.
 pub struct DiskMember {
     disk: Arc<dyn Disk>,
     area: Range<u64>,
@@ -22,7 +22,7 @@ pub struct DiskMember {
 }
 
 impl DiskMember {
-    /// The sectors `area` of a disk.
+    /// Makes a member of the sectors `area` of a disk.
     ///
     /// # Panics
     /// When the area is not inside the disk.
@@ -54,7 +54,7 @@ impl DiskMember {
                 if fua { self.disk.sync() } else { Ok(()) }
             }
             OpKind::Flush => self.disk.sync(),
-            // Never asked for: discards do not promise zeroes here.
+            // Nothing to do: discards do not promise zeroes here.
             OpKind::Discard => Ok(()),
             OpKind::WriteZeroes => self.disk.write_zeroes(first..first + op.sectors),
         }

@@ -1,6 +1,6 @@
-//! A member that fails by the script: for tests, and for showing what an array does about it.
+//! Fault injection: a member that fails as a script says, for tests and demonstrations.
 //!
-//! Invariant: what the script does not name works as the member inside does.
+//! Invariant: operations that the script does not name behave as on the inner member.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,42 +12,42 @@ use super::traits::Load;
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::table::Table;
 
-/// One line of the script. Byte addresses are the member's; ranges are half open.
+/// One scripted fault. Byte addresses are relative to the member; ranges are half open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Every read of this byte gets it with a bit flipped, and says nothing.
+    /// Every read of this byte returns it with a flipped bit, without an error.
     FlipRead {
-        /// The byte.
+        /// Byte address.
         at: u64,
     },
     /// Reads of the range fail with a medium error, until it is written.
     ReadError {
-        /// The range.
+        /// Bytes that fail.
         range: Range<u64>,
     },
     /// Writes to the range fail.
     WriteError {
-        /// The range.
+        /// Bytes that fail.
         range: Range<u64>,
     },
-    /// After this many operations, the member is gone.
+    /// After this number of operations the member is gone.
     Gone {
-        /// How many it still does.
+        /// Number of operations that still succeed.
         after: u64,
     },
-    /// Writes that cover this byte store only what comes before it, and say nothing.
+    /// Writes that cover this byte store only the data before it, without an error.
     TornWrite {
         /// The byte at which the write tears; torn at its sector.
         at: u64,
     },
-    /// Every operation takes this much longer.
+    /// Every operation is delayed.
     Delay {
-        /// Nanoseconds.
+        /// Delay in nanoseconds.
         nanos: u64,
     },
 }
 
-/// Switches the scripts of fault members: what is to fail later can be filled in before.
+/// Turns the scripts of fault members on and off, so that data can be filled in without faults.
 #[derive(Clone, Debug)]
 pub struct FaultControl(Arc<AtomicBool>);
 
@@ -58,8 +58,8 @@ impl Default for FaultControl {
 }
 
 impl FaultControl {
-    /// Switches the scripts on or off. While they are off, members work as those inside do, no
-    /// operation counts, and no range heals.
+    /// Turns the scripts on or off. While they are off, members behave as the inner ones,
+    /// operations are not counted, and no range heals.
     pub fn set_on(&self, on: bool) {
         self.0.store(on, Ordering::Relaxed);
     }
@@ -69,26 +69,26 @@ impl FaultControl {
     }
 }
 
-/// An operation that the member inside has.
+/// An operation in flight in the inner member.
 struct AtWork {
     token: Token,
-    /// Where its buffers are to be damaged: slice, and byte of it.
+    /// Where its buffers are to be corrupted: slice, and byte in it.
     flips: Vec<(engine::BufSlice, usize)>,
 }
 
-/// The script, and how far it has come: one for all handles on the member.
+/// The script and its progress, shared by all handles on the member.
 struct Script {
     faults: Vec<Fault>,
     ops: u64,
 }
 
-/// See the module.
+/// A member with scripted faults; see the module documentation.
 pub struct FaultMember {
     inner: Box<dyn Member>,
     script: Arc<Mutex<Script>>,
     control: FaultControl,
-    /// By number, which is the inner member's token: an array may use a token for several
-    /// operations of one member at once.
+    /// By number, which is the token in the inner member: an array may use a token for several
+    /// operations of one member concurrently.
     at_work: Table<AtWork>,
     delayed: std::collections::VecDeque<(u64, MemberCompletion)>,
     finished: Vec<MemberCompletion>,
@@ -122,12 +122,12 @@ impl Script {
 }
 
 impl FaultMember {
-    /// Puts a script over a member.
+    /// Adds a script to a member.
     pub fn new(inner: Box<dyn Member>, faults: Vec<Fault>) -> FaultMember {
         FaultMember::switched(inner, faults, &FaultControl::default())
     }
 
-    /// Puts a script over a member that the control switches on and off.
+    /// Adds a script to a member, which the control turns on and off.
     pub fn switched(
         inner: Box<dyn Member>,
         faults: Vec<Fault>,
@@ -153,13 +153,13 @@ impl FaultMember {
         }
     }
 
-    /// The script, where it is on. Locked for the moment: no speed is asked of members that fail.
+    /// The script if it is on, locked for this call: fault members need not be fast.
     fn script(&self) -> Option<MutexGuard<'_, Script>> {
-        let script = || self.script.lock().expect("nobody panics with the script");
+        let script = || self.script.lock().expect("the script lock is not poisoned");
         self.control.is_on().then(script)
     }
 
-    /// What the script says about the operation's outcome.
+    /// The scripted error of the operation, if any.
     fn scripted_error(&self, op: &Op<'_>) -> Option<MemberError> {
         let mut script = self.script()?;
         script.ops += 1;
@@ -181,7 +181,7 @@ impl FaultMember {
         error
     }
 
-    /// The places of a read that are to be damaged.
+    /// The bytes of a read that are to be corrupted.
     fn flips(&self, op: &Op<'_>) -> Vec<(engine::BufSlice, usize)> {
         let mut places = Vec::new();
         for fault in self.script().iter().flat_map(|script| &script.faults) {
@@ -224,7 +224,7 @@ impl FaultMember {
         self.inner.submit(&inner, io, &mut self.finished);
     }
 
-    /// Stores what comes before the tear; the rest stays as it was.
+    /// Stores the data before the tear; the rest keeps its contents.
     fn give_torn(&mut self, op: &Op<'_>, kept: u64, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         let mut left = kept;
         let slices = op.slices.iter().map_while(|slice| {
@@ -240,7 +240,7 @@ impl FaultMember {
         self.give_to_inner(&torn, io);
     }
 
-    /// Ends an operation, now or after the delay.
+    /// Completes an operation, now or after the delay.
     fn end(
         &mut self,
         token: Token,
@@ -257,7 +257,7 @@ impl FaultMember {
         }
     }
 
-    /// Passes on what the member inside has finished: damaged, delayed or as it is.
+    /// Passes on operations that the inner member has completed: corrupted, delayed or unchanged.
     fn pass_on(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         let mut finished = std::mem::take(&mut self.finished);
         for MemberCompletion { token, result } in finished.drain(..) {
@@ -340,7 +340,7 @@ impl Member for FaultMember {
         self.inner.files(out);
     }
 
-    /// With the time that operations wait here.
+    /// Includes the time that operations are delayed here.
     fn leaf_counters(&self, out: &mut Vec<Counters>) {
         let first = out.len();
         self.inner.leaf_counters(out);

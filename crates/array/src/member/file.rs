@@ -1,12 +1,12 @@
-//! A member in a regular file (the embedded default) or in an opened device, through io_uring, past
-//! the page cache where the file system allows.
+//! A member in a regular file (the embedded default) or in an opened device, through io_uring, with
+//! O_DIRECT where the file system supports it.
 //!
-//! Invariant: an operation is reported done when all of its bytes have moved; what the kernel does
-//! in parts is continued here. A file that has become shorter than its member, or a device whose
-//! capacity has gone, is `Gone`: nothing is written behind a cut, where the file would grow again
-//! and read as zeroes. The size is looked at once a round before writes, and when writes and
-//! flushes have ended. One case is left that a size cannot show: a file that is cut while a write
-//! to its very end is under way.
+//! Invariant: an operation completes when all of its bytes have been transferred; short transfers
+//! of the kernel are continued here. A file that has become shorter than its member, or a device
+//! whose capacity is 0, is `Gone`: nothing is written behind the end, where the file would grow
+//! again and read as zeroes. The size is checked once per round before writes, and when writes and
+//! flushes have completed. One case is not detected: a file that is truncated while a write to its
+//! very end is in flight.
 
 use std::fs::File;
 use std::ops::Range;
@@ -26,23 +26,23 @@ use crate::buf::Span;
 use crate::store::{Device, Disk};
 use crate::table::Table;
 
-/// How a file is opened.
+/// Options for opening a member file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Its size; created and preallocated where it is shorter or not there.
+    /// Size of the member in sectors; a shorter or missing file is created and preallocated.
     pub sectors: u64,
-    /// Past the page cache, where the file system can (O_DIRECT); otherwise through it.
+    /// Bypass the page cache (O_DIRECT) if the file system supports it.
     pub direct: bool,
 }
 
-/// Why a file cannot be a member.
+/// Why a file cannot be used as a member.
 #[derive(Debug)]
 pub struct OpenError {
-    /// Which.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What was tried.
+    /// The operation that failed.
     pub doing: &'static str,
-    /// What the system said.
+    /// The system's error.
     pub source: std::io::Error,
 }
 
@@ -58,35 +58,35 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// The largest offset that the kernel's calls can name.
+/// The largest file offset that the kernel's calls accept.
 const MAX_BYTES: u64 = i64::MAX as u64;
 
-/// The unit in which zeroes are written by hand.
+/// The unit in which zeroes are written from user space.
 const ZEROES_BYTES: u64 = 1 << 20;
 
-/// An operation that the kernel has.
+/// An operation in flight in the kernel.
 struct Pending {
     token: Token,
     kind: OpKind,
     at: u64,
     left: u64,
-    /// A part has been moved, and the kernel was asked for the rest.
+    /// A short transfer was continued with another submission.
     continued: bool,
-    /// A write that is to be durable is written, and being synced.
+    /// The data of a FUA write are written, and the sync is in flight.
     syncing: bool,
     spans: Vec<Span>,
 }
 
-/// The size that a member's file is known to have.
+/// What is known of the size of a member's file.
 #[derive(Clone, Copy)]
 enum Size {
-    /// It was long enough at this moment of the driver's clock.
+    /// It was long enough at this time of the driver's clock.
     Whole { at: Option<u64> },
-    /// It has been cut short. It stays so: what may be put back there is not what was.
+    /// It was truncated. This is final: data that appear behind the end later are not the member's.
     Cut,
 }
 
-/// See the module.
+/// A member in a file or device; see the module documentation.
 pub struct FileMember {
     file: Arc<File>,
     is_block_device: bool,
@@ -98,24 +98,24 @@ pub struct FileMember {
     id: FileId,
     leaf: u32,
     pending: Table<Pending>,
-    /// Lists of finished operations, to be filled again.
+    /// Empty span lists for reuse.
     spare: Vec<Vec<Span>>,
     counters: Counters,
     load: Load,
 }
 
 impl FileMember {
-    /// Opens or creates a file and makes sure that it has its full size on the store. What an
-    /// existing file holds stays; a longer one keeps its length. A file that was made here and
-    /// cannot be used is taken away again.
+    /// Opens or creates a file and ensures that it has its full size. Existing data are kept; a
+    /// longer file keeps its length. A file that was created here and cannot be used is removed
+    /// again.
     ///
     /// # Errors
-    /// Names the file and what could not be done with it: opening, preallocating (disk full).
+    /// Names the file and the operation that failed: open, preallocate (no space).
     pub fn open(path: &Path, options: FileOptions) -> Result<FileMember, OpenError> {
         let made = create(path)?;
         let opened = FileMember::open_existing(path, options);
         if opened.is_err() && made {
-            // The error that is on its way says more than a second one would.
+            // The first error says more than an error of this call would.
             let _ = std::fs::remove_file(path);
         }
         opened
@@ -124,7 +124,7 @@ impl FileMember {
     fn open_existing(path: &Path, options: FileOptions) -> Result<FileMember, OpenError> {
         let fail = |doing, source| OpenError { path: path.to_owned(), doing, source };
         let (file, direct) = open_file(path, options.direct)?;
-        let metadata = file.metadata().map_err(|source| fail("ask for its size", source))?;
+        let metadata = file.metadata().map_err(|source| fail("get its size", source))?;
         if !metadata.is_file() {
             return Err(fail("use it", std::io::Error::other("it is not a regular file")));
         }
@@ -169,8 +169,8 @@ impl FileMember {
         }
     }
 
-    /// The sectors `area` of a device that is open, as a member of a running array. The device
-    /// stays locked until both are gone.
+    /// Makes a member of a running array from the sectors `area` of an open device. The device
+    /// stays locked until both are dropped.
     ///
     /// # Panics
     /// When the area is not inside the device.
@@ -179,7 +179,7 @@ impl FileMember {
         let info = MemberInfo {
             sectors: area.end - area.start,
             logical_block: device.logical_block(),
-            // Punched holes read as zeroes; of a block device, only some say so.
+            // Punched holes read as zeroes; few block devices guarantee that for discards.
             discard_zeroes: !device.is_block_device(),
             keeps_data: true,
             uses_ring: true,
@@ -191,27 +191,28 @@ impl FileMember {
         FileMember::new(file, device.is_block_device(), start, info, device.is_direct(), id)
     }
 
-    /// Whether the page cache is bypassed.
+    /// Whether the page cache is bypassed (O_DIRECT).
     pub fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// The open file and the member's first byte in it, where the page cache lies between.
+    /// The open file and the member's first byte in it, if I/O goes through the page cache.
     pub fn cached(&self) -> Option<(Arc<File>, u64)> {
         (!self.direct).then(|| (self.file.clone(), self.start))
     }
 
-    /// The same bytes through an open file of its own: what the kernel reads ahead, and what it was
-    /// told to expect, belong to the open file. Past the page cache there is nothing of the kind.
+    /// The same member through a separate open file description: readahead state and
+    /// `posix_fadvise` hints belong to the open file description. Without effect with O_DIRECT.
     ///
     /// # Errors
-    /// When the file cannot be opened again, by way of /proc: it may have lost its name.
+    /// When the file cannot be reopened through /proc: it may have been unlinked.
     pub fn reopened(&self) -> std::io::Result<FileMember> {
         let FileMember { is_block_device, start, info, direct, .. } = *self;
         let file = match direct {
             true => self.file.clone(),
             false => {
-                // Of this thread: a number means another file in another table.
+                // The path of this thread: a descriptor number may mean another file in another
+                // table.
                 let name = format!("/proc/thread-self/fd/{}", self.file.as_raw_fd());
                 let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
                 Arc::new(File::from(rustix::fs::open(name, flags, Mode::empty())?))
@@ -220,7 +221,7 @@ impl FileMember {
         Ok(FileMember::new(file, is_block_device, start, info, direct, self.id.clone()))
     }
 
-    /// Whether the file ends before the member does, as far as can be told in the round `now`.
+    /// Whether the file ends before the member does, as far as known in the round `now`.
     fn is_cut(&mut self, now: u64) -> bool {
         match self.size {
             Size::Cut => true,
@@ -234,8 +235,8 @@ impl FileMember {
         }
     }
 
-    /// What an error of the kernel means. A device that has gone is not the same as a bad sector or
-    /// a lack of space: the capacity tells them apart, also where thin devices run out of space.
+    /// Maps a kernel error. A removed device is distinguished from a bad sector or a lack of space
+    /// by its capacity, also where thin devices run out of space.
     fn error(&mut self, errno: Errno, kind: OpKind) -> MemberError {
         if matches!(self.size, Size::Whole { .. }) {
             self.size = Size::Whole { at: None };
@@ -250,8 +251,8 @@ impl FileMember {
             _ if pending.syncing => FileOp::Sync,
             OpKind::Read => FileOp::Read { at, spans: &pending.spans },
             OpKind::Write { fua } => {
-                // Through the page cache the sync is an operation of its own: of one call it would
-                // not be known whether nothing was written or the sync has failed.
+                // Through the page cache the sync is a separate operation: with a single call it
+                // would not be known whether the write or the sync has failed.
                 let durable = fua && self.direct;
                 FileOp::Write { at, spans: &pending.spans, durable }
             }
@@ -263,7 +264,7 @@ impl FileMember {
         ring.push(&*self.file, op, self.leaf, id);
     }
 
-    /// Writes zeroes where the file system cannot make them up.
+    /// Writes zeroes where the file system has no fallocate for it.
     fn zero_by_hand(&self, at: u64, len: u64) -> std::io::Result<()> {
         use std::os::unix::fs::FileExt;
         // Page-aligned, as O_DIRECT wants it.
@@ -278,17 +279,17 @@ impl FileMember {
     }
 }
 
-/// Whether a file or a device ends before byte `end`. Where the system does not say, it does not.
+/// Whether a file or device ends before byte `end`; `false` if its size cannot be read.
 pub(crate) fn is_shorter(file: &File, is_block_device: bool, end: u64) -> bool {
     let bytes = match is_block_device {
-        // A device that was pulled has the capacity 0.
+        // A removed device has the capacity 0.
         true => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).ok(),
         false => rustix::fs::fstat(file).ok().and_then(|stat| u64::try_from(stat.st_size).ok()),
     };
     bytes.is_some_and(|bytes| bytes < end)
 }
 
-/// Makes an empty file where there is nothing; says whether it did.
+/// Creates an empty file if there is none; returns whether it did.
 fn create(path: &Path) -> Result<bool, OpenError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
@@ -306,12 +307,12 @@ fn open_file(path: &Path, direct: bool) -> Result<(File, bool), OpenError> {
         doing: "open it for reading and writing",
         source: source.into(),
     };
-    // What is no file (a pipe) must not make us wait; regular files do not know the flag.
+    // Opening something else (a FIFO) must not block; regular files ignore the flag.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     if direct {
         match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
             Ok(file) => return Ok((File::from(file), true)),
-            // The file system has no direct I/O.
+            // The file system has no O_DIRECT.
             Err(Errno::INVAL) => {}
             Err(error) => return Err(fail(error)),
         }
@@ -319,8 +320,8 @@ fn open_file(path: &Path, direct: bool) -> Result<(File, bool), OpenError> {
     rustix::fs::open(path, flags, Mode::empty()).map(|file| (File::from(file), false)).map_err(fail)
 }
 
-/// Reserves the space, so that a full disk shows now and not under a running array. When it fails,
-/// the file has its old length.
+/// Reserves the space, so that ENOSPC shows now and not under a running array. When it fails, the
+/// file has its old length.
 fn preallocate(file: &File, has: u64, len: u64) -> std::io::Result<()> {
     if has >= len {
         return Ok(());
@@ -329,10 +330,11 @@ fn preallocate(file: &File, has: u64, len: u64) -> std::io::Result<()> {
         match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
-            // No such call here: the file is sparse, and a full disk shows as an error of a write.
+            // The file system has no fallocate: the file is sparse, and a full disk shows as a
+            // write error.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => return file.set_len(len),
             Err(error) => {
-                // Gives back what was reserved before the disk was full.
+                // Releases what was reserved before ENOSPC.
                 let _ = file.set_len(has);
                 return Err(error.into());
             }
@@ -340,7 +342,7 @@ fn preallocate(file: &File, has: u64, len: u64) -> std::io::Result<()> {
     }
 }
 
-/// The least unit of direct I/O: 512 where a sector can be read alone.
+/// The smallest unit of O_DIRECT: 512 where single sectors can be read.
 pub(crate) fn direct_block(file: &File) -> u32 {
     use std::os::unix::fs::FileExt;
     let Ok(mut region) = crate::buf::Region::new(4096) else { return 4096 };
@@ -350,10 +352,10 @@ pub(crate) fn direct_block(file: &File) -> u32 {
     }
 }
 
-/// What an error of a blocking call means for an operation of this kind.
+/// Maps the error of a blocking call for an operation of this kind.
 pub(crate) fn io_error_of(error: &std::io::Error, kind: OpKind) -> MemberError {
     match error.kind() {
-        // Less was moved than there must be.
+        // A short transfer.
         std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::WriteZero => MemberError::Gone,
         _ => error_of(Errno::from_io_error(error).unwrap_or(Errno::IO), kind),
     }
@@ -361,8 +363,8 @@ pub(crate) fn io_error_of(error: &std::io::Error, kind: OpKind) -> MemberError {
 
 fn error_of(errno: Errno, kind: OpKind) -> MemberError {
     match errno {
-        // The system has dropped writes that it had taken, and says so once: the next sync would
-        // end well. Data are lost, as on a bad medium.
+        // The kernel has dropped dirty pages and reports it once: the next sync would succeed. Data
+        // are lost, as with a medium error.
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG if kind == OpKind::Flush => MemberError::Medium,
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => MemberError::NoSpace,
         Errno::NODEV | Errno::NXIO | Errno::BADF | Errno::STALE => MemberError::Gone,
@@ -392,7 +394,7 @@ impl Member for FileMember {
             return;
         }
         let changes = !matches!(op.kind, OpKind::Read | OpKind::Flush);
-        // Behind its end, a device refuses writes by itself; a file would grow.
+        // Behind its end, a device refuses writes itself; a file would grow.
         if changes && !self.is_block_device && self.is_cut(io.now) {
             done.push(MemberCompletion { token: op.token, result: Err(MemberError::Gone) });
             return;
@@ -417,7 +419,7 @@ impl Member for FileMember {
         let (at, left) = (pending.at, pending.left);
         let kind = if pending.syncing { OpKind::Flush } else { pending.kind };
         let is_transfer = matches!(kind, OpKind::Read | OpKind::Write { .. });
-        // An error of a direct write says nothing of the extents before the one that failed.
+        // An error of an O_DIRECT write does not tell whether earlier extents were written.
         let unwritten = is_transfer && !self.direct && !pending.continued;
         let result = match u64::try_from(event.result) {
             Ok(moved) if is_transfer && moved < left => {
@@ -435,8 +437,8 @@ impl Member for FileMember {
                 pending.syncing = true;
                 return self.push(event.id, io);
             }
-            // The file was cut while this was under way. A write, this one or another thread's, may
-            // have made it longer again: a read between finds zeroes.
+            // The file was truncated while the operation was in flight. A write, of this thread or
+            // another, may have extended it again: a read in between returns zeroes.
             Ok(_) if !self.is_block_device && self.is_cut(io.now) => Err(MemberError::Gone),
             Ok(_) => Ok(()),
             Err(_) => {

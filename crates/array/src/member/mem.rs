@@ -1,10 +1,10 @@
-//! A member in memory: the speed of the engine itself.
+//! A member in memory: it shows the speed of the engine itself.
 //!
-//! Every read copies out of it and every write into it; only what is read to be computed with, the
-//! old data and parity of a read-modify-write above all, is used where it lies ([`Member::lend`]).
-//! A write may go past the CPU's caches, where that is the faster way ([`StorePolicy`]), unless they are
-//! likely to have its place: because the member is small enough to live in them, or has just been
-//! read there (the old data of a read-modify-write).
+//! Every read copies out of it and every write into it; only the inputs of computations, above all
+//! the old data and parity of a read-modify-write, are used in place ([`Member::lend`]). A write
+//! may bypass the CPU caches (non-temporal stores) where that is faster ([`StorePolicy`]), unless
+//! its destination is likely to be cached: because the member is small enough to fit the caches, or
+//! was just read there (the old data of a read-modify-write).
 
 use std::sync::Arc;
 
@@ -15,26 +15,26 @@ use md::Sector;
 use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::buf::{Region, Regions, Span};
 
-/// A member that is smaller may be in the caches.
+/// A smaller member may be in the caches.
 const PAST_FROM_MEMBER_BYTES: usize = 32 << 20;
-/// A shorter write leaves most of a page in the caches that its neighbours may want.
+/// A shorter write would leave most of a page in the caches, which adjacent I/O may use.
 const PAST_FROM_BYTES: u64 = 4096;
-/// Reads that are remembered: more than an array begins before it writes what it has read.
+/// Number of recent reads remembered: more than an array begins before it writes what it has read.
 const RECENT: usize = 32;
-/// How much of a read that comes next is fetched ahead; from there on the CPU sees the pattern.
+/// Bytes of the next read to prefetch; after that the hardware prefetcher takes over.
 const AHEAD_BYTES: u64 = 512;
 
-/// Memory that really copies. Nothing survives the process.
+/// A RAM disk that copies every transfer. Its contents do not survive the process.
 pub struct MemMember {
     region: Arc<Region>,
-    /// The region's name where it is lent.
+    /// The region's number when it is lent.
     number: Option<u16>,
     sectors: u64,
     counters: Counters,
     recent: Recent,
 }
 
-/// Where the last reads began.
+/// Start sectors of the most recent reads.
 #[derive(Default)]
 struct Recent {
     sectors: [u64; RECENT],
@@ -48,13 +48,13 @@ impl Recent {
     }
 
     fn contains(&self, sector: Sector) -> bool {
-        // No early end: all at once is faster.
+        // No early exit: comparing all of them is faster.
         self.sectors.iter().fold(false, |found, at| found | (*at == sector.0 + 1))
     }
 }
 
 impl MemMember {
-    /// A member of `sectors` sectors, all zeroes.
+    /// Makes a member of `sectors` sectors, all zeroes.
     ///
     /// # Errors
     /// When the system has no address space for it.
@@ -68,14 +68,14 @@ impl MemMember {
         MemMember { region, number: None, sectors, counters, recent }
     }
 
-    /// Whether the caches are not likely to have the place of a write.
+    /// Whether the destination of a write is unlikely to be cached.
     fn is_far(&self, op: &Op<'_>) -> bool {
         self.region.len() >= PAST_FROM_MEMBER_BYTES
             && op.bytes() >= PAST_FROM_BYTES
             && !self.recent.contains(op.sector)
     }
 
-    /// Calls `each` with the member's part and the buffer's part of every slice.
+    /// Calls `each` with the member span and the buffer span of every slice.
     fn each(&self, op: &Op<'_>, io: &Io, each: impl Fn(Span, Span)) {
         let mut at = op.sector.0 * md::SECTOR_BYTES;
         for slice in op.slices {

@@ -1,9 +1,9 @@
 //! An array as a member of another array.
 //!
-//! Invariant: an operation of the outer array ends when the requests that it became in the inner
-//! one have all ended, and fails if one of them fails. What the inner array has no room for waits
-//! here in order. Submissions are gathered until `settle`, so that the inner engine sees neighbours
-//! together, as the outer one does.
+//! Invariant: an operation of the outer array completes when all requests that it was split into in
+//! the inner array have completed, and fails if one of them fails. Operations that the inner array
+//! has no room for are queued here in order. Submissions are gathered until `submit_batch`, so that
+//! the inner engine sees adjacent ones together, as the outer one does.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -31,7 +31,7 @@ struct Part {
     outer: u32,
 }
 
-/// See the module.
+/// An array as a member; see the module documentation.
 pub struct NestedMember {
     executor: Executor,
     outer: Table<Outer>,
@@ -44,7 +44,7 @@ impl NestedMember {
         NestedMember { executor, outer: Table::new(), waiting: VecDeque::new(), ended: Vec::new() }
     }
 
-    /// Gives the inner array what it has room for, and passes on what has ended.
+    /// Submits as much as the inner array has room for, and passes completions on.
     fn turn(&mut self, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         loop {
             while self.executor.room() > 0 {
@@ -74,7 +74,7 @@ impl NestedMember {
 fn outer_error(error: RequestError) -> MemberError {
     match error {
         RequestError::Io => MemberError::Medium,
-        // Of the inner array's members, some may have written their part.
+        // Some members of the inner array may have written their part.
         RequestError::NoSpace => MemberError::ShortWrite,
         RequestError::Invalid | RequestError::ReadOnly => MemberError::Invalid,
     }
@@ -88,7 +88,7 @@ impl Member for NestedMember {
     }
 
     fn share(&self) -> Option<Box<dyn Member>> {
-        // Its own decisions are those of one shard.
+        // The inner array runs in one shard only.
         None
     }
 

@@ -1,15 +1,16 @@
-//! A member that completes at once and stores nothing: the overhead of everything above it.
+//! A member that completes immediately and stores nothing: it shows the overhead of all layers
+//! above.
 
 use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, Sealed};
 
-/// Reads leave the buffer as it is; writes are forgotten.
+/// Reads leave the buffer unchanged; written data are dropped.
 pub struct NullMember {
     sectors: u64,
     counters: Counters,
 }
 
 impl NullMember {
-    /// A member that claims `sectors` sectors.
+    /// A member that reports a size of `sectors` sectors.
     pub fn new(sectors: u64) -> NullMember {
         NullMember { sectors, counters: Counters::default() }
     }

@@ -1,8 +1,8 @@
-//! A member slowed down to the pace of a modelled drive: real bytes, somebody else's seconds.
+//! A member that runs at the pace of a modelled drive: real data, modelled time.
 //!
-//! The member inside does the work at once; the drive model says when the work would have been
-//! done, and the completion waits until then. Where the member inside is slower than the model, the
-//! operation is counted as late, because the figure is then the backing store's.
+//! The inner member does the I/O immediately; the drive model computes when it would have been
+//! completed, and the completion is delayed until then. If the inner member is slower than the
+//! model, the operation is counted as late, because the result then measures the backing store.
 //!
 //! Invariant: with the pace on, no operation completes before its model time.
 
@@ -18,20 +18,20 @@ use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op,
 use crate::clock::clock_nanos;
 use crate::table::Table;
 
-/// How much later than the model an operation may end without being counted: a scheduling delay,
-/// not a slow store.
+/// Tolerance before an operation counts as late: a scheduling delay, not a slow store.
 const LATE_NANOS: u64 = 1_000_000;
 
-/// An operation that takes longer may end a little later, by what waking up takes: a hundredth of
-/// it. Reads and writes of a disk's cache are shorter, and what is under way behind them waits.
+/// Longer operations may complete a little later, by the wake-up latency, which is 1 % of them.
+/// Reads and writes of a disk's cache are shorter, and requests in flight behind them would be
+/// delayed.
 const LONG_NANOS: u64 = 2_000_000;
 
 struct Shared {
     rig: Rig,
-    /// Finished operations that have not been fetched, by the handle that they came from. The
-    /// handle's number and its own number of the operation make up the model's tag.
+    /// Completed operations that have not been collected, by the handle that they were submitted
+    /// through. The handle's number and its own operation number make up the model's tag.
     inbox: Vec<Mail>,
-    /// By number of the drive.
+    /// By drive number.
     loads: Vec<Load>,
     scratch: Vec<drive::Completion>,
 }
@@ -39,19 +39,19 @@ struct Shared {
 struct Mail {
     drive: DriveId,
     ended: Vec<drive::Completion>,
-    /// Whether there is any, to be seen without the lock.
+    /// Whether there is any, readable without the lock.
     there: Arc<AtomicBool>,
 }
 
 impl Shared {
-    /// A box for what one handle has submitted.
+    /// Adds an inbox for the completions of one handle.
     fn add_port(&mut self, drive: DriveId) -> (usize, Arc<AtomicBool>) {
         let there = Arc::new(AtomicBool::new(false));
         self.inbox.push(Mail { drive, ended: Vec::new(), there: there.clone() });
         (self.inbox.len() - 1, there)
     }
 
-    /// Lets the drives' time pass and puts what has ended into their members' boxes.
+    /// Advances the drives' time and puts completions into their members' inboxes.
     fn advance(&mut self, now: u64) {
         self.rig.advance(now, &mut self.scratch);
         for ended in self.scratch.drain(..) {
@@ -65,12 +65,13 @@ impl Shared {
     }
 }
 
-/// The drives, buses and channels that the paced members of an array share, and their switch.
+/// The drives, buses and channels that the paced members of an array share, and their on/off
+/// switch.
 #[derive(Clone)]
 pub struct PaceControl {
     shared: Arc<Mutex<Shared>>,
     on: Arc<AtomicBool>,
-    /// The rig's next event, to be seen without the lock; `NEVER` where there is none.
+    /// Time of the rig's next event, readable without the lock; `NEVER` if there is none.
     next: Arc<AtomicU64>,
 }
 
@@ -89,13 +90,13 @@ impl Default for PaceControl {
 }
 
 impl PaceControl {
-    /// Adds a bus that drives can share; transfers on it take turns.
+    /// Adds a bus that drives can share; transfers on it are serialised.
     pub fn add_bus(&self, bytes_per_second: u64) -> BusId {
         self.lock().rig.add_bus(bytes_per_second)
     }
 
     /// Adds a disk of `bytes`, of which paced members are parts. `bus` and `channel`, if any, were
-    /// added here.
+    /// added to this control.
     pub fn add_disk(
         &self,
         profile: &Profile,
@@ -114,23 +115,23 @@ impl PaceControl {
         drive
     }
 
-    /// Puts a disk's bytes elsewhere on the disk, which is then as after power-on; see
-    /// [`Rig::renew`]. Returns `false` while operations of the disk are under way.
+    /// Gives a disk another placement and resets its state to power-on; see [`Rig::renew`]. Returns
+    /// `false` while operations of the disk are in flight.
     pub fn renew(&self, disk: DriveId, placement: Placement) -> bool {
         let mut shared = self.lock();
-        // What has ended by now is not under way any more, even where it has not been fetched.
+        // Operations that have ended by now are not in flight, even if not collected.
         shared.advance(clock_nanos());
         let renewed = shared.rig.renew(disk, placement);
         self.note_next(&shared);
         renewed
     }
 
-    /// Adds a channel for disks: of those on it, one has a command and the others wait.
+    /// Adds a channel for disks: one disk on it executes a command at a time, the others wait.
     pub fn add_channel(&self) -> ChannelId {
         self.lock().rig.add_channel()
     }
 
-    /// Switches the pace on or off: data to be measured later is filled in at full speed.
+    /// Turns the pace on or off: test data are filled in at full speed.
     pub fn set_on(&self, on: bool) {
         self.on.store(on, Ordering::Relaxed);
     }
@@ -140,10 +141,10 @@ impl PaceControl {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().expect("nobody panics with the drives")
+        self.shared.lock().expect("the drives lock is not poisoned")
     }
 
-    /// Notes when the rig wants to be called next; to be called before the lock is let go.
+    /// Records when the rig must be called next; to be called before the lock is released.
     fn note_next(&self, shared: &Shared) {
         self.next.store(shared.rig.next_event().unwrap_or(NEVER), Ordering::Release);
     }
@@ -158,30 +159,29 @@ struct Waiting {
     inner_done: Option<Result<(), MemberError>>,
 }
 
-/// See the module.
+/// A paced member; see the module documentation.
 pub struct PacedMember {
     inner: Box<dyn Member>,
     control: PaceControl,
     drive: DriveId,
-    /// Where the member begins on its disk.
+    /// Start of the member on its disk, in bytes.
     at_bytes: u64,
-    /// Where its mail comes to.
+    /// Number of its inbox.
     port: usize,
     /// By number. The numbers are the model's tags and the inner member's tokens: an array may use
-    /// a token for several operations of one member at once.
+    /// a token for several operations of one member concurrently.
     waiting: Table<Waiting>,
     mail: Arc<AtomicBool>,
     finished: Vec<MemberCompletion>,
     late: u64,
-    /// The first handle on the drive tells what the drive has had to do; the others would tell it
-    /// again.
+    /// Only the first handle on a drive reports the drive's load, so that it is counted once.
     tells_load: bool,
-    /// Whether the drive's last operation took so long that nobody minds what waking up takes.
+    /// Whether the drive's last operation was so long that the wake-up latency does not matter.
     patient: bool,
 }
 
 impl PacedMember {
-    /// Puts a drive's pace over a member; `bus`, if any, was added to the same control.
+    /// Adds a drive model to a member; `bus`, if any, was added to the same control.
     pub fn new(
         inner: Box<dyn Member>,
         control: &PaceControl,
@@ -194,8 +194,8 @@ impl PacedMember {
         PacedMember::part(inner, control, disk, 0)
     }
 
-    /// Puts the pace of a disk's part over a member: the part begins at `at_bytes` and is as long
-    /// as the member. Each part tells the load of the whole disk.
+    /// Adds the drive model of a part of a disk to a member: the part begins at `at_bytes` and is
+    /// as long as the member. Each part reports the load of the whole disk.
     ///
     /// # Panics
     /// When `disk` was not added to this control. An operation beyond the disk panics later.
@@ -232,7 +232,7 @@ impl PacedMember {
         }
     }
 
-    /// Takes over what the member inside has finished.
+    /// Collects completions of the inner member.
     fn inner_finished(&mut self, io: &Io, done: &mut Vec<MemberCompletion>) {
         for end in self.finished.drain(..) {
             let number = end.token.to_bits() as u32;
@@ -247,7 +247,7 @@ impl PacedMember {
         }
     }
 
-    /// Takes over what the model has finished.
+    /// Collects completions of the model.
     fn model_finished(&mut self, now: u64, done: &mut Vec<MemberCompletion>) {
         let mut shared = self.control.lock();
         shared.advance(now);
@@ -267,7 +267,7 @@ impl PacedMember {
         }
     }
 
-    /// When the model has something next; it has, where there is mail.
+    /// Time of the model's next event; now if there are completions to collect.
     fn model_deadline(&self) -> Option<u64> {
         let next = if self.waiting.is_empty() {
             NEVER

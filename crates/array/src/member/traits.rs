@@ -9,52 +9,52 @@ use md::Sector;
 use super::Ring;
 use crate::buf::{Regions, StorePolicy};
 
-/// How long waking up takes: the last stretch before a deadline that must be met is spent polling.
+/// Wake-up latency: the last stretch before an exact deadline is spent polling.
 pub(super) const WAKE_NANOS: u64 = 20_000;
 
-/// What is true of a member as long as it lives.
+/// Properties of a member that do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberInfo {
-    /// Its size.
+    /// Size in sectors.
     pub sectors: u64,
     /// Reads and writes must be multiples of this, in bytes: a power of two from 512 to 4096.
     pub logical_block: u32,
-    /// Whether a discarded range is sure to read as zeroes.
+    /// Whether a discarded range is guaranteed to read as zeroes.
     pub discard_zeroes: bool,
-    /// Whether what is written can be read again. `null` members forget it.
+    /// Whether written data can be read back. `null` members drop them.
     pub keeps_data: bool,
     /// Whether it works through the driver's io_uring.
     pub uses_ring: bool,
 }
 
-/// What a leaf was asked to move since it was made.
+/// I/O counters of a leaf since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Read operations.
     pub reads: u64,
-    /// Bytes of them.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Write operations, writes of zeroes among them.
+    /// Write operations, including writes of zeroes.
     pub writes: u64,
-    /// Bytes of them.
+    /// Bytes written.
     pub written_bytes: u64,
     /// Flushes.
     pub flushes: u64,
     /// Discards.
     pub discards: u64,
-    /// Operations that a paced member could not finish at the modelled time, because its backing
-    /// store was slower than the drive it plays.
+    /// Operations of a paced member that completed after their model time, because the backing
+    /// store was slower than the modelled drive.
     pub late: u64,
-    /// Nanoseconds with at least one operation under way; `None` where it is not measured. Of paced
-    /// members it is their model's, of files and failing members by the driver's clock.
+    /// Nanoseconds with at least one operation in flight; `None` if not measured. Measured by the
+    /// model for paced members, by the driver's clock for files and fault members.
     pub busy_ns: Option<u64>,
-    /// The same, each nanosecond times the operations under way: divided by the time that has
-    /// passed, the mean length of the queue.
+    /// Integral of the queue depth over time, in nanoseconds: divided by the elapsed time it is the
+    /// mean queue depth. `None` if not measured.
     pub queued_ns: Option<u64>,
 }
 
 impl Counters {
-    /// Adds what an operation moves.
+    /// Counts an operation.
     pub(crate) fn count(&mut self, op: &Op<'_>) {
         match op.kind {
             OpKind::Read => {
@@ -70,7 +70,7 @@ impl Counters {
         }
     }
 
-    /// Adds what another handle on the same member counted.
+    /// Adds the counters of another handle on the same member.
     pub fn add(&mut self, other: &Counters) {
         self.reads += other.reads;
         self.read_bytes += other.read_bytes;
@@ -83,7 +83,7 @@ impl Counters {
         self.queued_ns = sum(self.queued_ns, other.queued_ns);
     }
 
-    /// What was counted since `before`.
+    /// The difference to earlier counters.
     #[must_use]
     pub fn since(&self, before: &Counters) -> Counters {
         Counters {
@@ -100,7 +100,7 @@ impl Counters {
     }
 }
 
-/// What a member has had to do, by a clock.
+/// Busy time and queue depth of a member, by a clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     pub(crate) under_way: u64,
@@ -110,8 +110,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Accounts for the time up to `at`, in which nothing changed. An end that is known only after
-    /// a later submission counts up to that submission.
+    /// Accounts for the time up to `at`, in which nothing changed. A completion that is seen only
+    /// after a later submission counts up to that submission.
     pub(crate) fn pass(&mut self, at: u64) {
         let passed = at.saturating_sub(self.since);
         self.busy_ns += if self.under_way > 0 { passed } else { 0 };
@@ -125,14 +125,14 @@ impl Load {
         self.under_way += 1;
     }
 
-    /// So many have ended.
+    /// `ended` operations have completed.
     pub(crate) fn end(&mut self, at: u64, ended: u64) {
         self.pass(at);
         self.under_way = self.under_way.saturating_sub(ended);
     }
 }
 
-/// What either knows; of several handles on one drive only one does.
+/// The sum of the counters that are measured; of several handles on one drive only one has them.
 fn sum(one: Option<u64>, two: Option<u64>) -> Option<u64> {
     match (one, two) {
         (Some(one), Some(two)) => Some(one + two),
@@ -140,36 +140,36 @@ fn sum(one: Option<u64>, two: Option<u64>) -> Option<u64> {
     }
 }
 
-/// What a member can be asked.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
-    /// Fill the slices.
+    /// Read into the slices.
     Read,
-    /// Store the slices; with `fua`, durably.
+    /// Write the slices; with `fua`, durably.
     Write {
         /// Force unit access.
         fua: bool,
     },
-    /// Make what has completed durable.
+    /// Make completed writes durable.
     Flush,
-    /// The range is not needed any more.
+    /// Discard the range.
     Discard,
-    /// The range reads as zeroes from now on.
+    /// Make the range read as zeroes.
     WriteZeroes,
 }
 
-/// One operation. The slices belong to it until its [`Done`].
+/// One operation. The slices belong to it until its completion.
 #[derive(Clone, Copy, Debug)]
 pub struct Op<'a> {
-    /// Comes back in [`Done`].
+    /// Returned in [`MemberCompletion`].
     pub token: Token,
-    /// What to do.
+    /// Kind of the operation.
     pub kind: OpKind,
     /// First sector.
     pub sector: Sector,
-    /// Length; 0 for a flush.
+    /// Length in sectors; 0 for a flush.
     pub sectors: u64,
-    /// The data of reads and writes, in order; together as long as the operation.
+    /// Buffers of reads and writes, in order; together as long as the operation.
     pub slices: &'a [BufSlice],
 }
 
@@ -180,116 +180,118 @@ impl Op<'_> {
     }
 }
 
-/// An operation has ended.
+/// Completion of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberCompletion {
-    /// From the operation.
+    /// Token of the operation.
     pub token: Token,
-    /// How it ended.
+    /// Its result.
     pub result: Result<(), MemberError>,
 }
 
-/// A leaf of an array that has been taken apart.
+/// A leaf of an array that has been disassembled.
 pub struct FormerLeaf {
-    /// The member, with everything that it stores; `None` where it was missing from the start.
+    /// The member, with its contents; `None` if it was missing from the start.
     pub member: Option<Box<dyn Member>>,
-    /// Whether it and all arrays that it was in were in service: otherwise what it stores is old.
+    /// Whether it and all arrays that it was in were in service: otherwise its contents are out of
+    /// date.
     pub in_service: bool,
 }
 
-/// Something that the kernel finished for a leaf.
+/// A kernel completion for a leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct Cqe {
-    /// Which leaf of the whole tree.
+    /// Number of the leaf in the whole tree.
     pub leaf: u32,
-    /// The leaf's own name for it.
+    /// The leaf's identifier of the operation.
     pub id: u32,
     /// Bytes moved, or a negated errno.
     pub result: i32,
 }
 
-/// Which file a member keeps its data in.
+/// The file that a member keeps its data in.
 #[derive(Clone, Debug)]
 pub struct FileId {
-    /// As it was opened.
+    /// Path as it was opened.
     pub path: PathBuf,
     /// Device and inode: the same for two paths that lead to one file.
     pub identity: (u64, u64),
-    /// The bytes of it that the member owns.
+    /// Byte range of the file that the member owns.
     pub bytes: Range<u64>,
 }
 
-/// What members share while the driver calls them: memory, the ring, the time.
+/// State that members share while the driver calls them: memory, the ring, the time.
 pub struct Io {
-    // The ring drops first: it waits for the kernel to let go of the memory.
+    // The ring drops first: it waits for kernel operations on the memory.
     pub(crate) ring: Option<Ring>,
     pub(crate) regions: Regions,
     pub(crate) kernels: parity::Kernels,
     /// Nanoseconds of the driver's clock, as of this round.
     pub(crate) now: u64,
-    /// Which way long stores to memory take.
+    /// Whether long stores to memory bypass the caches.
     pub(crate) ways: StorePolicy,
-    /// A member has stored something past the caches since they were settled.
+    /// A member has used non-temporal stores since the last store fence.
     pub(crate) stored_past: bool,
 }
 
-/// Keeps [`Member`] to this crate.
+/// Restricts [`Member`] to this crate.
 pub trait Sealed {}
 
-/// A member. All calls come from the thread of the driver that has it.
+/// A member. All calls come from the thread of the driver that owns it.
 ///
-/// Only this crate implements it: a member that names other memory than it was given, or ends an
-/// operation while the kernel still works on it, would be unsound.
+/// Only this crate implements it: a member that uses other memory than it was given, or that
+/// completes an operation while the kernel still works on it, would be unsound.
 pub trait Member: Send + Sealed {
-    /// What is always true of it.
+    /// Its constant properties.
     fn info(&self) -> MemberInfo;
 
     /// Another handle on the same member, for another shard; each is called by its shard's thread
-    /// alone. `None` where that cannot be: an array. A handle counts what goes through itself.
+    /// only. `None` if that is not possible: a nested array. Each handle counts its own I/O.
     fn share(&self) -> Option<Box<dyn Member>>;
 
-    /// Takes an operation. What ends at once is added to `done` before this returns.
+    /// Starts an operation. Immediate completions are appended to `done` before this returns.
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>);
 
-    /// Makes its memory known to those who may compute in it, if it is a member in memory.
+    /// Registers its memory as a region that computations may read, if it is a member in memory.
     fn get_ready_to_lend(&mut self, _regions: &mut Regions) {}
 
-    /// Says where it has these bytes, instead of reading them; counts as a read. They stay as they
-    /// are until it is told to write there. `None`: it must be asked to read.
+    /// Returns the location of these bytes in member memory, instead of reading them; counts as a
+    /// read. They stay unchanged until a write to them is submitted. `None`: submit a read.
     fn lend(&mut self, _sector: Sector, _bytes: u64) -> Option<BufSlice> {
         None
     }
 
-    /// A read from this sector on comes next.
+    /// Announces that a read from this sector is next.
     fn prefetch(&self, _sector: Sector) {}
 
-    /// Starts what `submit` has gathered, and adds what ends at once. Called after every batch of
-    /// submissions where [`Member::gathers`].
+    /// Starts the operations that `submit` has gathered, and appends immediate completions. Called
+    /// after every batch of submissions if [`Member::gathers`].
     fn submit_batch(&mut self, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
 
-    /// Whether `submit` leaves work to `settle`.
+    /// Whether `submit` leaves work to `submit_batch`.
     fn gathers(&self) -> bool {
         false
     }
 
-    /// Adds what has ended since, by the clock. Called once a round where `deadline` has come.
+    /// Appends completions that are due by the clock. Called once per round when `deadline` has
+    /// passed.
     fn reap(&mut self, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
 
-    /// Something that the kernel finished for one of this member's leaves.
+    /// Processes a kernel completion for one of this member's leaves.
     fn complete(&mut self, _event: Cqe, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {}
 
-    /// When a wait for `deadline` should end: before it by what waking up takes. Members whose
-    /// operations are long name a later moment, and nobody polls for them.
+    /// When a wait for `deadline` should end: earlier by the wake-up latency. Members with long
+    /// operations return a later time, and are not polled for.
     fn wake_at(&self) -> Option<u64> {
         self.deadline().map(|at| at.saturating_sub(WAKE_NANOS))
     }
 
-    /// When `reap` should be called next, if the clock alone can finish something.
+    /// When `reap` should be called next, if the clock alone can complete something.
     fn deadline(&self) -> Option<u64> {
         None
     }
 
-    /// Gives the leaves their numbers, counting up in `next`; returns the range of its own.
+    /// Numbers its leaves, counting up in `next`; returns the range of its own.
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
         let leaf = *next;
         *next += 1;
@@ -299,17 +301,17 @@ pub trait Member: Send + Sealed {
     /// The files that its leaves keep their data in.
     fn files(&self, _out: &mut Vec<FileId>) {}
 
-    /// Whether nothing is under way inside, where this is an array.
+    /// Whether no operation is in flight inside, for nested arrays.
     fn is_quiet(&self) -> bool {
         true
     }
 
-    /// Gives up what it is made of, where this is an array, and says that it was one. `in_service`
-    /// says whether it was itself.
+    /// Returns the members of a nested array, and whether this is one. `in_service` says whether it
+    /// was in service itself.
     fn disassemble(&mut self, _in_service: bool, _out: &mut Vec<FormerLeaf>) -> bool {
         false
     }
 
-    /// What each of its leaves has moved.
+    /// I/O counters of each of its leaves.
     fn leaf_counters(&self, out: &mut Vec<Counters>);
 }

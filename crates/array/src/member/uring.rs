@@ -1,14 +1,14 @@
-//! The kernel's asynchronous I/O, one ring for all file members of a driver.
+//! io_uring: one ring for all file members of a driver.
 //!
-//! Invariant: memory that the kernel was given stays mapped and is not handed to anybody else until
-//! its completion has been reaped; `Drop` waits for what is still out, so a ring is dropped before
-//! the files and the memory that it works on. One of the few addresses of `unsafe`.
+//! Invariant: memory given to the kernel stays mapped and has no other user until its CQE has been
+//! reaped; `Drop` waits for operations in flight, so a ring is dropped before the files and the
+//! memory that it works on. One of the few places with `unsafe`.
 //!
 //! A ring that is used much registers its files and memory, once ([`Ring::settle_in`]): the kernel
-//! then neither looks the file up nor pins the pages for each operation. Where it refuses, as over
-//! the limit on locked memory, things go on as they were. Two modes are left out on purpose: a
-//! thread of the kernel that polls for submissions takes a core of its own, and polling for
-//! completions needs drives with queues for it and no waiting for anything else.
+//! then neither looks up the file nor pins the pages for each operation. If the kernel refuses, as
+//! over `RLIMIT_MEMLOCK`, operations continue unregistered. Two modes are deliberately unused:
+//! SQPOLL takes a core for its kernel thread, and IOPOLL needs drives with polled queues and no
+//! waiting for other events.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -18,17 +18,18 @@ use io_uring::{IoUring, opcode, squeue, types};
 use super::Cqe;
 use crate::buf::{Regions, Span};
 
-/// Submissions that wait for the next `submit`. The kernel makes the completion side twice as
-/// long and keeps what does not fit there.
+/// Size of the submission queue. The kernel makes the completion queue twice as long and keeps
+/// overflowing CQEs.
 const ENTRIES: u32 = 1024;
 
-/// The most pieces of memory that one operation can have; the kernel's UIO_MAXIOV.
+/// The most slices per operation; the kernel's UIO_MAXIOV.
 pub(crate) const MAX_VECTORS: usize = 1024;
 
-/// A ring settles in after so many operations: for less, pinning memory takes longer than it saves.
+/// Operations before a ring registers files and memory: for fewer, pinning costs more than it
+/// saves.
 const SETTLES_AFTER: u64 = 4096;
 
-/// Leaves that can have their files registered; others go by descriptor.
+/// Leaves that can have registered files; others use their descriptor.
 const FILES: u32 = 256;
 
 /// The kernel's limit on one registered buffer.
@@ -47,10 +48,10 @@ struct Slot {
     vectors: Vec<IoVec>,
 }
 
-// SAFETY: the pointers are only ever given to the kernel.
+// SAFETY: the pointers are only ever passed to the kernel.
 unsafe impl Send for Slot {}
 
-/// What a file is asked to do.
+/// Kind of a file operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileOp<'a> {
     Read { at: u64, spans: &'a [Span] },
@@ -64,25 +65,25 @@ pub(crate) struct Ring {
     ring: IoUring,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// What neither the queue nor the kernel had room for, in order.
+    /// Entries that neither the queue nor the kernel had room for, in order.
     backlog: VecDeque<squeue::Entry>,
     in_flight: usize,
     /// Operations so far, up to [`SETTLES_AFTER`].
     carried: u64,
-    /// By leaf, once the ring has settled in: whether the kernel has its file in the table.
+    /// By leaf, once files are registered: whether the leaf's file is in the kernel's table.
     files: Option<Vec<bool>>,
-    /// What the kernel has pinned, by the numbers that it goes by.
+    /// Registered buffers, by their index.
     buffers: Vec<Span>,
 }
 
 impl Ring {
-    /// Sets a ring up.
+    /// Sets up a ring.
     ///
     /// # Errors
-    /// Where the kernel has no io_uring, or forbids it.
+    /// When the kernel has no io_uring, or forbids it.
     pub(crate) fn new() -> std::io::Result<Ring> {
-        // What has ended is finished off when this thread calls the kernel anyway, instead of by an
-        // interrupt; since Linux 5.19.
+        // COOP_TASKRUN: completions are processed when this thread enters the kernel anyway,
+        // instead of by an interrupt; since Linux 5.19.
         let cooperative =
             IoUring::builder().setup_coop_taskrun().setup_taskrun_flag().build(ENTRIES);
         let ring = cooperative.or_else(|_| IoUring::new(ENTRIES))?;
@@ -98,7 +99,7 @@ impl Ring {
         })
     }
 
-    /// Registers files and memory, when enough has been done for it to pay.
+    /// Registers files and memory, once there were enough operations for it to pay off.
     pub(crate) fn register_buffers(&mut self, regions: &Regions) {
         if self.files.is_some() || self.carried < SETTLES_AFTER {
             return;
@@ -110,7 +111,7 @@ impl Ring {
             regions.whole().filter(|span| span.len() <= MAX_BUFFER_BYTES).collect();
         let mut vectors = Vec::new();
         fill(&mut vectors, &buffers);
-        // SAFETY: same layout; the crate's own type comes from a crate that is not ours to name.
+        // SAFETY: same layout; the type that the crate expects is not exported to us.
         let listed = unsafe { std::slice::from_raw_parts(vectors.as_ptr().cast(), vectors.len()) };
         // SAFETY: regions stay mapped as long as the ring (the module's invariant).
         if unsafe { submitter.register_buffers(listed) }.is_ok() {
@@ -118,7 +119,7 @@ impl Ring {
         }
     }
 
-    /// What an entry calls the file: its place in the table, or its descriptor.
+    /// The file of an entry: its index in the table, or its descriptor.
     fn name_of(&mut self, file: BorrowedFd<'_>, leaf: u32) -> (types::Fd, squeue::Flags) {
         let descriptor = file.as_raw_fd() as RawFd;
         if let Some(known) = self.files.as_mut().and_then(|files| files.get_mut(leaf as usize)) {
@@ -131,7 +132,7 @@ impl Ring {
         (types::Fd(descriptor), squeue::Flags::empty())
     }
 
-    /// The registered memory that holds all of a span.
+    /// The registered buffer that contains the whole span.
     fn buffer_of(&self, span: Span) -> Option<u16> {
         let at = self.buffers.iter().position(|buffer| buffer.contains(span))?;
         Some(at as u16)
@@ -141,19 +142,19 @@ impl Ring {
         self.in_flight
     }
 
-    /// For waiting on: readable when there is something to reap.
+    /// For `poll`: readable when there are CQEs to reap.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor lives as long as the ring, which `self` borrows.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
-    /// Whether the kernel refused something for now: try again soon, nothing may wake us.
+    /// Whether the kernel refused submissions for now: retry soon, there may be no wakeup.
     pub(crate) fn is_pushed_back(&mut self) -> bool {
         !self.backlog.is_empty() || !self.ring.submission().is_empty()
     }
 
-    /// Queues an operation on a file; it goes to the kernel with the next `submit`. Of more than
-    /// [`MAX_VECTORS`] spans, only the first are moved: to the caller, a short transfer.
+    /// Queues an operation on a file; it is submitted with the next `submit`. Of more than
+    /// [`MAX_VECTORS`] spans, only the first are transferred: the caller sees a short transfer.
     pub(crate) fn push(&mut self, file: impl AsFd, op: FileOp<'_>, leaf: u32, id: u32) {
         let at = self.take_slot(leaf, id);
         let (fd, flags) = self.name_of(file.as_fd(), leaf);
@@ -227,7 +228,7 @@ impl Ring {
         unsafe { self.ring.submission().push(entry) }.is_ok()
     }
 
-    /// Gives the kernel what has been queued, as far as it has room; see `is_pushed_back`.
+    /// Submits queued operations, as far as the kernel has room; see `is_pushed_back`.
     pub(crate) fn submit(&mut self) {
         loop {
             while let Some(entry) = self.backlog.pop_front() {
@@ -251,12 +252,12 @@ impl Ring {
         }
     }
 
-    /// Whether something can be reaped.
+    /// Whether there are CQEs to reap.
     pub(crate) fn has_ended(&mut self) -> bool {
         !self.ring.completion().is_empty() || self.ring.submission().taskrun()
     }
 
-    /// Adds everything that the kernel has finished.
+    /// Appends all completions.
     pub(crate) fn reap(&mut self, out: &mut Vec<Cqe>) {
         loop {
             let before = self.in_flight;
@@ -267,8 +268,8 @@ impl Ring {
                 self.free.push(at);
                 self.in_flight -= 1;
             }
-            // More than the queue holds has ended: the kernel keeps the rest until it is called.
-            // Or it has something to finish off, which the next submission does as well.
+            // The completion queue has overflowed: the kernel keeps the rest until it is entered.
+            // Or it has completions to process, which the next submission does as well.
             let queue = self.ring.submission();
             let calls = queue.cq_overflow() || queue.taskrun() && self.in_flight == before;
             drop(queue);
@@ -293,7 +294,7 @@ impl Ring {
 
 const EINTR: i32 = rustix::io::Errno::INTR.raw_os_error();
 
-/// The completion side is congested, or there is no memory at the moment: reaping makes room.
+/// The completion queue is congested, or there is no memory at the moment: reaping makes room.
 fn is_for_now(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::BUSY, Errno::AGAIN]
@@ -306,7 +307,7 @@ fn fill(vectors: &mut Vec<IoVec>, spans: &[Span]) {
     vectors.extend(spans.map(|span| IoVec { start: span.as_ptr(), len: span.len() }));
 }
 
-/// RWF_DSYNC, which rustix names but types for other calls.
+/// RWF_DSYNC, which rustix defines for other calls only.
 fn sync_flag(durable: bool) -> i32 {
     if durable { rustix::io::ReadWriteFlags::DSYNC.bits() as i32 } else { 0 }
 }
@@ -320,13 +321,14 @@ impl Drop for Ring {
                 Ok(_) => {}
                 Err(error) if is_for_now(&error) => {}
                 Err(error) if error.raw_os_error() == Some(EINTR) => continue,
-                // Nothing more can be learnt; to stop is safer than to free what may be written.
+                // There is no more information; aborting is safer than freeing memory that may be
+                // written.
                 Err(_) => std::process::abort(),
             }
             self.reap(&mut done);
             done.clear();
         }
-        // A ring goes some time after it has been closed, and would hold the files' locks as long.
+        // The kernel releases a closed ring only some time later, and the files' locks with it.
         if self.files.is_some() {
             let _ = self.ring.submitter().unregister_files();
         }
@@ -357,7 +359,7 @@ mod tests {
     }
 
     impl Bench {
-        /// Does one thing to its end.
+        /// Performs one operation and waits for it.
         fn call(&mut self, op: FileOp<'_>) -> i32 {
             let (ring, mut done) = (self.ring.as_mut().expect("a ring"), Vec::new());
             ring.push(&self.file, op, 3, 77);
@@ -389,7 +391,7 @@ mod tests {
             from.copy_from_slice(&[number as u8; 4096]);
             let write = FileOp::Write { at, spans: &[from], durable: number % 100 == 0 };
             assert_eq!(bench.call(write), 4096);
-            // In two pieces, which is never registered memory.
+            // In two slices, which never use a registered buffer.
             let read = FileOp::Read { at, spans: &[to.part(0, 512), to.part(512, 3584)] };
             assert_eq!(bench.call(read), 4096);
             assert_eq!(bench.call(FileOp::Read { at, spans: &[memory.part(8 << 12, 4096)] }), 4096);
@@ -402,7 +404,7 @@ mod tests {
         assert_eq!(bench.call(FileOp::Sync), 0);
         let ring = bench.ring.as_ref().expect("a ring");
         assert_eq!(ring.files.as_ref().map(|files| files[3]), Some(true), "the file has its place");
-        // The limit on locked memory may forbid it; then the above went by pointers.
+        // RLIMIT_MEMLOCK may forbid it; then the above used pointers.
         match ring.buffers.len() {
             2 => assert_eq!((ring.buffer_of(from), ring.buffer_of(to)), (Some(0), Some(0))),
             _ => println!("skipped: registered memory: it cannot be locked here"),

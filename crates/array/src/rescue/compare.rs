@@ -1,8 +1,8 @@
-//! Whether the redundancy agrees with what is read.
+//! Verifies the redundancy against the data that are read.
 //!
-//! Invariant: only what members really hold is compared: not what was recovered with the same
-//! redundancy, nor what lies where redundancy was never made. Bytes that are served are not
-//! changed. Called from `view` and `rows`.
+//! Invariant: only data that members really hold are compared: no data recovered from the same
+//! redundancy, and no ranges where redundancy was never generated. The bytes that are served are
+//! unchanged. Called from `readable_array` and `rows`.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -10,27 +10,27 @@ use std::sync::Mutex;
 use md::{Row, SECTOR_BYTES};
 use parity::{Block, Kernels};
 
-/// What is told apart: 4 KiB.
+/// Resolution of the comparison: 4 KiB.
 const GRANULE_SECTORS: u64 = 8;
 
-/// Ranges that are kept at most, of an array or of all members.
+/// Maximum of ranges kept, of an array or of all members.
 const MAX_RANGES: usize = 1000;
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Sectors of the array that redundancy was compared for.
+    /// Array sectors whose redundancy was compared.
     pub sectors: u64,
-    /// Array sectors whose redundancy says something else: sorted, apart from each other. One of
-    /// the members that hold them, or their redundancy, is wrong.
+    /// Array sectors that differ from their redundancy: sorted and disjoint. One of the members
+    /// that hold the data or the redundancy is wrong.
     pub differing: Vec<Range<u64>>,
-    /// How many more ranges there were that are not in the list.
+    /// Number of further ranges that are not in the list.
     pub more: u64,
 }
 
-/// Compares as it is read.
+/// Compares while the array is read.
 pub(super) struct Comparison {
-    /// Redundancy holds below this sector: of each member with parity, else of the array.
+    /// Redundancy is valid below this sector: of each member for parity levels, else of the array.
     below: u64,
     kernels: Kernels,
     found: Mutex<(u64, Ranges)>,
@@ -41,26 +41,26 @@ impl Comparison {
         Comparison { below, kernels, found: Mutex::default() }
     }
 
-    /// How many of `sectors` from `sector` on have redundancy that holds.
+    /// How many of `sectors` from `sector` on have valid redundancy.
     pub(super) fn covered(&self, sector: u64, sectors: u64) -> u64 {
         self.below.saturating_sub(sector).min(sectors)
     }
 
-    /// What has been found so far.
+    /// The result so far.
     pub(super) fn get(&self) -> Compared {
-        let (sectors, ranges) = &*self.found.lock().expect("nobody panics with the list");
+        let (sectors, ranges) = &*self.found.lock().expect("the list lock is not poisoned");
         Compared { sectors: *sectors, differing: ranges.list.clone(), more: ranges.more }
     }
 
-    /// Two copies of the array's sectors from `at` on.
+    /// Compares two copies of the array's sectors from `at` on.
     pub(super) fn copies(&self, at: u64, one: &[u8], other: &[u8]) {
         let differing = self.differing(one, other);
         let differing = differing.into_iter().map(|range| at + range.start..at + range.end);
         self.note(one.len() as u64 / SECTOR_BYTES, differing);
     }
 
-    /// The data blocks of a row's run, the parities that there are, and where in the array each
-    /// block begins.
+    /// Compares the data blocks of a run of a row with the parities that are available; with the
+    /// array address of each block.
     pub(super) fn row(
         &self,
         row: &Row,
@@ -110,17 +110,17 @@ impl Comparison {
     }
 
     fn note(&self, sectors: u64, differing: impl Iterator<Item = Range<u64>>) {
-        let (all, ranges) = &mut *self.found.lock().expect("nobody panics with the list");
+        let (all, ranges) = &mut *self.found.lock().expect("the list lock is not poisoned");
         *all += sectors;
         differing.for_each(|range| ranges.insert(range));
     }
 }
 
-/// Ranges that come in any order: sorted, joined where they touch, bounded.
+/// Ranges added in any order: sorted, merged where adjacent, bounded.
 #[derive(Clone, Default)]
 pub(super) struct Ranges {
     pub(super) list: Vec<Range<u64>>,
-    /// How many are not in the list.
+    /// Number of ranges that are not in the list.
     pub(super) more: u64,
 }
 
@@ -129,7 +129,7 @@ impl Ranges {
         self.insert_below(range, MAX_RANGES);
     }
 
-    /// The same with room for so many ranges.
+    /// Inserts a range if the list has fewer than `room` ranges.
     pub(super) fn insert_below(&mut self, range: Range<u64>, room: usize) {
         let first = self.list.partition_point(|old| old.end < range.start);
         let last = self.list.partition_point(|old| old.start <= range.end);

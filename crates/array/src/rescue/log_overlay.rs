@@ -1,6 +1,7 @@
-//! A member as it would be after a replay: what a log holds lies over it, in memory.
+//! A member as it would be after a log replay: the log's contents are laid over it in memory.
 //!
-//! Invariant: the member below is never written; a sector is the log's newest or the member's own.
+//! Invariant: the member is never written; a sector comes from the newest log entry or from the
+//! member.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,12 +12,12 @@ use md::SECTOR_BYTES;
 
 use crate::store::Disk;
 
-/// Where the contents of a sector are instead.
+/// Replacement for the contents of a sector.
 #[derive(Clone)]
 pub(super) enum Patch {
-    /// Here: 512 bytes.
+    /// In memory: 512 bytes.
     Bytes(Box<[u8]>),
-    /// On another device, at this sector of it.
+    /// On another device, at this sector.
     Elsewhere(Arc<dyn Disk>, u64),
 }
 
@@ -30,10 +31,10 @@ impl Patch {
     }
 }
 
-/// By sector.
+/// Replacements by sector.
 pub(super) type Patches = BTreeMap<u64, Patch>;
 
-/// See the module.
+/// A member with a log laid over it; see the module documentation.
 pub(super) struct LogOverlay {
     pub(super) base: Arc<dyn Disk>,
     pub(super) patches: Patches,

@@ -1,21 +1,21 @@
-//! Reads an array from what is left of it, and writes nothing.
+//! Reads damaged or degraded arrays, and writes nothing.
 //!
 //! Why this is not a [`crate::Driver`] over read-only members: the engine runs an array that must
-//! stay consistent, so it writes repaired ranges back, drops members that fail and answers a
-//! request with one error. Here nothing may be written, a failing member is asked again for every
-//! range that it may still have, members may be good for a part of themselves only (a rebuild that
-//! never ended, lists of bad blocks), the geometry may change in the middle (a reshape), and the
-//! answer is data together with an exact list of what is lost. What the two have in common, the
-//! mapping and the parity arithmetic, is in `md` and `parity`.
+//! stay consistent, so it writes repaired ranges back, drops members that fail and completes a
+//! request with one error. Here nothing may be written, a failing member is retried for every range
+//! that may still be readable, members may be valid in part only (an interrupted rebuild, bad block
+//! lists), the geometry may change at a position (a reshape), and the result is data together with
+//! an exact list of lost sectors. Mapping and parity arithmetic, which both need, are in `md` and
+//! `parity`.
 //!
 //! ```text
-//! stream: pieces in order  <--  View::read, several at once  <--  Column::read: a member's range,
-//!         holes skipped          rows recovered from P and Q       or which parts of it fail
+//! stream: pieces in order  <--  ReadableArray::read, in parallel  <--  slot_reader: ranges of a
+//!         holes skipped          rows recovered from P and Q           member, with errors
 //! ```
 //!
-//! *Invariant*: a range is served from the best source that can be read, or it is reported lost;
-//! zeroes are never served in the place of data without being named. On request the redundancy is
-//! compared with what is served, and every range where the two differ is reported.
+//! *Invariant*: a range is served from the best readable source, or it is reported lost; zeroes are
+//! never served in place of data without a report. On request the redundancy is compared with the
+//! data, and every range that differs is reported.
 
 mod compare;
 mod log_overlay;

@@ -1,8 +1,8 @@
-//! From the assembly decision to a [`View`]: who is in each slot, which blocks are bad, and what
-//! the logs hold that the members do not have.
+//! Prepares an array for reading after the assembly decision: the members of each slot, their bad
+//! blocks, and log contents that the members lack.
 //!
-//! Invariant: nothing is written. What a kernel would replay into the members at a start is laid
-//! over them in memory; what cannot be read or believed becomes a note, never a silent gap.
+//! Invariant: nothing is written. Log entries that a kernel would replay into the members at start
+//! are laid over them in memory; unreadable or invalid parts become a note, never a silent gap.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::store::{Disk, read_bad_blocks};
 
 /// An array that is ready to be read.
 pub struct Prepared {
-    /// It.
+    /// The array.
     pub view: ReadableArray,
-    /// What was done about logs and bad blocks: sentences.
+    /// Measures taken for logs and bad blocks, one sentence each.
     pub notes: Vec<String>,
-    /// What could not be done about them, so that what is read may be old or wrong: sentences.
+    /// Measures that failed, so that the data may be old or wrong, one sentence each.
     pub doubts: Vec<String>,
 }
 
-/// Makes an array readable that the assembly decided about. `candidates` and `disks` are those that
-/// the decision was made from; `plan` is usually its read-only plan.
+/// Prepares an array from the assembly decision. `candidates` and `disks` are those that the
+/// decision was made from; `plan` is usually its read-only plan.
 ///
 /// # Errors
-/// When the array has no geometry: the decision's own sentence.
+/// When the array has no geometry: the reason of the decision.
 ///
 /// # Panics
 /// When `disks` are not as many as `candidates`.
@@ -82,8 +82,7 @@ pub fn prepare(
     Ok(Prepared { view, notes: it.notes, doubts: it.doubts })
 }
 
-/// Makes an array readable whose geometry somebody described. `disks` by slot, as in the
-/// description.
+/// Prepares an array with an explicitly given geometry. `disks` by slot, as in the description.
 ///
 /// # Panics
 /// When a slot with a member has no disk.
@@ -112,25 +111,25 @@ pub fn prepare_explicit(
     ReadableArray::new(vec![part], kernels)
 }
 
-/// What replaying a log writes.
+/// One write of a log replay.
 pub(crate) struct LogWrite {
     pub(crate) candidate: usize,
-    /// Of the device.
+    /// Sector of the device.
     pub(crate) sector: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What the partial parity logs say.
+/// Result of evaluating the partial parity logs.
 pub(crate) struct LogReplay {
     pub(crate) writes: Vec<LogWrite>,
-    /// What the array is when that is written.
+    /// The array's state after these writes.
     pub(crate) verdict: Option<ppl::PplVerdict>,
-    /// Where they do not say all, by slot: the parity of this member may be wrong where a write was
-    /// under way.
+    /// Incomplete logs, by slot: the parity of this member may be wrong in stripes with writes in
+    /// flight.
     pub(crate) gaps: Vec<(MemberIdx, String)>,
 }
 
-/// What replaying the partial parity logs writes, and what the array is when that is written.
+/// The writes of a partial parity log replay, and the array's state after them.
 pub(crate) fn ppl_writes(
     array: &Array,
     plan: &Plan,
@@ -157,7 +156,7 @@ pub(crate) fn ppl_writes(
     LogReplay { writes: writes.collect(), verdict, gaps }
 }
 
-/// The parity that the logs restore.
+/// Parity restored from the logs.
 #[derive(Default)]
 struct LogPatches {
     /// By candidate.
@@ -171,14 +170,14 @@ struct Preparing<'a> {
     array: &'a Array,
     plan: &'a Plan,
     candidates: &'a [Candidate],
-    /// By candidate; patched where a log has more.
+    /// By candidate; with restored blocks laid over it if a log has some.
     disks: Vec<Arc<dyn Disk>>,
     notes: Vec<String>,
     doubts: Vec<String>,
 }
 
 impl Preparing<'_> {
-    /// Who holds each slot: the plan's choice, then whoever else has a part of it.
+    /// The sources of each slot: the plan's choice, then other members with a part of it.
     fn slots(&mut self, count: usize, generation: Generation) -> Vec<Vec<Source>> {
         let mut slots = vec![Vec::new(); count];
         for (slot, place) in slots.iter_mut().enumerate() {
@@ -222,7 +221,7 @@ impl Preparing<'_> {
             Ok(bad) => bad,
             Err(problem) => {
                 let label = &self.candidates[candidate].label;
-                let note = format!("{label}: its list of bad blocks is not used: {problem}.");
+                let note = format!("{label}: its list of bad blocks is ignored: {problem}.");
                 if !self.doubts.contains(&note) {
                     self.doubts.push(note);
                 }
@@ -245,15 +244,15 @@ impl Preparing<'_> {
         self.disks[candidate] = Arc::new(LogOverlay { base, patches });
     }
 
-    /// Lays the parity that the logs restore over the members: what is recovered for a missing
-    /// member is right then, also where a write was under way.
+    /// Lays the parity restored from the logs over the members: data recovered for a missing member
+    /// are then right, also in stripes with writes in flight.
     fn replay_ppl(&mut self, geometry: &Geometry, kernels: Kernels) {
         for (candidate, patches) in self.ppl_patches(geometry, kernels).patches {
             self.patch(candidate, patches);
         }
     }
 
-    /// The parity that the logs restore, and what the array is with it.
+    /// The parity restored from the logs, and the array's state with it.
     fn ppl_patches(&mut self, geometry: &Geometry, kernels: Kernels) -> LogPatches {
         let metadata = &self.candidates[self.array.defining].metadata;
         if metadata.ppl.is_none() || metadata.resync_offset.is_none() {
@@ -310,14 +309,14 @@ impl Preparing<'_> {
                 done += 1;
             } else {
                 let (start, end) = (step.sectors.start, step.sectors.end);
-                let what = "what its partial parity log is combined with cannot be read";
+                let what = "data that its partial parity log is combined with cannot be read";
                 gaps.push((step.parity, format!("{what} (sectors {start} to {end} of the data)")));
             }
         }
         let (steps, skipped) = (recovery.steps.len(), recovery.skipped.len());
         self.notes.push(format!(
-            "The partial parity log was applied: {done} of {steps} writes that were \
-             under way, {skipped} cannot be recovered because their data is missing."
+            "The partial parity log was applied: {done} of {steps} writes that were in \
+             flight, {skipped} cannot be recovered because their data is missing."
         ));
         for mismatch in &recovery.mismatches {
             self.doubts.push(format!("Partial parity log: {mismatch}."));
@@ -332,7 +331,7 @@ impl Preparing<'_> {
         LogPatches { patches: patches.map(of_candidate).collect(), verdict, gaps }
     }
 
-    /// Lays what the journal holds over the members, and gives the array sectors whose newest
+    /// Lays the journal's contents over the members, and returns the array sectors whose newest
     /// contents are only in the journal.
     fn replay_journal(&mut self, geometry: &Geometry) -> Patches {
         let mut newest = Patches::new();
@@ -394,7 +393,7 @@ impl Preparing<'_> {
     }
 }
 
-/// The parity of a step; `None` when something of it cannot be read.
+/// The parity of a replay step; `None` when an input cannot be read.
 fn parity_of(
     step: &ppl::PplStep,
     area_start: u64,

@@ -1,4 +1,4 @@
-//! An array as it can be read: which geometry holds where, and who is in each slot.
+//! An array as it can be read: the geometry of each range, and the members of each slot.
 
 use std::ops::Range;
 
@@ -11,20 +11,21 @@ use super::log_overlay::Patches;
 use super::rows;
 use super::slot_reader::{self, Failure, Failures, Source};
 
-/// A range of the array with one geometry. An array has one; in the middle of a reshape it has two.
+/// A range of the array with one geometry. An array has one part, or two in the middle of a
+/// reshape.
 pub struct Part {
     /// Array sectors.
     pub array: Range<u64>,
-    /// How they are mapped.
+    /// The geometry of the range.
     pub geometry: Geometry,
-    /// Who holds each slot, the best first; nobody where a member is missing.
+    /// The sources of each slot, the best first; empty if the member is missing.
     pub slots: Vec<Vec<Source>>,
 }
 
-/// See the module.
+/// A readable array; see the module documentation.
 pub struct ReadableArray {
     parts: Vec<Part>,
-    /// Array sectors whose newest contents no member has.
+    /// Array sectors whose newest contents are on no member.
     newest: Patches,
     kernels: Kernels,
     failures: Failures,
@@ -32,11 +33,11 @@ pub struct ReadableArray {
 }
 
 impl ReadableArray {
-    /// An array of parts, which follow each other from sector 0 on.
+    /// Makes an array of parts, which are contiguous from sector 0 on.
     ///
     /// # Panics
-    /// When they do not, when a part's geometry has fewer sectors than the part needs, or other
-    /// slots than are given.
+    /// When they are not, when a part's geometry has fewer sectors than the part needs, or when the
+    /// number of slots differs.
     pub fn new(parts: Vec<Part>, kernels: Kernels) -> ReadableArray {
         let mut at = 0;
         for part in &parts {
@@ -49,27 +50,26 @@ impl ReadableArray {
         ReadableArray { parts, newest, kernels, failures, comparison: None }
     }
 
-    /// The array with sectors that a journal has and no member. The members do not know them, and
-    /// neither does the parity: a row is recovered as it was, and these go on top.
+    /// Adds sectors that only a journal has. Neither the members nor the parity contain them: a row
+    /// is recovered in its old state, and these sectors replace it.
     pub(super) fn with_newest(self, newest: Patches) -> ReadableArray {
         ReadableArray { newest, ..self }
     }
 
-    /// The array with its redundancy compared as it is read: copies with each other, data with
-    /// parity. It holds below sector `below`, of each member with parity, else of the array;
+    /// Enables comparing the redundancy while reading: copies with each other, data with parity. It
+    /// is valid below sector `below`, of each member for parity levels, else of the array;
     /// `u64::MAX`: everywhere. All members are read then.
     pub fn compared(self, below: u64) -> ReadableArray {
         let comparison = Some(Comparison::new(below, self.kernels));
         ReadableArray { comparison, ..self }
     }
 
-    /// What came of the comparison so far; nothing without [`View::compared`].
+    /// The result of the comparison so far; empty without [`ReadableArray::compared`].
     pub fn comparison(&self) -> Compared {
         self.comparison.as_ref().map(Comparison::get).unwrap_or_default()
     }
 
-    /// Whether there is redundancy that can be compared: more copies, or more parity, than members
-    /// are missing.
+    /// Whether there is redundancy to compare: more copies, or more parity, than missing members.
     pub fn has_redundancy(&self) -> bool {
         self.parts.iter().filter(|part| !part.array.is_empty()).any(|part| {
             let missing = part.slots.iter().filter(|sources| sources.is_empty()).count();
@@ -81,25 +81,24 @@ impl ReadableArray {
         })
     }
 
-    /// Sectors of the array.
+    /// Size of the array in sectors.
     pub fn sectors(&self) -> u64 {
         self.parts.last().map_or(0, |part| part.array.end)
     }
 
-    /// Sectors of the longest full stripe of parity levels.
+    /// Sectors of the longest full stripe, for parity levels.
     pub(super) fn stripe_sectors(&self) -> Option<u64> {
         let with_parity = self.parts.iter().filter(|part| part.geometry.level().has_parity());
         with_parity.map(|part| part.geometry.stripe_sectors()).max()
     }
 
-    /// What members could not be read where, as far as it has come up, and how many more ranges
-    /// there were that are not in the list.
+    /// Read errors of members so far, and the number of further ranges that are not in the list.
     pub fn failures(&self) -> (Vec<Failure>, u64) {
         self.failures.get()
     }
 
-    /// Fills `buf`, whole sectors, from array sector `at` on. Gives the array sectors that are
-    /// lost, in order; their bytes are zero.
+    /// Fills `buf`, whole sectors, from array sector `at` on. Returns the lost array sectors, in
+    /// order; their bytes are zero.
     ///
     /// # Panics
     /// When the range is outside of the array.
@@ -151,7 +150,7 @@ impl ReadableArray {
         lost
     }
 
-    /// Puts the newest contents over what was read; what is among them is not lost.
+    /// Replaces sectors by their newest contents; these are not lost.
     fn read_newest(&self, at: u64, buf: &mut [u8], lost: &mut Vec<Range<u64>>) {
         let end = at + buf.len() as u64 / SECTOR_BYTES;
         for (&sector, patch) in self.newest.range(at..end) {
@@ -172,7 +171,7 @@ impl ReadableArray {
         }
     }
 
-    /// Reads levels without parity: each run of sectors from the first of its copies that has it.
+    /// Reads levels without parity: each run of sectors from the first copy that is readable.
     fn read_copies(
         &self,
         part: &Part,
@@ -220,8 +219,7 @@ impl ReadableArray {
         }
     }
 
-    /// Compares another copy with what has been read of array sector `at` and those behind it, all
-    /// but `wanted`.
+    /// Compares another copy with the data read from array sector `at` on, except for `wanted`.
     fn compare_copy(
         &self,
         sources: &[Source],
@@ -244,9 +242,9 @@ impl ReadableArray {
         }
     }
 
-    /// The end of the hole that array sector `at` is in: up to there, all that would be read are
-    /// holes in files, so that the array has zeroes. `at` where there is data, or something is
-    /// lost. At most `limit`.
+    /// The end of the hole at array sector `at`: up to there, all sectors that would be read are
+    /// holes in files, so that the array has zeroes. `at` if there is data or a lost sector. At
+    /// most `limit`.
     pub fn hole_end(&self, at: u64, limit: u64) -> u64 {
         let newest = self.newest.range(at..).next().map_or(u64::MAX, |(sector, _)| *sector);
         let (mut here, limit) = (at, limit.min(newest));
@@ -264,8 +262,9 @@ impl ReadableArray {
     }
 }
 
-/// Where the hole at `at` ends, and how far one look reaches: to the end of the run, or of several
-/// rows that are holes on all members. With `all`, only where all copies and whole rows are holes.
+/// The end of the hole at `at`, and how far this check reaches: to the end of the run, or of
+/// several rows that are holes on all members. With `all`, only if all copies and whole rows are
+/// holes.
 fn run_hole_end(part: &Part, at: u64, limit: u64, all: bool) -> (u64, u64) {
     let column = |slot: usize, sector: u64, run: u64| {
         slot_reader::hole_end(&part.slots[slot], sector, sector + run) - sector
@@ -279,7 +278,7 @@ fn run_hole_end(part: &Part, at: u64, limit: u64, all: bool) -> (u64, u64) {
         Kind::Mirrored(mirrored) => {
             let mut copies = vec![Copy::default(); mirrored.copies()];
             let run = mirrored.locate(Sector(at), &mut copies).min(limit - at);
-            // Else only the copy that would be read: after a crash the others may have old
+            // Otherwise only the copy that would be read: after a crash the others may have old
             // contents.
             let read = copies.iter().filter(|copy| !part.slots[copy.member.index()].is_empty());
             let read = read.take(if all { copies.len() } else { 1 });
@@ -293,7 +292,7 @@ fn run_hole_end(part: &Part, at: u64, limit: u64, all: bool) -> (u64, u64) {
             let left = parity.stripes() * chunk - first;
             let missing = part.slots.iter().filter(|sources| sources.is_empty()).count();
             if missing <= part.geometry.tolerates() {
-                // Holes on all members that are there: whole rows of zeroes, also the lost ones.
+                // Holes on all present members: whole rows of zeroes, including lost blocks.
                 let present = part.slots.iter().enumerate().filter(|(_, s)| !s.is_empty());
                 let hole = present.map(|(slot, _)| column(slot, first, left)).min().unwrap_or(0);
                 if hole >= chunk {
@@ -312,7 +311,7 @@ fn run_hole_end(part: &Part, at: u64, limit: u64, all: bool) -> (u64, u64) {
     }
 }
 
-/// What is left of a range without others.
+/// The range minus others.
 pub(super) fn without<'r>(
     range: Range<u64>,
     others: impl Iterator<Item = &'r Range<u64>>,
@@ -326,7 +325,7 @@ pub(super) fn without<'r>(
     })
 }
 
-/// Adds a range behind the others, joined with the last one where they touch.
+/// Appends a range to the list; merged with the last one if adjacent.
 pub(super) fn add_range(list: &mut Vec<Range<u64>>, range: Range<u64>) {
     if range.is_empty() {
         return;

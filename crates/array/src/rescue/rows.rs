@@ -1,4 +1,4 @@
-//! Reads the rows of RAID 4, 5 and 6, and recovers what is lost from P and Q.
+//! Reads the rows of RAID 4, 5 and 6, and recovers lost blocks from P and Q.
 //!
 //! ```text
 //!            row offset:  lo      a   b        hi
@@ -7,8 +7,8 @@
 //! P                       ......................
 //!                         0 lost |1  |2  |1   |0      runs in which the same blocks are lost
 //! ```
-//! Invariant: a row is only looked at as a whole where a data block that somebody wants is lost;
-//! then every run is recovered from exactly what can be read there, or is lost.
+//! Invariant: a row is only read as a whole where a requested data block is lost; then every run is
+//! recovered from exactly the blocks that are readable there, or is lost.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -29,17 +29,17 @@ pub(super) struct Rows<'a> {
     pub(super) comparison: Option<&'a Comparison>,
 }
 
-/// What is wanted of one data chunk.
+/// A requested range of one data chunk.
 struct Wanted<'b> {
     index: usize,
     /// Sectors of the row.
     range: Range<u64>,
     buf: &'b mut [u8],
-    /// Sectors of the row that its member could not give.
+    /// Sectors of the row that its member could not read.
     failed: Vec<Range<u64>>,
 }
 
-/// What a member has of a row, in `lo..hi`.
+/// A member's part of a row, in `lo..hi`.
 struct Column<'b> {
     bytes: Cow<'b, [u8]>,
     /// Sectors of the row.
@@ -61,7 +61,7 @@ fn bytes(lo: u64, run: &Range<u64>) -> Range<usize> {
 }
 
 impl Rows<'_> {
-    /// Fills `buf` from array sector `at` on; adds the array sectors that are lost.
+    /// Fills `buf` from array sector `at` on; appends the lost array sectors to `lost`.
     pub(super) fn read(&self, mut at: u64, buf: &mut [u8], lost: &mut Vec<Range<u64>>) {
         let chunk = self.parity.chunk_sectors();
         let mut rest = buf;
@@ -109,8 +109,8 @@ impl Rows<'_> {
         }
     }
 
-    /// Compares the row's parity with its data where it is known: what was read, and on RAID 6 what
-    /// was recovered with one parity while the other is there as well.
+    /// Compares the row's parity with its data where these are known: blocks that were read, and on
+    /// RAID 6 blocks that were recovered with one parity while the other is available.
     fn compare(
         &self,
         stripe: StripeNo,
@@ -140,7 +140,8 @@ impl Rows<'_> {
             let has_p = p.has(&run);
             let q = q.as_ref().filter(|q| q.has(&run));
             let is_recovered = |ranges: &&&[Range<u64>]| !clipped(ranges, &run).is_empty();
-            // One block that was recovered makes one parity agree by itself.
+            // One block that was recovered always agrees with the parity that it was recovered
+            // from.
             let known = match recovered.iter().filter(is_recovered).count() {
                 0 => has_p || q.is_some(),
                 1 => has_p && q.is_some(),
@@ -162,8 +163,8 @@ impl Rows<'_> {
         }
     }
 
-    /// The data blocks of a row's span, and which parts of each were recovered. What was wanted of
-    /// all of the span is here already.
+    /// The data blocks of a row's span, and which parts of each were recovered. Requested blocks of
+    /// the whole span are already in memory.
     fn known_row<'w>(
         &self,
         stripe: StripeNo,
@@ -188,7 +189,7 @@ impl Rows<'_> {
         row.data.iter().enumerate().map(column).unzip()
     }
 
-    /// Reads a member's part of a row; gives the sectors of the row that it could not.
+    /// Reads a member's part of a row; returns the sectors of the row that could not be read.
     fn read_member(
         &self,
         stripe: StripeNo,
@@ -209,7 +210,7 @@ impl Rows<'_> {
         Column { bytes: bytes.into(), failed }
     }
 
-    /// Recovers what failed inside `span`, and gives what stays lost, for each of `wanted`.
+    /// Recovers failed ranges inside `span`, and returns the lost sectors of each of `wanted`.
     fn recover(
         &self,
         stripe: StripeNo,
@@ -234,7 +235,7 @@ impl Rows<'_> {
         let p = self.column(stripe, row.p.index(), &span);
         let mut q = None;
         let mut runs = runs(&span, data.iter().chain([&p]));
-        // Q is read only where P alone is not enough.
+        // Q is read only where P is not sufficient.
         let missing = |run| data.iter().chain([&p]).filter(|column| !column.has(run)).count();
         if let Some(member) = row.q.filter(|_| runs.iter().any(|run| missing(run) > 1)) {
             let column = self.column(stripe, member.index(), &span);
@@ -265,7 +266,8 @@ impl Rows<'_> {
         unserved
     }
 
-    /// The lost data blocks of a run, in the order of `lost`; `None` when there is not enough.
+    /// The lost data blocks of a run, in the order of `lost`; `None` when the parity is not
+    /// sufficient.
     fn recover_run(
         &self,
         row: &Row,
@@ -314,7 +316,7 @@ fn clipped(ranges: &[Range<u64>], span: &Range<u64>) -> Vec<Range<u64>> {
     ranges.iter().map(clip).filter(|range| range.start < range.end).collect()
 }
 
-/// Cuts the span where a column begins or ends to fail.
+/// Cuts the span at every boundary of a failed range.
 fn runs<'c>(span: &Range<u64>, columns: impl Iterator<Item = &'c Column<'c>>) -> Vec<Range<u64>> {
     let edges = columns.flat_map(|column| &column.failed).flat_map(|f| [f.start, f.end]);
     let mut edges: Vec<u64> = edges.chain([span.start, span.end]).collect();

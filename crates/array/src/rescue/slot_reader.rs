@@ -1,7 +1,7 @@
-//! One slot of the array: what can be read of it, from whom.
+//! Reads one slot of the array from its sources.
 //!
 //! Invariant: bytes are taken from a source only where it is in sync and has no bad block; a read
-//! error costs the blocks that really fail and nothing around them.
+//! error loses only the blocks that really fail.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,16 +19,16 @@ use crate::store::Disk;
 pub struct Source {
     /// The device.
     pub disk: Arc<dyn Disk>,
-    /// Where its data area starts, in sectors of the device.
+    /// Start of its data area, in sectors of the device.
     pub data_offset: u64,
-    /// Sectors of its data area that are in sync, from its start on; `u64::MAX`: all.
+    /// In-sync sectors of its data area, from its start on; `u64::MAX`: all.
     pub in_sync: u64,
-    /// Sectors of the device that must not be read, in ascending order and apart.
+    /// Bad sectors of the device, which must not be read; sorted and disjoint.
     pub bad: Arc<[Range<u64>]>,
 }
 
 impl Source {
-    /// A device that is in sync everywhere.
+    /// A source that is in sync everywhere.
     pub fn whole(disk: Arc<dyn Disk>, data_offset: u64) -> Source {
         Source { disk, data_offset, in_sync: u64::MAX, bad: [].into() }
     }
@@ -37,32 +37,32 @@ impl Source {
 /// A range of a member that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The member, as it was given.
+    /// Name of the member, as it was given.
     pub name: String,
     /// Sectors of the device.
     pub sectors: Range<u64>,
-    /// What the system said.
+    /// The system's error.
     pub error: String,
 }
 
-/// Failures that are kept at most; they say where to look, and a dead disk has millions.
+/// Maximum of failures kept: a dead disk has millions.
 const MAX_FAILURES: usize = 1000;
 
-/// What could not be read, by member and kind of error: pieces are read side by side, and what lies
-/// side by side is one range.
+/// Read errors, by member and kind of error. Pieces are read concurrently; adjacent ranges are
+/// merged.
 #[derive(Default)]
 pub(super) struct Failures(Mutex<BTreeMap<(String, String), Failed>>);
 
 #[derive(Default)]
 struct Failed {
-    /// What the system said first.
+    /// The first error message.
     error: String,
     ranges: Ranges,
 }
 
 impl Failures {
     fn note(&self, source: &Source, sectors: Range<u64>, error: &io::Error) {
-        let mut lists = self.0.lock().expect("nobody panics with the list");
+        let mut lists = self.0.lock().expect("the list lock is not poisoned");
         let others: usize = lists.values().map(|failed| failed.ranges.list.len()).sum();
         let kind = format!("{:?} {:?}", error.kind(), error.raw_os_error());
         let failed = lists.entry((source.disk.name(), kind)).or_default();
@@ -73,9 +73,9 @@ impl Failures {
         failed.ranges.insert_below(sectors, room);
     }
 
-    /// The ranges, and how many more there were that were not kept.
+    /// The ranges, and the number of further ones that were not kept.
     pub(super) fn get(&self) -> (Vec<Failure>, u64) {
-        let lists = self.0.lock().expect("nobody panics with the list");
+        let lists = self.0.lock().expect("the list lock is not poisoned");
         let mut failures = Vec::new();
         for ((name, _), Failed { error, ranges }) in lists.iter() {
             failures.extend(ranges.list.iter().map(|sectors| Failure {
@@ -88,9 +88,8 @@ impl Failures {
     }
 }
 
-/// Reads `buf` from `sector` of the data area on, from the first source that has it. Adds the
-/// sectors that nobody could read to `lost`, counted from `sector`, ascending; their bytes are
-/// undefined.
+/// Reads `buf` from `sector` of the data area on, from the first source that has it. Appends the
+/// unreadable sectors to `lost`, relative to `sector`, ascending; their bytes are undefined.
 pub(super) fn read(
     sources: &[Source],
     sector: u64,
@@ -113,7 +112,7 @@ pub(super) fn read(
     wanted.into_iter().for_each(|range| add_range(lost, range));
 }
 
-/// Reads what the source has of `range`; the rest is added to `left`.
+/// Reads the part of `range` that the source has; the rest is appended to `left`.
 fn read_source(
     source: &Source,
     sector: u64,
@@ -142,7 +141,7 @@ fn bad_within(bad: &[Range<u64>], range: Range<u64>) -> &[Range<u64>] {
     &bad[from..to.max(from)]
 }
 
-/// Reads a range that should be readable; halves it where it is not, down to the block that fails.
+/// Reads a range that should be readable; on errors bisects it, down to the failing block.
 fn read_good(
     source: &Source,
     first: u64,
@@ -162,21 +161,21 @@ fn read_good(
         failures.note(source, first + range.start..first + range.end, &error);
         return add_range(left, range);
     }
-    // At a block of the device, so that no block is read twice.
+    // Aligned to the device's blocks, so that no block is read twice.
     let middle = first + range.start + sectors / 2;
     let middle = (middle / block * block).saturating_sub(first).max(range.start + 1);
     read_good(source, first, range.start..middle, buf, failures, left);
     read_good(source, first, middle..range.end, buf, failures, left);
 }
 
-/// Whether a smaller read would fail as well: the device is gone, or ends before.
+/// Whether a smaller read would fail as well: the device is gone, or ends before the range.
 fn is_for_good(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(Errno::from_io_error(error), Some(Errno::NODEV | Errno::NXIO | Errno::BADF))
 }
 
-/// Where the hole ends that a slot has at `sector` of its data area; `sector` where it has data,
-/// or may not be read. At most `limit`.
+/// The end of the hole that a slot has at `sector` of its data area; `sector` if it has data there,
+/// or must not be read. At most `limit`.
 pub(super) fn hole_end(sources: &[Source], sector: u64, limit: u64) -> u64 {
     let Some(source) = sources.first() else { return sector };
     let first = source.data_offset + sector;

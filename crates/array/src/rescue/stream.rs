@@ -1,4 +1,4 @@
-//! Reads a range of the array in order, several pieces at once.
+//! Reads a range of the array in order, with several pieces in flight.
 //!
 //! Invariant: the consumer gets every sector of the range once, in order, on the thread that called
 //! [`stream`]; at most [`StreamOptions::pieces`] pieces are in memory.
@@ -12,13 +12,13 @@ use md::SECTOR_BYTES;
 use super::ReadableArray;
 use crate::buf::Region;
 
-/// How a range is read.
+/// Options for reading a range.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamOptions {
-    /// Pieces that are read at once, by as many threads; fewer where a limit of memory or threads
-    /// does not allow so many.
+    /// Pieces that are read concurrently, by as many threads; fewer under a limit on memory or
+    /// threads.
     pub pieces: usize,
-    /// How long a piece is at least, in bytes; with parity it is made whole rows.
+    /// Minimum size of a piece in bytes; rounded up to whole rows for parity levels.
     pub piece_bytes: u64,
 }
 
@@ -28,26 +28,26 @@ impl Default for StreamOptions {
     }
 }
 
-/// The longest piece: 64 MiB. Rows that are longer are read in parts.
+/// The longest piece: 64 MiB. Longer rows are read in parts.
 const MAX_PIECE_BYTES: u64 = 64 << 20;
 
-/// What the consumer is given.
+/// Output of a stream.
 #[derive(Debug)]
 pub enum Piece<'a> {
-    /// Contents.
+    /// Contents of a range.
     Data {
         /// First array sector.
         at: u64,
-        /// The bytes.
+        /// The contents.
         bytes: &'a [u8],
-        /// Array sectors of it that are lost; their bytes are zero.
+        /// Lost array sectors in the range; their bytes are zero.
         lost: &'a [Range<u64>],
     },
     /// Zeroes that need not be stored: holes in the members' files.
     Hole {
         /// First array sector.
         at: u64,
-        /// How many.
+        /// Length in sectors.
         sectors: u64,
     },
 }
@@ -55,13 +55,13 @@ pub enum Piece<'a> {
 /// Why a stream ended early.
 #[derive(Debug)]
 pub enum StreamError<E> {
-    /// The consumer did not want more.
+    /// The consumer returned an error.
     Consumer(E),
-    /// No memory for one piece, or not a single thread.
+    /// No memory for one piece, or no thread could be started.
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -73,16 +73,16 @@ enum Done {
 }
 
 struct State {
-    /// First sector that nobody has taken yet.
+    /// First sector that is not assigned to a thread.
     next: u64,
     /// Number of the piece that begins there.
     number: u64,
     /// Number of the piece that the consumer waits for.
     wanted: u64,
-    /// By number.
+    /// Completed pieces by number.
     done: BTreeMap<u64, Done>,
     buffers: Vec<Region>,
-    /// Nobody wants more.
+    /// The stream has ended.
     over: bool,
 }
 
@@ -91,16 +91,16 @@ struct Shared<'v> {
     end: u64,
     piece_sectors: u64,
     state: Mutex<State>,
-    /// A piece has been read.
+    /// Signals that a piece has been read.
     came: Condvar,
-    /// A buffer came back.
+    /// Signals that a buffer was returned.
     room: Condvar,
 }
 
-/// Gives the contents of an array range to `consume`, in order.
+/// Passes the contents of an array range to `consume`, in order.
 ///
 /// # Errors
-/// What the consumer says, or what the system lacks.
+/// The consumer's error, or a missing system resource.
 ///
 /// # Panics
 /// When the range is outside of the array.
@@ -132,18 +132,18 @@ pub fn stream<E>(
         room: Condvar::new(),
     };
     std::thread::scope(|scope| {
-        // Also when the consumer panics: nobody waits for it then.
+        // Also when the consumer panics: its readers must end then.
         let over = Over { shared: &shared, only_on_panic: false };
         for number in 0..readers {
             let thread = std::thread::Builder::new().name(format!("raidlab-read-{number}"));
             match thread.spawn_scoped(scope, || shared.work()) {
                 Ok(_) => {}
                 Err(source) if number == 0 => {
-                    let doing = "start a thread that reads".into();
+                    let doing = "start a reader thread".into();
                     return Err(StreamError::System { doing, source });
                 }
                 Err(_) => {
-                    // What is left must do for everything else as well.
+                    // The remaining memory must suffice for the rest of the process.
                     shared.lock().keep(number.div_ceil(2));
                     break;
                 }
@@ -155,7 +155,7 @@ pub fn stream<E>(
     })
 }
 
-/// Memory for so many pieces, or for as many as leave room under a limit: a reader's stack is two
+/// Memory for `pieces` pieces, or for as many as leave room under a limit: a reader's stack is two
 /// pieces long.
 fn buffers<E>(pieces: usize, bytes: u64) -> Result<Vec<Region>, StreamError<E>> {
     let mut buffers = Vec::with_capacity(pieces);
@@ -205,12 +205,12 @@ fn piece_sectors(view: &ReadableArray, bytes: u64) -> u64 {
 
 impl Shared<'_> {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the state")
+        self.state.lock().expect("the state lock is not poisoned")
     }
 
-    /// Takes pieces and reads them until there are none.
+    /// Takes pieces and reads them until there are none left.
     fn work(&self) {
-        // A panic of this thread ends the stream; the scope passes it on.
+        // A panic of this thread ends the stream; the scope propagates it.
         let _over = Over { shared: self, only_on_panic: true };
         let mut state = self.lock();
         while !state.over && state.next < self.end {
@@ -224,10 +224,10 @@ impl Shared<'_> {
                 continue;
             }
             let Some(mut buffer) = state.buffers.pop() else {
-                state = self.room.wait(state).expect("nobody panics with the state");
+                state = self.room.wait(state).expect("the state lock is not poisoned");
                 continue;
             };
-            // To a multiple of the piece's length: rows begin there.
+            // Up to a multiple of the piece size: rows begin there.
             let end = (at / self.piece_sectors + 1) * self.piece_sectors;
             let end = end.min(self.end);
             state.next = end;
@@ -257,10 +257,10 @@ impl Shared<'_> {
                         break done;
                     }
                     if state.over {
-                        // A reader panicked; the scope says so when it ends.
+                        // A reader panicked; the scope propagates it when it ends.
                         return Ok(());
                     }
-                    state = self.came.wait(state).expect("nobody panics with the state");
+                    state = self.came.wait(state).expect("the state lock is not poisoned");
                 }
             };
             match done {
@@ -283,7 +283,7 @@ impl Shared<'_> {
 }
 
 impl State {
-    /// Gives memory back, but for so many pieces. Those that are in use by then stay.
+    /// Releases free buffers, down to `pieces`. Those in use are kept.
     fn keep(&mut self, pieces: usize) {
         self.buffers.truncate(pieces);
     }

@@ -1,8 +1,8 @@
-//! Makes a new array: what `md::create` has planned, written in an order that is safe.
+//! Creates an array as planned by `md::create`, with writes in a safe order.
 //!
 //! Invariant: superblocks are written last, one device after the other, when everything that they
-//! speak of is durable. A crash before leaves no array; a crash among them leaves fewer members
-//! than the array has, all of which say so. Old superblocks are erased first, so that no older
+//! refer to is durable. A crash before leaves no array; a crash between them leaves fewer members
+//! than the array has, all of which record that. Old superblocks are erased first, so that no older
 //! array can be assembled from a part of the devices.
 
 use std::fmt::Write as _;
@@ -16,37 +16,37 @@ use md::ondisk::superblock::{Outcome, READ_BYTES};
 use super::look;
 use crate::store::{Disk, packed_as, signatures, some_data};
 
-/// How an array is made.
+/// Options for creating an array.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CreateOptions {
-    /// Also over what is there.
+    /// Overwrite existing data.
     pub force: bool,
 }
 
-/// Why an array was not made.
+/// Why an array was not created.
 #[derive(Debug)]
 pub enum CreateFailed {
-    /// A device holds something: each a sentence.
+    /// Devices hold data: one sentence each.
     Holds(Vec<String>),
     /// A device could not be written.
     Device {
-        /// Which.
+        /// Name of the device.
         name: String,
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
-        /// The devices that are not as they were, each with what was done to it.
+        /// The devices that were changed by then, and how.
         changed: Vec<(String, Change)>,
     },
 }
 
-/// What was done to a device before another one failed.
+/// Change of a device before another one failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The superblocks that it held are erased, or a part of them is.
+    /// Its old superblocks are erased, in part or completely.
     Erased,
-    /// The new array's bitmap and logs were written as well, or a part of them.
+    /// The new array's bitmap and logs were written as well, in part or completely.
     Prepared,
     /// It has the new array's superblock.
     Member,
@@ -65,8 +65,8 @@ impl std::fmt::Display for CreateFailed {
                 for (at, (name, change)) in changed.iter().enumerate() {
                     let comma = if at > 0 { ", " } else { "" };
                     let change = match change {
-                        Change::Erased => "the superblocks that it held are erased",
-                        Change::Prepared => "what it held is erased, it has no superblock",
+                        Change::Erased => "its old superblocks are erased",
+                        Change::Prepared => "its contents are erased, it has no superblock",
                         Change::Member => "it has the new array's superblock",
                     };
                     write!(f, "{comma}{name} ({change})")?;
@@ -86,8 +86,8 @@ impl std::error::Error for CreateFailed {
     }
 }
 
-/// Why a device may be somebody's member: a sentence for each superblock, or what looks like one.
-/// What cannot be read counts: who knows what is there.
+/// Signs that a device may be a member of an array: a clause for each superblock, or what looks
+/// like one. Unreadable places count, since their contents are unknown.
 pub fn is_a_member(disk: &dyn Disk) -> Vec<String> {
     let mut seen = Vec::new();
     for (place, outcome) in look(disk).outcomes {
@@ -107,11 +107,10 @@ pub fn is_a_member(disk: &dyn Disk) -> Vec<String> {
     seen
 }
 
-/// What the devices of a plan hold that somebody may miss: a sentence for each thing. `disks` as
-/// for [`create`].
+/// Data that the devices of a plan hold: a sentence for each finding. `disks` as for [`create`].
 ///
 /// # Errors
-/// When there is anything, and `force` is not given.
+/// When there are findings, and `force` is not given.
 ///
 /// # Panics
 /// When the plan has a device that is not among `disks`.
@@ -128,13 +127,13 @@ pub fn refuse_what_is_there(
     if seen.is_empty() || options.force { Ok(seen) } else { Err(CreateFailed::Holds(seen)) }
 }
 
-/// What a disk holds that somebody may miss, as far as what it begins and ends with says: a clause
-/// for each thing, as in `holds an ext4 file system`. What cannot be read counts.
+/// Data that a disk holds, by the signatures at its beginning and end: a clause for each finding,
+/// as in `holds an ext4 file system`. Unreadable places count.
 pub fn what_is_there(disk: &dyn Disk) -> Vec<String> {
     let mut seen: Vec<String> =
         signatures(disk).iter().map(|what| format!("holds {what}")).collect();
     if let Some(what) = packed_as(disk) {
-        // What to do about it is for who wants to read it.
+        // Only the type; the advice after the colon is for readers of the file.
         seen.push(format!("is {}", what.split(':').next().unwrap_or(what)));
     }
     seen.extend(is_a_member(disk));
@@ -143,7 +142,7 @@ pub fn what_is_there(disk: &dyn Disk) -> Vec<String> {
 
 fn what_it_holds(disk: &dyn Disk, places: &DeviceLayout) -> Vec<String> {
     let mut seen = what_is_there(disk);
-    // Disks that are used again are full of something, as with mdadm; a file is somebody's.
+    // Reused disks are full of old data, as with mdadm; a file with data was probably not meant.
     if seen.is_empty() && !disk.is_block_device() {
         match some_data(disk, &written(places)) {
             Ok(None) => {}
@@ -152,15 +151,15 @@ fn what_it_holds(disk: &dyn Disk, places: &DeviceLayout) -> Vec<String> {
                 bytes.iter().for_each(|byte| {
                     let _ = write!(hex, " {byte:02x}");
                 });
-                seen.push(format!("holds data of no kind that is known (at byte {at}:{hex})"));
+                seen.push(format!("holds data of unknown type (at byte {at}:{hex})"));
             }
-            Err(error) => seen.push(format!("may hold something: it cannot be read: {error}")),
+            Err(error) => seen.push(format!("may hold data: it cannot be read: {error}")),
         }
     }
     seen
 }
 
-/// Where metadata of the new array goes, in sectors of the device.
+/// Areas of the new array's metadata, in sectors of the device.
 fn written(places: &DeviceLayout) -> Vec<Range<u64>> {
     let superblock = places.super_sector..places.super_sector + READ_BYTES as u64 / SECTOR_BYTES;
     let areas = [places.bitmap, places.bad_blocks, places.ppl];
@@ -173,12 +172,12 @@ fn planned(plan: &Plan, disks: &[Option<Arc<dyn Disk>>]) -> Vec<Arc<dyn Disk>> {
     plan.places.iter().map(|places| disk(places).expect("the plan's devices are there")).collect()
 }
 
-/// Writes a planned array to its devices: `disks` by their number in the request (`None` where a
-/// device is missing). Gives what was there before, a sentence for each.
+/// Writes a planned array to its devices: `disks` by their number in the request (`None` if a
+/// device is missing). Returns the data that were overwritten, a sentence for each finding.
 ///
 /// # Errors
-/// What a device holds, unless forced; or what could not be written, with what had been written by
-/// then. Until the last step, no superblock is there.
+/// Existing data, unless forced; or a write error, with the changes made by then. Until the last
+/// step there is no superblock.
 ///
 /// # Panics
 /// When the plan has a device that is not among `disks`.
@@ -190,7 +189,7 @@ pub fn create(
     let seen = refuse_what_is_there(plan, disks, options)?;
     let mut making = Making { disks: planned(plan, disks), changes: Vec::new() };
     making.changes = vec![None; making.disks.len()];
-    making.each("erase what was there", |making, at| making.erase_superblocks(at))?;
+    making.each("erase its old contents", |making, at| making.erase_superblocks(at))?;
     making.each("write its bitmap and logs", |making, at| {
         for write in plan.preparations(&plan.places[at]) {
             making.changes[at] = Some(Change::Prepared);
@@ -206,7 +205,7 @@ pub fn create(
     making.each("write its superblock", |making, at| {
         let (disk, superblock) = (&making.disks[at], &plan.superblocks[at]);
         let bytes = superblock.encode(disk.logical_block() as usize);
-        // Torn or whole: a part of it may be there.
+        // A part of the superblock may be on the device.
         making.changes[at] = Some(Change::Prepared);
         disk.write(superblock.sector(), &bytes).and_then(|()| disk.sync())?;
         making.changes[at] = Some(Change::Member);
@@ -215,14 +214,14 @@ pub fn create(
     Ok(seen)
 }
 
-/// The devices of an array that is being made, and what they have gone through.
+/// The devices of an array that is being created, and their changes so far.
 struct Making {
     disks: Vec<Arc<dyn Disk>>,
     changes: Vec<Option<Change>>,
 }
 
 impl Making {
-    /// One step, for one device after the other.
+    /// Performs one step on each device, one after the other.
     fn each(
         &mut self,
         doing: &'static str,
@@ -239,7 +238,7 @@ impl Making {
         Ok(())
     }
 
-    /// Takes away every superblock that is there, also those of other versions: mdadm would choose
+    /// Erases every existing superblock, including those of other versions: mdadm would choose
     /// between them by their age.
     fn erase_superblocks(&mut self, at: usize) -> std::io::Result<()> {
         let disk = self.disks[at].clone();

@@ -1,11 +1,11 @@
-//! Arrays that outlive the process: made, and run again, over devices with md's metadata.
+//! Persistent arrays: created and started on devices with md's metadata.
 //!
 //! ```text
 //! open, look --> Opened --(md::assemble decides)--> start --> Driver, which keeps the metadata
 //!                            create --> the same devices, with superblocks
 //! ```
-//! *Invariant*: nothing is written to a member before the decision says that the array runs; what
-//! is written to metadata while it runs is the metadata manager's order (`engine`).
+//! *Invariant*: nothing is written to a member before the assembly has decided to run the array;
+//! while it runs, metadata are written only as the metadata manager (`engine`) orders.
 
 mod create;
 mod opened;

@@ -1,4 +1,4 @@
-//! A device that was opened, and what it says of itself.
+//! An opened device with its superblock.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use md::ondisk::superblock::{Checksum, Detection, READ_BYTES, Superblock, detect
 use crate::member::{DiskMember, FileMember, Member};
 use crate::store::{Device, Disk};
 
-/// Reads what a disk says of itself: all places where superblocks can be.
+/// Reads all places of a disk where superblocks can be.
 pub fn look(disk: &dyn Disk) -> Detection {
     detect(disk.sectors(), |candidate| {
         let mut bytes = vec![0; READ_BYTES];
@@ -19,24 +19,24 @@ pub fn look(disk: &dyn Disk) -> Detection {
 /// A device with a superblock.
 #[derive(Clone)]
 pub struct Opened {
-    /// It, or what lies over it: an overlay.
+    /// The device, or an overlay over it.
     pub disk: Arc<dyn Disk>,
-    /// It, where nothing lies over it: its data then go through io_uring.
+    /// The device, if nothing is laid over it: its data then go through io_uring.
     pub device: Option<Arc<Device>>,
-    /// What its superblock says.
+    /// Its decoded superblock.
     pub superblock: Superblock,
-    /// Whether the superblock is whole.
+    /// Whether the superblock's checksum is right.
     pub checksum: Checksum,
 }
 
 impl Opened {
-    /// A device by itself; `None` where it has no superblock ([`look`] says what it has).
+    /// Opens a plain device; `None` if it has no superblock ([`look`] returns what was found).
     pub fn device(device: Arc<Device>) -> Option<Opened> {
         let opened = Opened::disk(device.clone())?;
         Some(Opened { device: Some(device), ..opened })
     }
 
-    /// Any disk, such as one with an overlay.
+    /// Opens any disk, such as one with an overlay.
     pub fn disk(disk: Arc<dyn Disk>) -> Option<Opened> {
         let detection = look(&*disk);
         let (superblock, checksum) = detection.superblock()?;
@@ -44,7 +44,7 @@ impl Opened {
         Some(Opened { disk, device: None, superblock, checksum })
     }
 
-    /// What the assembly decides from.
+    /// Input of the assembly.
     pub fn candidate(&self) -> Candidate {
         Candidate::new(
             &self.disk.name(),
@@ -55,7 +55,7 @@ impl Opened {
         )
     }
 
-    /// Its data area as a member.
+    /// A member for its data area.
     pub(super) fn member(&self, area: std::ops::Range<u64>) -> Box<dyn Member> {
         match &self.device {
             Some(device) => Box::new(FileMember::of_device(device, area)),

@@ -1,8 +1,9 @@
-//! Starts an array that the assembly has decided about.
+//! Starts an array after the assembly decision.
 //!
-//! Invariant: an array that would lose or mix data is refused, with the decision's own words. In
-//! order: logs are replayed into the members and made durable, then the engine and its metadata manager get
-//! the array. Until somebody writes, nothing else is written: a start leaves no trace.
+//! Invariant: an array that would lose or mix data is refused, with the decision's reason. In
+//! order: logs are replayed into the members and made durable, then the engine and its metadata
+//! manager take over. Nothing else is written before the first write of a host: a start leaves no
+//! trace.
 
 use engine::{DeviceNumber, ManagedBitmap, ManagedDevice, MetadataConfig, MetadataManager};
 use md::assemble::{Array, Member, MemberState, Plan, Replay, Shape, Source, only_parity};
@@ -19,14 +20,14 @@ use crate::member::{BadBlockList, BadBlockMember};
 use crate::metadata_writer::{DeviceMetadata, MetadataWriter};
 use crate::rescue;
 
-/// How an array is started.
+/// Options for starting an array.
 #[derive(Clone, Debug)]
 pub struct StartOptions {
-    /// How the engine runs.
+    /// Options of the engine.
     pub driver: DriverOptions,
     /// Memory for stripe work, in bytes.
     pub stripe_cache_bytes: u64,
-    /// Operations that each member gets at once.
+    /// Operations in flight per member.
     pub queue_depth: usize,
 }
 
@@ -40,21 +41,21 @@ impl Default for StartOptions {
     }
 }
 
-/// Why an array is not started.
+/// Why an array was not started.
 #[derive(Debug)]
 pub enum StartError {
-    /// The decision is against it, or it needs what is not there yet: sentences.
+    /// The assembly decided against it, or it needs an unsupported feature: sentences.
     Refused(String),
     /// A member cannot be read or written.
     Member {
-        /// Which.
+        /// Name of the member.
         name: String,
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It cannot be put together.
+    /// It cannot be assembled.
     Build(BuildError),
 }
 
@@ -81,8 +82,8 @@ impl std::error::Error for StartError {
 }
 
 /// Starts the array by its read-write plan, in one shard. `members` are the devices that the
-/// decision was made from, in that order, opened for writing. Their superblocks are read again:
-/// where one is not what the decision was made from, the array is not started.
+/// decision was made from, in that order, opened for writing. Their superblocks are read again: if
+/// one differs from what the decision was made from, the array is not started.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -99,7 +100,7 @@ pub fn start(
     Ok(start_shards(array, members, &options)?.pop().expect("one shard"))
 }
 
-/// Like [`start`], in [`DriverOptions::shards`] shards. The first keeps the metadata.
+/// Like [`start`], in [`DriverOptions::shards`] shards. Shard 0 keeps the metadata.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -173,7 +174,7 @@ struct Starting<'a> {
     plan: &'a Plan,
     geometry: &'a Geometry,
     members: &'a [Opened],
-    /// Of each of them.
+    /// By candidate.
     metadata: &'a [MemberMetadata],
     /// The members that serve and have bad blocks.
     bad_blocks: Vec<(usize, BadBlockList)>,
@@ -184,7 +185,7 @@ impl Starting<'_> {
         &self.metadata[self.array.defining]
     }
 
-    /// The members that are in sync, with their slots: those that the engine works with.
+    /// The in-sync members, with their slots: those that the engine uses.
     fn serving(&self) -> impl Iterator<Item = (MemberIdx, &Source)> {
         let slots = self.plan.slots.iter().enumerate();
         slots.filter_map(|(slot, source)| {
@@ -193,12 +194,12 @@ impl Starting<'_> {
         })
     }
 
-    /// What the engine cannot do yet, and would do wrong in silence.
+    /// Refuses features that the engine does not support and would silently get wrong.
     fn check(&self) -> Result<(), StartError> {
         if self.defining().has_journal {
             return refused(
-                "The array has a journal: it can be read here, also what is only in the journal, \
-                 but not written to.",
+                "The array has a journal: it can be read here, including data that is only in the \
+                 journal, but not written.",
             );
         }
         for (_, source) in self.serving() {
@@ -212,7 +213,7 @@ impl Starting<'_> {
     }
 
     /// Whether the array uses whole blocks of its members: the engine works in blocks, and would
-    /// see another array in members that are rounded down.
+    /// compute another geometry from members that are rounded down.
     fn is_in_blocks(&self) -> Result<(), StartError> {
         let disk = |source: &Source| &self.members[source.candidate].disk;
         let widest = self.serving().max_by_key(|(_, source)| disk(source).logical_block());
@@ -236,8 +237,8 @@ impl Starting<'_> {
         Ok(())
     }
 
-    /// Whether the superblocks still are what the decision was made from: an earlier start from the
-    /// same values may have left a member behind since. The devices are locked, so that nothing
+    /// Whether the superblocks are still those that the decision was made from: another start from
+    /// the same state may have left a member behind since. The devices are locked, so that nothing
     /// changes after this.
     fn is_as_examined(&self) -> Result<(), StartError> {
         let devices = self.devices();
@@ -247,7 +248,7 @@ impl Starting<'_> {
                 || devices.iter().any(|(device, _)| device == candidate);
             let is_same = match Opened::disk(member.disk.clone()) {
                 Some(now) => now.superblock == member.superblock && now.checksum == member.checksum,
-                // One that is left out may be broken by now.
+                // A member that is left out may be damaged by now.
                 None => !is_needed,
             };
             if !is_same {
@@ -261,7 +262,7 @@ impl Starting<'_> {
         Ok(())
     }
 
-    /// The lists of bad blocks that are not empty, by candidate.
+    /// The bad block lists that are not empty, by candidate.
     fn read_bad_blocks(&self) -> Result<Vec<(usize, BadBlockList)>, StartError> {
         let mut lists = Vec::new();
         for (_, source) in self.serving() {
@@ -280,11 +281,11 @@ impl Starting<'_> {
         Ok(lists)
     }
 
-    /// Replays the partial parity log, durably. Gives the position from which on redundancy is in
+    /// Replays the partial parity log, durably. Returns the position from which on redundancy is in
     /// doubt afterwards.
     ///
-    /// A crash on the way leaves logs and members as they were or nearer to the end: the next start
-    /// does the same again.
+    /// A crash in the middle leaves logs and members unchanged or partly replayed: the next start
+    /// repeats the replay.
     fn replay(&self, options: &StartOptions) -> Result<Option<u64>, StartError> {
         let resync = self.plan.repairs.resync.map(|resync| resync.from);
         if self.plan.repairs.replay != Some(Replay::Ppl) {
@@ -310,8 +311,8 @@ impl Starting<'_> {
         Ok(if log.verdict == Some(PplVerdict::Clean) { None } else { resync })
     }
 
-    /// Whether parity may be relied upon after the replay. Nothing is to be recovered from the
-    /// parity of a member that is not in sync, since its data is missing too.
+    /// Whether the parity is valid after the replay. It does not matter for a member that is not in
+    /// sync: nothing is recovered from its parity, since its data are missing too.
     fn is_covered(&self, gaps: &[(MemberIdx, String)]) -> Result<(), StartError> {
         let serving: Vec<_> = self.serving().collect();
         let slots = (0..self.geometry.members() as u16).map(MemberIdx);
@@ -324,10 +325,10 @@ impl Starting<'_> {
             let Some((_, problem)) = gaps.iter().find(|(of, _)| *of == slot) else { continue };
             let name = self.members[source.candidate].disk.name();
             return refused(format!(
-                "{name}: {problem}. The array was in use when it stopped, and slot {} is missing: \
-                 without that log, what is recovered for it may be wrong where a write was under \
-                 way, also in data that was not being written. Find the missing member; the array \
-                 can be read without it.",
+                "{name}: {problem}. The array was dirty when it stopped, and slot {} is missing: \
+                 without that log, data recovered for the slot may be wrong in stripes with writes \
+                 in flight, including blocks that were not written. Find the missing member; the \
+                 array can be read without it.",
                 missing[0]
             ));
         }
@@ -344,7 +345,7 @@ impl Starting<'_> {
     }
 
     /// The devices to keep metadata on, by candidate: members in sync with their slots, and spares.
-    /// A rebuild that had begun is not gone on with here: see [`Starting::metadata manager`].
+    /// A rebuild that had begun is not continued here: see [`Starting::manager`].
     fn devices(&self) -> Vec<(usize, Option<MemberIdx>)> {
         let mut devices: Vec<_> =
             self.serving().map(|(slot, source)| (source.candidate, Some(slot))).collect();
@@ -364,7 +365,7 @@ impl Starting<'_> {
     }
 
     /// The slot that a candidate is being rebuilt for, or is to take over, and the sector up to
-    /// which it is in sync; `None`: all of it is.
+    /// which it is in sync; `None`: completely.
     fn rebuilt(&self, candidate: usize) -> Option<(MemberIdx, Option<u64>)> {
         let mut members = self.array.members.iter();
         match members.find(|member| member.candidate == candidate)?.state {
@@ -374,7 +375,8 @@ impl Starting<'_> {
         }
     }
 
-    /// What is lost once the array is written to: a sentence for each rebuild that had begun.
+    /// Rebuild progress that is lost once the array is written to: a sentence for each rebuild that
+    /// had begun.
     fn notes(&self) -> Vec<String> {
         let begun = self.devices().into_iter().filter_map(|(candidate, serves)| {
             let (slot, up_to) = self.rebuilt(candidate).filter(|_| serves.is_none())?;
@@ -385,8 +387,8 @@ impl Starting<'_> {
             };
             let name = self.members[candidate].disk.name();
             Some(format!(
-                "{name} is in sync {far} for slot {slot}, but not used: its rebuild begins again \
-                 once the array has been written to."
+                "{name} is in sync {far} for slot {slot}, but not used: its rebuild starts from \
+                 the beginning once the array has been written to."
             ))
         });
         begun.collect()
@@ -403,11 +405,11 @@ impl Starting<'_> {
         let mut devices = Vec::new();
         for (candidate, slot) in self.devices() {
             let number = self.metadata[candidate].dev_number;
-            // What only its own superblock knows of it.
+            // State that only its own superblock has.
             let own = self.members[candidate].superblock.state();
             let own = own.devices.get(number as usize).cloned().flatten();
-            // Writes pass by who is being rebuilt, so that what it has is old from the first one
-            // on. It keeps its slot, in sync up to sector 0: Linux begins its rebuild again.
+            // A device under rebuild gets no writes, so its data are out of date from the first
+            // write on. It keeps its slot, in sync up to sector 0: Linux restarts its rebuild.
             let rebuilt = self.rebuilt(candidate);
             let role = slot.or(rebuilt.map(|(slot, _)| slot));
             let role = role.map_or(Role::Spare, |slot| Role::Slot(slot.0));
@@ -444,7 +446,7 @@ impl Starting<'_> {
         }))
     }
 
-    /// The bitmap of the member that defines the array; bits that cannot be believed count as set.
+    /// The bitmap of the member that defines the array; bits that are not valid count as set.
     fn bitmap(&self) -> Result<Option<ManagedBitmap>, StartError> {
         let defining = self.defining();
         let Some((header, bits)) = self.read_bitmap(self.array.defining)? else { return Ok(None) };
@@ -477,14 +479,14 @@ impl Starting<'_> {
         let checked = header.check(uuid_on_disk(metadata.set_uuid, metadata.version));
         checked.map_err(|error| failed(error.to_string()))?;
         if header.kind() != Some(BitmapKind::Plain) {
-            return Err(failed("it is of a kind that is only read here".into()));
+            return Err(failed("bitmaps of this type are supported for reading only".into()));
         }
         let covered = sync_sectors(self.geometry).unwrap_or(0);
         let chunk = u64::from(header.chunk_bytes) / md::SECTOR_BYTES;
         let len = 256 + covered.div_ceil(chunk.max(1)).div_ceil(8);
         let sectors = len.div_ceil(md::SECTOR_BYTES);
         if sectors > area.sectors {
-            return Err(failed("it would run into what is behind it".into()));
+            return Err(failed("it is longer than the area reserved for it".into()));
         }
         let mut file = vec![0; (sectors * md::SECTOR_BYTES) as usize];
         let read = disk.read(area.sector, &mut file);

@@ -1,7 +1,7 @@
 //! The areas that a superblock points to, read from a disk.
 //!
-//! Invariant: nothing is written, and what a superblock says is not believed: an area that is not
-//! on the disk, or longer than it can be, is a sentence without its end. Called by whoever shows,
+//! Invariant: nothing is written, and superblock fields are validated: an area that is outside the
+//! disk, or too long, is an error (a clause without its subject). Called by the code that shows,
 //! starts or rescues an array.
 
 use md::SECTOR_BYTES;
@@ -13,7 +13,7 @@ use super::Disk;
 /// The bytes of an area.
 ///
 /// # Errors
-/// It is not on the disk, or cannot be read: says which sectors.
+/// It is outside the disk, or cannot be read: names the sectors.
 pub fn read_area(disk: &dyn Disk, area: Area) -> Result<Vec<u8>, String> {
     let Area { sector, sectors } = area;
     let end = sector.checked_add(sectors).filter(|&end| end <= disk.sectors());
@@ -28,10 +28,10 @@ pub fn read_area(disk: &dyn Disk, area: Area) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A member's list of bad blocks, as sectors of the device; empty where it is not in use.
+/// A member's bad block list, as sectors of the device; empty if it has none.
 ///
 /// # Errors
-/// It cannot be read, or is none.
+/// It cannot be read, or has a wrong format.
 pub fn read_bad_blocks(disk: &dyn Disk, log: BadBlockArea) -> Result<BadBlocks, String> {
     if !log.in_use {
         return Ok(BadBlocks::new());

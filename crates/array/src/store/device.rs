@@ -1,12 +1,12 @@
-//! Opens a member that outlives the process: an image file, a partition, a disk.
+//! Opens a persistent member: an image file, a partition, a disk.
 //!
 //! Invariant: a device that is opened read-only is opened with `O_RDONLY`, so that the kernel
-//! itself refuses every write; and no two processes write the same bytes, or one writes what
-//! another reads: the member's byte range is locked for as long as it is open (an open-file lock,
-//! so that partitions inside one image are members of their own).
+//! refuses every write; and no two processes write the same bytes, or one writes what another
+//! reads: the member's byte range is locked as long as it is open (an open file description lock,
+//! so that partitions inside one image can be separate members).
 //!
 //! A block device is opened for writing with `O_EXCL`: the kernel refuses it while it is mounted,
-//! holds swap, or belongs to an array or a volume group. Images attached to a loop device are
+//! holds swap, or belongs to an array or a volume group. Image files attached to a loop device are
 //! refused as well.
 
 use std::fs::File;
@@ -28,64 +28,64 @@ use super::identity::{Identity, Overlap, loop_device_of, who_uses};
 use crate::buf::Region;
 use crate::member::{FileId, is_shorter};
 
-/// What may be done with a device.
+/// Permitted access to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Never a write.
+    /// Reads only.
     ReadOnly,
-    /// Everything.
+    /// Reads and writes.
     ReadWrite,
 }
 
-/// How a device is opened.
+/// Options for opening a device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceOptions {
-    /// What may be done with it.
+    /// Permitted access.
     pub access: Access,
-    /// Past the page cache, where it can be (`O_DIRECT`).
+    /// Bypass the page cache (`O_DIRECT`) if supported.
     pub direct: bool,
 }
 
 /// Why a device cannot be opened.
 #[derive(Debug)]
 pub struct DeviceError {
-    /// Which.
+    /// The member's location.
     pub location: Location,
-    /// Why.
+    /// The reason.
     pub problem: DeviceProblem,
 }
 
-/// What kept a device from being opened.
+/// The reason why a device cannot be opened.
 #[derive(Debug)]
 pub enum DeviceProblem {
-    /// The system refused.
+    /// A system call failed.
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// Neither a regular file nor a block device.
     Kind {
-        /// What it is.
+        /// Its file type.
         is: &'static str,
     },
     /// The kernel uses it.
     InUse {
-        /// How, as far as it can be told.
+        /// The kind of use, as far as it is known.
         how: String,
     },
     /// Another process has it open as a member.
     Locked {
-        /// What was wanted here.
+        /// The access that was requested here.
         access: Access,
     },
-    /// The window is not inside of what is there.
+    /// The byte range is outside the file or device.
     Window {
-        /// Bytes that are there.
+        /// Size of the file or device in bytes.
         bytes: u64,
     },
-    /// It does not hold a sector.
+    /// It is smaller than one sector.
     Empty,
 }
 
@@ -118,7 +118,7 @@ impl std::fmt::Display for DeviceError {
             DeviceProblem::Window { bytes } => {
                 write!(
                     f,
-                    "the part is not inside: {} has {bytes} bytes",
+                    "the part is out of range: {} has {bytes} bytes",
                     self.location.path.display()
                 )
             }
@@ -136,20 +136,20 @@ impl std::error::Error for DeviceError {
     }
 }
 
-/// See the module.
+/// An opened member; see the module documentation.
 #[derive(Debug)]
 pub struct Device {
     file: Arc<File>,
     location: Location,
     identity: Identity,
     id: FileId,
-    /// First byte in the file, and how many.
+    /// Byte range of the member in the file.
     window: Range<u64>,
     access: Access,
     direct: bool,
     is_block_device: bool,
     logical_block: u32,
-    /// The last hole that was found, in bytes of the file.
+    /// The last hole found, in bytes of the file.
     hole: Mutex<Range<u64>>,
 }
 
@@ -157,24 +157,25 @@ impl Device {
     /// Opens the member at a location and locks it.
     ///
     /// # Errors
-    /// Names the location and what is wrong with it.
+    /// Names the location and the problem.
     pub fn open(location: &Location, options: DeviceOptions) -> Result<Device, DeviceError> {
         let opened = Opening::new(location, options)?;
         let window = window(location, opened.bytes).map_err(|problem| opened.fail(problem))?;
         lock(&opened.file, &window, options.access).map_err(|problem| opened.fail(problem))?;
         let device = opened.device(window, options.access);
-        // Whoever held the lock until now may have removed the file: what is written there is lost.
+        // A process that held the lock until now may have removed the file: writes to it would be
+        // lost.
         if options.access == Access::ReadWrite && !device.is_at(&location.path) {
-            let source = io::Error::other("it was removed or replaced meanwhile");
+            let source = io::Error::other("it was removed or replaced while being opened");
             let problem = DeviceProblem::System { doing: "open it", source };
             return Err(DeviceError { location: location.clone(), problem });
         }
         Ok(device)
     }
 
-    /// Opens a file or a block device that something else is to be written over: all of it is
-    /// locked, also where it may grow, and it may be empty. Nothing is written or cut off here. A
-    /// file that is not there is made: the second value says so.
+    /// Opens a file or a block device that is to be overwritten: all of it is locked, including a
+    /// range that it may grow into, and it may be empty. Nothing is written or truncated here. A
+    /// missing file is created: the second value tells.
     ///
     /// # Errors
     /// As [`Device::open`] for writing.
@@ -182,7 +183,7 @@ impl Device {
         let location = Location::whole(path);
         let made = match File::options().read(true).write(true).create_new(true).open(path) {
             Ok(_) => true,
-            // A link that leads nowhere is there, but what it leads to is not.
+            // A dangling symbolic link exists, but its target does not.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.exists() => false,
             Err(source) => {
                 return Err(DeviceError {
@@ -199,20 +200,20 @@ impl Device {
         Ok((opened.device(bytes, options.access), made))
     }
 
-    /// The file itself, still locked: for whoever writes something else over it.
+    /// The file, still locked, to overwrite it.
     ///
     /// # Panics
     /// When a member still uses it.
     pub fn into_file(self) -> File {
-        Arc::into_inner(self.file).expect("nobody else uses it")
+        Arc::into_inner(self.file).expect("no member uses it")
     }
 
-    /// What it is, whatever it is called.
+    /// Identity of the underlying storage, independent of its name.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Whether two members share bytes: `Same` when they are one and the same.
+    /// Whether two members share bytes: `Same` if they are the same member.
     pub fn overlap(&self, other: &Device) -> Option<Overlap> {
         let (a, of) = self.identity.place(self.window.clone());
         let (b, its) = other.identity.place(other.window.clone());
@@ -225,19 +226,20 @@ impl Device {
             };
         }
         let is_whole = |it: &Device| it.location.offset == 0 && it.location.size.is_none();
-        // Two files are two, and where a part is on what lies below nobody knows here.
+        // Two files are distinct, and the position of a part on the underlying storage is unknown
+        // here.
         if !self.is_block_device && !other.is_block_device || !is_whole(self) || !is_whole(other) {
             return None;
         }
         self.identity.overlap(other.identity)
     }
 
-    /// Makes an image file of `bytes` bytes, all of it a hole, where there is nothing yet, and
-    /// opens it for writing. It is locked while it is still empty: another process cannot open it
-    /// as a member before. [`Device::preallocate`] reserves its space.
+    /// Creates a sparse image file of `bytes` bytes, which must not exist, and opens it for
+    /// writing. It is locked while it is still empty: no other process can open it as a member
+    /// before. [`Device::preallocate`] reserves its space.
     ///
     /// # Errors
-    /// When there is something already, or the file system cannot have such a file.
+    /// When it exists, or the file system does not support such a file.
     pub fn make(location: &Location, bytes: u64) -> Result<Device, DeviceError> {
         let path = &location.path;
         let fail = |problem| DeviceError { location: location.clone(), problem };
@@ -248,12 +250,12 @@ impl Device {
         }
         let file = File::options().read(true).write(true).create_new(true).open(path);
         let file = file.map_err(system)?;
-        // Not removed when this fails: it is another process's by now.
+        // Not removed when this fails: it belongs to another process by now.
         lock(&file, &window, Access::ReadWrite).map_err(fail)?;
         let identity = file.metadata().map(|metadata| Identity::of(&metadata));
         let grown = identity.and_then(|identity| file.set_len(bytes).map(|()| identity));
         let identity = grown.map_err(|source| {
-            // A file that cannot be used is nothing to leave behind.
+            // An unusable file is removed.
             let _ = std::fs::remove_file(path);
             system(source)
         })?;
@@ -263,10 +265,10 @@ impl Device {
     }
 
     /// Removes the file, unless another process has another part of it open or its name leads to
-    /// another file by now. Whether it is gone.
+    /// another file by now. Returns whether it was removed.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn remove(&self) -> io::Result<bool> {
         self.check_writable()?;
         let path = &self.location.path;
@@ -277,14 +279,14 @@ impl Device {
         std::fs::remove_file(path).map(|()| true)
     }
 
-    /// Whether a name leads to the file that is open.
+    /// Whether a path leads to the open file.
     fn is_at(&self, path: &Path) -> bool {
         Identity::at(path) == Some(self.identity)
     }
 
-    /// Reserves space for all of the member, so that a full disk shows now and not under a running
-    /// array. What it holds stays. Block devices have theirs. Ends early, with `false`, when
-    /// `go_on` says no, which is asked every 64 MiB.
+    /// Reserves space for the whole member, so that ENOSPC shows now and not under a running array.
+    /// Its contents are kept. Block devices are always allocated. Ends early, with `false`, when
+    /// `go_on` returns `false`; it is called every 64 MiB.
     ///
     /// # Errors
     /// When there is not enough space, or it was opened read-only.
@@ -303,7 +305,7 @@ impl Device {
             match rustix::fs::fallocate(&self.file, flags, from, len) {
                 Err(Errno::INTR) => {}
                 Ok(()) => from += len,
-                // No such call here: a full disk will show as an error of a write.
+                // The file system has no fallocate: ENOSPC will show as a write error.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(true),
                 Err(error) => return Err(error.into()),
             }
@@ -311,12 +313,12 @@ impl Device {
         Ok(true)
     }
 
-    /// Its bytes, also those behind its last whole sector where it was opened as an output.
+    /// Its size in bytes, including a partial last sector if it was opened as an output.
     pub fn bytes(&self) -> u64 {
         self.window.end - self.window.start
     }
 
-    /// Where it was opened.
+    /// The location that was opened.
     pub fn location(&self) -> &Location {
         &self.location
     }
@@ -344,9 +346,9 @@ impl Device {
         self.window.start
     }
 
-    /// The bytes of a range of sectors, in the file.
+    /// The byte range of sectors in the file.
     fn range(&self, sector: u64, len: usize) -> io::Result<Range<u64>> {
-        assert!((len as u64).is_multiple_of(SECTOR_BYTES), "disks move whole sectors");
+        assert!((len as u64).is_multiple_of(SECTOR_BYTES), "not a whole number of sectors");
         let sectors = len as u64 / SECTOR_BYTES;
         if sector.checked_add(sectors).is_none_or(|end| end > self.sectors()) {
             return Err(beyond_the_end(&self.name(), sector, sectors, self.sectors()));
@@ -355,7 +357,7 @@ impl Device {
         Ok(start..start + len as u64)
     }
 
-    /// What the kernel can move directly: whole blocks, from and to aligned memory.
+    /// Whether O_DIRECT accepts the transfer: whole blocks, and aligned memory.
     fn is_aligned(&self, bytes: &Range<u64>, memory: *const u8) -> bool {
         let block = u64::from(self.logical_block);
         bytes.start.is_multiple_of(block)
@@ -363,7 +365,7 @@ impl Device {
             && (memory as usize).is_multiple_of(self.logical_block as usize)
     }
 
-    /// The blocks around a range, in memory that the kernel accepts.
+    /// Reads the blocks around a range, into aligned memory.
     fn read_blocks(&self, bytes: &Range<u64>) -> io::Result<(Region, usize)> {
         let block = u64::from(self.logical_block);
         let start = bytes.start - bytes.start % block;
@@ -380,8 +382,8 @@ impl Device {
         }
     }
 
-    /// An error where a file has become shorter than the member: a write behind the cut would make
-    /// it longer again, with zeroes between. A block device refuses that itself.
+    /// Fails if a file has become shorter than the member: a write behind the end would extend it
+    /// again, with zeroes between. A block device refuses such writes itself.
     fn check_whole(&self) -> io::Result<()> {
         if !self.is_block_device && is_shorter(&self.file, false, self.window.end) {
             return Err(self.has_gone());
@@ -395,7 +397,7 @@ impl Device {
         io::Error::new(io::ErrorKind::UnexpectedEof, why)
     }
 
-    /// Tells a device that has gone from one that has no space or a bad sector: by its capacity.
+    /// Distinguishes a removed device from a lack of space or a bad sector: by its capacity.
     fn checked<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
             match is_shorter(&self.file, self.is_block_device, self.window.end) {
@@ -472,7 +474,7 @@ impl Disk for Device {
         if len == 0 || rustix::fs::fallocate(&self.file, mode, bytes.start, len).is_ok() {
             return Ok(());
         }
-        // The file system cannot make zeroes up.
+        // The file system has no fallocate for zeroes.
         let mut zeroes = Region::new(1 << 20)?;
         while sector < end {
             let part = (end - sector).min((1 << 20) / SECTOR_BYTES);
@@ -492,11 +494,11 @@ impl Disk for Device {
             return sector;
         }
         let at = self.window.start + sector * SECTOR_BYTES;
-        let mut hole = self.hole.lock().expect("nobody panics with the hole");
+        let mut hole = self.hole.lock().expect("the hole lock is not poisoned");
         if !hole.contains(&at) {
             let data = match rustix::fs::seek(&*self.file, SeekFrom::Data(at)) {
                 Ok(data) => data,
-                // Nothing but a hole up to the end.
+                // There is only a hole up to the end.
                 Err(Errno::NXIO) => self.window.end,
                 Err(_) => at,
             };
@@ -509,7 +511,7 @@ impl Disk for Device {
     }
 }
 
-/// A file or a block device that was opened, before anything is decided about its bytes.
+/// An opened file or block device, before its byte range is checked.
 struct Opening {
     file: File,
     location: Location,
@@ -520,13 +522,12 @@ struct Opening {
 }
 
 impl Opening {
-    /// Opens it. What is decided, is decided about the file that is open: its name may lead
-    /// elsewhere by now.
+    /// Opens it. All checks are made on the open file: its name may lead to another file by now.
     fn new(location: &Location, options: DeviceOptions) -> Result<Opening, DeviceError> {
         let fail = |problem| DeviceError { location: location.clone(), problem };
         let system = |doing| move |source: io::Error| fail(DeviceProblem::System { doing, source });
         let path = &location.path;
-        let kind = std::fs::metadata(path).map_err(system("look at it"))?.file_type();
+        let kind = std::fs::metadata(path).map_err(system("stat it"))?.file_type();
         let is_block_device = kind.is_block_device();
         if !is_block_device && !kind.is_file() {
             return Err(fail(DeviceProblem::Kind { is: kind_name(kind) }));
@@ -540,9 +541,9 @@ impl Opening {
                 source: errno.into(),
             }),
         })?;
-        let metadata = file.metadata().map_err(system("look at it"))?;
+        let metadata = file.metadata().map_err(system("stat it"))?;
         if metadata.file_type() != kind {
-            let source = io::Error::other("it was replaced meanwhile");
+            let source = io::Error::other("it was replaced while being opened");
             return Err(system("open it")(source));
         }
         let identity = Identity::of(&metadata);
@@ -551,7 +552,7 @@ impl Opening {
             return Err(fail(DeviceProblem::InUse { how }));
         }
         let bytes = rustix::fs::seek(&file, SeekFrom::End(0))
-            .map_err(|errno| system("ask for its size")(errno.into()))?;
+            .map_err(|errno| system("get its size")(errno.into()))?;
         let location = location.clone();
         Ok(Opening { file, location, identity, is_block_device, direct, bytes })
     }
@@ -601,17 +602,17 @@ pub(super) fn open_file(
     direct: bool,
     is_block_device: bool,
 ) -> Result<(File, bool), Errno> {
-    // What became a pipe meanwhile must not make us wait.
+    // If the path has become a FIFO by now, opening it must not block.
     let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
     flags |= match access {
         Access::ReadOnly => OFlags::RDONLY,
-        // On a block device, without CREATE: not while the kernel has a claim on it.
+        // O_EXCL without O_CREAT: fails on a block device that the kernel has a claim on.
         Access::ReadWrite if is_block_device => OFlags::RDWR | OFlags::EXCL,
         Access::ReadWrite => OFlags::RDWR,
     };
     if direct {
         match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
-            // No direct I/O on this file system.
+            // The file system has no O_DIRECT.
             Err(Errno::INVAL) => {}
             opened => return opened.map(|fd| (File::from(fd), true)),
         }
@@ -619,9 +620,9 @@ pub(super) fn open_file(
     rustix::fs::open(path, flags, Mode::empty()).map(|fd| (File::from(fd), false))
 }
 
-/// Opens a file or device. Who has just let go of a device may still have it for a moment: udev
-/// looks at it, and a child that was started meanwhile has a copy of the descriptor until it is
-/// what it is to be. So a claim has to last.
+/// Opens a file or device, with retries. A device that was just closed may stay claimed for a
+/// moment: udev probes it, and a forked child has a copy of the descriptor until it calls exec. So
+/// only a lasting claim is an error.
 fn open_patiently(
     path: &Path,
     access: Access,
@@ -638,7 +639,7 @@ fn open_patiently(
     open_file(path, access, direct, is_block_device)
 }
 
-/// The member's bytes in a file of `bytes` bytes; half a sector at the end does not count.
+/// The member's byte range in a file of `bytes` bytes; a partial sector at the end is ignored.
 fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> {
     let end = match location.size {
         Some(size) => location.offset + size,
@@ -654,17 +655,17 @@ fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> 
     Ok(location.offset..location.offset + len)
 }
 
-/// A process that is being started holds our locks until it has become another program: what we
-/// have just closed may be locked for that long.
+/// A forked child holds our locks until it calls exec: a file that we have just closed may be
+/// locked for that long.
 const LOCK_TRIES: u32 = 10;
-/// How long a device may be claimed by somebody who is about to let go of it.
+/// How long a claim on a device may last before it is an error.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Between two questions whether to go on reserving space.
+/// Bytes reserved between two calls of `go_on`.
 const RESERVED_AT_ONCE: u64 = 64 << 20;
 
-/// Locks the bytes for as long as the file is open: alone to write, together to read.
+/// Locks the bytes as long as the file is open: exclusive for writing, shared for reading.
 pub(super) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<(), DeviceProblem> {
     use nix::libc;
     let kind = match access {
@@ -689,7 +690,7 @@ pub(super) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<()
     match result {
         Ok(_) => Ok(()),
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => Err(DeviceProblem::Locked { access }),
-        // Reading what cannot be locked (a read-only network share) harms nobody.
+        // Reading without a lock (a read-only network share) is harmless.
         Err(_) if access == Access::ReadOnly => Ok(()),
         Err(errno) => {
             let source = io::Error::from_raw_os_error(errno as i32);

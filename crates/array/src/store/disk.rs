@@ -1,32 +1,32 @@
-//! What holds a member with its metadata: bytes by sector of the whole device.
+//! A blocking interface to a device that holds a member with its metadata: bytes by sector of the
+//! whole device.
 //!
-//! Everything that is done rarely or must be done in a certain order goes through here, blocking:
-//! metadata, rescue, the overlay. The data of a running array go through [`crate::Member`]s made
-//! from the same disks.
+//! All rare or strictly ordered I/O uses it: metadata, rescue, the overlay. The data of a running
+//! array use [`crate::Member`]s made from the same disks.
 //!
-//! Invariant: a disk that was opened read-only refuses every write, whoever asks.
+//! Invariant: a disk that was opened read-only refuses every write.
 
 use std::io;
 use std::ops::Range;
 
-/// Something that stores sectors. Sectors count from the member's own start, also where the member
-/// is a part of a file. All calls may come from several threads at once.
+/// A blocking store of sectors. Sectors count from the member's own start, also if the member is a
+/// part of a file. All methods may be called concurrently from several threads.
 pub trait Disk: Send + Sync {
-    /// Its size in sectors.
+    /// Size in sectors.
     fn sectors(&self) -> u64;
 
-    /// What it reads and writes at the least, in bytes: 512 to 4096. Smaller pieces are allowed
-    /// here and cost a read of the rest.
+    /// Logical block in bytes: 512 to 4096. Smaller transfers are allowed here and cost a read of
+    /// the rest of the block.
     fn logical_block(&self) -> u32;
 
-    /// How it is called in messages.
+    /// Name for messages.
     fn name(&self) -> String;
 
     /// Whether it refuses writes.
     fn is_read_only(&self) -> bool;
 
-    /// Whether it is a block device, or lies over one. A file is more likely to be something that
-    /// somebody took for an empty image.
+    /// Whether it is a block device, or is laid over one. A file is more likely to have been
+    /// mistaken for an empty image.
     fn is_block_device(&self) -> bool {
         false
     }
@@ -34,13 +34,13 @@ pub trait Disk: Send + Sync {
     /// Fills `buf`, whole sectors, from `sector` on.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::UnexpectedEof`] beyond the end.
+    /// The system's error; [`io::ErrorKind::UnexpectedEof`] beyond the end.
     fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()>;
 
     /// Writes `buf`, whole sectors, from `sector` on. Durable after [`Disk::sync`].
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::ReadOnlyFilesystem`] where it is read-only.
+    /// The system's error; [`io::ErrorKind::ReadOnlyFilesystem`] if it is read-only.
     fn write(&self, sector: u64, buf: &[u8]) -> io::Result<()>;
 
     /// Makes the range read as zeroes.
@@ -49,14 +49,14 @@ pub trait Disk: Send + Sync {
     /// As [`Disk::write`].
     fn write_zeroes(&self, range: Range<u64>) -> io::Result<()>;
 
-    /// Makes durable what has been written.
+    /// Makes completed writes durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn sync(&self) -> io::Result<()>;
 
-    /// The end of the hole that `sector` is in: everything up to there was never written and reads
-    /// as zeroes. `sector` itself where there is no hole, or nobody knows.
+    /// The end of the hole at `sector`: everything up to there was never written and reads as
+    /// zeroes. `sector` itself if there is no hole, or holes cannot be detected.
     fn hole_end(&self, sector: u64) -> u64;
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn read_only_error(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::ReadOnlyFilesystem, format!("{name} was opened read-only"))
 }
 
-/// The error of a range that does not fit the disk.
+/// The error of a range beyond the end of the disk.
 pub(crate) fn beyond_the_end(name: &str, sector: u64, sectors: u64, size: u64) -> io::Error {
     let what = format!(
         "{name}: sectors {sector} to {} of {size} do not exist",

@@ -1,32 +1,32 @@
-//! What is the same storage under several names, what lies on what, and who else has a claim on it.
+//! Identifies storage under different names, how devices are stacked, and who has a claim on them.
 //!
 //! ```text
 //! file --loop--> loop0 --partition--> loop0p1 --dm--> dm-3        each lies on those before it
 //!   ^--file system, mounted from sda1, which lies on sda
 //! ```
-//! Invariant: nothing is opened and nothing is written; what the system does not tell counts as not
-//! there. Two partitions of one disk, or two volumes on it, do not touch each other. Of two loop
-//! devices over one file [`Identity::place`] knows which bytes are theirs; [`Identity::overlap`],
-//! which knows no bytes, takes them for the same.
+//! Invariant: nothing is opened and nothing is written; relations that the system does not report
+//! are treated as absent. Two partitions of one disk, or two volumes on it, do not overlap. For two
+//! loop devices over one file [`Identity::place`] returns their byte ranges; [`Identity::overlap`],
+//! which has no byte ranges, reports them as the same.
 //!
-//! Called by whoever is about to write: opening members and outputs.
+//! Called before writing: when members and outputs are opened.
 
 use std::fs::{self, Metadata};
 use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What tells a file, or a block device under any of its names, from all others.
+/// Identity of a file, or of a block device under any of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(u64, u64);
 
-/// In the place of a file system's number: a block device.
+/// Stands for a file system's device number: a block device.
 const BLOCK: u64 = u64::MAX;
 
-/// A loop device over a partition of a loop device, and so on: nobody stacks deeper.
+/// Maximum of stacked devices (a loop device over a partition of a loop device, and so on).
 const DEEPEST: usize = 8;
 
-/// How two of them touch each other.
+/// How two of them overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     /// They are the same: one file, one device, or a loop device and its file.
@@ -38,7 +38,7 @@ pub enum Overlap {
 }
 
 impl Identity {
-    /// Of what has been looked at.
+    /// Identity of a file with this metadata.
     pub fn of(metadata: &Metadata) -> Identity {
         match metadata.file_type().is_block_device() {
             true => Identity(BLOCK, metadata.rdev()),
@@ -46,7 +46,7 @@ impl Identity {
         }
     }
 
-    /// Of what is at a path, if there is something.
+    /// Identity of the file at a path, if there is one.
     pub fn at(path: &Path) -> Option<Identity> {
         fs::metadata(path).ok().map(|metadata| Identity::of(&metadata))
     }
@@ -60,7 +60,7 @@ impl Identity {
         (self.0, self.1)
     }
 
-    /// Whether writing to one of the two changes the other, as far as the system tells.
+    /// Whether writing to one of the two changes the other, as far as the system reports it.
     pub fn overlap(self, other: Identity) -> Option<Overlap> {
         let (mine, its) = (self.behind_loops(), other.behind_loops());
         if mine == its {
@@ -72,7 +72,7 @@ impl Identity {
         }
     }
 
-    /// Where these bytes of it are: partitions and loop devices as parts of what carries them.
+    /// The location of these bytes: partitions and loop devices as ranges of the storage below.
     pub(super) fn place(self, bytes: Range<u64>) -> (Identity, Range<u64>) {
         let (mut it, mut bytes) = (self, bytes);
         for _ in 0..DEEPEST {
@@ -83,7 +83,7 @@ impl Identity {
         (it, bytes)
     }
 
-    /// The file behind a loop device; everything else is itself.
+    /// The file behind a loop device; other identities are returned unchanged.
     fn behind_loops(self) -> Identity {
         let mut it = self;
         for _ in 0..DEEPEST {
@@ -95,7 +95,7 @@ impl Identity {
         it
     }
 
-    /// Everything that this one lies on, loop devices as their files.
+    /// Everything that this one is stacked on, loop devices as their files.
     fn below(self) -> Vec<Identity> {
         let mut all = vec![self.behind_loops()];
         let mut next = 0;
@@ -114,7 +114,7 @@ impl Identity {
 
     fn directly_below(self) -> Vec<Identity> {
         let Some(at) = self.sys() else {
-            // A file: the device of its file system, where it has one.
+            // A file: the device of its file system, if it has one.
             let device = Identity(BLOCK, self.0);
             return if self.0 != BLOCK && device.sys().is_some() { vec![device] } else { vec![] };
         };
@@ -127,7 +127,7 @@ impl Identity {
         below
     }
 
-    /// Where the kernel describes a block device.
+    /// The sysfs directory of a block device.
     fn sys(self) -> Option<PathBuf> {
         if self.0 != BLOCK {
             return None;
@@ -137,7 +137,7 @@ impl Identity {
     }
 }
 
-/// The block device that is described here.
+/// The block device of a sysfs directory.
 fn number_of(at: &Path) -> Option<Identity> {
     let text = fs::read_to_string(at.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
@@ -145,14 +145,14 @@ fn number_of(at: &Path) -> Option<Identity> {
     Some(Identity(BLOCK, number))
 }
 
-/// What a loop device, described here, was attached to. The kernel says ` (deleted)` behind the
-/// path of what is gone; then nothing is there under that name.
+/// The backing file of a loop device, by its sysfs directory. The kernel appends ` (deleted)` to
+/// the path of a deleted file; then there is no file under that name.
 fn loop_file(at: &Path) -> Option<Identity> {
     let backing = fs::read_to_string(at.join("loop/backing_file")).ok()?;
     Identity::at(Path::new(backing.trim_end_matches('\n')))
 }
 
-/// What carries a partition or a loop device, described here, and from which byte of it on.
+/// The storage below a partition or loop device, by its sysfs directory, and the start byte in it.
 fn carrier(at: &Path) -> Option<(Identity, u64)> {
     let number = |file: &str| fs::read_to_string(at.join(file)).ok()?.trim().parse::<u64>().ok();
     if at.join("partition").exists() {
@@ -161,7 +161,7 @@ fn carrier(at: &Path) -> Option<(Identity, u64)> {
     Some((loop_file(at)?, number("loop/offset")?))
 }
 
-/// The loop device that something is attached to.
+/// The loop device that a file is attached to.
 pub(super) fn loop_device_of(wanted: Identity) -> Option<PathBuf> {
     let entries = fs::read_dir("/sys/block").ok()?;
     entries.flatten().find_map(|entry| {
@@ -170,7 +170,7 @@ pub(super) fn loop_device_of(wanted: Identity) -> Option<PathBuf> {
     })
 }
 
-/// What the kernel does with a block device that is busy, as far as it tells.
+/// How the kernel uses a busy block device, as far as it reports it.
 pub(super) fn who_uses(path: &Path) -> String {
     let device = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let listed = |file: &str| {

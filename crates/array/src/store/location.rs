@@ -1,4 +1,4 @@
-//! Where a member is: a path, and perhaps a part of what is there.
+//! The location of a member: a path, optionally with a byte range.
 //!
 //! ```text
 //! PATH                 a device, a partition or an image file, all of it
@@ -6,11 +6,11 @@
 //! PATH@OFFSET+SIZE     SIZE bytes from OFFSET on
 //! ```
 //! Numbers are bytes; `s` makes them sectors of 512 bytes, as partition tables list them, and `K`,
-//! `M`, `G`, `T` powers of 1024. What follows the last `@` and is no number belongs to the path; a
-//! file whose name really ends in `@8` is given as `name@8@0`.
+//! `M`, `G`, `T` powers of 1024. If the text behind the last `@` is not a number, it belongs to the
+//! path; a file whose name really ends in `@8` is given as `name@8@0`.
 //!
 //! Invariant: `Location::parse(&location.to_string()) == Ok(location)` for every path that is text.
-//! Called by whoever names members on a command line.
+//! Called to parse members on a command line.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -19,10 +19,10 @@ use std::path::PathBuf;
 
 use md::SECTOR_BYTES;
 
-/// A place for a member.
+/// The location of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
-    /// What is to be opened.
+    /// Path of the file or device.
     pub path: PathBuf,
     /// First byte of the member in it; a multiple of 512.
     pub offset: u64,
@@ -30,12 +30,12 @@ pub struct Location {
     pub size: Option<u64>,
 }
 
-/// Why a text names no place.
+/// Why a text is not a valid location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocationError {
     /// The text.
     pub given: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: &'static str,
 }
 
@@ -48,15 +48,15 @@ impl fmt::Display for LocationError {
 impl std::error::Error for LocationError {}
 
 impl Location {
-    /// All of what is at a path.
+    /// The whole file or device at a path.
     pub fn whole(path: impl Into<PathBuf>) -> Location {
         Location { path: path.into(), offset: 0, size: None }
     }
 
-    /// Reads the syntax above.
+    /// Parses the syntax above.
     ///
     /// # Errors
-    /// When a number is no multiple of 512, does not fit, or the size is 0.
+    /// When a number is not a multiple of 512, does not fit, or the size is 0.
     pub fn parse(text: &OsStr) -> Result<Location, LocationError> {
         let fail = |problem| LocationError { given: text.to_string_lossy().into_owned(), problem };
         let bytes = text.as_bytes();
@@ -99,7 +99,7 @@ impl Location {
 /// A number of bytes; `None` when it does not fit.
 type Number = Option<u64>;
 
-/// The number that a text is, `None` when it is none.
+/// Parses a number, `None` if the text is not one.
 fn number(text: &str) -> Option<Number> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {

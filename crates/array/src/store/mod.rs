@@ -1,4 +1,4 @@
-//! Members that outlive the process: opening them, and what is done to them by sector.
+//! Persistent members: opening them, and I/O to them by sector.
 //!
 //! ```text
 //! Location --open--> Device --+--> Disk   metadata, rescue: blocking, by sector of the device

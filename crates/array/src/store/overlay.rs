@@ -1,4 +1,4 @@
-//! A copy-on-write file over members: they stay untouched, what is written goes there.
+//! A copy-on-write overlay file: the members stay unchanged, writes go to the file.
 //!
 //! ```text
 //! 0        64 KiB               +1 MiB               +1 MiB
@@ -6,11 +6,11 @@
 //!            entry i of an index: which block of which member data block i of the group holds
 //! ```
 //! Invariant: an entry is written when its data are durable, and never changes; so after a crash
-//! the file holds everything that was there at the last [`Disk::sync`], and blocks that came later
-//! are as they are on the member. Blocks that were there before and were written again have old or
-//! new sectors, as on a disk. Format: `docs/format/overlay.md`, compared with [`layout`] by a test.
+//! the file holds everything up to the last [`Disk::sync`], and blocks that were added later read
+//! as on the member. Blocks that existed and were rewritten have old or new sectors, as on a disk.
+//! Format: `docs/format/overlay.md`, compared with [`layout`] by a test.
 //!
-//! Used by whoever rehearses: an overlay is opened again and goes on where it was.
+//! Used for rehearsals: an existing overlay can be opened again and used further.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,19 +25,19 @@ use md::SECTOR_BYTES;
 use super::device::{Access, DeviceProblem, lock, open_file};
 use super::disk::{Disk, beyond_the_end, read_only_error};
 
-/// Where everything is, in bytes.
+/// Offsets and sizes of the format, in bytes.
 pub(crate) mod layout {
     /// The first bytes of an overlay.
     pub const MAGIC: &[u8; 16] = b"raidlab-overlay\n";
-    /// The version that is written and understood.
+    /// The format version that is written and supported.
     pub const VERSION: u32 = 1;
-    /// What is copied at the least.
+    /// The unit of copying.
     pub const BLOCK_BYTES: usize = 4096;
     /// The header's length.
     pub const HEADER_BYTES: usize = 65536;
     /// Fields of the header.
     pub const VERSION_AT: usize = 16;
-    /// How many members.
+    /// Number of members.
     pub const MEMBERS_AT: usize = 20;
     /// CRC-32C of the header with this field 0.
     pub const CHECKSUM_AT: usize = 24;
@@ -45,7 +45,7 @@ pub(crate) mod layout {
     pub const ID_AT: usize = 32;
     /// The first member.
     pub const MEMBER_AT: usize = 64;
-    /// From one member to the next.
+    /// Size of a member's record.
     pub const MEMBER_BYTES: usize = 128;
     /// In a member: its size in sectors.
     pub const MEMBER_SECTORS: usize = 0;
@@ -59,7 +59,7 @@ pub(crate) mod layout {
     pub const GROUP_BLOCKS: usize = 255;
     /// Entry 0 of an index.
     pub const ENTRY_AT: usize = 16;
-    /// From one entry to the next.
+    /// Size of an entry.
     pub const ENTRY_BYTES: usize = 16;
     /// In an entry: block number in the member.
     pub const ENTRY_BLOCK: usize = 0;
@@ -87,25 +87,25 @@ pub struct OverlayError {
 /// What is wrong with an overlay.
 #[derive(Debug)]
 pub enum OverlayProblem {
-    /// The system refused.
+    /// A system call failed.
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// Another process has it open.
     Locked,
-    /// It is no overlay, or a damaged one.
+    /// It is not an overlay, or is damaged.
     Format(&'static str),
-    /// A member does not belong to it, or has been written to since.
+    /// A member does not belong to it, or was written to since.
     Member {
-        /// Which.
+        /// Name of the member.
         name: String,
-        /// What it is instead.
+        /// What is wrong with it.
         problem: &'static str,
     },
-    /// More members than an overlay has room for.
+    /// More members than an overlay supports.
     TooManyMembers,
 }
 
@@ -132,11 +132,11 @@ impl std::error::Error for OverlayError {
 }
 
 struct State {
-    /// By member of the file: where each block is, as the number of a data block of the file.
+    /// By member: where each block is, as the number of a data block of the file.
     maps: Vec<BTreeMap<u64, u64>>,
-    /// The first data block that is free.
+    /// The first free data block.
     next: u64,
-    /// Data blocks whose entries are not in the file yet: member, block.
+    /// Data blocks without an entry in the file yet: member, block.
     pending: BTreeMap<u64, (u16, u64)>,
 }
 
@@ -148,7 +148,7 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// What the header says of a member.
+/// A member's record in the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     sectors: u64,
@@ -164,8 +164,8 @@ pub struct OverlayDisk {
     member: u16,
 }
 
-/// Puts the overlay in the file at `path` over the members, in their order. A file that is not
-/// there is made; an overlay that is there goes on, also without some of its members.
+/// Opens the overlay file at `path` over the members, in their order. A missing file is created; an
+/// existing overlay is used further, also without some of its members.
 ///
 /// # Errors
 /// Names the file, and the member that does not belong to it.
@@ -191,7 +191,7 @@ pub fn open_overlay(
     })?;
     let mut header = vec![0; HEADER_BYTES];
     (&file).read_exact(&mut header).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => fail(OverlayProblem::Format("it is no overlay")),
+        io::ErrorKind::UnexpectedEof => fail(OverlayProblem::Format("it is not an overlay")),
         _ => system("read it")(error),
     })?;
     let (id, known) = decode_header(&header).map_err(|what| fail(OverlayProblem::Format(what)))?;
@@ -207,8 +207,8 @@ pub fn open_overlay(
     Ok(bases.iter().zip(numbers).map(disk).collect())
 }
 
-/// Makes the file where it is not there. Under its own name it appears complete: a crash leaves a
-/// `.new` file at worst, which the next attempt replaces.
+/// Creates the file if it is missing. It appears under its name when it is complete: a crash leaves
+/// at most a `.new` file, which the next attempt replaces.
 fn make(path: &Path, bases: &[Arc<dyn Disk>]) -> io::Result<()> {
     if path.try_exists()? {
         return Ok(());
@@ -222,7 +222,7 @@ fn make(path: &Path, bases: &[Arc<dyn Disk>]) -> io::Result<()> {
     let file = File::create(&new)?;
     file.write_all_at(&encode_header(&id, &known), 0)?;
     file.sync_all()?;
-    // Fails where somebody else was faster, which must not lose what is there.
+    // Fails if another process was faster, whose file must not be lost.
     let linked = std::fs::hard_link(&new, path);
     std::fs::remove_file(&new)?;
     match linked {
@@ -238,14 +238,15 @@ fn known_of(base: &dyn Disk) -> Known {
     Known { sectors: base.sectors(), print: fingerprint(base), name }
 }
 
-/// Tells members apart and shows whether their metadata have been written since: every version of
-/// md's superblock lies in the first or the last 128 KiB.
+/// Identifies a member and detects writes to its metadata: every version of md's superblock lies in
+/// the first or the last 128 KiB.
 fn fingerprint(base: &dyn Disk) -> u64 {
     let sectors = base.sectors();
     let len = sectors.min(PRINT_BYTES / SECTOR_BYTES);
     let sum = |from: u64| {
         let mut bytes = vec![0; (len * SECTOR_BYTES) as usize];
-        // What cannot be read counts as itself: it is so the next time, or it is another disk.
+        // Unreadable ranges are part of the fingerprint: on the next run they are unreadable too,
+        // or it is another disk.
         match base.read(from, &mut bytes) {
             Ok(()) => u64::from(crc32c::crc32c(&bytes)),
             Err(_) => 0,
@@ -282,10 +283,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 fn decode_header(header: &[u8]) -> Result<([u8; 16], Vec<Known>), &'static str> {
     if !header.starts_with(MAGIC) {
-        return Err("it is no overlay");
+        return Err("it is not an overlay");
     }
     if u32_at(header, VERSION_AT) != VERSION {
-        return Err("it is of a version that this program does not know");
+        return Err("its version is not supported");
     }
     let mut plain = header.to_vec();
     plain[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
@@ -306,7 +307,7 @@ fn decode_header(header: &[u8]) -> Result<([u8; 16], Vec<Known>), &'static str> 
     Ok((id, (0..count).map(member).collect()))
 }
 
-/// The number of each member in the file: by what it holds, and by its name where several hold the
+/// The number of each member in the file: by fingerprint, and by name if several members have the
 /// same.
 fn find_members(known: &[Known], bases: &[Arc<dyn Disk>]) -> Result<Vec<u16>, OverlayProblem> {
     let wanted: Vec<Known> = bases.iter().map(|base| known_of(&**base)).collect();
@@ -342,7 +343,7 @@ fn data_at(number: u64) -> u64 {
     HEADER_BYTES as u64 + group * GROUP_BYTES as u64 + (1 + block) * BLOCK_BYTES as u64
 }
 
-/// Where its entry is.
+/// The position of its entry.
 fn entry_at(number: u64) -> u64 {
     let (group, block) = (number / GROUP_BLOCKS as u64, number % GROUP_BLOCKS as u64);
     HEADER_BYTES as u64
@@ -361,8 +362,8 @@ fn encode_entry(id: &[u8; 16], number: u64, member: u16, block: u64) -> [u8; ENT
     entry
 }
 
-/// Reads all entries. One that does not check was never finished: its block is free, or was not
-/// durable when the machine went down.
+/// Reads all entries. One with a wrong checksum was never completed: its block is free, or was not
+/// durable at a crash.
 fn load(file: &File, id: &[u8; 16], known: &[Known]) -> io::Result<State> {
     let len = file.metadata()?.len();
     let mut maps = vec![BTreeMap::new(); known.len()];
@@ -391,13 +392,13 @@ fn load(file: &File, id: &[u8; 16], known: &[Known]) -> io::Result<State> {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the map")
+        self.state.lock().expect("the map lock is not poisoned")
     }
 
-    /// Makes the data durable, then the entries that lead to them.
+    /// Makes the data durable, then their entries.
     ///
     /// A crash before the first sync returns loses the new blocks; between the two, those whose
-    /// entries had not reached the disk. Each of them then is as it is on the member.
+    /// entries had not reached the disk. Each of them then reads as on the member.
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state();
         self.file.sync_data()?;
@@ -426,7 +427,7 @@ impl OverlayDisk {
     }
 
     fn check(&self, sector: u64, len: usize) -> io::Result<()> {
-        assert!((len as u64).is_multiple_of(SECTOR_BYTES), "disks move whole sectors");
+        assert!((len as u64).is_multiple_of(SECTOR_BYTES), "not a whole number of sectors");
         let sectors = len as u64 / SECTOR_BYTES;
         if sector.checked_add(sectors).is_none_or(|end| end > self.sectors()) {
             return Err(beyond_the_end(&self.name(), sector, sectors, self.sectors()));
@@ -441,7 +442,7 @@ impl OverlayDisk {
         }
     }
 
-    /// Writes a part of one block, or all of it; a block that is new begins as the member has it.
+    /// Writes one block, or a part of it; the rest of a new block is copied from the member.
     fn write_block(&self, state: &mut State, sector: u64, bytes: &[u8]) -> io::Result<()> {
         let (block, skip) = (sector / BLOCK_SECTORS, sector % BLOCK_SECTORS);
         let map = &mut state.maps[usize::from(self.member)];
@@ -456,7 +457,7 @@ impl OverlayDisk {
         }
         let skip = (skip * SECTOR_BYTES) as usize;
         whole[skip..skip + bytes.len()].copy_from_slice(bytes);
-        // Not in the map until it is written: a full disk leaves the block as it was.
+        // Added to the map after the write: ENOSPC leaves the block unchanged.
         self.shared.file.write_all_at(&whole, data_at(state.next))?;
         map.insert(block, state.next);
         state.pending.insert(state.next, (self.member, block));
@@ -548,7 +549,7 @@ impl Disk for OverlayDisk {
         for part in blocks_of(range) {
             let new =
                 !state.maps[usize::from(self.member)].contains_key(&(part.start / BLOCK_SECTORS));
-            // A hole of the member has the zeroes already.
+            // A hole of the member reads as zeroes already.
             if new && self.base.hole_end(part.start) >= part.end {
                 continue;
             }
@@ -578,7 +579,7 @@ impl Disk for OverlayDisk {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Whoever cared has synced and seen the result; this keeps what came after.
+        // Users that need durability have synced and seen the result; this saves later writes.
         if !self.read_only && self.state.get_mut().is_ok_and(|state| !state.pending.is_empty()) {
             let _ = self.sync();
         }

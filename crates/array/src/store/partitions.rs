@@ -1,16 +1,16 @@
-//! Where the partitions of a disk begin and end, as its partition table lists them.
+//! Start and end of the partitions of a disk, from its partition table.
 //!
 //! ```text
 //! block 0    1        2 ...                             ... last-1     last
 //!       | MBR | header | entries |     partitions       | entries | header |     GPT
 //!       | MBR | partitions, one extended: | EBR | logical | EBR | logical |      MBR
 //! ```
-//! A block is what the disk calls a sector: 512 or 4096 bytes. An image has lost which of them it
-//! was; the header of a GPT is where it says, an MBR may be read both ways.
+//! A block is the disk's logical sector: 512 or 4096 bytes. An image does not record which of them
+//! it had; the position of the header shows it for a GPT, an MBR may be read both ways.
 //!
-//! Invariant: nothing is written, and nothing is believed. What is read of a table is bounded, sums
-//! cannot overflow, a partition is inside of the disk, and names of partitions, which are
-//! somebody's text, are not read at all. Called by whoever is given a whole disk as a member.
+//! Invariant: nothing is written, and all input is validated. Reads are bounded, sums cannot
+//! overflow, a partition is inside of the disk, and partition names, which are arbitrary text, are
+//! not read at all. Called when a whole disk is given as a member.
 //!
 //! Formats: UEFI specification 2.10, chapter 5 (GPT, protective MBR); for MBR and the chain of
 //! extended boot records there is no standard but practice.
@@ -22,12 +22,12 @@ use md::SECTOR_BYTES;
 use super::disk::Disk;
 use super::signature::bytes;
 
-/// What sort of table.
+/// Type of a partition table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableKind {
-    /// A GPT whose checksums are right.
+    /// A GPT with valid checksums.
     Gpt,
-    /// The same, from its copy at the end of the disk: the first is damaged.
+    /// The backup GPT at the end of the disk: the primary one is damaged.
     GptBackup,
     /// An MBR.
     Mbr,
@@ -46,29 +46,28 @@ impl std::fmt::Display for TableKind {
 /// A partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// As the kernel counts: logical ones of an MBR from 5 on.
+    /// Partition number as in the kernel: logical ones of an MBR from 5 on.
     pub number: u32,
-    /// Its sectors of 512 bytes. Its end is the disk's where it would be behind it: an image that
-    /// was cut short.
+    /// Its sectors of 512 bytes. Limited to the end of the disk, for truncated images.
     pub sectors: Range<u64>,
 }
 
 /// A partition table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionTable {
-    /// What sort.
+    /// Type of the table.
     pub kind: TableKind,
-    /// What its numbers count, in bytes.
+    /// Block size of its addresses in bytes.
     pub block_bytes: u64,
-    /// What begins on the disk, in the order of the table.
+    /// Partitions that begin on the disk, in the order of the table.
     pub partitions: Vec<Partition>,
 }
 
-/// Every way to read the partition table of a disk, the likelier first; none where it has no table.
+/// All interpretations of the partition table of a disk, the likelier first; empty if it has none.
 pub fn partition_tables(disk: &dyn Disk) -> Vec<PartitionTable> {
     let record = bytes(disk, 0..SECTOR_BYTES).and_then(|record| boot_record(&record));
     match record {
-        // A GPT that was left when somebody made an MBR is no table.
+        // A GPT that is left over behind an MBR is ignored.
         Some(entries) if !entries.iter().any(|entry| entry.kind == PROTECTIVE) => {
             let blocks = match disk.logical_block() {
                 4096 => &[4096][..],
@@ -76,7 +75,7 @@ pub fn partition_tables(disk: &dyn Disk) -> Vec<PartitionTable> {
             };
             blocks.iter().map(|&block| mbr(disk, &entries, block)).collect()
         }
-        // Also where the first block cannot be read, or was overwritten.
+        // Also if the first block cannot be read, or was overwritten.
         _ => {
             let first = BLOCK_BYTES.iter().filter_map(|&block| gpt(disk, block, Copy::First));
             let last = BLOCK_BYTES.iter().filter_map(|&block| gpt(disk, block, Copy::Last));
@@ -87,16 +86,16 @@ pub fn partition_tables(disk: &dyn Disk) -> Vec<PartitionTable> {
 
 const BLOCK_BYTES: [u64; 2] = [512, 4096];
 
-/// The type of the partition that an MBR has in place of those of a GPT.
+/// Type of the protective MBR entry of a GPT.
 const PROTECTIVE: u8 = 0xee;
 
 /// Types of partitions that contain a chain of logical ones.
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 
-/// No tool makes more of them; a chain may be a ring.
+/// Maximum of logical partitions; a chain may be a ring.
 const LOGICAL_MAX: u32 = 128;
 
-/// 128 entries are usual, in 16 KiB.
+/// Usual are 128 entries, in 16 KiB.
 const GPT_ENTRIES_BYTES_MAX: u64 = 256 << 10;
 
 /// An entry of a boot record, in blocks.
@@ -117,8 +116,8 @@ impl Entry {
     }
 }
 
-/// The four entries of a boot record, if it is one that has a partition. A file system's has text
-/// or code in their place.
+/// The four entries of a boot record, if it has a valid partition. The boot record of a file system
+/// has text or code in their place.
 fn boot_record(record: &[u8]) -> Option<[Entry; 4]> {
     let flags_are_sane = record[446..510].chunks(16).all(|entry| matches!(entry[0], 0 | 0x80));
     if record[510..512] != [0x55, 0xaa] || !flags_are_sane {
@@ -146,8 +145,8 @@ fn mbr(disk: &dyn Disk, entries: &[Entry; 4], block: u64) -> PartitionTable {
     PartitionTable { kind: TableKind::Mbr, block_bytes: block, partitions }
 }
 
-/// The chain of boot records in an extended partition: each has its own partition, from itself on,
-/// and the place of the next, from the start of the extended partition on.
+/// Follows the chain of boot records in an extended partition: each has its own partition, relative
+/// to itself, and the address of the next, relative to the extended partition.
 fn logical(disk: &dyn Disk, extended: u64, block: u64, partitions: &mut Vec<Partition>) {
     let mut at = extended;
     for number in 5..5 + LOGICAL_MAX {
@@ -163,7 +162,7 @@ fn logical(disk: &dyn Disk, extended: u64, block: u64, partitions: &mut Vec<Part
     }
 }
 
-/// A partition in sectors of 512 bytes; nothing where it does not begin on the disk.
+/// A partition in sectors of 512 bytes; `None` if it does not begin on the disk.
 fn on_disk(disk: &dyn Disk, number: u32, start: u64, blocks: u64, block: u64) -> Option<Partition> {
     let sectors = block / SECTOR_BYTES;
     let first = start.checked_mul(sectors).filter(|&first| first < disk.sectors())?;
@@ -178,7 +177,7 @@ enum Copy {
     Last,
 }
 
-/// One copy of a GPT; nothing where a checksum is wrong, or it is not the copy of this place.
+/// One copy of a GPT; `None` if a checksum is wrong, or it is not the copy of this place.
 fn gpt(disk: &dyn Disk, block: u64, copy: Copy) -> Option<PartitionTable> {
     let blocks = disk.sectors() * SECTOR_BYTES / block;
     let at = match copy {
@@ -198,7 +197,7 @@ fn gpt(disk: &dyn Disk, block: u64, copy: Copy) -> Option<PartitionTable> {
     let (entries_at, count) = (long(&header, 72), u64::from(word(&header, 80)));
     let entry_bytes = u64::from(word(&header, 84));
     let table_bytes = count.checked_mul(entry_bytes)?;
-    // Multiples of 128 by the specification.
+    // Multiples of 128 according to the specification.
     let sane = entry_bytes >= 128 && entry_bytes.is_multiple_of(8);
     if !sane || table_bytes > GPT_ENTRIES_BYTES_MAX || entries_at >= blocks {
         return None;

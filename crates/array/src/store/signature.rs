@@ -1,9 +1,9 @@
-//! What a device holds already: told from its first and last sectors, and where that says nothing
-//! from what else is there, before something else is made of it.
+//! Detects existing data on a device before it is overwritten: by signatures in its first and last
+//! sectors, or else by a sample of its contents.
 //!
-//! Invariant: nothing is written, and what cannot be read counts as not there. A signature says
-//! that somebody would miss the device; no signature does not say that nobody would. md's own
-//! superblocks are not told here but decoded (`md::ondisk`).
+//! Invariant: nothing is written, and unreadable places count as empty. A signature is evidence of
+//! data in use; the absence of signatures is no evidence of the contrary. md's own superblocks are
+//! not detected here but decoded (`md::ondisk`).
 //!
 //! Offsets are from each format's own description: ext4 (kernel documentation, "ext4 superblock"),
 //! XFS, Btrfs, LVM2 label, LUKS (cryptsetup's on-disk format), UEFI for GPT, and so on.
@@ -16,14 +16,14 @@ use md::SECTOR_BYTES;
 
 use super::disk::Disk;
 
-/// Something that a device holds.
+/// A detected signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// What: `ext4`, `LVM physical volume`, `GPT partition table`.
+    /// Name of the format: `ext4`, `LVM physical volume`, `GPT partition table`.
     pub what: &'static str,
-    /// Where the sign of it was found, in bytes of the device.
+    /// Byte offset of the signature on the device.
     pub at: u64,
-    /// Its label or name, if it is easy to tell.
+    /// Its label or name, if it is easy to read.
     pub label: Option<String>,
 }
 
@@ -37,12 +37,12 @@ impl fmt::Display for Signature {
     }
 }
 
-/// A fixed sign at a fixed place.
+/// A fixed signature at a fixed offset.
 struct Sign {
     what: &'static str,
     at: At,
     magic: &'static [u8],
-    /// Where the label is, from the start of the device.
+    /// Byte range of the label on the device.
     label: Option<Range<u64>>,
 }
 
@@ -106,7 +106,7 @@ const SIGNS: [Sign; 29] = [
     },
 ];
 
-/// All signs on a device. The order is that of the table; md superblocks are for `md::ondisk`.
+/// All signatures on a device, in the order of the table; md superblocks are left to `md::ondisk`.
 pub fn signatures(disk: &dyn Disk) -> Vec<Signature> {
     let mut found = Vec::new();
     for sign in &SIGNS {
@@ -121,7 +121,7 @@ pub fn signatures(disk: &dyn Disk) -> Vec<Signature> {
         }
         let label = sign.label.clone().and_then(|range| text(disk, range));
         let more = Signature { what: sign.what, at, label };
-        // The short sign of a format whose long one has been found says nothing new.
+        // The short signature of a format is redundant after its long one.
         if !found.iter().any(|seen: &Signature| seen.at == at && seen.what.starts_with("LUKS")) {
             found.push(more);
         }
@@ -129,14 +129,14 @@ pub fn signatures(disk: &dyn Disk) -> Vec<Signature> {
     found.extend(ext(disk));
     found.extend(zfs(disk));
     found.extend(ddf(disk));
-    // A boot record that is a file system's, or protects a GPT, is no table of its own.
+    // The boot record of a file system, or a protective MBR, is not a partition table.
     if found.is_empty() {
         found.extend(mbr(disk));
     }
     found
 }
 
-/// The bytes of a range; nothing where it is not on the disk, or cannot be read.
+/// The bytes of a range; `None` if it is not on the disk, or cannot be read.
 pub(super) fn bytes(disk: &dyn Disk, range: Range<u64>) -> Option<Vec<u8>> {
     let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
     if sectors.end > disk.sectors() {
@@ -196,7 +196,7 @@ fn ddf(disk: &dyn Disk) -> Option<Signature> {
     })
 }
 
-/// A boot record with at least one partition that makes sense.
+/// A boot record with at least one plausible partition.
 fn mbr(disk: &dyn Disk) -> Option<Signature> {
     let record = bytes(disk, 0..512)?;
     if record[510..] != [0x55, 0xaa] {
@@ -214,8 +214,8 @@ fn mbr(disk: &dyn Disk) -> Option<Signature> {
     is_table.then_some(Signature { what: "MBR partition table", at: 510, label })
 }
 
-/// The container or compression that the first bytes announce, with what to do about it. A member
-/// may begin with any data, so where there is metadata this says nothing.
+/// The image format or compression that the first bytes indicate, with advice. A member may begin
+/// with any data, so this is no evidence where there is metadata.
 pub fn packed_as(disk: &dyn Disk) -> Option<&'static str> {
     let table: [(usize, &[u8], &str); 9] = [
         (0, b"\x28\xb5\x2f\xfd", "a zstd file: unpack it first (zstd -d)"),
@@ -232,12 +232,12 @@ pub fn packed_as(disk: &dyn Disk) -> Option<&'static str> {
     table.iter().find_map(|(at, magic, what)| start[*at..].starts_with(magic).then_some(*what))
 }
 
-/// Where nobody knows what the data would look like: what is read of it from the start, so that
-/// small files and those with little in them are looked at whole,
+/// Bytes read from the start of a device without signatures, so that small files and files with
+/// little data are read completely.
 const DATA_BYTES: u64 = 64 << 20;
-/// at the end,
+/// Bytes read from its end.
 const END_BYTES: u64 = 1 << 20;
-/// and between: looks, and what is read at each.
+/// Number of samples in between.
 const SAMPLES: u64 = 256;
 const SAMPLE_BYTES: u64 = 4096;
 
@@ -246,7 +246,7 @@ const SAMPLE_BYTES: u64 = 4096;
 /// what.
 ///
 /// # Errors
-/// What cannot be read: who knows what is there.
+/// A read error: the contents are unknown.
 pub fn some_data(disk: &dyn Disk, areas: &[Range<u64>]) -> io::Result<Option<(u64, [u8; 8])>> {
     let sectors = disk.sectors();
     let mut looks = vec![
@@ -266,7 +266,7 @@ pub fn some_data(disk: &dyn Disk, areas: &[Range<u64>]) -> io::Result<Option<(u6
     Ok(None)
 }
 
-/// The same in one range, of which at most `most` sectors are read.
+/// The first data that is not zero in one range, of which at most `most` sectors are read.
 fn data_in(disk: &dyn Disk, range: Range<u64>, most: u64) -> io::Result<Option<(u64, [u8; 8])>> {
     let (mut at, mut left) = (range.start, most);
     let mut bytes = vec![0; 256 << 10];

@@ -131,7 +131,7 @@ impl<'d> Host<'d> {
         let most = rng.pick(&[1, 8, 8, 40, 300]).min(blocks);
         let len = 1 + rng.below(most);
         let at = match rng.below(3) {
-            // Goes on where the last request ended.
+            // Continues where the last request ended.
             0 if self.stream + len <= blocks => self.stream,
             _ => rng.below(blocks - len + 1),
         };

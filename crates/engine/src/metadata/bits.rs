@@ -1,19 +1,19 @@
-//! The write-intent bitmap: which bits are wanted, which are surely on the members, which may go.
+//! The write-intent bitmap: which bits are requested, which are durable, and which may be cleared.
 //!
 //! Invariant: `durable` holds only bits that are set on every serving member, and a bit is in
-//! `image` from before it is granted until all data under it is durable. Bits fade: one that nobody
-//! holds is cleared after two whole daemon periods, as md does. Called only from `machine`.
+//! `image` from before it is granted until all data under it are durable. Bits fade: a bit that no
+//! shard holds is cleared after two whole daemon periods, as in md. Called only from `manager`.
 
 use std::sync::Arc;
 
 use super::types::{BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, ManagedBitmap};
 use crate::IntentMap;
 
-/// Of page 0.
+/// Header bytes in page 0.
 const HEADER_BYTES: usize = 256;
 
-/// Ticks of the daemon that a bit must have been left alone: the first may come at once, so that
-/// two whole periods lie between the first and the last.
+/// Daemon ticks for which a bit must be unused before it is cleared: the first tick may come
+/// immediately, so that two whole periods lie between the first and the last.
 const FADED: u8 = 3;
 
 /// A set of bits.
@@ -47,37 +47,36 @@ impl Set {
 
 pub(super) struct Bits {
     count: u32,
-    /// What the members should hold.
+    /// Bits that the members should have.
     image: Set,
-    /// What every serving member surely holds.
+    /// Bits that every serving member is known to have.
     durable: Set,
-    /// To be resynced: not cleared before a resync has passed.
+    /// Bits to be resynced: not cleared before a resync has passed.
     needed: Set,
-    /// Asked for since the present clearing began.
+    /// Bits requested since the current clearing began.
     touched: Set,
-    /// Bits that nobody held when they came here; each at most once.
+    /// Bits that no shard held when they were added; each at most once.
     fading: Vec<u32>,
     listed: Set,
-    /// By bit: ticks since it was given back.
+    /// By bit: ticks since it was released.
     ticks: Vec<u8>,
-    /// Bits that the present clearing means.
+    /// Bits of the current clearing.
     clearing: Vec<u32>,
-    /// Of the header.
+    /// Event count of the header.
     events: u64,
     events_cleared: u64,
-    /// The same before the clearing at work.
+    /// `events_cleared` before the clearing in progress.
     cleared_before: u64,
-    /// The header on the members is older than their superblocks, so that nobody believes the bits.
+    /// The header on the members is older than their superblocks, so that the bits are not trusted.
     stale: bool,
     pub(super) sleep_nanos: u64,
     pub(super) next_tick: Option<u64>,
 }
 
 impl Bits {
-    /// Starts from what was read, of one member: the others may hold other bits after a crash, so
-    /// nothing counts as durable before it has been written to all. `resync`: the position from
-    /// which on set bits are in need of a resync; `None`: set bits are only what has not been
-    /// cleared yet.
+    /// Starts from the bitmap read from one member: the others may have other bits after a crash,
+    /// so no bit counts as durable before it has been written to all. `resync`: the position from
+    /// which on set bits need a resync; `None`: set bits just have not been cleared yet.
     pub(super) fn new(kept: &ManagedBitmap, map: &IntentMap, resync: Option<u64>) -> Bits {
         let count = map.bits();
         let set = || Set::new(count);
@@ -116,8 +115,8 @@ impl Bits {
         self.image.len()
     }
 
-    /// Whether the members' header says that the bits are not to be believed. Then it must stay so
-    /// until all bits are on all members.
+    /// Whether the members' header marks the bitmap as stale. Then it must stay so until all bits
+    /// are on all members.
     pub(super) fn is_stale(&self) -> bool {
         self.stale
     }
@@ -127,11 +126,11 @@ impl Bits {
         self.stale = false;
     }
 
-    /// A shard is going to write here.
+    /// A shard requests the bit for a write.
     pub(super) fn want(&mut self, bit: u32) {
         self.image.insert(bit);
         self.touched.insert(bit);
-        // It may be among those that fade: it has not been left alone.
+        // It may be fading: restart its count.
         self.ticks[bit as usize] = 0;
     }
 
@@ -140,7 +139,8 @@ impl Bits {
         self.durable.has(bit)
     }
 
-    /// Nobody holds the bit any more. One that is in need stays until a resync has passed it.
+    /// No shard holds the bit any more. A bit that needs a resync stays until the resync has passed
+    /// it.
     pub(super) fn fade(&mut self, bit: u32) {
         self.ticks[bit as usize] = 0;
         if !self.listed.has(bit) && !self.needed.has(bit) {
@@ -169,7 +169,7 @@ impl Bits {
         }
     }
 
-    /// Whether any bit may be cleared some day.
+    /// Whether there are bits that may be cleared later.
     pub(super) fn is_fading(&self) -> bool {
         !self.fading.is_empty()
     }
@@ -188,7 +188,7 @@ impl Bits {
         });
     }
 
-    /// What has faded; `at_once`: without waiting.
+    /// Bits that have faded; `at_once`: without waiting.
     fn faded(&self, at_once: bool) -> impl Iterator<Item = u32> {
         let old = move |bit: &u32| {
             (at_once || self.ticks[*bit as usize] >= FADED) && !self.needed.has(*bit)
@@ -196,22 +196,23 @@ impl Bits {
         self.fading.iter().copied().filter(old)
     }
 
-    /// Whether something has faded.
+    /// Whether bits have faded.
     pub(super) fn has_faded(&self, at_once: bool) -> bool {
         self.faded(at_once).next().is_some()
     }
 
-    /// Begins to clear what has faded. The data under it must be made durable next.
+    /// Begins to clear faded bits. The data under them must be made durable next.
     pub(super) fn begin_clearing(&mut self, at_once: bool) {
         self.clearing = self.faded(at_once).collect();
         self.touched.0.fill(0);
     }
 
-    /// The data is durable: takes the bits out, except those that somebody has asked for
-    /// meanwhile. From here on they may be clear on some members.
+    /// The data are durable: clears the bits, except those that were requested in the meantime.
+    /// From here on they may be clear on some members.
     ///
-    /// None of them counts as faded afterwards, or clearing would have no end: what is held or in
-    /// need comes back by `fade` or `resynced`, and `want` has made the others wait anew.
+    /// None of them counts as faded afterwards, or clearing would never end: bits that are held or
+    /// need a resync return through `fade` or `resynced`, and `want` restarts the count of the
+    /// others.
     pub(super) fn clear(&mut self, held: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut pages = Vec::new();
         for bit in std::mem::take(&mut self.clearing) {
@@ -234,7 +235,8 @@ impl Bits {
         pages
     }
 
-    /// The count at which bits are being cleared. Whether the header must be written for it first.
+    /// Sets the event count at which bits are being cleared. Returns whether the header must be
+    /// written first.
     pub(super) fn note_cleared_at(&mut self, events: u64) -> bool {
         let news = self.events_cleared < events;
         self.cleared_before = self.events_cleared;
@@ -242,12 +244,12 @@ impl Bits {
         news
     }
 
-    /// The header did not reach all members: the next clearing writes it again.
+    /// The header was not written to all members: the next clearing writes it again.
     pub(super) fn clearing_failed(&mut self) {
         self.events_cleared = self.cleared_before;
     }
 
-    /// The header for superblocks of this count. Its own count never goes back: a header that is
+    /// The header for superblocks with this event count. Its own count never decreases: a header
     /// older than a superblock would make the bitmap stale, and superblocks that go back to clean
     /// are written after it.
     fn header(&mut self, events: u64) -> BitmapHeader {
@@ -256,18 +258,18 @@ impl Bits {
         BitmapHeader { events: self.events, events_cleared: self.events_cleared }
     }
 
-    /// Pages with bits that the members should hold and may not.
+    /// Pages with bits that the members should have but may not.
     pub(super) fn pages_to_set(&self) -> Vec<u32> {
         let words = self.image.0.iter().zip(&self.durable.0).enumerate();
         let lacking = words.filter(|(_, (image, durable))| **image & !**durable != 0);
-        // A page begins with a word.
+        // A page begins at a word boundary.
         let mut pages: Vec<u32> = lacking.map(|(word, _)| page_of(word as u32 * 64)).collect();
         pages.dedup();
         pages
     }
 
-    /// A page as the members should hold it; page 0 with the header for superblocks of this count,
-    /// or without: then that stays as it is.
+    /// The contents of a page; page 0 with the header for superblocks with this event count, or
+    /// without: then the header on disk stays unchanged.
     pub(super) fn page(&mut self, page: u32, events: Option<u64>) -> Arc<BitmapPage> {
         let header = events.filter(|_| page == 0).map(|events| self.header(events));
         let first = first_byte(page);

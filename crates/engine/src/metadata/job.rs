@@ -1,7 +1,7 @@
-//! One piece of the metadata manager's work, in phases: what is out now, and what comes after it.
+//! One job of the metadata manager, in phases: writes in flight, and the phases to come.
 //!
-//! Invariant: a phase begins when everything of the phase before is durable on every device that
-//! still serves, so that a crash finds the phases done in order. Driven by `machine`.
+//! Invariant: a phase begins when all writes of the previous phase are durable on every serving
+//! device, so that after a crash the phases are found done in order. Driven by `manager`.
 //!
 //! ```text
 //! Flush -> Header -> Pages -> EmptyPpl -> Superblocks        (each job has some of them)
@@ -17,19 +17,19 @@ use super::types::{BitmapPage, DeviceNumber, MetaToken, MetadataEffect, Record};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The members' data.
+    /// Flushes the members' data.
     Flush,
-    /// Only the bitmap's header (and its page's bits).
+    /// Writes only the bitmap's header (and the bits of its page).
     Header,
-    /// Pages of the bitmap.
+    /// Writes pages of the bitmap.
     Pages,
-    /// An empty log header on every member.
+    /// Writes an empty log header to every member.
     EmptyPpl,
-    /// The superblocks.
+    /// Writes the superblocks.
     Superblocks,
 }
 
-/// Why superblocks are written.
+/// Reason for a superblock update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// Some members are behind the others.
@@ -40,9 +40,9 @@ pub(super) enum Why {
     Clean,
     /// Members are lost.
     Loss,
-    /// A resync has come further.
+    /// A resync has made progress.
     Checkpoint,
-    /// The array stops.
+    /// The array is stopped.
     Stop,
 }
 
@@ -52,23 +52,23 @@ pub(super) struct Update {
     pub(super) why: Why,
     pub(super) dirty: bool,
     pub(super) state: Arc<ArrayState>,
-    /// FailureCoordinator that it records.
+    /// Number of failures that it records.
     pub(super) failures: u64,
-    /// Nothing but clean or dirty changes, on a complete array: spares need not hear of it.
+    /// Only the clean/dirty state changes, on a complete array: spares need not be updated.
     pub(super) pure: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Goal {
-    /// Bits are to be set.
+    /// Sets bits.
     Bits,
-    /// Bits are to be cleared.
+    /// Clears bits.
     Clear,
-    /// Superblocks are to be written.
+    /// Writes superblocks.
     Update(Update),
 }
 
-/// A write or a flush that has not been sent yet: for which device (an index of the metadata manager's own).
+/// A write or flush that was not sent yet, with its device (index in the metadata manager).
 pub(super) struct Due {
     pub(super) device: usize,
     /// `None`: a flush.
@@ -79,15 +79,15 @@ pub(super) struct Job {
     pub(super) goal: Goal,
     pub(super) phases: VecDeque<Phase>,
     pub(super) phase: Option<Phase>,
-    /// One after the other instead of all at once.
+    /// Devices are written one after the other instead of concurrently.
     pub(super) in_turn: bool,
     due: VecDeque<Due>,
     open: Vec<(MetaToken, usize)>,
-    /// Pages that the present phase writes.
+    /// Pages that the current phase writes.
     pub(super) pages: Vec<Arc<BitmapPage>>,
-    /// No further phase: the world has changed.
+    /// The array's state has changed: no further phases.
     pub(super) spoiled: bool,
-    /// A device that serves had no room for part of the phase.
+    /// A serving device had no room for part of the phase.
     pub(super) lacking: bool,
 }
 
@@ -110,19 +110,19 @@ impl Job {
         self.due.push_back(Due { device, record });
     }
 
-    /// Forgets what has not been sent to a device.
+    /// Drops pending writes to a device.
     pub(super) fn drop_device(&mut self, device: usize) {
         self.due.retain(|due| due.device != device);
     }
 
-    /// Where one device after the other is written, forgets those that have not been.
+    /// If devices are written one after the other, drops the pending ones.
     pub(super) fn drop_rest_in_turn(&mut self) {
         if self.in_turn {
             self.due.clear();
         }
     }
 
-    /// Sends what may be sent now.
+    /// Sends the writes that may be sent now.
     pub(super) fn send(
         &mut self,
         next_token: &mut u64,
@@ -142,13 +142,13 @@ impl Job {
         }
     }
 
-    /// Whose operation has ended; `None`: not of this job.
+    /// The device of a completed operation; `None`: not of this job.
     pub(super) fn done(&mut self, token: MetaToken) -> Option<usize> {
         let at = self.open.iter().position(|(open, _)| *open == token)?;
         Some(self.open.swap_remove(at).1)
     }
 
-    /// Whether everything of the phase has ended.
+    /// Whether all writes of the phase have completed.
     pub(super) fn is_quiet(&self) -> bool {
         self.open.is_empty() && self.due.is_empty()
     }

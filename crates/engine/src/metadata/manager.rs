@@ -1,10 +1,12 @@
-//! the metadata manager itself: what it knows, what it is told, and whom it answers when something is done.
+//! The metadata manager: its state, its inputs, and the answers to shards when metadata are
+//! durable.
 //!
-//! One job at a time; `work` picks the next one from what is asked and what the members hold.
+//! It runs one job at a time; `work` picks the next one from the pending requests and the state of
+//! the members.
 //!
-//! Invariant: `on_disk` is what every serving member durably holds, and nothing is answered
-//! (`Granted`, `Recorded`, `Stopped`) before that is what the answer promises. Called by an
-//! executor, with batches of inputs; performs nothing itself.
+//! Invariant: `on_disk` is what every serving member durably holds, and an answer (`Granted`,
+//! `Recorded`, `Stopped`) is sent only when the metadata that it promises are durable. Called by an
+//! executor, with batches of inputs; performs no I/O itself.
 
 mod work;
 
@@ -26,17 +28,17 @@ use crate::{Control, ControlEvent, IntentMap, MemberError, MemberSet, RequestErr
 struct Device {
     kept: ManagedDevice,
     failed: bool,
-    /// The count of the superblock that it durably holds; `None`: a write of it failed.
+    /// Event count of its durable superblock; `None`: a write of it failed.
     events: Option<u64>,
 }
 
-/// What the members' superblocks say.
+/// Contents of the members' superblocks.
 struct OnDisk {
     events: u64,
     dirty: bool,
     resync_offset: Option<u64>,
     policy: Policy,
-    /// The last update only marked a complete array dirty: its count may be taken back.
+    /// The last update only marked a complete array dirty: its event count may be taken back.
     may_go_back: bool,
 }
 
@@ -46,41 +48,41 @@ struct Asked {
     bits: u32,
 }
 
-/// See the module's documentation.
+/// The metadata manager; see the module documentation.
 pub struct MetadataManager {
     geometry: Geometry,
     map: IntentMap,
     shards: u16,
-    /// By shard: how often it has said that copies differ.
+    /// By shard: number of its out-of-sync reports.
     reports: Vec<u64>,
     devices: Vec<Device>,
-    /// What every device number is now.
+    /// By device number: its current state.
     states: Vec<Option<DeviceState>>,
     in_turn: bool,
-    /// Of a stopped array.
+    /// Policy of the stopped array.
     policy: Policy,
     checkpoint_nanos: u64,
     bits: Option<Bits>,
     on_disk: OnDisk,
-    /// What the freshest superblock said at the start, for members that are behind it.
+    /// State of the freshest superblock at the start, for members that are behind it.
     found: Arc<ArrayState>,
-    /// The highest count that any device may hold.
+    /// The highest event count that any device may hold.
     high: u64,
-    /// The count that makes the last lost member stale beyond doubt.
+    /// The event count that makes the last lost member stale for certain.
     reach: u64,
-    /// Members lost so far, and how many of them the superblocks know of.
+    /// Number of lost members, and how many of them the superblocks record.
     failures: u64,
     losses_recorded: u64,
-    /// Somebody relies on the superblocks: before that, a start leaves no trace.
+    /// A shard relies on the superblocks: before that, a start leaves no trace.
     touched: bool,
     resync: Option<u64>,
     resync_run: u32,
     resync_stalled: Option<RequestError>,
-    /// Members have lost writes that they had completed, and the array cannot do without them: it
-    /// is in sync nowhere, no resync can make it so, and it never stops clean.
+    /// Members have lost completed writes, and the array cannot run without them: it is out of sync
+    /// everywhere, no resync can change that, and it never stops clean.
     not_durable: bool,
     checkpoint_at: u64,
-    /// By bit: how many shards hold it.
+    /// By bit: number of shards that hold it.
     held: Vec<u16>,
     held_total: u64,
     asked: Vec<Asked>,
@@ -89,8 +91,7 @@ pub struct MetadataManager {
     mode: MetadataMode,
     stopping: bool,
     job: Option<Job>,
-    /// Superblocks that some members had no room for, and some may have: written again before
-    /// anything else is.
+    /// A superblock update for which some members had no room: written again before any other job.
     unfinished: Option<Update>,
     retry_at: u64,
     next_token: u64,
@@ -99,7 +100,7 @@ pub struct MetadataManager {
 }
 
 impl MetadataManager {
-    /// Takes charge of an array's metadata. Nothing is written before somebody wants to write.
+    /// Takes over an array's metadata. Nothing is written before the first write of a host.
     ///
     /// # Panics
     /// If a bitmap is given to a level that can have none, or with a chunk that [`IntentMap`]
@@ -114,7 +115,8 @@ impl MetadataManager {
             None => IntentMap::whole_array(&geometry),
         };
         let devices: Vec<Device> = config.devices.into_iter().map(in_service).collect();
-        // Who is missing and not known to be: that must be recorded before writes rely on it.
+        // A missing member that the superblocks do not record: it must be recorded before writes
+        // rely on it.
         let mut failures = 0;
         for (number, state) in (0u32..).zip(&mut states) {
             let here = devices.iter().any(|device| device.kept.number.0 == number);
@@ -128,11 +130,11 @@ impl MetadataManager {
         let counts = devices.iter().map(|device| device.kept.events);
         let high = counts.fold(events, u64::max);
         let serving = devices.iter().filter(|device| device.kept.slot.is_some()).count();
-        // One that is being rebuilt, or is to replace another, says up to where it is in sync:
-        // writes pass it by, and its superblock may never hear of that.
+        // A device that is being rebuilt, or is to replace another, records the position up to
+        // which it is in sync: it gets no writes, and its superblock may never be updated.
         let passed_by = devices.iter().any(|device| is_passed_by(&device.kept, &states));
-        // A member that is not here may be one ahead of the freshest that is, whether its loss has
-        // been recorded or not; a difference of 1 counts as the same when md assembles.
+        // A missing member may be one ahead of the freshest present one, whether its loss has been
+        // recorded or not; a difference of 1 counts as equal when md assembles.
         let reach = match serving < geometry.members() || passed_by {
             true => high + 3,
             false => events,
@@ -175,24 +177,24 @@ impl MetadataManager {
         }
     }
 
-    /// The bits that shards must ask for; goes into [`crate::ShardConfig::intents`]. `None`: this
-    /// level has no redundancy to lose, and its superblocks are never updated.
+    /// The bits that shards must request; for [`crate::ShardConfig::intents`]. `None`: this level
+    /// has no redundancy, and its superblocks are never updated.
     pub fn intent_map(&self) -> Option<IntentMap> {
         self.updates().then_some(self.map)
     }
 
-    /// Reads of copies above this position must take one fixed copy; goes into
-    /// [`crate::ShardConfig::in_sync_below`]. Later changes go to the shards as [`Control`].
+    /// Above this position reads must use one fixed copy; for
+    /// [`crate::ShardConfig::in_sync_below`]. Later changes are sent to the shards as [`Control`].
     pub fn in_sync_below(&self) -> u64 {
         self.resync.unwrap_or(u64::MAX)
     }
 
-    /// Where redundancy may not agree with the data, as ascending ranges of positions; goes into
-    /// [`crate::ShardConfig::out_of_sync`].
+    /// Out-of-sync ranges (redundancy may not match the data), as ascending ranges of positions;
+    /// for [`crate::ShardConfig::out_of_sync`].
     ///
-    /// Empty for parity arrays that lack data blocks: where redundancy is in doubt they are started
-    /// only by force, which calls them clean, as `mdadm --assemble --force` does. Those that lack
-    /// nothing but parity are started without.
+    /// Empty for parity arrays with missing data blocks: if redundancy is in doubt they are started
+    /// only by force, which treats them as clean, as `mdadm --assemble --force` does. Arrays that
+    /// only lack parity are started without it.
     pub fn out_of_sync(&self) -> Vec<Range<u64>> {
         let Some(from) = self.resync.filter(|_| !self.lacks_data()) else { return Vec::new() };
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -205,7 +207,7 @@ impl MetadataManager {
         ranges
     }
 
-    /// Whether a block of some row that holds data is on a member that is not in sync.
+    /// Whether a data block of some row is on a member that is not in sync.
     fn lacks_data(&self) -> bool {
         let Kind::Parity(parity) = self.geometry.kind() else { return false };
         let here = self.in_sync();
@@ -213,7 +215,7 @@ impl MetadataManager {
         (0..parity.rotation() as u64).any(lacks)
     }
 
-    /// What a resync from this position has to do.
+    /// The ranges for a resync from this position.
     fn in_need(&self, from: u64) -> Box<dyn Iterator<Item = Range<u64>> + '_> {
         let Some(bits) = &self.bits else {
             return Box::new(std::iter::once(from..self.map.span()));
@@ -223,7 +225,7 @@ impl MetadataManager {
     }
 
     /// The resync that the array needs, if any: from the position up to which it is in sync, or
-    /// over the bits of the bitmap that are in need. It takes the place of one made before.
+    /// over the bitmap bits that need one. It replaces an earlier one.
     pub fn resync(&mut self) -> Option<Resync> {
         let from = self.resync?;
         if !self.updates() || self.mode != MetadataMode::Running || self.not_durable {
@@ -234,7 +236,7 @@ impl MetadataManager {
         Some(Resync::of_ranges(self.resync_run, self.in_need(from), self.map.span()))
     }
 
-    /// What it knows.
+    /// The current status.
     pub fn status(&self) -> MetadataStatus {
         MetadataStatus {
             mode: self.mode,
@@ -248,8 +250,8 @@ impl MetadataManager {
         }
     }
 
-    /// Takes a batch of inputs at time `now` (nanoseconds of any steady clock) and adds what is to
-    /// be done to `out`. `inputs` is left empty.
+    /// Processes a batch of inputs at time `now` (nanoseconds of any monotonic clock) and appends
+    /// effects to `out`. `inputs` is left empty.
     pub fn handle(
         &mut self,
         now: u64,
@@ -273,11 +275,11 @@ impl MetadataManager {
             }
         }
         self.tick();
-        self.go_on(out);
+        self.run_jobs(out);
         self.set_timer(out);
     }
 
-    /// Levels without redundancy are written clean when they are made, and never again.
+    /// Superblocks of levels without redundancy are written clean at creation, and never again.
     fn updates(&self) -> bool {
         !matches!(self.geometry.level(), Level::Linear | Level::Raid0)
     }
@@ -300,7 +302,7 @@ impl MetadataManager {
                     self.lose(at, error, Lost::ByShard(shard), out);
                 }
             }
-            // What a level without redundancy loses, no metadata can say.
+            // Metadata cannot record lost writes of a level without redundancy.
             ControlEvent::NotDurable { .. } if self.updates() => {
                 self.touched = true;
                 self.not_durable = true;
@@ -316,7 +318,7 @@ impl MetadataManager {
 
     fn intent(&mut self, shard: u16, first_bit: u32, bits: u32, out: &mut Vec<MetadataEffect>) {
         if self.mode != MetadataMode::Running {
-            // The order crosses the shard's question.
+            // The command crosses the shard's request.
             return out.push(MetadataEffect::ToShard { shard, control: Control::ReadOnly });
         }
         self.touched = true;
@@ -338,7 +340,7 @@ impl MetadataManager {
         }
     }
 
-    /// A write ended half-way: what it leaves must be resynced, whatever a resync has done so far.
+    /// A write failed half-way: its range must be resynced, regardless of the progress of a resync.
     fn redundancy_lost(&mut self, first_bit: u32, bits: u32, out: &mut Vec<MetadataEffect>) {
         let first = match &mut self.bits {
             Some(image) => {
@@ -349,7 +351,7 @@ impl MetadataManager {
         };
         let position = self.resync.map_or(first, |at| at.min(first));
         self.resync = Some(position);
-        // Reports of the resync at work do not know of it.
+        // Reports of the running resync do not account for it.
         self.resync_run += 1;
         self.tell_in_sync(position, out);
         out.push(MetadataEffect::ResyncNeeded);
@@ -390,14 +392,14 @@ impl MetadataManager {
         self.stopping |= stop;
         if self.mode == MetadataMode::Running {
             self.mode = MetadataMode::Closing;
-            // They refuse what they have not begun.
+            // Shards refuse writes that have not begun.
             self.forget_asked(|_| ());
             self.retry_at = 0;
             self.to_shards(Control::ReadOnly, out);
         }
     }
 
-    /// Grants none of what is asked for.
+    /// Drops all pending requests.
     fn forget_asked(&mut self, mut tell: impl FnMut(Asked)) {
         for asked in self.asked.drain(..) {
             if let Some(image) = &mut self.bits {
@@ -418,14 +420,14 @@ impl MetadataManager {
         self.devices.iter().position(|device| !device.failed && device.kept.slot == Some(member))
     }
 
-    /// Devices that serve slots: everything that must be durable must be so on them.
+    /// Devices that serve slots: metadata must be durable on all of them.
     fn serving(&self) -> impl Iterator<Item = usize> {
         let serves =
             |at: &usize| !self.devices[*at].failed && self.devices[*at].kept.slot.is_some();
         (0..self.devices.len()).filter(serves)
     }
 
-    /// Slots that are served, all of them in sync.
+    /// Slots that are served, which are all in sync.
     fn in_sync(&self) -> MemberSet {
         let rebuilt = |at: &usize| {
             let state = self.states.get(self.devices[*at].kept.number.0 as usize);
@@ -439,7 +441,7 @@ impl MetadataManager {
         self.geometry.members() - self.in_sync().len()
     }
 
-    /// Takes a device out, unless the array cannot do without it.
+    /// Takes a device out of service, unless the array cannot run without it.
     fn lose(
         &mut self,
         at: usize,
@@ -465,13 +467,13 @@ impl MetadataManager {
         }
         self.touched = true;
         self.failures += 1;
-        // It may hold the highest count that was ever sent; a difference of 1 still counts as the
-        // same when md assembles.
+        // It may hold the highest event count that was ever sent; a difference of 1 still counts as
+        // equal when md assembles.
         self.reach = self.reach.max(self.high + 2);
         if let Some(job) = &mut self.job {
             job.drop_device(at);
-            // What a job has left out or put in may be wrong now. Superblocks go to the end: they
-            // are safe on whoever has them.
+            // Writes that the job has omitted or added may be wrong now. A superblock phase is
+            // completed: it is safe on the remaining devices.
             job.spoiled |= job.phase != Some(Phase::Superblocks);
         }
         out.push(MetadataEffect::DeviceFailed { device: number, slot, error, by: lost.by() });
@@ -482,7 +484,7 @@ impl MetadataManager {
         }
     }
 
-    /// Too few members can hold what must be held: nothing is written any more.
+    /// Too few members can hold the metadata: the array becomes read-only.
     fn give_up(&mut self, why: ReadOnlyReason, out: &mut Vec<MetadataEffect>) {
         self.mode = MetadataMode::ReadOnly(why);
         self.job = None;
@@ -494,7 +496,7 @@ impl MetadataManager {
     // ---- answers
 
     fn answer(&mut self, out: &mut Vec<MetadataEffect>) {
-        // Nothing is recorded any more: what waits for it must not wait for ever.
+        // Nothing is recorded any more: waiting shards get a negative answer.
         let never = |why| why != ReadOnlyReason::Ordered || !self.is_recorded();
         if matches!(self.mode, MetadataMode::ReadOnly(why) if never(why)) {
             for (shard, epoch) in self.epochs.drain(..) {
@@ -528,8 +530,8 @@ impl MetadataManager {
         }
     }
 
-    /// Whether the job at work leaves the array dirty, or has not begun to make it clean: then it
-    /// is called off.
+    /// Whether the current job leaves the array dirty, or has not begun to mark it clean: then it
+    /// is cancelled.
     fn may_stay_dirty(&mut self) -> bool {
         let Some(job) = &mut self.job else { return true };
         match &job.goal {
@@ -566,7 +568,7 @@ impl MetadataManager {
         if let Some(at) = bits.next_tick.filter(|at| *at <= now) {
             let held = &self.held;
             bits.tick(|bit| held[bit as usize] > 0);
-            // Missed ticks are not made up for: each stands for a whole period.
+            // Missed ticks are not repeated: each stands for a whole period.
             bits.next_tick = Some((at + bits.sleep_nanos).max(now + 1));
         }
     }
@@ -596,7 +598,7 @@ impl MetadataManager {
     }
 }
 
-/// Who took a device out.
+/// The cause of a device's failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lost {
     ByShard(u16),

@@ -1,12 +1,12 @@
-//! the metadata manager of an array's metadata: one per array, the only one that writes any.
+//! The metadata manager: one per array, and the only writer of its metadata.
 //!
 //! ```text
 //! shards --Intent, Released, MemberFailed--> metadata manager --WriteMeta, Flush--> members
 //!        <--Granted, Recorded, FailMember---        <--MetaDone----------
 //! ```
-//! The shards (the data path, one per thread) say what they are about to do; the metadata manager decides
-//! what must be on the members first, and answers when it is. See `docs/design/0005-metadata manager.md` for
-//! the promises and their order.
+//! The shards (the data path, one per thread) announce writes and failures; the metadata manager
+//! decides which metadata must be durable first, and answers when they are. See
+//! `docs/design/0005-metadata-manager.md` for the guarantees and the write order.
 
 mod bits;
 mod job;

@@ -1,7 +1,7 @@
-//! What the metadata manager is told and what it wants done: plain values.
+//! Inputs and effects of the metadata manager: plain values.
 //!
-//! Records say what the array is now; whoever performs the effects turns them into bytes with the
-//! codecs of `md::ondisk`, and knows where on which device they go.
+//! Records describe the array's current state; the executor encodes them with the codecs of
+//! `md::ondisk`, and determines their location on each device.
 
 use std::sync::Arc;
 
@@ -16,27 +16,27 @@ pub const DEFAULT_CHECKPOINT_NANOS: u64 = 300_000_000_000;
 /// Bitmaps are written in pages of this size; page 0 begins with the header (256 bytes).
 pub const BITMAP_PAGE_BYTES: usize = 4096;
 
-/// md's permanent number of a device (`dev_number`): the index in the table of roles, not a slot.
+/// md's permanent device number (`dev_number`): the index in the table of roles, not a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNumber(pub u32);
 
-/// Comes back with the outcome of a [`MetadataEffect::WriteMeta`] or [`MetadataEffect::Flush`].
+/// Token that links a completion to its [`MetadataEffect::WriteMeta`] or [`MetadataEffect::Flush`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MetaToken(pub u64);
 
-/// A device that carries the array's metadata.
+/// A device with the array's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagedDevice {
     /// Its permanent number.
     pub number: DeviceNumber,
-    /// The slot that it serves; `None`: a spare, or one that is not in sync and that writes pass by
+    /// The slot that it serves; `None`: a spare, or a device that is not in sync and gets no writes
     /// (its state has a slot).
     pub slot: Option<MemberIdx>,
-    /// The count of its own superblock.
+    /// The event count of its own superblock.
     pub events: u64,
 }
 
-/// The write-intent bitmap as it was read.
+/// The write-intent bitmap as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedBitmap {
     /// Positions per bit: see [`crate::IntentMap::bitmap`].
@@ -47,41 +47,41 @@ pub struct ManagedBitmap {
     pub events_cleared: u64,
     /// The bits as on disk, from bit 0, least significant first; missing ones count as set.
     pub bits: Vec<u8>,
-    /// The bitmap is older than the superblocks (or says so): every bit counts as set.
+    /// The bitmap is older than the superblocks (or marked stale): every bit counts as set.
     pub stale: bool,
 }
 
-/// What a metadata manager starts from: what the assembly found.
+/// Initial state of a metadata manager, from the assembly.
 #[derive(Clone, Debug)]
 pub struct MetadataConfig {
-    /// The array.
+    /// The array's geometry.
     pub geometry: Geometry,
-    /// Shards that serve it, numbered from 0.
+    /// Number of shards that serve it.
     pub shards: u16,
-    /// The devices to write to: those that serve, and spares. Who is missing is not among them.
+    /// The devices to write to: serving devices, and spares. Missing members are not included.
     pub devices: Vec<ManagedDevice>,
-    /// What the array is started as: events, resync position, policy, and all device numbers, with
-    /// the `recovery_offset` of who is being rebuilt.
+    /// The state that the array is started with: event count, resync position, policy, and all
+    /// device numbers, with the `recovery_offset` of devices under rebuild.
     pub state: ArrayState,
-    /// What the freshest superblock says, which may be another resync position, or another role of
-    /// a device: a start may be forced, or have replayed a log. For members that are behind it.
+    /// The state in the freshest superblock, for members that are behind it. It may have another
+    /// resync position, or another role of a device: a start may be forced, or have replayed a log.
     pub found: ArrayState,
-    /// The bitmap, where the array has one.
+    /// The bitmap, if the array has one.
     pub bitmap: Option<ManagedBitmap>,
-    /// A superblock is longer than the members' atomic sector: written to one member after the
+    /// A superblock is longer than an atomic write of the members: written to one member after the
     /// other, so that a crash tears one copy at most.
     pub superblocks_in_turn: bool,
-    /// See [`DEFAULT_CHECKPOINT_NANOS`].
+    /// Interval of resync checkpoints; see [`DEFAULT_CHECKPOINT_NANOS`].
     pub checkpoint_nanos: u64,
 }
 
-/// The changing fields of the bitmap's header; the others stay as they were read, with the state's
-/// stale bit cleared.
+/// The changing fields of the bitmap's header; the others stay as read, with the stale bit of the
+/// state cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitmapHeader {
-    /// At least the superblocks' count.
+    /// At least the event count of the superblocks.
     pub events: u64,
-    /// Count at which bits were last cleared while the array was complete.
+    /// Event count at which bits were last cleared while the array was complete.
     pub events_cleared: u64,
 }
 
@@ -90,20 +90,20 @@ pub struct BitmapHeader {
 pub struct BitmapPage {
     /// Page of the bitmap, header included: byte `page * 4096` of its area.
     pub page: u32,
-    /// On page 0, to be put in front of the bits; `None` there: the header stays as it was read,
-    /// that of a stale bitmap with its stale count or state.
+    /// On page 0, the header in front of the bits; `None` there: the header on disk is unchanged,
+    /// that of a stale bitmap with its stale event count or state.
     pub header: Option<BitmapHeader>,
-    /// The page's bits: byte 256 of page 0, byte 0 of every other page onwards. Whole bytes; the
-    /// last page ends with the last bit's byte, what follows on disk does not matter.
+    /// The page's bits: from byte 256 of page 0, from byte 0 of every other page. Whole bytes; the
+    /// last page ends with the byte of the last bit, later bytes on disk are undefined.
     pub bits: Vec<u8>,
 }
 
 /// A typed piece of metadata for one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The device's superblock: what `Superblock::with_state` makes of this. The time (`updated`)
-    /// is left to whoever has a clock. The policy turns from PPL to resync while the array is
-    /// dirty, and back at a clean stop: who encodes remembers where the log was.
+    /// The device's superblock, encoded by `Superblock::with_state`. The executor sets the time
+    /// (`updated`). The policy changes from PPL to resync while the array is dirty, and back at a
+    /// clean stop: the executor keeps the location of the log.
     Superblock(Arc<ArrayState>),
     /// A page of the device's bitmap.
     Bitmap(Arc<BitmapPage>),
@@ -114,111 +114,112 @@ pub enum Record {
 /// One input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataInput {
-    /// A shard says something. Events that are not for the metadata manager are ignored.
+    /// An event of a shard. Irrelevant events are ignored.
     FromShard {
-        /// Which.
+        /// Number of the shard.
         shard: u16,
-        /// What.
+        /// Its event.
         event: ControlEvent,
     },
-    /// A write of metadata or a flush ended.
+    /// A metadata write or a flush completed.
     MetaDone {
-        /// From the effect.
+        /// Token of the effect.
         token: MetaToken,
-        /// How it ended.
+        /// Result of the operation.
         result: Result<(), MemberError>,
     },
-    /// The time asked for with [`MetadataEffect::SetTimer`] has come.
+    /// The time set with [`MetadataEffect::SetTimer`] has passed.
     Timer,
-    /// A resync has come so far: see [`crate::Resync::position`].
+    /// Progress of a resync: see [`crate::Resync::position`].
     ResyncAt {
-        /// [`crate::Resync::run`]; reports of a run that is out of date are ignored.
+        /// [`crate::Resync::run`]; reports of an earlier run are ignored.
         run: u32,
         /// Everything below is in sync.
         position: u64,
-        /// See [`crate::Resync::stalled`].
+        /// Error of a stalled resync; see [`crate::Resync::stalled`].
         stalled: Option<RequestError>,
     },
-    /// Hosts are gone and their requests have ended: make the metadata clean, answer
+    /// Stop: all host requests have completed. The metadata are marked clean; answered by
     /// [`MetadataEffect::Stopped`].
     Stop,
-    /// No more writes: make the metadata clean, answer [`MetadataEffect::BecameReadOnly`].
+    /// Become read-only: the metadata are marked clean; answered by
+    /// [`MetadataEffect::BecameReadOnly`].
     ReadOnly,
 }
 
-/// One effect.
+/// One effect of the metadata manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataEffect {
-    /// Write a record. It is durable when it is reported done: FUA, or a write and a flush. Writes
-    /// that are out together may be performed in any order.
+    /// Writes a record. It must be durable when it is reported complete: FUA, or a write and a
+    /// flush. Writes in flight may be performed in any order.
     WriteMeta {
-        /// Comes back with the outcome.
+        /// Token of the completion.
         token: MetaToken,
-        /// Whom.
+        /// The device to write to.
         device: DeviceNumber,
-        /// What.
+        /// The record.
         record: Record,
     },
-    /// Make everything that the device has completed durable.
+    /// Makes everything that the device has completed durable.
     Flush {
-        /// Comes back with the outcome.
+        /// Token of the completion.
         token: MetaToken,
-        /// Whom.
+        /// The device to flush.
         device: DeviceNumber,
     },
-    /// Send [`MetadataInput::Timer`] at or after `at`. A later one replaces an earlier one.
+    /// Requests [`MetadataInput::Timer`] at or after `at`. A later one replaces an earlier one.
     SetTimer {
-        /// In the clock that `handle` is called with.
+        /// Nanoseconds of the clock that `handle` is called with.
         at: u64,
     },
-    /// For a shard.
+    /// Sends a command to a shard.
     ToShard {
-        /// Which.
+        /// Number of the shard.
         shard: u16,
-        /// What.
+        /// The command.
         control: Control,
     },
-    /// A device is out: its metadata could not be written, or a shard dropped it. Nothing is
-    /// written to it any more.
+    /// A device is out of service: its metadata could not be written, or a shard dropped it. It is
+    /// not written any more.
     DeviceFailed {
-        /// Who.
+        /// The failed device.
         device: DeviceNumber,
         /// The slot that it served.
         slot: Option<MemberIdx>,
-        /// What it did, or `None` when it was told to go.
+        /// The error, or `None` if it was failed on request.
         error: Option<MemberError>,
         /// The shard that dropped it; `None`: its metadata could not be written.
         by: Option<u16>,
     },
-    /// Redundancy was lost somewhere (a write ended half-way): a new [`crate::MetadataManager::resync`]
-    /// should take the place of what runs.
+    /// Redundancy was lost (a write failed half-way): a new [`crate::MetadataManager::resync`]
+    /// should replace the running one.
     ResyncNeeded,
-    /// Nothing is written any more.
+    /// The array is read-only now.
     BecameReadOnly {
-        /// Why.
+        /// The reason.
         why: ReadOnlyReason,
     },
     /// Answer to [`MetadataInput::Stop`]; the metadata manager does nothing more.
     Stopped {
-        /// The metadata says that the array was stopped cleanly. Otherwise the next start does what
-        /// it does after a crash.
+        /// Whether the superblocks are clean. Otherwise the next start treats the array as after a
+        /// crash.
         clean: bool,
     },
 }
 
-/// Why nothing is written any more.
+/// Why the array is read-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOnlyReason {
-    /// By order.
+    /// The host asked for it.
     Ordered,
     /// Too few members can hold the metadata: without this one the array could not be assembled.
     MetadataUnwritable {
-        /// Whose metadata could not be written last.
+        /// The last device whose metadata could not be written.
         device: DeviceNumber,
     },
-    /// Shards lost so many members that the array cannot be assembled from the others.
+    /// Too many members failed: the array cannot be assembled from the others.
     TooFewMembers {
-        /// Who went last.
+        /// The last device that failed.
         device: DeviceNumber,
     },
 }
@@ -226,7 +227,7 @@ pub enum ReadOnlyReason {
 impl std::fmt::Display for ReadOnlyReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ReadOnlyReason::Ordered => write!(f, "by order"),
+            ReadOnlyReason::Ordered => write!(f, "on request"),
             ReadOnlyReason::MetadataUnwritable { device } => write!(
                 f,
                 "metadata of device {} cannot be written, and without it too few members are left",
@@ -239,36 +240,36 @@ impl std::fmt::Display for ReadOnlyReason {
     }
 }
 
-/// What the metadata manager lets happen.
+/// Operating mode of the metadata manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataMode {
-    /// Writes.
+    /// Writes are permitted.
     Running,
-    /// No more writes; the metadata is being made clean.
+    /// No more writes; the metadata are being marked clean.
     Closing,
     /// No writes.
     ReadOnly(ReadOnlyReason),
-    /// Nothing.
+    /// Stopped: no more inputs are processed.
     Stopped,
 }
 
-/// What the metadata manager knows, for people and tests.
+/// Status of the metadata manager, for monitoring and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataStatus {
-    /// What it lets happen.
+    /// Current mode.
     pub mode: MetadataMode,
     /// Event count on the members.
     pub events: u64,
-    /// The members say that writes are under way.
+    /// The superblocks are marked dirty.
     pub dirty: bool,
-    /// Redundancy holds below this position; `None`: everywhere.
+    /// The array is in sync below this position; `None`: everywhere.
     pub resync_offset: Option<u64>,
-    /// Why the resync does not come further for now, where it does not.
+    /// Error of a stalled resync, if it is stalled.
     pub resync_stalled: Option<RequestError>,
-    /// Slots that nobody serves, or not all of it.
+    /// Number of slots that are not served, or not completely.
     pub degraded: usize,
-    /// Intents that shards hold.
+    /// Number of intents that shards hold.
     pub held: u64,
-    /// Bits that may be set in the bitmap.
+    /// Number of bits that may be set in the bitmap.
     pub bits_set: u64,
 }

@@ -1,19 +1,20 @@
-//! Which ranges of the chunk rows have redundancy that agrees with their data.
+//! The sync map: which ranges of the chunk rows are in sync (parity matches the data).
 //!
 //! ```text
 //! positions   |--------|~~~~~~~~~~~~~~~~~~~|------------|
 //!               in sync   unsynced at start    in sync
 //!                  ^stale      ^generated
 //! ```
-//! The array starts with ranges that are not in sync: above the position of a resync, or under the
-//! bits of a bitmap. In them, what has been generated since is in sync; elsewhere, what a write
-//! left half-way is not. A resync raises the position, and then its part of the first is forgotten.
+//! The array starts with out-of-sync ranges: above the position of a resync, or under the bits of a
+//! bitmap. Inside them, ranges for which parity was generated since are in sync; outside them,
+//! ranges that a write left half-way are not. A resync raises the position, and the ranges below it
+//! are dropped from the first list.
 //!
-//! Invariant: a range counts as in sync only where parity was generated from what the members hold,
-//! or was true when the array started, and every write since then has ended or kept it true. Memory
-//! is one bit per block of those pages that differ from their surroundings: 32 MiB per TiB of a
-//! member at most with blocks of 4 KiB, and 256 MiB with blocks of 512 bytes, if all of an array is
-//! written at random before its resync comes by. Called only from `ops` and `stripes`.
+//! Invariant: a range counts as in sync only where parity was generated from the members' data, or
+//! matched when the array started, and every write since then has completed or kept it so. Memory
+//! is one bit per block in pages that differ from their surroundings: at most 32 MiB per TiB of a
+//! member with blocks of 4 KiB, and 256 MiB with blocks of 512 bytes, if the whole array is written
+//! at random ahead of its resync. Called only from `ops` and `stripes`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,32 +22,32 @@ use std::ops::Range;
 /// Blocks of a page.
 const PAGE: u64 = 4096;
 
-/// What is known of a range.
+/// How much of a range is in sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum InSync {
     /// All of it is in sync.
     #[default]
     All,
-    /// A part of it is.
+    /// A part of it is in sync.
     Part,
-    /// Nothing of it is.
+    /// No part of it is in sync.
     Nothing,
 }
 
 pub(crate) struct SyncMap {
     /// Sectors of a block.
     block: u64,
-    /// Ranges that were not in sync when the array started: ascending, in sectors, and only what a
-    /// resync has not passed.
+    /// Ranges that were out of sync when the array started and that no resync has passed:
+    /// ascending, in sectors.
     unsynced: Vec<Range<u64>>,
-    /// Of these, what has been generated since.
+    /// Blocks of these ranges for which parity was generated since.
     generated: Blocks,
-    /// What a write left half-way, anywhere.
+    /// Blocks left half-way by writes, anywhere.
     stale: Blocks,
 }
 
 impl SyncMap {
-    /// `unsynced`: ascending ranges of sectors that are not in sync.
+    /// `unsynced`: ascending out-of-sync ranges of sectors.
     pub(crate) fn new(unsynced: &[Range<u64>], block_sectors: u64) -> SyncMap {
         debug_assert!(unsynced.is_sorted_by(|a, b| a.end <= b.start));
         SyncMap {
@@ -57,7 +58,7 @@ impl SyncMap {
         }
     }
 
-    /// What is known of the range, which is not empty.
+    /// The state of a range, which must not be empty.
     #[inline]
     pub(crate) fn state(&self, range: Range<u64>) -> InSync {
         if self.unsynced.is_empty() && self.stale.is_empty() {
@@ -88,7 +89,7 @@ impl SyncMap {
         !self.stale.has(block) && (!inside || self.generated.has(block))
     }
 
-    /// Redundancy of the range has been generated from what the members hold.
+    /// Parity of the range has been generated from the members' data.
     #[inline]
     pub(crate) fn set(&mut self, range: Range<u64>) {
         if self.unsynced.is_empty() && self.stale.is_empty() {
@@ -110,7 +111,7 @@ impl SyncMap {
         }
     }
 
-    /// A resync has passed this position: below it, only what was left half-way since is not in
+    /// A resync has passed this position: below it, only ranges left half-way since are out of
     /// sync.
     pub(crate) fn resynced_below(&mut self, position: u64) {
         if self.unsynced.first().is_none_or(|range| range.start >= position) {

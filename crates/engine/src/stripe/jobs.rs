@@ -1,4 +1,4 @@
-//! Turns an operation's parity work into computations over slices of equal length.
+//! Converts an operation's parity work into computations over slices of equal length.
 //!
 //! Invariant: the jobs of one step cover the operation's range once. A covered block may be
 //! scattered over several host buffers; the range is cut wherever one of them ends. Called only
@@ -12,14 +12,14 @@ use super::op::Op;
 use super::plan::ParityWork;
 use crate::{BufSlice, Compute, Delta, Effect, Effects, Source, Token};
 
-/// Which contents of a block: what the members hold, or what they will hold.
+/// Selects the contents of a block: before or after the write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     Before,
     After,
 }
 
-/// One operation seen by the arithmetic.
+/// The inputs for the parity work of one operation.
 pub(crate) struct Jobs<'a> {
     pub(crate) op: &'a Op,
     pub(crate) row: &'a Row,
@@ -72,7 +72,7 @@ impl Jobs<'_> {
         })
     }
 
-    /// P and Q, where the operation computes them.
+    /// The slices of P and Q, if the operation computes them.
     fn parities(&self, from: u64, sectors: u64) -> (Option<BufSlice>, Option<BufSlice>) {
         let parity = |position: u16| {
             let cell = self.op.cells.get(usize::from(position))?;
@@ -81,7 +81,8 @@ impl Jobs<'_> {
         (parity(self.p()), parity(self.q()))
     }
 
-    /// Emits what brings back the parity of before the write. Returns the number of jobs.
+    /// Emits the computations that restore the parity of before the write. Returns the number of
+    /// jobs.
     pub(crate) fn revert(&self, work: ParityWork, out: &mut Effects) -> u32 {
         match work {
             // `P ^= old ^ new` once more gives the old P, and so with Q.
@@ -91,7 +92,7 @@ impl Jobs<'_> {
         }
     }
 
-    /// Walks the range in runs in which no host slice ends.
+    /// Splits the range into runs in which no host slice ends.
     fn each_run(
         &self,
         out: &mut Effects,
@@ -144,8 +145,8 @@ impl Jobs<'_> {
         Source { exponent, slice: self.block(index, when, from, sectors) }
     }
 
-    /// A data block: new contents of a write, and everything that a read covers, are in the host's
-    /// buffers; the rest is in the stripe memory.
+    /// A data block: the new contents of a write, and all blocks that a read covers, are in the
+    /// host's buffers; the others are in the stripe memory.
     fn block(&self, index: u16, when: When, from: u64, sectors: u64) -> BufSlice {
         let in_host = when == When::After || !self.op.is_write();
         if in_host && self.op.covered.contains(index) {

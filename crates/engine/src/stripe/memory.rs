@@ -1,9 +1,9 @@
-//! The memory of operations, and the cache of what is known of a row.
+//! Memory of operations, and the cache of a row's blocks.
 //!
-//! Invariant: a cache entry is what the members hold (or would hold, for a member that is lost) at
-//! that position of the row. Parity is kept true by being updated in place; whatever else a write
-//! covers is forgotten before the write begins. An operation takes all of its memory at once or
-//! none, so that two of them can never wait for each other. Called only from `ops`.
+//! Invariant: a cache entry has the members' contents (or what a lost member would have) at that
+//! position of the row. Parity stays valid because it is updated in place; other entries that a
+//! write covers are dropped before the write begins. An operation allocates all of its memory or
+//! none, so that two of them can never deadlock. Called only from `ops`.
 
 use md::SECTOR_BYTES;
 
@@ -11,20 +11,20 @@ use super::rows::Cached;
 use super::stripes::Stripes;
 use crate::MemberSet;
 
-/// What an operation leaves behind in its memory.
+/// State of an operation's memory when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheAfter {
-    /// Nothing was changed yet.
+    /// No member was changed yet.
     AsBefore,
-    /// What the members hold now, except the old contents of what was written.
+    /// The members' current contents, except the old contents of written blocks.
     OnMembers,
     /// A write failed half-way.
     Unknown,
 }
 
 impl Stripes {
-    /// Takes a block for each position, at the cost of what is cached and not in use. `false`:
-    /// there is not enough; everything is given back, borrowed entries too.
+    /// Allocates a block for each position, evicting unused cache entries. `false`: there is not
+    /// enough; everything is released, including borrowed entries.
     pub(crate) fn take_memory(&mut self, at: u32, positions: MemberSet) -> bool {
         let bytes = self.ops[at].sectors() * SECTOR_BYTES;
         for position in positions.iter() {
@@ -47,7 +47,7 @@ impl Stripes {
         true
     }
 
-    /// Positions of which the row's cache holds the operation's whole range.
+    /// Positions of which the row's cache has the operation's whole range.
     pub(crate) fn cached_positions(&self, at: u32) -> MemberSet {
         let op = &self.ops[at];
         let entries = &self.rows.table[op.row].cached;
@@ -62,7 +62,7 @@ impl Stripes {
         for position in positions.iter() {
             let mut here = entries.iter_mut().filter(|entry| entry.holds(op.start, op.end));
             let entry =
-                here.find(|entry| entry.position == position).expect("the plan knows this entry");
+                here.find(|entry| entry.position == position).expect("the entry is in the plan");
             entry.users += 1;
             op.borrowed.push((position, entry.id));
             op.cells[usize::from(position)].scratch =
@@ -70,8 +70,8 @@ impl Stripes {
         }
     }
 
-    /// Forgets what the cache holds of a range that is about to be written. `untouched` data stays
-    /// true; so does parity that the operation has borrowed, because it updates it in place.
+    /// Drops cache entries of a range that is about to be written. `untouched` data stay valid; so
+    /// does parity that the operation has borrowed, because it updates it in place.
     pub(crate) fn drop_cached(&mut self, at: u32, untouched: MemberSet) {
         let Stripes { ops, rows, scratch, .. } = self;
         let op = &ops[at];
@@ -91,8 +91,8 @@ impl Stripes {
         });
     }
 
-    /// Gives an operation's memory back. A stream of writes keeps what the members are known to
-    /// hold, for the next operation on the row.
+    /// Releases an operation's memory. For a stream of writes, blocks with the members' contents
+    /// are cached for the next operation on the row.
     pub(crate) fn return_memory(&mut self, at: u32, afterwards: CacheAfter) {
         let Stripes { ops, rows, scratch, .. } = self;
         let op = &mut ops[at];
@@ -110,7 +110,7 @@ impl Stripes {
             });
             op.borrowed.clear();
         }
-        // Of a full stripe nothing will be needed again soon, nor of a stream that reads.
+        // A full stripe needs nothing again soon, nor does a stream that reads.
         let returns = op.is_write() && op.covered.len() + 2 < op.cells.len();
         let keep = op.stream
             && returns

@@ -1,7 +1,7 @@
-//! One operation on a range of a chunk row: what it covers and how far it has come.
+//! One operation on a range of a chunk row: the blocks that it covers, and its state.
 //!
 //! Invariant: every data position is either covered over the whole range or not at all, so that one
-//! plan fits all of it. Made by `rows`, driven by `ops`.
+//! plan fits the whole range. Made by `rows`, driven by `ops`.
 //!
 //! ```text
 //! chunk row     idx 0      idx 1      idx 2       P
@@ -18,10 +18,10 @@ use crate::{BufSlice, MemberSet, RequestError};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Planned anew as soon as there is stripe memory.
+    /// Planned again as soon as there is stripe memory.
     #[default]
     Starting,
-    /// Member reads are out.
+    /// Member reads are in flight.
     Reading,
     /// Lost blocks are being recovered.
     Recovering,
@@ -29,7 +29,7 @@ pub(crate) enum Phase {
     Computing,
     /// Data and parity are being written.
     Writing,
-    /// What a member could not read is being written back to it.
+    /// Reconstructed data are being written back to a member that could not read them.
     WritingBack,
     /// A write has failed half-way: the old parity is being computed.
     Reverting,
@@ -37,31 +37,31 @@ pub(crate) enum Phase {
     RollingBack,
 }
 
-/// What is wanted done with a range of a data block, or for [`Intent::Resync`] of the whole row.
+/// The requested work on a range of a data block, or for [`Intent::Resync`] on the whole row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OpKind {
     #[default]
     Read,
     Write,
-    /// Only whole rows, and only where members guarantee zeroes afterwards.
+    /// Whole rows only, and only if members guarantee zeroes afterwards.
     Discard,
-    /// No host's data: parity is computed from what the members hold.
+    /// Without host data: parity is computed from the members' data.
     Resync,
 }
 
-/// How finely a row is cut into operations.
+/// Maximum size of the operations that a row is split into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Grain {
     /// As coarsely as buffers allow.
     #[default]
     Span,
-    /// Single granules: a longer range ran into a bad block, or only a part of it is in sync.
+    /// Single granules: a longer range had a bad block, or only a part of it is in sync.
     Granule,
     /// Single logical blocks: only a part of a granule is in sync.
     Block,
 }
 
-/// Which pieces may go together into one operation.
+/// Only pieces of equal class are combined into one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class {
     pub(crate) kind: OpKind,
@@ -69,19 +69,19 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    /// Whether the range must not be shared.
+    /// Whether the range must be locked exclusively.
     pub(crate) fn is_exclusive(self) -> bool {
         self.kind != OpKind::Read || self.grain != Grain::Span
     }
 }
 
-/// Where the block at one position of the row is while the operation lasts.
+/// Location of the block at one position of the row during the operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cell {
     /// Range in `Op::host`: the host's slices, in order, for a covered data position.
     pub(crate) host_first: u32,
     pub(crate) host_count: u32,
-    /// Offset in the stripe memory, for what the operation reads, recovers or computes.
+    /// Offset in the stripe memory, for blocks that the operation reads, recovers or computes.
     pub(crate) scratch: Option<u64>,
 }
 
@@ -95,16 +95,16 @@ pub(crate) struct Op {
     pub(crate) class: Class,
     pub(crate) covered: MemberSet,
     pub(crate) fua: bool,
-    /// Nothing but zeroes is written, to every data block of the row.
+    /// Only zeroes are written, to every data block of the row.
     pub(crate) zeroes: bool,
-    /// Part of a stream: what it has in memory is worth keeping.
+    /// Part of a stream: its blocks in memory are worth caching.
     pub(crate) stream: bool,
     pub(crate) cells: Vec<Cell>,
     pub(crate) host: Vec<BufSlice>,
     pub(crate) pieces: Vec<u32>,
     /// Blocks of stripe memory that the operation owns, by position.
     pub(crate) blocks: Vec<(u16, Block)>,
-    /// Entries of the row's cache that it uses, by position and entry.
+    /// Cache entries of the row that it uses, by position and entry.
     pub(crate) borrowed: Vec<(u16, u64)>,
 
     pub(crate) begun_at: u64,
@@ -112,33 +112,33 @@ pub(crate) struct Op {
     pub(crate) open: u32,
     /// Positions that could not be read.
     pub(crate) read_failed: MemberSet,
-    /// `unread` when the present plan was made.
+    /// `read_failed` when the current plan was made.
     pub(crate) read_failed_planned: MemberSet,
-    /// The epoch of the array's losses when the present plan was made.
+    /// The array's failure epoch when the current plan was made.
     pub(crate) epoch_planned: u64,
     pub(crate) parity: Option<ParityWork>,
     pub(crate) recover: MemberSet,
-    /// P is read or cached before the recovery. (It has memory also where it is only computed.)
+    /// P is read or cached before the recovery. (It also has memory if it is only computed.)
     pub(crate) p_known: bool,
-    /// Positions that a read asks for and that nobody can deliver.
+    /// Positions of a read that are unrecoverable.
     pub(crate) unrecoverable: MemberSet,
     pub(crate) error: Option<RequestError>,
-    /// What of the range is in sync, as far as the plan goes by it.
+    /// How much of the range is in sync, as far as the plan depends on it.
     pub(crate) in_sync: InSync,
     /// Lost blocks of the row depend on its old contents, which are therefore kept in memory until
-    /// the writes have ended.
+    /// the writes have completed.
     pub(crate) keeps_old: bool,
-    /// Positions whose members hold the new contents, or may hold a part of them.
+    /// Positions whose members have the new contents, or may have a part of them.
     pub(crate) changed: MemberSet,
-    /// A write has failed, and what it changed has not been put back.
+    /// A write has failed, and its changes have not been rolled back.
     pub(crate) half_way: bool,
 }
 
 impl Op {
     /// Makes the slot ready for a new operation; keeps the vectors' memory.
     pub(crate) fn reset(&mut self, row: u32, stripe: StripeNo, span: (u64, u64), class: Class) {
-        // Field by field, because a whole new value would be built elsewhere first; all of them are
-        // named here, so that none is forgotten.
+        // Field by field, because a new value would be built elsewhere and copied; all fields are
+        // named here, so that none is missed.
         let Op {
             row: row_here,
             stripe: stripe_here,
@@ -197,17 +197,17 @@ impl Op {
         self.class.kind != OpKind::Read
     }
 
-    /// Whether nobody else may use the range meanwhile: reads in granules write back.
+    /// Whether the range is locked exclusively: also for reads in granules, which write back.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.class.is_exclusive()
     }
 
-    /// Whether the work could be done in granules instead, each of them alone on its range.
+    /// Whether the work could be split into granules, each with an exclusive lock on its range.
     pub(crate) fn can_be_cut(&self) -> bool {
         self.class.grain == Grain::Span
     }
 
-    /// The next finer grain in which more of the work may be possible.
+    /// The next smaller size with which more of the work may be possible.
     pub(crate) fn finer(&self) -> Option<Grain> {
         let part = self.in_sync == InSync::Part;
         match self.class.grain {
@@ -217,10 +217,10 @@ impl Op {
         }
     }
 
-    /// Whether a block that the operation reads into the stripe memory may as well stay where it
-    /// is, on the member: the range is locked until the operation ends, and of what it reads into
-    /// memory (`return_memory`) only other data of a row that a stream writes is used later on. Old
-    /// contents of what is written are not, and parity has been computed anew by then.
+    /// Whether a block that the operation reads into the stripe memory may be lent by the member
+    /// instead: the range is locked until the operation ends, and of the blocks read into memory
+    /// (`return_memory`) only other data of a row that a stream writes are used later. Old contents
+    /// of written blocks are not, and parity has been recomputed by then.
     pub(crate) fn may_borrow(&self, position: u16) -> bool {
         if self.keeps_old {
             return false;
@@ -234,7 +234,7 @@ impl Op {
         &self.host[cell.host_first as usize..(cell.host_first + cell.host_count) as usize]
     }
 
-    /// The slice of the stripe memory for `position`, from `from` for `sectors` (chunk sectors).
+    /// The slice of the stripe memory for `position`, from chunk sector `from` on, `sectors` long.
     pub(crate) fn scratch_slice(
         &self,
         region: u16,
@@ -250,7 +250,7 @@ impl Op {
         }
     }
 
-    /// The host's slice that holds chunk sector `from` of a covered position, from there on.
+    /// The host's slice for a covered position, from chunk sector `from` on.
     pub(crate) fn host_from(&self, position: u16, from: u64) -> BufSlice {
         let mut at = self.start;
         for slice in self.host_slices(position) {

@@ -1,4 +1,4 @@
-//! The life of an operation on a row: plan, read, recover, compute, write, end.
+//! The states of an operation on a row: plan, read, recover, compute, write, end.
 //!
 //! ```text
 //! begin --> Reading --> Recovering --> Computing --> Writing --> end       (a write)
@@ -7,14 +7,14 @@
 //!   |          | a read failed     +--> WritingBack --> end                (a read)
 //!   +----------+ plan again without that member, or cut into granules
 //! ```
-//! Invariant: while an operation that writes is at work, its range of the row belongs to it alone
-//! (`rows`). Parity goes to the members together with the data, never before all of it is known.
-//! A crash during `Writing` leaves any subset of the writes done: the write hole, which only a
-//! resync, a bitmap or a log closes.
+//! Invariant: an operation that writes has an exclusive lock on its range of the row (`rows`).
+//! Parity is written together with the data, never before all of it is computed. A crash during
+//! `Writing` leaves any subset of the writes done: the write hole, which only a resync, a bitmap or
+//! a log closes.
 //!
 //! A write that fails half-way while the array runs is rolled back where lost blocks that it does
-//! not cover depend on the old contents. What cannot be rolled back is not in sync from then on
-//! (`in_sync`): nothing is recovered from it until it has been written or resynced.
+//! not cover depend on the old contents. A range that cannot be rolled back is out of sync from
+//! then on (`in_sync`): nothing is recovered from it until it has been written or resynced.
 
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
     members.iter().map(position).collect()
 }
 
-/// What an operation is about to do, by position.
+/// The execution plan of an operation, by position.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ExecPlan {
     /// `None` for reads.
@@ -63,11 +63,11 @@ pub(crate) struct ExecPlan {
     recover: MemberSet,
     /// Parity to be computed and written.
     parity_out: MemberSet,
-    /// What is asked for and cannot be had.
+    /// Requested positions that are unrecoverable.
     unrecoverable: MemberSet,
-    /// What the row's cache holds and the operation uses in place.
+    /// Positions in the row's cache that the operation uses in place.
     borrow: MemberSet,
-    /// What needs stripe memory of its own.
+    /// Positions that need newly allocated stripe memory.
     own: MemberSet,
 }
 
@@ -79,7 +79,7 @@ impl Stripes {
         }
     }
 
-    /// Gives memory that came free to those who wait for it.
+    /// Starts operations that waited for stripe memory.
     pub(crate) fn retry_awaiting_memory(&mut self, cx: &mut Context<'_>) {
         while let Some(op) = self.awaiting_memory.front().copied() {
             if !self.start(cx, op) {
@@ -89,7 +89,7 @@ impl Stripes {
         }
     }
 
-    /// Plans an operation and sends its first I/O. `false`: there is no memory for it now.
+    /// Plans an operation and sends its first I/O. `false`: there is not enough memory for it now.
     fn start(&mut self, cx: &mut Context<'_>, at: u32) -> bool {
         if self.ops[at].class.kind == OpKind::Discard || self.ops[at].zeroes {
             self.drop_cached(at, MemberSet::EMPTY);
@@ -103,8 +103,8 @@ impl Stripes {
         let absent = positions_of(row, cx.health.failed());
         let lost = absent.union(op.read_failed).intersection(MemberSet::range(0, data));
         let lost = lost.minus(op.covered);
-        // Memory is no place for the only copy of a block: a write that depended on it there could
-        // not be rolled back.
+        // Memory must not have the only copy of a block: a write that depended on it could not be
+        // rolled back.
         let only_copy = match op.is_write() && op.in_sync == InSync::All {
             true => lost,
             false => MemberSet::EMPTY,
@@ -139,7 +139,7 @@ impl Stripes {
         op.recover = recover;
         op.unrecoverable = hopeless;
         op.p_known = reads.union(situation.cached).contains(data);
-        // What is generated without a recovery depends on no lost block but those that it covers.
+        // Parity generated without a recovery depends on no lost blocks except the covered ones.
         let depends = parity == Some(ParityWork::Update) || !recover.is_empty();
         op.keeps_old = op.is_write() && depends && !lost.is_empty();
         op.phase = Phase::Reading;
@@ -151,8 +151,8 @@ impl Stripes {
         true
     }
 
-    /// What an operation does. `None`: there is no way, at least not for the whole range. Most
-    /// operations are like one before them, so the last courses of plain writes are remembered.
+    /// The execution plan of an operation. `None`: there is no plan for the whole range. Most
+    /// operations repeat an earlier one, so the last plans of plain writes are cached.
     fn exec_plan(&mut self, at: u32, situation: &StripeState) -> Option<ExecPlan> {
         let op = &self.ops[at];
         if op.class != (Class { kind: OpKind::Write, grain: Grain::Span }) {
@@ -172,11 +172,11 @@ impl Stripes {
         Some(course)
     }
 
-    /// Adds what memory the course needs.
+    /// Adds the memory that the plan needs.
     fn with_memory(&self, at: u32, situation: &StripeState, course: ExecPlan) -> ExecPlan {
         let ExecPlan { parity, reads, recover, parity_out, .. } = course;
         let data_positions = MemberSet::range(0, situation.data);
-        // What the host's buffers do not hold: from the row's cache, or in memory of its own.
+        // Blocks that are not in host buffers: from the row's cache, or in newly allocated memory.
         let in_host = if self.ops[at].is_write() { MemberSet::EMPTY } else { situation.covered };
         let sources = match (parity, recover.is_empty()) {
             (Some(ParityWork::Generate), true) => data_positions.minus(situation.covered),
@@ -189,7 +189,7 @@ impl Stripes {
         ExecPlan { borrow, own, ..course }
     }
 
-    /// Chooses what an operation does. `None`: there is no way, at least not for the whole range.
+    /// Selects an execution plan. `None`: there is no plan for the whole range.
     fn choose(&self, at: u32, situation: &StripeState) -> Option<ExecPlan> {
         let op = &self.ops[at];
         if op.is_write() {
@@ -207,7 +207,7 @@ impl Stripes {
         if let Some(ReadPlan { reads, recover }) = plan_read(situation) {
             return Some(ExecPlan { reads, recover, ..ExecPlan::default() });
         }
-        // Requests share the operation: what can be read is served, whatever happens to the rest.
+        // Requests share the operation: readable blocks are served, even if others are not.
         let hopeless = op.covered.intersection(situation.failed.union(op.read_failed));
         let reads = op.covered.minus(hopeless);
         let serves = op.finer().is_none() && !reads.is_empty();
@@ -238,7 +238,7 @@ impl Stripes {
         }
     }
 
-    /// A member I/O of an operation ended.
+    /// A member I/O of an operation completed.
     pub(crate) fn io_done(
         &mut self,
         cx: &mut Context<'_>,
@@ -249,7 +249,7 @@ impl Stripes {
         let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
         let writing = self.ops[at].phase != Phase::Reading;
         if writing && result != Err(MemberError::NoSpace) {
-            // A part of a write that failed may be in the member's cache, too.
+            // A part of a failed write may be in the member's cache, too.
             (cx.written)(member);
         }
         match result {
@@ -277,8 +277,8 @@ impl Stripes {
         }
     }
 
-    /// A write that fails costs the member its place, unless the array cannot do without it: then
-    /// the request fails. A full backing store costs only the request.
+    /// A failed write takes the member out of service, unless the array cannot run without it: then
+    /// the request fails. A full backing store fails only the request.
     fn write_failed(&mut self, cx: &mut Context<'_>, at: u32, position: u16, error: MemberError) {
         let no_space = error.is_no_space();
         let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
@@ -301,19 +301,19 @@ impl Stripes {
         }
     }
 
-    /// All writes of an operation have ended. Where one has failed and others have not, the old
-    /// contents go back if they are still known and lost blocks depend on them.
+    /// All writes of an operation have completed. If some have failed and others have not, the old
+    /// contents are restored if they are still in memory and lost blocks depend on them.
     fn writes_done(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &mut self.ops[at];
         if op.error.is_none() || op.changed.is_empty() {
             return self.end(cx, at);
         }
         if op.class.kind == OpKind::Resync && !op.recover.is_empty() {
-            // The parity that lost blocks were recovered from has been written as it was.
+            // The parity that lost blocks were recovered from has been written unchanged.
             return self.end(cx, at);
         }
         if !op.keeps_old {
-            // Without parity there is nothing that could disagree.
+            // Without parity nothing can be out of sync.
             op.half_way = op.parity != Some(ParityWork::None);
             return self.end(cx, at);
         }
@@ -324,7 +324,7 @@ impl Stripes {
         self.ops[at].open = self.jobs(row, at).revert(work, cx.out);
     }
 
-    /// Writes old data and old parity to the members that may hold something else.
+    /// Writes old data and old parity to the members that may have other contents.
     fn roll_back(&mut self, cx: &mut Context<'_>, at: u32) {
         let key = self.ops.key(at);
         let op = &mut self.ops[at];
@@ -368,15 +368,15 @@ impl Stripes {
             let new = op.read_failed.minus(op.read_failed_planned);
             let bad_block = new.minus(positions_of(row, cx.health.failed()));
             if !op.is_write() && op.can_be_cut() && !bad_block.is_empty() {
-                // So that only the granules that are really bad are reconstructed and written back.
+                // So that only granules that are really bad are reconstructed and written back.
                 return self.split_into(cx, at, Grain::Granule);
             }
-            // Without these members there may be another way.
+            // Another plan may be possible without these members.
             return self.plan_anew(cx, at);
         }
         if op.is_write() && !op.keeps_old && op.epoch_planned != cx.health.epoch() {
-            // A block that this write leaves alone may depend on the row's old contents now, which
-            // the plan did not keep.
+            // A block that this write does not cover may depend on the row's old contents now,
+            // which the plan did not keep.
             return self.plan_anew(cx, at);
         }
         if self.ops[at].recover.is_empty() {
@@ -395,7 +395,7 @@ impl Stripes {
         self.start_or_queue(cx, at);
     }
 
-    /// A computation of an operation ended.
+    /// A computation of an operation completed.
     pub(crate) fn compute_done(&mut self, cx: &mut Context<'_>, token: Token) {
         let at = token.key().index;
         if !self.part_done(at) {
@@ -409,7 +409,7 @@ impl Stripes {
         }
     }
 
-    /// All blocks that the operation needs are there.
+    /// All blocks that the operation needs are in memory.
     fn recovered(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
         if !op.is_write() {
@@ -426,7 +426,7 @@ impl Stripes {
         op.open = jobs;
     }
 
-    /// The operation as the arithmetic sees it.
+    /// The inputs for the operation's parity work.
     fn jobs<'a>(&'a self, row: &'a Row, at: u32) -> Jobs<'a> {
         let token = Token::new(Kind::StripeCompute, 0, self.ops.key(at));
         Jobs { op: &self.ops[at], row, region: self.region, token }
@@ -464,7 +464,7 @@ impl Stripes {
             cx.out.list.push(Effect::Write { token, member, sector, slices, fua });
         }
         if self.ops[at].open == 0 {
-            // A resync that has no parity left to write has nothing to do.
+            // A resync without parity in service has nothing to do.
             if self.ops[at].class.kind != OpKind::Resync {
                 self.ops[at].error = Some(RequestError::Io);
             }
@@ -500,7 +500,7 @@ impl Stripes {
         }
     }
 
-    /// Writes what was reconstructed back to the members that could not read it.
+    /// Writes reconstructed data back to the members that could not read them.
     fn write_back(&mut self, cx: &mut Context<'_>, at: u32) {
         let key = self.ops.key(at);
         let op = &mut self.ops[at];
@@ -522,8 +522,9 @@ impl Stripes {
         }
     }
 
-    /// No plan is left: cuts a longer range into granules, where bad blocks of different members
-    /// may not meet, or into blocks, where some are in sync, and fails what cannot be cut.
+    /// No plan is possible: splits a longer range into granules, where bad blocks of different
+    /// members may not coincide, or into blocks, where some are in sync, and fails blocks that
+    /// cannot be split.
     fn give_up(&mut self, cx: &mut Context<'_>, at: u32) {
         if let Some(grain) = self.ops[at].finer() {
             return self.split_into(cx, at, grain);
@@ -533,8 +534,8 @@ impl Stripes {
         self.end(cx, at);
     }
 
-    /// Ends an operation and puts what it was to do back into its row, in a finer grain. (Rare, so
-    /// it may allocate.)
+    /// Ends an operation and queues its work again with a smaller grain. (Rare, so it may
+    /// allocate.)
     fn split_into(&mut self, cx: &mut Context<'_>, at: u32, grain: Grain) {
         let op = &self.ops[at];
         let (start, end, row) = (op.start, op.end, op.row);
@@ -547,7 +548,7 @@ impl Stripes {
         self.end(cx, at);
     }
 
-    /// Notes whether the parity of an operation's range agrees with the data now.
+    /// Records whether the parity of an operation's range matches the data now.
     fn note_sync(&mut self, cx: &Context<'_>, at: u32) {
         let op = &self.ops[at];
         let generated = op.phase == Phase::Writing && op.parity == Some(ParityWork::Generate);
@@ -558,7 +559,7 @@ impl Stripes {
         }
     }
 
-    /// Ends an operation: its pieces, its hold on the range, its memory.
+    /// Ends an operation: completes its pieces, unlocks its range, releases its memory.
     fn end(&mut self, cx: &mut Context<'_>, at: u32) {
         let known = self.ops[at].error.is_none();
         self.return_memory(at, if known { CacheAfter::OnMembers } else { CacheAfter::Unknown });
@@ -596,7 +597,7 @@ fn positions(cx: &Context<'_>, op: &Op) -> Range<u64> {
     start..start + op.sectors()
 }
 
-/// The part of a piece that an operation worked on, to be worked on again in a finer grain.
+/// The part of a piece that an operation worked on, for work with a smaller grain.
 fn clip(piece: &ChunkIo, start: u64, end: u64, grain: Grain) -> ChunkIo {
     let (from, to) = (piece.start.max(start), piece.end.min(end));
     let mut clipped = *piece;

@@ -1,61 +1,61 @@
-//! Chooses how to bring parity up to date, or how to get lost data back, for one range of a chunk
+//! Selects the method for updating parity, or for recovering lost data, for one range of a chunk
 //! row.
 //!
-//! Invariant: a plan reads only what is readable, and of the ways that work it is the one with the
-//! fewest member reads. Where parity does not agree with the data, nothing is recovered from it,
-//! and it is generated rather than modified wherever all data of the row can be had. Pure; called
-//! only from `ops`.
+//! Invariant: a plan reads only readable blocks, and it is the possible one with the fewest member
+//! reads. Where parity does not match the data, nothing is recovered from it, and it is generated
+//! rather than modified wherever all data of the row are available. Pure; called only from `ops`.
 //!
 //! Positions number the blocks of a row: data blocks 0..d by data index, then P = d, then Q = d+1.
 
 use crate::MemberSet;
 
-/// What a plan is made for. A range in which every position is either wholly covered by the request
-/// or not at all.
+/// Input of a plan: a range in which every position is either completely covered by the request or
+/// not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StripeState {
     /// Data blocks in a row.
     pub(crate) data: u16,
     pub(crate) has_q: bool,
-    /// Data positions that are to be written, or to be read.
+    /// Data positions to write or to read.
     pub(crate) covered: MemberSet,
     /// Positions whose member is out of service: neither readable nor writable.
     pub(crate) failed: MemberSet,
     /// Positions whose member could not read this range: still writable.
     pub(crate) read_failed: MemberSet,
-    /// Positions whose contents are in the stripe memory already.
+    /// Positions whose contents are already in the stripe memory.
     pub(crate) cached: MemberSet,
     /// Whether more of the row is about to be written.
     pub(crate) stream: bool,
-    /// Whether parity agrees with the data, in all of the range.
+    /// Whether parity matches the data in the whole range.
     pub(crate) in_sync: bool,
-    /// Whether all rows have their parity on the same members, as in RAID 4: what these do limits
-    /// the array.
+    /// Whether all rows have their parity on the same members, as in RAID 4: these limit the
+    /// array's throughput.
     pub(crate) fixed_parity: bool,
 }
 
-/// How the parity comes about.
+/// Method for the parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParityWork {
-    /// No parity is in service: the data is all there is.
+    /// No parity is in service: only data are written.
     None,
-    /// From all data blocks of the row: full stripe, or reconstruct-write with some reads.
+    /// Generated from all data blocks of the row: full stripe, or reconstruct-write with some
+    /// reads.
     Generate,
-    /// From old data and old parity: read-modify-write.
+    /// Updated from old data and old parity: read-modify-write.
     Update,
 }
 
-/// A way to write.
+/// A plan for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WritePlan {
     pub(crate) parity: ParityWork,
     /// Positions to read from members.
     pub(crate) reads: MemberSet,
-    /// Data positions to recover, from everything else, before parity is generated.
+    /// Data positions to recover, from all others, before parity is generated.
     pub(crate) recover: MemberSet,
 }
 
-/// A way to read.
+/// A plan for a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadPlan {
     pub(crate) reads: MemberSet,
@@ -71,12 +71,12 @@ impl StripeState {
         MemberSet::range(self.data, self.data + 1 + u16::from(self.has_q))
     }
 
-    /// Neither on a member nor in memory.
+    /// Positions that are neither on a member nor in memory.
     fn lost(&self) -> MemberSet {
         self.failed.union(self.read_failed).minus(self.cached)
     }
 
-    /// The least set of parity blocks that brings `lost` data blocks back, or `None`.
+    /// The smallest set of parity blocks that recovers `lost` data blocks, or `None`.
     fn parity_for(&self, lost_data: usize) -> Option<MemberSet> {
         let usable = self.parity_positions().minus(self.lost());
         match lost_data {
@@ -89,8 +89,8 @@ impl StripeState {
     }
 }
 
-/// Chooses among full-stripe, reconstruct-write, read-modify-write and recover-then-write.
-/// `None`: too much is lost, or parity that does not agree with the data would have to replace it.
+/// Selects among full-stripe, reconstruct-write, read-modify-write and recover-then-write. `None`:
+/// too many blocks are lost, or parity that does not match the data would be needed.
 pub(crate) fn plan_write(s: &StripeState) -> Option<WritePlan> {
     let data = s.data_positions();
     let lost = s.lost();
@@ -117,12 +117,12 @@ pub(crate) fn plan_write(s: &StripeState) -> Option<WritePlan> {
         recover: MemberSet::EMPTY,
     });
     let best = match (generate, update) {
-        // Modified parity stays as wrong as it was, and one lost member would turn that into wrong
-        // data: as md's reconstruct-write before a resync has passed.
+        // Modified parity would stay wrong, and one lost member would turn that into wrong data: as
+        // in md, reconstruct-write until a resync has passed.
         (Some(g), _) if !s.in_sync => Some(g),
-        // At equal reads, a stream reconstructs: what it read stays good for the next write to the
-        // row. So does everything on members that only hold parity: they would have to read first.
-        // Others modify: what is written has just been read, and no other member is touched.
+        // At equal reads, a stream reconstructs: the blocks that it read stay valid for the next
+        // write to the row. So do arrays with fixed parity members: those would have to read first.
+        // Other writes modify: the written block has just been read, and no other member is used.
         (Some(g), Some(u)) => {
             let (fewer, same) = (u.reads.len() < g.reads.len(), u.reads.len() == g.reads.len());
             let modify = fewer || same && !s.stream && !s.fixed_parity;
@@ -141,8 +141,8 @@ pub(crate) fn plan_write(s: &StripeState) -> Option<WritePlan> {
     })
 }
 
-/// All parity anew from all data. `None`: some data cannot be had, and parity does not agree with
-/// it, so that it is unknown what the parity should be.
+/// Generates all parity from all data. `None`: some data are unavailable, and parity does not
+/// match, so that the right parity is unknown.
 pub(crate) fn plan_resync(s: &StripeState) -> Option<WritePlan> {
     let data = s.data_positions();
     let complete = data.intersection(s.lost()).is_empty();
@@ -156,22 +156,22 @@ pub(crate) fn plan_resync(s: &StripeState) -> Option<WritePlan> {
             Some(WritePlan { parity, reads, ..nothing })
         }
         (false, _) if !s.in_sync => None,
-        // P says what is lost, and then Q may be made to agree: after a start by force.
+        // P defines the lost block, and Q may be generated from it: after a start by force.
         (false, 2) => {
             let recover = data.intersection(s.lost());
             let helpers = s.parity_for(recover.len())?;
             let reads = data.minus(recover).union(helpers).minus(s.cached);
             Some(WritePlan { parity: ParityWork::Generate, reads, recover })
         }
-        // The only parity says what is lost: it is right by definition.
+        // The only parity defines the lost block: it is right by definition.
         (false, _) => Some(nothing),
     }
 }
 
-/// Chooses what to read so that all covered positions can be delivered. `None`: too much is lost,
-/// or parity does not agree with the data.
+/// Selects the reads that deliver all covered positions. `None`: too many blocks are lost, or
+/// parity does not match the data.
 pub(crate) fn plan_read(s: &StripeState) -> Option<ReadPlan> {
-    // A covered position is read into the host's buffer, so a copy in memory is of no use to it.
+    // A covered position is read into the host's buffer, so a copy in memory is not used.
     let s = StripeState { cached: s.cached.minus(s.covered), ..*s };
     let lost = s.lost();
     if s.covered.intersection(lost).is_empty() {
@@ -257,18 +257,18 @@ mod tests {
             let others = MemberSet::range(0, healthy.data).minus(healthy.covered);
             assert_eq!(plan.reads, others);
         }
-        // The lost block is written: all data is known afterwards.
+        // The lost block is written: all data are available afterwards.
         let lost = StripeState { in_sync: false, failed: set(&[1]), ..raid5(5, &[1]) };
         assert_eq!(plan_write(&lost).expect("covered").parity, ParityWork::Generate);
         assert_eq!(plan_resync(&lost), None);
         assert_eq!(plan_read(&lost), None);
         let others = StripeState { covered: set(&[0, 2]), ..lost };
         assert_eq!(plan_read(&others).expect("healthy blocks").reads, set(&[0, 2]));
-        // Another block is lost, and stays so.
+        // Another block is lost and not written.
         assert_eq!(plan_write(&others).expect("stored").parity, ParityWork::Update);
         let two = StripeState { in_sync: false, failed: set(&[0, 3]), ..raid6(4, &[0]) };
         assert_eq!(plan_write(&two), None);
-        // Parity agrees: it holds what is lost, so nothing is to be resynced.
+        // Parity matches: it defines the lost block, so there is nothing to resync.
         let held = StripeState { in_sync: true, ..lost };
         assert_eq!(plan_resync(&held).expect("in sync").parity, ParityWork::None);
         let by_force = StripeState { failed: set(&[1]), ..raid6(4, &[]) };
@@ -303,7 +303,7 @@ mod tests {
         let plan = plan_write(&lost).expect("two lost");
         assert_eq!(plan.recover, set(&[0, 3]));
         assert_eq!((plan.parity, plan.reads), (ParityWork::Generate, set(&[1, 2, 4, 5])));
-        // Too much.
+        // Too many lost blocks.
         let lost = StripeState { failed: set(&[0, 3]), ..raid5(4, &[0]) };
         assert_eq!(plan_write(&lost), None);
     }
@@ -323,9 +323,9 @@ mod tests {
         assert_eq!(plan_read(&healthy).expect("healthy").reads, set(&[1, 2]));
     }
 
-    /// Every combination of covered, absent, unread and cached positions of small rows: a plan
-    /// reads nothing that is lost, covers what it must, and there is one whenever two (one) losses
-    /// at most stand in the way.
+    /// All combinations of covered, failed, unreadable and cached positions of small rows: a plan
+    /// reads no lost block, covers all requested ones, and exists whenever at most two (one) blocks
+    /// are lost.
     #[test]
     fn every_small_situation() {
         for (data, has_q) in [(2u16, false), (3, false), (2, true), (3, true)] {

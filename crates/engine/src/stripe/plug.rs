@@ -1,41 +1,41 @@
-//! When the writes of a stream wait for their neighbours, so that they become full stripes.
+//! Plugging: delays writes of a stream until adjacent writes complete the stripe.
 //!
 //! ```text
-//! piece comes --> hoping: writes that were at work then are still at work; when they end,
-//!    |               |    the host sends what comes next
+//! new piece --> by_ends: earlier writes are still in flight; when they complete, the host
+//!    |               |    submits more
 //!    |               v
-//!    |            clock: at most `merge_wait_nanos`, and about as long as a write takes
+//!    |            clocks: at most `merge_wait_nanos`, and about as long as a write takes
 //!    v               v
-//!   row complete, or the stream has passed its end, or nobody else writes --> planned
+//!   row complete, or the stream has passed its end, or no other write --> planned
 //! ```
-//! Without the first stage a member slower than the clock would break every stream: a host with a
-//! bounded queue cannot send the rest of a row before something that it waits for ends.
+//! Without the first stage a member slower than the clock would break every stream: a host at its
+//! queue depth cannot send the rest of a row before an earlier request completes.
 //!
-//! Invariant: a row that waits is in `hoping` or in `clocks`, and whatever is in front there ends:
-//! operations end, and the shard sets the timer. Called only from `stripes` and `ops`.
+//! Invariant: a waiting row is in `by_ends` or in `clocks`, and the event that it waits for occurs:
+//! operations complete, and the shard sets the timer. Called only from `stripes` and `ops`.
 
 use std::collections::VecDeque;
 
 use super::rows::Rows;
 
-/// What a row with pending writes waits for.
+/// The event that a row with pending writes waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// As many writing operations to end as had begun when the wait began.
+    /// Completion of this number of writing operations: those in flight when the wait began.
     Ends(u64),
-    /// This time.
+    /// A time.
     Until(u64),
 }
 
 pub(crate) struct Plug {
     merge_wait_nanos: u64,
-    /// Writing operations so far.
+    /// Number of writing operations so far.
     begun: u64,
     ended: u64,
-    /// How long a writing operation takes, as a moving average.
+    /// Duration of a writing operation, as a moving average.
     typical_nanos: u64,
-    /// (operations that must have ended, row), in ascending order.
-    hoping: VecDeque<(u64, u32)>,
+    /// (operations that must have completed, row), in ascending order.
+    by_ends: VecDeque<(u64, u32)>,
     /// (deadline, row), in ascending order.
     clocks: VecDeque<(u64, u32)>,
 }
@@ -47,7 +47,7 @@ impl Plug {
             begun: 0,
             ended: 0,
             typical_nanos: merge_wait_nanos,
-            hoping: VecDeque::new(),
+            by_ends: VecDeque::new(),
             clocks: VecDeque::new(),
         }
     }
@@ -61,8 +61,8 @@ impl Plug {
         self.typical_nanos = self.typical_nanos - self.typical_nanos / 8 + took_nanos / 8;
     }
 
-    /// Whether the row's writes go on waiting. `alone`: no other write is in the shard, so that no
-    /// neighbour can come.
+    /// Whether the row's writes continue to wait. `alone`: no other write is in the shard, so that
+    /// no adjacent one can come.
     pub(crate) fn waits(&mut self, rows: &mut Rows, row: u32, now: u64, alone: bool) -> bool {
         if alone || self.merge_wait_nanos == 0 || !rows.wants_neighbours(row) {
             return false;
@@ -72,13 +72,13 @@ impl Plug {
             Some(Wait::Ends(_)) => true,
             None => {
                 rows.table[row].wait = Some(Wait::Ends(self.begun));
-                self.hoping.push_back((self.begun, row));
+                self.by_ends.push_back((self.begun, row));
                 true
             }
         }
     }
 
-    /// Wakes the rows whose time is over, because of a timer.
+    /// Wakes the rows whose deadline has passed, after a timer event.
     pub(crate) fn timer_due(&mut self, rows: &mut Rows, now: u64) {
         while let Some((deadline, row)) = self.clocks.front().copied() {
             if deadline > now {
@@ -91,15 +91,15 @@ impl Plug {
         }
     }
 
-    /// Starts the clocks of rows that have nobody to hope for any more; says when the next one is
-    /// due.
+    /// Starts the clocks of rows with no more writes in flight to wait for; returns the next
+    /// deadline.
     pub(crate) fn unplug_due(&mut self, rows: &mut Rows, now: u64) -> Option<u64> {
-        while let Some((ends, row)) = self.hoping.front().copied() {
+        while let Some((ends, row)) = self.by_ends.front().copied() {
             let waiting = is_waiting(rows, row, Wait::Ends(ends));
             if waiting && ends > self.ended {
                 break;
             }
-            self.hoping.pop_front();
+            self.by_ends.pop_front();
             if waiting {
                 let span = self.merge_wait_nanos.min(2 * self.typical_nanos);
                 let last = self.clocks.back().map_or(0, |(deadline, _)| *deadline);

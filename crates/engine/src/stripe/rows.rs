@@ -1,10 +1,9 @@
-//! The chunk rows that are in use: who waits for them, who works on them, what is remembered of
-//! them.
+//! The chunk rows in use: their queued pieces, their operations in progress, and their caches.
 //!
 //! Invariant: of two overlapping ranges of a row, one of which is written (or repaired), the one
-//! that came first is worked on first, alone. Ranges that do not overlap are worked on together,
-//! and pieces that wait for the same row are merged before they are planned. Called only from
-//! `stripes` and `ops`.
+//! that came first is processed first, exclusively. Ranges that do not overlap are processed
+//! concurrently, and pieces that wait for the same row are merged before they are planned. Called
+//! only from `stripes` and `ops`.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,7 +16,7 @@ use super::scratch::Block;
 use crate::slab::Slab;
 use crate::{BufSlice, GRANULE_SECTORS, MAX_SPAN_SECTORS, MemberSet, REGION_ZERO};
 
-/// Entries of one row's cache; the oldest goes first.
+/// Entries of one row's cache; the oldest is evicted first.
 const MAX_CACHED_PER_ROW: usize = 256;
 
 /// A request's part in one chunk.
@@ -32,7 +31,7 @@ pub(crate) struct ChunkIo {
     pub(crate) class: Class,
     pub(crate) fua: bool,
     pub(crate) stream: bool,
-    /// Operations that work on parts of it.
+    /// Operations in progress on parts of it.
     pub(crate) open: u32,
 }
 
@@ -46,9 +45,9 @@ impl ChunkIo {
     }
 }
 
-/// A block of the row that is known to be what the members hold.
+/// A cached block of the row, with the members' contents.
 pub(crate) struct Cached {
-    /// Given by `Rows::remember`; never used twice.
+    /// Assigned by `Rows::remember`; never reused.
     pub(crate) id: u64,
     pub(crate) position: u16,
     pub(crate) start: u64,
@@ -56,12 +55,12 @@ pub(crate) struct Cached {
     pub(crate) block: Block,
     /// Operations that use it in place.
     pub(crate) users: u32,
-    /// To be freed as soon as nobody uses it.
+    /// To be freed as soon as it is unused.
     pub(crate) dead: bool,
 }
 
 impl Cached {
-    /// Whether it is good for the whole range.
+    /// Whether it covers the whole range.
     pub(crate) fn holds(&self, start: u64, end: u64) -> bool {
         !self.dead && self.start <= start && end <= self.end
     }
@@ -70,21 +69,21 @@ impl Cached {
 #[derive(Default)]
 pub(crate) struct Row {
     pub(crate) stripe: StripeNo,
-    /// In the order in which they came.
+    /// In order of arrival.
     pub(crate) pending: Vec<u32>,
-    /// Operations at work.
+    /// Operations in progress.
     pub(crate) active: Vec<u32>,
     pub(crate) cached: Vec<Cached>,
     /// Sectors that pending writes cover (counting overlaps twice).
     pub(crate) pending_write_sectors: u64,
-    /// What the row's writes wait for while their neighbours may still come.
+    /// What the row's writes wait for while adjacent writes may still come.
     pub(crate) wait: Option<Wait>,
     /// Is in `Rows::touched`.
     pub(crate) listed: bool,
     idle_since: u64,
 }
 
-/// Stripe numbers are dense and unknown to anybody who would attack us: one multiplication will do.
+/// Stripe numbers are dense and not chosen by an attacker: one multiplication is sufficient.
 #[derive(Default)]
 pub(crate) struct StripeHasher(u64);
 
@@ -114,7 +113,7 @@ pub(crate) struct Rows {
     pub(crate) table: Slab<Row>,
     by_stripe: HashMap<u64, u32, BuildHasherDefault<StripeHasher>>,
     pub(crate) pieces: Slab<ChunkIo>,
-    /// Rows to be looked at before the batch ends.
+    /// Rows to be processed before the batch ends.
     pub(crate) touched: VecDeque<u32>,
     /// Idle rows with a cache, as (row, `idle_since`), oldest first; entries may be out of date.
     idle: VecDeque<(u32, u64)>,
@@ -146,7 +145,7 @@ impl Rows {
         }
     }
 
-    /// Queues a piece behind everything that waits for its row.
+    /// Queues a piece behind all waiting pieces of its row.
     pub(crate) fn enqueue(&mut self, stripe: StripeNo, piece: ChunkIo) {
         let row = self.row_of(stripe);
         let at = self.pieces.take().index;
@@ -159,7 +158,7 @@ impl Rows {
         self.touch(row);
     }
 
-    /// Puts pieces back in front of everything that waits; they were here before.
+    /// Queues pieces in front of all waiting ones; they were here before.
     pub(crate) fn requeue_front(&mut self, row: u32, pieces: &[ChunkIo]) {
         for (order, piece) in pieces.iter().enumerate() {
             let at = self.pieces.take().index;
@@ -195,8 +194,8 @@ impl Rows {
         row
     }
 
-    /// Whether more of a stream's writes may come to the row's pending ones: the row is not
-    /// complete, and its end, where an ascending stream leaves it, has not come yet.
+    /// Whether a stream may add writes to the row's pending ones: the row is not complete, and its
+    /// end, where an ascending stream leaves it, was not reached yet.
     pub(crate) fn wants_neighbours(&self, row: u32) -> bool {
         let entry = &self.table[row];
         let full = self.chunk * u64::from(self.data);
@@ -209,7 +208,7 @@ impl Rows {
             && entry.pending.iter().all(may_grow)
     }
 
-    /// Notes that an operation has ended: who waits for it may go, or the row itself.
+    /// An operation has ended: its row is checked for waiting pieces, or is released.
     pub(crate) fn left(&mut self, row: u32, op: u32) {
         let entry = &mut self.table[row];
         entry.active.retain(|active| *active != op);
@@ -220,7 +219,7 @@ impl Rows {
         }
     }
 
-    /// Lets a row go that nobody needs, or notes since when it is only a cache.
+    /// Releases an unused row, or records since when it is only a cache.
     pub(crate) fn retire(&mut self, row: u32) {
         let entry = &self.table[row];
         if entry.listed || !entry.pending.is_empty() || !entry.active.is_empty() {
@@ -242,7 +241,7 @@ impl Rows {
         }
     }
 
-    /// Takes the cache of the row that has been idle longest; gives its blocks to `free`. Says
+    /// Evicts the cache of the row that has been idle longest; passes its blocks to `free`. Returns
     /// whether there was one.
     pub(crate) fn evict(&mut self, mut free: impl FnMut(Block)) -> bool {
         while let Some((row, since)) = self.idle.pop_front() {
@@ -263,9 +262,8 @@ impl Rows {
         false
     }
 
-    /// Takes everything that is cached and not in use, also of rows that are at work: the last
-    /// resort of operations that would otherwise wait for each other's rows. Says whether there was
-    /// anything.
+    /// Evicts all unused cache entries, also of rows in use: the last resort of operations that
+    /// would otherwise wait for each other's rows. Returns whether there were any.
     pub(crate) fn evict_unused(&mut self, mut free: impl FnMut(Block)) -> bool {
         let mut any = false;
         for row in self.table.live_values_mut() {
@@ -280,8 +278,8 @@ impl Rows {
         any
     }
 
-    /// Remembers a block of a row, unless it is known already; the oldest unused entry goes where
-    /// there are too many.
+    /// Caches a block of a row, unless it is cached already; if there are too many, the oldest
+    /// unused entry is evicted.
     pub(crate) fn remember(&mut self, row: u32, mut cached: Cached, mut free: impl FnMut(Block)) {
         self.clock += 1;
         cached.id = self.clock;
@@ -301,14 +299,14 @@ impl Rows {
         entries.push(cached);
     }
 
-    /// Moves pieces of one class that may go now from the row's queue to `taken`.
+    /// Moves pieces of one class that may be processed now from the row's queue to `taken`.
     fn select(&mut self, row: u32, ops: &Slab<Op>) {
         let Rows { table, pieces, taken, skipped, .. } = self;
         let entry = &mut table[row];
         taken.clear();
         skipped.clear();
         if entry.active.is_empty() && entry.pending.len() == 1 {
-            // Nobody is in its way.
+            // No other piece overlaps it.
             taken.append(&mut entry.pending);
             entry.pending_write_sectors = 0;
             return;
@@ -343,7 +341,8 @@ impl Rows {
         }
     }
 
-    /// Makes operations of everything in the row's queue that may go now; adds them to `formed`.
+    /// Makes operations of all pieces in the row's queue that may be processed now; appends them to
+    /// `formed`.
     pub(crate) fn form(&mut self, row: u32, ops: &mut Slab<Op>, formed: &mut Vec<u32>) {
         loop {
             let entry = &self.table[row];
@@ -364,7 +363,7 @@ impl Rows {
         }
     }
 
-    /// Makes the operation of a piece that is alone and short: what random requests are.
+    /// Makes the operation of a single short piece, the usual case of random requests.
     fn form_single(&mut self, row: u32, ops: &mut Slab<Op>, formed: &mut Vec<u32>) -> bool {
         let ChunkIo { start, end, class, .. } = self.pieces[self.taken[0]];
         let step = self.step(class);
@@ -384,7 +383,7 @@ impl Rows {
         }
     }
 
-    /// Finds the points inside the chunk at which the taken pieces must be cut into operations.
+    /// Finds the sectors of the chunk at which the taken pieces must be cut into operations.
     fn cut(&mut self) {
         let step = self.step(self.pieces[self.taken[0]].class);
         let Rows { pieces, taken, cuts, .. } = self;
@@ -407,7 +406,7 @@ impl Rows {
         if whole_row && no_data && first.class.grain == Grain::Span {
             return;
         }
-        // Inner boundaries stay only where the set of covered positions changes.
+        // Inner boundaries are kept only where the set of covered positions changes.
         if cuts.len() > 2 {
             let covered = |from: u64| -> MemberSet {
                 let here = taken.iter().filter(|at| pieces[**at].overlaps(from, from + 1));
@@ -432,7 +431,7 @@ impl Rows {
         }
     }
 
-    /// Makes the operation for one span of the taken pieces, unless it lies in a gap between them.
+    /// Makes the operation for one range of the taken pieces, unless it is a gap between them.
     fn form_span(
         &mut self,
         row: u32,

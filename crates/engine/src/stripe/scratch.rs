@@ -1,8 +1,8 @@
 //! The stripe memory: a bounded region cut into blocks of 4 KiB times a power of two (a buddy
 //! system).
 //!
-//! Invariant: blocks that are out never overlap, and freeing everything gives one whole region
-//! again. It hands out offsets; the bytes are the executor's.
+//! Invariant: allocated blocks never overlap, and freeing everything gives one whole region again.
+//! It allocates offsets; the bytes are the executor's.
 //!
 //! ```text
 //! order 2  |               A               |      A (16 KiB) is split for a request of 4 KiB:
@@ -11,14 +11,14 @@
 //! ```
 
 const PAGE_BYTES: u64 = 4096;
-/// Single pages that came back and are kept as they are: joining them with their neighbours, only
-/// to split those again, would take most of the time. Joined when somebody needs more.
+/// Freed single pages that are kept as they are: merging them with their buddies, only to split
+/// those again, would take most of the time. Merged when a larger block is needed.
 const LOOSE_PAGES: usize = 64;
 const NIL: u32 = u32::MAX;
 /// In `order_of`: this page begins no free block.
 const NOT_FREE: u8 = u8::MAX;
 
-/// A block that is out: its offset in the region, and its order (size = 4 KiB << order).
+/// An allocated block: its offset in the region, and its order (size = 4 KiB << order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) offset: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Scratch {
     prev: Vec<u32>,
     order_of: Vec<u8>,
     free_pages: u64,
-    /// Free, but not in the lists above; the last one used is the next one to be used again.
+    /// Free, but not in the lists above; the most recently freed one is reused first.
     loose: Vec<u32>,
 }
 
@@ -93,7 +93,7 @@ impl Scratch {
         self.join(page, block.order);
     }
 
-    /// Joins a free block with its other half as long as that is free too.
+    /// Merges a free block with its buddy as long as that is free too.
     fn join(&mut self, mut page: u32, mut order: u8) {
         while usize::from(order) + 1 < self.heads.len() {
             let buddy = page ^ (1 << order);

@@ -1,4 +1,4 @@
-//! Takes a request apart: direct member reads where the row is healthy, pieces of rows otherwise.
+//! Splits a request: direct member reads where the row is healthy, pieces of rows otherwise.
 //!
 //! Invariant: the direct reads and the pieces together cover the request exactly once. Called only
 //! from `shard`.
@@ -52,9 +52,9 @@ impl Stripes {
         });
     }
 
-    /// A direct read ended. What a member could not read is read again through operations; where
-    /// the member is still in service granule by granule, so that only what is really bad is
-    /// reconstructed.
+    /// A direct read completed. Ranges that a member could not read are read again through
+    /// operations; granule by granule if the member is still in service, so that only bad blocks
+    /// are reconstructed.
     pub(crate) fn read_done(
         &mut self,
         cx: &mut Context<'_>,
@@ -71,8 +71,8 @@ impl Stripes {
         self.request_part_done(cx, request);
     }
 
-    /// A part of a request ended: a direct read, or a piece of a row. With the last part the
-    /// request ends, or what its direct reads did not get is read again.
+    /// A part of a request completed: a direct read, or a piece of a row. With the last part the
+    /// request completes, or the ranges that its direct reads failed to read are read again.
     pub(crate) fn request_part_done(&mut self, cx: &mut Context<'_>, request: u32) {
         if !cx.requests.part_done(request) {
             return;
@@ -214,7 +214,7 @@ impl Stripes {
     }
 }
 
-/// Sends a read that lies in one chunk of a healthy array; `false`: it does not.
+/// Sends a read inside one chunk of a healthy array; `false`: the request is not of this kind.
 fn read_in_one(cx: &mut Context<'_>, request: u32) -> bool {
     let place = cx.parity().locate(cx.requests[request].at);
     let record = &mut cx.requests[request];

@@ -1,7 +1,7 @@
-//! The stripe side of a shard: its state, and the doors through which `shard` comes in.
+//! The parity levels of a shard: their state, and the entry points for `shard`.
 //!
-//! Invariant: between two batches, every piece is waiting for its neighbours, for an operation at
-//! work on its range, or for stripe memory; nothing is forgotten. Called only from `shard`.
+//! Invariant: between two batches, every piece waits for adjacent pieces, for an operation on its
+//! range, or for stripe memory; none is lost. Called only from `shard`.
 
 use std::collections::VecDeque;
 
@@ -20,19 +20,19 @@ use crate::requests::Requests;
 use crate::slab::Slab;
 use crate::{Effects, ShardConfig};
 
-/// How much is begun at once, in sectors of all members: what has begun then ends before more is,
-/// so that its data is still in the CPU's caches. Members that take their time see no difference:
-/// the executor begins the rest before it waits for them.
+/// Amount of I/O begun per batch, in sectors of all members: it completes before more is begun, so
+/// that its data are still in the CPU's caches. Members that complete asynchronously are not
+/// affected: the executor begins the rest before it waits for them.
 const BEGIN_SECTORS: u64 = (256 << 10) / md::SECTOR_BYTES;
 
-/// What the stripe side works on besides its own state; lent by the shard for one call.
+/// State that the shard lends to the stripe code for one call.
 pub(crate) struct Context<'a> {
     pub(crate) now: u64,
     pub(crate) geometry: &'a Geometry,
     pub(crate) requests: &'a mut Requests,
     pub(crate) health: &'a mut Health,
     pub(crate) out: &'a mut Effects,
-    /// Members that completed a write since; the shard's flushes must know.
+    /// Called with members that completed a write, for the shard's flushes.
     pub(crate) written: &'a mut dyn FnMut(u16),
 }
 
@@ -50,15 +50,15 @@ pub(crate) struct Stripes {
     pub(crate) ops: Slab<Op>,
     pub(crate) scratch: Scratch,
     pub(crate) region: u16,
-    /// Operations that wait for stripe memory, first come first served.
+    /// Operations that wait for stripe memory, in order of arrival.
     pub(crate) awaiting_memory: VecDeque<u32>,
     pub(crate) formed: Vec<u32>,
     pub(crate) scatter: Coalescer,
     pub(crate) discard_zeroes: bool,
     pub(crate) neighbours: Plug,
-    /// Where parity agrees with the data.
+    /// The sync map.
     pub(crate) sync: SyncMap,
-    /// The last courses of plain writes, by a mix of what they depend on.
+    /// The last execution plans of plain writes, by a hash of their inputs.
     pub(crate) exec_plans: [Option<(StripeState, ExecPlan)>; 16],
 }
 
@@ -84,23 +84,22 @@ impl Stripes {
         }
     }
 
-    /// Stripe memory that is not in use, in bytes.
+    /// Unused stripe memory in bytes.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.scratch.free_bytes()
     }
 
-    /// Operations at work or waiting for memory.
+    /// Number of operations in progress or waiting for memory.
     pub(crate) fn operations(&self) -> usize {
         self.ops.live()
     }
 
-    /// Whether `settle` has left something to begin.
+    /// Whether `plan_batch` has left operations to begin.
     pub(crate) fn has_more(&self) -> bool {
         !self.rows.touched.is_empty()
     }
 
-    /// Plans what has gathered during the batch, or a part of it (`has_more`); says when the clock
-    /// alone will bring more.
+    /// Plans the pieces of the batch, or a part of them (`has_more`); returns the next deadline.
     pub(crate) fn plan_batch(&mut self, cx: &mut Context<'_>, timer: bool) -> Option<u64> {
         if timer {
             self.neighbours.timer_due(&mut self.rows, cx.now);
@@ -108,7 +107,7 @@ impl Stripes {
         let alone = cx.requests.writes_open() <= 1;
         let mut begun = 0;
         loop {
-            // In the order in which they were touched, so that a stream goes out in its own order.
+            // In the order in which they were touched, so that a stream is sent in its own order.
             while begun < BEGIN_SECTORS
                 && let Some(row) = self.rows.touched.pop_front()
             {
@@ -117,7 +116,7 @@ impl Stripes {
                 if !self.neighbours.waits(&mut self.rows, row, cx.now, alone) {
                     begun += self.form_and_start(cx, row);
                 }
-                // Unless what has begun has ended already, and the row with it.
+                // Unless its operations have completed already, and the row was released.
                 if self.rows.table.is_live(key) {
                     self.rows.retire(row);
                 }
@@ -130,14 +129,14 @@ impl Stripes {
         self.neighbours.unplug_due(&mut self.rows, cx.now)
     }
 
-    /// Returns how much has begun, in sectors of all members.
+    /// Returns the amount of I/O begun, in sectors of all members.
     fn form_and_start(&mut self, cx: &mut Context<'_>, row: u32) -> u64 {
         let mut begun = 0;
         let mut formed = std::mem::take(&mut self.formed);
         self.rows.form(row, &mut self.ops, &mut formed);
         let entry = &mut self.rows.table[row];
         if entry.pending.is_empty() {
-            // Who comes now may wait again.
+            // Pieces that come from now on may wait again.
             entry.wait = None;
         }
         for op in formed.drain(..) {

@@ -1,5 +1,5 @@
-//! the metadata manager in the tests' executor: metadata on every member, what of it a power cut leaves, and
-//! the loop of a resync.
+//! The metadata manager in the tests' executor: metadata on every member, the effects of a power
+//! cut on them, and the resync loop.
 //!
 //! Invariant: a record is on a device only when its time has come, and a power cut leaves of those
 //! in flight the old one or the new one, sector by sector.
@@ -163,8 +163,8 @@ impl Kept {
 }
 
 impl World {
-    /// Lets the metadata manager act on what it has been told.
-    pub(super) fn run_keeper(&mut self) {
+    /// Runs the metadata manager on its inputs.
+    pub(super) fn run_manager(&mut self) {
         loop {
             let Some(kept) = &mut self.kept else { return };
             if kept.inputs.is_empty() {

@@ -3,8 +3,8 @@
 //! what its own operation has borrowed.
 //!
 //! Invariant: wherever a loan is noted, the scratch holds [`POISON`] except during a computation.
-//! So an engine that uses lent bytes for anything else, or changes them too early, is found out by
-//! whoever checks the data.
+//! So an engine that uses lent bytes for anything else, or changes them too early, is detected when
+//! the data are checked.
 
 use engine::BufSlice;
 

@@ -297,10 +297,10 @@ impl World {
             self.effects = effects;
             self.inputs[usize::from(number)] = inputs;
         }
-        self.run_keeper();
+        self.run_manager();
     }
 
-    /// An order for shard 0; what follows from it, the others hear.
+    /// A command for shard 0; the other shards get the resulting commands.
     pub fn control(&mut self, control: Control) {
         self.control_of(0, control);
     }
@@ -407,7 +407,7 @@ impl World {
                 region => {
                     let slot = usize::from(region - FIRST_HOST_REGION);
                     let live = self.live[slot].as_ref();
-                    let live = live.unwrap_or_else(|| panic!("buffer of nobody: {job:?}"));
+                    let live = live.unwrap_or_else(|| panic!("buffer without an owner: {job:?}"));
                     let end = slice.offset + u64::from(slice.len);
                     let inside =
                         slice.offset >= live.base && end <= live.base + live.bytes.len() as u64;
@@ -475,7 +475,7 @@ impl World {
         self.rng.within(low, high)
     }
 
-    /// When something happens next, if anything is under way.
+    /// Time of the next event, if anything is in flight.
     pub fn next_event(&self) -> Option<u64> {
         let jobs = self.jobs.iter().map(|job| job.ready_at);
         let controls = self.controls.iter().map(|(at, ..)| *at);
@@ -529,7 +529,7 @@ impl World {
         true
     }
 
-    /// Runs until nothing is under way; everything must have completed by then.
+    /// Runs until nothing is in flight; everything must have completed by then.
     pub fn quiesce(&mut self) {
         while self.step() {}
         let stuck: Vec<u64> = self.live.iter().flatten().map(|live| live.tag).collect();

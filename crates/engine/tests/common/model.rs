@@ -1,7 +1,7 @@
-//! What every sector of the array may hold, told from outside.
+//! Model of the contents that every sector of the array may have.
 //!
-//! A write fills its sectors with a pattern that names it, so any sector read back says who wrote
-//! it. Per sector the model keeps the writers that may still be there, in order of submission: a
+//! A write fills its sectors with a pattern that names it, so any sector read back identifies its
+//! write. Per sector the model keeps the writers that may still be there, in order of submission: a
 //! write that is acknowledged rules out all before it; one in flight may or may not be there yet.
 
 use std::ops::Range;

@@ -4,12 +4,12 @@
 //!  session threads --- whole blocks: request(.., then answer) -----------> Array
 //!                 \--- parts of blocks, ranges to zero --> slow thread --> Array, one at a time
 //! ```
-//! Invariant: a session thread never waits for the array to move data; it waits for a buffer
-//! (bounded by the array's leases), for a place in the slow thread's queue, or for one write of
-//! part of a block. Answers come from the array's threads.
+//! Invariant: a session thread never waits for the array's I/O; it waits only for a buffer (bounded
+//! by the array's leases), for room in the slow thread's queue, or for one write of less than a
+//! block. Replies are sent by the array's threads.
 //!
-//! The page cache stays out: the file is open for direct I/O whatever the program says, and there
-//! is no write-back cache. Whoever wants a cache has one above, in the file system on the array.
+//! The page cache is bypassed: the file is open for direct I/O whatever flags the program uses, and
+//! there is no write-back cache. A cache belongs above, in the file system on the array.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -28,16 +28,16 @@ use super::gate::Gate;
 
 /// The longest read or write that the kernel sends.
 pub const MAX_TRANSFER: usize = 1 << 20;
-/// Requests that the kernel has under way at most, of those that nobody waits for.
+/// Maximum of background requests (readahead, asynchronous direct I/O) in flight in the kernel.
 const MAX_BACKGROUND: u16 = 256;
-/// Jobs that wait for the slow thread; then the kernel waits.
+/// Queue length of the slow thread; beyond it the kernel waits.
 const MAX_SLOW: usize = 64;
-/// Nothing but this front changes what is cached.
+/// Attributes can be cached for ever: only this frontend changes them.
 const FOREVER: Duration = Duration::from_secs(86_400);
 
 const FILE: INodeNo = INodeNo(2);
 
-/// See the module.
+/// Serves the FUSE requests of a mount; see the module documentation.
 pub struct Files {
     array: Arc<Array>,
     name: OsString,
@@ -48,19 +48,19 @@ pub struct Files {
     made: SystemTime,
     gate: Arc<Gate>,
     slow: SyncSender<Slow>,
-    /// Dropped with this value: whoever has the other end knows that the session has ended.
+    /// Dropped with this value, which notifies the receiver that the session has ended.
     _ended: mpsc::Sender<()>,
 }
 
-/// What the slow thread does.
+/// A job of the slow thread.
 enum Slow {
     Write { offset: u64, data: Vec<u8>, durable: bool, reply: ReplyWrite },
     Zero { offset: u64, len: u64, reply: ReplyEmpty },
 }
 
-/// What `Files` leaves with the front.
+/// Handles on the parts of `Files` that outlive the session.
 pub struct Background {
-    /// Ends when the session has.
+    /// The slow thread; ends with the session.
     pub slow: std::thread::JoinHandle<()>,
     /// Disconnected when the session has ended.
     pub ended: Receiver<()>,
@@ -70,7 +70,7 @@ impl Files {
     /// Serves `array` under `name`.
     ///
     /// # Errors
-    /// When the system has no thread left.
+    /// When the system cannot start a thread.
     pub fn new(array: &Arc<Array>, name: OsString) -> io::Result<(Files, Background)> {
         let (slow, jobs) = mpsc::sync_channel(MAX_SLOW);
         let (ended_with, ended) = mpsc::channel();
@@ -120,7 +120,7 @@ impl Files {
         })
     }
 
-    /// Hands a job to the slow thread; waits while its queue is full.
+    /// Queues a job for the slow thread; waits while its queue is full.
     fn slowly(&self, job: Slow) {
         if let Err(mpsc::SendError(job)) = self.slow.send(job) {
             job.refuse(Errno::EIO);
@@ -134,13 +134,13 @@ impl Files {
         });
     }
 
-    /// What of `len` bytes at `offset` is inside the file.
+    /// How many of `len` bytes at `offset` are inside the file.
     fn inside(&self, offset: u64, len: u64) -> u64 {
         self.size.saturating_sub(offset).min(len)
     }
 }
 
-/// What a program sees of an array's error.
+/// The errno of an array's error.
 fn errno(error: &ArrayError) -> Errno {
     match error {
         ArrayError::Request(RequestError::NoSpace) => Errno::ENOSPC,
@@ -154,11 +154,11 @@ fn errno(error: &ArrayError) -> Errno {
 
 impl Filesystem for Files {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Direct I/O without waiting for it, which is what loop devices do. A kernel that lacks it
-        // serves all the same, one request of each client at a time.
+        // Asynchronous direct I/O, as loop devices use it. Without it the mount works too, with one
+        // request per client in flight.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let longest = self.longest.min(MAX_TRANSFER) as u32;
-        // A limit that is refused is no higher than this one.
+        // A refused limit is not higher than this one.
         let _ = config.set_max_write(longest);
         let _ = config.set_max_background(MAX_BACKGROUND);
         let _ = config.set_congestion_threshold(MAX_BACKGROUND);
@@ -185,7 +185,7 @@ impl Filesystem for Files {
         }
     }
 
-    /// Times may be set, and forgotten; the array's size is what it is.
+    /// Setting times is accepted and ignored; the array's size cannot be changed.
     fn setattr(
         &self,
         _request: &Request,
@@ -240,8 +240,7 @@ impl Filesystem for Files {
         if len == 0 {
             return reply.data(&[]);
         }
-        // Whole blocks around what is asked for. Beyond a buffer's length the answer is short, as
-        // reads may be.
+        // Reads whole blocks around the range. Beyond a buffer's length the reply is a short read.
         let first = offset - offset % self.block;
         let end = (offset + len).next_multiple_of(self.block);
         let bytes = (end - first).min(self.longest as u64);
@@ -316,8 +315,8 @@ impl Filesystem for Files {
         self.flush_array(reply);
     }
 
-    /// Holes read as zeroes in a file, so both modes zero the range; where the members are sure to
-    /// read zeroes after a discard, a hole is one.
+    /// Holes read as zeroes in a file, so both modes zero the range; a hole is discarded if the
+    /// members guarantee zeroes after a discard.
     fn fallocate(
         &self,
         _request: &Request,
@@ -332,7 +331,7 @@ impl Filesystem for Files {
         let end = offset.checked_add(length);
         let fits = end.is_some_and(|end| end <= self.size);
         match mode & !keep {
-            // Everything is there already; nothing more can be.
+            // The file is fully allocated; it cannot grow.
             0 if fits => reply.ok(),
             0 => reply.error(Errno::ENOSPC),
             libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE => {
@@ -384,7 +383,7 @@ impl Slow {
     }
 }
 
-/// Does what takes several steps, one job after the other.
+/// Performs jobs of several steps, one after the other.
 struct SlowWorker {
     array: Arc<Array>,
     gate: Arc<Gate>,
@@ -406,8 +405,8 @@ impl SlowWorker {
         }
     }
 
-    /// Writes what is not whole blocks: reads the blocks around it, and puts it in. A crash between
-    /// the two leaves the old or the new bytes of each block.
+    /// Writes partial blocks by read-modify-write. A crash in between leaves the old or the new
+    /// bytes of each block.
     fn write(&self, offset: u64, data: &[u8], durable: bool) -> Result<(), ArrayError> {
         let block = u64::from(self.array.logical_block());
         let first = offset - offset % block;

@@ -1,16 +1,16 @@
-//! Mounts an array's file, and takes the mount away again.
+//! Mounts an array as a file through FUSE, and unmounts it.
 //!
 //! ```text
 //!  the process's threads    | the front's: one set of descriptors of their own, no signals
 //!   Front --- calls ------->|  keeper thread --- starts ---> Array's threads, session threads
 //! ```
-//! Invariant: when the process dies, however it does, the front's threads die, their descriptors
-//! are closed, and the kernel ends the connection: who waits for the file gets an error. That would
-//! fail if the descriptors were the whole process's, because a thread of it that waits for its own
-//! mount cannot die and would keep them open; and if the mounts were not held a moment longer than
-//! the descriptors (`protect::MountHolder`).
+//! Invariant: when the process dies for any reason, the frontend's threads die, their descriptors
+//! are closed, and the kernel aborts the FUSE connection: processes waiting for the file get an
+//! error. This would fail if the descriptor table were shared with the whole process, because a
+//! thread of it that waits for its own mount cannot be killed and would keep them open; and if the
+//! mounts were not held a little longer than the descriptors (`protect::MountHolder`).
 //!
-//! So nothing that holds a descriptor crosses the line: the array is made by a closure on the
+//! So no owner of a descriptor crosses between the two sides: the array is made by a closure on the
 //! keeper thread, used there, and dropped there.
 
 use std::ffi::OsString;
@@ -31,19 +31,19 @@ use super::files::{Background, Files, MAX_TRANSFER};
 use super::protect::{MountHolder, Protection};
 use super::sys;
 
-/// Somebody may look at the file for a moment (udev does) when it is to go.
+/// Another process (udev) may have the file open for a moment when it is to be unmounted.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
-/// How long the kernel may take to end a session whose mount is gone.
+/// How long the kernel may take to end a session after the unmount.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How an array is mounted.
 #[derive(Clone, Debug)]
 pub struct FrontOptions {
-    /// A directory of the caller's on which nothing is mounted.
+    /// Mount point: a directory of the caller on which nothing is mounted.
     pub directory: PathBuf,
-    /// The file's name in it.
+    /// Name of the file in it.
     pub name: OsString,
-    /// Threads that take requests from the kernel.
+    /// Number of threads that take requests from the kernel.
     pub threads: usize,
 }
 
@@ -54,26 +54,26 @@ impl FrontOptions {
     }
 }
 
-/// Why a front could not be started or stopped.
+/// Why a frontend could not be started or stopped.
 #[derive(Debug)]
 pub enum FrontError {
-    /// The array could not be made, or stopped: its own words.
+    /// The array could not be made, or stopped: its own message.
     Array(String),
     /// The directory cannot be mounted on.
     Directory {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why.
+        /// Why it cannot be mounted on.
         problem: String,
     },
     /// A system call failed.
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Somebody has the file open, or works in a file system on it: nothing was undone.
+    /// The file is in use, or a file system on it is: nothing was changed.
     Busy(PathBuf),
 }
 
@@ -103,15 +103,15 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> FrontError {
 
 enum Call {
     Do(Box<dyn FnOnce(&Array) + Send>),
-    /// Unmount if nobody uses the file; `force` does it anyway, and users get errors.
+    /// Unmount if the file is not in use; `force` does it anyway, and users get errors.
     Stop {
         force: bool,
         answer: mpsc::Sender<Result<(), FrontError>>,
     },
 }
 
-/// An array mounted as a file. Dropping it takes the mount away from whoever still uses it, and
-/// leaves the array's metadata as a crash would; [`Front::stop`] ends it in order.
+/// An array mounted as a file. Dropping it unmounts the file even if it is in use, and leaves the
+/// array's metadata as after a crash; [`Front::stop`] stops the array clean.
 pub struct Front {
     file: PathBuf,
     missing: Vec<String>,
@@ -122,8 +122,8 @@ pub struct Front {
 impl Front {
     /// Makes an array and mounts it.
     ///
-    /// `make` runs on a thread with descriptors of its own (see the module): it must open what the
-    /// array needs, and must not bring along anything that holds a descriptor.
+    /// `make` runs on a thread with its own descriptor table (see the module documentation): it
+    /// must open what the array needs, and must not use an owner of a descriptor from outside.
     ///
     /// # Errors
     /// When the array cannot be made, or the directory cannot be mounted on.
@@ -141,19 +141,19 @@ impl Front {
                 let mut missing = Vec::new();
                 match Keeper::start(options, make, &mut missing) {
                     Ok(keeper) => {
-                        // Whoever waits for this is there.
+                        // The receiver still exists: it waits for this message.
                         let _ = started.send(Ok(missing));
                         keeper.run(&to_do);
                     }
                     Err(error) => drop(started.send(Err(error))),
                 }
             })
-            .map_err(system("start the front's thread"))?;
-        let ended = || FrontError::Array("the front's thread has ended".into());
+            .map_err(system("start the FUSE server thread"))?;
+        let ended = || FrontError::Array("the FUSE server thread has ended".into());
         let missing = match start.recv().unwrap_or_else(|_| Err(ended())) {
             Ok(missing) => missing,
             Err(error) => {
-                // It has said all that it had to say.
+                // It has sent its result.
                 let _ = keeper.join();
                 return Err(error);
             }
@@ -161,35 +161,35 @@ impl Front {
         Ok(Front { file, missing, calls: Mutex::new(calls), keeper: Some(keeper) })
     }
 
-    /// The file that is the array.
+    /// Path of the file that is the array.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Protections that the system did not permit, a sentence each: see [`Front::start`]'s module
-    /// on what they are for.
+    /// Protections that the system did not permit, a sentence each: see `protect` for their
+    /// purpose.
     pub fn missing_protections(&self) -> &[String] {
         &self.missing
     }
 
-    /// Has the array asked or told something; waits for the answer. `None` when the front's thread
+    /// Calls a closure with the array and waits for its result. `None` when the frontend's thread
     /// has ended.
     ///
-    /// The call runs on the front's own thread: what it returns must not hold a descriptor.
+    /// The call runs on the frontend's own thread: its result must not own a descriptor.
     pub fn ask<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Array) -> T + Send + 'static,
     ) -> Option<T> {
         let (answer, answered) = mpsc::channel();
-        // Nobody waits for the answer only when the caller is gone.
-        self.tell(Call::Do(Box::new(move |array| drop(answer.send(call(array))))))?;
+        // `send` fails only when the caller has gone.
+        self.send(Call::Do(Box::new(move |array| drop(answer.send(call(array))))))?;
         answered.recv().ok()
     }
 
-    /// Takes the mount away, finishes what is under way, flushes, and stops the array.
+    /// Unmounts the file, completes requests in flight, flushes, and stops the array.
     ///
     /// # Errors
-    /// After [`FrontError::Busy`] the front goes on as before: somebody still uses the file.
+    /// After [`FrontError::Busy`] the frontend continues as before: the file is still in use.
     pub fn stop(&mut self) -> Result<(), FrontError> {
         let stopped = self.stop_as(false);
         if !matches!(stopped, Err(FrontError::Busy(_))) {
@@ -200,18 +200,18 @@ impl Front {
 
     fn stop_as(&self, force: bool) -> Result<(), FrontError> {
         let (answer, answered) = mpsc::channel();
-        let gone = || FrontError::Array("the front's thread has ended".into());
-        self.tell(Call::Stop { force, answer }).ok_or_else(gone)?;
+        let gone = || FrontError::Array("the FUSE server thread has ended".into());
+        self.send(Call::Stop { force, answer }).ok_or_else(gone)?;
         answered.recv().unwrap_or_else(|_| Err(gone()))
     }
 
-    fn tell(&self, call: Call) -> Option<()> {
-        self.calls.lock().expect("nobody panics with the channel").send(call).ok()
+    fn send(&self, call: Call) -> Option<()> {
+        self.calls.lock().expect("the channel lock is not poisoned").send(call).ok()
     }
 
     fn join(&mut self) {
         if let Some(keeper) = self.keeper.take() {
-            // A thread that panicked has printed why.
+            // A thread that panicked has printed the reason.
             let _ = keeper.join();
         }
     }
@@ -220,14 +220,15 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         if self.keeper.is_some() {
-            // There is nobody to tell.
+            // The result has no receiver.
             let _ = self.stop_as(true);
             self.join();
         }
     }
 }
 
-/// A directory, not somebody's mount: unmounting must not lay bare, or take away, what is below.
+/// Accepts a directory that is not a mount point: unmounting must neither expose nor unmount
+/// another file system.
 fn check_directory(path: &Path) -> Result<(), FrontError> {
     let refuse = |problem: String| FrontError::Directory { path: path.into(), problem };
     let here = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
@@ -241,7 +242,7 @@ fn check_directory(path: &Path) -> Result<(), FrontError> {
     Ok(())
 }
 
-/// The front's own thread.
+/// State of the frontend's own thread.
 struct Keeper {
     options: FrontOptions,
     array: Arc<Array>,
@@ -260,15 +261,15 @@ impl Keeper {
         sys::block_signals().map_err(system("block signals"))?;
         if let Err(error) = sys::own_descriptors() {
             missing.push(format!(
-                "cannot have descriptors of its own (close_range): {error}; should this process be \
-                 killed, whoever waits for the mount waits until it is aborted"
+                "cannot unshare its file descriptors (close_range): {error}; if this process is \
+                 killed, processes waiting for the mount hang until the FUSE connection is aborted"
             ));
         }
         let holder = MountHolder::start();
         if let Err(error) = &holder {
             missing.push(format!(
-                "cannot start cat, to hold the mounts: {error}; should this process be killed, \
-                 file systems on the mount may never end"
+                "cannot start cat, to hold the mounts: {error}; if this process is killed, \
+                 file systems on the mount may hang for ever"
             ));
         }
         let protection = Protection::take(missing);
@@ -307,9 +308,9 @@ impl Keeper {
                 Call::Do(call) => call(&self.array),
                 Call::Stop { force, answer } => {
                     let unmounted = self.unmount(force);
-                    let goes_on = matches!(unmounted, Err(FrontError::Busy(_)));
-                    if goes_on {
-                        // Nobody waits for it only when the caller is gone.
+                    let still_busy = matches!(unmounted, Err(FrontError::Busy(_)));
+                    if still_busy {
+                        // `send` fails only when the caller has gone.
                         let _ = answer.send(unmounted);
                         continue;
                     }
@@ -325,19 +326,19 @@ impl Keeper {
         let patience = Instant::now() + BUSY_PATIENCE;
         loop {
             match rustix::mount::unmount(path, UnmountFlags::empty()) {
-                // Not mounted any more: somebody else has unmounted it.
+                // Already unmounted by another process.
                 Ok(()) | Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
                 Err(Errno::BUSY) if !force && Instant::now() < patience => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Err(Errno::BUSY) if !force => return Err(FrontError::Busy(path.clone())),
                 Err(Errno::BUSY) => {
-                    // Ends the connection first: whoever waits gets an error.
+                    // Aborts the connection first: waiting processes get an error.
                     let flags = UnmountFlags::FORCE | UnmountFlags::DETACH;
                     let forced = rustix::mount::unmount(path, flags);
                     return forced.map_err(|error| system("unmount by force")(error.into()));
                 }
-                // Not root: fusermount3 may, and takes it from whoever uses it.
+                // Not root: fusermount3 is allowed to, and unmounts it even if it is in use.
                 Err(Errno::PERM) => {
                     let session = self.session.take();
                     let ended = session.map_or(Ok(()), BackgroundSession::umount_and_join);
@@ -355,21 +356,21 @@ impl Keeper {
             _ => {
                 // The array must outlive the session that serves it.
                 std::mem::forget((array, session));
-                let problem = "unmounted, but the kernel does not end the session: another mount \
+                let problem = "unmounted, but the FUSE session has not ended: another mount \
                                namespace may hold the mount"
                     .into();
                 return Err(FrontError::Directory { path: options.directory, problem });
             }
         }
-        // Its threads have ended; that there is no mount any more is known to it.
+        // Its threads have ended; the session has registered that the mount is gone.
         drop(session);
-        // A thread that panicked has printed why.
+        // A thread that panicked has printed the reason.
         let _ = background.slow.join();
         let Some(array) = Arc::into_inner(array) else {
             return Err(FrontError::Array("the array is still in use".into()));
         };
         match force {
-            // Dropped: as a crash would leave it.
+            // Dropped, which leaves the array as after a crash.
             true => Ok(()),
             false => array.stop().map_err(|error| FrontError::Array(error.to_string())),
         }

@@ -1,9 +1,9 @@
-//! Lets many writers in at once, or one alone.
+//! A readers-writer gate: admits many writers concurrently, or one exclusively.
 //!
-//! A write of less than a block reads the block, changes it and writes it. Whoever writes the same
-//! block meanwhile would be undone, so such writes are made alone.
+//! A write of less than a block is a read-modify-write. A concurrent write to the same block would
+//! be lost, so such writes are exclusive.
 //!
-//! Invariant: while `alone` works, nobody holds a [`Pass`].
+//! Invariant: while `alone` runs, there is no [`Pass`].
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -13,26 +13,26 @@ struct State {
     closed: bool,
 }
 
-/// See the module.
+/// The gate; see the module documentation.
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// The right to write; given back when dropped, on any thread.
+/// Permission to write; released on drop, on any thread.
 pub struct Pass(Arc<Gate>);
 
 impl Gate {
-    /// Waits while somebody works alone.
+    /// Waits while an exclusive write runs.
     pub fn enter(self: &Arc<Gate>) -> Pass {
         let mut state = self.wait_while(|state| state.closed);
         state.inside += 1;
         Pass(self.clone())
     }
 
-    /// Waits until all are out, and does `work` while nobody gets in. A `work` that panics leaves
-    /// the gate open.
+    /// Waits until all passes are released, and runs `work` exclusively. A `work` that panics
+    /// leaves the gate open.
     pub fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
         self.wait_while(|state| state.closed).closed = true;
         let _closed = Closed(self);
@@ -42,15 +42,15 @@ impl Gate {
 
     fn wait_while(&self, test: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let state = self.lock();
-        self.changed.wait_while(state, |state| test(state)).expect("nobody panics with the gate")
+        self.changed.wait_while(state, |state| test(state)).expect("the gate lock is not poisoned")
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the gate")
+        self.state.lock().expect("the gate lock is not poisoned")
     }
 }
 
-/// A gate that is closed; opened when dropped.
+/// A closed gate; opened on drop.
 struct Closed<'a>(&'a Gate);
 
 impl Drop for Closed<'_> {
@@ -82,7 +82,7 @@ mod tests {
         let work = || gate.alone(|| panic!("as a test"));
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         assert!(panics.is_err());
-        // On a thread of its own: one that waits for ever would keep the test.
+        // On a separate thread: a deadlock would block the test.
         let (entered, entered_done) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             drop(gate.enter());

@@ -1,5 +1,5 @@
-//! The FUSE front: an array as one regular file in a directory, which `losetup` makes a block
-//! device of, with a file system of the kernel's on it if need be.
+//! The FUSE frontend: an array as one regular file in a directory. `losetup` makes a block device
+//! of it, which can hold a file system of the kernel.
 //!
 //! ```text
 //!  program -> ext4 -> /dev/loopN -> the file --- FUSE --> Files -> Array -> members

@@ -1,14 +1,14 @@
-//! What a process that serves a block device to its own kernel must ask for, so that writing back
-//! under memory pressure cannot wait for itself.
+//! Settings that a process needs when it serves a block device to its own kernel, so that writeback
+//! under memory pressure cannot deadlock.
 //!
-//! - *A flusher* (`PR_SET_IO_FLUSHER`, prctl(2)): memory that its threads allocate is never made
-//!   free by writing to file systems, which may be on what it serves; and it is not held back for
-//!   dirty pages that only it can clean.
-//! - *Locked memory* (mlockall(2), pages as they are first used): none of it has to be read back
-//!   from a disk that it may serve.
+//! - *I/O flusher* (`PR_SET_IO_FLUSHER`, prctl(2)): memory allocations of its threads never trigger
+//!   writeback to file systems, which may be on the device that it serves; and its writes are not
+//!   throttled for dirty pages that only it can clean.
+//! - *Locked memory* (mlockall(2), pages as they are first used): no page has to be read back from
+//!   a disk that it may serve.
 //!
-//! Invariant: what was not permitted is said, never passed over. Called from `front`, on the thread
-//! that starts all others.
+//! Invariant: every missing permission is reported. Called from `front`, on the thread that starts
+//! all others.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -21,23 +21,23 @@ use rustix::mount::MountPropagationFlags;
 
 use super::sys;
 
-/// How many hold the lock on memory, which is the whole process's.
+/// Number of holders of the memory lock, which applies to the whole process.
 static HOLDERS: Mutex<usize> = Mutex::new(0);
 
-/// Memory stays locked as long as one of these lives.
+/// Memory stays locked while one of these exists.
 pub struct Protection(());
 
 impl Protection {
-    /// Asks for everything; `missing` hears what could not be had, a sentence each.
+    /// Requests all protections; failures are appended to `missing`, a sentence each.
     pub fn take(missing: &mut Vec<String>) -> Protection {
         let mut note = |what: &str, risk: &str, error: &io::Error| {
             missing.push(format!("{what}: {error}; {risk}"));
         };
-        let deadlock = "under memory pressure, writing back could wait for itself";
+        let deadlock = "under memory pressure, writeback could deadlock";
         if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
             note("cannot serve as an I/O flusher (CAP_SYS_RESOURCE)", deadlock, &error.into());
         }
-        let mut holders = HOLDERS.lock().expect("nobody panics with the count");
+        let mut holders = HOLDERS.lock().expect("the count lock is not poisoned");
         if *holders == 0
             && let Err(error) = lock_memory()
         {
@@ -51,7 +51,7 @@ impl Protection {
 fn lock_memory() -> io::Result<()> {
     let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
     match rustix::mm::mlockall(all | MlockAllFlags::ONFAULT) {
-        // Kernels before 4.4 know no locking of pages as they come.
+        // Kernels before 4.4 have no `MCL_ONFAULT`.
         Err(Errno::INVAL) => Ok(rustix::mm::mlockall(all)?),
         result => Ok(result?),
     }
@@ -59,30 +59,30 @@ fn lock_memory() -> io::Result<()> {
 
 impl Drop for Protection {
     fn drop(&mut self) {
-        let mut holders = HOLDERS.lock().expect("nobody panics with the count");
+        let mut holders = HOLDERS.lock().expect("the count lock is not poisoned");
         *holders -= 1;
         if *holders == 0 {
-            // Nothing depends on its being unlocked.
+            // Errors do not matter: unlocking is optional.
             let _ = rustix::mm::munlockall();
         }
     }
 }
 
-/// A process that does nothing but share the mounts of the thread that has started it, until the
-/// descriptors of that thread are closed.
+/// A child process whose only purpose is to share the mount namespace of its parent thread until
+/// the descriptors of that thread are closed.
 ///
-/// When a process with mounts of its own is killed, one of the front's threads could be the last to
-/// leave both the mounts and `/dev/fuse`. The kernel would have it unmount first, which writes to
-/// the array, and close `/dev/fuse` afterwards, which is what ends the waiting for the array: it
-/// would wait for ever. While this process lives, no thread of ours is the last to leave the
-/// mounts; and it sees the end of its input not before `/dev/fuse` is being closed.
+/// When a process with its own mount namespace is killed, one of the frontend's threads could be
+/// the last to leave both the namespace and `/dev/fuse`. The kernel would have it unmount first,
+/// which writes to the array, and close `/dev/fuse` afterwards, which aborts the waiting requests:
+/// a deadlock. While the child lives, none of these threads is the last in the namespace; and the
+/// child sees the end of its input only when `/dev/fuse` is being closed.
 pub struct MountHolder(Child);
 
 impl MountHolder {
-    /// Starts it. To be called on a thread whose descriptors are those that serve the mount.
+    /// Starts it. To be called on the thread whose descriptors serve the mount.
     pub fn start() -> io::Result<MountHolder> {
         let mut holder = Command::new("cat");
-        // Not in our process group: signals to that, Ctrl-C among them, are not meant for it.
+        // In its own process group: signals such as Ctrl-C must not reach it.
         holder.process_group(0).current_dir("/");
         holder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         holder.spawn().map(MountHolder)
@@ -92,17 +92,17 @@ impl MountHolder {
 impl Drop for MountHolder {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // It ends by itself; not waiting for it would leave a zombie.
+        // It ends when its input is closed; without `wait` it would stay a zombie.
         let _ = self.0.wait();
     }
 }
 
-/// Gives the calling thread, and threads that it starts from now on, mounts of their own: what they
-/// mount is seen by nobody else, and the kernel takes it away when the last of them has ended,
-/// however that happens. Mounts that others make are still seen.
+/// Gives the calling thread, and threads that it starts from now on, a private mount namespace: its
+/// mounts are not visible to other processes, and the kernel unmounts them when the last of the
+/// threads has ended for any reason. Mounts of other processes are still visible.
 ///
 /// # Errors
-/// Without root's rights.
+/// Without root privileges (CAP_SYS_ADMIN).
 pub fn private_mounts() -> io::Result<()> {
     sys::own_mounts()?;
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;

@@ -197,7 +197,7 @@ fn what_the_array_cannot_serve_is_an_io_error() {
 }
 
 #[test]
-fn a_mount_in_use_is_not_taken_away_unless_the_front_is_dropped() {
+fn a_mount_in_use_is_not_unmounted_unless_the_front_is_dropped() {
     let directory = tempfile::tempdir().expect("a directory");
     let made = mounted(directory.path(), || array(Level::Raid1, 2, vec![]));
     let Some(mut front) = made else { return };
@@ -211,7 +211,7 @@ fn a_mount_in_use_is_not_taken_away_unless_the_front_is_dropped() {
     file.read_exact(&mut [0; 4096]).expect("still served");
     file.seek(SeekFrom::Start(0)).expect("still there");
     drop(front);
-    assert!(file.read(&mut [0; 4096]).is_err(), "nobody serves it any more");
+    assert!(file.read(&mut [0; 4096]).is_err(), "it is not served any more");
     assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
 }
 
@@ -235,7 +235,7 @@ const SYNC: i32 = rustix::fs::OFlags::SYNC.bits() as i32;
 
 const SERVE_AT: &str = "RAIDLAB_TEST_SERVE_AT";
 
-/// Not a test of its own: the process that `a_killed_server_leaves_nobody_waiting` kills.
+/// Not a test of its own: the process that `a_killed_server_leaves_no_process_waiting` kills.
 #[test]
 fn server_that_is_killed() {
     let Some(directory) = std::env::var_os(SERVE_AT) else { return };
@@ -249,7 +249,7 @@ fn server_that_is_killed() {
 }
 
 #[test]
-fn a_killed_server_leaves_nobody_waiting() {
+fn a_killed_server_leaves_no_process_waiting() {
     let directory = tempfile::tempdir().expect("a directory");
     match mounted(directory.path(), || array(Level::Raid0, 2, vec![])) {
         Some(front) => drop(front),

@@ -50,11 +50,11 @@ fn files_that_hold_something_unknown_are_not_made_members() {
     let dir = Dir::new();
     let (new, other) = (dir.file("new"), dir.file("other"));
     for (at, what, named) in [
-        (0, &b"somebody's notes"[..], "holds data of no kind that is known (at byte 0: 73 6f 6d"),
-        ((16 << 20) - 1, b"x", "holds data of no kind that is known (at byte 16777208: 00"),
+        (0, &b"somebody's notes"[..], "holds data of unknown type (at byte 0: 73 6f 6d"),
+        ((16 << 20) - 1, b"x", "holds data of unknown type (at byte 16777208: 00"),
         // A single byte in a hole, where neither metadata nor an end is.
-        (8_388_700, b"x", "holds data of no kind that is known (at byte 8388696: 00 00 00 00 78"),
-        (4096, b"x", "holds data of no kind that is known (at byte 4096: 78"),
+        (8_388_700, b"x", "holds data of unknown type (at byte 8388696: 00 00 00 00 78"),
+        (4096, b"x", "holds data of unknown type (at byte 4096: 78"),
         (0, b"QFI\xfb", "is a qcow2 image"),
         (0, b"\x1f\x8b\x08", "is a gzip file"),
         (0, b"\x28\xb5\x2f\xfd", "is a zstd file"),

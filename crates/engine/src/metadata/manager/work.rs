@@ -1,8 +1,8 @@
-//! What the metadata manager works on: which job is next, what each of its phases writes, and what its end
-//! means.
+//! Selects the metadata manager's next job, and defines the writes of each phase and the result of
+//! each job.
 //!
-//! Invariant: a job begins only when the one before it has ended, and `on_disk` changes only when
-//! all of an update is on every serving member. Called only from `machine`.
+//! Invariant: a job begins only when the previous one has ended, and `on_disk` changes only when
+//! all of an update is on every serving member. Called only from `manager`.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::metadata::types::{
 };
 use crate::{Control, MemberError};
 
-/// What found no space is tried again after this long: 1 s.
+/// Retry interval after a lack of space: 1 s.
 const RETRY_NANOS: u64 = 1_000_000_000;
 
-/// A resync is recorded whenever it has come this part of the way further, as in md.
+/// Fraction of a resync after which its position is recorded, as in md.
 const CHECKPOINT_PARTS: u64 = 16;
 
 impl MetadataManager {
@@ -30,7 +30,7 @@ impl MetadataManager {
         result: Result<(), MemberError>,
         out: &mut Vec<MetadataEffect>,
     ) {
-        // Of a job that was given up: nobody waits for it.
+        // A completion of an abandoned job is ignored.
         let Some(job) = &mut self.job else { return };
         let Some(device) = job.done(token) else { return };
         let count = match &job.goal {
@@ -44,13 +44,13 @@ impl MetadataManager {
         }
         match result {
             Ok(()) => {}
-            // A full backing store costs nobody his place: what depends on the job fails or waits,
-            // and it is done again. A spare may be some updates behind.
+            // A full backing store does not take a device out of service: requests that depend on
+            // the job fail or wait, and it is repeated. A spare may miss some updates.
             Err(error) if error.is_no_space() => {
                 if self.devices[device].kept.slot.is_some() {
                     job.spoiled = true;
                     job.lacking = true;
-                    // What is written in turn may be torn now: never two at once.
+                    // Superblocks written one after the other may be torn now: at most one of them.
                     job.drop_rest_in_turn();
                     self.retry_at = self.now + RETRY_NANOS;
                 }
@@ -59,8 +59,8 @@ impl MetadataManager {
         }
     }
 
-    /// Goes on until everything that can be done now is out.
-    pub(super) fn go_on(&mut self, out: &mut Vec<MetadataEffect>) {
+    /// Runs until all effects that are possible now have been issued.
+    pub(super) fn run_jobs(&mut self, out: &mut Vec<MetadataEffect>) {
         loop {
             self.answer(out);
             if let Some(job) = &mut self.job {
@@ -79,8 +79,8 @@ impl MetadataManager {
         }
     }
 
-    /// Everything of a phase is on the members, or is not going to be: the next one, or the end of
-    /// the job.
+    /// All writes of a phase have completed or were given up: starts the next phase, or ends the
+    /// job.
     fn phase_done(&mut self, out: &mut Vec<MetadataEffect>) {
         let mut job = self.job.take().expect("a phase belongs to a job");
         let pages = std::mem::take(&mut job.pages);
@@ -103,10 +103,10 @@ impl MetadataManager {
         }
     }
 
-    /// Some member had no room: whoever waits for this must not wait for ever.
+    /// A member had no room: waiting requests must get an answer.
     fn no_space(&mut self, job: Job, out: &mut Vec<MetadataEffect>) {
         if job.phase == Some(Phase::Flush) {
-            // The data stays unsure for now; nobody waits for that.
+            // The data may be volatile for now; no request waits for this flush.
             return;
         }
         match (job.phase, job.goal, &mut self.bits) {
@@ -137,7 +137,7 @@ impl MetadataManager {
         self.checkpoint_at = self.now;
     }
 
-    /// Puts together what a phase writes.
+    /// Collects the writes of a phase.
     fn fill(&mut self, job: &mut Job, phase: Phase) {
         let serving: Vec<usize> = self.serving().collect();
         match phase {
@@ -152,11 +152,12 @@ impl MetadataManager {
                 job.in_turn = self.in_turn;
                 let spares = |at: &usize| {
                     let device = &self.devices[*at];
-                    // One that has a slot is out when it falls behind.
-                    let hears = !pure || !catches_up && is_passed_by(&device.kept, &self.states);
-                    !device.failed && device.kept.slot.is_none() && hears
+                    // A device with a slot is failed when it falls behind.
+                    let is_updated =
+                        !pure || !catches_up && is_passed_by(&device.kept, &self.states);
+                    !device.failed && device.kept.slot.is_none() && is_updated
                 };
-                // A member that has this count has these words, too: see `choose`.
+                // A member with this event count has the same contents: see `choose`.
                 let lacks = |at: &usize| {
                     let is_behind = self.devices[*at].events != Some(state.events);
                     is_behind && (!catches_up || self.has_its_slot(*at))
@@ -184,11 +185,12 @@ impl MetadataManager {
                 bits.clear(|bit| held[bit as usize] > 0)
             }
             (_, Goal::Bits) => bits.pages_to_set(),
-            // The header goes with every update, before the superblocks.
+            // The header is written with every update, before the superblocks.
             (_, Goal::Update(_)) => [vec![0], bits.pages_to_set()].concat(),
         };
         pages.dedup();
-        // A crash on the way leaves a stale bitmap stale: its header comes in a phase of its own.
+        // A crash in between leaves a stale bitmap stale: its header is written in a separate
+        // phase.
         let events = (phase == Phase::Header || !bits.is_stale()).then_some(events);
         for page in pages {
             let page = bits.page(page, events);
@@ -220,11 +222,11 @@ impl MetadataManager {
             }
             return None;
         }
-        // Whoever asks does not wait for the timer: if there is still no space, he is told so.
+        // A request does not wait for the timer: if there is still no space, it is refused.
         let may_try = self.now >= self.retry_at || !self.asked.is_empty();
         if let Some(update) = self.unfinished.take_if(|_| may_try) {
-            // The same once more, with the same count: a member that got it would otherwise be two
-            // ahead of one that did not.
+            // Repeats the update with the same event count: a member that got it would otherwise be
+            // two ahead of one that did not.
             return Some(Job::new(Goal::Update(update), &[Phase::Superblocks]));
         }
         if self.touched && may_try && self.lags() {
@@ -237,12 +239,12 @@ impl MetadataManager {
             return Some(self.update(Why::Loss));
         }
         if !self.asked.is_empty() {
-            // Not granted by `answer`: bits are missing.
+            // Not granted by `answer`: the bits are not durable.
             return Some(Job::new(Goal::Bits, &[Phase::Pages]));
         }
         if self.now < self.retry_at {
             if closing && self.held_total == 0 {
-                // Tried in vain: the next start will look at it.
+                // A failed attempt: the next start will handle it.
                 self.end(out);
             }
             return None;
@@ -262,23 +264,24 @@ impl MetadataManager {
         self.clear(false)
     }
 
-    /// Whether a member is behind the freshest, as a crash leaves them, or lack of space.
+    /// Whether a member is behind the freshest, after a crash or a lack of space.
     fn lags(&self) -> bool {
         let events = Some(self.on_disk.events);
         self.serving().any(|at| self.devices[at].events != events && self.has_its_slot(at))
     }
 
-    /// Whether the freshest superblock gives a device the slot that it serves. One that serves by
-    /// force gets it with the first update; the freshest's words would call it out.
+    /// Whether the freshest superblock gives a device the slot that it serves. A device that serves
+    /// by force gets it with the first update; the freshest superblock would call it failed.
     fn has_its_slot(&self, at: usize) -> bool {
         let ManagedDevice { number, slot, .. } = self.devices[at].kept;
         let found = self.found.devices.get(number.0 as usize).and_then(Option::as_ref);
         slot.is_some_and(|slot| found.is_some_and(|found| found.role == Role::Slot(slot.0)))
     }
 
-    /// Brings members that are behind to the count of the freshest before anything counts up: they
-    /// would be two behind while the next update is on its way, and out after a crash. They get
-    /// the freshest's own words: what the start has decided counts from the first update on.
+    /// Brings members that are behind to the event count of the freshest before any count
+    /// increases: they would be two behind during the next update, and out after a crash. They get
+    /// the contents of the freshest superblock: the decisions of the start apply from the first
+    /// update on.
     fn catch_up(&self) -> Job {
         let state = self.found.clone();
         let (why, dirty, failures) = (Why::CatchUp, self.on_disk.dirty, self.losses_recorded);
@@ -305,7 +308,7 @@ impl MetadataManager {
         None
     }
 
-    /// Ends the closing, or what a stop finds of an array that is read-only already.
+    /// Ends the closing, or completes the stop of an array that is read-only already.
     fn end(&mut self, out: &mut Vec<MetadataEffect>) {
         let broken =
             matches!(self.mode, MetadataMode::ReadOnly(why) if why != ReadOnlyReason::Ordered);
@@ -346,8 +349,8 @@ impl MetadataManager {
         };
         let complete = self.degraded() == 0 && self.failures == self.losses_recorded;
         let pure = matches!(why, Why::Dirty | Why::Clean) && complete;
-        // As in md: clean and dirty take turns between two counts, so that spares, which are left
-        // alone, do not fall behind.
+        // As in md: clean and dirty alternate between two event counts, so that spares, which are
+        // not updated, do not fall behind.
         let back = why == Why::Clean && pure && self.on_disk.may_go_back;
         let events = match back && self.on_disk.events > 1 {
             true => self.on_disk.events - 1,
@@ -364,7 +367,7 @@ impl MetadataManager {
             updated: Timestamp::default(),
             resync_offset: match why {
                 _ if dirty => Some(0),
-                // What a resync has done since is not known to be durable.
+                // The resync's progress since then may not be durable.
                 Why::Loss => self.on_disk.resync_offset,
                 _ => self.resync,
             },
