@@ -1,4 +1,4 @@
-//! The members that a command is given: opened read-only, looked at, and sorted into arrays.
+//! The members of a command: opened read-only, examined, and assembled into arrays.
 //!
 //! Invariant: no member is ever opened for writing here. A member is known by its place in the list
 //! that was given, also where some of the list turn out to hold no superblock.
@@ -21,7 +21,7 @@ use md::ondisk::superblock::{Checksum, Outcome, Superblock};
 
 use crate::partitioned::{Inside, in_another_unit, superblocks};
 
-/// What a command reads, or works with, and must not write over.
+/// A file or device that a command uses and must not overwrite.
 #[derive(Clone)]
 pub struct Used {
     /// What it is to the command: `member a.img`.
@@ -70,7 +70,7 @@ pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     used.iter().find_map(|used| used.touches(there))
 }
 
-/// Why a file or disk that is to be written over may be somebody's member.
+/// Why an output file or disk may be a member of an array.
 pub fn existing_member(disk: &dyn Disk) -> Option<String> {
     is_a_member(disk).first().map(|what| format!("it {what}"))
 }
@@ -370,7 +370,7 @@ impl Members {
     }
 }
 
-/// What became of a member that was named.
+/// The result of opening a named member.
 enum Given {
     /// Its place among the devices, and what it is the same as.
     Opened(usize, Option<String>),
@@ -424,8 +424,8 @@ fn is_same(a: &Device, b: &Device) -> bool {
     a.overlap(b) == Some(Overlap::Same)
 }
 
-/// Whether a member is there and cannot be read, so that the others are all there is; a name that
-/// is not there is more likely a slip.
+/// Whether a member exists and cannot be read, so that the others are used without it. A name that
+/// does not exist is more likely a typing error.
 fn cannot_be_read(problem: &DeviceProblem) -> bool {
     match problem {
         DeviceProblem::Empty => true,
@@ -439,7 +439,7 @@ fn kind(device: &Device) -> &'static str {
     if device.is_block_device() { "device" } else { "file" }
 }
 
-/// How an array is called in messages: its name without the host, or its uuid.
+/// The name of an array in messages: its name without the host, or its UUID.
 pub fn array_name(array: &Array) -> String {
     let name = array.name.split_once(':').map_or(array.name.as_str(), |(_, name)| name);
     if name.is_empty() { array.set_uuid.to_string() } else { name.to_string() }
@@ -452,7 +452,7 @@ pub fn is_named(array: &Array, wanted: &str) -> bool {
     is_uuid || !name.is_empty() && (name == wanted || array_name(array) == wanted)
 }
 
-/// The array that is meant: the only one, or the one that `wanted` names.
+/// The selected array: the only one, or the one that `wanted` names.
 pub fn choose<'a>(found: &'a Found, wanted: Option<&str>) -> Result<&'a Array, String> {
     let matching: Vec<&Array> = match wanted {
         Some(wanted) => found.arrays.iter().filter(|array| is_named(array, wanted)).collect(),

@@ -5,7 +5,7 @@
 //! is in the same place for a disk and for a partition that ends with it; an array does not reach
 //! as far as the superblocks of its members, so there a partition that holds it owns it.
 //!
-//! Called by whoever opens members that were named.
+//! Called from `members` and `examine`.
 
 use array::store::{
     Access, Device, DeviceOptions, Disk, Location, PartitionTable, partition_tables, signatures,

@@ -27,11 +27,11 @@ Examples:
 Ends with 1 when one of them is degraded, was not stopped, or cannot be started, and when a file
 of the directory cannot be looked at.";
 
-/// Shows all arrays among members, a paragraph for each, in the style of /proc/mdstat.
+/// Show all arrays among members, one paragraph each, in the style of /proc/mdstat.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArguments {
-    /// Image files, partitions, disks; or one directory, whose files are looked at
+    /// Image files, partitions or disks; or a directory, whose files are examined
     #[arg(required = true, value_name = "MEMBER|DIR")]
     members: Vec<OsString>,
     #[command(flatten)]

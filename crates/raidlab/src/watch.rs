@@ -1,4 +1,4 @@
-//! `raidlab watch`: what disks, arrays' members and CPUs do, live.
+//! `raidlab watch`: live statistics of disks, members and CPUs.
 //!
 //! Invariant: reads `/proc` and `/sys` and nothing else; needs no root. Ends with 0 on Ctrl-C and
 //! when the reader goes away.
@@ -24,7 +24,7 @@ r/s, w/s: operations per second; rMB/s, wMB/s: 10^6 bytes per second; KiB/op: me
 operation; queue: mean number in flight; util%: time with at least one in flight. A disk that works
 on several operations concurrently may not be saturated at 100.0.";
 
-/// Shows what disks do, like iostat -x, an array's members below their array.
+/// Show disk statistics as iostat -x does, with members grouped below their array.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WatchArguments {

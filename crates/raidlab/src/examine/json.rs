@@ -1,8 +1,8 @@
 //! A member as JSON: every field of its superblock as it is on disk, with units in the names.
 //!
-//! Invariant: numbers stay numbers, and nothing is left out because a feature bit is off: whoever
-//! reads this has `feature_map`. The `all ones` of a clean array's `resync_offset`, which no
-//! JavaScript can hold, is null.
+//! Invariant: numbers stay numbers, and no field is left out because its feature bit is off: the
+//! reader has `feature_map`. The all-ones `resync_offset` of a clean array, which JavaScript
+//! cannot represent, is null.
 //! Called from `examine`.
 
 use md::ondisk::bitmap::{BITMAP_VERSIONS, BitmapHeader};

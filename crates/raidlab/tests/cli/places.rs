@@ -113,7 +113,7 @@ fn file_systems_are_an_axis_of_a_sweep() {
     assert_eq!(journals("raid1(2)"), 4);
     assert!(cells.iter().all(|cell| cell["verified"] == Value::Bool(true)), "{cells:?}");
     let again = run_programs(&format!("{sweep} --db={db}")).code(0);
-    assert!(again.stderr.contains("all were measured before"), "{}", again.stderr);
+    assert!(again.stderr.contains("all items were measured before"), "{}", again.stderr);
     let report = raidlab(&format!("report --db={db}")).code(0).stdout;
     assert!(report.contains("By file system: dd write"), "{report}");
     assert!(report.contains("fs:ext4,data=journal,journal=raid1(2): "), "{report}");

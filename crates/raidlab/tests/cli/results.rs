@@ -49,7 +49,7 @@ fn a_sweep_is_measured_once_and_again_only_when_asked() {
     assert!(first.stderr.contains("[8/8"), "{}", first.stderr);
     assert_eq!(cells(&db).len(), 8, "chunks do not multiply RAID 1");
     let second = raidlab(&format!("bench {file} --db {db}")).code(0);
-    assert!(second.stderr.contains("all were measured before"), "{}", second.stderr);
+    assert!(second.stderr.contains("all items were measured before"), "{}", second.stderr);
     let more = format!("{SWEEP}\n[[run]]\nlevel = 'raid5'\ndisks = 3\n");
     std::fs::write(&file, more).expect("a longer sweep");
     let third = raidlab(&format!("bench {file} --db {db}")).code(0);

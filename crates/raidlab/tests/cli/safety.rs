@@ -1,4 +1,4 @@
-//! What must never be lost: members, files that are somebody's, outputs that nobody read; and what
+//! Data that must never be lost: members, other files, outputs that were not read; and what
 //! is said where something could not be done.
 
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
@@ -50,7 +50,7 @@ fn files_that_hold_something_unknown_are_not_made_members() {
     let dir = Dir::new();
     let (new, other) = (dir.file("new"), dir.file("other"));
     for (at, what, named) in [
-        (0, &b"somebody's notes"[..], "holds data of no kind that is known (at byte 0: 73 6f 6d"),
+        (0, &b"someone's notes!"[..], "holds data of no kind that is known (at byte 0: 73 6f 6d"),
         ((16 << 20) - 1, b"x", "holds data of no kind that is known (at byte 16777208: 00"),
         // A single byte in a hole, where neither metadata nor an end is.
         (8_388_700, b"x", "holds data of no kind that is known (at byte 8388696: 00 00 00 00 78"),
@@ -189,7 +189,7 @@ fn streams_are_written_as_streams() {
     assert!(kind(&fifo).is_fifo());
     let link = dir.file("link");
     std::os::unix::fs::symlink("nowhere", &link).expect("a link");
-    refused(&format!("dump {a} {b} -o {link}"), &["a link that leads nowhere"]);
+    refused(&format!("dump {a} {b} -o {link}"), &["a dangling symbolic link"]);
     let ran = refused(&format!("dump {a} {b} --sha256 --json={}", dir.path()), &["a directory"]);
     assert_eq!(ran.stdout, "", "it was found out too late");
     let ran = raidlab(&format!("dump {a} {b} -o /dev/null --sha256")).code(0);
@@ -216,7 +216,7 @@ fn nobody_thinks_that_a_dump_arrived_that_did_not() {
     ] {
         let ran = shell(&line);
         assert!(ran.stderr.contains("code 2"), "{line}: {}", ran.stderr);
-        assert!(ran.stderr.contains("the reader went away (after "), "{line}: {}", ran.stderr);
+        assert!(ran.stderr.contains("the reader closed it (after "), "{line}: {}", ran.stderr);
     }
 }
 
@@ -292,7 +292,7 @@ fn what_is_reserved_when_the_disk_is_full_is_undone_or_told() {
     let (a, b) = (dir.file("a"), dir.file("b"));
     let before = used();
     let ran = refused(&format!("{MIRROR} {a} {b}"), &[&b, "No space left", "nothing was written"]);
-    assert!(!ran.stderr.contains("stays so"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("stays reserved"), "{}", ran.stderr);
     let names = dir.names();
     let after = used();
     image(&a, 0, b"");
@@ -300,7 +300,7 @@ fn what_is_reserved_when_the_disk_is_full_is_undone_or_told() {
     let _ = Command::new("umount").arg(dir.path()).output();
     assert_eq!((names, after), (Vec::new(), before), "something is left behind");
     let ran = ran.code(2);
-    assert!(ran.stderr.contains(&format!("what is reserved so far stays so: {a}")), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("space reserved so far stays reserved: {a}")), "{ran:?}");
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_resync_that_finds_no_space_says_so() {
     let status = raidlab(&format!("status {}", members.join(" ")));
     let _ = Command::new("umount").arg(dir.path()).output();
     let ran = ran.code(1);
-    assert!(ran.stderr.contains("the resync went no further than "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the resync stopped at "), "{}", ran.stderr);
     assert!(ran.stderr.contains("no space left"), "{}", ran.stderr);
     assert!(status.code(1).stdout.contains("resync pending"));
 }
