@@ -1,7 +1,7 @@
-//! Owns the words every model speaks: time, an operation, its completion.
+//! Owns the types shared by all models: time, an operation, its completion.
 //!
 //! Invariant: addresses and lengths are bytes of the member, never of the drive behind it; only
-//! [`crate::placement`] knows where the member lies. Used everywhere in this crate.
+//! [`crate::placement`] maps them to the drive. Used everywhere in this crate.
 
 use crate::rig::DriveId;
 

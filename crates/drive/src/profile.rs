@@ -1,8 +1,8 @@
-//! Owns what is known of a kind of drive: named numbers, each with its source and how sure it is.
+//! Owns the parameters of a drive model: named numbers, each with its source and confidence.
 //!
 //! A profile is a TOML document (`profiles/*.toml`): `name`, `description`, `kind`, and a table
 //! `[numbers]` of `field = { value, source, confidence }`. Every field the kind needs must be
-//! there, and no other: a number that nothing reads would look like knowledge.
+//! there, and no other: an unused number would suggest that the model considers it.
 //!
 //! Invariant: a [`Profile`] holds only numbers the models can run on (ranges are checked here, so
 //! the models do not). Called by the crate's users and by `rig`.
@@ -30,7 +30,7 @@ const BUILT_IN: [(&str, &str); 5] = [
 pub enum Kind {
     /// Platters and a moving head.
     Rotating,
-    /// Flash.
+    /// A solid-state drive.
     Solid,
 }
 
@@ -327,7 +327,7 @@ fn number((field, value): (String, Value)) -> Result<Number, ProfileError> {
     Ok(Number { field, value, source, confidence })
 }
 
-/// Takes numbers by field, checks ranges, and knows which were never taken.
+/// Takes numbers by field, checks ranges, and tracks which were never taken.
 struct Take<'a> {
     numbers: &'a [Number],
     taken: Vec<bool>,

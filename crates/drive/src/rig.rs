@@ -179,7 +179,7 @@ impl Rig {
         self.slots.len()
     }
 
-    /// Operations submitted to `drive` that have not completed by the time last told.
+    /// Operations submitted to `drive` that have not completed by the time of the last call.
     pub fn in_flight(&self, drive: DriveId) -> usize {
         let slot = &self.slots[drive.index()];
         slot.waiting.len() + slot.inside as usize

@@ -307,7 +307,7 @@ impl fmt::Display for Raid10Layout {
 }
 
 impl Layout {
-    /// What mdadm makes unless told otherwise: `original` for RAID 0, `left-symmetric` for RAID 5
+    /// mdadm's default layout: `original` for RAID 0, `left-symmetric` for RAID 5
     /// and 6, `n2` for RAID 10.
     pub const fn default_for(level: Level) -> Layout {
         match level {

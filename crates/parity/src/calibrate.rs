@@ -53,7 +53,7 @@ pub(crate) fn fastest(
         count += 1;
     }
     let candidates = &mut candidates[..count];
-    // One has nobody to be compared with.
+    // A single candidate needs no measurement.
     if candidates.len() > 1 {
         measure(candidates, &mut clock);
     }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(fastest([].into_iter(), || panic!("asked")), Kernels::portable());
     }
 
-    /// By a clock that goes on by the kernels' own merits only while one of two is at work.
+    /// With a clock that advances ten times faster while the slower of two kernels runs.
     #[test]
     fn kernels_that_take_longer_lose() {
         let vectors: Vec<Kernels> = Kernels::available().skip(2).collect();

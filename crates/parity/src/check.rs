@@ -47,7 +47,7 @@ impl Kernels {
         assert_set(data, p.len());
         assert_len(q, p.len());
         match self.run(Check { data, p, q }) {
-            Suspect::Nobody => Verdict::Agree,
+            Suspect::None => Verdict::Agree,
             Suspect::P => Verdict::PDiffers,
             Suspect::Q => Verdict::QDiffers,
             Suspect::Many => Verdict::Unexplained,
@@ -64,7 +64,7 @@ impl Kernels {
 /// Who explains the bytes seen so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Suspect {
-    Nobody,
+    None,
     P,
     Q,
     Data { exponent: u8 },
@@ -75,7 +75,7 @@ impl Suspect {
     /// Whom the syndromes at one byte name.
     fn named_by(p: u8, q: u8) -> Suspect {
         match (p, q) {
-            (0, 0) => Suspect::Nobody,
+            (0, 0) => Suspect::None,
             (_, 0) => Suspect::P,
             (0, _) => Suspect::Q,
             (_, _) => Suspect::Data { exponent: gf::log(gf::mul(q, gf::inv(p))) },
@@ -85,7 +85,7 @@ impl Suspect {
     /// Who explains both.
     fn and(self, other: Suspect) -> Suspect {
         match (self, other) {
-            (suspect, Suspect::Nobody) | (Suspect::Nobody, suspect) => suspect,
+            (suspect, Suspect::None) | (Suspect::None, suspect) => suspect,
             (suspect, other) if suspect == other => suspect,
             _ => Suspect::Many,
         }
@@ -110,7 +110,7 @@ impl Op for Check<'_> {
     type Output = Suspect;
 
     fn plain(self) -> Suspect {
-        let mut suspect = Suspect::Nobody;
+        let mut suspect = Suspect::None;
         for at in 0..self.p.len() {
             let (p, q) = sums_at(self.data, at);
             suspect = suspect.and(Suspect::named_by(self.p[at] ^ p, self.q[at] ^ q));
@@ -122,7 +122,7 @@ impl Op for Check<'_> {
     /// by byte.
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) -> Suspect {
-        let mut suspect = Suspect::Nobody;
+        let mut suspect = Suspect::None;
         walk!(I, self.p.len(), |at, N| {
             let (p, q) = sums::<I, N>(isa, self.data, at);
             let p = xor(isa, load(isa, self.p, at), p);
@@ -138,7 +138,7 @@ impl Op for Check<'_> {
     }
 }
 
-/// Takes a group apart. The zeroes that pad a tail name nobody.
+/// Evaluates each byte of a group. Zero padding of a tail yields no suspect.
 #[inline(always)]
 fn judge<I: Isa, const N: usize>(
     isa: I,

@@ -103,7 +103,7 @@ impl Kernels {
         if right { Ok(self) } else { Err(Unavailable::Wrong) }
     }
 
-    /// The name that [`Kernels::by_name`] knows.
+    /// The name, as accepted by [`Kernels::by_name`].
     pub const fn name(self) -> &'static str {
         match self.0 {
             Choice::Reference => "reference",

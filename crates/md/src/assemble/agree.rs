@@ -139,7 +139,7 @@ fn geometries(of: &MemberMetadata) -> [Geometry; 2] {
 }
 
 /// Whether a member that missed updates has its data where the freshest superblock looks for them:
-/// no reshape has begun, ended or moved on meanwhile.
+/// no reshape has begun, ended or progressed since.
 pub(super) fn same_places(own: &MemberMetadata, freshest: &MemberMetadata) -> bool {
     let position = |of: &MemberMetadata| of.reshape.map(|reshape| reshape.position);
     geometries(own) == geometries(freshest) && position(own) == position(freshest)
@@ -157,7 +157,7 @@ impl Differences {
 
     fn geometry(&mut self, own: &MemberMetadata, other: &MemberMetadata) {
         let (mine, theirs) = (geometries(own), geometries(other));
-        // One update apart, the older one may not know yet that a reshape has begun or ended.
+        // One update apart, the older one may not record yet that a reshape has begun or ended.
         let pairs = match (own.reshape.is_some(), other.reshape.is_some()) {
             _ if own.events == other.events => [(mine[0], theirs[0]), (mine[1], theirs[1])],
             (true, false) if own.events < other.events => [(mine[1], theirs[1]); 2],

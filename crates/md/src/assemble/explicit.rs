@@ -53,17 +53,17 @@ pub struct Explicit {
     pub read_only: Plan,
 }
 
-/// What is wrong with a description.
+/// An error in a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExplicitError {
     /// As many members (with missing ones) as slots must be named.
     Count {
-        /// Slots.
+        /// Number of slots.
         raid_disks: usize,
-        /// Named.
+        /// Number of named members.
         named: usize,
     },
-    /// Nobody is there.
+    /// All members are missing.
     NoMember,
     /// The data would begin behind the device's end.
     Offset {
@@ -83,7 +83,7 @@ pub enum ExplicitError {
         /// Sectors that it would need.
         needs: u64,
     },
-    /// Of a missing member of linear or RAID 0 nobody knows the size.
+    /// The size of a missing member of linear or RAID 0 is unknown.
     UnknownSize {
         /// The slot.
         slot: MemberIdx,
@@ -121,7 +121,7 @@ impl std::error::Error for ExplicitError {}
 /// Makes an array of a description.
 ///
 /// # Errors
-/// What is wrong with it; too many missing members are not an error but the plan's verdict.
+/// An invalid description. Too many missing members are no error but a verdict of the plan.
 pub fn explicit(spec: &ExplicitSpec) -> Result<Explicit, ExplicitError> {
     if spec.members.len() != spec.raid_disks {
         let (raid_disks, named) = (spec.raid_disks, spec.members.len());

@@ -229,8 +229,8 @@ impl Judge<'_> {
         differs
     }
 
-    /// A device that the freshest superblock gives a place that it does not know of: what it holds
-    /// may be anything.
+    /// A device that has a role by the freshest superblock but not by its own: its contents are
+    /// undefined.
     fn never_had(&mut self, index: usize, listed: Role) -> (MemberState, String) {
         let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
         let (own, listed) = (role_word(metadata.role), role_word(listed));

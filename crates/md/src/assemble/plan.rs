@@ -518,7 +518,10 @@ impl Planner<'_> {
                 let at = reshaping.position();
                 say(
                     Software::Kernel,
-                    format!("refuses to go on: position {at} is not a multiple of the stripe."),
+                    format!(
+                        "refuses to resume the reshape: position {at} is not a multiple of the \
+                         stripe."
+                    ),
                 );
             }
             let moves = self.members.iter().any(|member| {

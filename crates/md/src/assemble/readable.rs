@@ -18,7 +18,7 @@ pub struct Readable {
 }
 
 impl Plan {
-    /// Whether array sector `at` can be served from this plan's slots, and how far that goes on: at
+    /// Whether array sector `at` can be served from this plan's slots, and for how many sectors: at
     /// most to the end of the chunk.
     ///
     /// # Panics

@@ -81,7 +81,7 @@ fn resync(facts: &Facts<'_>, replay: &Option<Replay>, kind: Policy) -> Option<Re
     facts.metadata.resync_offset.map(|from| Resync { from, by_bitmap })
 }
 
-/// Rebuilds that had begun go on; spares take the slots that nobody has; replacements go on.
+/// Interrupted rebuilds and replacements resume; spares are assigned to empty slots.
 fn recoveries(facts: &Facts<'_>) -> Vec<Recovery> {
     let mut recoveries = Vec::new();
     let serves = |slot: MemberIdx| facts.slots[slot.index()].as_ref();

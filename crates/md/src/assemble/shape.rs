@@ -139,8 +139,8 @@ fn member_sectors(
     let of = |slot: &Option<Source>| slot.as_ref().map(size).or(guess);
     slots.iter().map(of).collect::<Option<Vec<u64>>>().ok_or_else(|| {
         format!(
-            "A member of this {level} is missing, and as the others have different sizes, nobody \
-             knows where its data belongs: find it, or give the geometry explicitly."
+            "A member of this {level} is missing, and as the others have different sizes, the \
+             location of its data is unknown: find it, or give the geometry explicitly."
         )
     })
 }

@@ -56,7 +56,7 @@ pub struct DeviceLayout {
 /// Something to be written to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Zeroes.
+    /// Write zeroes to an area.
     Zeroes(Area),
     /// Bytes, a multiple of 4 KiB.
     Bytes {
@@ -86,7 +86,7 @@ pub struct Plan {
     pub bitmap: Option<Bitmap>,
     /// The initial superblock of each of `places`.
     pub superblocks: Vec<Superblock>,
-    /// What the administrator should know: sentences.
+    /// Warnings for the administrator: sentences.
     pub warnings: Vec<String>,
 }
 

@@ -8,7 +8,7 @@
 //!                 new      |      old                                 old   |       new
 //! ```
 //!
-//! Format reference, section 7. Made by [`crate::assemble`], used by whoever reads such an array.
+//! Format reference, section 7. Built by [`crate::assemble`], used to read such an array.
 
 use super::array::{Geometry, Kind};
 use super::spec::{GeometryError, GeometrySpec};
@@ -37,7 +37,7 @@ pub struct DataStarts {
 /// What defines an array in mid-reshape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReshapeSpec {
-    /// Before.
+    /// The geometry before the reshape.
     pub old: GeometrySpec,
     /// After. Slots keep their numbers.
     pub new: GeometrySpec,
@@ -75,7 +75,7 @@ impl Reshaping {
         Ok(Reshaping { old, new, position: spec.position, backwards: spec.backwards, data_starts })
     }
 
-    /// Sectors that the array offers meanwhile: the smaller of its two sizes.
+    /// Size of the array during the reshape, sectors: the smaller of the two sizes.
     pub fn array_sectors(&self) -> u64 {
         self.old.array_sectors().min(self.new.array_sectors())
     }
@@ -171,7 +171,7 @@ impl Reshaping {
         Sector(self.array_sectors())
     }
 
-    /// Whether the position is one at which the kernel goes on: a multiple of the larger chunk x
+    /// Whether the kernel would resume at the position: it is a multiple of the larger chunk x
     /// the new data members on RAID 4, 5 and 6; elsewhere always.
     pub fn position_fits(&self) -> bool {
         if !self.new.level().has_parity() {

@@ -15,7 +15,7 @@ use crate::level::Level;
 use std::fmt;
 use std::str::FromStr;
 
-/// Deepest nesting. md goes as deep; nobody does.
+/// Maximum nesting depth, far beyond practical use.
 pub const MAX_DEPTH: usize = 8;
 
 /// An array, its settings, and what it is made of.
@@ -34,7 +34,7 @@ pub struct ArrayExpr {
 /// What an array's members are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Members {
-    /// So many leaves: disks, files, whatever the caller has.
+    /// A number of leaf members: disks, files or other devices of the caller.
     Leaves(usize),
     /// Arrays, at least one.
     Arrays(Vec<ArrayExpr>),

@@ -59,7 +59,7 @@ pub enum NestedError {
     Array {
         /// The array, as an expression.
         array: String,
-        /// Why.
+        /// The geometry error.
         source: GeometryError,
     },
 }

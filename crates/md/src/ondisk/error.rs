@@ -1,7 +1,7 @@
 //! What is wrong with bytes from a member.
 //!
 //! Invariant: an error names the structure, the field, its offset and the problem, so that one line
-//! tells somebody with a hex editor where to look.
+//! is enough to find the place with a hex editor.
 
 use std::borrow::Cow;
 use std::fmt;

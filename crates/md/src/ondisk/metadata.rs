@@ -72,7 +72,7 @@ pub struct Timestamp {
 pub struct Area {
     /// First sector of the device.
     pub sector: u64,
-    /// Length.
+    /// Length in sectors.
     pub sectors: u64,
 }
 
@@ -156,7 +156,7 @@ pub struct MemberMetadata {
     pub dev_number: u32,
     /// What this device is.
     pub role: Role,
-    /// What every device number is, as far as this superblock knows.
+    /// Role of every device number, according to this superblock.
     pub roles: Vec<Role>,
     /// Up to where this member is in sync, in sectors of its data area; `None`: everywhere.
     pub recovery_offset: Option<u64>,

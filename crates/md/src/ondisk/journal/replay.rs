@@ -71,7 +71,7 @@ pub struct MemberWrite {
     pub journal_sector: u64,
 }
 
-/// A block that is newer than what the members have; parity of its row does not know it.
+/// A block that is newer than on the members; the parity of its row does not include it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NewestData {
     /// Array sector.
@@ -110,9 +110,9 @@ pub enum IgnoredBecause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// What is to be written to members, sorted; each place once, with its newest contents. A
-    /// member that is missing is left out by whoever writes.
+    /// missing member is skipped by the caller that writes.
     pub writes: Vec<MemberWrite>,
-    /// The newest contents, sorted; each block once. They go on top of `writes`.
+    /// The newest contents, sorted; each block once. They override `writes`.
     pub newest: Vec<NewestData>,
     /// Meta blocks that were right, from the tail on, with the ignored ones.
     pub meta_blocks: u64,
@@ -211,8 +211,7 @@ impl<'a> Journal<'a> {
     /// that sector of the journal's data area.
     ///
     /// A journal without a meta block at its tail gives an empty result with `next_seq` `None`: md
-    /// starts such a journal anew, and what it held is lost; whoever is asked to rescue data should
-    /// say so.
+    /// reinitializes such a journal, and its contents are lost; a rescue tool should report this.
     ///
     /// # Errors
     /// What `read` returned.

@@ -78,8 +78,8 @@ impl Superblock {
         }
     }
 
-    /// The state that this superblock tells of: complete for its own device; of the others it
-    /// knows the roles alone (0.90: the flags too).
+    /// The array state in this superblock: complete for its own device; for the others only their
+    /// roles (0.90: also their flags).
     pub fn state(&self) -> ArrayState {
         match self {
             Superblock::V0(superblock) => superblock.state(),

@@ -5,8 +5,8 @@
 //!        |1.1 |1.2                         |0.90         |1.0           |
 //! ```
 //!
-//! Invariant: nothing is passed over in silence. Every place has an outcome, so that `examine` can
-//! say why a device is, or is not, what somebody expects.
+//! Invariant: every possible place of a superblock has an outcome, so that `examine` can report why
+//! a device has, or has not, the expected superblock.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ pub enum Outcome {
     NoMagic,
     /// The magic, but no superblock of this version.
     Invalid(DecodeError),
-    /// A superblock of another place: copied, or of a device that was resized. Nobody takes it.
+    /// A superblock of another place: copied, or of a device that was resized. It is ignored.
     Misplaced {
         /// What it says.
         superblock: Box<Superblock>,

@@ -17,7 +17,7 @@ use crate::ondisk::Version;
 pub enum Kernels {
     /// All of them.
     All,
-    /// Those that do not know `logical_block_size`.
+    /// Kernels without support for `logical_block_size`.
     UpTo6_18,
 }
 
@@ -38,9 +38,9 @@ pub enum Refusal {
         /// Where the version has it on a device of this size; `None`: too small.
         belongs: Option<u64>,
     },
-    /// Feature bits that nobody knows.
+    /// Unknown feature bits.
     UnknownFeatures {
-        /// These.
+        /// The unknown bits.
         bits: u32,
     },
     /// Two features that exclude each other; the kernel drops the member's information.

@@ -71,14 +71,14 @@ pub struct ArrayState {
     /// Update counter. Every write of the superblocks counts one up; failing a member counts at
     /// least two, because md takes a difference of one for equal.
     pub events: u64,
-    /// Now.
+    /// Time of this update.
     pub updated: Timestamp,
     /// Up to where the redundancy holds; `None`: everywhere. `Some(0)` before the first write to
     /// an idle array (with a journal: `None` always). Member sectors, for RAID 10 array sectors.
     pub resync_offset: Option<u64>,
-    /// What is done about crashes.
+    /// Consistency policy.
     pub policy: Policy,
-    /// By device number; `None`: nobody has that number any more. Numbers do not change while the
+    /// By device number; `None`: the number is no longer in use. Numbers do not change while the
     /// array runs. 1.x stores them; 0.90 numbers the members that are in sync by their slots and
     /// the others behind them, at each write.
     pub devices: Vec<Option<DeviceState>>,

@@ -64,7 +64,7 @@ impl SuperblockV0 {
             }
             *disk = descriptor(device, number, serves.is_some());
             let known = if index == dev_number { &mine } else { &before[number] };
-            // Device numbers are for people; those of somebody else would mislead them.
+            // Device numbers are informational only; those of another device would be misleading.
             if index == dev_number || known.state & KIND == disk.state & KIND {
                 (disk.major, disk.minor) = (known.major, known.minor);
             }

@@ -92,7 +92,7 @@ pub mod feature {
     pub const MULTIPLE_PPLS: u32 = 0x800;
     /// RAID 0: `layout` holds.
     pub const RAID0_LAYOUT: u32 = 0x1000;
-    /// Every bit that the kernel knows (6.12).
+    /// All feature bits known to the kernel (6.12).
     pub const KNOWN: u32 = 0x1fff;
 }
 
@@ -154,7 +154,7 @@ pub struct SuperblockV1 {
     pub layout: u32,
     /// Sectors of each member that the array uses; 0 for linear and RAID 0.
     pub size: u64,
-    /// Sectors.
+    /// Chunk size in sectors.
     pub chunksize: u32,
     /// Slots; during a reshape the new number.
     pub raid_disks: u32,
@@ -183,7 +183,7 @@ pub struct SuperblockV1 {
     pub recovery_offset: u64,
     /// Index of this device in `dev_roles`.
     pub dev_number: u32,
-    /// Statistic.
+    /// Number of corrected read errors, a statistic.
     pub cnt_corrected_read: u32,
     /// Which member.
     pub device_uuid: Uuid,

@@ -8,7 +8,7 @@ use super::v1::{FLAG_FAILFAST, FLAG_WRITE_MOSTLY, ROLE_FAULTY, ROLE_JOURNAL, ROL
 use super::v1::{SuperblockV1, feature};
 use crate::ondisk::{Area, BadBlockArea, MemberMetadata, PplArea, ReshapeState, Role, Version};
 
-/// Behind a 1.0 superblock the device has at least so many sectors, counted from its start.
+/// Minimum number of sectors from the start of a 1.0 superblock to the end of the device.
 const TAIL_SECTORS: u64 = 16;
 
 impl SuperblockV1 {
