@@ -75,7 +75,7 @@ fn reshape_spec(
     let new_level = self::level(reshape.new_level)?;
     if matches!(level, Level::Raid1 | Level::Linear) {
         return Err(format!(
-            "The superblock says that a {level} is in mid-reshape, which md has not."
+            "According to the superblock a {level} is in a reshape, which md does not support."
         ));
     }
     let new_count = i64::from(metadata.raid_disks);

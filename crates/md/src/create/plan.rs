@@ -414,27 +414,27 @@ impl<'a> ResolvedRequest<'a> {
         }
         let unasked = request.bitmap == BitmapOption::Auto && request.policy.is_none();
         if unasked && policy == Some(Policy::Bitmap) {
-            warnings.push("A write-intent bitmap is made, as the array is large.".to_string());
+            warnings.push("A write-intent bitmap is created, as the array is large.".to_string());
         }
         if request.assume_clean && request.level.has_parity() {
             warnings.push(
-                "The parity is called right without being computed: that only holds if all \
-                 devices are zero, or were a clean array of just this geometry."
+                "The parity is assumed to be in sync without being computed: this is only true if \
+                 all devices are zero, or were a clean array of the same geometry."
                     .to_string(),
             );
         }
         if request.version != Version::V0_90 && places.iter().any(|one| one.bad_blocks.is_none()) {
             warnings.push(
                 "The data offset leaves no room for a bad-block log: a member with a bad sector \
-                 fails at once."
+                 fails immediately."
                     .to_string(),
             );
         }
         if let Some(rebuilt) = places.iter().find(|place| place.recovery_offset.is_some()) {
             let label = request.devices[rebuilt.device].as_ref().map_or("", |d| &d.label);
             warnings.push(format!(
-                "One member is missing, and {label} is rebuilt first: until then the array bears \
-                 no loss."
+                "One member is missing, and {label} is rebuilt first: until then the array has no \
+                 redundancy."
             ));
         }
         self.warnings = warnings;

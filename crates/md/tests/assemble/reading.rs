@@ -193,7 +193,7 @@ fn each_half_of_a_reshape_needs_its_own_members() {
     // A mirror has no reshape.
     let mut all = growing(768);
     all.iter_mut().for_each(|one| one.metadata.level = 1);
-    assert!(one(&all).shape.unwrap_err().contains("a raid1 is in mid-reshape"));
+    assert!(one(&all).shape.unwrap_err().contains("a raid1 is in a reshape"));
 }
 
 #[test]

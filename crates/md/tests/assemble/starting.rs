@@ -285,5 +285,5 @@ fn a_journal_that_is_missing_or_stale_is_a_refusal_and_hides_no_other_warning() 
     let array = one_with(&all[1..], &force());
     assert_eq!(both(&array)[1], "degraded 0");
     let warnings = array.read_only.warnings.join(" ");
-    assert!(warnings.contains("what is recovered for it may be wrong"), "{warnings}");
+    assert!(warnings.contains("data reconstructed for it may be wrong"), "{warnings}");
 }

@@ -131,10 +131,10 @@ fn members_that_hold_something_are_refused_by_name() {
 #[test]
 fn what_cannot_be_is_refused_and_nothing_is_left_behind() {
     for (words, named) in [
-        ("--level 5 --raid-devices 3 --file-size 16M a b", &["3 members, 2 are given"][..]),
+        ("--level 5 --raid-devices 3 --file-size 16M a b", &["3 members, 2 given"][..]),
         ("--level 5 --raid-devices 2 --file-size 16M --layout n2 a b", &["--layout n2", "raid5"]),
         ("--level 7 --raid-devices 2 a b", &["--level", "raid5 is 5"]),
-        ("--level 1 --raid-devices 2 a b", &["a", "not there", "--file-size"]),
+        ("--level 1 --raid-devices 2 a b", &["a", "no such file", "--file-size"]),
         ("--level 1 --raid-devices 2 --file-size 64K a b", &["a"]),
         ("--level 0 --raid-devices 2 --file-size 16M a missing", &["raid0", "missing"]),
         ("--level 6 --raid-devices 4 --file-size 16M a missing missing missing", &["missing"]),

@@ -241,7 +241,7 @@ fn an_array_without_superblocks_is_read_as_described() {
         (format!("{a} {b}"), "5 slots, but 2 members"),
         (format!("{a} missing missing missing {e}"), "--partial"),
         (format!("{a} {b} {c} {d} {e} --order 0,0,1,2,3"), "--order 0: the member is named twice"),
-        (format!("{a} {b} {c} {d} {e} --order 0,9"), "--order 9: a place from 0 to 4"),
+        (format!("{a} {b} {c} {d} {e} --order 0,9"), "--order 9: an index from 0 to 4"),
     ] {
         let ran = dump(&format!("{described} {words}")).code(2);
         assert!(ran.stderr.contains(named), "{words}: {}", ran.stderr);
@@ -258,7 +258,7 @@ fn the_order_of_members_can_be_given() {
     assert_eq!(hash(&ran), case.sha256(), "{}", ran.stderr);
     let ran = dump(&format!("--sha256 --order 1,0,2 {members}")).code(1);
     assert_ne!(hash(&ran), case.sha256());
-    assert!(ran.stderr.contains("doubt: The order that was given puts"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("doubt: The given order puts"), "{}", ran.stderr);
     let ran = dump(&format!("--sha256 missing {members}")).code(2);
     assert!(ran.stderr.contains("--level"), "{}", ran.stderr);
 }

@@ -260,7 +260,7 @@ fn a_member_cut_short_serves_up_to_its_end() {
     file.set_len(8 << 20).expect("a length");
     let ran = raidlab(&format!("dump --sha256 {a} {b}")).code(0);
     let said =
-        format!("{b} serves slot 1 up to sector 14336 of its data (7.00 MiB): it ends there");
+        format!("{b} serves slot 1 up to sector 14336 of its data (7.00 MiB): the device ends there");
     assert!(ran.stderr.contains(&said), "{}", ran.stderr);
     assert!(!ran.stderr.contains("slot(s)"), "{}", ran.stderr);
     let ran = raidlab(&format!("dump --sha256 {b} --partial")).code(1);
@@ -356,7 +356,7 @@ fn mdadms_options_are_taken_or_refused_by_name() {
         ("--nodes 2 a b", &["--nodes", "cluster"]),
         ("-v a b", &["-v", "plan"]),
         ("--uuid 12 a b", &["--uuid", "32 hexadecimal digits"]),
-        ("a b --write-mostly", &["--write-mostly", "behind it", "none"]),
+        ("a b --write-mostly", &["--write-mostly", "following", "none"]),
         ("a b --write-behind", &["--write-mostly"]),
         ("--frobnicate a b", &["--frobnicate"]),
     ] {
