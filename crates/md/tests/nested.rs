@@ -98,7 +98,7 @@ fn one_zero_and_zero_one_lie_as_drawn() {
     }
 }
 
-/// The same leaves, the same two losses: RAID 1+0 goes on, RAID 0+1 has lost both of its sides.
+/// The same leaves, the same two failures: RAID 1+0 survives, RAID 0+1 has lost both of its sides.
 #[test]
 fn zero_one_fails_where_one_zero_goes_on() {
     let crossed = |leaf: usize| ![1, 2].contains(&leaf);

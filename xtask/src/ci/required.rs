@@ -3,8 +3,8 @@
 //! On a developer's machine a test may say "skipped: why". `.ci/run` sets RAIDLAB_CI, and then
 //! these may not. Called by the test step.
 
-/// (test name up to here, what it is). Whoever renames such a test renames it here: a name that no
-/// test has is a failure too.
+/// (prefix of the test name, description). When a test is renamed, change it here, too: a prefix
+/// without a test is a failure.
 const TESTS: [(&str, &str); 4] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),

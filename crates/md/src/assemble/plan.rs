@@ -70,9 +70,9 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
     }
 }
 
-const NO_JOURNAL: &str = "The array has a journal, and the journal device is missing or not \
-                          fresh: it may hold writes \
-     that are nowhere else. Find it; without it those are lost.";
+const NO_JOURNAL: &str = "The array has a journal, and the journal device is missing or out of \
+                          date: it may hold writes that are not on the members. Find it; without \
+                          it these writes are lost.";
 
 /// Sectors of its data area that a member which missed updates ever held: not what was being
 /// rebuilt when it left, nor what the array has grown by since.
@@ -373,7 +373,7 @@ impl Planner<'_> {
         if self.lacks_journal() {
             risks.push(format!("{NO_JOURNAL} All redundancy must be resynced."));
         }
-        // A partial parity log covers writes in flight, not the range that a resync had not reached.
+        // A partial parity log covers writes in flight, not what a resync had not reached yet.
         let logged = policy == Some(Policy::Ppl) && self.metadata.resync_offset == Some(0)
             || policy == Some(Policy::Journal) && self.journal.is_some();
         risks.extend(self.first_copies_lost(geometry.level(), missing));
@@ -443,9 +443,8 @@ impl Planner<'_> {
             );
         }
         if self.metadata.level <= 0 && !missing.is_empty() {
-            warnings.push(
-                "The missing member is assumed to have the size of the others.".to_string(),
-            );
+            warnings
+                .push("The missing member is assumed to have the size of the others.".to_string());
         }
         let policy = repair::policy(self.metadata);
         if self.lacks_journal() {

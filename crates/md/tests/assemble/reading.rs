@@ -38,7 +38,7 @@ fn what_is_left_of_raid0_and_linear_is_on_the_members_that_are_left() {
             let on = striped.locate(Sector(at as u64)).member;
             assert_eq!(readable, on != MemberIdx(1), "sector {at}");
         }
-        // Of different sizes: nobody knows where the missing one's data was.
+        // Of different sizes: the location of the missing one's data is unknown.
         all[0].metadata.data_sectors -= 128;
         let array = one_with(&all, &partial());
         assert_eq!(both(&array), ["refused", "refused"]);
@@ -112,7 +112,7 @@ fn old_members_serve_only_if_asked_and_only_where_needed() {
     let array = one_with(&all, &options);
     assert_eq!(both(&array), ["needs Force", "degraded 1"]);
     assert!(array.read_only.slots[3].as_ref().unwrap().stale);
-    assert!(array.read_only.slots[1].is_none(), "parity knows better than an older member");
+    assert!(array.read_only.slots[1].is_none(), "parity is preferred to an older member");
     assert!(array.read_only.warnings[0].contains("disk3 (slot 3, 5 updates behind)"));
     assert!(readable(&array).iter().all(|&here| here));
 }

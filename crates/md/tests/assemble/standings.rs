@@ -45,13 +45,13 @@ fn one_update_behind_is_fresh_and_two_are_stale() {
 #[test]
 fn roles_come_from_the_freshest_superblock() {
     let mut all = raid5(3);
-    // One behind, and failed by then: its own superblock does not know.
+    // One behind, and failed since: its own superblock does not record it.
     all[2].metadata.events -= 1;
     all[0].metadata.roles[2] = Role::Faulty;
     all[1].metadata.roles[2] = Role::Faulty;
     let array = one(&all);
     assert_eq!(standing(&array, 2), &MemberState::Faulty);
-    assert_eq!(why(&array, 2), "disk2 has failed, says disk0, the freshest.");
+    assert_eq!(why(&array, 2), "disk2 is marked faulty by disk0, the freshest.");
     assert_eq!(both(&array), ["degraded 2", "degraded 2"]);
     // Removed.
     all[0].metadata.roles[2] = Role::Spare;
@@ -106,9 +106,9 @@ fn what_only_mdadm_compares_is_told_but_does_not_count() {
     all[1].metadata.created.seconds += 1;
     let array = one(&all);
     assert_eq!(both(&array), ["run", "run"]);
-    let told = &array.other_verdicts[0];
-    assert_eq!(told.by, Software::Mdadm);
-    assert!(told.what.contains("disk1 does not match, the creation time"), "{}", told.what);
+    let note = &array.other_verdicts[0];
+    assert_eq!(note.by, Software::Mdadm);
+    assert!(note.what.contains("disk1 does not match, the creation time"), "{}", note.what);
     // 0.90: the kernel compares it as well.
     for one in &mut all {
         one.metadata.version = Version::V0_90;

@@ -85,16 +85,16 @@ fn a_refusal_says_what_is_missing_and_what_would_help() {
     assert_eq!(
         risk,
         "This raid5 of 4 members cannot serve all of its data without slots 1 and 3. disk3 was \
-         slot 3 but missed 5 updates (events 45, the freshest has 50), so that its data may be \
-         old. It could run with disk3 (slot 3, 5 updates behind): what was written since then is \
-         old or mixed with new in those members."
+         slot 3 but missed 5 updates (events 45, the freshest has 50), so its data may be stale. \
+         It could run with disk3 (slot 3, 5 updates behind): on those members, blocks written \
+         since then are stale."
     );
     let array = one(&all[..2]);
     let Verdict::Refused { why } = &array.read_write.verdict else { panic!("{array:?}") };
     assert_eq!(
         why,
         "This raid5 of 4 members cannot serve all of its data without slots 1 and 3. Find the \
-         missing members; to read what is left of this raid5, ask for it read-only and partial."
+         missing members; to read the rest of this raid5, read it partially (read-only)."
     );
 }
 
@@ -211,7 +211,7 @@ fn logs_are_replayed_first() {
     assert_eq!(both(&array), ["needs Force", "needs Force"]);
     let array = one_with(&all, &force());
     assert_eq!(both(&array), ["run", "run"]);
-    assert!(array.read_only.warnings[0].contains("the journal device is missing or not fresh"));
+    assert!(array.read_only.warnings[0].contains("the journal device is missing or out of date"));
     assert_eq!(array.read_write.repairs.replay, Some(Replay::DropJournal));
     assert_eq!(
         array.read_write.repairs.resync,

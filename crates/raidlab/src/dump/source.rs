@@ -173,7 +173,10 @@ fn degraded(missing: &[MemberIdx], plan: &Plan, members: &Members) -> Vec<String
     let gone: Vec<String> = gone.iter().map(ToString::to_string).collect();
     let mut notes = Vec::new();
     if !gone.is_empty() {
-        notes.push(format!("degraded: slot(s) {} reconstructed from the other members", gone.join(", ")));
+        notes.push(format!(
+            "degraded: slot(s) {} reconstructed from the other members",
+            gone.join(", ")
+        ));
     }
     notes.extend(partly.iter().filter_map(|slot| {
         let it = source(slot)?;

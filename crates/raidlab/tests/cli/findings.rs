@@ -111,7 +111,7 @@ fn what_cannot_be_read_is_corrected_and_told() {
         let warnings = warnings(&cell);
         assert!(warnings.contains("could not be read, were reconstructed"), "{level}: {warnings}");
     }
-    // The other copy is read, or the place is found when there is none: told either way.
+    // The other copy is read, or the bad place is detected without one: reported either way.
     for level in ["raid1", "raid10"] {
         let words = format!("--size 8M --level {level} --workload seq-read --members {set}");
         let cell = bench(&words).code(0).cell();

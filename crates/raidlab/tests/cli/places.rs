@@ -155,7 +155,7 @@ fn a_full_file_system_is_an_error_and_all_is_taken_away() {
     assert_eq!(ran.stderr.matches("could not be undone").count(), 0, "{}", ran.stderr);
 }
 
-/// Starts a run that goes on for long, and waits until its file system is mounted.
+/// Starts a long run, and waits until its file system is mounted.
 fn started() -> std::process::Child {
     let words = format!("bench --target fs:ext4 {ARRAY} --workload bonnie++:n=1:c=8");
     let child = Command::new(env!("CARGO_BIN_EXE_raidlab"))

@@ -259,8 +259,9 @@ fn a_member_cut_short_serves_up_to_its_end() {
     let file = std::fs::OpenOptions::new().write(true).open(&b).expect("it");
     file.set_len(8 << 20).expect("a length");
     let ran = raidlab(&format!("dump --sha256 {a} {b}")).code(0);
-    let said =
-        format!("{b} serves slot 1 up to sector 14336 of its data (7.00 MiB): the device ends there");
+    let said = format!(
+        "{b} serves slot 1 up to sector 14336 of its data (7.00 MiB): the device ends there"
+    );
     assert!(ran.stderr.contains(&said), "{}", ran.stderr);
     assert!(!ran.stderr.contains("slot(s)"), "{}", ran.stderr);
     let ran = raidlab(&format!("dump --sha256 {b} --partial")).code(1);

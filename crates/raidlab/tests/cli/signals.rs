@@ -100,7 +100,7 @@ fn ctrl_c_before_anything_was_measured_ends_in_order() {
     assert_eq!(dir.names(), ["record.json"]);
 }
 
-/// Twice the memory may be more than somebody wants written.
+/// Twice the memory may be an unexpectedly large amount to write.
 #[test]
 fn a_program_without_a_size_says_how_much_it_will_write() {
     let dir = Dir::new();

@@ -79,7 +79,7 @@ fn it_goes_on_until_ctrl_c_and_ends_well() {
         .expect("the program starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let seen = lines.by_ref().take(20).count();
-    assert_eq!(seen, 20, "it goes on");
+    assert_eq!(seen, 20, "it continues");
     kill_process(Pid::from_child(&child), Signal::INT).expect("the program is there");
     lines.for_each(drop);
     assert_eq!(child.wait().expect("a child").code(), Some(0));

@@ -26,7 +26,7 @@ pub enum Step {
     Command(String),
     /// The same, expected to fail; its message is the output.
     Refused(String),
-    /// Waits until no resync or rebuild runs or is due and so many members are missing.
+    /// Waits until no resync or rebuild runs or is due and this many members are missing.
     Settle {
         /// Missing members.
         degraded: usize,
