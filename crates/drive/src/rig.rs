@@ -155,7 +155,7 @@ impl Rig {
 
     /// Puts a drive's member elsewhere on the drive, which is then as after power-on: its caches
     /// are empty, its head is over the member's first byte, and flash is erased. Returns `false`,
-    /// and does nothing, while operations are under way.
+    /// and does nothing, while operations are in flight.
     pub fn renew(&mut self, drive: DriveId, placement: Placement) -> bool {
         if self.in_flight(drive) > 0 {
             return false;

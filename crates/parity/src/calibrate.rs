@@ -1,4 +1,4 @@
-//! Which kernels are the fastest here, by a clock that the caller brings.
+//! Selects the fastest kernels on this CPU, with a clock of the caller.
 //!
 //! Invariant: the answer is one of those that were offered, and every answer computes the same
 //! bytes; a bad measurement costs speed, never data. Called from [`Kernels::calibrated`].

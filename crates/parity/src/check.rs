@@ -15,7 +15,7 @@
 //! a byte, by chance; the more bytes differ, the less likely all of them agree.
 //!
 //! Invariant: a verdict speaks about the whole slices of one call. Different blocks may be wrong in
-//! different places, so a caller asks for as little as it would repair at once (md repairs pages).
+//! different places, so a caller checks the unit that it repairs (md: a page).
 
 use crate::arch::{GROUP_BYTES_MAX, Group, Isa, Op, any, load, store, walk, xor};
 use crate::block::{assert_len, assert_set};

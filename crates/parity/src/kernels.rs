@@ -1,4 +1,4 @@
-//! Which instructions may run: [`Kernels`], its choice and its dispatch.
+//! The usable instruction sets: [`Kernels`], its selection and its dispatch.
 //!
 //! Invariant: a `Kernels` value exists only if this CPU can run it and, where it is made of
 //! intrinsics, only after it gave the known answers (`self_check`). Each call dispatches once,
@@ -41,7 +41,7 @@ pub(crate) enum Choice {
 pub enum Unavailable {
     /// No kernels have this name; [`Kernels::NAMES`] has those that exist.
     UnknownName,
-    /// They exist, but not here: what is missing.
+    /// They cannot run on this CPU: the missing features.
     Needs(&'static str),
     /// The CPU claims to run them, but they computed something wrong when they were tried.
     Wrong,

@@ -24,15 +24,15 @@ use crate::partitioned::{Inside, in_another_unit, superblocks};
 /// A file or device that a command uses and must not overwrite.
 #[derive(Clone)]
 pub struct Used {
-    /// What it is to the command: `member a.img`.
+    /// Its use in the command, as text: `member a.img`.
     name: String,
     identity: Identity,
-    /// Whether it is only a part of what is there.
+    /// Whether it is only a part of the file or device.
     is_part: bool,
 }
 
 impl Used {
-    /// All members that a command is given and that are there.
+    /// All existing members of a command.
     pub fn members(names: &[OsString]) -> Vec<Used> {
         let used = names.iter().filter_map(|name| {
             let location = Location::parse(name).ok()?;
@@ -62,7 +62,7 @@ impl Used {
     }
 }
 
-/// How writing to a path, or making a file there, would change what is used.
+/// How writing to a path, or creating a file there, would change a used file or device.
 pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     let parent = path.parent().filter(|parent| *parent != "").unwrap_or(".".as_ref());
     let made_in = || Identity::at(parent).filter(|_| parent.is_dir());
@@ -84,7 +84,7 @@ pub struct Member {
     pub disk: Option<Arc<dyn Disk>>,
     /// Its superblock.
     pub superblock: Option<(Superblock, Checksum)>,
-    /// Without a superblock: what it is instead, in words.
+    /// Without a superblock: its contents, as text.
     pub instead: String,
     /// Other superblocks that it carries, each in words.
     pub others: Vec<String>,

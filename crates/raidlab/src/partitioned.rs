@@ -1,4 +1,4 @@
-//! The members among the partitions of a disk that is none itself, or of an image of one.
+//! The members among the partitions of a disk without a superblock, or of an image of one.
 //!
 //! Invariant: everything is opened read-only. A disk with a superblock of its own is a member,
 //! whatever table it holds: that table is the array's. Only 0.90 does not say where it belongs, and
@@ -16,7 +16,7 @@ use md::ondisk::superblock::{Detection, Outcome, READ_BYTES, detect};
 
 /// A disk with a partition table.
 pub struct Inside {
-    /// The table, or what is wrong with it in words.
+    /// The table, or the reason why it is invalid.
     pub table: Result<PartitionTable, &'static str>,
     /// Its partitions, in the order of the table.
     pub parts: Vec<Part>,

@@ -17,7 +17,7 @@ pub fn in_ci() -> bool {
     std::env::var_os("RAIDLAB_CI").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// What is wrong: required tests that were skipped, or that do not exist; and whatever `lacks` a
+/// The findings: required tests that were skipped, or that do not exist; and whatever `lacks` a
 /// program, for the set-up is to install all of them (`scripts/tools`).
 pub fn missing(ran: &[String], skipped: &[String], lacking: &[String]) -> Vec<String> {
     let mut missing = lacking.to_vec();

@@ -131,7 +131,7 @@ impl WriteCache {
         self.dirty > 0
     }
 
-    /// Nothing is dirty, under way to the medium or into the cache.
+    /// Nothing is dirty, or in flight to the medium or into the cache.
     pub fn is_clean(&self) -> bool {
         self.dirty == 0 && self.writing.is_none() && self.reserved.is_empty()
     }

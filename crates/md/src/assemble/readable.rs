@@ -1,7 +1,7 @@
-//! Which sectors of an array can be read from the members that a plan has.
+//! Finds the sectors of an array that can be read from the members of a plan.
 //!
 //! Invariant: a run that is called readable can be served, directly or by redundancy, from sources
-//! that are trusted there; one that is not, cannot. Used to read what is left of an array.
+//! that are trusted there; one that is not, cannot. Used to read damaged arrays.
 
 use super::shape::Shape;
 use super::types::{Plan, Source};

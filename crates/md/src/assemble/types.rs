@@ -219,8 +219,8 @@ pub struct Array {
     pub read_only: Plan,
     /// Decisions of Linux or mdadm that differ from the plans.
     pub other_verdicts: Vec<OtherVerdict>,
-    /// What members that are equally fresh say against each other, or against the order that was
-    /// given: sentences. What is read of such an array is not to be believed without a look.
+    /// Contradictions between members with equal event counts, or to the given order: sentences.
+    /// The contents of such an array must be checked.
     pub contradictions: Vec<String>,
 }
 
@@ -294,8 +294,8 @@ pub struct Source {
     pub data_offset: u64,
     /// In the new geometry of a reshape; else the same.
     pub new_data_offset: u64,
-    /// Its data area below this many sectors can be trusted: all of it (`u64::MAX`), what has been
-    /// rebuilt, or what is left of a device that was cut off.
+    /// Sectors at the start of its data area that can be trusted: all (`u64::MAX`), the rebuilt
+    /// part, or the remaining part of a truncated device.
     pub valid_sectors: u64,
     /// Its event count is behind: its data may be stale.
     pub stale: bool,

@@ -71,7 +71,7 @@ pub(super) fn data_sectors(
         Version::V0_90 => super_sector(version, device_sectors)?.checked_sub(data_offset),
         Version::V1_0 => {
             let before = super_sector(version, device_sectors)?.checked_sub(data_offset)?;
-            // With a size that was asked for, metadata gets what is left.
+            // With a requested size, metadata gets the remaining space.
             let kept = (log_sectors + BAD_BLOCK_SECTORS).min(before.checked_sub(used_sectors)?);
             Some(before - kept)
         }

@@ -1,6 +1,6 @@
-//! What is asked for, and why it cannot be had.
+//! The request for a new array, and the errors of an invalid one.
 //!
-//! Invariant: every refusal names the option, or the device by its label, and what would do.
+//! Invariant: every error names the option or the label of the device, and a valid value.
 
 use crate::geometry::GeometryError;
 use crate::layout::Layout;
@@ -14,19 +14,19 @@ use std::fmt;
 /// A device for the new array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What the caller calls it.
+    /// The caller's name for it, used in messages.
     pub label: String,
-    /// Its size.
+    /// Size in sectors.
     pub sectors: u64,
-    /// Its logical block, bytes.
+    /// Logical block size in bytes.
     pub logical_block: u32,
-    /// A fresh identity (1.x).
+    /// UUID of the new member (1.x).
     pub uuid: Uuid,
-    /// Where its data is to start, if not where all others' does (mdadm: `variable`).
+    /// Its data offset in sectors, if it differs from the others' (mdadm: `variable`).
     pub data_offset: Option<u64>,
-    /// Reads should go elsewhere.
+    /// Write-mostly: reads prefer other members.
     pub write_mostly: bool,
-    /// Errors should fail it at once.
+    /// Failfast: the first error fails it.
     pub failfast: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Request {
     pub bitmap: BitmapOption,
     /// What to do about crashes; `None`: a bitmap if there is one.
     pub policy: Option<Policy>,
-    /// Writes that may be outstanding to write-mostly members; asks for a bitmap.
+    /// Maximum number of outstanding write-behind writes; implies a bitmap.
     pub write_behind: Option<u32>,
     /// The members are in sync already, or shall be called so.
     pub assume_clean: bool,

@@ -1,4 +1,4 @@
-//! What is wrong with bytes from a member.
+//! Decode errors of on-disk structures.
 //!
 //! Invariant: an error names the structure, the field, its offset and the problem, so that one line
 //! is enough to find the place with a hex editor.

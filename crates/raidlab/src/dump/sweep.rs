@@ -33,7 +33,7 @@ struct Line {
 struct Image {
     name: String,
     bytes: Arc<Vec<u8>>,
-    /// At a sector: what is there instead.
+    /// Changed bytes by sector.
     changed: Option<(u64, Vec<u8>)>,
 }
 

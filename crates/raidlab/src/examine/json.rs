@@ -113,7 +113,7 @@ fn fields(superblock: &Superblock) -> Value {
     }
 }
 
-/// Joins groups of fields: the macro has a limit to how many it takes at once.
+/// Joins groups of fields: the macro's recursion limit restricts the size of a group.
 fn joined(groups: impl IntoIterator<Item = Value>) -> Value {
     let mut all = Map::new();
     for group in groups {

@@ -128,7 +128,7 @@ impl Bitmap {
     }
 
     /// The bitmap in `file`, which begins with the header; `sync_sectors` is what the array says
-    /// (md does not believe the header's number either). It needs [`BitmapShape::file_bytes`].
+    /// (md ignores the header's number, too). It needs [`BitmapShape::file_bytes`].
     ///
     /// # Errors
     /// No header; a clustered, lockless or unknown version; a wrong chunk; fewer bytes than bits

@@ -1,4 +1,4 @@
-//! What a journal holds that the array does not: the walk along the ring, and its result.
+//! Replay of a journal: the walk along the ring, and the writes to apply.
 //!
 //! ```text
 //!   ring  | ... |meta 7|D|D|P|meta 8|D|meta 9|flush|meta 10 D ...|  old or nothing  |
@@ -24,7 +24,7 @@ use crate::level::Level;
 use crate::ondisk::{DecodeError, Uuid};
 use crate::units::{MemberIdx, Sector};
 
-/// What md adds to the sequence number after a replay, so that nothing left behind continues it.
+/// md's increment of the sequence number after a replay, so that old meta blocks do not match.
 pub const SEQ_STEP_AFTER_REPLAY: u64 = 10000;
 
 /// The journal of an array.
@@ -80,7 +80,7 @@ pub struct NewestData {
     pub journal_sector: u64,
 }
 
-/// A meta block whose blocks are not what it says; it counts for nothing.
+/// An ignored meta block: its blocks do not match its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
     /// Its sequence number.
@@ -91,7 +91,7 @@ pub struct Ignored {
     pub problem: IgnoredBecause,
 }
 
-/// What is wrong with an ignored meta block.
+/// Why a meta block is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgnoredBecause {
     /// The block at this position has another checksum.
@@ -106,17 +106,17 @@ pub enum IgnoredBecause {
     },
 }
 
-/// What a journal asks for.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
-    /// What is to be written to members, sorted; each place once, with its newest contents. A
+    /// Writes to members, sorted; each place once, with its newest contents. A
     /// missing member is skipped by the caller that writes.
     pub writes: Vec<MemberWrite>,
     /// The newest contents, sorted; each block once. They override `writes`.
     pub newest: Vec<NewestData>,
-    /// Meta blocks that were right, from the tail on, with the ignored ones.
+    /// Number of valid meta blocks from the tail, including ignored ones.
     pub meta_blocks: u64,
-    /// Those that count for nothing. A row that needed one of them may be left inconsistent.
+    /// The ignored ones. A row that depends on one of them may stay inconsistent.
     pub ignored: Vec<Ignored>,
     /// Where the walk ended: there the meta block that empties the journal is written.
     pub end: u64,

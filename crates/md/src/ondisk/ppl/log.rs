@@ -138,13 +138,13 @@ pub fn place_log(
     [if multiple { previous } else { 0 }, 0].into_iter().find(|&at| fits(at))
 }
 
-/// The newest log of one member, and whether its partial parity can be believed.
+/// The newest log of one member, and whether its partial parity is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberLog {
     /// The member.
     pub member: MemberIdx,
-    /// Its newest log, or why there is none, or none that may be believed: behind the last log that
-    /// is right may be one that is newer and damaged.
+    /// Its newest log, or why there is none or it cannot be trusted: the last valid log may be
+    /// followed by a newer one that is damaged.
     pub newest: Result<PplLog, PplStop>,
     /// For each entry whether its partial parity is in the area and has the right checksum.
     pub intact: Vec<bool>,

@@ -53,7 +53,7 @@ impl Superblock {
     /// device's logical block (bytes); 0.90: 4096, whatever the block.
     ///
     /// The caller orders the writes. More than one sector can tear, so members are written in
-    /// turn, never all at once: a crash leaves at most one superblock that its checksum refuses.
+    /// turn, never concurrently: a crash leaves at most one superblock with a wrong checksum.
     pub fn encode(&self, logical_block: usize) -> Vec<u8> {
         match self {
             Superblock::V0(superblock) => superblock.encode(),

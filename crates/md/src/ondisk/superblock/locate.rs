@@ -13,7 +13,7 @@ use std::fmt;
 use super::{Checksum, Superblock, SuperblockV0, SuperblockV1, V0_BYTES};
 use crate::ondisk::{DecodeError, Version};
 
-/// What is read at each place. Devices end behind a 1.0 superblock after 8 KiB or more.
+/// Bytes read at each place. Devices end 8 KiB or more after the start of a 1.0 superblock.
 pub const READ_BYTES: usize = 4096;
 
 /// Less than this mdadm does not look at.

@@ -1,6 +1,6 @@
-//! Why a kernel would not take a member.
+//! Reasons why a kernel refuses a member.
 //!
-//! Owns the acceptance rules for one superblock by itself (the rules between members belong to
+//! Owns the acceptance rules for a single superblock (the rules between members belong to
 //! the assembly). Invariant: a superblock without a refusal here is imported by the kernel, given
 //! that it can read the member; each rule has been tried on one. Called by `examine`, by the
 //! assembly, and by `create` on what it is about to write.
@@ -12,7 +12,7 @@ use super::v1::{PAD3, feature};
 use super::{ByteOrder, Checksum, SuperblockV0, SuperblockV1};
 use crate::ondisk::Version;
 
-/// Which kernels refuse it.
+/// The kernel versions that refuse a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernels {
     /// All of them.
@@ -21,19 +21,19 @@ pub enum Kernels {
     UpTo6_18,
 }
 
-/// A reason for which the kernel does not take a member.
+/// A reason why the kernel refuses a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The checksum is not that of the bytes.
     Checksum {
-        /// What the superblock has.
+        /// The stored checksum.
         stored: u32,
-        /// What it should have.
+        /// The computed checksum.
         computed: u32,
     },
-    /// It says that it is somewhere else: copied, or the device was resized.
+    /// Its `super_offset` is another place: it was copied, or the device was resized.
     Misplaced {
-        /// Where it says it is.
+        /// The place that it records, sectors.
         says: u64,
         /// Where the version has it on a device of this size; `None`: too small.
         belongs: Option<u64>,

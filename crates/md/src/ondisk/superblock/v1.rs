@@ -70,7 +70,7 @@ pub mod feature {
     pub const BITMAP_OFFSET: u32 = 0x1;
     /// This member is in sync only below `recovery_offset`.
     pub const RECOVERY_OFFSET: u32 = 0x2;
-    /// A reshape is under way.
+    /// A reshape is in progress.
     pub const RESHAPE_ACTIVE: u32 = 0x4;
     /// The bad-block log has entries.
     pub const BAD_BLOCKS: u32 = 0x8;
@@ -129,7 +129,7 @@ pub const ROLES: &[(&str, u64)] = &[
 
 /// `devflags`: reads should go elsewhere.
 pub(super) const FLAG_WRITE_MOSTLY: u8 = 1;
-/// `devflags`: errors should fail it at once.
+/// `devflags`: failfast, the first error fails the device.
 pub(super) const FLAG_FAILFAST: u8 = 2;
 
 /// Superblock 1.0, 1.1 or 1.2, field by field. `sb_csum` is not among them: decoding gives a

@@ -17,7 +17,7 @@ impl SuperblockV1 {
         let roles: Vec<Role> = self.dev_roles.iter().map(|&role| role_of(role)).collect();
         let role = roles.get(self.dev_number as usize).copied().unwrap_or(Role::Spare);
         let recovers = self.has(feature::RECOVERY_OFFSET) && matches!(role, Role::Slot(_));
-        // RAID 0 always stores a number; without the bit the kernel does not believe it.
+        // RAID 0 always stores a number; without the feature bit the kernel ignores it.
         let has_layout = self.level != 0 || self.has(feature::RAID0_LAYOUT);
         MemberMetadata {
             version: self.version,
