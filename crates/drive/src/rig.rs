@@ -76,7 +76,7 @@ struct Slot {
     next: Nanos,
 }
 
-/// What drives share.
+/// The resources that drives share.
 #[derive(Debug, Default)]
 struct Wires {
     buses: Vec<Bus>,

@@ -22,7 +22,7 @@ use crate::block::{assert_len, assert_set};
 use crate::syndrome::{sums, sums_at};
 use crate::{Block, Kernels, gf};
 
-/// What [`Kernels::check`] found.
+/// The verdict of [`Kernels::check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// P and Q are those of the data.
@@ -61,7 +61,7 @@ impl Kernels {
     }
 }
 
-/// Who explains the bytes seen so far.
+/// The block that explains the mismatches so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Suspect {
     None,
@@ -82,7 +82,7 @@ impl Suspect {
         }
     }
 
-    /// Who explains both.
+    /// The block that explains both.
     fn and(self, other: Suspect) -> Suspect {
         match (self, other) {
             (suspect, Suspect::None) | (Suspect::None, suspect) => suspect,
@@ -91,7 +91,7 @@ impl Suspect {
         }
     }
 
-    /// Who explains also these syndromes.
+    /// The block that also explains these syndromes.
     fn and_bytes(mut self, p: &[u8], q: &[u8]) -> Suspect {
         for (&p, &q) in p.iter().zip(q) {
             self = self.and(Suspect::named_by(p, q));

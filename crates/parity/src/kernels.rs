@@ -36,7 +36,7 @@ pub(crate) enum Choice {
     Faulty(faulty::Faulty),
 }
 
-/// Why there are no [`Kernels`] of a name here.
+/// Why [`Kernels`] of a name are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// No kernels have this name; [`Kernels::NAMES`] has those that exist.

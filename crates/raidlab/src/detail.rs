@@ -119,7 +119,7 @@ pub struct Counts {
     pub journal: usize,
 }
 
-/// What members say against each other, and those that carry superblocks of other arrays.
+/// Contradictions between members, and members that carry superblocks of other arrays.
 pub fn doubts(array: &Array, members: &Members) -> Vec<String> {
     let two = members.with_two(array);
     array.contradictions.iter().cloned().chain(two).collect()

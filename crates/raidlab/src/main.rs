@@ -62,7 +62,7 @@ enum Command {
     Watch(watch::WatchArguments),
 }
 
-/// How a command ended when it did not fail.
+/// The outcome of a command that did not fail.
 enum Ending {
     /// Nothing to report.
     Fine,

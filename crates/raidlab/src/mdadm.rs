@@ -128,7 +128,7 @@ pub fn local_to_v0(uuid: Uuid, home_host: &str) -> String {
     if is_local { format!(" (local to host {home_host})") } else { String::new() }
 }
 
-/// What the uuid of an array of metadata 0.90 ends with.
+/// The second half of the UUID of an array with metadata 0.90.
 pub fn home_host_digest(home_host: &str) -> [u8; 8] {
     use sha1::Digest;
     let digest = sha1::Sha1::digest(home_host.as_bytes());

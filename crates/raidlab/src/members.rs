@@ -239,7 +239,7 @@ impl Members {
     }
 
     /// All members with a superblock among the files of a directory; the others are no members.
-    /// What cannot be looked at may be one, and is listed.
+    /// Unreadable files may be members, and are listed.
     pub fn in_directory(directory: &Path) -> Result<Members, String> {
         let fail = |error| format!("{}: {error}", directory.display());
         let (mut paths, mut unseen) = (Vec::new(), Vec::new());
@@ -434,7 +434,7 @@ fn cannot_be_read(problem: &DeviceProblem) -> bool {
     }
 }
 
-/// What a member is in.
+/// The kind of storage: file or device.
 fn kind(device: &Device) -> &'static str {
     if device.is_block_device() { "device" } else { "file" }
 }

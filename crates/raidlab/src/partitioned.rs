@@ -26,7 +26,7 @@ pub struct Inside {
 pub struct Part {
     /// As the kernel counts.
     pub number: u32,
-    /// Where it is.
+    /// Its place on the disk.
     pub location: Location,
     /// It, or why it cannot be opened.
     pub device: Result<Device, String>,
@@ -69,7 +69,7 @@ impl Inside {
         self.parts.iter().any(|part| part.may_be_member)
     }
 
-    /// Why a disk with this table is no member.
+    /// The reason why a disk with this table is not a member.
     pub fn instead(&self) -> String {
         match &self.table {
             Ok(table) => {

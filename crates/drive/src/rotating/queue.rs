@@ -25,7 +25,7 @@ pub(crate) struct Pending {
     pub arrived: Nanos,
 }
 
-/// What it would take to serve a command.
+/// The cost of serving a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub wait: Nanos,

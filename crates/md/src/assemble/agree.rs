@@ -175,7 +175,7 @@ impl Differences {
         self.compare("used size", &own.used_sectors, &other.used_sectors, true);
     }
 
-    /// What changes from update to update.
+    /// Fields that change from update to update.
     fn state(&mut self, own: &MemberMetadata, other: &MemberMetadata) {
         let reshaping = [own, other].map(|of| of.reshape.is_some());
         if reshaping[0] != reshaping[1] {

@@ -18,7 +18,7 @@ pub struct ExplicitMember {
     pub label: String,
     /// Size of the device in sectors.
     pub device_sectors: u64,
-    /// Where its data starts; `None`: where [`ExplicitSpec::data_offset`] says.
+    /// Data offset in sectors; `None`: [`ExplicitSpec::data_offset`].
     pub data_offset: Option<u64>,
     /// Sectors of its data; `None`: as [`ExplicitSpec::used_sectors`] says, else to its end.
     pub data_sectors: Option<u64>,
@@ -69,7 +69,7 @@ pub enum ExplicitError {
     Offset {
         /// The member.
         label: String,
-        /// Where its data would start.
+        /// The data offset in sectors.
         data_offset: u64,
         /// Its size.
         device_sectors: u64,

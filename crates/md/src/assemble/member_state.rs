@@ -1,4 +1,4 @@
-//! Which candidate defines an array, and what each of the others is to it.
+//! Chooses the candidate that defines an array, and derives the state of the others.
 //!
 //! Invariant: the superblock that most of the freshest members agree with decides every role; a
 //! candidate's own superblock says who it is and how fresh, and that it never had a role. Of two
@@ -29,7 +29,7 @@ pub(super) fn group(candidates: &[Candidate]) -> (Vec<Vec<usize>>, Vec<usize>) {
     (groups, floating)
 }
 
-/// What the members of one array are.
+/// The states of the members of one array.
 pub(super) struct MemberStates {
     /// Whose superblock defines the array.
     pub defining: usize,
@@ -38,7 +38,7 @@ pub(super) struct MemberStates {
     pub members: Vec<Member>,
     pub split: bool,
     pub other_verdicts: Vec<OtherVerdict>,
-    /// What fresh members say against each other: sentences.
+    /// Contradictions between fresh members: sentences.
     pub contradictions: Vec<String>,
     /// Contradictions that no majority decides, and what to do: sentences.
     pub ties: Vec<String>,
@@ -398,7 +398,7 @@ impl Judge<'_> {
         self.members.iter().find(used).map(|member| member.candidate)
     }
 
-    /// What mdadm compares and the kernel, for 1.x, does not.
+    /// Fields that mdadm compares, and the kernel does not for 1.x.
     fn compare_as_mdadm(&mut self, index: usize) {
         let freshest = &self.all[self.freshest].metadata;
         let own = &self.all[index].metadata;
@@ -427,7 +427,7 @@ impl Judge<'_> {
     }
 }
 
-/// What the kernel compares with the freshest superblock.
+/// Fields that the kernel compares with the freshest superblock.
 fn differs(own: &MemberMetadata, freshest: &MemberMetadata) -> Option<String> {
     let text = |field: &str, own: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
         Some(format!("its {field} is {own} and not {other}"))
@@ -459,7 +459,7 @@ fn differs(own: &MemberMetadata, freshest: &MemberMetadata) -> Option<String> {
     None
 }
 
-/// Why a member's own superblock rules it out.
+/// The reason why a member's own superblock excludes it.
 fn broken(candidate: &Candidate, options: &Options) -> Option<String> {
     let metadata = &candidate.metadata;
     if !candidate.checksum_ok && !options.ignore_checksums {

@@ -91,7 +91,7 @@ struct Planner<'a> {
     all: &'a [Candidate],
     options: &'a Options,
     defining: usize,
-    /// What the defining superblock says.
+    /// The metadata of the defining superblock.
     metadata: &'a MemberMetadata,
     members: &'a [Member],
     split: bool,

@@ -8,12 +8,12 @@ use super::types::{Plan, Source};
 use crate::geometry::{Copy, Geometry, Kind, Parity};
 use crate::units::{MemberIdx, Sector};
 
-/// What can be said of a sector and those behind it.
+/// Readability of a sector and those after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readable {
     /// Whether they can be served.
     pub readable: bool,
-    /// How many that holds for, at least 1.
+    /// Number of sectors that this applies to, at least 1.
     pub sectors: u64,
 }
 

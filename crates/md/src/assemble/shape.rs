@@ -10,7 +10,7 @@ use crate::level::Level;
 use crate::ondisk::{MemberMetadata, ReshapeState};
 use crate::units::{MemberIdx, Sector};
 
-/// Where an array's sectors are.
+/// The geometry of an array, or both of a reshape.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// One geometry.

@@ -98,7 +98,7 @@ pub enum MemberState {
     Stale {
         /// The slot that it had.
         slot: Option<MemberIdx>,
-        /// How many updates of the superblocks it missed.
+        /// Difference of the event counts.
         events_behind: u64,
     },
     /// The freshest superblock says that it failed.
@@ -288,9 +288,9 @@ impl Verdict {
 /// The member that serves a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Which candidate.
+    /// Index of the candidate.
     pub candidate: usize,
-    /// Where its data starts, in sectors of the device. In a reshape: in the old geometry.
+    /// Data offset, in sectors of the device. In a reshape: of the old geometry.
     pub data_offset: u64,
     /// In the new geometry of a reshape; else the same.
     pub new_data_offset: u64,
@@ -347,7 +347,7 @@ pub enum Replay {
     Journal {
         /// The journal device.
         candidate: usize,
-        /// Where its oldest record is, in sectors of its data area.
+        /// Position of its oldest record, in sectors of its data area.
         tail: u64,
     },
     /// The journal is gone: clear its feature bit.

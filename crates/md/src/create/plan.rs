@@ -28,7 +28,7 @@ const WRITE_BEHIND_MAX: u32 = 16_383;
 /// Bytes that an empty bad-block log is filled with.
 const NO_BAD_BLOCK: u8 = 0xff;
 
-/// Where everything is on one device.
+/// The placement of all areas on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLayout {
     /// The device, as an index into [`Request::devices`].
@@ -39,17 +39,17 @@ pub struct DeviceLayout {
     pub role: Role,
     /// `Some(0)`: it is to be rebuilt first.
     pub recovery_offset: Option<u64>,
-    /// Where data starts.
+    /// Data offset in sectors.
     pub data_offset: u64,
     /// Sectors for data.
     pub data_sectors: u64,
-    /// Where the superblock is.
+    /// Sector of the superblock.
     pub super_sector: u64,
-    /// Where the bitmap is: its pages.
+    /// The pages of the bitmap.
     pub bitmap: Option<Area>,
-    /// Where the bad-block log is.
+    /// The bad-block log.
     pub bad_blocks: Option<Area>,
-    /// Where the partial parity log is.
+    /// The partial parity log.
     pub ppl: Option<Area>,
 }
 
@@ -76,9 +76,9 @@ pub struct Plan {
     pub version: Version,
     /// Sectors of each member that it uses; 0 for linear and RAID 0.
     pub used_sectors: u64,
-    /// What it does about crashes; `None`: no redundancy to keep.
+    /// Consistency policy; `None`: no redundancy.
     pub policy: Option<Policy>,
-    /// Where the first resync begins; `None`: there is none.
+    /// Start of the initial resync; `None`: none is needed.
     pub resync_offset: Option<u64>,
     /// The devices, without missing ones, in the order of the request.
     pub places: Vec<DeviceLayout>,

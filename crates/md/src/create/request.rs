@@ -62,11 +62,11 @@ pub struct Request {
     pub devices: Vec<Option<Device>>,
     /// Sectors of each member to use (mdadm: `--size`); `None`: what the smallest has.
     pub used_sectors: Option<u64>,
-    /// Where data is to start; `None`: mdadm's choice.
+    /// Data offset in sectors; `None`: mdadm's choice.
     pub data_offset: Option<u64>,
     /// The write-intent bitmap.
     pub bitmap: BitmapOption,
-    /// What to do about crashes; `None`: a bitmap if there is one.
+    /// Consistency policy; `None`: a bitmap if there is one.
     pub policy: Option<Policy>,
     /// Maximum number of outstanding write-behind writes; implies a bitmap.
     pub write_behind: Option<u32>,
@@ -156,7 +156,7 @@ pub enum CreateError {
     Conflict {
         /// The option.
         option: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// The device has no room for data behind its metadata.

@@ -21,7 +21,7 @@ use crate::units::{MemberIdx, Sector};
 pub enum Generation {
     /// From before the reshape.
     Old,
-    /// What it becomes.
+    /// The new geometry.
     New,
 }
 
@@ -34,7 +34,7 @@ pub struct DataStarts {
     pub new: u64,
 }
 
-/// What defines an array in mid-reshape.
+/// The parameters of an array in a reshape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReshapeSpec {
     /// The geometry before the reshape.
@@ -63,7 +63,7 @@ impl Reshaping {
     /// The mapping of a spec.
     ///
     /// # Errors
-    /// What is wrong with the old geometry, else with the new one.
+    /// An error of the old geometry, else of the new one.
     ///
     /// # Panics
     /// If `data_starts` does not have one entry for each slot of the wider geometry.
@@ -85,7 +85,7 @@ impl Reshaping {
         self.data_starts.len()
     }
 
-    /// Where the generations meet.
+    /// The reshape position: the array sector between the two geometries.
     pub fn position(&self) -> Sector {
         self.position
     }
@@ -181,7 +181,7 @@ impl Reshaping {
         self.position.0.is_multiple_of(chunk * self.new.data_members() as u64)
     }
 
-    /// What changes, in words: `3 to 4 members, chunk 128 to 64 sectors`.
+    /// The change as text: `3 to 4 members, chunk 128 to 64 sectors`.
     pub fn change(&self) -> String {
         let mut parts = Vec::new();
         let (old, new) = (&self.old, &self.new);

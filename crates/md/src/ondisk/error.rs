@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why bytes are not the structure they should be.
+/// Why bytes do not decode to a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// The structure, as `docs/format` names it: `superblock-1`.
@@ -15,7 +15,7 @@ pub struct DecodeError {
     pub field: &'static str,
     /// Its first byte, from the start of the structure.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Cow<'static, str>,
 }
 

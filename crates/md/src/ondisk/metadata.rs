@@ -1,4 +1,4 @@
-//! What one member says about itself and its array, whichever version of metadata it carries.
+//! The metadata of one member, independent of the superblock's version.
 //!
 //! The codecs of metadata 0.90 and 1.x keep every field in their own plain values; this is what
 //! they have in common, in one set of units, for the decisions that follow: [`crate::ondisk`] makes
@@ -45,7 +45,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a device is in its array.
+/// The role of a device in its array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It serves this slot (md: raid disk).
@@ -111,7 +111,7 @@ pub struct ReshapeState {
     pub new_layout: u32,
     /// The new chunk size, in sectors.
     pub new_chunk_sectors: u32,
-    /// Where this member's data starts in the new geometry.
+    /// Data offset of this member in the new geometry, in sectors.
     pub new_data_offset: u64,
 }
 
@@ -168,7 +168,7 @@ pub struct MemberMetadata {
     pub failfast: bool,
     /// Where the write-intent bitmap begins, and at most how long it can be.
     pub bitmap: Option<Area>,
-    /// Where the bad-block log is, if there is room for one.
+    /// The bad-block log, if there is room for one.
     pub bad_blocks: Option<BadBlockArea>,
     /// The partial parity log.
     pub ppl: Option<PplArea>,

@@ -118,7 +118,7 @@ pub(crate) trait Isa: Copy {
 
 /// One operation with its operands, of which all demands are met.
 pub(crate) trait Op {
-    /// What it answers.
+    /// Its result.
     type Output;
     /// The formula, byte by byte.
     fn plain(self) -> Self::Output;

@@ -23,7 +23,7 @@ use crate::members::{Used, existing_member, overlaps, show_size};
 const BLOCK: usize = 4096;
 const ZEROES: usize = 1 << 20;
 
-/// Why a dump ended before the end.
+/// Why a dump stopped early.
 pub enum Stop {
     /// A signal, such as Ctrl-C.
     Signal,

@@ -41,7 +41,7 @@ pub struct Found {
     pub contents: Vec<Signature>,
     /// The compression or image format that its first bytes announce.
     pub packed_as: Option<&'static str>,
-    /// Where there may be a superblock instead.
+    /// A hint at an offset that has a superblock.
     pub elsewhere: Option<String>,
     /// Its partition table; looked for only where there is no superblock.
     pub table: Option<Table>,
@@ -59,7 +59,7 @@ pub struct Table {
 pub struct Row {
     /// As the kernel counts.
     pub number: u32,
-    /// What it is called as a member.
+    /// Its name as a member.
     pub name: String,
     /// Its length.
     pub sectors: u64,
@@ -71,7 +71,7 @@ pub struct Row {
 pub struct FoundBitmap {
     /// Its header.
     pub header: BitmapHeader,
-    /// Why md would not start the array with it.
+    /// Why md would refuse to start the array with it.
     pub problem: Option<BitmapProblem>,
     /// Its bits, counted as its header says.
     pub bits: Result<Bitmap, String>,

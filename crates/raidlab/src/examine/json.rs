@@ -188,7 +188,7 @@ fn v1(sb: &SuperblockV1) -> Value {
     joined([identity, reshape, device, state])
 }
 
-/// What the device is, in a word; the slot beside it where there is one.
+/// The role of the device as a word, and its slot if it has one.
 fn role(metadata: &MemberMetadata) -> Value {
     match metadata.role {
         Role::Slot(slot) if metadata.replacement => json!({"is": "replacement", "slot": slot}),
@@ -260,7 +260,7 @@ fn disk(disk: &DiskV0) -> Value {
     })
 }
 
-/// Where things are on the device.
+/// The areas on the device.
 fn areas(metadata: &MemberMetadata) -> Value {
     let at = |area: Area| json!({"sector": area.sector, "sectors": area.sectors});
     let data = Area { sector: metadata.data_offset, sectors: metadata.data_sectors };

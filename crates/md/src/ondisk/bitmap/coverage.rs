@@ -71,7 +71,7 @@ pub enum Resync {
 }
 
 impl Bitmap {
-    /// What the bits ask for when an array starts.
+    /// The ranges to resync at the start of an array, by the bits.
     ///
     /// In a clean, complete array nothing, whatever is set: bits are cleared late. In a degraded
     /// one set bits are kept for the member that comes back, so all of them count, unless nothing

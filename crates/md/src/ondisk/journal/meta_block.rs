@@ -106,7 +106,7 @@ impl Payload {
 pub struct MetaBlock {
     /// One more than the one before it.
     pub seq: u64,
-    /// Where it is, in sectors from the journal's data offset.
+    /// Its position, in sectors from the journal's data offset.
     pub position: u64,
     /// What it announces.
     pub payloads: Vec<Payload>,

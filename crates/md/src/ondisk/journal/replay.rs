@@ -35,7 +35,7 @@ pub struct Journal<'a> {
     ring_sectors: u64,
 }
 
-/// Why there is no journal to be read.
+/// Why a journal cannot be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalRefused {
     /// Only RAID 4, 5 and 6 have one.
@@ -65,9 +65,9 @@ impl std::error::Error for JournalRefused {}
 pub struct MemberWrite {
     /// The member.
     pub member: MemberIdx,
-    /// Where on it, in sectors of its data area.
+    /// Position on it, in sectors of its data area.
     pub sector: Sector,
-    /// Where in the journal, in sectors from its data offset.
+    /// Position in the journal, in sectors from its data offset.
     pub journal_sector: u64,
 }
 
@@ -76,7 +76,7 @@ pub struct MemberWrite {
 pub struct NewestData {
     /// Array sector.
     pub at: Sector,
-    /// Where in the journal, in sectors from its data offset.
+    /// Position in the journal, in sectors from its data offset.
     pub journal_sector: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct NewestData {
 pub struct Ignored {
     /// Its sequence number.
     pub seq: u64,
-    /// Where it is.
+    /// Its position, in sectors from the journal's data offset.
     pub position: u64,
     /// The block that is wrong, or the payload.
     pub problem: IgnoredBecause,
@@ -122,7 +122,7 @@ pub struct Replay {
     pub end: u64,
     /// The sequence number that was expected there; `None`: there was no meta block at the tail.
     pub next_seq: Option<u64>,
-    /// Why it ended there.
+    /// Why the walk ended there.
     pub stop: DecodeError,
 }
 

@@ -25,7 +25,7 @@ pub const PARTIAL_PARITY_BYTES_MAX: u32 = 128 << 10;
 /// One log of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplLog {
-    /// Where its header is, in sectors from the start of the area.
+    /// Position of its header, in sectors from the start of the area.
     pub sector: u64,
     /// The header.
     pub header: PplHeader,
@@ -37,7 +37,7 @@ impl PplLog {
         self.sector + PPL_HEADER_SECTORS + self.header.partial_parity_sectors()
     }
 
-    /// Where the partial parity of entry `index` is, in sectors from the start of the area.
+    /// Position of the partial parity of entry `index`, in sectors from the start of the area.
     ///
     /// # Panics
     /// If there is no such entry.
@@ -49,7 +49,7 @@ impl PplLog {
     }
 }
 
-/// Where a search ended.
+/// The end of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PplStop {
     /// No further header fits into the area.
@@ -65,7 +65,7 @@ pub enum PplStop {
     },
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplSearch {
     /// The newest log, if there is any.

@@ -41,7 +41,7 @@ impl Superblock {
         }
     }
 
-    /// What it says, in terms that do not depend on the version.
+    /// Its contents, independent of the version.
     pub fn metadata(&self) -> MemberMetadata {
         match self {
             Superblock::V0(superblock) => superblock.metadata(),

@@ -1,4 +1,4 @@
-//! Where superblocks can be on a device, and which of those found there is the device's.
+//! The possible places of superblocks on a device, and the choice of the valid one.
 //!
 //! ```text
 //! sector 0    8                            D-256..-128   D-24..-16      D
@@ -45,7 +45,7 @@ pub fn candidates(device_sectors: u64) -> Vec<Candidate> {
     Version::ALL.into_iter().filter_map(place).collect()
 }
 
-/// What was at one place.
+/// The outcome at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It could not be read; what the reader said.
@@ -56,14 +56,14 @@ pub enum Outcome {
     Invalid(DecodeError),
     /// A superblock of another place: copied, or of a device that was resized. It is ignored.
     Misplaced {
-        /// What it says.
+        /// Its contents.
         superblock: Box<Superblock>,
         /// Whether it is whole.
         checksum: Checksum,
     },
     /// A superblock.
     Found {
-        /// What it says.
+        /// Its contents.
         superblock: Box<Superblock>,
         /// Whether it is whole. mdadm examines it all the same; the kernel refuses it.
         checksum: Checksum,
@@ -87,12 +87,12 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What is on a device.
+/// The superblocks found on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detection {
     /// Every place with what was there.
     pub outcomes: Vec<(Candidate, Outcome)>,
-    /// Which of them is the device's.
+    /// Index of the device's own superblock.
     pub chosen: Option<usize>,
 }
 

@@ -55,7 +55,7 @@ pub enum Refusal {
     },
     /// `pad0` is not 0.
     Pad0 {
-        /// What it is.
+        /// Its value.
         value: u32,
     },
     /// Bytes behind `logical_block_size` are not 0.
@@ -65,12 +65,12 @@ pub enum Refusal {
     },
     /// `logical_block_size` is neither 0 nor a block size.
     LogicalBlockSize {
-        /// What it is.
+        /// Its value.
         value: u32,
     },
     /// `logical_block_size` is set; kernels up to 6.18 take it for garbage.
     TooNew {
-        /// What it is.
+        /// Its value.
         logical_block_size: u32,
     },
     /// No room for data: less than 10 sectors.
@@ -108,7 +108,7 @@ pub enum Refusal {
     BigEndian,
     /// Neither 0.90 nor 0.91.
     MinorVersion {
-        /// What it is.
+        /// Its value.
         minor: u32,
     },
     /// An array of no members.
@@ -116,7 +116,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Which kernels refuse it.
+    /// The kernel versions that refuse it.
     pub fn kernels(&self) -> Kernels {
         match self {
             Refusal::TooNew { .. } => Kernels::UpTo6_18,
@@ -191,7 +191,7 @@ const CONFLICTS: [(u32, u32); 3] = [
 /// The least that a member has for data.
 const DATA_SECTORS_MIN: u64 = 10;
 
-/// What a log of bad blocks may have: one page.
+/// Maximum size of a bad-block log: one page.
 const BBLOG_SECTORS_MAX: u16 = 8;
 
 impl SuperblockV1 {

@@ -152,7 +152,7 @@ pub struct SuperblockV0 {
     pub patch_version: u32,
     /// 0; must be the same on all members.
     pub gvalid_words: u32,
-    /// Which array: its four words, each shown with the highest byte first.
+    /// UUID of the array: four words, each shown with the highest byte first.
     pub set_uuid: Uuid,
     /// Seconds since 1970.
     pub ctime: u32,

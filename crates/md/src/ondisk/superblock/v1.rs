@@ -142,7 +142,7 @@ pub struct SuperblockV1 {
     pub feature_map: u32,
     /// 0, or the kernel refuses it.
     pub pad0: u32,
-    /// Which array.
+    /// UUID of the array.
     pub set_uuid: Uuid,
     /// Text, filled up with NUL.
     pub set_name: [u8; 32],
@@ -185,7 +185,7 @@ pub struct SuperblockV1 {
     pub dev_number: u32,
     /// Number of corrected read errors, a statistic.
     pub cnt_corrected_read: u32,
-    /// Which member.
+    /// UUID of the member.
     pub device_uuid: Uuid,
     /// Bit 0 write-mostly, bit 1 failfast.
     pub devflags: u8,

@@ -1,4 +1,4 @@
-//! What a superblock 1.x means: its fields, read with the feature bits that make them hold.
+//! The contents of a superblock 1.x: fields, interpreted by the feature bits.
 //!
 //! Invariant: a field whose bit is off is never interpreted; md leaves stale values in it. An area
 //! that is promised but cannot be (before the device's start, no room) is reported with no sectors

@@ -73,7 +73,7 @@ impl SuperblockV1 {
         }
     }
 
-    /// What only this member's superblock says.
+    /// Fields that are specific to this member.
     fn set_own(&mut self, me: &DeviceState) {
         let mut set = |bit: u32, on: bool| self.feature_map |= if on { bit } else { 0 };
         let recovers = me.recovery_offset.filter(|_| matches!(me.role, Role::Slot(_)));
