@@ -379,7 +379,7 @@ fn starve(hog: impl Fn(u64) -> Op, depth: u64, victims: &[Op]) -> Nanos {
 }
 
 #[test]
-fn nobody_starves() {
+fn no_operation_starves() {
     let far = Op::read(4095 * MIB, 4096);
     let cluster = starve(|n| Op::read(mix(n) % 256 * 4096, 4096), 30, &[far]);
     assert!(cluster < 700_000_000, "a cluster elsewhere: {cluster}");

@@ -211,7 +211,7 @@ fn missing_members_leave_nothing_to_resync_or_one_to_rebuild() {
 }
 
 #[test]
-fn sizes_that_differ_by_more_than_one_percent_are_told() {
+fn sizes_that_differ_by_more_than_one_percent_are_reported() {
     let warnings = |sizes: &[u64]| made(&request(Level::Raid1, sizes)).warnings;
     assert_eq!(warnings(&[10 * GIB, 10 * GIB + GIB / 20]), Vec::<String>::new());
     assert_eq!(

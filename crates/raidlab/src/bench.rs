@@ -431,7 +431,7 @@ pub fn kernels_of(arguments: &BenchArguments) -> Result<Kernels, String> {
     match arguments.kernel[..] {
         [] => Ok(fastest_kernels()),
         [kernels] => Ok(kernels),
-        _ => Err("--kernel: one at a time, but for --kernels".into()),
+        _ => Err("--kernel: one at a time, except with --kernels".into()),
     }
 }
 
@@ -473,7 +473,9 @@ fn kernels(arguments: &BenchArguments) -> Result<Ending, String> {
 /// `--engine`: measures the engine next to its targets and copy ceilings.
 fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
     if let Some(choice) = arguments.choices().first() {
-        return Err(format!("--engine: its rows are of blocks, and '{choice}' is a program"));
+        return Err(format!(
+            "--engine: measures block workloads only, and '{choice}' is a program"
+        ));
     }
     let area_bytes = match arguments.size[..] {
         [] => ENGINE_AREA_BYTES,
@@ -563,7 +565,7 @@ fn check_directory(plan: &Plan, default: &Path) -> Result<(), String> {
         let directory = directory.unwrap_or(default);
         let probe = directory.join(format!("raidlab-probe-{}", std::process::id()));
         let made = std::fs::File::create(&probe);
-        made.map_err(|e| format!("{}: cannot put member files here: {e}", directory.display()))?;
+        made.map_err(|e| format!("{}: cannot create member files here: {e}", directory.display()))?;
         std::fs::remove_file(&probe)
             .map_err(|e| format!("{}: cannot remove a file here: {e}", directory.display()))?;
     }

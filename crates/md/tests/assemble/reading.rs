@@ -227,7 +227,7 @@ fn old_members_are_never_used_beyond_what_they_ever_held() {
 }
 
 #[test]
-fn a_member_that_does_not_know_yet_that_a_reshape_is_over_has_its_data_where_it_ended() {
+fn a_member_one_update_before_the_end_of_a_reshape_has_its_data_in_the_new_place() {
     let mut all = growing(USED * 3);
     for one in &mut all {
         let new_start = one.metadata.reshape.take().unwrap().new_data_offset;

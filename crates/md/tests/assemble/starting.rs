@@ -146,7 +146,7 @@ fn what_was_in_use_is_resynced() {
 }
 
 #[test]
-fn copies_that_may_differ_are_not_believed_while_the_one_to_sync_from_cannot_be() {
+fn copies_that_may_differ_are_not_used_without_the_resync_source() {
     // Level, layout, slots, whose superblock is torn, what happens without it.
     let table: &[(i32, u32, u16, usize, &str)] = &[
         (1, 0, 2, 0, "needs Force"),
@@ -221,7 +221,7 @@ fn logs_are_replayed_first() {
 }
 
 #[test]
-fn rebuilds_go_on_and_spares_take_what_nobody_has() {
+fn rebuilds_resume_and_spares_take_empty_slots() {
     let mut all = raid5(4);
     all[2].metadata.recovery_offset = Some(256);
     let spare = add(&mut all, "spare", Role::Spare);

@@ -140,8 +140,8 @@ impl ProgramRunner<'_> {
                 keep(brought).map_err(|problem| format!("{name}: {problem}"))
             }),
             (TargetExpr::Path(path), _) => {
-                tell_left_behind(path);
-                tell_size(choice, session, path);
+                report_left_behind(path);
+                report_size(choice, session, path);
                 keep(session.on_directory(
                     choice,
                     path,
@@ -175,7 +175,7 @@ impl ProgramRunner<'_> {
 
 /// Reports files that a killed run left in a directory. They are not removed: the process ID in
 /// their name may have been reused.
-fn tell_left_behind(directory: &Path) {
+fn report_left_behind(directory: &Path) {
     for path in left_behind(directory) {
         say(format_args!(
             "raidlab: {}: left over from a killed run; remove it if it is not in use",
@@ -185,7 +185,7 @@ fn tell_left_behind(directory: &Path) {
 }
 
 /// Without --size, prints how much will be written: twice the memory may fill the disk.
-fn tell_size(choice: &ProgramSpec, session: &Session<'_>, directory: &Path) {
+fn report_size(choice: &ProgramSpec, session: &Session<'_>, directory: &Path) {
     let scale = session.directory_scale(directory).ok().filter(|scale| scale.size.is_none());
     let Some(Ok(program)) = scale.map(|scale| choice.program(&scale)) else { return };
     let bytes = show_size(program.files.iter().sum());

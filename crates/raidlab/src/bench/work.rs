@@ -70,11 +70,14 @@ impl BenchPlan {
         let engine = arguments.target.contains(&TargetExpr::Engine);
         if !engine && !options.workloads.is_empty() {
             let name = options.workloads[0].name();
-            return Err(format!("{name}: runs on arrays of the engine; give --target a program"));
+            return Err(format!(
+                "{name}: block workloads run only on arrays of the engine; use a program with \
+                 --target"
+            ));
         }
         let elsewhere = arguments.target.iter().any(|place| *place != TargetExpr::Engine);
         if elsewhere && choices.is_empty() {
-            return Err("--target: name what to run on it, as in --workload bonnie++".into());
+            return Err("--target: needs a program, as in --workload bonnie++".into());
         }
         let blocks = arguments.moves_blocks().then(|| matrix::plan(&options)).transpose()?;
         // A single block workload yields each array exactly once.
@@ -194,7 +197,7 @@ impl Target {
 /// The options of a Linux md array. Its members are the named devices, not `--members`.
 fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options, String> {
     if arrays.levels.is_empty() && arrays.arrays.is_empty() {
-        return Err("kernel: say what md is to make of the devices, as in --level raid5".into());
+        return Err("kernel: needs the level of the md array, as in --level raid5".into());
     }
     let mut own = Options { members: Vec::new(), ..arrays.clone() };
     // An array expression contains the number of members.

@@ -162,7 +162,7 @@ impl Given {
         if arguments.no_prealloc {
             return Ok(!stop.load(Ordering::Relaxed));
         }
-        let go_on = || !stop.load(Ordering::Relaxed);
+        let running = || !stop.load(Ordering::Relaxed);
         for (at, device) in self.opened.iter().enumerate() {
             let kept = || {
                 // Files created here are removed. Existing ones are not: punching holes could lose
@@ -177,7 +177,7 @@ impl Given {
                     false => format!("; space reserved so far stays reserved: {}", kept.join(", ")),
                 }
             };
-            let reserved = device.preallocate(go_on).map_err(|error| {
+            let reserved = device.preallocate(running).map_err(|error| {
                 format!(
                     "{}: cannot reserve its disk space: {error}; nothing was written; \
                      --no-prealloc does without{}",
@@ -185,7 +185,7 @@ impl Given {
                     kept()
                 )
             })?;
-            if !reserved || !go_on() {
+            if !reserved || !running() {
                 let gone = match self.made.is_empty() {
                     true => "",
                     false => "; the created files are removed",
@@ -194,7 +194,7 @@ impl Given {
                 return Ok(false);
             }
         }
-        Ok(go_on())
+        Ok(running())
     }
 
     /// Keeps the files: the array was created.

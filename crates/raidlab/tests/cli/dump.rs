@@ -172,7 +172,7 @@ fn outputs_are_never_replaced_unasked() {
 }
 
 #[test]
-fn a_slip_of_the_finger_costs_nobody_a_member() {
+fn mistyped_outputs_never_overwrite_a_member() {
     let case = corpus::case("raid1-2d-v12");
     let dir = Dir::new();
     let other = dir.file("other");
@@ -187,7 +187,7 @@ fn a_slip_of_the_finger_costs_nobody_a_member() {
 }
 
 #[test]
-fn several_arrays_are_listed_and_told_apart() {
+fn several_arrays_are_listed_and_distinguished() {
     let (one, two) = (corpus::case("raid1-2d-v12"), corpus::case("raid5-3d-usedsize"));
     let all = format!("{} {}", one.images.join(" "), two.images.join(" "));
     let ran = dump(&format!("--sha256 {all}")).code(2);
@@ -295,7 +295,7 @@ fn nothing_is_written_to_members() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_told() {
+fn a_closed_pipe_is_an_error() {
     let case = corpus::case("raid6-5d-la-c64");
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
     command.args(["dump", "-o", "-"]).args(&case.images);
@@ -435,7 +435,7 @@ fn a_copy_that_cannot_be_read_is_left_out_and_named() {
             // What can be read and has no superblock is not a member.
             let code = if is_readable && bad == &closed { 2 } else { 1 };
             let ran = raidlab(&format!("status {members}")).code(code);
-            let named = format!("not looked at: {bad}: ");
+            let named = format!("not examined: {bad}: ");
             assert!(ran.stdout.contains(&named) || is_readable && bad == &closed, "{}", ran.stdout);
             let ran = raidlab(&format!("detail {members}")).code(code);
             assert!(ran.stdout.contains(bad), "{}", ran.stdout);

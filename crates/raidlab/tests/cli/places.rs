@@ -34,7 +34,7 @@ fn has_mounted(process: u32) -> bool {
 const ARRAY: &str = "--level raid5 --disks 4 --chunk 64K --members mem --size 16M";
 
 #[test]
-fn a_file_system_on_an_array_is_made_measured_and_taken_away() {
+fn a_file_system_on_an_array_is_created_measured_and_removed() {
     if cannot() {
         return;
     }
@@ -128,12 +128,12 @@ fn what_cannot_be_set_up_is_said_in_one_line() {
         ("--target fs:ext4,on=path:/tmp --workload dd", "needs a block device under it"),
         ("--target kernel --workload dd", "devices are wanted"),
         ("--target kernel:/dev/null+/dev/zero --level raid1 --workload dd", "no block device"),
-        ("--target kernel:/dev/null+/dev/zero --workload dd", "say what md is to make"),
-        ("--target fs:xfs,on=kernel:/dev/null --workload dd", "say what md is to make"),
+        ("--target kernel:/dev/null+/dev/zero --workload dd", "needs the level of the md array"),
+        ("--target fs:xfs,on=kernel:/dev/null --workload dd", "needs the level of the md array"),
         // As many members as there are devices, unless it is said.
         ("--target kernel:/dev/null+/dev/zero --level raid6 --workload dd", "raid6(2)"),
         ("--target kernel:/dev/null --level raid6 --disks 3 --workload dd", "raid6(3)"),
-        ("--target fs:ext4 --level raid1 --members mem --size 8M", "name what to run on it"),
+        ("--target fs:ext4 --level raid1 --members mem --size 8M", "needs a program"),
     ] {
         let ran = raidlab(&format!("bench {words}")).code(2);
         assert!(ran.stderr.contains(said), "{words}: {}", ran.stderr);
@@ -141,7 +141,7 @@ fn what_cannot_be_set_up_is_said_in_one_line() {
 }
 
 #[test]
-fn a_full_file_system_is_an_error_and_all_is_taken_away() {
+fn a_full_file_system_is_an_error_and_all_is_removed() {
     if cannot() {
         return;
     }

@@ -55,7 +55,7 @@ fn a_directory_is_measured_compared_and_left_as_it_was() {
 }
 
 #[test]
-fn a_place_has_its_name_in_reports_and_findings_are_told() {
+fn reports_name_the_target_and_show_findings() {
     let scratch = Dir::new();
     let aside = Dir::new();
     let record = aside.file("d.json");
@@ -310,7 +310,7 @@ fn what_programs_measured_is_kept_with_the_rest() {
 
 /// Two directories of one file system: results name both `path:` and the file system.
 #[test]
-fn targets_of_one_name_are_told_apart() {
+fn targets_of_the_same_name_are_distinguished() {
     let scratch = Dir::new();
     let directories = ["one", "other"].map(|name| scratch.file(name));
     directories.iter().for_each(|path| std::fs::create_dir(path).expect("a directory"));
@@ -437,7 +437,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         ("--workload bonie".to_string(), "no workload 'bonie'"),
         ("--workload dd:cnt=3".into(), "dd: no option 'cnt'"),
         ("--target nowhere --workload dd".into(), "there are engine, path:DIR"),
-        (format!("--target path:{directory}"), "name what to run on it"),
+        (format!("--target path:{directory}"), "needs a program"),
         ("--target path:/no/such/place --workload dd".into(), "/no/such/place"),
         (format!("--target device:{} --workload dd", file), "it is no block device"),
     ] {

@@ -62,7 +62,7 @@ fn a_sweep_is_measured_once_and_again_only_when_asked() {
 }
 
 #[test]
-fn what_the_command_line_says_wins_over_the_file() {
+fn options_of_the_command_line_override_the_file() {
     let (_dir, file, db) = with_sweep(SWEEP);
     let dry = raidlab(&format!("bench {file} --db {db} --dry-run --workload seq-write")).code(0);
     assert!(dry.stdout.contains("4 item(s)") && dry.stdout.contains("seq-write"), "{}", dry.stdout);
@@ -74,7 +74,7 @@ fn what_the_command_line_says_wins_over_the_file() {
 
 /// A sweep that is killed in the middle loses the cell that it was measuring and nothing else.
 #[test]
-fn a_sweep_that_was_killed_goes_on_where_it_was() {
+fn a_killed_sweep_resumes() {
     let (_dir, file, db) = with_sweep(&SWEEP.replace("seconds = 0.02", "seconds = 0.5"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
     command.args(["bench", &file, "--db", &db]);
@@ -170,7 +170,7 @@ fn members_share_disks_and_channels_as_the_sweep_says() {
 }
 
 #[test]
-fn what_cannot_be_run_is_recorded_and_the_rest_goes_on() {
+fn items_that_cannot_run_are_recorded_and_the_sweep_continues() {
     let text = format!("{SWEEP}\n[[run]]\nlevel = 'raid0'\nmembers = 'file:/nonexistent/place'\n");
     let (_dir, file, db) = with_sweep(&text);
     let ran = raidlab(&format!("bench {file} --db {db}")).code(1);

@@ -152,7 +152,7 @@ fn an_overlay_is_no_output() {
 }
 
 #[test]
-fn an_output_that_somebody_has_locked_stays_as_it_is() {
+fn an_output_locked_by_another_process_is_unchanged() {
     use array::store::{Access, Device, DeviceOptions, Location};
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
@@ -201,7 +201,7 @@ fn streams_are_written_as_streams() {
 }
 
 #[test]
-fn nobody_thinks_that_a_dump_arrived_that_did_not() {
+fn an_incomplete_dump_is_an_error() {
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
     let ran = shell(&format!("\"$0\" dump {a} {b} -o - >&-")).code(2);
@@ -228,13 +228,13 @@ fn status_lists_what_it_cannot_look_at() {
     std::fs::write(dir.file("notes.txt"), "nothing").expect("a file");
     std::fs::create_dir(dir.file("directory")).expect("a directory");
     let ran = raidlab(&format!("status {}", dir.path())).code(0);
-    assert!(!ran.stdout.contains("not looked at"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("not examined"), "{}", ran.stdout);
     std::os::unix::fs::symlink("nowhere", dir.file("dangling")).expect("a link");
     let options = DeviceOptions { access: Access::ReadWrite, direct: false };
     let held = Device::open(&Location::whole(&b), options).expect("it");
     let ran = raidlab(&format!("status {}", dir.path())).code(1);
     assert!(ran.stdout.contains("[2/1] [U_]"), "{}", ran.stdout);
-    for named in [&format!("not looked at: {b}: another process writes to it"), "dangling: No such"]
+    for named in [&format!("not examined: {b}: another process writes to it"), "dangling: No such"]
     {
         assert!(ran.stdout.contains(named), "'{named}' is missing: {}", ran.stdout);
     }
@@ -282,7 +282,7 @@ fn damage_that_claims_billions_of_slots_is_examined_briefly() {
 }
 
 #[test]
-fn what_is_reserved_when_the_disk_is_full_is_undone_or_told() {
+fn space_reserved_on_a_full_disk_is_freed_or_reported() {
     let dir = Dir::new();
     let mut command = Command::new("mount");
     command.args(["-t", "tmpfs", "-o", "size=24M", "raidlab-test", dir.path()]);
