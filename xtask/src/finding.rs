@@ -15,11 +15,11 @@ pub struct Finding {
     pub line: usize,
     /// The check that found it.
     pub check: &'static str,
-    /// What stands there.
+    /// The offending text.
     pub what: String,
-    /// Why that is not wanted.
+    /// The reason.
     pub why: String,
-    /// What to do about it.
+    /// The remedy.
     pub fix: String,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What one `tidy` run has to say.
+/// The result of one `tidy` run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Sorted by place.

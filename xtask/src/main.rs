@@ -1,6 +1,6 @@
-//! `cargo xtask`: what keeps the house in order, run by people and by CI alike.
+//! `cargo xtask`: checks of this repository, for developers and CI.
 //!
-//! Owns the checks that neither rustc nor clippy can know (`tidy`) and the one list of steps that a
+//! Owns the checks that rustc and clippy do not have (`tidy`) and the one list of steps that a
 //! change must pass (`ci`). It depends on no crate of the workspace, so it works when they do not
 //! build.
 
@@ -79,7 +79,7 @@ fn parse(args: &[String]) -> Result<Command> {
                 match arg {
                     "--json" => json = true,
                     "--bin" => bin = Some(args.next().context("--bin needs a path")?.into()),
-                    other => bail!("tidy does not know {other:?}\n{USAGE}"),
+                    other => bail!("tidy: unknown argument {other:?}\n{USAGE}"),
                 }
             }
             Ok(Command::Tidy { json, bin })

@@ -1,4 +1,4 @@
-//! A Rust file as a flat list of tokens that know their line and whether only tests see them.
+//! A Rust file as a flat list of tokens with their line and whether only tests see them.
 //!
 //! Invariant: strings and comments never look like code here, and macro bodies do. A token is
 //! `in_test` when a `#[cfg(test)]` (or `all(test, ..)`) stands over it; `any(test, ..)` and

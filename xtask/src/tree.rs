@@ -105,7 +105,7 @@ fn git_paths(root: &Path) -> Option<Vec<String>> {
         list.split('\0').filter(|path| !path.is_empty()).map(String::from).collect();
     paths.sort();
     paths.dedup();
-    // Inside somebody else's repository, git may know nothing of this directory.
+    // Inside another repository, git may not track this directory.
     (!paths.is_empty()).then_some(paths)
 }
 

@@ -6,11 +6,11 @@
 //!   drive 1 (slave)  --/
 //! ```
 //!
-//! So it is on parallel ATA: a drive that seeks holds the channel, and the other's command waits in
-//! the host. What a drive does on its own (reading ahead, writing its cache out) goes on meanwhile.
-//! Drives take turns, as the hosts of the time gave them; the order is that of `add_drive`.
+//! As on parallel ATA, a seeking drive holds the channel, and the command of the other waits in the
+//! host. Internal work of a drive (read-ahead, destaging its write cache) continues concurrently.
+//! Drives take turns, as hosts of that time scheduled them; the order is that of `add_drive`.
 //!
-//! Invariant: between `take` and `give_back` nobody else takes it. Called by `rig` only.
+//! Invariant: between `take` and `give_back` no other drive takes it. Called by `rig` only.
 
 /// One channel.
 #[derive(Debug, Default)]

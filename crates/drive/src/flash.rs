@@ -145,7 +145,7 @@ impl Flash {
         transfer_ns(bytes, self.direct_rate) + self.moving(moved)
     }
 
-    /// How long it takes to read so many pages and to program them elsewhere.
+    /// Time to read `pages` pages and to program them elsewhere.
     fn moving(&self, pages: u64) -> Nanos {
         let bytes = self.map.as_ref().map_or(0, |map| map.page_bytes) * pages;
         transfer_ns(bytes, self.read_rate) + transfer_ns(bytes, self.direct_rate)

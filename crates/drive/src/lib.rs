@@ -1,4 +1,4 @@
-//! What a drive, a bus or a channel would take: pure, deterministic, event-driven timing models.
+//! Timing models of drives, buses and channels: pure, deterministic, event-driven.
 //!
 //! ```text
 //!   submit(now, drive, tag, op)                                   advance(now) -> Done
@@ -15,7 +15,7 @@
 //!
 //! Invariants: an operation completes exactly once; times never run backwards; the same calls give
 //! the same times (no hash order, no random numbers: the angle of a platter follows from time and
-//! address). The crate knows nothing of RAID, holds no data, and asks no clock.
+//! address). The crate is independent of RAID, holds no data, and reads no clock.
 //!
 //! Callers: the paced members of `array`, `sim`, and `lab` for its bounds.
 

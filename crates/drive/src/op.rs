@@ -1,7 +1,7 @@
-//! Owns the words every model speaks: time, an operation, its completion.
+//! Owns the types shared by all models: time, an operation, its completion.
 //!
 //! Invariant: addresses and lengths are bytes of the member, never of the drive behind it; only
-//! [`crate::placement`] knows where the member lies. Used everywhere in this crate.
+//! [`crate::placement`] maps them to the drive. Used everywhere in this crate.
 
 use crate::rig::DriveId;
 
@@ -16,7 +16,7 @@ pub(crate) fn transfer_ns(bytes: u64, bytes_per_s: u64) -> Nanos {
     (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_s.max(1))) as Nanos
 }
 
-/// What the host asks of a drive.
+/// A command of the host to a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
     /// Move bytes from the drive to the host.
@@ -36,11 +36,11 @@ pub enum OpKind {
 /// One operation on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// What to do.
+    /// The command.
     pub kind: OpKind,
-    /// Where: a byte address of the member.
+    /// Byte address on the member.
     pub at_bytes: u64,
-    /// How much; 0 costs only the command.
+    /// Length in bytes; 0 costs only the command.
     pub bytes: u64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Command {
     pub op: Op,
 }
 
-/// What a model hands back: the command, and when it ended.
+/// A completion of a model: the command, and its time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub command: Command,

@@ -1,8 +1,8 @@
-//! Owns what is known of a kind of drive: named numbers, each with its source and how sure it is.
+//! Owns the parameters of a drive model: named numbers, each with its source and confidence.
 //!
 //! A profile is a TOML document (`profiles/*.toml`): `name`, `description`, `kind`, and a table
 //! `[numbers]` of `field = { value, source, confidence }`. Every field the kind needs must be
-//! there, and no other: a number that nothing reads would look like knowledge.
+//! there, and no other: an unused number would suggest that the model considers it.
 //!
 //! Invariant: a [`Profile`] holds only numbers the models can run on (ranges are checked here, so
 //! the models do not). Called by the crate's users and by `rig`.
@@ -25,16 +25,16 @@ const BUILT_IN: [(&str, &str); 5] = [
     ("nvme-ssd", include_str!("../profiles/nvme-ssd.toml")),
 ];
 
-/// What a drive is made of.
+/// The kind of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Platters and a moving head.
     Rotating,
-    /// Flash.
+    /// A solid-state drive.
     Solid,
 }
 
-/// How sure a number is.
+/// The confidence of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confidence {
     /// The source was read.
@@ -56,18 +56,18 @@ pub struct Number {
     pub field: String,
     /// The value, in the field's unit.
     pub value: f64,
-    /// Where it comes from.
+    /// Its source.
     pub source: String,
-    /// How sure it is.
+    /// Its confidence.
     pub confidence: Confidence,
 }
 
-/// Why a document is not a profile.
+/// An invalid profile document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError {
     /// The field at fault; `document` when it is no TOML at all.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
@@ -124,7 +124,7 @@ pub(crate) enum Mechanics {
     Solid(SolidNumbers),
 }
 
-/// What is known of a kind of drive.
+/// The parameters of a drive model.
 #[derive(Clone, Debug)]
 pub struct Profile {
     name: String,
@@ -207,7 +207,7 @@ impl Profile {
         &self.description
     }
 
-    /// What the drive is made of.
+    /// The kind of the drive.
     pub fn kind(&self) -> Kind {
         match self.mechanics {
             Mechanics::Rotating(_) => Kind::Rotating,
@@ -327,7 +327,7 @@ fn number((field, value): (String, Value)) -> Result<Number, ProfileError> {
     Ok(Number { field, value, source, confidence })
 }
 
-/// Takes numbers by field, checks ranges, and knows which were never taken.
+/// Takes numbers by field, checks ranges, and tracks which were never taken.
 struct Take<'a> {
     numbers: &'a [Number],
     taken: Vec<bool>,

@@ -76,7 +76,7 @@ struct Slot {
     next: Nanos,
 }
 
-/// What drives share.
+/// The resources that drives share.
 #[derive(Debug, Default)]
 struct Wires {
     buses: Vec<Bus>,
@@ -155,7 +155,7 @@ impl Rig {
 
     /// Puts a drive's member elsewhere on the drive, which is then as after power-on: its caches
     /// are empty, its head is over the member's first byte, and flash is erased. Returns `false`,
-    /// and does nothing, while operations are under way.
+    /// and does nothing, while operations are in flight.
     pub fn renew(&mut self, drive: DriveId, placement: Placement) -> bool {
         if self.in_flight(drive) > 0 {
             return false;
@@ -179,7 +179,7 @@ impl Rig {
         self.slots.len()
     }
 
-    /// Operations submitted to `drive` that have not completed by the time last told.
+    /// Operations submitted to `drive` that have not completed by the time of the last call.
     pub fn in_flight(&self, drive: DriveId) -> usize {
         let slot = &self.slots[drive.index()];
         slot.waiting.len() + slot.inside as usize

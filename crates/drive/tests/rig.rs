@@ -361,7 +361,7 @@ fn starve(hog: impl Fn(u64) -> Op, depth: u64, victims: &[Op]) -> Nanos {
     let mut left = victims.len();
     let mut next = depth;
     loop {
-        let now = rig.next_event().expect("the hogs go on");
+        let now = rig.next_event().expect("the hogs continue");
         assert!(now < 10_000_000_000, "starved");
         rig.advance(now, &mut done);
         for done in done.drain(..) {
@@ -379,7 +379,7 @@ fn starve(hog: impl Fn(u64) -> Op, depth: u64, victims: &[Op]) -> Nanos {
 }
 
 #[test]
-fn nobody_starves() {
+fn no_operation_starves() {
     let far = Op::read(4095 * MIB, 4096);
     let cluster = starve(|n| Op::read(mix(n) % 256 * 4096, 4096), 30, &[far]);
     assert!(cluster < 700_000_000, "a cluster elsewhere: {cluster}");
@@ -389,7 +389,7 @@ fn nobody_starves() {
     assert!(writers < 700_000_000, "writers: {writers}");
     let readers = starve(|n| Op::read(random(n, 4 << 30), 4096), 30, &[Op::write(5 * MIB, 4096)]);
     assert!(readers < 700_000_000, "readers: {readers}");
-    // More writes than the cache has extents: the last wait for destaging while reads go on.
+    // More writes than the cache has extents: the last wait for destaging while reads continue.
     let scattered: Vec<_> = (0..72).map(|n| Op::write(random(n, 4 << 30), 4096)).collect();
     let writes = starve(|n| Op::read(random(n, 4 << 30), 4096), 20, &scattered);
     assert!(writes < 3_000_000_000, "writes among readers: {writes}");

@@ -115,7 +115,7 @@ pub struct LayoutError {
     pub level: Level,
     /// The number or name given.
     pub given: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: &'static str,
 }
 
@@ -207,7 +207,7 @@ impl Raid10Layout {
         Raid10Layout { near: 1, far: copies, offset: true, far_sets: FarSets::None }
     }
 
-    /// How many copies of every chunk there are.
+    /// Number of copies of every chunk.
     pub const fn copies(self) -> usize {
         self.near as usize * self.far as usize
     }
@@ -307,7 +307,7 @@ impl fmt::Display for Raid10Layout {
 }
 
 impl Layout {
-    /// What mdadm makes unless told otherwise: `original` for RAID 0, `left-symmetric` for RAID 5
+    /// mdadm's default layout: `original` for RAID 0, `left-symmetric` for RAID 5
     /// and 6, `n2` for RAID 10.
     pub const fn default_for(level: Level) -> Layout {
         match level {

@@ -1,4 +1,4 @@
-//! What Linux md means: units, levels, layouts, and where every sector of an array lives.
+//! The semantics of Linux md: units, levels, layouts, and the mapping of array sectors to members.
 //!
 //! Owns the arithmetic of md and nothing else: no bytes of any member, no files, no clocks. Every
 //! formula is from `docs/format` (the on-disk reference); the tests compare them with arrays that

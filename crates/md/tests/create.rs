@@ -91,7 +91,7 @@ fn six_disks_of_two_terabytes_make_a_raid5_of_ten() {
     assert_eq!(bitmap.shape().bits(), 29807);
     assert_eq!(place.bitmap.map(|area| (area.sector, area.sectors)), Some((16, 8)));
     assert_eq!(place.bad_blocks.map(|area| area.sector), Some(24));
-    assert_eq!(plan.warnings, ["A write-intent bitmap is made, as the array is large."]);
+    assert_eq!(plan.warnings, ["A write-intent bitmap is created, as the array is large."]);
     // Without one: where it would have been stays free.
     let plan = made(&Request { bitmap: BitmapOption::None, ..request.clone() });
     assert_eq!(plan.policy, Some(Policy::Resync));
@@ -211,7 +211,7 @@ fn missing_members_leave_nothing_to_resync_or_one_to_rebuild() {
 }
 
 #[test]
-fn sizes_that_differ_by_more_than_one_percent_are_told() {
+fn sizes_that_differ_by_more_than_one_percent_are_reported() {
     let warnings = |sizes: &[u64]| made(&request(Level::Raid1, sizes)).warnings;
     assert_eq!(warnings(&[10 * GIB, 10 * GIB + GIB / 20]), Vec::<String>::new());
     assert_eq!(

@@ -149,23 +149,25 @@ fn compare_fields(table: &Table, fields: &[Field]) -> Result<(), String> {
         return Err(format!("{place}: {} rows, {} fields", table.rows.len(), fields.len()));
     }
     for (row, field) in table.rows.iter().zip(fields) {
-        let told = (number(&row[0]), number(&row[1]), row[2].as_str());
+        let documented = (number(&row[0]), number(&row[1]), row[2].as_str());
         let meant = (Some(field.offset as u64), Some(field.size as u64), field.name);
-        if told != meant {
-            return Err(format!("{place}: the page says {told:?}, the code {meant:?}"));
+        if documented != meant {
+            return Err(format!("{place}: the page says {documented:?}, the code {meant:?}"));
         }
     }
     Ok(())
 }
 
 fn compare_values(table: &Table, values: &[(&str, u64)]) -> Result<(), String> {
-    let told: Vec<(&str, Option<u64>)> =
+    let documented: Vec<(&str, Option<u64>)> =
         table.rows.iter().map(|row| (row[1].as_str(), number(&row[0]))).collect();
     let meant: Vec<(&str, Option<u64>)> =
         values.iter().map(|&(name, value)| (name, Some(value))).collect();
-    match told == meant {
+    match documented == meant {
         true => Ok(()),
-        false => Err(format!("{}: the page says {told:?}, the code {meant:?}", table.place())),
+        false => {
+            Err(format!("{}: the page says {documented:?}, the code {meant:?}", table.place()))
+        }
     }
 }
 

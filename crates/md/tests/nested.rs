@@ -98,9 +98,9 @@ fn one_zero_and_zero_one_lie_as_drawn() {
     }
 }
 
-/// The same leaves, the same two losses: RAID 1+0 goes on, RAID 0+1 has lost both of its sides.
+/// The same leaves, the same two failures: RAID 1+0 survives, RAID 0+1 has lost both of its sides.
 #[test]
-fn zero_one_fails_where_one_zero_goes_on() {
+fn zero_one_fails_where_one_zero_survives() {
     let crossed = |leaf: usize| ![1, 2].contains(&leaf);
     assert!(make("raid0(raid1(2),raid1(2))", &[48; 4]).enough(&crossed));
     assert!(!make("raid1(raid0(2),raid0(2))", &[48; 4]).enough(&crossed));

@@ -1,4 +1,4 @@
-//! Which kernels are the fastest here, by a clock that the caller brings.
+//! Selects the fastest kernels on this CPU, with a clock of the caller.
 //!
 //! Invariant: the answer is one of those that were offered, and every answer computes the same
 //! bytes; a bad measurement costs speed, never data. Called from [`Kernels::calibrated`].
@@ -53,7 +53,7 @@ pub(crate) fn fastest(
         count += 1;
     }
     let candidates = &mut candidates[..count];
-    // One has nobody to be compared with.
+    // A single candidate needs no measurement.
     if candidates.len() > 1 {
         measure(candidates, &mut clock);
     }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(fastest([].into_iter(), || panic!("asked")), Kernels::portable());
     }
 
-    /// By a clock that goes on by the kernels' own merits only while one of two is at work.
+    /// With a clock that advances ten times faster while the slower of two kernels runs.
     #[test]
     fn kernels_that_take_longer_lose() {
         let vectors: Vec<Kernels> = Kernels::available().skip(2).collect();

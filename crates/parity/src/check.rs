@@ -15,14 +15,14 @@
 //! a byte, by chance; the more bytes differ, the less likely all of them agree.
 //!
 //! Invariant: a verdict speaks about the whole slices of one call. Different blocks may be wrong in
-//! different places, so a caller asks for as little as it would repair at once (md repairs pages).
+//! different places, so a caller checks the unit that it repairs (md: a page).
 
 use crate::arch::{GROUP_BYTES_MAX, Group, Isa, Op, any, load, store, walk, xor};
 use crate::block::{assert_len, assert_set};
 use crate::syndrome::{sums, sums_at};
 use crate::{Block, Kernels, gf};
 
-/// What [`Kernels::check`] found.
+/// The verdict of [`Kernels::check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// P and Q are those of the data.
@@ -47,7 +47,7 @@ impl Kernels {
         assert_set(data, p.len());
         assert_len(q, p.len());
         match self.run(Check { data, p, q }) {
-            Suspect::Nobody => Verdict::Agree,
+            Suspect::None => Verdict::Agree,
             Suspect::P => Verdict::PDiffers,
             Suspect::Q => Verdict::QDiffers,
             Suspect::Many => Verdict::Unexplained,
@@ -61,10 +61,10 @@ impl Kernels {
     }
 }
 
-/// Who explains the bytes seen so far.
+/// The block that explains the mismatches so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Suspect {
-    Nobody,
+    None,
     P,
     Q,
     Data { exponent: u8 },
@@ -75,23 +75,23 @@ impl Suspect {
     /// Whom the syndromes at one byte name.
     fn named_by(p: u8, q: u8) -> Suspect {
         match (p, q) {
-            (0, 0) => Suspect::Nobody,
+            (0, 0) => Suspect::None,
             (_, 0) => Suspect::P,
             (0, _) => Suspect::Q,
             (_, _) => Suspect::Data { exponent: gf::log(gf::mul(q, gf::inv(p))) },
         }
     }
 
-    /// Who explains both.
+    /// The block that explains both.
     fn and(self, other: Suspect) -> Suspect {
         match (self, other) {
-            (suspect, Suspect::Nobody) | (Suspect::Nobody, suspect) => suspect,
+            (suspect, Suspect::None) | (Suspect::None, suspect) => suspect,
             (suspect, other) if suspect == other => suspect,
             _ => Suspect::Many,
         }
     }
 
-    /// Who explains also these syndromes.
+    /// The block that also explains these syndromes.
     fn and_bytes(mut self, p: &[u8], q: &[u8]) -> Suspect {
         for (&p, &q) in p.iter().zip(q) {
             self = self.and(Suspect::named_by(p, q));
@@ -110,7 +110,7 @@ impl Op for Check<'_> {
     type Output = Suspect;
 
     fn plain(self) -> Suspect {
-        let mut suspect = Suspect::Nobody;
+        let mut suspect = Suspect::None;
         for at in 0..self.p.len() {
             let (p, q) = sums_at(self.data, at);
             suspect = suspect.and(Suspect::named_by(self.p[at] ^ p, self.q[at] ^ q));
@@ -122,7 +122,7 @@ impl Op for Check<'_> {
     /// by byte.
     #[inline(always)]
     fn vector<I: Isa>(self, isa: I) -> Suspect {
-        let mut suspect = Suspect::Nobody;
+        let mut suspect = Suspect::None;
         walk!(I, self.p.len(), |at, N| {
             let (p, q) = sums::<I, N>(isa, self.data, at);
             let p = xor(isa, load(isa, self.p, at), p);
@@ -138,7 +138,7 @@ impl Op for Check<'_> {
     }
 }
 
-/// Takes a group apart. The zeroes that pad a tail name nobody.
+/// Evaluates each byte of a group. Zero padding of a tail yields no suspect.
 #[inline(always)]
 fn judge<I: Isa, const N: usize>(
     isa: I,

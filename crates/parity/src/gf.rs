@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Each summand has 16 possible values: two look-ups in tables of 16 bytes, which is what a byte
-//! shuffle instruction does for a whole register at once ([`NIBBLES`]).
+//! shuffle instruction does for a whole register ([`NIBBLES`]).
 //!
 //! # A product as a matrix
 //!

@@ -1,4 +1,4 @@
-//! Which instructions may run: [`Kernels`], its choice and its dispatch.
+//! The usable instruction sets: [`Kernels`], its selection and its dispatch.
 //!
 //! Invariant: a `Kernels` value exists only if this CPU can run it and, where it is made of
 //! intrinsics, only after it gave the known answers (`self_check`). Each call dispatches once,
@@ -36,12 +36,12 @@ pub(crate) enum Choice {
     Faulty(faulty::Faulty),
 }
 
-/// Why there are no [`Kernels`] of a name here.
+/// Why [`Kernels`] of a name are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// No kernels have this name; [`Kernels::NAMES`] has those that exist.
     UnknownName,
-    /// They exist, but not here: what is missing.
+    /// They cannot run on this CPU: the missing features.
     Needs(&'static str),
     /// The CPU claims to run them, but they computed something wrong when they were tried.
     Wrong,
@@ -103,7 +103,7 @@ impl Kernels {
         if right { Ok(self) } else { Err(Unavailable::Wrong) }
     }
 
-    /// The name that [`Kernels::by_name`] knows.
+    /// The name, as accepted by [`Kernels::by_name`].
     pub const fn name(self) -> &'static str {
         match self.0 {
             Choice::Reference => "reference",

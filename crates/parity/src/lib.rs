@@ -1,7 +1,7 @@
 //! The arithmetic of RAID parity: XOR, P+Q, their updates, every recovery, and the check.
 //!
-//! Invariant: this crate sees byte slices only. It allocates nothing, knows neither chunks nor
-//! members, and remembers nothing but which instructions have passed their self-check. A
+//! Invariant: this crate works on byte slices only. It allocates nothing, has no notion of chunks
+//! or members, and its only state is which instructions have passed their self-check. A
 //! [`Kernels`] value says which instructions may run, and holding one is the proof that this CPU
 //! has them and computes the right sums with them. It is the only home of SIMD in the workspace.
 //!

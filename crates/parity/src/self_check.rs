@@ -1,8 +1,8 @@
-//! Known answers that kernels must give before anybody gets them.
+//! Known-answer tests that kernels must pass before they can be used.
 //!
 //! Invariant: kernels of vector instructions are handed out only after [`passes`] said so on this
-//! CPU in this process, so that an instruction which does not do what we believe (a slip of ours
-//! on hardware that no test has seen, an emulator's, a broken CPU's) cannot touch anybody's data.
+//! CPU in this process, so that an instruction which does not work as expected (our mistake on
+//! untested hardware, a bug of an emulator, a broken CPU) cannot corrupt data.
 //! Called once per process and kernels, from `kernels`; takes some hundred microseconds.
 //!
 //! The answers are those of the reference, which follows the formulas byte by byte. Every

@@ -15,7 +15,7 @@
 //!
 //! so one walks from the highest exponent down, and between two blocks doubles as often as their
 //! exponents differ: once if they are neighbours, once more for each hole (DDF layouts, a lost
-//! block). What is left at the end is doubled e0 times.
+//! block). The final sum is doubled e0 times.
 //!
 //! Invariant: every data byte is read once, for P and for Q.
 

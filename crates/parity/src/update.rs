@@ -72,7 +72,7 @@ impl Change<'_> {
         xor(isa, load(isa, self.old, at), load(isa, self.new, at))
     }
 
-    /// What the delta is multiplied by in Q.
+    /// The factor of the delta in Q.
     #[inline(always)]
     fn coefficient(&self) -> u8 {
         gf::pow2(self.exponent)
@@ -164,7 +164,7 @@ impl Op for PqUpdate<'_> {
     }
 }
 
-/// What P and Q become at one group.
+/// The new P and Q of one group.
 #[inline(always)]
 fn changed<I: Isa, const N: usize>(
     isa: I,

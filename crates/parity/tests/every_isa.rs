@@ -24,8 +24,8 @@ fn for_each_isa(test: impl Fn(Kernels)) {
     }
 }
 
-/// Bytes of one bit each, so that the sums can be read off: in Q, a block of 0x80 with exponent e
-/// is g^(e+7), and g^7..g^10 are 0x80, 0x1d, 0x3a, 0x74 (x^8 = x^4 + x^3 + x^2 + 1).
+/// Bytes of one bit each, so that the terms of a sum are visible: in Q, a block of 0x80 with
+/// exponent e is g^(e+7), and g^7..g^10 are 0x80, 0x1d, 0x3a, 0x74 (x^8 = x^4 + x^3 + x^2 + 1).
 #[test]
 fn the_reference_agrees_with_sums_done_by_hand() {
     let data = [[0x80, 0x01, 0x00], [0x80, 0x01, 0xff], [0x80, 0x01, 0x00], [0x80, 0x01, 0x00]];

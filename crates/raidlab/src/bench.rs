@@ -34,34 +34,34 @@ pub use programs::{Engine, ProgramRunner};
 pub use unused_options::unused_options;
 pub use work::{BenchPlan, Target};
 
-/// Length of a sample, unless told otherwise.
+/// Default of `--seconds`: length of a sample.
 const SAMPLE_SECONDS: f64 = 0.7;
-/// Samples, unless told otherwise.
+/// Default of `--runs`: samples per cell.
 const RUNS: u32 = 5;
-/// Time before the first of them, unless told otherwise.
+/// Default of `--warm-up`: time before the first sample.
 const WARM_UP_SECONDS: f64 = 0.3;
-/// Between two times that members are read off, unless told otherwise.
+/// Default of `--interval`: sampling interval of the members' counters.
 const INTERVAL_SECONDS: f64 = 10.0;
-/// The same for `--engine`: its rows are many, and members in memory have no slow moods.
+/// Length of a sample with `--engine`: it has many rows, and memory members are steady.
 const ENGINE_SAMPLE_SECONDS: f64 = 0.25;
-/// How much of each array `--engine` uses: far more than any cache holds.
+/// Used size of each array with `--engine`: far larger than any CPU cache.
 const ENGINE_AREA_BYTES: u64 = 4 << 30;
-/// Less would fit into caches, and hold no stream of large blocks for two cores.
+/// Minimum of `--size` with `--engine`: less fits into CPU caches and cannot feed two cores.
 const ENGINE_LEAST_BYTES: u64 = 64 << 20;
 
 /// Without options: the table of the Linux RAID wiki on modelled disks of 2007, in about four
-/// minutes. Every list option may be given several times or as a comma list; what is run is the
-/// product of all of them. Sizes take the suffixes K, M, G (powers of 1024).
+/// minutes. List options may be repeated or take a comma-separated list; every combination is
+/// run. Sizes take the suffixes K, M, G (powers of 1024).
 #[derive(Args)]
 pub struct BenchArguments {
-    /// A sweep: a TOML file with the options of this command, as in sweeps/wiki-2-disks.toml. What
-    /// is measured is stored; a sweep that was stopped goes on where it was
+    /// A sweep: a TOML file with the options of this command, as in sweeps/wiki-2-disks.toml.
+    /// Results are stored; run the same command to resume an interrupted sweep
     #[arg(value_name = "SWEEP", conflicts_with_all = ["kernels", "engine"])]
     sweep: Option<PathBuf>,
-    /// Show what would be measured and how long it would take
+    /// Show the cells and the estimated time, measure nothing
     #[arg(long, help_heading = "Results", conflicts_with_all = ["kernels", "engine"])]
     pub dry_run: bool,
-    /// Measure a sweep from its beginning, as a new run
+    /// Start the sweep over, as a new run
     #[arg(long, requires = "sweep", help_heading = "Results")]
     pub again: bool,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub struct BenchArguments {
     /// Levels: single (an ordinary disk), linear, raid0, raid1, raid4, raid5, raid6, raid10
     #[arg(long, value_delimiter = ',', value_name = "LEVEL", help_heading = "Arrays")]
     level: Vec<BenchLevel>,
-    /// Layouts by md's names, as in left-symmetric, n2, f2, o2 [default: md's]
+    /// Layouts by md's names, as in left-symmetric, n2, f2, o2 [default: md's default]
     #[arg(long, value_delimiter = ',', value_name = "LAYOUT", help_heading = "Arrays")]
     layout: Vec<String>,
     /// Numbers of members [default: 4, or what --members counts]
@@ -84,11 +84,11 @@ pub struct BenchArguments {
     /// Arrays as expressions, nested ones too: raid1(raid0(2),raid0(2)), raid10,f2,64K(4)
     #[arg(long, value_name = "EXPR", help_heading = "Arrays")]
     array: Vec<ArrayList>,
-    /// Members taken out after the array is filled; of nested arrays, outermost ones
+    /// Fail N members after prefill; of nested arrays, outermost members
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = parse_count,
           help_heading = "Arrays")]
     degraded: Vec<u32>,
-    /// Stripe memory of RAID 4, 5 and 6 [default: 32M]
+    /// Stripe cache size of RAID 4, 5 and 6 [default: 32M]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size,
           help_heading = "Arrays")]
     stripe_cache: Vec<u64>,
@@ -98,24 +98,24 @@ pub struct BenchArguments {
     /// paced:hdd-2007*3+hdd-2009*2 [default: paced:hdd-2007]
     #[arg(long, value_delimiter = ',', value_name = "SET", help_heading = "Members")]
     members: Vec<MemberSet>,
-    /// A bus that all paced members share, as in 133MB/s
+    /// Bandwidth of a bus shared by all paced members, as in 133MB/s
     #[arg(long, value_delimiter = ',', value_name = "RATE", value_parser = parse_rate,
           help_heading = "Members")]
     bus: Vec<u64>,
-    /// Paced members on one channel, as on parallel ATA: so many neighbours, of which one at a time
-    /// has a command
+    /// Paced members per channel, as on parallel ATA: of N adjacent members, one at a time has a
+    /// command outstanding
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Members",
           value_parser = clap::value_parser!(u32).range(1..=255))]
     channel: Vec<u32>,
-    /// Paced members on one disk, as its parts: so many neighbours, between which the head travels
+    /// Paced members per disk: N adjacent members are partitions of one disk and share its head
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Members",
           value_parser = clap::value_parser!(u32).range(1..=255))]
     spindle: Vec<u32>,
-    /// Operations that each member gets at once [default: no bound]
+    /// Queue depth of each member: maximum of operations in flight [default: unlimited]
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Members",
           value_parser = clap::value_parser!(u32).range(1..))]
     queue_depth: Vec<u32>,
-    /// Where member files go that name no directory
+    /// Directory for member files without a directory of their own [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR", help_heading = "Members")]
     pub dir: Option<PathBuf>,
 
@@ -126,42 +126,42 @@ pub struct BenchArguments {
     /// List the programs and their options
     #[arg(long, help_heading = "Workload")]
     programs: bool,
-    /// What programs run on; several are measured one after the other: engine; path:DIR (any
-    /// file system); device:/dev/NAME (it is written over; refused while it is in use or holds
-    /// anything); fs:KIND,OPTION,... (a file system made on an array of the engine, as in
-    /// fs:ext4,data=journal; root); kernel:/dev/X+/dev/Y (an array of md's made of these; root)
+    /// Targets of programs, measured one after the other: engine; path:DIR (any file system);
+    /// device:/dev/NAME (overwritten; refused while it is in use or holds data);
+    /// fs:KIND,OPTION,... (a new file system on an array of the engine, as in
+    /// fs:ext4,data=journal; root); kernel:/dev/X+/dev/Y (a new Linux md array; root)
     #[arg(long, default_value = "engine", help_heading = "Workload")]
     pub target: Vec<TargetExpr>,
-    /// Have the kernel drop its caches before each phase of a program; needs root
+    /// Drop the kernel's page cache before each phase of a program; needs root
     #[arg(long, help_heading = "Workload")]
     drop_caches: bool,
-    /// Write over whatever a --target device holds
+    /// Overwrite existing data on a --target device
     #[arg(long, help_heading = "Workload")]
     pub destroy_contents: bool,
     /// Block sizes [default: 1M, or whole stripes near it for sequential writes; 4K for random]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_block,
           help_heading = "Workload")]
     block: Vec<u64>,
-    /// Blocks that each job keeps under way [default: 4 sequential, 16 random; more on mem]
+    /// I/O depth: blocks in flight per job [default: 4 sequential, 16 random; more on mem]
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Workload",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: Vec<u32>,
-    /// Concurrent jobs; sequential ones have parts of the array of their own [default: 1]
+    /// Concurrent jobs; sequential jobs work on separate parts of the array [default: 1]
     #[arg(long, value_delimiter = ',', value_name = "N", help_heading = "Workload",
           value_parser = clap::value_parser!(u32).range(1..=256))]
     jobs: Vec<u32>,
-    /// What sequential readers request ahead of their depth [default: 0]
+    /// Read-ahead of sequential readers, beyond their I/O depth [default: 0]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size,
           help_heading = "Workload")]
     read_ahead: Vec<u64>,
-    /// How much of the array is used, and members are made to fit; of a --target, the size of all
-    /// files together [default: members of 128M, all used; elsewhere twice the memory]
+    /// Used size of the array, members are sized to fit; for programs, total size of all files
+    /// [default: members of 128M, fully used; on other targets twice the memory]
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size,
           help_heading = "Workload")]
     size: Vec<u64>,
 
-    /// Measure the parity kernels by themselves: operation x kernels x blocks, GB/s of data,
-    /// beside what memory allows
+    /// Measure only the parity kernels: operation x kernel x block size, GB/s of data, next to
+    /// the limit of memory bandwidth
     #[arg(long, help_heading = "Parity", conflicts_with_all = [
           "db", "level", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members",
           "bus", "channel", "spindle", "queue_depth", "workload", "block", "depth", "jobs",
@@ -169,15 +169,15 @@ pub struct BenchArguments {
           "interval"])]
     kernels: bool,
     /// Parity kernels: reference, portable, avx2, gfni-avx2, avx512, gfni-avx512 [default: the
-    /// fastest here, which a few milliseconds of calibration tell; with --kernels, all but the
+    /// fastest on this CPU, by a calibration of a few milliseconds; with --kernels, all but the
     /// reference]
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = parse_kernels,
           help_heading = "Parity")]
     kernel: Vec<Kernels>,
 
-    /// Measure the engine by itself, on members in memory: every row of its table beside its target
-    /// and what plain copies reach here. --level and --workload choose rows; --size is the part of
-    /// each array that is used [default: 4G], --runs the pairs of samples
+    /// Measure only the engine, on memory members: every row of its table next to its target and
+    /// the limit of plain memory copies. --level and --workload select rows; --size is the used
+    /// part of each array [default: 4G], --runs the number of sample pairs
     #[arg(long, help_heading = "Engine", conflicts_with_all = [
           "db", "layout", "disks", "chunk", "array", "degraded", "stripe_cache", "members", "bus",
           "channel", "spindle", "queue_depth", "block", "depth", "jobs", "read_ahead", "html",
@@ -185,49 +185,48 @@ pub struct BenchArguments {
           "destroy_contents", "interval"])]
     engine: bool,
 
-    /// Length of a sample [default: 0.7, of streams on modelled disks what a pass over the array
-    /// allows; with --engine 0.25]
+    /// Length of a sample [default: 0.7; of sequential workloads on modelled disks, as long as a
+    /// pass over the array allows; with --engine 0.25]
     #[arg(long, value_name = "TIME", value_parser = parse_sample, help_heading = "Measuring")]
     seconds: Option<f64>,
-    /// Samples of each cell; a program is run so often, from clean ground on, and each run is a
-    /// sample of its phases [default: 5; of programs 1]
+    /// Samples per cell; a program is run N times, each time in a clean state, and each run is one
+    /// sample of its phases [default: 5; for programs 1]
     #[arg(long, value_name = "N", help_heading = "Measuring",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// More samples, or runs of a program, at most MAX, until the last five are a steady window
+    /// Take samples (or run a program), at most MAX, until the last five are in steady state
     #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "25",
           help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(5..=10_000))]
     until_steady: Option<u32>,
-    /// Whole runs of everything, one after the other, each with arrays made anew and other
-    /// addresses: what `compare` judges by [default: 1]
+    /// Repeat the whole run N times, each with new arrays and another seed; `compare` needs
+    /// several [default: 1]
     #[arg(long, value_name = "N", conflicts_with = "sweep", help_heading = "Measuring",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Time before the first sample [default: 0.3]
     #[arg(long, value_name = "TIME", value_parser = parse_warm_up, help_heading = "Measuring")]
     warm_up: Option<f64>,
-    /// How often the members are read off, for programs with a steady window [default: 10]
+    /// Sampling interval of device counters (steady-state programs) [default: 10]
     #[arg(long, value_name = "TIME", value_parser = parse_sample, help_heading = "Measuring")]
     interval: Option<f64>,
-    /// CPUs that the bench is held to. Each has a lane of the array and a generator of its own,
-    /// with --depth and --jobs of its own [default: one lane, held nowhere]
+    /// Pin to N CPUs, one thread each; --depth and --jobs apply per thread [default: one unpinned
+    /// thread]
     #[arg(long, value_name = "N", value_parser = parse_cores, help_heading = "Measuring")]
     pub cores: Option<u32>,
-    /// Chooses random addresses, and makes the data that is written the run's own; each repetition
-    /// has the next one
+    /// Seed of random offsets and of the written data; incremented by 1 per repetition
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Measuring")]
     seed: u64,
 
-    /// Write the record here; - is stdout, and everything else goes to stderr then
+    /// Write the record to FILE; with - to stdout, all other output then goes to stderr
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
-    /// Write the report here: one offline HTML page with charts and every sample
+    /// Write the report to FILE: one offline HTML page with charts and every sample
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
 }
 
-/// Expressions hold commas of their own: a list is cut only at commas that follow a closing
-/// bracket.
+/// A comma-separated list of array expressions. Expressions contain commas: the list is split only
+/// at commas after a closing bracket.
 #[derive(Clone)]
 struct ArrayList(Vec<ArrayExpr>);
 
@@ -298,7 +297,7 @@ impl BenchArguments {
         kinds.collect()
     }
 
-    /// The programs that are to run.
+    /// The programs to run.
     pub fn choices(&self) -> Vec<ProgramSpec> {
         let choices = self.workload.iter().filter_map(|workload| match workload {
             WorkloadName::Program(choice) => Some(choice.clone()),
@@ -307,7 +306,7 @@ impl BenchArguments {
         choices.collect()
     }
 
-    /// How cells are measured.
+    /// Measurement settings of all cells.
     pub fn settings<'a>(&self, directory: &'a Path, kernels: Kernels) -> Settings<'a> {
         Settings {
             warm_up: Duration::from_secs_f64(self.warm_up.unwrap_or(WARM_UP_SECONDS)),
@@ -323,7 +322,8 @@ impl BenchArguments {
         }
     }
 
-    /// Where a list goes: nothing is measured for it, so there is nothing to be reported.
+    /// Outputs of a listing (`--dry-run`, `--programs`): nothing is measured, so `--html` is
+    /// refused.
     pub fn outputs_of_a_list(&self) -> Result<Outputs, String> {
         match &self.html {
             Some(_) => Err("--html: nothing is measured, so there is no report".into()),
@@ -336,7 +336,7 @@ impl BenchArguments {
         !self.kernel.is_empty()
     }
 
-    /// What is measured.
+    /// The options that span the matrix.
     pub fn options(&self) -> Options {
         Options {
             levels: self.level.clone(),
@@ -399,7 +399,7 @@ pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, S
     };
     let (record, ended) = work.carry_out(arguments, &settings, &stopped, &mut keep);
     let kept = keeper.map(|keeper| keeper.end(ended.is_ok() && !stopped())).transpose();
-    // What was measured is worth something, whatever came then.
+    // Cells measured before a failure are still written.
     let measured = record.cells.len();
     if ended.is_ok() || measured > 0 {
         outputs.write(&record)?;
@@ -410,11 +410,11 @@ pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, S
     let of_all = work.blocks.as_ref().filter(|_| work.choices.is_empty());
     let of_all = of_all.map_or(String::new(), |plan| format!(" of {}", plan.cells()));
     match ended {
-        // What was interrupted may fail for that: the tools that it runs hear Ctrl-C, too.
+        // Ctrl-C also reaches the tools that the run has started, so they may fail because of it.
         Err(problem) if stopped() => say(format_args!("raidlab: {problem}")),
         Err(problem) if measured == 0 => return Err(problem),
         Err(problem) => {
-            let before = format!("the {measured}{of_all} cells before were measured");
+            let before = format!("{measured}{of_all} cells were measured before the failure");
             return Err(format!("{problem}; {before}"));
         }
         Ok(()) => {}
@@ -426,16 +426,16 @@ pub fn run(arguments: &BenchArguments, matches: &ArgMatches) -> Result<Ending, S
     Ok(if record.verified() { Ending::Fine } else { Ending::Finding })
 }
 
-/// The parity kernels that were asked for, or the fastest.
+/// The parity kernels of `--kernel`, or the fastest.
 pub fn kernels_of(arguments: &BenchArguments) -> Result<Kernels, String> {
     match arguments.kernel[..] {
         [] => Ok(fastest_kernels()),
         [kernels] => Ok(kernels),
-        _ => Err("--kernel: one at a time, but for --kernels".into()),
+        _ => Err("--kernel: one at a time, except with --kernels".into()),
     }
 }
 
-/// Whether there is a place for the plan's files and memory for the rest.
+/// Checks that member directories are writable and that the plan fits into memory.
 pub fn check_plan(plan: &Plan, arguments: &BenchArguments) -> Result<(), String> {
     let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     check_directory(plan, &directory)?;
@@ -445,18 +445,18 @@ pub fn check_plan(plan: &Plan, arguments: &BenchArguments) -> Result<(), String>
     }
 }
 
-/// `--cores`.
+/// Applies `--cores`: pins the process to that many CPUs.
 pub fn hold_to_cores(arguments: &BenchArguments) -> Result<(), String> {
     arguments.cores.map_or(Ok(()), hold_to)
 }
 
-/// Measured once, here; everything below is handed the value.
+/// Calibrates the parity kernels, once per process; all other code receives the result.
 fn fastest_kernels() -> Kernels {
     let start = Instant::now();
     Kernels::calibrated(|| start.elapsed().as_nanos() as u64)
 }
 
-/// `--kernels`: no arrays, only what computes parity.
+/// `--kernels`: measures the parity kernels, without arrays.
 fn kernels(arguments: &BenchArguments) -> Result<Ending, String> {
     let all = || Kernels::available().filter(|&kernels| kernels != Kernels::reference()).collect();
     let chosen = if arguments.kernel.is_empty() { all() } else { arguments.kernel.clone() };
@@ -470,10 +470,12 @@ fn kernels(arguments: &BenchArguments) -> Result<Ending, String> {
     Ok(if stopped() { Ending::Stopped } else { Ending::Fine })
 }
 
-/// `--engine`: the engine's own speed beside targets and ceilings.
+/// `--engine`: measures the engine next to its targets and copy ceilings.
 fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
     if let Some(choice) = arguments.choices().first() {
-        return Err(format!("--engine: its rows are of blocks, and '{choice}' is a program"));
+        return Err(format!(
+            "--engine: measures block workloads only, and '{choice}' is a program"
+        ));
     }
     let area_bytes = match arguments.size[..] {
         [] => ENGINE_AREA_BYTES,
@@ -515,7 +517,7 @@ fn engine(arguments: &BenchArguments) -> Result<Ending, String> {
     })
 }
 
-/// What would be measured.
+/// `--dry-run`: prints arrays, workloads and programs.
 fn dry_run(work: &BenchPlan, settings: &Settings<'_>) -> Result<Ending, String> {
     let mut text = String::new();
     for case in work.blocks.iter().flat_map(|plan| &plan.arrays) {
@@ -556,21 +558,21 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{ending}")
 }
 
-/// Every directory that files go to must be there and writable.
+/// Checks that every directory of member files exists and is writable.
 fn check_directory(plan: &Plan, default: &Path) -> Result<(), String> {
     let members = plan.arrays.iter().flat_map(|array| &array.members);
     for directory in members.filter_map(|member| member.directory()) {
         let directory = directory.unwrap_or(default);
         let probe = directory.join(format!("raidlab-probe-{}", std::process::id()));
         let made = std::fs::File::create(&probe);
-        made.map_err(|e| format!("{}: cannot put member files here: {e}", directory.display()))?;
+        made.map_err(|e| format!("{}: cannot create member files here: {e}", directory.display()))?;
         std::fs::remove_file(&probe)
             .map_err(|e| format!("{}: cannot remove a file here: {e}", directory.display()))?;
     }
     Ok(())
 }
 
-/// Holds this process to the first CPUs that it may run on.
+/// Pins this process to the first CPUs of its affinity mask.
 fn hold_to(cores: u32) -> Result<(), String> {
     let allowed = lab::runner::allowed_cpus()?;
     match allowed.get(..cores as usize) {

@@ -25,7 +25,7 @@ pub struct CompareArguments {
     /// The record that is compared
     #[arg(value_name = "B")]
     b: String,
-    /// How much slower B may be
+    /// Maximum slowdown of B
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "5%")]
     max_slowdown: f64,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What every verb prints with: lines on stderr, text or JSON on stdout.
+//! Output of all verbs: lines on stderr, text or JSON on stdout.
 //!
 //! Invariant: with JSON on stdout, stdout holds the JSON and nothing else. A reader that goes away
 //! is no error. Called from every verb.
@@ -95,15 +95,15 @@ impl JsonOut {
     }
 }
 
-/// Writes a record or a report into a file, which replaces what was in it. A member of an array, or
-/// a disk, is left alone: a slip of the finger must not cost anybody his data.
+/// Writes a record or a report into a file and replaces its contents. Refuses members of arrays and
+/// block devices, so that a mistyped name does not destroy data.
 pub fn replace_record(path: &Path, text: impl AsRef<[u8]>) -> Result<(), String> {
     let fail = |error| format!("{}: cannot write: {error}", path.display());
     if is_stream(path) {
         return std::fs::write(path, text).map_err(fail);
     }
     let file = open_replaceable(path)?;
-    // It has been looked at, so its own position is anywhere.
+    // The file offset is undefined after the check, so write at an explicit offset.
     file.set_len(0).and_then(|()| file.write_all_at(text.as_ref(), 0)).map_err(fail)
 }
 
@@ -114,12 +114,12 @@ pub fn check_replaceable(path: &Path) -> Result<(), String> {
             open_replaceable(path).map(drop)
         }
         Ok(there) if there.is_dir() => open_replaceable(path).map(drop),
-        // What is not there is made when there is something to write.
+        // A file that does not exist is created when there is something to write.
         _ => Ok(()),
     }
 }
 
-/// Opens it, locked, still as it was: what is looked at is what will be written to.
+/// Opens and locks the file without changing it, so that the checked file is the written one.
 fn open_replaceable(path: &Path) -> Result<File, String> {
     let refuse = |what: &str| Err(format!("{}: {what}; name another file", path.display()));
     let kind = std::fs::metadata(path).map(|there| there.file_type());
@@ -136,7 +136,7 @@ fn open_replaceable(path: &Path) -> Result<File, String> {
     }
 }
 
-/// Whether it is there and holds nothing: a pipe, a terminal, /dev/null.
+/// Whether it exists and stores nothing: a pipe, a terminal, /dev/null.
 pub fn is_stream(path: &Path) -> bool {
     let kind = std::fs::metadata(path).map(|there| there.file_type());
     kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir() && !kind.is_block_device())

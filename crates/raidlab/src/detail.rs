@@ -1,8 +1,7 @@
-//! `raidlab detail`: what the members make up, as `mdadm --detail` shows a running array, and what
-//! would happen at a start.
+//! `raidlab detail`: the array that members form, as `mdadm --detail` shows a running one, and the
+//! result of a start.
 //!
-//! Invariant: nothing runs and nothing is written; every member that is not in is named with the
-//! reason.
+//! Invariant: nothing runs and nothing is written; every member left out is named with the reason.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -29,17 +28,17 @@ Examples:
 
 Ends with 1 when an array is degraded, was not stopped, or cannot be started.";
 
-/// Shows what members make up, without running it: state, members, and what a start would do.
+/// Show the arrays that members form, without running them: state, members, result of a start.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DetailArguments {
     /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
-    /// Only this array: its uuid or its name
+    /// Select one of several arrays by its UUID or name
     #[arg(long, value_name = "UUID|NAME")]
     array: Option<String>,
-    /// The name of which names of arrays are called local [default: this machine's]
+    /// Home host, by which array names are called local [default: this machine's host name]
     #[arg(long, value_name = "NAME")]
     homehost: Option<String>,
     #[command(flatten)]
@@ -89,7 +88,7 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
     Ok(if finding { Ending::Finding } else { Ending::Fine })
 }
 
-/// What belongs to no array.
+/// A note about a member that belongs to no array.
 fn left_over(found: &Found, members: &Members) -> Vec<String> {
     let spares = found.floating_spares.iter().map(|&candidate| {
         let name = &members.candidates[candidate].label;
@@ -98,7 +97,7 @@ fn left_over(found: &Found, members: &Members) -> Vec<String> {
     spares.chain(members.non_members()).collect()
 }
 
-/// What the defining superblock says.
+/// The metadata of the defining superblock.
 pub fn defining<'a>(array: &Array, members: &'a Members) -> &'a MemberMetadata {
     &members.candidates[array.defining].metadata
 }
@@ -108,11 +107,11 @@ pub fn is_dirty(array: &Array, members: &Members) -> bool {
     defining(array, members).resync_offset.is_some()
 }
 
-/// How many members there are: serving, waiting, out.
+/// Number of members by state.
 pub struct Counts {
     /// In sync in a slot.
     pub active: usize,
-    /// Waiting, or being rebuilt.
+    /// Spare, or being rebuilt.
     pub spare: usize,
     /// Failed, stale, foreign, unusable.
     pub out: usize,
@@ -120,7 +119,7 @@ pub struct Counts {
     pub journal: usize,
 }
 
-/// What members say against each other, and those that carry superblocks of other arrays.
+/// Contradictions between members, and members that carry superblocks of other arrays.
 pub fn doubts(array: &Array, members: &Members) -> Vec<String> {
     let two = members.with_two(array);
     array.contradictions.iter().cloned().chain(two).collect()
@@ -197,7 +196,7 @@ fn sizes(out: &mut String, array: &Array, metadata: &MemberMetadata) {
     out.push('\n');
 }
 
-/// What `sizes` ends with: bitmaps that are not run here are named.
+/// The last lines of `sizes`: bitmaps that are not supported here are named.
 fn bitmap(out: &mut String, array: &Array, members: &Members) {
     let kinds = array.members.iter().filter_map(|member| members.bitmap_kind(member.candidate));
     let kinds: Vec<Option<BitmapKind>> = kinds.collect();
@@ -332,7 +331,7 @@ fn state_word(standing: &MemberState) -> &'static str {
     }
 }
 
-/// Why members are out, and what a start would do.
+/// Why members are left out, and the result of a start.
 fn outlook(out: &mut String, array: &Array, members: &Members) {
     let reasons = array.members.iter().filter(|member| {
         !matches!(
@@ -348,7 +347,8 @@ fn outlook(out: &mut String, array: &Array, members: &Members) {
         lines.push((members.candidates[member.candidate].label.clone(), member.why.clone()));
     }
     if array.split {
-        let split = "members say of each other that they failed: the array was run in two halves";
+        let split = "split brain: members record each other as failed, so two halves of the array \
+                     were run separately";
         lines.push(("Split".into(), split.into()));
     }
     lines.extend(doubts(array, members).into_iter().map(|doubt| ("Doubt".into(), doubt)));
@@ -374,10 +374,10 @@ fn outlook(out: &mut String, array: &Array, members: &Members) {
 
 fn verdict(plan: &Plan) -> String {
     match &plan.verdict {
-        Verdict::Run => "complete, it can be started".into(),
+        Verdict::Run => "complete, can be started".into(),
         Verdict::RunDegraded { missing } => {
             let slots: Vec<String> = missing.iter().map(ToString::to_string).collect();
-            format!("degraded, it can be started without slot(s) {}", slots.join(", "))
+            format!("degraded, can be started without slot(s) {}", slots.join(", "))
         }
         Verdict::RunPartial { lost } => format!("in part: {lost}"),
         Verdict::NeedsForce { with, risk } => {
@@ -392,21 +392,21 @@ fn verdict(plan: &Plan) -> String {
     }
 }
 
-/// What a start would have to do, in order.
+/// Steps of a start, in order.
 fn repairs(plan: &Plan) -> Vec<String> {
     let mut texts = Vec::new();
     match &plan.repairs.replay {
         Some(Replay::Ppl) => texts.push("the partial parity log is applied".to_string()),
         Some(Replay::Journal { .. }) => texts.push("the journal is replayed".into()),
-        Some(Replay::DropJournal) => texts.push("it goes on without its journal".into()),
+        Some(Replay::DropJournal) => texts.push("it continues without its journal".into()),
         None => {}
     }
     if let Some(resync) = plan.repairs.resync {
-        let how = if resync.by_bitmap { ", where the bitmap says so" } else { "" };
-        texts.push(format!("it is resynced from sector {} on{how}", resync.from));
+        let how = if resync.by_bitmap { ", chunks marked in the bitmap" } else { "" };
+        texts.push(format!("resync from sector {}{how}", resync.from));
     }
     for recovery in &plan.repairs.recoveries {
-        texts.push(format!("slot {} is rebuilt from sector {} on", recovery.slot, recovery.from));
+        texts.push(format!("rebuild of slot {} from sector {}", recovery.slot, recovery.from));
     }
     texts
 }

@@ -49,31 +49,31 @@ enum Command {
     Report(Box<report::ReportArguments>),
     /// Compare two records or runs, cell by cell: slower, faster, or no difference.
     Compare(compare::CompareArguments),
-    /// Make an array over devices and image files.
+    /// Create an array from devices and image files.
     Create(Box<create::CreateArguments>),
-    /// Show what members' superblocks say, as mdadm --examine does.
+    /// Show the superblocks of members, as mdadm --examine does.
     Examine(examine::ExamineArguments),
-    /// Show what members make up, and what a start would do.
+    /// Show the arrays that members form, and the result of a start.
     Detail(detail::DetailArguments),
     /// Show all arrays among members, as /proc/mdstat does.
     Status(status::StatusArguments),
-    /// Write an array's contents to a file or to stdout; members are only read.
+    /// Write an array's contents to a file or to stdout; members are opened read-only.
     Dump(Box<dump::DumpArguments>),
-    /// Show live what disks, members and CPUs do, as iostat does.
+    /// Show live statistics of disks, members and CPUs, as iostat does.
     Watch(watch::WatchArguments),
     /// Print a shell's completions to stdout, or write the man pages to a directory.
     Generate(generate::GenerateArguments),
 }
 
-/// How a command ended when it did not fail.
+/// The outcome of a command that did not fail.
 enum Ending {
     /// Nothing to report.
     Fine,
-    /// Something was found: data that is wrong, requests that failed.
+    /// A finding: wrong data, failed requests.
     Finding,
     /// A file or device that was named as a member has no superblock; the others were shown.
     NotAMember,
-    /// It was stopped by a signal.
+    /// Stopped by a signal.
     Stopped,
 }
 
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return misused(&error),
     };
-    // What was said on the command line itself, for the verbs that must know.
+    // The matches of the verb, for verbs that need the source of their options.
     let said = matches.subcommand().map_or(&matches, |(_, said)| said);
     let ended = match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments, said),
@@ -112,8 +112,8 @@ fn failed(problem: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// `--json -` as `--json=-`: where JSON goes to stdout without a word more, what follows the option
-/// is not its file, but a dash is never anything else.
+/// Turns `--json -` into `--json=-`. The value of `--json` is optional, so a following argument is
+/// not its file, but a dash can only mean stdout.
 fn joined(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<OsString> = Vec::new();
     for argument in arguments {
@@ -135,7 +135,7 @@ fn arguments(matches: &ArgMatches) -> Result<Arguments, clap::Error> {
     Ok(arguments)
 }
 
-/// Help and version as they are; whatever is wrong with the arguments in one line.
+/// Prints help and version unchanged, and argument errors on one line.
 fn misused(error: &clap::Error) -> ExitCode {
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == help {
@@ -143,7 +143,7 @@ fn misused(error: &clap::Error) -> ExitCode {
             let _ = error.print();
             return ExitCode::from(2);
         }
-        // clap's own way to print loses what stdout says.
+        // clap's own print function drops errors of stdout.
         return match console::print_raw(&error.render().to_string()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(problem) => failed(&problem),

@@ -1,4 +1,4 @@
-//! Numbers, times and names as mdadm prints them, so that people and scripts find what they know.
+//! Numbers, times and names as mdadm prints them, for people and scripts used to its output.
 //!
 //! Invariant: nothing here changes a value; what mdadm has no word for is shown as `-unknown-`.
 //! Called from `examine` and `detail`. The tests compare with mdadm's own output.
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use md::ondisk::{Timestamp, Uuid};
 use md::{Layout, Level, Raid0Layout};
 
-/// What mdadm says where it has no name.
+/// mdadm's text for a value without a name.
 pub const UNKNOWN: &str = "-unknown-";
 
 /// A size in both units, with the space in front of it; nothing below 5000 KiB.
@@ -128,7 +128,7 @@ pub fn local_to_v0(uuid: Uuid, home_host: &str) -> String {
     if is_local { format!(" (local to host {home_host})") } else { String::new() }
 }
 
-/// What the uuid of an array of metadata 0.90 ends with.
+/// The second half of the UUID of an array with metadata 0.90.
 pub fn home_host_digest(home_host: &str) -> [u8; 8] {
     use sha1::Digest;
     let digest = sha1::Sha1::digest(home_host.as_bytes());

@@ -1,4 +1,4 @@
-//! The members that a command is given: opened read-only, looked at, and sorted into arrays.
+//! The members of a command: opened read-only, examined, and assembled into arrays.
 //!
 //! Invariant: no member is ever opened for writing here. A member is known by its place in the list
 //! that was given, also where some of the list turn out to hold no superblock.
@@ -21,18 +21,18 @@ use md::ondisk::superblock::{Checksum, Outcome, Superblock};
 
 use crate::partitioned::{Inside, in_another_unit, superblocks};
 
-/// What a command reads, or works with, and must not write over.
+/// A file or device that a command uses and must not overwrite.
 #[derive(Clone)]
 pub struct Used {
-    /// What it is to the command: `member a.img`.
+    /// Its use in the command, as text: `member a.img`.
     name: String,
     identity: Identity,
-    /// Whether it is only a part of what is there.
+    /// Whether it is only a part of the file or device.
     is_part: bool,
 }
 
 impl Used {
-    /// All members that a command is given and that are there.
+    /// All existing members of a command.
     pub fn members(names: &[OsString]) -> Vec<Used> {
         let used = names.iter().filter_map(|name| {
             let location = Location::parse(name).ok()?;
@@ -62,7 +62,7 @@ impl Used {
     }
 }
 
-/// How writing to a path, or making a file there, would change what is used.
+/// How writing to a path, or creating a file there, would change a used file or device.
 pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     let parent = path.parent().filter(|parent| *parent != "").unwrap_or(".".as_ref());
     let made_in = || Identity::at(parent).filter(|_| parent.is_dir());
@@ -70,7 +70,7 @@ pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
     used.iter().find_map(|used| used.touches(there))
 }
 
-/// Why a file or disk that is to be written over may be somebody's member.
+/// Why an output file or disk may be a member of an array.
 pub fn existing_member(disk: &dyn Disk) -> Option<String> {
     is_a_member(disk).first().map(|what| format!("it {what}"))
 }
@@ -84,7 +84,7 @@ pub struct Member {
     pub disk: Option<Arc<dyn Disk>>,
     /// Its superblock.
     pub superblock: Option<(Superblock, Checksum)>,
-    /// Without a superblock: what it is instead, in words.
+    /// Without a superblock: its contents, as text.
     pub instead: String,
     /// Other superblocks that it carries, each in words.
     pub others: Vec<String>,
@@ -239,7 +239,7 @@ impl Members {
     }
 
     /// All members with a superblock among the files of a directory; the others are no members.
-    /// What cannot be looked at may be one, and is listed.
+    /// Unreadable files may be members, and are listed.
     pub fn in_directory(directory: &Path) -> Result<Members, String> {
         let fail = |error| format!("{}: {error}", directory.display());
         let (mut paths, mut unseen) = (Vec::new(), Vec::new());
@@ -370,7 +370,7 @@ impl Members {
     }
 }
 
-/// What became of a member that was named.
+/// The result of opening a named member.
 enum Given {
     /// Its place among the devices, and what it is the same as.
     Opened(usize, Option<String>),
@@ -424,8 +424,8 @@ fn is_same(a: &Device, b: &Device) -> bool {
     a.overlap(b) == Some(Overlap::Same)
 }
 
-/// Whether a member is there and cannot be read, so that the others are all there is; a name that
-/// is not there is more likely a slip.
+/// Whether a member exists and cannot be read, so that the others are used without it. A name that
+/// does not exist is more likely a typing error.
 fn cannot_be_read(problem: &DeviceProblem) -> bool {
     match problem {
         DeviceProblem::Empty => true,
@@ -434,12 +434,12 @@ fn cannot_be_read(problem: &DeviceProblem) -> bool {
     }
 }
 
-/// What a member is in.
+/// The kind of storage: file or device.
 fn kind(device: &Device) -> &'static str {
     if device.is_block_device() { "device" } else { "file" }
 }
 
-/// How an array is called in messages: its name without the host, or its uuid.
+/// The name of an array in messages: its name without the host, or its UUID.
 pub fn array_name(array: &Array) -> String {
     let name = array.name.split_once(':').map_or(array.name.as_str(), |(_, name)| name);
     if name.is_empty() { array.set_uuid.to_string() } else { name.to_string() }
@@ -452,7 +452,7 @@ pub fn is_named(array: &Array, wanted: &str) -> bool {
     is_uuid || !name.is_empty() && (name == wanted || array_name(array) == wanted)
 }
 
-/// The array that is meant: the only one, or the one that `wanted` names.
+/// The selected array: the only one, or the one that `wanted` names.
 pub fn choose<'a>(found: &'a Found, wanted: Option<&str>) -> Result<&'a Array, String> {
     let matching: Vec<&Array> = match wanted {
         Some(wanted) => found.arrays.iter().filter(|array| is_named(array, wanted)).collect(),

@@ -1,4 +1,4 @@
-//! Progress of what moves data, on stderr: a bar with an ETA on a terminal, a line now and then
+//! Progress of data transfers, on stderr: a bar with an ETA on a terminal, a line every 10 s
 //! elsewhere.
 //!
 //! Invariant: nothing of it goes to stdout. Called from `dump` and `create`.
@@ -12,13 +12,13 @@ use md::SECTOR_BYTES;
 use crate::console::say;
 use crate::members::show_size;
 
-/// Between two lines where there is no terminal.
+/// Interval of the lines without a terminal.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// The progress bar, or the lines in its place.
 pub struct Meter {
     bar: Option<ProgressBar>,
-    /// What is done with the data: `read`.
+    /// The verb in the past participle, as in `read`.
     done: &'static str,
     sectors: u64,
     started: Instant,
@@ -26,7 +26,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// For so many sectors.
+    /// Progress of a transfer of `sectors` sectors.
     pub fn new(done: &'static str, sectors: u64) -> Meter {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(sectors * SECTOR_BYTES);
@@ -40,7 +40,7 @@ impl Meter {
         Meter { bar, done, sectors, started: now, last_line: now }
     }
 
-    /// So many are done.
+    /// Sets the number of sectors done.
     pub fn set(&mut self, sectors: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(sectors * SECTOR_BYTES);
@@ -59,7 +59,7 @@ impl Meter {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

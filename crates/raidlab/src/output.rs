@@ -1,4 +1,4 @@
-//! Where results go: table, record and report.
+//! Output of results: table, record and report.
 //!
 //! Invariant: with `--json -` stdout holds the record and nothing else; otherwise the table. A run
 //! that writes nothing leaves no file that was not there before. Called from `bench`.
@@ -13,7 +13,7 @@ use crate::console::{
     check_replaceable, is_stdout, print_lines, print_raw, replace_record, say, say_lines,
 };
 
-/// See the module.
+/// The open outputs of a bench.
 pub struct Outputs {
     json: Option<PathBuf>,
     html: Option<PathBuf>,

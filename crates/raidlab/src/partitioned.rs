@@ -1,11 +1,11 @@
-//! The members among the partitions of a disk that is none itself, or of an image of one.
+//! The members among the partitions of a disk without a superblock, or of an image of one.
 //!
 //! Invariant: everything is opened read-only. A disk with a superblock of its own is a member,
 //! whatever table it holds: that table is the array's. Only 0.90 does not say where it belongs, and
 //! is in the same place for a disk and for a partition that ends with it; an array does not reach
 //! as far as the superblocks of its members, so there a partition that holds it owns it.
 //!
-//! Called by whoever opens members that were named.
+//! Called from `members` and `examine`.
 
 use array::store::{
     Access, Device, DeviceOptions, Disk, Location, PartitionTable, partition_tables, signatures,
@@ -16,7 +16,7 @@ use md::ondisk::superblock::{Detection, Outcome, READ_BYTES, detect};
 
 /// A disk with a partition table.
 pub struct Inside {
-    /// The table, or what is wrong with it in words.
+    /// The table, or the reason why it is invalid.
     pub table: Result<PartitionTable, &'static str>,
     /// Its partitions, in the order of the table.
     pub parts: Vec<Part>,
@@ -26,7 +26,7 @@ pub struct Inside {
 pub struct Part {
     /// As the kernel counts.
     pub number: u32,
-    /// Where it is.
+    /// Its place on the disk.
     pub location: Location,
     /// It, or why it cannot be opened.
     pub device: Result<Device, String>,
@@ -69,7 +69,7 @@ impl Inside {
         self.parts.iter().any(|part| part.may_be_member)
     }
 
-    /// Why a disk with this table is no member.
+    /// The reason why a disk with this table is not a member.
     pub fn instead(&self) -> String {
         match &self.table {
             Ok(table) => {

@@ -12,7 +12,7 @@ use lab::record::Cell;
 
 use crate::console::say;
 
-/// See the module.
+/// The progress bar, or the lines in its place.
 pub struct Reporter {
     bar: Option<ProgressBar>,
     cells: usize,
@@ -22,18 +22,18 @@ pub struct Reporter {
     programs: Programs,
 }
 
-/// Programs among the cells: nobody knows how long one takes before one was measured.
+/// Programs among the cells. Their duration is unknown until the first one is measured.
 #[derive(Default)]
 struct Programs {
     all: usize,
     done: usize,
-    /// That those took which are done.
+    /// Total duration of the finished ones.
     took: Duration,
 }
 
 impl Reporter {
-    /// For a plan of `cells` cells that is reckoned to take `estimate_seconds`, without those of
-    /// them that are programs.
+    /// Progress of `cells` cells, `programs` of them programs. `estimate_seconds` is the estimate
+    /// for the others.
     pub fn new(cells: usize, programs: usize, estimate_seconds: f64) -> Reporter {
         let programs = Programs { all: programs, ..Programs::default() };
         let bar = std::io::stderr().is_terminal().then(|| {
@@ -45,7 +45,7 @@ impl Reporter {
         Reporter { bar, cells, estimate_seconds, started: Instant::now(), done: 0, programs }
     }
 
-    /// Shows what is happening.
+    /// Shows the current activity.
     pub fn show(&mut self, progress: &Progress<'_>) {
         match progress {
             Progress::Filling { array, done } => {
@@ -64,7 +64,7 @@ impl Reporter {
         }
     }
 
-    /// A program is done, which took so long.
+    /// Counts a finished program; `took` is its duration.
     pub fn done(&mut self, what: &str, took: Duration) {
         self.done += 1;
         self.programs.done += 1;
@@ -75,8 +75,7 @@ impl Reporter {
         }
     }
 
-    /// How long the rest will take, in words, when so many of its cells of blocks are not quite
-    /// done.
+    /// The remaining time, as text. `begun` is the finished share of the cell in progress, 0 to 1.
     pub fn left(&self, begun: f64) -> String {
         let (seconds, unknown) = self.left_after(self.started.elapsed(), begun);
         let seconds = show_seconds(seconds);
@@ -86,7 +85,7 @@ impl Reporter {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -102,13 +101,13 @@ impl Reporter {
         bar.set_message(format!("{} left  {what}", self.left(begun)));
     }
 
-    /// Cells that are no programs; 1 where there are none.
+    /// Number of cells with block workloads, at least 1.
     fn blocks(&self) -> f64 {
         (self.cells - self.programs.all).max(1) as f64
     }
 
-    /// Seconds of what is left, and the number of programs that are not in them. Blocks: by the
-    /// plan at first, by what has passed later. Programs: as long as those before, on average.
+    /// Remaining seconds, and the number of programs not included. Block workloads: by the plan at
+    /// first, later extrapolated from the elapsed time. Programs: the mean of the finished ones.
     fn left_after(&self, passed: Duration, begun: f64) -> (f64, usize) {
         let Programs { all, done, took } = self.programs;
         let blocks_done = (self.done - done) as f64 + begun;
@@ -149,12 +148,12 @@ impl Reporter {
     }
 }
 
-/// One line on a terminal that says what is going on; nothing elsewhere.
+/// A status line on a terminal; nothing elsewhere.
 #[derive(Default)]
 pub struct Status(std::sync::OnceLock<Option<ProgressBar>>);
 
 impl Status {
-    /// Shows what is happening.
+    /// Shows the current activity.
     pub fn show(&self, line: &str) {
         let bar =
             self.0.get_or_init(|| std::io::stderr().is_terminal().then(ProgressBar::new_spinner));
@@ -164,7 +163,7 @@ impl Status {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn finish(&self) {
         if let Some(Some(bar)) = self.0.get() {
             bar.finish_and_clear();
@@ -184,7 +183,7 @@ mod tests {
         (reporter.done, reporter.programs.done) = (1, 1);
         reporter.programs.took = seconds(100);
         assert_eq!(reporter.left_after(seconds(100), 0.0), (240.0, 0));
-        // Two of four blocks have taken 30 s: what the plan said of them does not count any more.
+        // Two of four block cells have taken 30 s: the estimate of the plan is no longer used.
         reporter.done = 3;
         assert_eq!(reporter.left_after(seconds(130), 0.0), (230.0, 0));
         (reporter.done, reporter.programs.done) = (7, 3);

@@ -1,6 +1,6 @@
-//! The results file on the command line: where it is, what is put in, which run is meant.
+//! The results file on the command line: its path, storing cells, selecting runs.
 //!
-//! Invariant: nothing is made on disk by looking. Called from `bench`, `sweep`, `report`,
+//! Invariant: reading creates no file. Called from `bench`, `sweep`, `report`,
 //! `compare`.
 
 use std::fs::File;
@@ -15,7 +15,7 @@ use lab::results::{Item, ItemKey, NewRun, RunInfo, Store, tell_of_waits};
 
 use crate::console::say;
 
-/// No record of a bench is longer; one of 10,000 samples has about 1 MiB.
+/// Maximum size of a record; one of 10,000 samples has about 1 MiB.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 /// `--db`.
@@ -32,10 +32,10 @@ impl DbArgument {
         self.db.is_some()
     }
 
-    /// The file that is meant.
+    /// The path of the file, given or default.
     pub fn path(&self) -> Result<PathBuf, String> {
         self.db.clone().flatten().or_else(lab::results::default_path).ok_or_else(|| {
-            "--db FILE: neither XDG_DATA_HOME nor HOME says where results are kept".into()
+            "--db FILE: no default path: neither XDG_DATA_HOME nor HOME is set".into()
         })
     }
 
@@ -45,7 +45,7 @@ impl DbArgument {
         Store::open(&self.path()?).map_err(|e| e.to_string())
     }
 
-    /// Opens it for writing, or makes it.
+    /// Opens it for writing, creates it if necessary.
     pub fn create(&self) -> Result<Store, String> {
         tell_of_waits(say_wait);
         Store::create(&self.path()?).map_err(|e| e.to_string())
@@ -54,10 +54,10 @@ impl DbArgument {
 
 fn say_wait(most: Duration) {
     let seconds = most.as_secs();
-    say(format_args!("another program writes to the results; waiting for it, {seconds} s at most"));
+    say(format_args!("the results file is locked by another process; waiting up to {seconds} s"));
 }
 
-/// Stores the cells of a bench that is no sweep, each when it is final.
+/// Stores the cells of a bench without a sweep, each when it is final.
 pub struct RunRecorder {
     store: Store,
     run: i64,
@@ -80,7 +80,7 @@ impl RunRecorder {
         Ok(Some(RunRecorder { store, run, cells: 0, problem: None }))
     }
 
-    /// Stores what is final. After a failure nothing more is tried; `end` tells it.
+    /// Stores final cells. After a failure nothing more is stored; `end` returns the error.
     pub fn put(&mut self, cells: &[Cell]) {
         if self.problem.is_some() {
             return;
@@ -91,7 +91,7 @@ impl RunRecorder {
         self.problem = self.store.put(self.run, &item, cells).err().map(|e| e.to_string());
     }
 
-    /// The run is over. Returns where it is.
+    /// Ends the run. Returns its number and file.
     pub fn end(self, complete: bool) -> Result<String, String> {
         if let Some(problem) = self.problem {
             return Err(problem);
@@ -103,16 +103,16 @@ impl RunRecorder {
     }
 }
 
-/// What `--run` says.
+/// The value of `--run`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Which {
-    /// The newest.
+    /// The newest run.
     Last,
-    /// The one so many before the newest.
+    /// The n-th run before the newest.
     Before(usize),
-    /// By its number.
+    /// The run with this number.
     Id(i64),
-    /// Every one.
+    /// All runs.
     All,
 }
 
@@ -133,7 +133,7 @@ impl std::str::FromStr for Which {
     }
 }
 
-/// The runs that are meant, the oldest first.
+/// The selected runs, the oldest first.
 pub fn chosen(store: &Store, which: &Which) -> Result<Vec<RunInfo>, String> {
     let runs = store.runs().map_err(|e| e.to_string())?;
     let path = store.path().display();
@@ -179,7 +179,7 @@ pub fn read_record(path: &Path) -> Result<Record, String> {
     let fail = |e: std::io::Error| format!("{}: cannot be read: {e}", path.display());
     let is_not = |why: &str| format!("{}: not a record: {why}", path.display());
     let mut file = BufReader::new(File::open(path).map_err(fail)?);
-    // A disk or an image that was named by mistake is not read to its end.
+    // A disk or an image named by mistake is rejected without reading all of it.
     let begins = file.fill_buf().map_err(fail)?.iter().find(|byte| !byte.is_ascii_whitespace());
     if begins != Some(&b'{') {
         return Err(is_not("it does not begin with `{`; `bench --json FILE` writes records"));

@@ -1,11 +1,11 @@
-//! Ctrl-C: asks a long command to end in order; the second time it ends at once.
+//! Ctrl-C: the first one asks a long command to end in order, the second ends it immediately.
 //!
 //! Called from the verbs that move data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set from the first signal on. To be called once.
+/// Installs the handlers; the flag is set by the first signal. Must be called only once.
 pub fn watch() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();

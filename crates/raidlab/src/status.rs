@@ -27,11 +27,11 @@ Examples:
 Ends with 1 when one of them is degraded, was not stopped, or cannot be started, and when a file
 of the directory cannot be looked at.";
 
-/// Shows all arrays among members, a paragraph for each, in the style of /proc/mdstat.
+/// Show all arrays among members, one paragraph each, in the style of /proc/mdstat.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArguments {
-    /// Image files, partitions, disks; or one directory, whose files are looked at
+    /// Image files, partitions or disks; or a directory, whose files are examined
     #[arg(required = true, value_name = "MEMBER|DIR")]
     members: Vec<OsString>,
     #[command(flatten)]
@@ -57,17 +57,17 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
         let _ = writeln!(text, "doubt: {}", Shown(doubt));
     }
     for why in members.unread() {
-        let _ = writeln!(text, "not looked at: {}", Shown(why));
+        let _ = writeln!(text, "not examined: {}", Shown(why));
     }
     for why in &members.unseen {
-        let _ = writeln!(text, "not looked at: {}", Shown(why));
+        let _ = writeln!(text, "not examined: {}", Shown(why));
     }
     arguments.json.put(&text, || {
         let arrays = found.arrays.iter().map(|array| self::json(array, &members));
         let unseen: Vec<String> = members.unseen.iter().cloned().chain(members.unread()).collect();
         json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": unseen})
     })?;
-    // What was found by looking through a directory was not said to be a member.
+    // Files found in a directory were not named as members.
     let named = !matches!(arguments.members.as_slice(), [only] if Path::new(only).is_dir());
     if named && members.has_strangers() {
         return Ok(Ending::NotAMember);

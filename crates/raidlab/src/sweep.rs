@@ -4,8 +4,8 @@
 //!   file -> tables of texts -> the parser of `bench` -> plans -> items -> results
 //! ```
 //!
-//! Invariant: a sweep knows every option that `bench` has, because `bench` reads them; what the
-//! command line says besides wins over the file. Called from `bench`.
+//! Invariant: a sweep accepts every option of `bench`, because the parser of `bench` reads it;
+//! options of the command line override the file. Called from `bench`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -31,7 +31,7 @@ use crate::output::{Outputs, json_of};
 use crate::progress::{Reporter, Status};
 use crate::{Ending, one_line, signal};
 
-/// `bench` by itself, to read the options of a file with.
+/// A parser with the options of `bench` only, for the options of a file.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct BenchParser {
@@ -39,8 +39,8 @@ struct BenchParser {
     bench: BenchArguments,
 }
 
-/// Options that are about this run of the program, not about what is measured; and what may write
-/// over a device is said where it is done.
+/// Options of the command line only: they concern this process, not the measurement; and
+/// permission to overwrite a device is never taken from a file.
 const NOT_IN_A_FILE: [&str; 12] = [
     "db",
     "dry-run",
@@ -63,7 +63,7 @@ fn known() -> Vec<String> {
     names.filter(|name| !NOT_IN_A_FILE.contains(name)).map(str::to_string).collect()
 }
 
-/// What the command line says besides the file: `--key=value` by key.
+/// Options of the command line that override the file: values by key.
 fn given(matches: &ArgMatches) -> Vec<(String, Vec<String>)> {
     let command = BenchParser::command();
     let known = known();
@@ -72,7 +72,7 @@ fn given(matches: &ArgMatches) -> Vec<(String, Vec<String>)> {
         let (id, Some(long)) = (argument.get_id().as_str(), argument.get_long()) else { continue };
         let said = matches.value_source(id) == Some(ValueSource::CommandLine);
         if said && known.iter().any(|name| name == long) {
-            // A flag has none; that it is set is all.
+            // A flag has no values.
             let valued = argument.get_action().takes_values();
             let values = matches.get_raw(id).filter(|_| valued).into_iter().flatten();
             let values = values.map(|value| value.to_string_lossy().into_owned());
@@ -114,10 +114,10 @@ pub fn run(
     let mut impossible = Vec::new();
     for (table, read) in sweep.runs.iter().zip(&tables) {
         let settings = read.settings(&directory, kernels);
-        // What is not in the file is said by the command line alone.
+        // These two are options of the command line only.
         let (cores, kernels_chosen) = (arguments.cores, arguments.kernels_chosen());
         let settings = Settings { cores, kernels_chosen, ..settings };
-        // A matrix of which nothing can be run keeps its place: parts and tables go together.
+        // A matrix without runnable cells keeps its index: parts and tables are parallel lists.
         let (plan, programs) = part(read, &settings, &marks).unwrap_or_else(|why| {
             impossible.push((unplanned(table), why));
             Default::default()
@@ -133,28 +133,31 @@ pub fn run(
     if arguments.dry_run { sweeping.show() } else { sweeping.run_sweep() }
 }
 
-/// Refuses options of the command line that nothing hears. Of the file's, a note: it wins over the
-/// file, and with another target, or workload, much of that says nothing any more.
+/// Refuses options of the command line without effect. Options of the file without effect are only
+/// noted: a target or workload of the command line overrides the file's and may make them unused.
 fn unused_options(
     tables: &[BenchArguments],
     command: &BenchArguments,
     given: &[(String, Vec<String>)],
 ) -> Result<(), String> {
-    let in_vain = bench::unused_options(tables, command);
+    let unused = bench::unused_options(tables, command);
     let in_file = |option: &str| {
         !NOT_IN_A_FILE.contains(&option) && given.iter().all(|(key, _)| key != option)
     };
-    if let Some(refused) = in_vain.iter().find(|found| !in_file(found.option)) {
+    if let Some(refused) = unused.iter().find(|found| !in_file(found.option)) {
         return Err(refused.to_string());
     }
-    let keys: Vec<&str> = in_vain.iter().map(|found| found.option).collect();
+    let keys: Vec<&str> = unused.iter().map(|found| found.option).collect();
     if !keys.is_empty() {
-        say(format_args!("note: nothing listens to what the file says of {}", keys.join(", ")));
+        say(format_args!(
+            "note: ignored: {} of the sweep file: no effect with this target or workload",
+            keys.join(", ")
+        ));
     }
     Ok(())
 }
 
-/// One matrix: blocks and programs.
+/// The block workloads and programs of one matrix.
 fn part(
     table: &BenchArguments,
     settings: &Settings<'_>,
@@ -190,7 +193,7 @@ fn part(
             }
         }
     }
-    // Whatever they are below, the same arrays were left out.
+    // The list of arrays left out is the same for every target.
     let left_out = work.targets.into_iter().find_map(|target| target.arrays);
     if let Some(arrays) = left_out.filter(|_| plan.arrays.is_empty()) {
         plan.left_out = arrays.left_out;
@@ -198,7 +201,7 @@ fn part(
     Ok((plan, programs))
 }
 
-/// A matrix of which nothing can be run.
+/// The item of a matrix that cannot be planned.
 fn unplanned(table: &SweepTable) -> Item {
     let option =
         |option: &lab::sweep::SweepOption| format!("{} = {}", option.key, option.values.join(","));
@@ -220,7 +223,7 @@ fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<BenchArgu
             continue;
         }
         let own = words(&option.key, &option.values);
-        // Alone first: so what is wrong is known to be on this line.
+        // Parsed separately first, so that an error can be attributed to this line.
         if let Err(error) = BenchParser::try_parse_from(&own) {
             return Err(format!("line {}: {}", option.line, one_line(&error.to_string())));
         }
@@ -233,14 +236,14 @@ fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<BenchArgu
         .map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))
 }
 
-/// A sweep that is only shown.
+/// A sweep as JSON, for `--dry-run`.
 #[derive(Serialize)]
 struct Shown {
     sweep: String,
     title: String,
     items: Vec<ShownItem>,
     impossible: Vec<Impossible>,
-    /// For what is not done; without the programs, of which nobody knows how long they take.
+    /// Estimate for the items left, without programs, whose duration is unknown.
     seconds_left: f64,
     programs_left: usize,
 }
@@ -261,7 +264,7 @@ struct Impossible {
 struct Sweeping<'a> {
     arguments: &'a BenchArguments,
     sweep: &'a SweepFile,
-    /// As the parts, one for one.
+    /// Parallel to `parts`.
     tables: &'a [BenchArguments],
     parts: &'a [Part<'a>],
     marks: TargetLabels,
@@ -273,20 +276,20 @@ impl Sweeping<'_> {
         tasks(self.parts, &HashSet::new())
     }
 
-    /// The run that is to be gone on with, and what is finished in it.
+    /// The run to resume, and its finished items.
     fn begun(&self, store: &Store) -> Result<Option<(i64, HashSet<ItemKey>)>, String> {
         let all = self.all();
         let Some(head) = lab::sweep::head(&all).filter(|_| !self.arguments.again) else {
             return Ok(None);
         };
-        let told = |e: lab::results::StoreError| e.to_string();
-        match store.newest_of(&self.sweep.name, &head).map_err(told)? {
-            Some(run) => Ok(Some((run, store.finished(run).map_err(told)?))),
+        let text = |e: lab::results::StoreError| e.to_string();
+        match store.newest_of(&self.sweep.name, &head).map_err(text)? {
+            Some(run) => Ok(Some((run, store.finished(run).map_err(text)?))),
             None => Ok(None),
         }
     }
 
-    /// `--dry-run`: items, what is finished, and how long the rest will take. Makes nothing.
+    /// `--dry-run`: prints items, finished ones and the remaining time. Creates nothing.
     fn show(&self) -> Result<Ending, String> {
         let path = self.arguments.db.path()?;
         let (mut begun, mut took) = (None, HashMap::new());
@@ -311,7 +314,7 @@ impl Sweeping<'_> {
         Ok(if self.impossible.is_empty() { Ending::Fine } else { Ending::Finding })
     }
 
-    /// What there is to do, for programs that read.
+    /// The items of the sweep, for JSON output.
     fn shown(&self, finished: &HashSet<ItemKey>) -> Shown {
         let rest = tasks(self.parts, finished);
         let item = |item: &Item| ShownItem {
@@ -333,8 +336,8 @@ impl Sweeping<'_> {
         }
     }
 
-    /// `24 items, 4 of them done, about 2m30s for the rest`. Programs that were measured before
-    /// `took` so long, without what is done between their phases.
+    /// `24 items, 4 of them done, about 2m30s for the rest`. `took` has the duration of programs
+    /// that were measured before, in seconds, phases only.
     fn summary(&self, finished: &HashSet<ItemKey>, took: &HashMap<ItemKey, f64>) -> String {
         let count = |tasks: &[Task<'_>]| tasks.iter().map(|task| task.items.len()).sum::<usize>();
         let (all, rest) = (count(&self.all()), tasks(self.parts, finished));
@@ -355,7 +358,7 @@ impl Sweeping<'_> {
 
     fn run_sweep(&self) -> Result<Ending, String> {
         let arguments = self.arguments;
-        let told = |e: lab::results::StoreError| e.to_string();
+        let text = |e: lab::results::StoreError| e.to_string();
         let all = self.all();
         let stop = signal::watch()?;
         let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
@@ -371,14 +374,14 @@ impl Sweeping<'_> {
             true => store.begin(&new, &head),
             false => store.go_on(&new, &head),
         };
-        let run = run.map_err(told)?;
-        let finished = store.finished(run).map_err(told)?;
-        let took = store.programs_took().map_err(told)?;
+        let run = run.map_err(text)?;
+        let finished = store.finished(run).map_err(text)?;
+        let took = store.programs_took().map_err(text)?;
         let rest = tasks(self.parts, &finished);
         say(format_args!("{}: {}", self.sweep.name, self.summary(&finished, &took)));
         say(format_args!("run {run} in {}", store.path().display()));
         for (item, why) in &self.impossible {
-            store.put_not_run(run, item, why).map_err(told)?;
+            store.put_not_run(run, item, why).map_err(text)?;
         }
         let cells = rest.iter().map(|task| task.items.len()).sum();
         let mut here = Here {
@@ -391,9 +394,9 @@ impl Sweeping<'_> {
         };
         let ended = run_tasks(&rest, &mut store, run, &mut here);
         here.reporter.finish();
-        // Whatever it was, what is stored is not measured again.
-        let ended = ended.map_err(|e| format!("{e}; the same command goes on"))?;
-        let record = store.record(run).map_err(told)?;
+        // Stored items are not measured again after an error.
+        let ended = ended.map_err(|e| format!("{e}; run the same command to resume"))?;
+        let record = store.record(run).map_err(text)?;
         let failed: Vec<_> = self.impossible.iter().chain(&ended.failed).collect();
         for (item, why) in &failed {
             say(format_args!("could not be run: {}: {why}", item.what));
@@ -409,13 +412,13 @@ impl Sweeping<'_> {
                 say(format_args!("raidlab: {problem}"));
             }
             say(format_args!(
-                "raidlab: stopped; {} of {cells} item(s) measured; the same command goes on",
+                "raidlab: stopped; {} of {cells} item(s) measured; run the same command to resume",
                 ended.measured
             ));
             return Ok(Ending::Stopped);
         }
         if rest.is_empty() {
-            say(format_args!("all were measured before; --again measures them once more"));
+            say(format_args!("all items were measured before; use --again to measure them again"));
         }
         let fine = failed.is_empty() && record.verified();
         Ok(if fine { Ending::Fine } else { Ending::Finding })
@@ -433,7 +436,7 @@ fn programs(tasks: &[Task<'_>]) -> usize {
     tasks.iter().filter(|task| task.program.is_some()).count()
 }
 
-/// Why a program could not be run, without what its item is called by already.
+/// The reason why a program could not be run, without prefixes that repeat the item's name.
 fn without_name(why: &str, program: &ProgramItem) -> String {
     let name = program.case.as_ref().map(lab::bench::case_name).unwrap_or_default();
     let names = [
@@ -449,14 +452,14 @@ fn seconds(tasks: &[Task<'_>]) -> f64 {
     tasks.iter().filter_map(Task::estimate_seconds).sum()
 }
 
-/// What a sweep needs of this process.
+/// The command line's side of a running sweep: progress, signals and programs.
 struct Here<'a> {
     arguments: &'a BenchArguments,
     tables: &'a [BenchArguments],
     marks: &'a TargetLabels,
     reporter: Reporter,
     stop: &'a AtomicBool,
-    /// Processes that the user has been told of.
+    /// Processes already reported as being waited for.
     waits_for: Vec<u32>,
 }
 
@@ -502,7 +505,7 @@ impl SweepHost for Here<'_> {
         if self.waits_for != processes {
             let names: Vec<String> = processes.iter().map(u32::to_string).collect();
             say(format_args!(
-                "{items} item(s) of this run wait for what process {} is measuring",
+                "waiting for process {}, which is measuring {items} item(s) of this run",
                 names.join(", ")
             ));
             self.waits_for = processes.to_vec();

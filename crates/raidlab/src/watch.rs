@@ -1,4 +1,4 @@
-//! `raidlab watch`: what disks, arrays' members and CPUs do, live.
+//! `raidlab watch`: live statistics of disks, members and CPUs.
 //!
 //! Invariant: reads `/proc` and `/sys` and nothing else; needs no root. Ends with 0 on Ctrl-C and
 //! when the reader goes away.
@@ -21,10 +21,10 @@ Examples:
   raidlab watch --count 1 --json  one report for a program
 
 r/s, w/s: operations per second; rMB/s, wMB/s: 10^6 bytes per second; KiB/op: mean size of an
-operation; queue: mean number under way; util%: time with at least one under way. A disk that works
-on several operations at once may do more at 100.0 than it did when it first came there.";
+operation; queue: mean number in flight; util%: time with at least one in flight. A disk that works
+on several operations concurrently may not be saturated at 100.0.";
 
-/// Shows what disks do, like iostat -x, an array's members below their array.
+/// Show disk statistics as iostat -x does, with members grouped below their array.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WatchArguments {
@@ -34,10 +34,10 @@ pub struct WatchArguments {
     /// Time between two reports
     #[arg(long, value_name = "TIME", value_parser = parse_interval, default_value = "1")]
     interval: f64,
-    /// Ends after so many reports [default: on Ctrl-C]
+    /// Stop after N reports [default: on Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Prints a line of JSON for each report instead of the table
+    /// Print one line of JSON per report instead of the table
     #[arg(long)]
     json: bool,
     /// Reads proc and sys below this directory instead of /
@@ -53,7 +53,7 @@ fn parse_interval(text: &str) -> Result<f64, String> {
     Err("an interval is 10ms to 86400s (a day)".into())
 }
 
-/// How often Ctrl-C is looked for.
+/// Polling interval of the stop flag (Ctrl-C).
 const NAP: Duration = Duration::from_millis(50);
 
 /// Runs the command.
@@ -87,7 +87,7 @@ pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
             break;
         }
         (before, shown) = (now, shown + 1);
-        // A machine that slept does not catch up.
+        // After a suspend, missed reports are skipped.
         next = next.max(Instant::now() - interval);
     }
     Ok(Ending::Fine)

@@ -3,8 +3,8 @@
 //! On a developer's machine a test may say "skipped: why". `.ci/run` sets RAIDLAB_CI, and then
 //! these may not. Called by the test step.
 
-/// (test name up to here, what it is). Whoever renames such a test renames it here: a name that no
-/// test has is a failure too.
+/// (prefix of the test name, description). When a test is renamed, change it here, too: a prefix
+/// without a test is a failure.
 const TESTS: [(&str, &str); 4] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),
@@ -17,7 +17,7 @@ pub fn in_ci() -> bool {
     std::env::var_os("RAIDLAB_CI").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// What is wrong: required tests that were skipped, or that do not exist; and whatever `lacks` a
+/// The findings: required tests that were skipped, or that do not exist; and whatever `lacks` a
 /// program, for the set-up is to install all of them (`scripts/tools`).
 pub fn missing(ran: &[String], skipped: &[String], lacking: &[String]) -> Vec<String> {
     let mut missing = lacking.to_vec();

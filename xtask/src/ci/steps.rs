@@ -165,7 +165,7 @@ fn aarch64(context: &mut Context) -> Outcome {
     finish(context.cargo("check -p parity --target").arg(AARCH64))
 }
 
-/// The kernels that valgrind can run: a read beyond a block or of what nobody wrote shows there.
+/// The kernels that valgrind can run: it reports reads beyond a block or of uninitialized data.
 fn valgrind(context: &mut Context) -> Outcome {
     if std::env::var("RAIDLAB_TEST").as_deref() != Ok("all") {
         return Outcome::Skipped("slow; RAIDLAB_TEST=all runs it".into());

@@ -23,7 +23,7 @@ pub const TABLE: [(&str, &[&str]); 11] = [
     ("xtask", &[]),
 ];
 
-/// What every crate's tests may use.
+/// Crates that the tests of every crate may use.
 const TEST_REFERENCES: [&str; 2] = ["parity", "md"];
 
 /// The crates that `name` may use, if the table has it.

@@ -73,7 +73,7 @@ fn ignored(path: &str, tokens: &[Token], findings: &mut Vec<Finding>) {
 
 fn marks(path: &str, number: usize, line: &str, findings: &mut Vec<Finding>) {
     for mark in MARKS.iter().filter(|mark| !word_positions(line, mark).is_empty()) {
-        let why = "a mark in the code is seen by nobody who decides";
+        let why = "a mark in the code is overlooked when work is planned";
         let fix = "do it now, or write it down as a decision or a planned item in the documents";
         findings.push(Finding::new("leftovers", path, number, format!("`{mark}`"), why, fix));
     }

@@ -30,7 +30,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             for missing in missing {
                 let what = format!("`{missing}` does not exist");
                 let why = "a reader who follows it is lost";
-                let fix = "name what is there, or say \"planned\" on the line";
+                let fix = "name an existing path, or say \"planned\" on the line";
                 findings.push(Finding::new("links", path, line.number, what, why, fix));
             }
         }

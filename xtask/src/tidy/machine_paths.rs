@@ -1,7 +1,7 @@
 //! No file may name a place that exists on one machine only.
 //!
-//! Such a path works for its author and for nobody else, and it tells the world about the author's
-//! machine. Paths that every Linux has (`/dev`, `/proc`, `/sys`, `/tmp`) are fine.
+//! Such a path works only on its author's machine, and discloses details of it. Paths that every
+//! Linux has (`/dev`, `/proc`, `/sys`, `/tmp`) are fine.
 
 use crate::finding::Finding;
 use crate::tree::Tree;

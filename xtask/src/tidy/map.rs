@@ -23,7 +23,7 @@ struct Row {
 
 /// Compares the map with the workspace and with the dependency table.
 pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
-    let why = "a map that differs from the land misleads whoever needs it most";
+    let why = "a map that differs from the code is misleading";
     let finding = |line, what: String, fix| Finding::new("map", PATH, line, what, why, fix);
     let Some(page) = tree.text(PATH) else {
         return vec![finding(1, "does not exist".into(), "write it, with the crate map")];

@@ -14,7 +14,7 @@ pub const PURE: [&str; 5] = ["parity", "md", "drive", "nbd", "engine"];
 const FORBIDDEN: [(&str, &str); 8] = [
     ("fs", "take bytes or typed records as input and return effects"),
     ("net", "take and return byte slices; sockets live in `array` and `export`"),
-    ("thread", "threads belong to `array`; here, calls are answered at once"),
+    ("thread", "threads belong to `array`; here, calls return immediately"),
     ("time", "take `now` as an input; for a plain length use `core::time::Duration`"),
     ("io", "take and return byte slices; readers and writers live in the outer crates"),
     ("process", "return an error or a verdict; exit codes are the cli's"),

@@ -15,7 +15,7 @@ pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
         let Some(text) = tree.text(&path) else { continue };
         for (line, name) in unexplained(text, &house) {
             let what = format!("dependency `{name}` has no reason");
-            let why = "whoever reads the manifest must see what it is worth having for";
+            let why = "the manifest must state the purpose of each dependency";
             let fix = "put a comment of a few words on its line or directly above it";
             findings.push(Finding::new("reasons", &path, line, what, why, fix));
         }

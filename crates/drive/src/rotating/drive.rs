@@ -1,7 +1,7 @@
 //! Owns the course of events in a rotating drive: what the head does next, and what follows.
 //!
 //! ```text
-//!   idle ---> reading (must: somebody waits) ---> reading ahead (free to leave) ---> idle
+//!   idle ---> reading (must: a command waits) --> reading ahead (free to leave) ---> idle
 //!     \-----> writing (a slice of the cache, or a FUA write) ------------------------/
 //! ```
 //!
@@ -16,7 +16,7 @@
 //! Simplifications: a read partly in the write cache reads the medium as a whole; a discard costs
 //! its command; a flush on a profile that does not drain the queue waits for later writes as well.
 //!
-//! Invariant: a head that somebody waits for is not diverted, so a planned time stands. Called by
+//! Invariant: a head that a command waits for is not diverted, so a planned time stands. Called by
 //! `rig`.
 
 use std::cmp::Reverse;
@@ -52,7 +52,7 @@ enum Event {
 struct Reading {
     segment: usize,
     leg: Leg,
-    /// Somebody waits for everything before this address.
+    /// Commands wait for all data before this address.
     must: u64,
     /// `must` has been reached: the head may leave.
     free: bool,
@@ -288,7 +288,7 @@ impl Rotating {
         self.reads.grow(reading.segment, reading.goal);
         self.head.leave(now, &reading.leg, reading.goal);
         if !reading.free && reading.must > reading.goal {
-            // The member's addresses go on, the drive's do not.
+            // The member's addresses are contiguous here, the drive's are not.
             reading.leg = self.head.depart(now, reading.goal, false);
             self.aim(reading, reading.must);
             let mut crossing = std::mem::take(&mut self.crossing);
@@ -439,7 +439,7 @@ impl Rotating {
         Cost { wait, continues: false, same_stream }
     }
 
-    /// Goes on reading in the same stream, now for `pending`; false if that has been read already.
+    /// Continues reading the same stream for `pending`; false if that has been read already.
     fn follow(&mut self, now: Nanos, mut reading: Reading, reached: u64, pending: Pending) -> bool {
         self.reads.note(reading.segment, pending.at, pending.end);
         if pending.end <= reached {
@@ -539,7 +539,7 @@ impl Rotating {
         }
     }
 
-    /// Parks the head of a stream that nobody waits for.
+    /// Parks the head of a stream that no command waits for.
     fn leave_stream(&mut self, now: Nanos) {
         if let Activity::Reading(reading) = self.activity {
             let reached = self.reached(now, &reading);

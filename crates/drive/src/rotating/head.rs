@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A *leg* is a contiguous run on the drive over which the head streams. A head at the end of a leg
-//! at time t is *on track* at t: going on costs nothing, and a small gap is passed over at media
+//! at time t is *on track* at t: continuing costs nothing, and a small gap is passed over at media
 //! rate. From anywhere else it pays seek + rotation; the cheaper way is taken.
 //!
 //! Invariant: times of a leg are exact sums of media times, so legs that touch lose no nanosecond.

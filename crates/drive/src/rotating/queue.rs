@@ -25,7 +25,7 @@ pub(crate) struct Pending {
     pub arrived: Nanos,
 }
 
-/// What it would take to serve a command.
+/// The cost of serving a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub wait: Nanos,
@@ -60,7 +60,7 @@ impl Queue {
     }
 
     /// The entry to serve next, and its cost. `sated` says that the stream under the head has had
-    /// its turn, and goes on only if nothing else waits. `None` when empty.
+    /// its turn, and continues only if nothing else waits. `None` when empty.
     pub fn choose(
         &self,
         now: Nanos,

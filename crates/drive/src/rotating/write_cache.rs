@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::op::Nanos;
 
-/// Of so many extents, from the head upwards, the best is chosen: a bound on the work of a choice.
+/// Maximum number of extents considered per choice, upwards from the head position.
 const CHOICE_MAX: usize = 256;
 
 /// The largest gap inside a run of extents, as a multiple of the extent behind it.
@@ -131,12 +131,12 @@ impl WriteCache {
         self.dirty > 0
     }
 
-    /// Nothing is dirty, under way to the medium or into the cache.
+    /// Nothing is dirty, or in flight to the medium or into the cache.
     pub fn is_clean(&self) -> bool {
         self.dirty == 0 && self.writing.is_none() && self.reserved.is_empty()
     }
 
-    /// Whether destaging is urgent: somebody waits for it, or the cache is above three quarters
+    /// Whether destaging is urgent: a command waits for it, or the cache is above three quarters
     /// full and has not come down to half since.
     pub fn pressed(&mut self) -> bool {
         let quarters = |n: u64| {

@@ -1,6 +1,6 @@
-//! Whose description of the array is believed, when members contradict each other.
+//! Chooses the description of the array when members contradict each other.
 //!
-//! Invariant: the order in which candidates are given decides nothing. The description that most of
+//! Invariant: the order of the candidates has no influence. The description that most of
 //! the freshest members share is used; two that contradict each other and have equally many members
 //! are a tie, which is refused. Called by `member_state`.
 
@@ -10,15 +10,15 @@ use crate::level::Level;
 use crate::ondisk::{MemberMetadata, Role, Version};
 use std::fmt::Display;
 
-/// What came of it.
+/// The chosen description, and contradictions to it.
 pub(super) struct Agreement {
     /// The candidate whose description is used; `None`: no member has a slot.
     pub defining: Option<usize>,
-    /// The fresh members with a place: those that were asked.
+    /// The fresh members with a slot, which were compared.
     pub asked: Vec<usize>,
     /// Those of them that contradict it.
     pub against: Vec<Against>,
-    /// Two descriptions have equally many members: what to do about it.
+    /// Two descriptions have equally many members: the message with the remedy.
     pub tie: Option<String>,
 }
 
@@ -26,16 +26,16 @@ pub(super) struct Agreement {
 pub(super) struct Against {
     pub candidate: usize,
     pub difference: Difference,
-    /// Who says otherwise: `disk1 and disk2`.
+    /// Labels of the members that contradict it: `disk1 and disk2`.
     pub others: String,
 }
 
-/// What two superblocks say differently.
+/// A difference between two superblocks.
 #[derive(Clone, Debug)]
 pub(super) struct Difference {
     /// The field, and both values: `its chunk is 64 and not 128`.
     pub what: String,
-    /// Whether it changes what is read, or from whom.
+    /// Whether it affects the data or the members that are read.
     pub matters: bool,
 }
 
@@ -90,9 +90,8 @@ pub(super) fn agree(
         let what = difference(&all[rival].metadata, &all[first].metadata).expect("they differ");
         let (one, other) = (names(&supporters), names(&with(rival)));
         format!(
-            "{} contradicts {}: {}. Equally many of the freshest members say the one and the \
-             other, so that neither is believed: name only {one}, or only {other}, or give the \
-             geometry explicitly.",
+            "{} contradicts {}: {}. Equally many of the freshest members have each value, so \
+             neither is used: name only {one}, or only {other}, or give the geometry explicitly.",
             all[rival].label, all[first].label, what.what,
         )
     });
@@ -139,7 +138,7 @@ fn geometries(of: &MemberMetadata) -> [Geometry; 2] {
 }
 
 /// Whether a member that missed updates has its data where the freshest superblock looks for them:
-/// no reshape has begun, ended or moved on meanwhile.
+/// no reshape has begun, ended or progressed since.
 pub(super) fn same_places(own: &MemberMetadata, freshest: &MemberMetadata) -> bool {
     let position = |of: &MemberMetadata| of.reshape.map(|reshape| reshape.position);
     geometries(own) == geometries(freshest) && position(own) == position(freshest)
@@ -157,7 +156,7 @@ impl Differences {
 
     fn geometry(&mut self, own: &MemberMetadata, other: &MemberMetadata) {
         let (mine, theirs) = (geometries(own), geometries(other));
-        // One update apart, the older one may not know yet that a reshape has begun or ended.
+        // One update apart, the older one may not record yet that a reshape has begun or ended.
         let pairs = match (own.reshape.is_some(), other.reshape.is_some()) {
             _ if own.events == other.events => [(mine[0], theirs[0]), (mine[1], theirs[1])],
             (true, false) if own.events < other.events => [(mine[1], theirs[1]); 2],
@@ -176,7 +175,7 @@ impl Differences {
         self.compare("used size", &own.used_sectors, &other.used_sectors, true);
     }
 
-    /// What changes from update to update.
+    /// Fields that change from update to update.
     fn state(&mut self, own: &MemberMetadata, other: &MemberMetadata) {
         let reshaping = [own, other].map(|of| of.reshape.is_some());
         if reshaping[0] != reshaping[1] {

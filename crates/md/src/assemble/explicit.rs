@@ -1,7 +1,7 @@
-//! An array whose superblocks are gone: its geometry in the caller's words.
+//! An array without superblocks: the caller describes its geometry.
 //!
-//! Invariant: only ever read-only; nothing vouches for what the caller says, and the first thing to
-//! do with such an array is to look whether its contents make sense.
+//! Invariant: always read-only. The description cannot be verified; check the contents of such an
+//! array first.
 
 use super::shape::Shape;
 use super::types::{Plan, Repairs, Source, Verdict};
@@ -11,20 +11,20 @@ use crate::level::Level;
 use crate::units::MemberIdx;
 use std::fmt;
 
-/// A member in the caller's words.
+/// A member as described by the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplicitMember {
-    /// What the caller calls it.
+    /// The caller's name for it, used in messages.
     pub label: String,
-    /// Its size.
+    /// Size of the device in sectors.
     pub device_sectors: u64,
-    /// Where its data starts; `None`: where [`ExplicitSpec::data_offset`] says.
+    /// Data offset in sectors; `None`: [`ExplicitSpec::data_offset`].
     pub data_offset: Option<u64>,
     /// Sectors of its data; `None`: as [`ExplicitSpec::used_sectors`] says, else to its end.
     pub data_sectors: Option<u64>,
 }
 
-/// The array in the caller's words.
+/// The array as described by the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplicitSpec {
     /// The level.
@@ -36,9 +36,9 @@ pub struct ExplicitSpec {
     /// Slots; must be the length of `members`. Given twice because a forgotten `missing` shifts
     /// every member behind it.
     pub raid_disks: usize,
-    /// Where data starts, on members that do not say otherwise.
+    /// Data offset in sectors, of members without their own.
     pub data_offset: u64,
-    /// Sectors of each member that the array uses; `None`: what the smallest has.
+    /// Sectors used on each member; `None`: those of the smallest member.
     pub used_sectors: Option<u64>,
     /// By slot; `None`: missing.
     pub members: Vec<Option<ExplicitMember>>,
@@ -53,23 +53,23 @@ pub struct Explicit {
     pub read_only: Plan,
 }
 
-/// What is wrong with a description.
+/// An error in a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExplicitError {
     /// As many members (with missing ones) as slots must be named.
     Count {
-        /// Slots.
+        /// Number of slots.
         raid_disks: usize,
-        /// Named.
+        /// Number of named members.
         named: usize,
     },
-    /// Nobody is there.
+    /// All members are missing.
     NoMember,
     /// The data would begin behind the device's end.
     Offset {
         /// The member.
         label: String,
-        /// Where its data would start.
+        /// The data offset in sectors.
         data_offset: u64,
         /// Its size.
         device_sectors: u64,
@@ -83,7 +83,7 @@ pub enum ExplicitError {
         /// Sectors that it would need.
         needs: u64,
     },
-    /// Of a missing member of linear or RAID 0 nobody knows the size.
+    /// The size of a missing member of linear or RAID 0 is unknown.
     UnknownSize {
         /// The slot.
         slot: MemberIdx,
@@ -121,7 +121,7 @@ impl std::error::Error for ExplicitError {}
 /// Makes an array of a description.
 ///
 /// # Errors
-/// What is wrong with it; too many missing members are not an error but the plan's verdict.
+/// An invalid description. Too many missing members are no error but a verdict of the plan.
 pub fn explicit(spec: &ExplicitSpec) -> Result<Explicit, ExplicitError> {
     if spec.members.len() != spec.raid_disks {
         let (raid_disks, named) = (spec.raid_disks, spec.members.len());
@@ -153,8 +153,7 @@ pub fn explicit(spec: &ExplicitSpec) -> Result<Explicit, ExplicitError> {
     let slots: Vec<Option<Source>> = spec.members.iter().enumerate().map(source).collect();
     let verdict = verdict(&geometry, &slots);
     let warnings = vec![
-        "Nothing but the given geometry says that this is an array: look whether what is read \
-         makes sense."
+        "The geometry is as given and cannot be verified: check whether the contents make sense."
             .to_string(),
     ];
     let repairs = Repairs::default();
@@ -206,7 +205,7 @@ fn verdict(geometry: &Geometry, slots: &[Option<Source>]) -> Verdict {
         return Verdict::RunDegraded { missing };
     }
     let lost = format!(
-        "{} cannot serve all data without {}: reads of what is lost fail.",
+        "{} cannot serve all data without {}: reads of lost data fail.",
         geometry.level(),
         super::messages::slots(&missing)
     );

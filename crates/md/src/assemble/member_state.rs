@@ -1,4 +1,4 @@
-//! Which candidate defines an array, and what each of the others is to it.
+//! Chooses the candidate that defines an array, and derives the state of the others.
 //!
 //! Invariant: the superblock that most of the freshest members agree with decides every role; a
 //! candidate's own superblock says who it is and how fresh, and that it never had a role. Of two
@@ -29,7 +29,7 @@ pub(super) fn group(candidates: &[Candidate]) -> (Vec<Vec<usize>>, Vec<usize>) {
     (groups, floating)
 }
 
-/// What the members of one array are.
+/// The states of the members of one array.
 pub(super) struct MemberStates {
     /// Whose superblock defines the array.
     pub defining: usize,
@@ -38,7 +38,7 @@ pub(super) struct MemberStates {
     pub members: Vec<Member>,
     pub split: bool,
     pub other_verdicts: Vec<OtherVerdict>,
-    /// What fresh members say against each other: sentences.
+    /// Contradictions between fresh members: sentences.
     pub contradictions: Vec<String>,
     /// Contradictions that no majority decides, and what to do: sentences.
     pub ties: Vec<String>,
@@ -123,7 +123,7 @@ impl Judge<'_> {
             self.other_verdict(Software::Kernel, format!("leaves {label} out: {problem}."));
         }
         if self.order.is_some_and(|order| !order.contains(&Some(index))) {
-            return (MemberState::Unusable, format!("{label} is not in the order that was given."));
+            return (MemberState::Unusable, format!("{label} is not in the given order."));
         }
         if let Some(problem) = broken(candidate, self.options) {
             return (MemberState::Unusable, format!("{label} cannot be used: {problem}."));
@@ -178,10 +178,10 @@ impl Judge<'_> {
         }
         let role = ordered.map_or(listed, |slot| Role::Slot(slot as u16));
         let by = match (ordered.is_some(), index == self.freshest) {
-            (true, _) => " by the order that was given".to_string(),
+            (true, _) => " by the given order".to_string(),
             (false, true) => ", and the freshest".to_string(),
             (false, false) if behind == 1 => {
-                ", one update behind, which the format takes for equal".to_string()
+                ", one update behind, which counts as equal".to_string()
             }
             (false, false) => String::new(),
         };
@@ -200,7 +200,7 @@ impl Judge<'_> {
                 let reference = &self.all[self.freshest].label;
                 (
                     MemberState::Faulty,
-                    format!("{label} has failed, says {reference}, the freshest."),
+                    format!("{label} is marked faulty by {reference}, the freshest."),
                 )
             }
             Role::Journal => (MemberState::Journal, format!("{label} is the journal.")),
@@ -213,7 +213,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What the candidate says against the description that is used, if it must be left out.
+    /// How the candidate contradicts the chosen description, if it must be left out.
     fn contradicts(&mut self, index: usize) -> Option<String> {
         let against = self.against.iter().find(|against| against.candidate == index);
         let Some(Against { difference, others, .. }) = against else {
@@ -229,27 +229,27 @@ impl Judge<'_> {
         differs
     }
 
-    /// A device that the freshest superblock gives a place that it does not know of: what it holds
-    /// may be anything.
+    /// A device that has a role by the freshest superblock but not by its own: its contents are
+    /// undefined.
     fn never_had(&mut self, index: usize, listed: Role) -> (MemberState, String) {
         let (metadata, label) = (&self.all[index].metadata, &self.all[index].label);
         let (own, listed) = (role_word(metadata.role), role_word(listed));
         let differs = format!("its role is {own} and not {listed}");
         let why = format!(
-            "{label} does not agree with {}: {differs}; what it holds cannot be trusted.",
+            "{label} does not agree with {}: {differs}; its contents cannot be trusted.",
             self.all[self.freshest].label
         );
         self.contradictions.push(format!("{label} contradicts the other members: {differs}."));
         (MemberState::Foreign { differs }, why)
     }
 
-    /// The order that was given is not the one of the superblocks.
+    /// Notes that the given order contradicts the superblocks.
     fn note_order(&mut self, index: usize, slot: usize, listed: Role) {
         if listed != Role::Slot(slot as u16) {
             let (label, listed) = (&self.all[index].label, role_word(listed));
             self.contradictions.push(format!(
-                "The order that was given puts {label} into slot {slot}, but the superblocks say \
-                 {listed}: if they are right, what is read is wrong."
+                "The given order puts {label} into slot {slot}, but the superblocks say {listed}: \
+                 if they are right, the data read is wrong."
             ));
         }
     }
@@ -347,8 +347,8 @@ impl Judge<'_> {
             None => format!("no active member ({})", role_word(metadata.role)),
         };
         let mut why = format!(
-            "{label} was {place} but missed {} (events {}, the freshest has {}), so that its data \
-             may be old.",
+            "{label} was {place} but missed {} (events {}, the freshest has {}), so its data may \
+             be stale.",
             updates(behind),
             metadata.events,
             self.all[self.freshest].metadata.events
@@ -356,21 +356,21 @@ impl Judge<'_> {
         if self.counts_out(index, self.freshest) && own.is_some() {
             self.split = true;
             why.push_str(&format!(
-                " It says itself that {} is out: it has run without it, and may hold writes that \
-                 {} never got.",
+                " It records {} as failed: it has run without it, and may hold writes that are not \
+                 on {}.",
                 self.all[self.freshest].label, self.all[self.freshest].label
             ));
         }
         (MemberState::Stale { slot, events_behind: behind }, why)
     }
 
-    /// Whether one member's superblock says that another one has no slot.
+    /// Whether one member's superblock gives another one no slot.
     fn counts_out(&self, one: usize, other: usize) -> bool {
         let number = self.all[other].metadata.dev_number as usize;
         !matches!(self.all[one].metadata.roles.get(number), Some(Role::Slot(_)))
     }
 
-    /// As fresh as the freshest, and each says that the other one is out.
+    /// Detects a split: the event counts are equal, and each records the other as failed.
     fn note_split(&mut self, index: usize) {
         let own = &self.all[index].metadata;
         if index == self.freshest || !matches!(own.role, Role::Slot(_)) {
@@ -378,10 +378,10 @@ impl Judge<'_> {
         }
         if self.counts_out(index, self.freshest) {
             let (label, other) = (&self.all[index].label, &self.all[self.freshest].label);
-            let what = format!("leaves {label} out: it says that {other} has failed.");
+            let what = format!("leaves {label} out: it records {other} as failed.");
             if self.counts_out(self.freshest, index) {
                 self.split = true;
-                let what = format!("{label} and {other} say of each other that they failed.");
+                let what = format!("{label} and {other} record each other as failed.");
                 self.contradictions.push(what);
             }
             self.other_verdict(Software::Mdadm, what);
@@ -398,7 +398,7 @@ impl Judge<'_> {
         self.members.iter().find(used).map(|member| member.candidate)
     }
 
-    /// What mdadm compares and the kernel, for 1.x, does not.
+    /// Fields that mdadm compares, and the kernel does not for 1.x.
     fn compare_as_mdadm(&mut self, index: usize) {
         let freshest = &self.all[self.freshest].metadata;
         let own = &self.all[index].metadata;
@@ -427,7 +427,7 @@ impl Judge<'_> {
     }
 }
 
-/// What the kernel compares with the freshest superblock.
+/// Fields that the kernel compares with the freshest superblock.
 fn differs(own: &MemberMetadata, freshest: &MemberMetadata) -> Option<String> {
     let text = |field: &str, own: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
         Some(format!("its {field} is {own} and not {other}"))
@@ -459,7 +459,7 @@ fn differs(own: &MemberMetadata, freshest: &MemberMetadata) -> Option<String> {
     None
 }
 
-/// Why a member's own superblock rules it out.
+/// The reason why a member's own superblock excludes it.
 fn broken(candidate: &Candidate, options: &Options) -> Option<String> {
     let metadata = &candidate.metadata;
     if !candidate.checksum_ok && !options.ignore_checksums {

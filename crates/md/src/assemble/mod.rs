@@ -1,4 +1,4 @@
-//! Which members make up an array, and what may be done with it.
+//! The assembly decision: the members of an array, and how it may be started.
 //!
 //! ```text
 //!   candidates ──group──> arrays ──freshest, state──> members ──shape──> geometry

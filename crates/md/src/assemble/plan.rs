@@ -70,9 +70,9 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
     }
 }
 
-const NO_JOURNAL: &str = "The array has a journal, and the journal device is missing or not \
-                          fresh: it may hold writes \
-     that are nowhere else. Find it; without it those are lost.";
+const NO_JOURNAL: &str = "The array has a journal, and the journal device is missing or out of \
+                          date: it may hold writes that are not on the members. Find it; without \
+                          it these writes are lost.";
 
 /// Sectors of its data area that a member which missed updates ever held: not what was being
 /// rebuilt when it left, nor what the array has grown by since.
@@ -91,7 +91,7 @@ struct Planner<'a> {
     all: &'a [Candidate],
     options: &'a Options,
     defining: usize,
-    /// What the defining superblock says.
+    /// The metadata of the defining superblock.
     metadata: &'a MemberMetadata,
     members: &'a [Member],
     split: bool,
@@ -229,7 +229,7 @@ impl Planner<'_> {
         None
     }
 
-    /// Why it cannot be read although it could be with what is left out, and what would help.
+    /// A refusal if the array could be read with members left out because of a tie; names a remedy.
     fn contested(&self, why: &str) -> Option<Verdict> {
         let undecided = !self.ties.is_empty() && !self.options.partial;
         let ties = self.ties.join(" ");
@@ -281,12 +281,12 @@ impl Planner<'_> {
         if self.metadata.level <= 0 && self.metadata.bitmap.is_some() {
             let level = geometry.level();
             return refused(format!(
-                "The superblock says that this {level} has a bitmap, which no {level} can have: it \
-                 is damaged, or not what it says. It can be read."
+                "According to the superblock this {level} has a bitmap, but a {level} cannot have \
+                 one: the superblock is damaged or wrong. The array can be read."
             ));
         }
         let mut risks = Vec::new();
-        // Devices that were cut off serve nothing that is written.
+        // Truncated devices are not used read-write.
         let usable = |source: &Source| cut_off(&self.all[source.candidate]) == 0;
         let mut slots: Slots = fresh.iter().map(|source| source.clone().filter(usable)).collect();
         if !enough(shape, &slots) {
@@ -297,14 +297,14 @@ impl Planner<'_> {
             let Some((with_stale, used)) = stale else {
                 let level = geometry.level();
                 return refused(format!(
-                    "{why} Find the missing members; to read what is left of this {level}, ask for \
-                     it read-only and partial."
+                    "{why} Find the missing members; to read the rest of this {level}, read it \
+                     partially (read-only)."
                 ));
             };
             slots = with_stale;
             risks.push(format!(
-                "{why} It could run with {used}: what was written since then is old or mixed with \
-                 new in those members."
+                "{why} It could run with {used}: on those members, blocks written since then are \
+                 stale."
             ));
         }
         let missing = slots_where(&slots, not_whole);
@@ -324,14 +324,14 @@ impl Planner<'_> {
         Plan { repairs, ..self.plan(verdict, slots, risks) }
     }
 
-    /// Whether the array has a write journal that is not there, or not fresh.
+    /// Whether the array has a write journal that is missing or out of date.
     fn lacks_journal(&self) -> bool {
         repair::policy(self.metadata) == Some(Policy::Journal) && self.journal.is_none()
     }
 
-    /// A mirror whose copies may differ goes by its first copy. If the superblock of that member
-    /// cannot be believed, as after a power cut in the middle of a long one, nothing says that the
-    /// next copy is right: a sentence for each such member.
+    /// A mirror is resynced from its first copy. If the checksum of that member's superblock is
+    /// wrong, as after a torn write at a power failure, the next copy may be stale: a sentence for
+    /// each such member.
     fn first_copies_lost(&self, level: Level, missing: &[MemberIdx]) -> Vec<String> {
         if !matches!(level, Level::Raid1 | Level::Raid10) || !self.dirty() {
             return Vec::new();
@@ -348,41 +348,41 @@ impl Planner<'_> {
             let is_first = before.all(|slot| missing.contains(&MemberIdx(slot)));
             if !checksum_ok && is_first && missing.contains(&MemberIdx(*slot)) {
                 sentences.push(format!(
-                    "{label} has the copy that the others are synced from, and the checksum of its \
-                     superblock is wrong, as after a power cut in the middle of writing it. The \
-                     copies may differ, and what is left may be what would have been written over. \
-                     If nothing else is wrong with {label}, let checksums be ignored."
+                    "{label} has the copy that the others are resynced from, and the checksum of \
+                     its superblock is wrong, as after a power failure during a superblock write. \
+                     The copies may differ, and the remaining ones may be stale. If nothing else \
+                     is wrong with {label}, ignore checksums."
                 ));
             }
         }
         sentences
     }
 
-    /// What is wrong although there are enough members.
+    /// Risks of a read-write start with sufficient members.
     fn risks_of_writing(&self, geometry: &Geometry, missing: &[MemberIdx]) -> Vec<String> {
         let mut risks = Vec::new();
         if self.split {
             let chosen = &self.all[self.defining].label;
             risks.push(format!(
-                "The members were run apart from each other: each side says that the other one \
-                 has failed. {chosen} and what agrees with it would be used, and what was written \
-                 to the others be lost. To choose the others, name only them."
+                "Split brain: two sets of members were run separately, and each records the other \
+                 as failed. {chosen} and the members that agree with it would be used; writes to \
+                 the others would be lost. To choose the others, name only them."
             ));
         }
         let policy = repair::policy(self.metadata);
         if self.lacks_journal() {
-            risks.push(format!("{NO_JOURNAL} All of the redundancy has to be made anew."));
+            risks.push(format!("{NO_JOURNAL} All redundancy must be resynced."));
         }
-        // A partial parity log has what was under way, not what a resync had not come to.
+        // A partial parity log covers writes in flight, not what a resync had not reached yet.
         let logged = policy == Some(Policy::Ppl) && self.metadata.resync_offset == Some(0)
             || policy == Some(Policy::Journal) && self.journal.is_some();
         risks.extend(self.first_copies_lost(geometry.level(), missing));
         let parity_lost = geometry.level().has_parity() && !missing.is_empty();
         if self.dirty() && parity_lost && !logged && !repair::only_parity(geometry, missing) {
             risks.push(format!(
-                "The array was in use when it stopped, and {} is missing: where a write was under \
-                 way, what is recovered for the missing member may be wrong, also in data that was \
-                 not being written. Check the file system afterwards.",
+                "The array was in use when it stopped, and {} is missing: where a write was in \
+                 flight, data reconstructed for the missing member may be wrong, including data \
+                 that was not being written. Check the file system afterwards.",
                 messages::slots(missing)
             ));
         }
@@ -408,8 +408,8 @@ impl Planner<'_> {
         }
         if let Some((slots, used)) = self.with_stale(shape, fresh) {
             let risk = format!(
-                "{why} It could be read with {used}: what was written since then is old, or mixed \
-                 with new, in those members, and what is recovered from them may be wrong."
+                "{why} It could be read with {used}: on those members, blocks written since then \
+                 are stale, and data reconstructed from them may be wrong."
             );
             if !(self.options.ignore_events || self.options.force) {
                 let verdict = Verdict::NeedsForce { with: Override::IgnoreEvents, risk };
@@ -422,11 +422,11 @@ impl Planner<'_> {
             return self.plan(verdict, slots, warnings);
         }
         let verdict = if fresh.iter().all(Option::is_none) {
-            Verdict::Refused { why: format!("{why} Nothing at all is left to be read.") }
+            Verdict::Refused { why: format!("{why} No data can be read.") }
         } else if self.options.partial {
-            Verdict::RunPartial { lost: format!("{why} Reads of what is lost fail.") }
+            Verdict::RunPartial { lost: format!("{why} Reads of lost data fail.") }
         } else {
-            let risk = format!("{why} The rest can be read; reads of what is lost would fail.");
+            let risk = format!("{why} The rest can be read; reads of lost data would fail.");
             Verdict::NeedsForce { with: Override::Partial, risk }
         };
         self.plan(verdict, fresh.clone(), warnings)
@@ -437,32 +437,31 @@ impl Planner<'_> {
         let missing = slots_where(slots, not_whole);
         if self.split {
             warnings.push(
-                "The members were run apart from each other; what is read is the side with the \
-                 most updates."
+                "Split brain: two sets of members were run separately; the one with the highest \
+                 event count is read."
                     .to_string(),
             );
         }
         if self.metadata.level <= 0 && !missing.is_empty() {
-            warnings.push(
-                "The size of the missing member is taken to be that of the others.".to_string(),
-            );
+            warnings
+                .push("The missing member is assumed to have the size of the others.".to_string());
         }
         let policy = repair::policy(self.metadata);
         if self.lacks_journal() {
             warnings.push(NO_JOURNAL.to_string());
         }
         match policy {
-            // The plan names it: who reads replays it, or says why not.
+            // The journal is in the plan: the reader replays it, or reports why it cannot.
             Some(Policy::Journal) if self.journal.is_some() => {}
             _ if self.dirty() && level_of(shape).has_parity() && !missing.is_empty() => {
                 warnings.push(format!(
-                    "The array was in use when it stopped, and {} is missing: what is recovered \
-                     for it may be wrong where a write was under way.",
+                    "The array was in use when it stopped, and {} is missing: data reconstructed \
+                     for it may be wrong where a write was in flight.",
                     messages::slots(&missing)
                 ));
             }
             _ if self.dirty() && !level_of(shape).has_parity() => warnings.push(
-                "The array was in use when it stopped: where a write was under way, its copies may \
+                "The array was in use when it stopped: where a write was in flight, its copies may \
                  differ, and either may be read."
                     .to_string(),
             ),
@@ -476,12 +475,12 @@ impl Planner<'_> {
                 reshaping.position()
             ));
             warnings.push(if self.in_place(slots) {
-                "The reshape does not move where the data starts: what was being rewritten when it \
-                 stopped is only in mdadm's backup file, and may read wrong here."
+                "The reshape does not change the data offset: the stripes in progress when it \
+                 stopped are only in mdadm's backup file, and may be read wrong here."
                     .to_string()
             } else {
                 "Linux (6.12, perhaps others) may have moved more than it recorded if it was \
-                 stopped in the first run of such a reshape: check what lies behind the position."
+                 stopped in the first run of such a reshape: check the data after the position."
                     .to_string()
             });
         }
@@ -492,7 +491,7 @@ impl Planner<'_> {
         slots.iter().flatten().all(|source| source.data_offset == source.new_data_offset)
     }
 
-    /// Where Linux and mdadm would not start what is started here, or the other way round.
+    /// Notes where Linux and mdadm decide differently about starting the array.
     fn compare_start(&mut self, shape: &Result<Shape, String>, missing: &[MemberIdx]) {
         let Ok(shape) = shape else { return };
         let mut say = |by, what: String| self.other_verdicts.push(OtherVerdict { by, what });
@@ -518,7 +517,10 @@ impl Planner<'_> {
                 let at = reshaping.position();
                 say(
                     Software::Kernel,
-                    format!("refuses to go on: position {at} is not a multiple of the stripe."),
+                    format!(
+                        "refuses to resume the reshape: position {at} is not a multiple of the \
+                         stripe."
+                    ),
                 );
             }
             let moves = self.members.iter().any(|member| {

@@ -1,24 +1,24 @@
-//! Which sectors of an array can be read from the members that a plan has.
+//! Finds the sectors of an array that can be read from the members of a plan.
 //!
 //! Invariant: a run that is called readable can be served, directly or by redundancy, from sources
-//! that are trusted there; one that is not, cannot. Used to read what is left of an array.
+//! that are trusted there; one that is not, cannot. Used to read damaged arrays.
 
 use super::shape::Shape;
 use super::types::{Plan, Source};
 use crate::geometry::{Copy, Geometry, Kind, Parity};
 use crate::units::{MemberIdx, Sector};
 
-/// What can be said of a sector and those behind it.
+/// Readability of a sector and those after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readable {
     /// Whether they can be served.
     pub readable: bool,
-    /// How many that holds for, at least 1.
+    /// Number of sectors that this applies to, at least 1.
     pub sectors: u64,
 }
 
 impl Plan {
-    /// Whether array sector `at` can be served from this plan's slots, and how far that goes on: at
+    /// Whether array sector `at` can be served from this plan's slots, and for how many sectors: at
     /// most to the end of the chunk.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! What has to happen to an array that is started read-write.
+//! Derives the repairs of an array at a read-write start.
 //!
 //! Invariant: a typed list, in the order in which it must be done; nothing is done here. Format
 //! reference, 1.5, 3.3, 5 and 8.4.
@@ -10,7 +10,7 @@ use crate::ondisk::MemberMetadata;
 use crate::ondisk::superblock::Policy;
 use crate::units::{MemberIdx, StripeNo};
 
-/// What is known when the plan is made.
+/// Input of the plan.
 pub(super) struct Facts<'a> {
     pub all: &'a [Candidate],
     pub metadata: &'a MemberMetadata,
@@ -21,7 +21,7 @@ pub(super) struct Facts<'a> {
     pub journal: Option<usize>,
 }
 
-/// The policy that the superblock asks for.
+/// The consistency policy of the superblock.
 pub(super) fn policy(metadata: &MemberMetadata) -> Option<Policy> {
     match metadata.level {
         ..=0 => None,
@@ -81,7 +81,7 @@ fn resync(facts: &Facts<'_>, replay: &Option<Replay>, kind: Policy) -> Option<Re
     facts.metadata.resync_offset.map(|from| Resync { from, by_bitmap })
 }
 
-/// Rebuilds that had begun go on; spares take the slots that nobody has; replacements go on.
+/// Interrupted rebuilds and replacements resume; spares are assigned to empty slots.
 fn recoveries(facts: &Facts<'_>) -> Vec<Recovery> {
     let mut recoveries = Vec::new();
     let serves = |slot: MemberIdx| facts.slots[slot.index()].as_ref();

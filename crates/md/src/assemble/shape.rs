@@ -10,7 +10,7 @@ use crate::level::Level;
 use crate::ondisk::{MemberMetadata, ReshapeState};
 use crate::units::{MemberIdx, Sector};
 
-/// Where an array's sectors are.
+/// The geometry of an array, or both of a reshape.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// One geometry.
@@ -75,7 +75,7 @@ fn reshape_spec(
     let new_level = self::level(reshape.new_level)?;
     if matches!(level, Level::Raid1 | Level::Linear) {
         return Err(format!(
-            "The superblock says that a {level} is in mid-reshape, which md has not."
+            "According to the superblock a {level} is in a reshape, which md does not support."
         ));
     }
     let new_count = i64::from(metadata.raid_disks);
@@ -139,8 +139,8 @@ fn member_sectors(
     let of = |slot: &Option<Source>| slot.as_ref().map(size).or(guess);
     slots.iter().map(of).collect::<Option<Vec<u64>>>().ok_or_else(|| {
         format!(
-            "A member of this {level} is missing, and as the others have different sizes, nobody \
-             knows where its data belongs: find it, or give the geometry explicitly."
+            "A member of this {level} is missing, and as the others have different sizes, the \
+             location of its data is unknown: find it, or give the geometry explicitly."
         )
     })
 }

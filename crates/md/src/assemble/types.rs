@@ -1,6 +1,6 @@
-//! What goes into the assembly decision and what comes out.
+//! Input and output types of the assembly decision.
 //!
-//! Invariant: candidates are named by their index in the list that was given, everywhere.
+//! Invariant: candidates are identified by their index in the input list.
 
 use super::messages;
 use super::shape::Shape;
@@ -12,16 +12,16 @@ use std::fmt;
 /// A device with a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What the caller calls it; appears in every sentence about it.
+    /// The caller's name for it, used in messages.
     pub label: String,
-    /// Its size.
+    /// Size of the device in sectors.
     pub device_sectors: u64,
-    /// What its superblock says.
+    /// The contents of its superblock.
     pub metadata: MemberMetadata,
     /// Whether the superblock's checksum is right.
     pub checksum_ok: bool,
-    /// What the kernel would refuse in this superblock, each in words; kept for
-    /// [`Array::other_verdicts`], not judged here.
+    /// Reasons why the kernel would refuse this superblock; reported in
+    /// [`Array::other_verdicts`], not evaluated here.
     pub kernel_refuses: Vec<String>,
 }
 
@@ -46,23 +46,23 @@ impl Candidate {
     }
 }
 
-/// What the caller insists on.
+/// Overrides of the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Read-only: members that missed updates may fill slots that nothing else can fill.
     pub ignore_events: bool,
-    /// Do what [`Verdict::NeedsForce`] warns of; implies `ignore_events`.
+    /// Override [`Verdict::NeedsForce`]; implies `ignore_events`.
     pub force: bool,
-    /// Believe superblocks whose checksum is wrong.
+    /// Accept superblocks with a wrong checksum.
     pub ignore_checksums: bool,
-    /// Read-only: serve what is there, with errors for the rest.
+    /// Read-only: serve readable data, with errors for lost ranges.
     pub partial: bool,
     /// The candidate of each slot, instead of what the superblocks say. Candidates that it does
     /// not name are left out, and it applies to the array that its candidates belong to.
     pub order: Option<Vec<Option<usize>>>,
 }
 
-/// All that was found.
+/// Result of an assembly: arrays and floating spares.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The arrays, by their first candidate.
@@ -71,7 +71,7 @@ pub struct Found {
     pub floating_spares: Vec<usize>,
 }
 
-/// What a candidate is to its array.
+/// State of a candidate in its array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberState {
     /// In sync in this slot.
@@ -80,25 +80,25 @@ pub enum MemberState {
     Recovering {
         /// Its slot.
         slot: MemberIdx,
-        /// How far it has got.
+        /// Recovery offset.
         up_to: u64,
     },
     /// To take over from the slot's member, which still serves.
     Replacement {
         /// Their slot.
         slot: MemberIdx,
-        /// How far it has got; `None`: complete.
+        /// Recovery offset, in sectors of its data area; `None`: complete.
         up_to: Option<u64>,
     },
-    /// Waiting.
+    /// A spare.
     Spare,
     /// The array's journal.
     Journal,
-    /// It missed updates.
+    /// Out of date: its event count is behind.
     Stale {
         /// The slot that it had.
         slot: Option<MemberIdx>,
-        /// How many updates of the superblocks it missed.
+        /// Difference of the event counts.
         events_behind: u64,
     },
     /// The freshest superblock says that it failed.
@@ -151,15 +151,15 @@ impl fmt::Display for MemberState {
 /// A candidate of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Which.
+    /// Index of the candidate.
     pub candidate: usize,
-    /// What it is.
+    /// Its state.
     pub state: MemberState,
-    /// Why: a sentence.
+    /// Reason for the state: a sentence.
     pub why: String,
 }
 
-/// Somebody who may judge otherwise.
+/// Other software that may decide otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Software {
     /// Linux md.
@@ -177,12 +177,12 @@ impl fmt::Display for Software {
     }
 }
 
-/// What somebody else would refuse, or do differently.
+/// A decision of Linux or mdadm that differs: a refusal, or another action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherVerdict {
-    /// Who.
+    /// The software that decides differently.
     pub by: Software,
-    /// What and why: the rest of a sentence that begins with who.
+    /// The decision and its reason: a sentence without its subject.
     pub what: String,
 }
 
@@ -213,18 +213,18 @@ pub struct Array {
     pub split: bool,
     /// The geometry, or why there is none: a sentence.
     pub shape: Result<Shape, String>,
-    /// To run it.
+    /// Plan of a read-write start.
     pub read_write: Plan,
-    /// To read it without changing anything.
+    /// Plan of a read-only start, which changes nothing.
     pub read_only: Plan,
-    /// Where Linux or mdadm would not do what the plans say.
+    /// Decisions of Linux or mdadm that differ from the plans.
     pub other_verdicts: Vec<OtherVerdict>,
-    /// What members that are equally fresh say against each other, or against the order that was
-    /// given: sentences. What is read of such an array is not to be believed without a look.
+    /// Contradictions between members with equal event counts, or to the given order: sentences.
+    /// The contents of such an array must be checked.
     pub contradictions: Vec<String>,
 }
 
-/// What has to be insisted on.
+/// An option that overrides a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Override {
     /// [`Options::force`].
@@ -238,7 +238,7 @@ pub enum Override {
 /// Whether the array can be started. Shown as a sentence or two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Complete.
+    /// All members are in sync.
     Run,
     /// All data is served, with less redundancy.
     RunDegraded {
@@ -247,19 +247,19 @@ pub enum Verdict {
     },
     /// A part of the data is served (read-only, on request).
     RunPartial {
-        /// What is not: a sentence.
+        /// The lost data: a sentence.
         lost: String,
     },
-    /// Only if the caller insists.
+    /// Only with an override.
     NeedsForce {
-        /// On what.
+        /// The required override.
         with: Override,
-        /// What is wrong and what may be lost: a sentence or two.
+        /// The problem and the data at risk: a sentence or two.
         risk: String,
     },
-    /// No.
+    /// It cannot be started.
     Refused {
-        /// Why, and what would help: a sentence or two.
+        /// The reason, and a remedy: a sentence or two.
         why: String,
     },
 }
@@ -279,7 +279,7 @@ impl fmt::Display for Verdict {
 }
 
 impl Verdict {
-    /// Whether it is to be started now.
+    /// Whether the array can be started with the given options.
     pub fn runs(&self) -> bool {
         matches!(self, Verdict::Run | Verdict::RunDegraded { .. } | Verdict::RunPartial { .. })
     }
@@ -288,16 +288,16 @@ impl Verdict {
 /// The member that serves a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Which candidate.
+    /// Index of the candidate.
     pub candidate: usize,
-    /// Where its data starts, in sectors of the device. In a reshape: in the old geometry.
+    /// Data offset, in sectors of the device. In a reshape: of the old geometry.
     pub data_offset: u64,
     /// In the new geometry of a reshape; else the same.
     pub new_data_offset: u64,
-    /// Its data area below this many sectors can be trusted: all of it (`u64::MAX`), what has been
-    /// rebuilt, or what is left of a device that was cut off.
+    /// Sectors at the start of its data area that can be trusted: all (`u64::MAX`), the rebuilt
+    /// part, or the remaining part of a truncated device.
     pub valid_sectors: u64,
-    /// It missed updates: what it holds may be old.
+    /// Its event count is behind: its data may be stale.
     pub stale: bool,
 }
 
@@ -311,24 +311,23 @@ impl Source {
 /// How to start the array.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Whether.
+    /// Whether the array can be started.
     pub verdict: Verdict,
-    /// From what each slot is served. Read-write: members in sync, and those whose rebuild goes on
-    /// ([`Source::valid_sectors`] says how far they serve). In a plan that does not run: what there
-    /// would be.
+    /// The member of each slot. Read-write: members in sync, and those being rebuilt, up to
+    /// [`Source::valid_sectors`]. In a plan that does not run: the members that would be used.
     pub slots: Vec<Option<Source>>,
     /// The journal device.
     pub journal: Option<usize>,
-    /// What to know before trusting what is read: sentences.
+    /// Warnings about the contents: sentences.
     pub warnings: Vec<String>,
-    /// What has to happen; nothing in a read-only plan.
+    /// Repairs at the start; empty in a read-only plan.
     pub repairs: Repairs,
 }
 
-/// What has to happen to an array that is started read-write.
+/// Repairs of an array at a read-write start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
-    /// What the array does about crashes; `None`: no redundancy to keep.
+    /// Consistency policy; `None`: no redundancy.
     pub policy: Option<Policy>,
     /// Before anything is read or written.
     pub replay: Option<Replay>,
@@ -338,7 +337,7 @@ pub struct Repairs {
     pub recoveries: Vec<Recovery>,
 }
 
-/// What a log holds back.
+/// Replay of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replay {
     /// Apply the newest partial parity log of every member. If at least one entry was applied, none
@@ -348,7 +347,7 @@ pub enum Replay {
     Journal {
         /// The journal device.
         candidate: usize,
-        /// Where its oldest record is, in sectors of its data area.
+        /// Position of its oldest record, in sectors of its data area.
         tail: u64,
     },
     /// The journal is gone: clear its feature bit.
@@ -368,9 +367,9 @@ pub struct Resync {
 /// A slot to be rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// Which.
+    /// The slot.
     pub slot: MemberIdx,
-    /// On which candidate.
+    /// Index of the candidate that is rebuilt.
     pub candidate: usize,
     /// From which sector of the data area on.
     pub from: u64,

@@ -1,4 +1,4 @@
-//! Where mdadm 4.2 puts things.
+//! The placement of metadata and data by mdadm 4.2.
 //!
 //! Invariant: sectors of the device throughout; every number is from the format reference, 1.7.
 
@@ -12,7 +12,7 @@ pub(super) const BAD_BLOCK_SECTORS: u64 = 8;
 /// A superblock 1.x and what is kept free around it.
 pub(super) const SUPER_SECTORS: u64 = 8;
 
-/// What mdadm leaves free for a later reshape, at most.
+/// Maximum space that mdadm reserves for a later reshape.
 const HEADROOM_MAX: u64 = 262_144;
 /// Data offsets are whole MiB.
 const DATA_ALIGN: u64 = 2048;
@@ -57,7 +57,7 @@ pub(super) fn free_sectors(
     }
 }
 
-/// What a member has for data once the size is known.
+/// Size of a member's data area once the used size is known, in sectors.
 ///
 /// `log_sectors`: of the bitmap in whole pages, of the partial parity log, or kept free for one.
 pub(super) fn data_sectors(
@@ -71,7 +71,7 @@ pub(super) fn data_sectors(
         Version::V0_90 => super_sector(version, device_sectors)?.checked_sub(data_offset),
         Version::V1_0 => {
             let before = super_sector(version, device_sectors)?.checked_sub(data_offset)?;
-            // With a size that was asked for, metadata gets what is left.
+            // With a requested size, metadata gets the remaining space.
             let kept = (log_sectors + BAD_BLOCK_SECTORS).min(before.checked_sub(used_sectors)?);
             Some(before - kept)
         }

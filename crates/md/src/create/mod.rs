@@ -1,4 +1,4 @@
-//! What a new array looks like on its members: mdadm 4.2's defaults, places and rounding.
+//! The plan of a new array: mdadm 4.2's defaults, placement and rounding.
 //!
 //! ```text
 //!   request ──place──> data offset, used size, areas ──geometry──> plan ──initial──> superblocks

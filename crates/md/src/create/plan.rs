@@ -28,7 +28,7 @@ const WRITE_BEHIND_MAX: u32 = 16_383;
 /// Bytes that an empty bad-block log is filled with.
 const NO_BAD_BLOCK: u8 = 0xff;
 
-/// Where everything is on one device.
+/// The placement of all areas on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLayout {
     /// The device, as an index into [`Request::devices`].
@@ -39,24 +39,24 @@ pub struct DeviceLayout {
     pub role: Role,
     /// `Some(0)`: it is to be rebuilt first.
     pub recovery_offset: Option<u64>,
-    /// Where data starts.
+    /// Data offset in sectors.
     pub data_offset: u64,
     /// Sectors for data.
     pub data_sectors: u64,
-    /// Where the superblock is.
+    /// Sector of the superblock.
     pub super_sector: u64,
-    /// Where the bitmap is: its pages.
+    /// The pages of the bitmap.
     pub bitmap: Option<Area>,
-    /// Where the bad-block log is.
+    /// The bad-block log.
     pub bad_blocks: Option<Area>,
-    /// Where the partial parity log is.
+    /// The partial parity log.
     pub ppl: Option<Area>,
 }
 
 /// Something to be written to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Zeroes.
+    /// Write zeroes to an area.
     Zeroes(Area),
     /// Bytes, a multiple of 4 KiB.
     Bytes {
@@ -76,9 +76,9 @@ pub struct Plan {
     pub version: Version,
     /// Sectors of each member that it uses; 0 for linear and RAID 0.
     pub used_sectors: u64,
-    /// What it does about crashes; `None`: no redundancy to keep.
+    /// Consistency policy; `None`: no redundancy.
     pub policy: Option<Policy>,
-    /// Where the first resync begins; `None`: there is none.
+    /// Start of the initial resync; `None`: none is needed.
     pub resync_offset: Option<u64>,
     /// The devices, without missing ones, in the order of the request.
     pub places: Vec<DeviceLayout>,
@@ -86,7 +86,7 @@ pub struct Plan {
     pub bitmap: Option<Bitmap>,
     /// The initial superblock of each of `places`.
     pub superblocks: Vec<Superblock>,
-    /// What the administrator should know: sentences.
+    /// Warnings for the administrator: sentences.
     pub warnings: Vec<String>,
 }
 
@@ -414,27 +414,27 @@ impl<'a> ResolvedRequest<'a> {
         }
         let unasked = request.bitmap == BitmapOption::Auto && request.policy.is_none();
         if unasked && policy == Some(Policy::Bitmap) {
-            warnings.push("A write-intent bitmap is made, as the array is large.".to_string());
+            warnings.push("A write-intent bitmap is created, as the array is large.".to_string());
         }
         if request.assume_clean && request.level.has_parity() {
             warnings.push(
-                "The parity is called right without being computed: that only holds if all \
-                 devices are zero, or were a clean array of just this geometry."
+                "The parity is assumed to be in sync without being computed: this is only true if \
+                 all devices are zero, or were a clean array of the same geometry."
                     .to_string(),
             );
         }
         if request.version != Version::V0_90 && places.iter().any(|one| one.bad_blocks.is_none()) {
             warnings.push(
                 "The data offset leaves no room for a bad-block log: a member with a bad sector \
-                 fails at once."
+                 fails immediately."
                     .to_string(),
             );
         }
         if let Some(rebuilt) = places.iter().find(|place| place.recovery_offset.is_some()) {
             let label = request.devices[rebuilt.device].as_ref().map_or("", |d| &d.label);
             warnings.push(format!(
-                "One member is missing, and {label} is rebuilt first: until then the array bears \
-                 no loss."
+                "One member is missing, and {label} is rebuilt first: until then the array has no \
+                 redundancy."
             ));
         }
         self.warnings = warnings;

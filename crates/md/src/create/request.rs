@@ -1,6 +1,6 @@
-//! What is asked for, and why it cannot be had.
+//! The request for a new array, and the errors of an invalid one.
 //!
-//! Invariant: every refusal names the option, or the device by its label, and what would do.
+//! Invariant: every error names the option or the label of the device, and a valid value.
 
 use crate::geometry::GeometryError;
 use crate::layout::Layout;
@@ -14,33 +14,33 @@ use std::fmt;
 /// A device for the new array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What the caller calls it.
+    /// The caller's name for it, used in messages.
     pub label: String,
-    /// Its size.
+    /// Size in sectors.
     pub sectors: u64,
-    /// Its logical block, bytes.
+    /// Logical block size in bytes.
     pub logical_block: u32,
-    /// A fresh identity (1.x).
+    /// UUID of the new member (1.x).
     pub uuid: Uuid,
-    /// Where its data is to start, if not where all others' does (mdadm: `variable`).
+    /// Its data offset in sectors, if it differs from the others' (mdadm: `variable`).
     pub data_offset: Option<u64>,
-    /// Reads should go elsewhere.
+    /// Write-mostly: reads prefer other members.
     pub write_mostly: bool,
-    /// Errors should fail it at once.
+    /// Failfast: the first error fails it.
     pub failfast: bool,
 }
 
-/// Whether there is to be a bitmap.
+/// Choice of the write-intent bitmap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BitmapOption {
     /// As mdadm does: if the members are used for more than 100 GiB each, or with write-behind.
     #[default]
     Auto,
-    /// No.
+    /// No bitmap.
     None,
-    /// Yes.
+    /// An internal bitmap.
     Internal {
-        /// Bytes that a bit stands for; `None`: mdadm's choice.
+        /// Bitmap chunk size in bytes; `None`: mdadm's choice.
         chunk_bytes: Option<u64>,
     },
 }
@@ -56,19 +56,19 @@ pub struct Request {
     pub chunk_sectors: Option<u64>,
     /// Version of the metadata.
     pub version: Version,
-    /// Slots.
+    /// Number of slots.
     pub raid_devices: usize,
     /// The devices of the slots in order, `None` where one is missing, then the spares.
     pub devices: Vec<Option<Device>>,
     /// Sectors of each member to use (mdadm: `--size`); `None`: what the smallest has.
     pub used_sectors: Option<u64>,
-    /// Where data is to start; `None`: mdadm's choice.
+    /// Data offset in sectors; `None`: mdadm's choice.
     pub data_offset: Option<u64>,
-    /// Whether there is to be a bitmap.
+    /// The write-intent bitmap.
     pub bitmap: BitmapOption,
-    /// What to do about crashes; `None`: a bitmap if there is one.
+    /// Consistency policy; `None`: a bitmap if there is one.
     pub policy: Option<Policy>,
-    /// Writes that may be outstanding to write-mostly members; asks for a bitmap.
+    /// Maximum number of outstanding write-behind writes; implies a bitmap.
     pub write_behind: Option<u32>,
     /// The members are in sync already, or shall be called so.
     pub assume_clean: bool,
@@ -78,9 +78,9 @@ pub struct Request {
     pub name: String,
     /// Written before the name, if there is room; 1.x only.
     pub homehost: Option<String>,
-    /// A fresh identity of the array.
+    /// UUID of the new array.
     pub set_uuid: Uuid,
-    /// Now.
+    /// Creation time.
     pub now: Timestamp,
 }
 
@@ -109,15 +109,15 @@ impl Request {
     }
 }
 
-/// Why an array cannot be made.
+/// Why an array cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CreateError {
     /// Fewer devices (with missing ones) than slots.
     TooFewDevices {
-        /// Given.
+        /// Number of devices given.
         given: usize,
-        /// Slots.
+        /// Number of slots.
         raid_devices: usize,
     },
     /// A number of slots that needs [`Request::force`].
@@ -129,9 +129,9 @@ pub enum CreateError {
     TooManyDevices {
         /// The metadata.
         version: Version,
-        /// Given.
+        /// Number of devices given.
         given: usize,
-        /// What it describes.
+        /// Maximum of this metadata version.
         most: usize,
     },
     /// A level without redundancy has neither spares nor missing members.
@@ -141,13 +141,13 @@ pub enum CreateError {
         /// `spares` or `missing members`.
         what: &'static str,
     },
-    /// So many are missing that there would be no array.
+    /// More members are missing than the level tolerates.
     TooManyMissing {
         /// The level.
         level: Level,
         /// Members given.
         present: usize,
-        /// Slots.
+        /// Number of slots.
         raid_devices: usize,
     },
     /// A spare cannot be missing.
@@ -156,21 +156,21 @@ pub enum CreateError {
     Conflict {
         /// The option.
         option: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// The device has no room for data behind its metadata.
     DeviceTooSmall {
-        /// Which.
+        /// Label of the device.
         label: String,
-        /// Its size.
+        /// Its size in sectors.
         sectors: u64,
-        /// What it needs at least.
+        /// Minimum size in sectors.
         least: u64,
     },
     /// The size asked for, or data offset with it, goes beyond the device.
     SizeTooLarge {
-        /// Which device.
+        /// Label of the device.
         label: String,
         /// Sectors asked for.
         wanted: u64,
@@ -179,12 +179,12 @@ pub enum CreateError {
     },
     /// The data offset asked for leaves no room for the metadata before it.
     DataOffsetTooSmall {
-        /// Asked for.
+        /// The requested offset, sectors.
         data_offset: u64,
-        /// What would do.
+        /// The minimum, sectors.
         least: u64,
     },
-    /// More than 0.90 can count.
+    /// A member size that 0.90 cannot represent.
     TooLargeForV0 {
         /// Sectors of each member.
         used_sectors: u64,

@@ -1,4 +1,4 @@
-//! Where every sector of an array lives: levels x layouts x members x chunk.
+//! The mapping of array sectors to members: levels x layouts x members x chunk.
 //!
 //! ```text
 //!   array sector --Geometry--> Striped   one place                  linear, RAID 0

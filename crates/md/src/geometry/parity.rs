@@ -31,7 +31,7 @@ pub struct DataPos {
     pub offset: u64,
 }
 
-/// What a member holds in a row.
+/// The contents of a member's chunk in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowRole {
     /// The data chunk of this index.
@@ -140,7 +140,7 @@ impl Parity {
         DataPos { stripe: StripeNo(stripe), index: index as u16, offset }
     }
 
-    /// Who holds what in a row.
+    /// The role of each member in a row.
     #[inline]
     pub fn row(&self, stripe: StripeNo) -> &Row {
         &self.rows[self.by_rows.split(stripe.0).1 as usize]

@@ -8,7 +8,7 @@
 //!                 new      |      old                                 old   |       new
 //! ```
 //!
-//! Format reference, section 7. Made by [`crate::assemble`], used by whoever reads such an array.
+//! Format reference, section 7. Built by [`crate::assemble`], used to read such an array.
 
 use super::array::{Geometry, Kind};
 use super::spec::{GeometryError, GeometrySpec};
@@ -21,7 +21,7 @@ use crate::units::{MemberIdx, Sector};
 pub enum Generation {
     /// From before the reshape.
     Old,
-    /// What it becomes.
+    /// The new geometry.
     New,
 }
 
@@ -34,10 +34,10 @@ pub struct DataStarts {
     pub new: u64,
 }
 
-/// What defines an array in mid-reshape.
+/// The parameters of an array in a reshape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReshapeSpec {
-    /// Before.
+    /// The geometry before the reshape.
     pub old: GeometrySpec,
     /// After. Slots keep their numbers.
     pub new: GeometrySpec,
@@ -63,7 +63,7 @@ impl Reshaping {
     /// The mapping of a spec.
     ///
     /// # Errors
-    /// What is wrong with the old geometry, else with the new one.
+    /// An error of the old geometry, else of the new one.
     ///
     /// # Panics
     /// If `data_starts` does not have one entry for each slot of the wider geometry.
@@ -75,7 +75,7 @@ impl Reshaping {
         Ok(Reshaping { old, new, position: spec.position, backwards: spec.backwards, data_starts })
     }
 
-    /// Sectors that the array offers meanwhile: the smaller of its two sizes.
+    /// Size of the array during the reshape, sectors: the smaller of the two sizes.
     pub fn array_sectors(&self) -> u64 {
         self.old.array_sectors().min(self.new.array_sectors())
     }
@@ -85,7 +85,7 @@ impl Reshaping {
         self.data_starts.len()
     }
 
-    /// Where the generations meet.
+    /// The reshape position: the array sector between the two geometries.
     pub fn position(&self) -> Sector {
         self.position
     }
@@ -171,7 +171,7 @@ impl Reshaping {
         Sector(self.array_sectors())
     }
 
-    /// Whether the position is one at which the kernel goes on: a multiple of the larger chunk x
+    /// Whether the kernel would resume at the position: it is a multiple of the larger chunk x
     /// the new data members on RAID 4, 5 and 6; elsewhere always.
     pub fn position_fits(&self) -> bool {
         if !self.new.level().has_parity() {
@@ -181,7 +181,7 @@ impl Reshaping {
         self.position.0.is_multiple_of(chunk * self.new.data_members() as u64)
     }
 
-    /// What changes, in words: `3 to 4 members, chunk 128 to 64 sectors`.
+    /// The change as text: `3 to 4 members, chunk 128 to 64 sectors`.
     pub fn change(&self) -> String {
         let mut parts = Vec::new();
         let (old, new) = (&self.old, &self.new);

@@ -1,4 +1,4 @@
-//! What a geometry is made from, its limits, and why one is refused.
+//! The parameters of a geometry, their limits, and the errors of invalid ones.
 //!
 //! Invariant: a refused spec is named by its field and problem in one line. Limits are md's unless
 //! the constant says otherwise.
@@ -26,7 +26,7 @@ pub const MAX_CHUNK_SECTORS: u64 = 64 << 11;
 /// Largest member and array: a signed 64-bit byte offset reaches every sector.
 pub const MAX_SECTORS: u64 = 1 << 54;
 
-/// What defines a mapping.
+/// The parameters of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeometrySpec {
     /// The level.
@@ -42,7 +42,7 @@ pub struct GeometrySpec {
     pub member_sectors: Vec<u64>,
 }
 
-/// Why a [`GeometrySpec`] is no array.
+/// An invalid [`GeometrySpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeometryError {
@@ -97,7 +97,7 @@ pub enum GeometryError {
         level: Level,
         /// Chunk size given, in sectors.
         chunk_sectors: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// A member does not hold the smallest unit of the array.

@@ -17,7 +17,7 @@ use crate::layout::{Layout, Raid0Layout};
 use crate::level::Level;
 use crate::units::{MemberIdx, Sector};
 
-/// One place, and how far it goes on.
+/// A contiguous range of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The member.
@@ -108,7 +108,7 @@ impl Striped {
         Ok(Striped { array_sectors, used, chunk: Some(chunk), zones, layout_matters })
     }
 
-    /// Where array sector `at` lives, and how far it goes on there.
+    /// Location of array sector `at`, and the length of the contiguous range from there.
     ///
     /// # Panics
     /// If `at` is not below the array's size.

@@ -15,7 +15,7 @@ use crate::level::Level;
 use std::fmt;
 use std::str::FromStr;
 
-/// Deepest nesting. md goes as deep; nobody does.
+/// Maximum nesting depth, far beyond practical use.
 pub const MAX_DEPTH: usize = 8;
 
 /// An array, its settings, and what it is made of.
@@ -31,17 +31,17 @@ pub struct ArrayExpr {
     pub members: Members,
 }
 
-/// What an array's members are.
+/// The members of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Members {
-    /// So many leaves: disks, files, whatever the caller has.
+    /// A number of leaf members: disks, files or other devices of the caller.
     Leaves(usize),
     /// Arrays, at least one.
     Arrays(Vec<ArrayExpr>),
 }
 
 impl ArrayExpr {
-    /// How many members the outermost array has.
+    /// Number of members of the outermost array.
     pub fn members(&self) -> usize {
         match &self.members {
             Members::Leaves(leaves) => *leaves,
@@ -49,7 +49,7 @@ impl ArrayExpr {
         }
     }
 
-    /// How many leaves there are in all.
+    /// Total number of leaves.
     pub fn leaves(&self) -> usize {
         match &self.members {
             Members::Leaves(leaves) => *leaves,
@@ -85,14 +85,14 @@ impl fmt::Display for ArrayExpr {
     }
 }
 
-/// What is wrong with an expression, and where.
+/// An error in an expression, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExprError {
     /// The expression.
     pub text: String,
     /// Byte offset of the part that is wrong; the length of the text if something is missing.
     pub position: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 

@@ -1,4 +1,4 @@
-//! Where a sector of a nested array lies on its leaves.
+//! Mapping of a nested array's sectors to its leaves.
 //!
 //! Invariant: each inner array offers its whole size as one member of the outer one, from sector 0;
 //! there is no metadata in between (real nested md arrays lose a data offset per layer, which the
@@ -59,7 +59,7 @@ pub enum NestedError {
     Array {
         /// The array, as an expression.
         array: String,
-        /// Why.
+        /// The geometry error.
         source: GeometryError,
     },
 }
@@ -149,7 +149,7 @@ impl NestedGeometry {
         self.geometry.array_sectors()
     }
 
-    /// How many leaves there are.
+    /// Number of leaves.
     pub fn leaves(&self) -> usize {
         self.leaves
     }

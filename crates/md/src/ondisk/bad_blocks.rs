@@ -80,7 +80,7 @@ impl BadBlocks {
         &self.ranges
     }
 
-    /// How many sectors are bad.
+    /// Number of bad sectors.
     pub fn sectors(&self) -> u64 {
         self.ranges.iter().map(|range| range.end - range.start).sum()
     }

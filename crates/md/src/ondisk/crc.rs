@@ -1,6 +1,6 @@
 //! CRC32C as md's logs use it: the bare table update, without the usual inversions.
 //!
-//! Invariant: `!raw(!0, data)` is the CRC32C that everybody means. Used by `ppl` and `journal`.
+//! Invariant: `!raw(!0, data)` is the standard CRC32C. Used by `ppl` and `journal`.
 
 use super::Uuid;
 

@@ -1,12 +1,12 @@
-//! What is wrong with bytes from a member.
+//! Decode errors of on-disk structures.
 //!
 //! Invariant: an error names the structure, the field, its offset and the problem, so that one line
-//! tells somebody with a hex editor where to look.
+//! is enough to find the place with a hex editor.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why bytes are not the structure they should be.
+/// Why bytes do not decode to a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// The structure, as `docs/format` names it: `superblock-1`.
@@ -15,7 +15,7 @@ pub struct DecodeError {
     pub field: &'static str,
     /// Its first byte, from the start of the structure.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Cow<'static, str>,
 }
 

@@ -1,4 +1,4 @@
-//! Where a field of a structure is, and how its bytes become a number.
+//! Location and decoding of the fields of a structure.
 //!
 //! Each structure lists its fields once, with [`fields!`]: the codec reads and writes through the
 //! constants, and a test compares the list with the tables of `docs/format`.

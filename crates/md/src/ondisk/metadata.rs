@@ -1,4 +1,4 @@
-//! What one member says about itself and its array, whichever version of metadata it carries.
+//! The metadata of one member, independent of the superblock's version.
 //!
 //! The codecs of metadata 0.90 and 1.x keep every field in their own plain values; this is what
 //! they have in common, in one set of units, for the decisions that follow: [`crate::ondisk`] makes
@@ -45,7 +45,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a device is in its array.
+/// The role of a device in its array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It serves this slot (md: raid disk).
@@ -72,14 +72,14 @@ pub struct Timestamp {
 pub struct Area {
     /// First sector of the device.
     pub sector: u64,
-    /// Length.
+    /// Length in sectors.
     pub sectors: u64,
 }
 
-/// Where the bad-block log is.
+/// The bad-block log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadBlockArea {
-    /// Its room.
+    /// Its area.
     pub area: Area,
     /// Entries count in units of 2^shift sectors.
     pub shift: u8,
@@ -87,16 +87,16 @@ pub struct BadBlockArea {
     pub in_use: bool,
 }
 
-/// Where the partial parity log is.
+/// The partial parity log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplArea {
-    /// Its room.
+    /// Its area.
     pub area: Area,
-    /// Whether the room is a ring of several logs.
+    /// Whether the area is a ring of several logs.
     pub multiple: bool,
 }
 
-/// A reshape that is under way.
+/// A reshape in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReshapeState {
     /// Array sector up to which (forwards) or from which on (backwards) the new geometry holds.
@@ -105,29 +105,29 @@ pub struct ReshapeState {
     pub backwards: bool,
     /// New minus old number of slots; [`MemberMetadata::raid_disks`] is the new number.
     pub delta_disks: i32,
-    /// The level to come; [`MemberMetadata::level`] is the old one.
+    /// The new level; [`MemberMetadata::level`] is the old one.
     pub new_level: i32,
-    /// The layout to come.
+    /// The new layout.
     pub new_layout: u32,
-    /// The chunk to come, in sectors.
+    /// The new chunk size, in sectors.
     pub new_chunk_sectors: u32,
-    /// Where this member's data starts in the new geometry.
+    /// Data offset of this member in the new geometry, in sectors.
     pub new_data_offset: u64,
 }
 
-/// What one member's superblock says. Sectors are 512 bytes; positions are of the whole device
-/// unless the field says otherwise.
+/// The contents of one member's superblock. Sectors are 512 bytes; positions are of the whole
+/// device unless the field's description differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberMetadata {
     /// Version of the metadata.
     pub version: Version,
-    /// Which array.
+    /// UUID of the array.
     pub set_uuid: Uuid,
-    /// Which member; 0.90 has none.
+    /// UUID of the member; 0.90 has none.
     pub device_uuid: Option<Uuid>,
     /// The array's name, `host:name` or `name`; empty in 0.90.
     pub name: String,
-    /// When the array was made.
+    /// Creation time of the array.
     pub created: Timestamp,
     /// When this superblock was written.
     pub updated: Timestamp,
@@ -139,43 +139,43 @@ pub struct MemberMetadata {
     pub chunk_sectors: u32,
     /// Slots of the array; during a reshape the new number.
     pub raid_disks: u32,
-    /// Sectors of each member that the array uses; 0 for linear and RAID 0.
+    /// Sectors used on each member; 0 for linear and RAID 0.
     pub used_sectors: u64,
-    /// Where this member's data starts.
+    /// Data offset of this member, in sectors.
     pub data_offset: u64,
-    /// Sectors that it has for data.
+    /// Size of its data area in sectors.
     pub data_sectors: u64,
-    /// Where this superblock is.
+    /// Sector of this superblock.
     pub super_sector: u64,
-    /// Update counter.
+    /// Event count.
     pub events: u64,
-    /// Up to where the redundancy is known to hold, `None`: everywhere (the array is clean). Member
+    /// Resync offset: sectors below it are in sync; `None`: all (the array is clean). Member
     /// sectors, for RAID 10 array sectors.
     pub resync_offset: Option<u64>,
     /// Index of this device in `roles`: its permanent name.
     pub dev_number: u32,
-    /// What this device is.
+    /// Role of this device.
     pub role: Role,
-    /// What every device number is, as far as this superblock knows.
+    /// Role of every device number, according to this superblock.
     pub roles: Vec<Role>,
-    /// Up to where this member is in sync, in sectors of its data area; `None`: everywhere.
+    /// Recovery offset, in sectors of its data area; `None`: completely in sync.
     pub recovery_offset: Option<u64>,
-    /// It is to replace another member of the same slot.
+    /// It replaces another member of the same slot.
     pub replacement: bool,
-    /// Reads should go elsewhere.
+    /// Write-mostly: reads prefer other members.
     pub write_mostly: bool,
-    /// Errors should fail it at once.
+    /// Failfast: the first error fails it.
     pub failfast: bool,
     /// Where the write-intent bitmap begins, and at most how long it can be.
     pub bitmap: Option<Area>,
-    /// Where the bad-block log is, if there is room for one.
+    /// The bad-block log, if there is room for one.
     pub bad_blocks: Option<BadBlockArea>,
-    /// Where the partial parity log is.
+    /// The partial parity log.
     pub ppl: Option<PplArea>,
     /// The array has, or should have, a journal.
     pub has_journal: bool,
     /// On the journal: sectors from its data offset to the oldest record.
     pub journal_tail: Option<u64>,
-    /// A reshape under way.
+    /// The reshape in progress.
     pub reshape: Option<ReshapeState>,
 }

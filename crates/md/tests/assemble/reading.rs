@@ -38,7 +38,7 @@ fn what_is_left_of_raid0_and_linear_is_on_the_members_that_are_left() {
             let on = striped.locate(Sector(at as u64)).member;
             assert_eq!(readable, on != MemberIdx(1), "sector {at}");
         }
-        // Of different sizes: nobody knows where the missing one's data was.
+        // Of different sizes: the location of the missing one's data is unknown.
         all[0].metadata.data_sectors -= 128;
         let array = one_with(&all, &partial());
         assert_eq!(both(&array), ["refused", "refused"]);
@@ -112,7 +112,7 @@ fn old_members_serve_only_if_asked_and_only_where_needed() {
     let array = one_with(&all, &options);
     assert_eq!(both(&array), ["needs Force", "degraded 1"]);
     assert!(array.read_only.slots[3].as_ref().unwrap().stale);
-    assert!(array.read_only.slots[1].is_none(), "parity knows better than an older member");
+    assert!(array.read_only.slots[1].is_none(), "parity is preferred to an older member");
     assert!(array.read_only.warnings[0].contains("disk3 (slot 3, 5 updates behind)"));
     assert!(readable(&array).iter().all(|&here| here));
 }
@@ -193,7 +193,7 @@ fn each_half_of_a_reshape_needs_its_own_members() {
     // A mirror has no reshape.
     let mut all = growing(768);
     all.iter_mut().for_each(|one| one.metadata.level = 1);
-    assert!(one(&all).shape.unwrap_err().contains("a raid1 is in mid-reshape"));
+    assert!(one(&all).shape.unwrap_err().contains("a raid1 is in a reshape"));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn old_members_are_never_used_beyond_what_they_ever_held() {
 }
 
 #[test]
-fn a_member_that_does_not_know_yet_that_a_reshape_is_over_has_its_data_where_it_ended() {
+fn a_member_one_update_before_the_end_of_a_reshape_has_its_data_in_the_new_place() {
     let mut all = growing(USED * 3);
     for one in &mut all {
         let new_start = one.metadata.reshape.take().unwrap().new_data_offset;

@@ -6,7 +6,7 @@ use md::assemble::{Array, MemberState, Options, Software, Verdict, assemble};
 use md::ondisk::{Role, Uuid, Version};
 
 #[test]
-fn arrays_are_told_apart_and_floating_spares_belong_to_none() {
+fn arrays_are_distinguished_and_floating_spares_belong_to_none() {
     let mut all = raid5(3);
     let mut other = members(1, 0, 2);
     other.iter_mut().for_each(|one| one.metadata.set_uuid = Uuid([9; 16]));
@@ -45,13 +45,13 @@ fn one_update_behind_is_fresh_and_two_are_stale() {
 #[test]
 fn roles_come_from_the_freshest_superblock() {
     let mut all = raid5(3);
-    // One behind, and failed by then: its own superblock does not know.
+    // One behind, and failed since: its own superblock does not record it.
     all[2].metadata.events -= 1;
     all[0].metadata.roles[2] = Role::Faulty;
     all[1].metadata.roles[2] = Role::Faulty;
     let array = one(&all);
     assert_eq!(standing(&array, 2), &MemberState::Faulty);
-    assert_eq!(why(&array, 2), "disk2 has failed, says disk0, the freshest.");
+    assert_eq!(why(&array, 2), "disk2 is marked faulty by disk0, the freshest.");
     assert_eq!(both(&array), ["degraded 2", "degraded 2"]);
     // Removed.
     all[0].metadata.roles[2] = Role::Spare;
@@ -101,14 +101,14 @@ fn what_the_kernel_compares_makes_a_member_foreign() {
 }
 
 #[test]
-fn what_only_mdadm_compares_is_told_but_does_not_count() {
+fn fields_that_only_mdadm_compares_are_reported_but_ignored() {
     let mut all = raid5(3);
     all[1].metadata.created.seconds += 1;
     let array = one(&all);
     assert_eq!(both(&array), ["run", "run"]);
-    let told = &array.other_verdicts[0];
-    assert_eq!(told.by, Software::Mdadm);
-    assert!(told.what.contains("disk1 does not match, the creation time"), "{}", told.what);
+    let note = &array.other_verdicts[0];
+    assert_eq!(note.by, Software::Mdadm);
+    assert!(note.what.contains("disk1 does not match, the creation time"), "{}", note.what);
     // 0.90: the kernel compares it as well.
     for one in &mut all {
         one.metadata.version = Version::V0_90;
@@ -139,7 +139,7 @@ fn of_two_with_one_number_the_fresher_is_used() {
 }
 
 #[test]
-fn a_wrong_checksum_counts_only_if_told_so() {
+fn a_wrong_checksum_is_accepted_only_on_request() {
     let mut all = raid5(3);
     all[0].checksum_ok = false;
     all[0].metadata.events = 900;
@@ -220,7 +220,7 @@ fn find<'a>(array: &'a Array, all: &[md::assemble::Candidate], label: &str) -> &
 }
 
 #[test]
-fn the_description_of_most_members_is_used_whoever_is_named_first() {
+fn the_description_of_most_members_is_used_in_any_order() {
     type Change = fn(&mut md::ondisk::MemberMetadata);
     let table: [(Change, &str); 7] = [
         (|one| one.raid_disks = 4, "its number of slots is 4 and not 5"),
@@ -327,7 +327,7 @@ fn a_member_is_what_its_own_superblock_makes_it_too() {
 }
 
 #[test]
-fn an_order_against_the_superblocks_is_said() {
+fn an_order_against_the_superblocks_is_reported() {
     let all = raid5(3);
     let order = |order: [usize; 3]| {
         let order = Some(order.map(Some).to_vec());

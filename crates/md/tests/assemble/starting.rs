@@ -85,16 +85,16 @@ fn a_refusal_says_what_is_missing_and_what_would_help() {
     assert_eq!(
         risk,
         "This raid5 of 4 members cannot serve all of its data without slots 1 and 3. disk3 was \
-         slot 3 but missed 5 updates (events 45, the freshest has 50), so that its data may be \
-         old. It could run with disk3 (slot 3, 5 updates behind): what was written since then is \
-         old or mixed with new in those members."
+         slot 3 but missed 5 updates (events 45, the freshest has 50), so its data may be stale. \
+         It could run with disk3 (slot 3, 5 updates behind): on those members, blocks written \
+         since then are stale."
     );
     let array = one(&all[..2]);
     let Verdict::Refused { why } = &array.read_write.verdict else { panic!("{array:?}") };
     assert_eq!(
         why,
         "This raid5 of 4 members cannot serve all of its data without slots 1 and 3. Find the \
-         missing members; to read what is left of this raid5, ask for it read-only and partial."
+         missing members; to read the rest of this raid5, read it partially (read-only)."
     );
 }
 
@@ -146,7 +146,7 @@ fn what_was_in_use_is_resynced() {
 }
 
 #[test]
-fn copies_that_may_differ_are_not_believed_while_the_one_to_sync_from_cannot_be() {
+fn copies_that_may_differ_are_not_used_without_the_resync_source() {
     // Level, layout, slots, whose superblock is torn, what happens without it.
     let table: &[(i32, u32, u16, usize, &str)] = &[
         (1, 0, 2, 0, "needs Force"),
@@ -211,7 +211,7 @@ fn logs_are_replayed_first() {
     assert_eq!(both(&array), ["needs Force", "needs Force"]);
     let array = one_with(&all, &force());
     assert_eq!(both(&array), ["run", "run"]);
-    assert!(array.read_only.warnings[0].contains("the journal device is missing or not fresh"));
+    assert!(array.read_only.warnings[0].contains("the journal device is missing or out of date"));
     assert_eq!(array.read_write.repairs.replay, Some(Replay::DropJournal));
     assert_eq!(
         array.read_write.repairs.resync,
@@ -221,7 +221,7 @@ fn logs_are_replayed_first() {
 }
 
 #[test]
-fn rebuilds_go_on_and_spares_take_what_nobody_has() {
+fn rebuilds_resume_and_spares_take_empty_slots() {
     let mut all = raid5(4);
     all[2].metadata.recovery_offset = Some(256);
     let spare = add(&mut all, "spare", Role::Spare);
@@ -285,5 +285,5 @@ fn a_journal_that_is_missing_or_stale_is_a_refusal_and_hides_no_other_warning() 
     let array = one_with(&all[1..], &force());
     assert_eq!(both(&array)[1], "degraded 0");
     let warnings = array.read_only.warnings.join(" ");
-    assert!(warnings.contains("what is recovered for it may be wrong"), "{warnings}");
+    assert!(warnings.contains("data reconstructed for it may be wrong"), "{warnings}");
 }

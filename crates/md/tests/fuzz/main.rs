@@ -1,4 +1,4 @@
-//! Codecs against bytes that nobody wrote: starting points, and seeded mutations of them.
+//! Codecs against arbitrary bytes: valid starting points, and seeded mutations of them.
 //!
 //! `RAIDLAB_TEST=all` runs a hundred times more. For minutes or hours there is
 //! `cargo run --release -p md --example fuzz`.

@@ -172,7 +172,7 @@ fn versions_and_what_md_refuses() {
     let short = Bitmap::decode(&file[..256 + 13], 14336).unwrap_err();
     assert_eq!((short.field, short.offset), ("bits", 256));
     assert!(Bitmap::decode(&file[..256 + 14], 14336).is_ok());
-    // A header that asks for more than anybody has is refused, not allocated.
+    // A header with an absurd size is refused, not allocated.
     assert!(Bitmap::decode(&file, 1 << 54).is_err());
 }
 

@@ -156,7 +156,7 @@ fn the_kernels_journal_is_walked_to_its_end() {
     assert_eq!((journal.start(30720), journal.start(12), journal.start(u64::MAX)), (0, 0, 0));
 }
 
-/// Contents as whoever reads through the journal sees them.
+/// Contents as a reader through the journal sees them.
 fn contents(memory: &Memory<'_>, ring: &[u8], replay: &Replay, lost: Option<MemberIdx>) -> Vec<u8> {
     let block = |sector: u64| &ring[sector as usize * 512..sector as usize * 512 + BLOCK_BYTES];
     let mut members = memory.clone();
@@ -473,7 +473,7 @@ fn what_is_ignored_and_where_a_walk_ends() {
         assert_eq!((ignored.seq, ignored.position), (1, 16));
         assert_eq!(ignored.problem, IgnoredBecause::Location { at: Sector(at) });
         assert_eq!((replay.meta_blocks, replay.newest.len()), (3, 1));
-        assert_eq!(replay.newest[0].journal_sector, 40, "the walk goes on behind it");
+        assert_eq!(replay.newest[0].journal_sector, 40, "the walk continues after it");
     }
     // Two parities on raid5.
     let (mut double, mut blocks) = one(&[parity(0, 1)]);

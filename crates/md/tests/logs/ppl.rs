@@ -560,7 +560,7 @@ fn the_kernels_newest_logs_restore_the_parity_that_it_wrote() {
 }
 
 #[test]
-fn a_damaged_newest_log_does_not_let_an_older_one_be_believed() {
+fn a_damaged_newest_log_rules_out_older_ones() {
     let area = [log(7, &[]), log(8, &[]), vec![0; 8192]].concat();
     let newest = |area: &[u8]| load(0, area).newest;
     assert_eq!(newest(&area).unwrap().header.generation, 8);

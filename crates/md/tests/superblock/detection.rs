@@ -93,7 +93,7 @@ fn every_place_says_what_was_there() {
         || computed + 1 == stored));
     assert_eq!(found.outcomes[3].1.to_string(), "superblock 1.2, checksum wrong");
 
-    // A copy at another place is nobody's.
+    // A copy at another place is ignored.
     let found = look(&[(0, v1(Version::V1_2, 2000).encode(512))]);
     assert_eq!(found.superblock(), None);
     assert_eq!(found.outcomes[2].1.to_string(), "a superblock that belongs to sector 8");
@@ -102,8 +102,8 @@ fn every_place_says_what_was_there() {
     let mut broken = v1(Version::V1_2, 2000).encode(512);
     broken[220..224].copy_from_slice(&1921_u32.to_le_bytes());
     let found = look(&[(8, broken)]);
-    let told = "superblock-1, field max_dev at byte 220: 1921 is more than 1920";
-    assert_eq!(found.outcomes[3].1.to_string(), told);
+    let message = "superblock-1, field max_dev at byte 220: 1921 is more than 1920";
+    assert_eq!(found.outcomes[3].1.to_string(), message);
 
     // A member that cannot be read there.
     let found = detect(SECTORS, |at: Candidate| match at.version {
@@ -116,15 +116,15 @@ fn every_place_says_what_was_there() {
 
 #[test]
 fn too_few_bytes_are_an_error_that_says_so() {
-    let told = |error: md::ondisk::DecodeError| error.to_string();
+    let text = |error: md::ondisk::DecodeError| error.to_string();
     let bytes = v1(Version::V1_2, 1).encode(512);
     let short =
-        |length: usize| told(SuperblockV1::decode(&bytes[..length], Version::V1_2).unwrap_err());
+        |length: usize| text(SuperblockV1::decode(&bytes[..length], Version::V1_2).unwrap_err());
     assert_eq!(short(0), "superblock-1, field magic at byte 0: only 0 bytes to read");
     assert!(short(255).contains("only 255 bytes"), "{}", short(255));
     assert!(short(511).contains("128 roles do not fit into 511 bytes"), "{}", short(511));
     assert!(SuperblockV1::decode(&bytes[..512], Version::V1_2).is_ok());
     let bytes = v0(1).encode();
-    let error = told(SuperblockV0::decode(&bytes[..4095], 0).unwrap_err());
+    let error = text(SuperblockV0::decode(&bytes[..4095], 0).unwrap_err());
     assert!(error.contains("only 4095 bytes"), "{error}");
 }

@@ -56,27 +56,27 @@ fn check_examined(case: &Case, member: &Member, superblock: &Superblock) {
     if let Some(uuid) = line("Device UUID") {
         assert_eq!(metadata.device_uuid.unwrap().to_string(), uuid, "{name}");
     }
-    if let Some(told) = line("Name") {
-        assert_eq!(told.split("  (").next().unwrap(), metadata.name, "{name}");
+    if let Some(value) = line("Name") {
+        assert_eq!(value.split("  (").next().unwrap(), metadata.name, "{name}");
     }
     let clean = metadata.resync_offset.is_none();
     let state = line("State").unwrap();
     assert_eq!(state.split(' ').next().unwrap() == "clean", clean, "{name}: {state}");
-    if let Some(told) = line("Recovery Offset") {
-        let sectors = told.split(' ').next().unwrap().parse().ok();
+    if let Some(value) = line("Recovery Offset") {
+        let sectors = value.split(' ').next().unwrap().parse().ok();
         assert_eq!(metadata.recovery_offset, sectors, "{name}: recovery offset");
     } else {
         assert_eq!(metadata.recovery_offset, None, "{name}: recovery offset");
     }
-    if let Some(told) = line("Internal Bitmap") {
-        let offset: i64 = told.split(' ').next().unwrap().parse().unwrap();
+    if let Some(value) = line("Internal Bitmap") {
+        let offset: i64 = value.split(' ').next().unwrap().parse().unwrap();
         let bitmap = metadata.bitmap.unwrap();
         assert_eq!(bitmap.sector, metadata.super_sector.checked_add_signed(offset).unwrap());
         assert!(bitmap.sectors >= 8, "{name}: {bitmap:?}");
     }
-    if let Some(told) = line("Bad Block Log") {
+    if let Some(value) = line("Bad Block Log") {
         let offset: i64 =
-            told.split("offset ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+            value.split("offset ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
         let log = metadata.bad_blocks.unwrap().area;
         assert_eq!(log.sector, metadata.super_sector.checked_add_signed(offset).unwrap());
         assert_eq!(log.sectors, 8, "{name}");

@@ -47,9 +47,9 @@ fn dirty_clean_and_checkpoints() {
         assert_eq!((next.state & 1 == 1, next.recovery_cp), (clean, v0_stored));
         assert_eq!((next.events, next.cp_events), (40, 40));
         assert_eq!(next.utime, 1_800_000_000);
-        let told = next.metadata().resync_offset;
-        assert_eq!(told.is_none(), clean);
-        assert!(told.is_none_or(|told| told <= offset.unwrap()));
+        let decoded = next.metadata().resync_offset;
+        assert_eq!(decoded.is_none(), clean);
+        assert!(decoded.is_none_or(|decoded| decoded <= offset.unwrap()));
     }
     // A checkpoint of an earlier write says nothing.
     let mut stale =
@@ -183,10 +183,10 @@ fn what_only_one_member_says() {
     let next = before.with_state(&state, 1).unwrap();
     assert_eq!(next.feature_map, 0x2 | 0x8 | 0x10 | 0x80);
     assert_eq!((next.devflags, next.recovery_offset), (0xf3, 1000));
-    let told = next.metadata();
-    assert!(told.replacement && told.write_mostly && told.failfast);
-    assert_eq!(told.recovery_offset, Some(1000));
-    assert!(told.bad_blocks.unwrap().in_use);
+    let decoded = next.metadata();
+    assert!(decoded.replacement && decoded.write_mostly && decoded.failfast);
+    assert_eq!(decoded.recovery_offset, Some(1000));
+    assert!(decoded.bad_blocks.unwrap().in_use);
     before.bblog_offset = 0;
     assert_eq!(before.with_state(&state, 1), Err(StateError::NoPlace { what: "bad-block log" }));
 

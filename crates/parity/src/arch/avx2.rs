@@ -53,7 +53,7 @@ fn stream(bytes: &mut [u8; 32], vector: __m256i) {
         return store(bytes, vector);
     }
     // SAFETY: the reference covers 32 writable bytes, and their alignment was just looked at. A
-    // fence follows before anybody else may read them (`Isa::fence`).
+    // fence follows before another thread may read them (`Isa::fence`).
     unsafe { _mm256_stream_si256(bytes.as_mut_ptr().cast(), vector) }
 }
 

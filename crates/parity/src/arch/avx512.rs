@@ -59,7 +59,7 @@ fn stream(bytes: &mut [u8; 64], vector: __m512i) {
         return store(bytes, vector);
     }
     // SAFETY: the reference covers 64 writable bytes, and their alignment was just looked at. A
-    // fence follows before anybody else may read them (`Isa::fence`).
+    // fence follows before another thread may read them (`Isa::fence`).
     unsafe { _mm512_stream_si512(bytes.as_mut_ptr().cast(), vector) }
 }
 

@@ -13,7 +13,7 @@
 
 use super::{Isa, Op};
 
-/// How far ahead of its use a byte is asked for.
+/// Prefetch distance in bytes.
 const AHEAD: usize = 512;
 
 /// An instruction set as used beyond the caches.

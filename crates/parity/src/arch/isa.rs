@@ -1,7 +1,7 @@
-//! What an instruction set offers, and the walk over the bytes that all operations share.
+//! The primitives of an instruction set, and the walk over the bytes that all operations share.
 //!
-//! Invariant: an [`Isa`] value is the proof that this CPU has the instructions; whoever holds one
-//! may call its methods. Everything here is `#[inline(always)]` except the tails, so that it is
+//! Invariant: an [`Isa`] value is the proof that this CPU has the instructions, which makes calls of
+//! its methods sound. Everything here is `#[inline(always)]` except the tails, so that it is
 //! compiled into [`Isa::run`] with the instruction set switched on. For the same reason there are
 //! no closures on the hot path: a closure would be compiled without it.
 //!
@@ -60,7 +60,7 @@ pub(crate) const WIDE: usize = 4;
 /// Bound of `WIDE * BYTES` over all instruction sets, for buffers on the stack.
 pub(crate) const GROUP_BYTES_MAX: usize = 256;
 
-/// An operation on at least so many bytes is `far` ([`Op::far`]): no second-level cache holds
+/// An operation on at least this many bytes is `far` ([`Op::far`]): no second-level cache holds
 /// them, and the share of the last level that one core may count on hardly does. Below, streaming
 /// loses up to 15 % (docs/perf/NOTES.md).
 pub(crate) const FAR_BYTES: usize = 16 << 20;
@@ -118,7 +118,7 @@ pub(crate) trait Isa: Copy {
 
 /// One operation with its operands, of which all demands are met.
 pub(crate) trait Op {
-    /// What it answers.
+    /// Its result.
     type Output;
     /// The formula, byte by byte.
     fn plain(self) -> Self::Output;
@@ -233,7 +233,7 @@ pub(crate) fn horner<I: Isa, const N: usize>(
     q
 }
 
-/// a with the offset of `horner` added, or taken away again.
+/// Adds the offset of `horner` to `a`, or removes it (both are XOR).
 #[inline(always)]
 pub(crate) fn offset<I: Isa, const N: usize>(isa: I, a: Group<I, N>) -> Group<I, N> {
     xor(isa, a, [isa.offset(); N])

@@ -191,7 +191,7 @@ fn check_names_the_one_block_that_is_wrong() {
 }
 
 #[test]
-fn check_blames_nobody_for_what_two_did() {
+fn check_names_no_block_when_two_are_wrong() {
     for_each_row(|kernels, row| {
         if row.len() < 2 {
             return;

@@ -1,6 +1,6 @@
 //! The bytes of `vgf2p8affineqb` as compilers write it, taken apart.
 //!
-//! Invariant: what this does not know completely is `None`, never a guess: other instructions,
+//! Invariant: an instruction not fully decoded is `None`, never a guess: other instructions,
 //! masks, legacy prefixes, the form without VEX. A byte is asked for only when those before it say
 //! that it belongs to the same instruction, so that reading never leaves the code. Called by
 //! `trap`.

@@ -1,8 +1,8 @@
-//! `raidlab bench` with programs, or on something else than the engine: which targets there are,
-//! and what they are made from.
+//! `raidlab bench` with programs, or on targets other than the engine: the targets and how they are
+//! set up.
 //!
-//! Invariant: nothing that somebody may miss is written over: a device that holds something, or is
-//! in use, is refused, and in a directory everything is made new. Called from `bench`.
+//! Invariant: no existing data is overwritten: a device that holds data or is in use is refused,
+//! and in a directory only new files are created. Called from `bench`.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -22,12 +22,12 @@ use lab::workload::Kind;
 
 use crate::console::say;
 
-/// One of `--workload`: blocks, or a program.
+/// One value of `--workload`: a block workload or a program.
 #[derive(Clone, Debug)]
 pub enum WorkloadName {
-    /// Blocks, straight at the target.
+    /// A block workload, directly on the array.
     Blocks(Kind),
-    /// A program.
+    /// A program, as in `bonnie++`.
     Program(ProgramSpec),
 }
 
@@ -43,41 +43,41 @@ impl FromStr for WorkloadName {
     }
 }
 
-/// What the run is told besides.
+/// Runs programs on one target.
 pub struct ProgramRunner<'a> {
-    /// On what.
+    /// The target.
     pub target: &'a TargetExpr,
-    /// What tells it from other targets of its name.
+    /// Suffix that distinguishes it from other targets of the same name.
     pub mark: &'a str,
     /// Programs, in order.
     pub programs: &'a [ProgramSpec],
-    /// Sizes of their files; empty: by memory and target.
+    /// Total size of their files, bytes; empty: chosen by memory and target.
     pub sizes: &'a [u64],
-    /// How their phases are timed.
+    /// Timing of their phases.
     pub timing: Timing,
-    /// Write over what a device holds.
+    /// Overwrite existing data on a device.
     pub destroy: bool,
-    /// The run's own data.
+    /// Seed of the written data.
     pub seed: u64,
-    /// Asked now and then.
+    /// Polled regularly; `true` stops the run.
     pub stop: &'a dyn Fn() -> bool,
-    /// A line about what is going on.
+    /// Shows one line of progress.
     pub show: &'a dyn Fn(&str),
 }
 
-/// What programs run on, for the arrays of the engine.
+/// Arrays of the engine that programs run on.
 pub struct Engine<'a> {
-    /// The arrays; their cells are not looked at.
+    /// The arrays; their cells are ignored.
     pub plan: &'a Plan,
-    /// How they are made.
+    /// Settings to create them with.
     pub settings: &'a Settings<'a>,
 }
 
 impl ProgramRunner<'_> {
-    /// Runs all programs on the target and hands over their cells.
+    /// Runs all programs on the target and passes their cells to `add`.
     ///
     /// # Errors
-    /// The first problem; cells measured before it were handed over.
+    /// The first problem; cells measured before it were passed to `add`.
     pub fn run(
         &self,
         engine: Option<&Engine<'_>>,
@@ -91,8 +91,8 @@ impl ProgramRunner<'_> {
                 if (self.stop)() {
                     return Ok(());
                 }
-                let mut tell = |program: &Program, meanwhile: Progress<'_>| {
-                    (self.show)(&line(program, &meanwhile));
+                let mut tell = |program: &Program, progress: Progress<'_>| {
+                    (self.show)(&line(program, &progress));
                 };
                 let mut session = Session {
                     timing: self.timing,
@@ -140,8 +140,8 @@ impl ProgramRunner<'_> {
                 keep(brought).map_err(|problem| format!("{name}: {problem}"))
             }),
             (TargetExpr::Path(path), _) => {
-                tell_left_behind(path);
-                tell_size(choice, session, path);
+                report_left_behind(path);
+                report_size(choice, session, path);
                 keep(session.on_directory(
                     choice,
                     path,
@@ -173,32 +173,32 @@ impl ProgramRunner<'_> {
     }
 }
 
-/// Says what a run that was killed has left in a directory. It is not removed: who knows whose
-/// process that number was.
-fn tell_left_behind(directory: &Path) {
+/// Reports files that a killed run left in a directory. They are not removed: the process ID in
+/// their name may have been reused.
+fn report_left_behind(directory: &Path) {
     for path in left_behind(directory) {
         say(format_args!(
-            "raidlab: {}: left behind by a run that was killed; remove it if nobody uses it",
+            "raidlab: {}: left over from a killed run; remove it if it is not in use",
             path.display()
         ));
     }
 }
 
-/// Without --size, says how much is going to be written: twice the memory may be a disk full.
-fn tell_size(choice: &ProgramSpec, session: &Session<'_>, directory: &Path) {
+/// Without --size, prints how much will be written: twice the memory may fill the disk.
+fn report_size(choice: &ProgramSpec, session: &Session<'_>, directory: &Path) {
     let scale = session.directory_scale(directory).ok().filter(|scale| scale.size.is_none());
     let Some(Ok(program)) = scale.map(|scale| choice.program(&scale)) else { return };
     let bytes = show_size(program.files.iter().sum());
     say(format_args!(
-        "{}: {} makes files of {bytes} here, twice the memory or what fits; --size says how much",
+        "{}: {} creates files of {bytes}, twice the memory or what fits; --size sets the size",
         directory.display(),
         program.name,
     ));
 }
 
-/// What is shown while a phase runs.
-fn line(program: &Program, meanwhile: &Progress<'_>) -> String {
-    match meanwhile {
+/// The progress line of a phase.
+fn line(program: &Program, progress: &Progress<'_>) -> String {
+    match progress {
         Progress::Running { phase, bytes } => {
             format!("{}: {phase}, {} MB", program.name, bytes / 1_000_000)
         }
@@ -206,7 +206,7 @@ fn line(program: &Program, meanwhile: &Progress<'_>) -> String {
     }
 }
 
-/// Where programs ran, without the user's own names.
+/// The place of a run for the record, without names that identify the user.
 fn place_of(ground: &MountOrDevice) -> Place {
     let mut place = facts_of(String::new(), ground);
     place.name = match ground {

@@ -1,8 +1,9 @@
-//! Options that nothing listens to: whoever gives one believes that it was heard.
+//! Detects options without effect, so that they are not silently ignored.
 //!
-//! Invariant: what is named here would have had no effect at all. An option that one of several
-//! targets, workloads or matrices hears is fine beside the others. `bench` refuses them; `sweep`
-//! those of the command line, which may have made moot what its file says.
+//! Invariant: a reported option has no effect on any target, workload or matrix. An option that
+//! applies to at least one of them is accepted. `bench` refuses unused options; `sweep` refuses
+//! those of the command line and notes those of its file, which the command line may have
+//! overridden.
 
 use std::fmt;
 
@@ -10,51 +11,52 @@ use lab::provision::TargetExpr;
 
 use super::BenchArguments;
 
-/// Of whom something is asked.
+/// A predicate of the options of one matrix.
 type Asked = fn(&BenchArguments) -> bool;
 
 /// Options, and whether they are given.
 type Options = [(&'static str, Asked)];
 
+/// Options of block workloads.
 const OF_BLOCKS: [(&str, Asked); 6] = [
-    ("block", |told| !told.block.is_empty()),
-    ("depth", |told| !told.depth.is_empty()),
-    ("jobs", |told| !told.jobs.is_empty()),
-    ("read-ahead", |told| !told.read_ahead.is_empty()),
-    ("seconds", |told| told.seconds.is_some()),
-    ("warm-up", |told| told.warm_up.is_some()),
+    ("block", |args| !args.block.is_empty()),
+    ("depth", |args| !args.depth.is_empty()),
+    ("jobs", |args| !args.jobs.is_empty()),
+    ("read-ahead", |args| !args.read_ahead.is_empty()),
+    ("seconds", |args| args.seconds.is_some()),
+    ("warm-up", |args| args.warm_up.is_some()),
 ];
 
-/// Options of arrays, whoever makes them.
+/// Options of arrays, of the engine and of Linux md.
 const OF_ARRAYS: [(&str, Asked); 6] = [
-    ("level", |told| !told.level.is_empty()),
-    ("layout", |told| !told.layout.is_empty()),
-    ("disks", |told| !told.disks.is_empty()),
-    ("chunk", |told| !told.chunk.is_empty()),
-    ("array", |told| !told.array.is_empty()),
-    ("degraded", |told| !told.degraded.is_empty()),
+    ("level", |args| !args.level.is_empty()),
+    ("layout", |args| !args.layout.is_empty()),
+    ("disks", |args| !args.disks.is_empty()),
+    ("chunk", |args| !args.chunk.is_empty()),
+    ("array", |args| !args.array.is_empty()),
+    ("degraded", |args| !args.degraded.is_empty()),
 ];
 
 /// Options of arrays of the engine.
 const OF_ENGINE: [(&str, Asked); 6] = [
-    ("members", |told| !told.members.is_empty()),
-    ("stripe-cache", |told| !told.stripe_cache.is_empty()),
-    ("bus", |told| !told.bus.is_empty()),
-    ("channel", |told| !told.channel.is_empty()),
-    ("spindle", |told| !told.spindle.is_empty()),
-    ("queue-depth", |told| !told.queue_depth.is_empty()),
+    ("members", |args| !args.members.is_empty()),
+    ("stripe-cache", |args| !args.stripe_cache.is_empty()),
+    ("bus", |args| !args.bus.is_empty()),
+    ("channel", |args| !args.channel.is_empty()),
+    ("spindle", |args| !args.spindle.is_empty()),
+    ("queue-depth", |args| !args.queue_depth.is_empty()),
 ];
 
 /// Options of programs.
 const OF_PROGRAMS: [(&str, Asked); 2] =
-    [("interval", |told| told.interval.is_some()), ("drop-caches", |told| told.drop_caches)];
+    [("interval", |args| args.interval.is_some()), ("drop-caches", |args| args.drop_caches)];
 
-/// An option that nothing listens to.
+/// An option that has no effect.
 #[derive(Debug)]
 pub struct UnusedOption {
-    /// Its name.
+    /// Long name, without `--`.
     pub option: &'static str,
-    /// Who would listen, and is not there.
+    /// Why it has no effect: the missing target or workload that it applies to.
     pub why: String,
 }
 
@@ -64,17 +66,17 @@ impl fmt::Display for UnusedOption {
     }
 }
 
-/// Looks at one command, or at all matrices of a sweep; `command` has what no matrix can say. Names
-/// the options that are in vain.
+/// Returns the options without effect, of one command or of all matrices of a sweep. `command` has
+/// the options that a matrix cannot set.
 pub fn unused_options(tables: &[BenchArguments], command: &BenchArguments) -> Vec<UnusedOption> {
     let unasked = "no --target has an array of the engine";
-    let blocks = "is for blocks (seq-read, seq-write, rand-read, rand-write); programs have \
-                  options of their own: raidlab bench --programs lists them";
-    let programs = "is for programs, as in --workload bonnie++; blocks have no phases, and pass \
-                    the kernel's caches by";
-    let arrays = "no --target has an array made for it: path: and device: are measured as they are";
-    let engine = format!("{unasked}, which alone has that");
-    let with_programs: Asked = |told| !told.choices().is_empty();
+    let blocks = "applies to block workloads only (seq-read, seq-write, rand-read, rand-write); \
+                  raidlab bench --programs lists the options of programs";
+    let programs = "applies to programs only, as in --workload bonnie++; block workloads have no \
+                    phases and bypass the page cache";
+    let arrays = "no --target creates an array: path: and device: are measured as they are";
+    let engine = format!("{unasked}, and the option applies to nothing else");
+    let with_programs: Asked = |args| !args.choices().is_empty();
     let of_tables: [(&Options, Asked, &str); 4] = [
         (&OF_BLOCKS, BenchArguments::moves_blocks, blocks),
         (&OF_PROGRAMS, with_programs, programs),
@@ -82,32 +84,32 @@ pub fn unused_options(tables: &[BenchArguments], command: &BenchArguments) -> Ve
         (&OF_ENGINE, asks_engine, &engine),
     ];
     let mut found = Vec::new();
-    for (options, heard, why) in of_tables {
-        let options = options.iter().filter(|(_, given)| unheard(tables, *given, heard));
+    for (options, used, why) in of_tables {
+        let options = options.iter().filter(|(_, given)| is_unused(tables, *given, used));
         found.extend(options.map(|(option, _)| UnusedOption { option, why: why.into() }));
     }
     let no_engine = !tables.iter().any(asks_engine);
     let no_device = !tables.iter().any(takes_device);
     let of_command = [
-        ("kernel", command.kernels_chosen() && no_engine, "which alone computes parity with it"),
-        ("dir", command.dir.is_some() && no_engine, "whose members' files would go there"),
+        ("kernel", command.kernels_chosen() && no_engine, "so no parity is computed here"),
+        ("dir", command.dir.is_some() && no_engine, "so there are no member files"),
     ];
-    let of_command = of_command.into_iter().filter(|(_, in_vain, _)| *in_vain);
+    let of_command = of_command.into_iter().filter(|(_, unused, _)| *unused);
     found.extend(
         of_command
             .map(|(option, _, why)| UnusedOption { option, why: format!("{unasked}, {why}") }),
     );
     if command.destroy_contents && no_device {
-        let why = "no --target is, or lies on, a device:".into();
+        let why = "no --target uses a device:".into();
         found.push(UnusedOption { option: "destroy-contents", why });
     }
     found
 }
 
-/// Looks at a command.
+/// Refuses a command with an unused option.
 ///
 /// # Errors
-/// Names the first option that is in vain.
+/// The first option without effect.
 pub fn refuse_unused(command: &BenchArguments) -> Result<(), String> {
     match unused_options(std::slice::from_ref(command), command).first() {
         Some(option) => Err(option.to_string()),
@@ -115,25 +117,26 @@ pub fn refuse_unused(command: &BenchArguments) -> Result<(), String> {
     }
 }
 
-fn unheard(tables: &[BenchArguments], given: Asked, heard: Asked) -> bool {
-    let mut given = tables.iter().filter(|told| given(told)).peekable();
-    given.peek().is_some() && !given.any(heard)
+/// Whether the option is given in a matrix, and in none where it is used.
+fn is_unused(tables: &[BenchArguments], given: Asked, used: Asked) -> bool {
+    let mut given = tables.iter().filter(|args| given(args)).peekable();
+    given.peek().is_some() && !given.any(used)
 }
 
-fn asks_engine(told: &BenchArguments) -> bool {
-    told.target.iter().any(TargetExpr::uses_engine)
+fn asks_engine(args: &BenchArguments) -> bool {
+    args.target.iter().any(TargetExpr::uses_engine)
 }
 
-fn asks_for_array(told: &BenchArguments) -> bool {
-    told.target.iter().any(TargetExpr::uses_array)
+fn asks_for_array(args: &BenchArguments) -> bool {
+    args.target.iter().any(TargetExpr::uses_array)
 }
 
-fn takes_device(told: &BenchArguments) -> bool {
-    told.target.iter().any(TargetExpr::takes_device)
+fn takes_device(args: &BenchArguments) -> bool {
+    args.target.iter().any(TargetExpr::takes_device)
 }
 
 impl BenchArguments {
-    /// Whether blocks are moved straight on arrays of the engine.
+    /// Whether block workloads run directly on arrays of the engine.
     pub fn moves_blocks(&self) -> bool {
         let engine = self.target.contains(&TargetExpr::Engine);
         engine && (self.choices().is_empty() || !self.kinds().is_empty())

@@ -1,7 +1,7 @@
-//! What one `raidlab bench` has to do: workloads of blocks on arrays of the engine, then programs
-//! on the target.
+//! The plan of one `raidlab bench`: block workloads on arrays of the engine, then programs on the
+//! targets.
 //!
-//! Invariant: what cannot be run is refused before anything is made. Called from `bench`.
+//! Invariant: what cannot be run is refused before anything is created. Called from `bench`.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,16 +22,16 @@ use super::{BenchArguments, INTERVAL_SECONDS, announce, check_plan};
 use crate::console::say;
 use crate::progress::{Reporter, Status};
 
-/// What a file system takes for itself on each member, at most, besides a share of the files.
+/// Upper bound of a file system's fixed overhead per member; a share of the files is added.
 const FILE_SYSTEM_BYTES: u64 = 128 << 20;
 
-/// What is to be done.
+/// Block workloads and programs of one command.
 pub struct BenchPlan {
-    /// Blocks on arrays.
+    /// Block workloads on arrays of the engine.
     pub blocks: Option<Plan>,
-    /// Where the programs run, in order.
+    /// Targets of the programs, in order.
     pub targets: Vec<Target>,
-    /// Programs.
+    /// The programs to run on each target.
     pub choices: Vec<ProgramSpec>,
 }
 
@@ -39,19 +39,19 @@ pub struct BenchPlan {
 pub struct Target {
     /// The place.
     pub place: TargetExpr,
-    /// The arrays below it, where it uses any.
+    /// The arrays below it, if it uses any.
     pub arrays: Option<Plan>,
 }
 
 impl BenchPlan {
-    /// Of the command line.
+    /// Plans the command line, and checks that it fits into memory.
     ///
     /// # Errors
-    /// When it makes no sense, or does not fit into memory.
+    /// If options contradict each other or have no effect, or the plan does not fit into memory.
     pub fn plan(arguments: &BenchArguments) -> Result<BenchPlan, String> {
         let work = BenchPlan::shape(arguments)?;
         refuse_unused(arguments)?;
-        // What others' devices hold takes neither memory nor space here.
+        // Targets on external devices need neither memory nor disk space for members.
         let here = work.targets.iter().filter(|target| target.place.uses_engine());
         let arrays = here.filter_map(|target| target.arrays.as_ref());
         for plan in work.blocks.iter().chain(arrays) {
@@ -60,24 +60,27 @@ impl BenchPlan {
         Ok(work)
     }
 
-    /// The same, whether or not there is room for it.
+    /// As [`BenchPlan::plan`], without the check of memory and space.
     ///
     /// # Errors
-    /// When it makes no sense.
+    /// If options contradict each other.
     pub fn shape(arguments: &BenchArguments) -> Result<BenchPlan, String> {
         arguments.check_programs()?;
         let (choices, options) = (arguments.choices(), arguments.options());
         let engine = arguments.target.contains(&TargetExpr::Engine);
         if !engine && !options.workloads.is_empty() {
             let name = options.workloads[0].name();
-            return Err(format!("{name}: runs on arrays of the engine; give --target a program"));
+            return Err(format!(
+                "{name}: block workloads run only on arrays of the engine; use a program with \
+                 --target"
+            ));
         }
         let elsewhere = arguments.target.iter().any(|place| *place != TargetExpr::Engine);
         if elsewhere && choices.is_empty() {
-            return Err("--target: name what to run on it, as in --workload bonnie++".into());
+            return Err("--target: needs a program, as in --workload bonnie++".into());
         }
         let blocks = arguments.moves_blocks().then(|| matrix::plan(&options)).transpose()?;
-        // One workload of blocks gives each array once.
+        // A single block workload yields each array exactly once.
         let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
         let mut targets: Vec<Target> = Vec::new();
         for place in arguments.target.iter().filter(|_| !choices.is_empty()) {
@@ -92,7 +95,7 @@ impl BenchPlan {
         self.blocks.iter().chain(self.targets.iter().filter_map(|target| target.arrays.as_ref()))
     }
 
-    /// A record without cells: where and when.
+    /// A record without cells: host and time.
     pub fn head(&self, settings: &Settings<'_>) -> Record {
         match self.plans().next() {
             Some(plan) => lab::bench::head(plan, settings),
@@ -102,8 +105,8 @@ impl BenchPlan {
         }
     }
 
-    /// Does it, as often as asked: everything once, then everything again, so that what the machine
-    /// does meanwhile meets all cells alike. `keep` is handed cells when they are final.
+    /// Runs the plan `--repeat` times. A repetition runs all cells before the next one starts, so
+    /// that background load is spread over all cells. `keep` receives cells when they are final.
     pub fn carry_out(
         &self,
         arguments: &BenchArguments,
@@ -178,8 +181,8 @@ impl Target {
         let arrays = of_kernel.as_ref().unwrap_or(arrays);
         let mut plan = place.uses_array().then(|| matrix::plan(arrays)).transpose()?;
         if *place != TargetExpr::Engine {
-            // Then --size is that of the files, beside which there must be room for journal, tables
-            // and what is kept free.
+            // --size is then the size of the files; the member also needs room for the file
+            // system's journal, tables and reserve.
             let cases = plan.iter_mut().flat_map(|plan| &mut plan.arrays);
             for case in cases.filter(|case| case.area_bytes.is_some()) {
                 let files = case.member_bytes;
@@ -191,13 +194,13 @@ impl Target {
     }
 }
 
-/// What is asked of md. It has the devices that are named, whatever the engine's members are.
+/// The options of a Linux md array. Its members are the named devices, not `--members`.
 fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options, String> {
     if arrays.levels.is_empty() && arrays.arrays.is_empty() {
-        return Err("kernel: say what md is to make of the devices, as in --level raid5".into());
+        return Err("kernel: needs the level of the md array, as in --level raid5".into());
     }
     let mut own = Options { members: Vec::new(), ..arrays.clone() };
-    // An expression says it itself.
+    // An array expression contains the number of members.
     if own.disks.is_empty() && !own.levels.is_empty() {
         own.disks = vec![kernel.devices.len() as u32];
     }
@@ -205,8 +208,8 @@ fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options, String> {
 }
 
 impl BenchArguments {
-    /// What programs are told besides; which ones, the caller adds. A target has the mark that
-    /// tells it from others of its name.
+    /// A runner for a target, still without programs: the caller adds them. `mark` distinguishes
+    /// the target from others of the same name.
     pub fn wanted<'a>(
         &'a self,
         (target, mark): (&'a TargetExpr, &'a str),
@@ -226,7 +229,7 @@ impl BenchArguments {
         }
     }
 
-    /// How the phases of programs are timed.
+    /// Timing of the phases of programs.
     pub fn timing(&self) -> Timing {
         let interval = Duration::from_secs_f64(self.interval.unwrap_or(INTERVAL_SECONDS));
         Timing {
@@ -238,7 +241,7 @@ impl BenchArguments {
         }
     }
 
-    /// Refuses programs that would be refused wherever they run.
+    /// Refuses programs that are invalid on every target.
     ///
     /// # Errors
     /// Names the program and its option.
@@ -253,7 +256,7 @@ impl BenchArguments {
         Ok(())
     }
 
-    /// Sizes of a program's files; one `None` where nothing is given.
+    /// Sizes of a program's files, bytes; one `None` without `--size`.
     pub fn sizes(&self) -> Vec<Option<u64>> {
         match self.size[..] {
             [] => vec![None],

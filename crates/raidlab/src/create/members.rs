@@ -1,7 +1,7 @@
-//! The members of a new array: opened for writing, or made.
+//! The members of a new array: opened for writing, or created as image files.
 //!
-//! Invariant: an image file that was made here is gone again unless the array was made, or another
-//! process has taken it: it is locked from before it can be used until after it is removed. Called
+//! Invariant: an image file created here is removed again unless the array was created, or another
+//! process has opened it. It is locked from before it can be used until after it is removed. Called
 //! from `create`.
 
 use std::cell::Cell;
@@ -47,7 +47,7 @@ impl Drop for Given {
     }
 }
 
-/// Opens what is there and makes what is not.
+/// Opens existing members and creates missing ones.
 pub fn open(arguments: &CreateArguments) -> Result<Given, String> {
     let mut given = Given {
         devices: Vec::new(),
@@ -96,14 +96,14 @@ impl Given {
         let path = &location.path;
         let Some(sectors) = sectors else {
             return Err(format!(
-                "{}: it is not there; --file-size SIZE makes it an image file",
+                "{}: no such file; --file-size SIZE creates it as an image file",
                 path.display()
             ));
         };
-        // A slip in the name of a disk must not become a file in the kernel's memory.
+        // A mistyped device name must not create a file in devtmpfs.
         if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
             let path = path.display();
-            return Err(format!("{path}: there is no such device; no image files are made there"));
+            return Err(format!("{path}: no such device; image files are not created there"));
         }
         let device = OpenDevice::make(location, sectors.saturating_mul(SECTOR_BYTES));
         let device = Arc::new(device.map_err(|error| error.to_string())?);
@@ -111,13 +111,13 @@ impl Given {
         Ok(device)
     }
 
-    /// Whether all members are files that were made here: nothing but zeroes.
+    /// Whether all members are files created here, that is, zero-filled.
     pub fn are_new(&self) -> bool {
         let present = self.devices.iter().flatten().count();
         present == self.made.len() && self.devices.len() == present
     }
 
-    /// Why a member cannot be opened: what is given twice is locked by ourselves.
+    /// Why a member cannot be opened. A member given twice is locked by this process.
     fn why_not(&self, location: &Location, error: DeviceError) -> String {
         let identity = Identity::at(&location.path);
         if !matches!(error.problem, DeviceProblem::Locked { .. } | DeviceProblem::InUse { .. }) {
@@ -144,8 +144,8 @@ impl Given {
         }
     }
 
-    /// Refuses what can be opened twice and is one all the same, such as two loop devices over one
-    /// file.
+    /// Refuses devices that can be opened separately but are the same storage, such as two loop
+    /// devices over one file.
     fn refuse_overlaps(&self, device: &OpenDevice) -> Result<(), String> {
         let twin = self.opened.iter().find_map(|it| Some((it, device.overlap(it)?)));
         match twin {
@@ -156,16 +156,17 @@ impl Given {
         }
     }
 
-    /// Reserves the disk space of image files, so that it cannot run out under the array. Ends
-    /// early, with `false`, after `stop`.
+    /// Preallocates the disk space of image files, so that it cannot run out under the array.
+    /// Returns `false` if it was stopped.
     pub fn reserve(&self, arguments: &CreateArguments, stop: &AtomicBool) -> Result<bool, String> {
         if arguments.no_prealloc {
             return Ok(!stop.load(Ordering::Relaxed));
         }
-        let go_on = || !stop.load(Ordering::Relaxed);
+        let running = || !stop.load(Ordering::Relaxed);
         for (at, device) in self.opened.iter().enumerate() {
             let kept = || {
-                // Files that were made here go; to punch holes into others could cost data.
+                // Files created here are removed. Existing ones are not: punching holes could lose
+                // data.
                 let made =
                     |it: &Arc<OpenDevice>| self.made.iter().any(|file| Arc::ptr_eq(file, it));
                 let kept =
@@ -173,10 +174,10 @@ impl Given {
                 let kept: Vec<String> = kept.map(|it| it.location().to_string()).collect();
                 match kept.is_empty() {
                     true => String::new(),
-                    false => format!("; what is reserved so far stays so: {}", kept.join(", ")),
+                    false => format!("; space reserved so far stays reserved: {}", kept.join(", ")),
                 }
             };
-            let reserved = device.preallocate(go_on).map_err(|error| {
+            let reserved = device.preallocate(running).map_err(|error| {
                 format!(
                     "{}: cannot reserve its disk space: {error}; nothing was written; \
                      --no-prealloc does without{}",
@@ -184,19 +185,19 @@ impl Given {
                     kept()
                 )
             })?;
-            if !reserved || !go_on() {
+            if !reserved || !running() {
                 let gone = match self.made.is_empty() {
                     true => "",
-                    false => "; the files that were made are removed",
+                    false => "; the created files are removed",
                 };
                 say(format_args!("raidlab: stopped: nothing was written{gone}{}", kept()));
                 return Ok(false);
             }
         }
-        Ok(go_on())
+        Ok(running())
     }
 
-    /// The array is there: its files stay.
+    /// Keeps the files: the array was created.
     pub fn keep(&self) {
         self.kept.set(true);
     }

@@ -1,7 +1,7 @@
 //! `raidlab create`: a new array over devices and image files, in mdadm's terms.
 //!
-//! Invariant: nothing is written before the whole plan stands and every member was looked at; what
-//! a member holds is only ever replaced with `--force`.
+//! Invariant: nothing is written before the plan is complete and every member was checked; existing
+//! data of a member is overwritten only with `--force`.
 
 pub mod mdadm_only;
 mod members;
@@ -31,39 +31,38 @@ Examples:
   raidlab create --level 6 --raid-devices 5 --chunk 64K --bitmap internal --dry-run /dev/sd[b-f]1
   raidlab create --level 1 --raid-devices 2 --name data a.img missing
 
-As mdadm --create: the members are given in the order of their slots, then the spares; numbers
-without a unit are KiB. New files of zeroes need no resync: zeroes are in sync.
+As with mdadm --create, members are given in slot order, then the spares; numbers without a unit are
+KiB. New image files are zero-filled and therefore in sync: they need no resync.
 
-Without --force nothing is written over: no superblock, file system, partition table or packed image
-anywhere, and in files no data of any kind (their first 64 MiB, their last and 256 places between
-are looked at). Disks that hold bytes of no known kind are taken, as
-mdadm takes them.
+Without --force nothing is overwritten: no superblock, file system, partition table or compressed
+image on any member, and no data of any kind in files (the first 64 MiB, the last and 256 positions
+in between are checked). Disks with data of unknown type are accepted, as with mdadm.
 
-Of mdadm's options -a/--auto, --write-journal, --nodes and others that need a kernel are refused
-by name.";
+Options of mdadm that need a kernel (-a/--auto, --write-journal, --nodes and others) are refused by
+name.";
 
-/// Makes an array as mdadm --create does, with md's metadata.
+/// Create an array with md metadata, as mdadm --create does.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CreateArguments {
-    /// Image files, partitions, disks, in the order of their slots, then spares; 'missing' for a
-    /// slot without a member; PATH@OFFSET or PATH@OFFSET+SIZE for a part
+    /// Image files, partitions or disks in slot order, then spares; 'missing' for a slot without a
+    /// member; PATH@OFFSET or PATH@OFFSET+SIZE for a part of a device
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
-    /// linear, 0, 1, 4, 5, 6, 10
+    /// RAID level: linear, 0, 1, 4, 5, 6, 10
     #[arg(short, long, value_parser = parse_level, help_heading = "Array")]
     level: Level,
-    /// The layout by mdadm's name or md's number [default: mdadm's]
+    /// Layout, by mdadm's name or md's number [default: as mdadm]
     #[arg(short = 'p', long, visible_alias = "parity", help_heading = "Array")]
     layout: Option<String>,
-    /// The chunk [default: 512K]
+    /// Chunk size [default: 512K]
     #[arg(short, long, alias = "rounding", value_name = "SIZE", value_parser = parse_sectors,
           help_heading = "Array")]
     chunk: Option<u64>,
-    /// Slots
+    /// Number of active devices
     #[arg(short = 'n', long, alias = "raid-disks", value_name = "N", help_heading = "Array")]
     raid_devices: u16,
-    /// Spares, behind the members of the slots
+    /// Number of spare devices, listed after the active ones
     #[arg(
         short = 'x',
         long,
@@ -73,81 +72,81 @@ pub struct CreateArguments {
         help_heading = "Array"
     )]
     spare_devices: u16,
-    /// How much of each member is used [default: what the smallest has]
+    /// Space to use from each member [default: that of the smallest member]
     #[arg(short = 'z', long, value_name = "SIZE", value_parser = parse_sectors,
           help_heading = "Array")]
     size: Option<u64>,
-    /// The array's name [default: none]
+    /// Name of the array [default: none]
     #[arg(short = 'N', long, default_value = "", help_heading = "Array")]
     name: String,
-    /// The host that goes before the name; 'none' for none [default: this machine's]
+    /// Home host, the prefix of the name; 'none' for none [default: this machine's host name]
     #[arg(long, value_name = "NAME", help_heading = "Array")]
     homehost: Option<String>,
-    /// The array's uuid [default: a new one]
+    /// UUID of the array [default: random]
     #[arg(short, long, value_parser = parse_uuid, help_heading = "Array")]
     uuid: Option<Uuid>,
-    /// The members behind this word are read only where there is nobody else
+    /// Mark the following devices write-mostly
     #[arg(short = 'W', long, help_heading = "Array")]
     write_mostly: bool,
-    /// The members behind this word are failed at their first error (RAID 1 and 10)
+    /// Mark the following devices failfast: fail them at the first error (RAID 1 and 10)
     #[arg(long, help_heading = "Array")]
     failfast: bool,
-    /// Writes that members which are write-mostly may lag behind [default: 256]; RAID 1 only
+    /// Maximum number of outstanding write-behind writes [default: 256]; RAID 1 only
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
           default_missing_value = "256", requires = "write_mostly", help_heading = "Array")]
     write_behind: Option<u32>,
 
-    /// Version of the metadata: 0.90, 1.0, 1.1, 1.2
+    /// Metadata version: 0.90, 1.0, 1.1, 1.2
     #[arg(short = 'e', long, value_parser = parse_version, default_value = "1.2",
           help_heading = "Metadata")]
     metadata: Version,
-    /// internal or none [default: internal above 100 GiB a member, as mdadm]
+    /// Write-intent bitmap: internal or none [default: internal above 100 GiB a member, as mdadm]
     #[arg(short, long, value_parser = parse_bitmap, help_heading = "Metadata")]
     bitmap: Option<BitmapOption>,
-    /// What a bit of the bitmap stands for [default: mdadm's choice]
+    /// Chunk size of the bitmap [default: as mdadm]
     #[arg(long, value_name = "SIZE", value_parser = parse_sectors, help_heading = "Metadata")]
     bitmap_chunk: Option<u64>,
-    /// What is done about crashes: resync, bitmap, ppl
+    /// Consistency policy: resync, bitmap, ppl
     #[arg(short = 'k', long, value_name = "POLICY", value_parser = parse_policy,
           help_heading = "Metadata")]
     consistency_policy: Option<Policy>,
-    /// Where data begins on each member [default: mdadm's choice]
+    /// Data offset of each member [default: as mdadm]
     #[arg(long, value_name = "SIZE", value_parser = parse_sectors, help_heading = "Metadata")]
     data_offset: Option<u64>,
 
-    /// The members are in sync already, or shall be called so
-    #[arg(long, help_heading = "Making it")]
+    /// Skip the initial resync (assume the members are in sync)
+    #[arg(long, help_heading = "Creation")]
     assume_clean: bool,
-    /// Also over members that hold something, and, as with mdadm, arrays of a single device
-    #[arg(short, long, help_heading = "Making it")]
+    /// Overwrite existing data or superblocks; as with mdadm, also allow a single-device array
+    #[arg(short, long, help_heading = "Creation")]
     force: bool,
-    /// Accepted because mdadm has it: nothing is ever asked
-    #[arg(short = 'R', long, help_heading = "Making it")]
+    /// Accepted for compatibility with mdadm, without effect: there are no prompts
+    #[arg(short = 'R', long, help_heading = "Creation")]
     run: bool,
-    /// Make image files of this size for members that are not there
-    #[arg(long, value_name = "SIZE", value_parser = parse_sectors, help_heading = "Making it")]
+    /// Create missing members as image files of this size
+    #[arg(long, value_name = "SIZE", value_parser = parse_sectors, help_heading = "Creation")]
     file_size: Option<u64>,
-    /// Do not reserve the disk space of image files: they grow as they are written, and the disk
-    /// can become full under the array
-    #[arg(long, help_heading = "Making it")]
+    /// Create sparse image files: they are not preallocated, and the disk can run full while the
+    /// array is in use
+    #[arg(long, help_heading = "Creation")]
     no_prealloc: bool,
-    /// Reserve the disk space of image files, which is the default
-    #[arg(long, conflicts_with = "no_prealloc", help_heading = "Making it")]
+    /// Preallocate the disk space of image files (the default)
+    #[arg(long, conflicts_with = "no_prealloc", help_heading = "Creation")]
     prealloc: bool,
-    /// Leave the first resync to whoever starts the array
-    #[arg(long, help_heading = "Making it")]
+    /// Do not run the initial resync; it runs when the array is started
+    #[arg(long, help_heading = "Creation")]
     no_resync: bool,
-    /// Show the plan and end
-    #[arg(long, help_heading = "Making it")]
+    /// Show the plan, write nothing
+    #[arg(long, help_heading = "Creation")]
     dry_run: bool,
     #[command(flatten)]
     json: JsonOut,
-    /// Where the words that hold for the members behind them are.
+    /// Positions of the options that apply to the following members.
     #[arg(skip)]
     marks: Marks,
 }
 
-/// From which member on a word holds, counted from 0.
+/// Index of the first member to which each option applies.
 #[derive(Default)]
 struct Marks {
     write_mostly: Option<usize>,
@@ -155,7 +154,7 @@ struct Marks {
 }
 
 impl CreateArguments {
-    /// Reads from the command line what the order of its words says.
+    /// Derives from the order of the command line which members an option applies to.
     pub fn take_positions(&mut self, matches: &ArgMatches) {
         let members: Vec<usize> =
             matches.indices_of("members").map(Iterator::collect).unwrap_or_default();
@@ -188,7 +187,7 @@ fn parse_bitmap(text: &str) -> Result<BitmapOption, String> {
     match text {
         "internal" => Ok(BitmapOption::Internal { chunk_bytes: None }),
         "none" => Ok(BitmapOption::None),
-        _ => Err("internal or none; a bitmap in a file cannot be made".into()),
+        _ => Err("internal or none; a bitmap file is not supported".into()),
     }
 }
 
@@ -197,7 +196,7 @@ fn parse_policy(text: &str) -> Result<Policy, String> {
         "resync" => Ok(Policy::Resync),
         "bitmap" => Ok(Policy::Bitmap),
         "ppl" => Ok(Policy::Ppl),
-        "journal" => Err("an array with a journal cannot be made here".into()),
+        "journal" => Err("creating an array with a journal is not supported".into()),
         _ => Err("resync, bitmap or ppl".into()),
     }
 }
@@ -206,15 +205,15 @@ fn parse_policy(text: &str) -> Result<Policy, String> {
 pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     check_counts(arguments)?;
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
-    // From here on there may be files that have to be removed again.
+    // From here on, files may have been created that must be removed after a failure.
     let stop = signal::watch()?;
     let members = members::open(arguments)?;
     let mut request = request(arguments, &members)?;
     let mut plan = md::create::plan(&request).map_err(|error| error.to_string())?;
-    // Zeroes are in sync on every level: their parity is zero.
+    // Zero-filled members are in sync on every level: the parity of zeroes is zero.
     let zeroes = members.are_new() && !request.assume_clean;
     if zeroes {
-        // Nothing is claimed that is not so: the plan's warning about that is left out.
+        // Zero-filled members are really in sync, so the warning about --assume-clean is dropped.
         let warnings = plan.warnings;
         request.assume_clean = true;
         plan = md::create::plan(&request).map_err(|error| error.to_string())?;
@@ -229,13 +228,13 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
         arguments.json.put(&text, json)?;
         return Ok(Ending::Fine);
     }
-    // The plan first: whoever sees that it is wrong can still look at what was there.
+    // The plan is printed before anything is written, so that a wrong one can still be stopped.
     say_lines(&text);
     if !members.reserve(arguments, &stop)? {
         return Ok(Ending::Stopped);
     }
     let made = run::create(&plan, &members.disks, options);
-    // What was there is told also where it is gone for nothing.
+    // Overwritten contents are reported even if the creation failed.
     let lost = made.as_ref().err().is_none_or(changed_something);
     seen.iter().filter(|_| lost).for_each(|what| say(format_args!("raidlab: lost: {what}")));
     made.map_err(holds)?;
@@ -257,11 +256,11 @@ fn changed_something(error: &CreateFailed) -> bool {
     matches!(error, CreateFailed::Device { changed, .. } if !changed.is_empty())
 }
 
-/// One line that says what members hold and how to go on.
+/// The error text; for members with data also how to override.
 fn holds(error: CreateFailed) -> String {
     match error {
         CreateFailed::Holds(what) => {
-            format!("{} Nothing was written; --force makes the array all the same", what.join(" "))
+            format!("{} Nothing was written; --force overwrites existing data", what.join(" "))
         }
         error => error.to_string(),
     }
@@ -275,15 +274,15 @@ fn check_counts(arguments: &CreateArguments) -> Result<(), String> {
     ];
     for (word, from) in marks {
         if from == Some(arguments.members.len()) {
-            return Err(format!("{word} holds for the members behind it, and there is none"));
+            return Err(format!("{word} applies to the following members, but none follows"));
         }
     }
     let wanted = usize::from(slots) + usize::from(spares);
     let given = arguments.members.len();
     if given != wanted {
         return Err(format!(
-            "--raid-devices {slots} and --spare-devices {spares} are {wanted} members, {given} \
-             are given; a slot without one is called 'missing'"
+            "--raid-devices {slots} and --spare-devices {spares} need {wanted} members, {given} \
+             given; use 'missing' for a slot without a member"
         ));
     }
     Ok(())
@@ -324,13 +323,13 @@ fn request(arguments: &CreateArguments, members: &members::Given) -> Result<Requ
         force: arguments.force,
         write_behind: arguments.write_behind,
         name: arguments.name.clone(),
-        // 0.90 has no names; a host without a name would be one.
+        // A home host without a name would become the name; 0.90 has no names.
         homehost: host.filter(|_| !arguments.name.is_empty()),
         ..Request::new(level, Vec::new(), set_uuid, Timestamp { seconds: now, micros: 0 })
     })
 }
 
-/// A new identity, as random as it should be.
+/// A random UUID from the kernel.
 fn random_uuid() -> Result<Uuid, String> {
     let mut uuid = Uuid::default();
     let flags = rustix::rand::GetRandomFlags::empty();
@@ -347,6 +346,6 @@ fn done_text(request: &Request, plan: &Plan, left: bool) -> String {
         true => request.set_uuid.to_string(),
         false => request.name.clone(),
     };
-    let resync = if left { "; its resync goes on when it is started" } else { "" };
-    format!("{}: {} over {members} devices made{resync}\n", Shown(name), request.level)
+    let resync = if left { "; resync pending, it resumes when the array is started" } else { "" };
+    format!("{}: {} with {members} devices created{resync}\n", Shown(name), request.level)
 }

@@ -1,7 +1,7 @@
 //! The first resync of an array that was just made: started, resynced, stopped clean.
 //!
-//! Invariant: a resync that is stopped leaves its checkpoint in the superblocks, so that whoever
-//! starts the array next goes on from there. Called from `create`.
+//! Invariant: an interrupted resync leaves its checkpoint in the superblocks; the next start of the
+//! array resumes from there. Called from `create`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +17,13 @@ use crate::console::say;
 use crate::members::show_size;
 use crate::meter::Meter;
 
-/// Between two looks at how far it is.
+/// Polling interval of the resync offset.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Between the end of a resync and the superblocks that say so, metadata are written; longer than
-/// this they are not.
+/// Maximum time without progress. At the end of a resync, writing the superblocks takes some of it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs the array until it is in sync; whether it is now.
+/// Runs the array until it is in sync. Returns whether it is in sync and was stopped clean.
 pub fn resync(devices: &[Arc<Device>], stop: &AtomicBool) -> Result<bool, String> {
     let members: Vec<Opened> = devices.iter().cloned().filter_map(Opened::device).collect();
     let candidates: Vec<Candidate> = members.iter().map(Opened::candidate).collect();
@@ -66,7 +65,7 @@ pub fn resync(devices: &[Arc<Device>], stop: &AtomicBool) -> Result<bool, String
     say_notes(&mut driver);
     if !done && !stop.load(Ordering::Relaxed) {
         let (here, all) = (show_size(offset.unwrap_or(0)), show_size(sectors));
-        say(format_args!("raidlab: the resync went no further than {here} of {all}{why}"));
+        say(format_args!("raidlab: the resync stopped at {here} of {all}{why}"));
     }
     if done && !clean {
         say(format_args!("raidlab: the array could not be stopped clean"));
@@ -74,7 +73,7 @@ pub fn resync(devices: &[Arc<Device>], stop: &AtomicBool) -> Result<bool, String
     Ok(done && clean)
 }
 
-/// What the array has to say: why something failed, or stopped.
+/// Prints the array's notes: why a member failed, or the resync stopped.
 fn say_notes(driver: &mut Driver) {
     for note in driver.take_notes() {
         say(format_args!("raidlab: {note}"));

@@ -1,4 +1,4 @@
-//! The plan of a new array, for people and for programs.
+//! The plan of a new array, as text and as JSON.
 //!
 //! Called from `create`.
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::detail::policy_name;
 use crate::mdadm;
 
-/// For people: what `detail` would say of it, and where things go.
+/// The plan as text: properties of the array, and the areas on its members.
 pub fn text(request: &Request, plan: &Plan, dry_run: bool, zeroes: bool) -> String {
     let mut out = String::new();
     let mut line = |label: &str, value: &dyn std::fmt::Display| {
@@ -43,9 +43,9 @@ pub fn text(request: &Request, plan: &Plan, dry_run: bool, zeroes: bool) -> Stri
     }
     line("UUID", &request.set_uuid);
     let first_sync = match (plan.resync_offset, zeroes) {
-        (Some(_), _) => "is to be done",
+        (Some(_), _) => "pending",
         (None, true) => "none: all members are new files of zeroes",
-        (None, false) if request.assume_clean => "none: the members are said to be in sync",
+        (None, false) if request.assume_clean => "none: the members are assumed to be in sync",
         (None, false) => "none",
     };
     line("First Resync", &first_sync);
@@ -74,7 +74,7 @@ fn label<'a>(request: &'a Request, place: &DeviceLayout) -> &'a str {
     request.devices[place.device].as_ref().map_or("missing", |device| device.label.as_str())
 }
 
-/// For programs.
+/// The plan as JSON.
 pub fn json(request: &Request, plan: &Plan, dry_run: bool) -> Value {
     let at = |area: Area| json!({"sector": area.sector, "sectors": area.sectors});
     let places = plan.places.iter().map(|place| {

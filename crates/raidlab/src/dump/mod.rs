@@ -1,9 +1,8 @@
-//! `raidlab dump`: an array's contents, read from what is left of it.
+//! `raidlab dump`: an array's contents, read from the remaining members.
 //!
-//! Invariant: members are opened read-only and nothing is written but the output. Zeroes in the
-//! place of data that cannot be served are only ever written with `--partial`, and then they are
-//! listed and the command ends with 1. It does so too where members contradict each other, and
-//! where the redundancy that is there says something else than what was served.
+//! Invariant: members are opened read-only and only the output is written. Zeroes in place of lost
+//! data are written only with `--partial`; they are then listed, and the exit code is 1. The exit
+//! code is also 1 if members contradict each other, or if the redundancy does not match the data.
 
 mod output;
 mod source;
@@ -30,112 +29,112 @@ use source::Source;
 
 const EXAMPLES: &str = "\
 Examples:
-  raidlab dump disk*.img -o array.img               the contents, from whatever members there are
+  raidlab dump disk*.img -o array.img               the contents, from the members that exist
   raidlab dump disk0.img disk2.img --sha256         only the checksum of the contents
-  raidlab dump disk*.img --check                    only whether the redundancy agrees
+  raidlab dump disk*.img --check                    only compare the redundancy
   raidlab dump disk.img@2048s other.img@2048s -o -  members inside images of whole disks
-  raidlab dump disk*.img --array data -o data.img   of several arrays, the one that is called data
-  raidlab dump disk*.img --partial -o array.img     more is lost than can be recovered: the rest
+  raidlab dump disk*.img --array data -o data.img   of several arrays, the one named data
+  raidlab dump disk*.img --partial -o array.img     lost data cannot be recovered: dump the rest
   raidlab dump a.img missing c.img --level 5 --raid-devices 3 --chunk 64K --data-offset 1M \\
-      -o array.img                                  the superblocks are gone
+      -o array.img                                  the superblocks are lost
 
-Sizes are KiB, or have a unit: 64K, 1M, 10G, 2T, 2048s (sectors). Ends with 1 when something could
-not be served (--partial), members contradict each other, or the redundancy does not agree with what
-is read; with 2 when the array cannot be read as asked, with 130 when stopped.";
+Sizes are KiB, or have a unit: 64K, 1M, 10G, 2T, 2048s (sectors). Exit code: 1 if data was lost
+(--partial), members contradict each other, or the redundancy does not match the data; 2 if the
+array cannot be read as requested; 130 if stopped by a signal.";
 
-/// Writes the contents of an array to a file or to stdout. Members are only ever read.
+/// Write the contents of an array to a file or to stdout. Members are opened read-only.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DumpArguments {
-    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one; with
+    /// Image files, partitions or disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one; with
     /// --level also 'missing'
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
-    /// Where the contents go: a new file, or - for stdout
+    /// Output: a new file, or - for stdout
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Write over FILE if it is there, or over a block device
+    /// Overwrite FILE if it exists, or a block device
     #[arg(long, requires = "output", help_heading = "Output")]
     overwrite: bool,
-    /// Print the SHA-256 of the contents; without -o that is all
+    /// Print the SHA-256 of the contents; can be used without -o
     #[arg(long, help_heading = "Output")]
     sha256: bool,
-    /// Compare all of the redundancy, also where it is known not to hold yet; without -o and
-    /// --sha256 that is all
+    /// Compare all redundancy, also ranges that were never in sync; can be used without -o and
+    /// --sha256
     #[arg(long, help_heading = "Output")]
     check: bool,
-    /// Read no more than the contents need: do not compare the redundancy
+    /// Do not compare the redundancy: read only what the contents need
     #[arg(long, conflicts_with = "check", help_heading = "Output")]
     no_check: bool,
     #[command(flatten)]
     json: JsonOut,
-    /// Pieces that are read at the same time
+    /// Queue depth: pieces read concurrently
     #[arg(long, value_name = "N", default_value = "8", help_heading = "Output",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     depth: u16,
 
-    /// Of several arrays, this one: its uuid or its name
-    #[arg(long, value_name = "UUID|NAME", help_heading = "Which members")]
+    /// Select one of several arrays by its UUID or name
+    #[arg(long, value_name = "UUID|NAME", help_heading = "Member selection")]
     array: Option<String>,
-    /// The member of each slot, as places in the list of members, from 0: 0,2,missing,1
-    #[arg(long, value_delimiter = ',', value_name = "PLACES", help_heading = "Which members")]
+    /// The member of each slot, as indexes into the list of members, from 0: 0,2,missing,1
+    #[arg(long, value_delimiter = ',', value_name = "PLACES", help_heading = "Member selection")]
     order: Vec<String>,
-    /// Use members that missed updates where there is nobody else: what they hold may be old
-    #[arg(long, help_heading = "Which members")]
+    /// Use members with older event counts where no other is left: their data may be stale
+    #[arg(long, help_heading = "Member selection")]
     ignore_events: bool,
-    /// Believe superblocks whose checksum is wrong
-    #[arg(long, help_heading = "Which members")]
+    /// Accept superblocks with a wrong checksum
+    #[arg(long, help_heading = "Member selection")]
     ignore_checksums: bool,
-    /// Read also what is refused as too risky, with the risk in words; implies --ignore-events
-    #[arg(long, help_heading = "Which members")]
+    /// Read an array that is refused as too risky, and print the risk; implies --ignore-events
+    #[arg(long, help_heading = "Member selection")]
     force: bool,
-    /// Serve what can be served; the rest is zeroes, and is listed
-    #[arg(long, help_heading = "Which members")]
+    /// Dump what can be read; lost ranges are written as zeroes and listed
+    #[arg(long, help_heading = "Member selection")]
     partial: bool,
-    /// Read through an overlay that an earlier run has written
-    #[arg(long, value_name = "FILE", help_heading = "Which members")]
+    /// Read through an overlay written by an earlier run
+    #[arg(long, value_name = "FILE", help_heading = "Member selection")]
     overlay: Option<PathBuf>,
-    /// Says what is always so: a dump writes to no member
-    #[arg(long, help_heading = "Which members")]
+    /// Accepted, without effect: members are always read-only
+    #[arg(long, help_heading = "Member selection")]
     read_only: bool,
 
-    /// The superblocks are gone, or not to be believed: this is the level, and the members are in
-    /// the order of their slots
+    /// RAID level, if superblocks are lost or wrong: they are ignored, and members are given in
+    /// slot order
     #[arg(long, value_parser = parse_level, requires = "raid_devices",
           conflicts_with_all = ["array", "ignore_events", "ignore_checksums", "force"],
           help_heading = "Without superblocks")]
     level: Option<Level>,
-    /// The layout by md's name or number [default: md's]
+    /// Layout, by md's name or number [default: md's default]
     #[arg(long, requires = "level", help_heading = "Without superblocks")]
     layout: Option<String>,
-    /// The chunk [default: 512K]
+    /// Chunk size [default: 512K]
     #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
           help_heading = "Without superblocks")]
     chunk: Option<u64>,
-    /// How many slots there are
+    /// Number of slots
     #[arg(long, value_name = "N", requires = "level", help_heading = "Without superblocks")]
     raid_devices: Option<u16>,
-    /// Where data begins on each member [default: 0]
+    /// Data offset of each member [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
           help_heading = "Without superblocks")]
     data_offset: Option<u64>,
-    /// How much of each member is used [default: what the smallest has]
+    /// Space used on each member [default: that of the smallest member]
     #[arg(long, value_name = "SIZE", value_parser = parse_sectors, requires = "level",
           help_heading = "Without superblocks")]
     size: Option<u64>,
 }
 
-/// What came of it.
+/// The result of a dump.
 struct Outcome {
     name: String,
     sectors: u64,
     done_sectors: u64,
-    /// Array sectors that could not be served.
+    /// Lost ranges: start and end, in array sectors.
     lost: Vec<(u64, u64)>,
     sha256: Option<String>,
     notes: Vec<String>,
     doubts: Vec<String>,
-    /// What the redundancy was compared with, in words.
+    /// The range in which the redundancy was compared, as text.
     compares: Option<String>,
     compared: Compared,
     stop: Option<Stop>,
@@ -143,7 +142,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// What is to be found of what was dumped to its end.
+    /// The exit status of a complete dump.
     fn ending(&self) -> Ending {
         let fine = self.lost.is_empty() && self.doubts.is_empty();
         if fine && self.compared.differing.is_empty() { Ending::Fine } else { Ending::Finding }
@@ -155,7 +154,7 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending, String> {
     if arguments.output.is_none() && !arguments.sha256 && !arguments.check {
         let what = "--output FILE (- for stdout), --sha256 for the checksum alone, or --check to \
                     compare the redundancy alone";
-        return Err(format!("say what the contents are for: {what}"));
+        return Err(format!("no output selected: give {what}"));
     }
     let to_stdout = arguments.output.as_deref().is_some_and(crate::console::is_stdout);
     if to_stdout && arguments.json.is_stdout() {
@@ -275,8 +274,8 @@ fn report(arguments: &DumpArguments, outcome: &Outcome, to_stdout: bool) -> Resu
         }
         Some(Stop::Lost { sector, sectors }) => {
             return Err(format!(
-                "array sectors {sector} to {} cannot be served from the members that are there \
-                 (after {done} of {all}); --partial goes on with zeroes in their place{partial}",
+                "array sectors {sector} to {} cannot be read from the available members \
+                 (after {done} of {all}); --partial writes zeroes in their place{partial}",
                 sector + sectors
             ));
         }
@@ -326,7 +325,7 @@ fn say_failures(outcome: &Outcome) {
     }
 }
 
-/// Where the redundancy does not agree with what was served.
+/// Prints the ranges in which the redundancy does not match the data.
 fn say_differing(outcome: &Outcome) {
     let Compared { sectors, differing, more } = &outcome.compared;
     for range in differing.iter().take(20) {
@@ -342,9 +341,8 @@ fn say_differing(outcome: &Outcome) {
     let compared = show_size(*sectors);
     if !differing.is_empty() {
         say(format_args!(
-            "raidlab: {}: of {compared} that were compared some do not agree: what was read there \
-             may be wrong, or the redundancy is; a dump without one member after the other shows \
-             which",
+            "raidlab: {}: mismatches in {compared} compared: either the data or the redundancy is \
+             wrong there; to find the wrong member, repeat the dump without one member at a time",
             outcome.name
         ));
     } else if let Some(what) = outcome.compares.as_ref().filter(|_| outcome.stop.is_none()) {

@@ -1,9 +1,8 @@
-//! Where a dump goes: a file that stays sparse, a block device, a stream, stdout, nowhere; and its
-//! checksum.
+//! The output of a dump: a sparse file, a block device, a stream, stdout or none; and its checksum.
 //!
-//! Invariant: bytes arrive in order; the output never replaces a member or an existing file
-//! unasked, and what is decided about it is decided about the file that is open and locked, before
-//! a byte of it changes. Called from `dump`.
+//! Invariant: bytes arrive in order. The output never replaces a member, and an existing file only
+//! with `--overwrite`. All checks are done on the open and locked file, before it is changed.
+//! Called from `dump`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -20,21 +19,21 @@ use sha2::{Digest, Sha256};
 use crate::console::{is_stdout, is_stream};
 use crate::members::{Used, existing_member, overlaps, show_size};
 
-/// What is looked at for zeroes, and what is written of them at once.
+/// Granularity of zero detection, and size of one write of zeroes, in bytes.
 const BLOCK: usize = 4096;
 const ZEROES: usize = 1 << 20;
 
-/// Why a dump ended before the end.
+/// Why a dump stopped early.
 pub enum Stop {
-    /// Somebody pressed Ctrl-C.
+    /// A signal, such as Ctrl-C.
     Signal,
-    /// The output cannot be written.
+    /// The output cannot be written; the error text.
     Output(String),
-    /// Something cannot be served.
+    /// A range is lost, and `--partial` was not given.
     Lost {
-        /// The first array sector of it.
+        /// First array sector of the range.
         sector: u64,
-        /// How many.
+        /// Number of sectors.
         sectors: u64,
     },
 }
@@ -42,26 +41,26 @@ pub enum Stop {
 enum Sink {
     None,
     Stdout,
-    /// A regular file, which begins empty: zeroes need not be written.
+    /// A regular file, initially empty: zeroes need not be written.
     Sparse(File),
-    /// A block device, which keeps what it held.
+    /// A block device with old contents: zeroes are written.
     Dense(File),
-    /// A pipe, a terminal, /dev/null: one byte after the other.
+    /// A pipe, a terminal, /dev/null: sequential writes.
     Stream(File),
 }
 
-/// See the module.
+/// An open output.
 pub struct Output {
     sink: Sink,
     path: PathBuf,
-    /// Bytes so far.
+    /// Current offset, bytes.
     at: u64,
     hash: Option<Sha256>,
     zeroes: Vec<u8>,
 }
 
 impl Output {
-    /// Opens the output for so many sectors; `used` is what it must not touch.
+    /// Opens the output for `sectors` sectors; `used` are files and devices it must not overlap.
     pub fn open(
         path: Option<&Path>,
         overwrite: bool,
@@ -84,7 +83,7 @@ impl Output {
         })
     }
 
-    /// Takes the next bytes.
+    /// Writes the next bytes.
     pub fn data(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         if let Some(hash) = &mut self.hash {
             hash.update(bytes);
@@ -101,7 +100,7 @@ impl Output {
         Ok(())
     }
 
-    /// Takes zeroes that nobody stored.
+    /// Writes a hole: zeroes that are not stored on any member.
     pub fn zeroes(&mut self, sectors: u64, stop: &AtomicBool) -> Result<(), Stop> {
         let mut left = sectors * SECTOR_BYTES;
         if self.hash.is_none() && matches!(self.sink, Sink::Sparse(_) | Sink::None) {
@@ -122,7 +121,7 @@ impl Output {
         result
     }
 
-    /// Makes the output complete and durable; gives the checksum.
+    /// Completes and syncs the output; returns the checksum.
     pub fn finish(&mut self) -> Result<Option<String>, String> {
         let done = match &self.sink {
             Sink::None | Sink::Stream(_) => Ok(()),
@@ -135,21 +134,21 @@ impl Output {
         Ok(digest.map(|digest| digest.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// A reader that went away has not got all of it, and whoever called us must know.
+    /// The error text of a failed write. A closed pipe is an error: the output is incomplete.
     fn failed(&self, error: &io::Error) -> String {
         let name = match self.sink {
             Sink::Stdout => "stdout".into(),
             _ => self.path.display().to_string(),
         };
         match error.kind() {
-            ErrorKind::BrokenPipe => format!("{name}: the reader went away"),
+            ErrorKind::BrokenPipe => format!("{name}: broken pipe: the reader closed it"),
             _ => format!("{name}: cannot write: {error}"),
         }
     }
 }
 
-/// A closed stdout would be /dev/null to us, opened for both ways before `main`: a pipeline that
-/// forgot it would never know that nothing was stored.
+/// Refuses a closed stdout. The standard library opens /dev/null read-write in its place before
+/// `main`, so the data would be lost silently.
 fn open_stdout(used: &[Used]) -> Result<Sink, String> {
     let fail = |what: &dyn std::fmt::Display| format!("-o -: {what}");
     let stdout = io::stdout();
@@ -171,13 +170,13 @@ fn open_stdout(used: &[Used]) -> Result<Sink, String> {
     }
 }
 
-/// What holds nothing is never cut off, replaced or made; a pipe waits for its reader.
+/// Opens a stream. It is never truncated or created; opening a pipe waits for its reader.
 fn open_stream(path: &Path) -> Result<Sink, String> {
     let fail = |error: io::Error| format!("-o {}: cannot open it: {error}", path.display());
     let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
     let there = file.metadata().map_err(fail)?;
     if there.is_file() || there.file_type().is_block_device() {
-        return Err(fail(io::Error::other("it was replaced meanwhile")));
+        return Err(fail(io::Error::other("it was replaced while it was opened")));
     }
     Ok(Sink::Stream(file))
 }
@@ -188,13 +187,13 @@ fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Resul
         return fail("it is a directory; name a file");
     }
     if path.is_symlink() && !path.exists() {
-        return fail("it is a link that leads nowhere; name a file");
+        return fail("it is a dangling symbolic link; name a file");
     }
-    // A slip in the name of a disk must not fill the kernel's memory.
+    // A mistyped device name must not create a file in devtmpfs, which is in memory.
     if !path.exists() && path.starts_with("/dev") && !path.starts_with("/dev/shm") {
         return fail("there is no such device");
     }
-    // Before it is opened or made: it may be busy, and to make a file is to write to a disk.
+    // Checked before the file is opened or created: creating a file writes to a disk.
     if let Some(how) = overlaps(used, path) {
         return fail(&how);
     }
@@ -204,10 +203,10 @@ fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Resul
     }
     let is_block_device = output.is_block_device();
     if (is_block_device || output.bytes() > 0) && !overwrite {
-        return fail("it is there already; --overwrite writes over it");
+        return fail("it already exists; --overwrite overwrites it");
     }
     if let Some(what) = existing_member(&output) {
-        return fail(&format!("{what}; it is not written over"));
+        return fail(&format!("{what}; it is not overwritten"));
     }
     if is_block_device && output.sectors() < sectors {
         let (room, all) = (show_size(output.sectors()), show_size(sectors));
@@ -222,7 +221,7 @@ fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Resul
     Ok(Sink::Sparse(file))
 }
 
-/// Writes what is not zero.
+/// Writes the blocks that are not zero.
 fn write_sparse(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
     let mut start = 0;

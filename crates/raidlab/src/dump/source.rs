@@ -1,6 +1,6 @@
-//! What a dump reads: the array that the members make up, or the one that the caller describes.
+//! The source of a dump: an array assembled from superblocks, or described on the command line.
 //!
-//! Invariant: a refusal says what is missing and which option would go on, with its risk in words.
+//! Invariant: a refusal names what is missing, the option that overrides it, and the risk.
 //! Called from `dump`.
 
 use std::ffi::OsString;
@@ -18,17 +18,17 @@ use super::DumpArguments;
 use crate::members::{Members, array_name, choose, is_missing, show_size};
 use crate::size_args::parse_layout;
 
-/// See the module.
+/// A readable array, with notes about its state.
 pub struct Source {
     pub view: ReadableArray,
-    /// What the array is called.
+    /// Name of the array in messages.
     pub name: String,
-    /// What to know before trusting what is read.
+    /// Notes about the contents: degraded slots, members left out.
     pub notes: Vec<String>,
-    /// What makes the contents doubtful: members that contradict each other, logs that could not be
-    /// applied.
+    /// Reasons why the contents may be wrong: members that contradict each other, logs that could
+    /// not be applied.
     pub doubts: Vec<String>,
-    /// What the redundancy is compared with, in words; `None`: it is not.
+    /// The range in which the redundancy is compared, as text; `None`: it is not compared.
     pub compared: Option<String>,
 }
 
@@ -37,8 +37,8 @@ pub fn open(arguments: &DumpArguments) -> Result<Source, String> {
     let there: Vec<OsString> =
         arguments.members.iter().filter(|member| !is_missing(member)).cloned().collect();
     if there.len() < arguments.members.len() && arguments.level.is_none() {
-        return Err("'missing' is for arrays without superblocks (--level); members that are not \
-                    there need no word"
+        return Err("'missing' is only for arrays without superblocks (--level); otherwise leave \
+                    out missing members"
             .into());
     }
     let overlay = arguments.overlay.as_deref();
@@ -49,7 +49,7 @@ pub fn open(arguments: &DumpArguments) -> Result<Source, String> {
     read_from(arguments, &members)
 }
 
-/// Makes the array of members that were opened readable.
+/// Makes the array of opened members readable.
 pub fn read_from(arguments: &DumpArguments, members: &Members) -> Result<Source, String> {
     match arguments.level {
         Some(_) => described(arguments, members),
@@ -57,8 +57,8 @@ pub fn read_from(arguments: &DumpArguments, members: &Members) -> Result<Source,
     }
 }
 
-/// Compares the redundancy as it is read where it is known to hold, below `below`; with `--check`
-/// everywhere.
+/// Enables the comparison of the redundancy during the read: where it is known to be in sync (array
+/// sectors below `below`), or everywhere with `--check`.
 fn compared(
     arguments: &DumpArguments,
     source: Source,
@@ -67,7 +67,7 @@ fn compared(
     if !source.view.has_redundancy() {
         return match arguments.check {
             true => Err(format!(
-                "{}: --check: without redundancy among these members there is nothing to compare",
+                "{}: --check: these members have no redundancy to compare",
                 source.name
             )),
             false => Ok(source),
@@ -82,7 +82,7 @@ fn compared(
     Ok(Source { view, compared: Some(what), ..source })
 }
 
-/// The places of `--order`: `None` where a slot is to stay empty.
+/// The member indexes of `--order`; `None` for a slot without a member.
 fn order(arguments: &DumpArguments) -> Result<Option<Vec<Option<usize>>>, String> {
     if arguments.order.is_empty() {
         return Ok(None);
@@ -95,7 +95,7 @@ fn order(arguments: &DumpArguments) -> Result<Option<Vec<Option<usize>>>, String
         }
         let place = word.parse::<usize>().ok().filter(|&place| place < count);
         let Some(place) = place else {
-            return Err(format!("--order {word}: a place from 0 to {}, or missing", count - 1));
+            return Err(format!("--order {word}: an index from 0 to {}, or missing", count - 1));
         };
         if seen.contains(&place) {
             return Err(format!("--order {word}: the member is named twice"));
@@ -149,7 +149,7 @@ fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Source, Str
                 Override::IgnoreEvents => "--ignore-events",
                 Override::Partial => "--partial",
             };
-            return refused(format!("{risk} ({option} goes on)"));
+            return refused(format!("{risk} ({option} reads it nevertheless)"));
         }
         Verdict::Refused { why } => return refused(why.clone()),
     }
@@ -164,8 +164,8 @@ fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Source, Str
     compared(arguments, source, below)
 }
 
-/// What is recovered from the others: slots without a member, and the rest of those whose member
-/// ends early or was not rebuilt to its end.
+/// Notes about slots that are reconstructed from the other members: slots without a member, and the
+/// rest of those whose member is too short or was not completely rebuilt.
 fn degraded(missing: &[MemberIdx], plan: &Plan, members: &Members) -> Vec<String> {
     let source = |slot: &MemberIdx| plan.slots.get(slot.index()).and_then(Option::as_ref);
     let (partly, gone): (Vec<&MemberIdx>, Vec<&MemberIdx>) =
@@ -173,7 +173,10 @@ fn degraded(missing: &[MemberIdx], plan: &Plan, members: &Members) -> Vec<String
     let gone: Vec<String> = gone.iter().map(ToString::to_string).collect();
     let mut notes = Vec::new();
     if !gone.is_empty() {
-        notes.push(format!("degraded: slot(s) {} recovered from the others", gone.join(", ")));
+        notes.push(format!(
+            "degraded: slot(s) {} reconstructed from the other members",
+            gone.join(", ")
+        ));
     }
     notes.extend(partly.iter().filter_map(|slot| {
         let it = source(slot)?;
@@ -181,19 +184,19 @@ fn degraded(missing: &[MemberIdx], plan: &Plan, members: &Members) -> Vec<String
         let (name, up_to) = (&candidate.label, it.valid_sectors);
         let end = it.data_offset.saturating_add(up_to);
         let why = match end >= candidate.device_sectors {
-            true => "it ends there",
-            false => "it was not rebuilt further",
+            true => "the device ends there",
+            false => "it was rebuilt only up to there",
         };
         let size = show_size(up_to);
         Some(format!(
             "degraded: {name} serves slot {slot} up to sector {up_to} of its data ({size}): {why}; \
-             the rest is recovered from the others"
+             the rest is reconstructed from the other members"
         ))
     }));
     notes
 }
 
-/// From places in the list of members to candidates.
+/// Converts indexes into the list of members to candidates.
 fn candidates_of(
     places: &[Option<usize>],
     members: &Members,
@@ -221,7 +224,7 @@ fn stranger(members: &Members, place: usize) -> String {
     member.collect::<Vec<_>>().join("; ")
 }
 
-/// A sentence about each member that is not read.
+/// A note about each member that is not read.
 fn left_out(array: &Array, members: &Members) -> Vec<String> {
     let plan = &array.read_only;
     let used = |candidate: usize| {
@@ -245,7 +248,7 @@ fn left_out(array: &Array, members: &Members) -> Vec<String> {
 fn described(arguments: &DumpArguments, members: &Members) -> Result<Source, String> {
     if let Some(unread) = members.all.iter().find(|member| member.disk.is_none()) {
         let (name, why) = (&unread.name, &unread.instead);
-        return Err(format!("{name}: {why}; say 'missing' in its place"));
+        return Err(format!("{name}: {why}; use 'missing' in its place"));
     }
     let level = arguments.level.expect("only called with a level");
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
@@ -258,7 +261,7 @@ fn described(arguments: &DumpArguments, members: &Members) -> Result<Source, Str
             there.then(|| opened.next().map(|_| place)).flatten()
         })
         .collect();
-    // Places in the list as it was given, `missing` counted.
+    // Indexes into the list as given, `missing` included.
     let slots = order(arguments)?.unwrap_or(listed);
     let member_at = |place: usize| {
         let before = &arguments.members[..place];
@@ -293,7 +296,7 @@ fn described(arguments: &DumpArguments, members: &Members) -> Result<Source, Str
     }));
     match &described.read_only.verdict {
         Verdict::RunPartial { lost } if !arguments.partial => {
-            return Err(format!("{lost} (--partial goes on with zeroes in its place)"));
+            return Err(format!("{lost} (--partial writes zeroes in its place)"));
         }
         Verdict::RunPartial { lost } => notes.push(format!("partial: {lost}")),
         _ => {}

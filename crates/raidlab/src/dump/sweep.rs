@@ -33,7 +33,7 @@ struct Line {
 struct Image {
     name: String,
     bytes: Arc<Vec<u8>>,
-    /// At a sector: what is there instead.
+    /// Changed bytes by sector.
     changed: Option<(u64, Vec<u8>)>,
 }
 
@@ -108,7 +108,7 @@ struct Poke {
     repaired: bool,
 }
 
-/// What a dump comes to.
+/// The outcome of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Exit code 1 or 2.
@@ -125,7 +125,7 @@ struct Golden {
     members: Vec<Member>,
     contents: Vec<u8>,
     arguments: DumpArguments,
-    /// What came of reading from the same places.
+    /// Outcomes by the places that were read.
     known: HashMap<String, End>,
 }
 
@@ -205,7 +205,7 @@ impl Golden {
         read(&bytes)
     }
 
-    /// What a dump comes to with the changed member named at `place`.
+    /// The outcome of a dump with the changed member at index `place`.
     fn end(&mut self, changed: &Member, poke: &Poke, place: usize) -> End {
         let mut members = self.members.clone();
         members.remove(poke.member);
@@ -228,7 +228,7 @@ impl Golden {
         let (view, sectors) = (&source.view, source.view.sectors());
         let mut wrong = sectors * 512 != self.contents.len() as u64;
         let mut at = 0;
-        // Of what is far longer than the array was, the beginning is enough to know that it is
+        // If the contents are far longer than the array, reading the beginning suffices: they are
         // wrong.
         let end = sectors.min(4 * self.contents.len() as u64 / 512 + 4096);
         let mut buf = vec![0; 1 << 20];
@@ -249,7 +249,7 @@ impl Golden {
     }
 }
 
-/// From where and how the contents would be read.
+/// The places from which the contents would be read, as a key.
 fn places(members: &Members) -> String {
     let found = members.assemble(&Options::default());
     let array = &found.arrays[0];
@@ -298,7 +298,7 @@ fn cases(corpus: &Path) -> Vec<PathBuf> {
     cases
 }
 
-/// Runs pokes; gives how many ended how, and those that went wrong.
+/// Runs pokes; returns the number of each outcome, and the wrong ones.
 fn run(golden: &mut Golden, pokes: impl Iterator<Item = Poke>) -> ([u64; 3], Vec<String>) {
     let (mut counts, mut wrong) = ([0; 3], Vec::new());
     let last = golden.members.len() - 1;

@@ -1,4 +1,4 @@
-//! What one member holds: its superblock, and the areas that the superblock points to.
+//! The contents of one member: its superblock, and the areas that the superblock points to.
 //!
 //! Invariant: the member is opened read-only and stays as it is. An area that cannot be read or
 //! decoded is a result of its own, so that the rest of the member is still shown. Called from
@@ -31,17 +31,17 @@ pub struct Found {
     pub logical_block: u32,
     /// Every place where a superblock can be.
     pub detection: Detection,
-    /// Why the kernel would not take it.
+    /// Why the kernel would refuse it.
     pub refusals: Vec<Refusal>,
     /// The write-intent bitmap, if the superblock has one.
     pub bitmap: Option<Result<FoundBitmap, String>>,
     /// The log of bad blocks, if the superblock has one.
     pub bad_blocks: Option<Result<BadBlocks, String>>,
-    /// What else it holds; looked for only where there is no superblock.
+    /// Other signatures on it; searched only without a superblock.
     pub contents: Vec<Signature>,
     /// The compression or image format that its first bytes announce.
     pub packed_as: Option<&'static str>,
-    /// Where there may be a superblock instead.
+    /// A hint at an offset that has a superblock.
     pub elsewhere: Option<String>,
     /// Its partition table; looked for only where there is no superblock.
     pub table: Option<Table>,
@@ -49,7 +49,7 @@ pub struct Found {
 
 /// A partition table.
 pub struct Table {
-    /// What sort, and its block in bytes; or what is wrong with it.
+    /// Its kind and block size in bytes; or the reason why it is invalid.
     pub kind: Result<(TableKind, u64), &'static str>,
     /// Its partitions.
     pub rows: Vec<Row>,
@@ -59,7 +59,7 @@ pub struct Table {
 pub struct Row {
     /// As the kernel counts.
     pub number: u32,
-    /// What it is called as a member.
+    /// Its name as a member.
     pub name: String,
     /// Its length.
     pub sectors: u64,
@@ -71,7 +71,7 @@ pub struct Row {
 pub struct FoundBitmap {
     /// Its header.
     pub header: BitmapHeader,
-    /// Why md would not start the array with it.
+    /// Why md would refuse to start the array with it.
     pub problem: Option<BitmapProblem>,
     /// Its bits, counted as its header says.
     pub bits: Result<Bitmap, String>,
@@ -80,7 +80,7 @@ pub struct FoundBitmap {
 }
 
 impl FoundBitmap {
-    /// What is wrong with it; that it is lockless is not.
+    /// Errors in it; that it is lockless is none.
     pub fn wrong(&self) -> Option<String> {
         match &self.states {
             Some(states) => states.as_ref().err().cloned(),

@@ -1,8 +1,8 @@
 //! A member as JSON: every field of its superblock as it is on disk, with units in the names.
 //!
-//! Invariant: numbers stay numbers, and nothing is left out because a feature bit is off: whoever
-//! reads this has `feature_map`. The `all ones` of a clean array's `resync_offset`, which no
-//! JavaScript can hold, is null.
+//! Invariant: numbers stay numbers, and no field is left out because its feature bit is off: the
+//! reader has `feature_map`. The all-ones `resync_offset` of a clean array, which JavaScript
+//! cannot represent, is null.
 //! Called from `examine`.
 
 use md::ondisk::bitmap::{BITMAP_VERSIONS, BitmapHeader};
@@ -113,7 +113,7 @@ fn fields(superblock: &Superblock) -> Value {
     }
 }
 
-/// Joins groups of fields: the macro has a limit to how many it takes at once.
+/// Joins groups of fields: the macro's recursion limit restricts the size of a group.
 fn joined(groups: impl IntoIterator<Item = Value>) -> Value {
     let mut all = Map::new();
     for group in groups {
@@ -188,7 +188,7 @@ fn v1(sb: &SuperblockV1) -> Value {
     joined([identity, reshape, device, state])
 }
 
-/// What the device is, in a word; the slot beside it where there is one.
+/// The role of the device as a word, and its slot if it has one.
 fn role(metadata: &MemberMetadata) -> Value {
     match metadata.role {
         Role::Slot(slot) if metadata.replacement => json!({"is": "replacement", "slot": slot}),
@@ -260,7 +260,7 @@ fn disk(disk: &DiskV0) -> Value {
     })
 }
 
-/// Where things are on the device.
+/// The areas on the device.
 fn areas(metadata: &MemberMetadata) -> Value {
     let at = |area: Area| json!({"sector": area.sector, "sectors": area.sectors});
     let data = Area { sector: metadata.data_offset, sectors: metadata.data_sectors };

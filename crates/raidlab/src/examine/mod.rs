@@ -1,7 +1,7 @@
-//! `raidlab examine`: what members say about themselves.
+//! `raidlab examine`: the superblocks of members.
 //!
-//! Invariant: members are opened read-only. What is wrong with one does not keep the others from
-//! being shown; the worst of all decides how the command ends.
+//! Invariant: members are opened read-only. A problem with one member does not prevent the others
+//! from being shown; the worst result determines the exit code.
 
 mod areas;
 mod found;
@@ -36,7 +36,7 @@ Examples:
 Ends with 1 when something is wrong with a member: no superblock, a wrong checksum, or anything
 else for which the kernel would refuse it.";
 
-/// Shows what members' superblocks say, as `mdadm --examine` does. Nothing is written.
+/// Show the superblocks of members, as `mdadm --examine` does. Nothing is written.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExamineArguments {
@@ -49,7 +49,7 @@ pub struct ExamineArguments {
     /// Show the list of bad blocks instead, as mdadm --examine-badblocks does
     #[arg(long, conflicts_with = "bitmap")]
     bad_blocks: bool,
-    /// The name of which names of arrays are called local [default: this machine's]
+    /// Home host, by which array names are called local [default: this machine's host name]
     #[arg(long, value_name = "NAME")]
     homehost: Option<String>,
     #[command(flatten)]
@@ -97,7 +97,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
     }
 }
 
-/// Whether something is wrong. That only some kernels refuse a member is said and no finding.
+/// Whether there is a finding. A member refused only by some kernels is noted, not a finding.
 fn has_findings(found: &Found) -> bool {
     let refused = found.refusals.iter().any(|refusal| refusal.kernels() == Kernels::All);
     let bitmap = match &found.bitmap {
@@ -133,7 +133,7 @@ fn text(found: &Found, host: &str) -> String {
     out
 }
 
-/// What mdadm does not say: refusals of the kernel, and other superblocks on the member.
+/// Lines that mdadm does not print: refusals of the kernel, other superblocks on the member.
 fn remarks(found: &Found) -> String {
     let mut lines = Vec::new();
     for refusal in &found.refusals {
@@ -168,11 +168,11 @@ fn remarks(found: &Found) -> String {
     format!("\n{}", lines.collect::<String>())
 }
 
-/// Of a bitmap that older kernels do not know.
+/// Note about a bitmap version that older kernels do not support.
 pub const LOCKLESS: &str = "the bitmap is lockless (version 6): Linux 6.18 and later; \
     older kernels refuse it, raidlab reads the array and does not start it";
 
-/// What a member without a superblock holds.
+/// The contents of a member without a superblock.
 fn instead(found: &Found) -> String {
     let mut out = String::new();
     for (place, outcome) in &found.detection.outcomes {
@@ -205,7 +205,7 @@ fn instead(found: &Found) -> String {
         }
     }
     if out.is_empty() {
-        out.push_str("   nothing that is known was found on it\n");
+        out.push_str("   no known signature was found\n");
     }
     out
 }

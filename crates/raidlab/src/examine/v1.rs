@@ -12,7 +12,7 @@ use md::ondisk::superblock::{Checksum, SuperblockV1, feature};
 
 use crate::mdadm;
 
-/// Kernels keep data that they move so far away from a superblock.
+/// Distance in sectors that kernels keep between moved data and a superblock.
 const SUPERBLOCK_ROOM_SECTORS: u64 = 72;
 
 /// The role that is the journal's.
@@ -233,7 +233,7 @@ fn roles(out: &mut String, sb: &SuperblockV1) {
     let _ = writeln!(out, "   Array State : {} {legend}", slots(sb));
 }
 
-/// md knows no more slots: a superblock has no more roles.
+/// Maximum number of slots: the number of roles in a superblock.
 const SLOTS_SHOWN: u32 = 1920;
 
 /// A letter for each slot, those that a shrinking array is about to lose included. Damage can

@@ -120,7 +120,7 @@ fn members_that_hold_something_are_refused_by_name() {
     // Now both hold an array.
     let ran = create(&words).code(2);
     assert_eq!(ran.stderr.matches("is a member of md array").count(), 2, "{}", ran.stderr);
-    // A superblock that its version has no such field values for is somebody's all the same.
+    // A superblock with invalid field values still counts as existing data.
     let mut bytes = std::fs::read(paths[0]).expect("it");
     bytes[4096 + 4] = 2;
     std::fs::write(paths[0], &bytes).expect("it");
@@ -131,10 +131,10 @@ fn members_that_hold_something_are_refused_by_name() {
 #[test]
 fn what_cannot_be_is_refused_and_nothing_is_left_behind() {
     for (words, named) in [
-        ("--level 5 --raid-devices 3 --file-size 16M a b", &["3 members, 2 are given"][..]),
+        ("--level 5 --raid-devices 3 --file-size 16M a b", &["3 members, 2 given"][..]),
         ("--level 5 --raid-devices 2 --file-size 16M --layout n2 a b", &["--layout n2", "raid5"]),
         ("--level 7 --raid-devices 2 a b", &["--level", "raid5 is 5"]),
-        ("--level 1 --raid-devices 2 a b", &["a", "not there", "--file-size"]),
+        ("--level 1 --raid-devices 2 a b", &["a", "no such file", "--file-size"]),
         ("--level 1 --raid-devices 2 --file-size 64K a b", &["a"]),
         ("--level 0 --raid-devices 2 --file-size 16M a missing", &["raid0", "missing"]),
         ("--level 6 --raid-devices 4 --file-size 16M a missing missing missing", &["missing"]),
@@ -217,7 +217,7 @@ fn a_create_that_is_stopped_before_it_has_written_removes_its_files() {
     stderr.read_to_string(&mut said).expect("UTF-8");
     assert_eq!(child.wait().expect("it ends").code(), Some(130), "{said}");
     assert!(said.contains("stopped: nothing was written"), "{said}");
-    assert!(said.contains("the files that were made are removed"), "{said}");
+    assert!(said.contains("the created files are removed"), "{said}");
     assert_eq!(dir.names(), ["old"]);
     assert!(std::fs::read(&old).expect("read").iter().all(|byte| *byte == 0));
 }
@@ -292,7 +292,7 @@ fn old_bytes_are_resynced_and_then_every_member_can_be_lost() {
     }
     let words = format!("--level 5 --chunk 64K --raid-devices 3 --force {all}");
     let ran = create(&words).code(0);
-    assert!(ran.stdout.contains("raid5 over 3 devices made"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("raid5 with 3 devices created"), "{}", ran.stdout);
     for member in examine_json(&all) {
         assert_eq!(member["superblock"]["clean"], true);
     }
@@ -313,7 +313,7 @@ fn a_resync_can_be_left_to_others() {
         std::fs::write(path, vec![7; 16 << 20]).expect("a file");
     }
     let ran = create(&format!("--level 1 --raid-devices 2 --no-resync --force {all}")).code(0);
-    assert!(ran.stdout.contains("its resync goes on"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("resync pending"), "{}", ran.stdout);
     for member in examine_json(&all) {
         assert_eq!(member["superblock"]["resync_offset_sectors"], 0);
     }

@@ -51,7 +51,7 @@ fn healthy_arrays_end_with_0_and_degraded_ones_with_1() {
     let ran = raidlab(&format!("detail {}", corpus::case("raid1-2d-v12").images.join(" ")));
     let ran = ran.code(0);
     assert_eq!(value(&ran.stdout, "State"), Some("clean"));
-    assert_eq!(value(&ran.stdout, "To run it"), Some("complete, it can be started"));
+    assert_eq!(value(&ran.stdout, "To run it"), Some("complete, can be started"));
     let degraded = corpus::case("raid5-3d-degraded-missing");
     let ran = raidlab(&format!("detail {}", degraded.images.join(" "))).code(1);
     assert_eq!(value(&ran.stdout, "State"), Some("clean, degraded"));

@@ -214,7 +214,7 @@ fn what_cannot_be_read_may_be_a_member() {
     assert!(ran.stdout.contains(&format!("unused devices: {device}")), "{}", ran.stdout);
 }
 
-/// Whoever mistypes an option after --destroy-contents keeps what is on the device.
+/// With a mistyped option after --destroy-contents, the device keeps its contents.
 #[test]
 fn a_bench_that_is_refused_erases_nothing() {
     let dir = Dir::new();

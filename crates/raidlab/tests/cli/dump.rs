@@ -172,7 +172,7 @@ fn outputs_are_never_replaced_unasked() {
 }
 
 #[test]
-fn a_slip_of_the_finger_costs_nobody_a_member() {
+fn mistyped_outputs_never_overwrite_a_member() {
     let case = corpus::case("raid1-2d-v12");
     let dir = Dir::new();
     let other = dir.file("other");
@@ -187,7 +187,7 @@ fn a_slip_of_the_finger_costs_nobody_a_member() {
 }
 
 #[test]
-fn several_arrays_are_listed_and_told_apart() {
+fn several_arrays_are_listed_and_distinguished() {
     let (one, two) = (corpus::case("raid1-2d-v12"), corpus::case("raid5-3d-usedsize"));
     let all = format!("{} {}", one.images.join(" "), two.images.join(" "));
     let ran = dump(&format!("--sha256 {all}")).code(2);
@@ -200,8 +200,8 @@ fn several_arrays_are_listed_and_told_apart() {
         let ran = dump(&format!("--sha256 --array {uuid} {all}")).code(0);
         assert_eq!(hash(&ran), case.sha256());
     }
-    let ran = dump(&format!("--sha256 --array nobody {all}")).code(2);
-    assert!(ran.stderr.contains("--array nobody: no such array"), "{}", ran.stderr);
+    let ran = dump(&format!("--sha256 --array other {all}")).code(2);
+    assert!(ran.stderr.contains("--array other: no such array"), "{}", ran.stderr);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn an_array_without_superblocks_is_read_as_described() {
         (format!("{a} {b}"), "5 slots, but 2 members"),
         (format!("{a} missing missing missing {e}"), "--partial"),
         (format!("{a} {b} {c} {d} {e} --order 0,0,1,2,3"), "--order 0: the member is named twice"),
-        (format!("{a} {b} {c} {d} {e} --order 0,9"), "--order 9: a place from 0 to 4"),
+        (format!("{a} {b} {c} {d} {e} --order 0,9"), "--order 9: an index from 0 to 4"),
     ] {
         let ran = dump(&format!("{described} {words}")).code(2);
         assert!(ran.stderr.contains(named), "{words}: {}", ran.stderr);
@@ -258,7 +258,7 @@ fn the_order_of_members_can_be_given() {
     assert_eq!(hash(&ran), case.sha256(), "{}", ran.stderr);
     let ran = dump(&format!("--sha256 --order 1,0,2 {members}")).code(1);
     assert_ne!(hash(&ran), case.sha256());
-    assert!(ran.stderr.contains("doubt: The order that was given puts"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("doubt: The given order puts"), "{}", ran.stderr);
     let ran = dump(&format!("--sha256 missing {members}")).code(2);
     assert!(ran.stderr.contains("--level"), "{}", ran.stderr);
 }
@@ -295,7 +295,7 @@ fn nothing_is_written_to_members() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_told() {
+fn a_closed_pipe_is_an_error() {
     let case = corpus::case("raid6-5d-la-c64");
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
     command.args(["dump", "-o", "-"]).args(&case.images);
@@ -304,7 +304,7 @@ fn a_reader_that_goes_away_is_told() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("stdout: the reader went away (after "), "{stderr}");
+    assert!(stderr.contains("stdout: broken pipe: the reader closed it (after "), "{stderr}");
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn a_copy_that_cannot_be_read_is_left_out_and_named() {
             // What can be read and has no superblock is not a member.
             let code = if is_readable && bad == &closed { 2 } else { 1 };
             let ran = raidlab(&format!("status {members}")).code(code);
-            let named = format!("not looked at: {bad}: ");
+            let named = format!("not examined: {bad}: ");
             assert!(ran.stdout.contains(&named) || is_readable && bad == &closed, "{}", ran.stdout);
             let ran = raidlab(&format!("detail {members}")).code(code);
             assert!(ran.stdout.contains(bad), "{}", ran.stdout);
@@ -475,7 +475,7 @@ fn a_hole_in_a_copy_is_found_by_the_redundancy() {
     assert_eq!(hash(&ran), case.sha256());
     assert!(ran.stderr.contains("the redundancy agrees"), "{}", ran.stderr);
     let raid0 = corpus::case("raid0-4d-uneq-alt").images.join(" ");
-    assert!(dump(&format!("--check {raid0}")).code(2).stderr.contains("nothing to compare"));
+    assert!(dump(&format!("--check {raid0}")).code(2).stderr.contains("no redundancy to compare"));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn failed_requests_are_a_finding_and_no_throughput() {
 }
 
 #[test]
-fn what_cannot_be_read_is_corrected_and_told() {
+fn unreadable_blocks_are_corrected_and_reported() {
     // In row 18 of 64 KiB the last of four members holds data.
     let set = "mem*3+fault:read-error@1152K..1156K:mem --chunk 64K";
     for level in ["raid5", "raid6"] {
@@ -111,7 +111,7 @@ fn what_cannot_be_read_is_corrected_and_told() {
         let warnings = warnings(&cell);
         assert!(warnings.contains("could not be read, were reconstructed"), "{level}: {warnings}");
     }
-    // The other copy is read, or the place is found when there is none: told either way.
+    // The other copy is read, or the bad place is detected without one: reported either way.
     for level in ["raid1", "raid10"] {
         let words = format!("--size 8M --level {level} --workload seq-read --members {set}");
         let cell = bench(&words).code(0).cell();
@@ -128,7 +128,7 @@ fn what_cannot_be_read_is_corrected_and_told() {
 }
 
 #[test]
-fn what_drops_out_inside_a_nested_array_is_told() {
+fn a_failed_leaf_of_a_nested_array_is_reported() {
     let set = "--members mem*3+fault:gone@0:mem";
     let words = "--size 16M --array raid0(raid1(2),raid1(2)) --workload rand-write";
     let cell = bench(&format!("{words} {set}")).code(0).cell();

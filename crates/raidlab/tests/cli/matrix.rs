@@ -165,7 +165,7 @@ fn jobs_blocks_and_depths_of_every_size() {
         .code(0)
         .cell();
     assert_eq!(cell["block_kib"], json!(0.5));
-    // More under way than there are blocks: nobody waits for ever.
+    // A larger depth than the number of blocks must not deadlock.
     let words = "--members mem --size 64K --level single,raid5 --block 4K --depth 1024";
     let cells = bench(words).code(0).cells();
     assert_eq!(cells.len(), 8);

@@ -164,12 +164,12 @@ fn stdout_is_the_record_or_the_table_and_progress_is_on_stderr() {
     assert_eq!(ran.cells().len(), 2);
     assert!(ran.stdout.starts_with('{') && ran.stdout.ends_with("}\n"), "{:?}", ran.stdout);
     assert!(!ran.stdout.ends_with("\n\n"));
-    for told in ["1 array, 2 cells, about", "[1/2, ", "[2/2, ", "RAID 1", "sequential read"] {
-        assert!(ran.stderr.contains(told), "'{told}' is missing: {}", ran.stderr);
+    for shown in ["1 array, 2 cells, about", "[1/2, ", "[2/2, ", "RAID 1", "sequential read"] {
+        assert!(ran.stderr.contains(shown), "'{shown}' is missing: {}", ran.stderr);
     }
     let ran = raidlab(&format!("bench {QUICK} {words}")).code(0);
-    for told in ["RAID 1", "sequential read", "random write", "CPU", "latency", "2 disks"] {
-        assert!(ran.stdout.contains(told), "'{told}' is missing: {}", ran.stdout);
+    for shown in ["RAID 1", "sequential read", "random write", "CPU", "latency", "2 disks"] {
+        assert!(ran.stdout.contains(shown), "'{shown}' is missing: {}", ran.stdout);
     }
     assert!(!ran.stdout.contains("[1/2") && !ran.stdout.contains('\x1b'), "{}", ran.stdout);
     assert!(ran.stderr.contains("[2/2, 0s left] raid1 x2 rand-write: "), "{}", ran.stderr);

@@ -34,7 +34,7 @@ fn has_mounted(process: u32) -> bool {
 const ARRAY: &str = "--level raid5 --disks 4 --chunk 64K --members mem --size 16M";
 
 #[test]
-fn a_file_system_on_an_array_is_made_measured_and_taken_away() {
+fn a_file_system_on_an_array_is_created_measured_and_removed() {
     if cannot() {
         return;
     }
@@ -113,7 +113,7 @@ fn file_systems_are_an_axis_of_a_sweep() {
     assert_eq!(journals("raid1(2)"), 4);
     assert!(cells.iter().all(|cell| cell["verified"] == Value::Bool(true)), "{cells:?}");
     let again = run_programs(&format!("{sweep} --db={db}")).code(0);
-    assert!(again.stderr.contains("all were measured before"), "{}", again.stderr);
+    assert!(again.stderr.contains("all items were measured before"), "{}", again.stderr);
     let report = raidlab(&format!("report --db={db}")).code(0).stdout;
     assert!(report.contains("By file system: dd write"), "{report}");
     assert!(report.contains("fs:ext4,data=journal,journal=raid1(2): "), "{report}");
@@ -128,12 +128,12 @@ fn what_cannot_be_set_up_is_said_in_one_line() {
         ("--target fs:ext4,on=path:/tmp --workload dd", "needs a block device under it"),
         ("--target kernel --workload dd", "devices are wanted"),
         ("--target kernel:/dev/null+/dev/zero --level raid1 --workload dd", "no block device"),
-        ("--target kernel:/dev/null+/dev/zero --workload dd", "say what md is to make"),
-        ("--target fs:xfs,on=kernel:/dev/null --workload dd", "say what md is to make"),
+        ("--target kernel:/dev/null+/dev/zero --workload dd", "needs the level of the md array"),
+        ("--target fs:xfs,on=kernel:/dev/null --workload dd", "needs the level of the md array"),
         // As many members as there are devices, unless it is said.
         ("--target kernel:/dev/null+/dev/zero --level raid6 --workload dd", "raid6(2)"),
         ("--target kernel:/dev/null --level raid6 --disks 3 --workload dd", "raid6(3)"),
-        ("--target fs:ext4 --level raid1 --members mem --size 8M", "name what to run on it"),
+        ("--target fs:ext4 --level raid1 --members mem --size 8M", "needs a program"),
     ] {
         let ran = raidlab(&format!("bench {words}")).code(2);
         assert!(ran.stderr.contains(said), "{words}: {}", ran.stderr);
@@ -141,7 +141,7 @@ fn what_cannot_be_set_up_is_said_in_one_line() {
 }
 
 #[test]
-fn a_full_file_system_is_an_error_and_all_is_taken_away() {
+fn a_full_file_system_is_an_error_and_all_is_removed() {
     if cannot() {
         return;
     }
@@ -155,7 +155,7 @@ fn a_full_file_system_is_an_error_and_all_is_taken_away() {
     assert_eq!(ran.stderr.matches("could not be undone").count(), 0, "{}", ran.stderr);
 }
 
-/// Starts a run that goes on for long, and waits until its file system is mounted.
+/// Starts a long run, and waits until its file system is mounted.
 fn started() -> std::process::Child {
     let words = format!("bench --target fs:ext4 {ARRAY} --workload bonnie++:n=1:c=8");
     let child = Command::new(env!("CARGO_BIN_EXE_raidlab"))

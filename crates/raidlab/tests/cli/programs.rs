@@ -55,7 +55,7 @@ fn a_directory_is_measured_compared_and_left_as_it_was() {
 }
 
 #[test]
-fn a_place_has_its_name_in_reports_and_findings_are_told() {
+fn reports_name_the_target_and_show_findings() {
     let scratch = Dir::new();
     let aside = Dir::new();
     let record = aside.file("d.json");
@@ -181,9 +181,9 @@ fn blocks_and_programs_go_into_one_record() {
     assert_eq!(programs, [false, true, true]);
 }
 
-/// Whoever gives an option believes that it was heard.
+/// An option without effect is an error, not silently ignored.
 #[test]
-fn options_that_nothing_listens_to_are_refused() {
+fn unused_options_are_refused() {
     let scratch = Dir::new();
     let elsewhere = format!("--target path:{} --size 1M --workload dd", scratch.path());
     let kernel = "--target kernel:/dev/null --level linear --workload dd";
@@ -227,7 +227,7 @@ fn options_that_nothing_listens_to_are_refused() {
     for option in ["--interval 1", "--drop-caches", "--destroy-contents"] {
         refused(format!("{blocks} {option}"), option.split(' ').next().expect("a name"));
     }
-    // One that hears it is enough.
+    // An option is accepted if it applies to one workload or target.
     let both = format!("{engine},seq-read --runs 1 --seconds 0.05 --kernel portable");
     assert_eq!(run_programs(&both).code(0).cells().len(), 3);
     let both = format!("{elsewhere} --target engine --level single --members mem");
@@ -235,7 +235,7 @@ fn options_that_nothing_listens_to_are_refused() {
 }
 
 #[test]
-fn in_a_sweep_one_matrix_that_listens_is_enough() {
+fn in_a_sweep_one_matrix_that_uses_an_option_is_enough() {
     let scratch = Dir::new();
     let sweep = scratch.file("sweep.toml");
     let ran = |text: &str, words: &str| {
@@ -248,20 +248,20 @@ fn in_a_sweep_one_matrix_that_listens_is_enough() {
         let refused = ran(program, words).code(2);
         assert!(refused.stderr.contains("sweep.toml: --seconds: "), "{}", refused.stderr);
     }
-    // What the file alone says is not what somebody believes to have just said.
-    let told = ran(&format!("{program}seconds = 2\n"), "").code(0);
-    let note = "nothing listens to what the file says of seconds\n";
-    assert!(told.stderr.contains(note), "{told:?}");
+    // An unused option in the file is noted, not refused: it was not given on the command line.
+    let noted = ran(&format!("{program}seconds = 2\n"), "").code(0);
+    let note = "ignored: seconds of the sweep file: no effect with this target or workload\n";
+    assert!(noted.stderr.contains(note), "{noted:?}");
     // Programs are run several times, too.
-    let told = ran(&format!("{program}runs = 2\n"), "--until-steady").code(0);
-    assert!(!told.stderr.contains("nothing listens"), "{told:?}");
+    let noted = ran(&format!("{program}runs = 2\n"), "--until-steady").code(0);
+    assert!(!noted.stderr.contains("ignored:"), "{noted:?}");
     ran(&format!("[defaults]\nwarm-up = 2\n{program}{blocks}"), "--seconds 1").code(0);
     let elsewhere = "[[run]]\ntarget = 'path:/'\nworkload = 'dd'\n";
     let refused = ran(elsewhere, "--kernel portable").code(2);
     assert!(refused.stderr.contains("sweep.toml: --kernel: "), "{}", refused.stderr);
 }
 
-/// The command line wins over the file, also where it leaves nothing for the rest to say.
+/// The command line overrides the file, also where other options of the file lose their effect.
 #[test]
 fn a_sweep_runs_on_another_target_than_its_own() {
     let scratch = Dir::new();
@@ -274,7 +274,8 @@ fn a_sweep_runs_on_another_target_than_its_own() {
         ))
     };
     let ran = dry("").code(0);
-    let note = "note: nothing listens to what the file says of level, disks, chunk, members\n";
+    let note = "note: ignored: level, disks, chunk, members of the sweep file: no effect with this \
+                target or workload\n";
     assert_eq!(ran.stderr, note);
     // Without arrays the five matrices are one.
     assert!(ran.stdout.contains("\n1 item(s), 0 of them done"), "{}", ran.stdout);
@@ -309,7 +310,7 @@ fn what_programs_measured_is_kept_with_the_rest() {
 
 /// Two directories of one file system: results name both `path:` and the file system.
 #[test]
-fn targets_of_one_name_are_told_apart() {
+fn targets_of_the_same_name_are_distinguished() {
     let scratch = Dir::new();
     let directories = ["one", "other"].map(|name| scratch.file(name));
     directories.iter().for_each(|path| std::fs::create_dir(path).expect("a directory"));
@@ -334,7 +335,7 @@ fn targets_of_one_name_are_told_apart() {
     std::fs::write(&sweep, run(one) + &run(other)).expect("written");
     let ran = raidlab(&format!("bench {sweep} --db={db} --json -")).code(0);
     assert_eq!(names(ran.cells()), both);
-    assert!(!ran.stdout.contains(scratch.path()), "nobody's directories are kept");
+    assert!(!ran.stdout.contains(scratch.path()), "the record holds no path of the user");
 }
 
 /// One sample of everything is no base for a verdict.
@@ -436,7 +437,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         ("--workload bonie".to_string(), "no workload 'bonie'"),
         ("--workload dd:cnt=3".into(), "dd: no option 'cnt'"),
         ("--target nowhere --workload dd".into(), "there are engine, path:DIR"),
-        (format!("--target path:{directory}"), "name what to run on it"),
+        (format!("--target path:{directory}"), "needs a program"),
         ("--target path:/no/such/place --workload dd".into(), "/no/such/place"),
         (format!("--target device:{} --workload dd", file), "it is no block device"),
     ] {

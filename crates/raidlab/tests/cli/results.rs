@@ -49,7 +49,7 @@ fn a_sweep_is_measured_once_and_again_only_when_asked() {
     assert!(first.stderr.contains("[8/8"), "{}", first.stderr);
     assert_eq!(cells(&db).len(), 8, "chunks do not multiply RAID 1");
     let second = raidlab(&format!("bench {file} --db {db}")).code(0);
-    assert!(second.stderr.contains("all were measured before"), "{}", second.stderr);
+    assert!(second.stderr.contains("all items were measured before"), "{}", second.stderr);
     let more = format!("{SWEEP}\n[[run]]\nlevel = 'raid5'\ndisks = 3\n");
     std::fs::write(&file, more).expect("a longer sweep");
     let third = raidlab(&format!("bench {file} --db {db}")).code(0);
@@ -62,7 +62,7 @@ fn a_sweep_is_measured_once_and_again_only_when_asked() {
 }
 
 #[test]
-fn what_the_command_line_says_wins_over_the_file() {
+fn options_of_the_command_line_override_the_file() {
     let (_dir, file, db) = with_sweep(SWEEP);
     let dry = raidlab(&format!("bench {file} --db {db} --dry-run --workload seq-write")).code(0);
     assert!(dry.stdout.contains("4 item(s)") && dry.stdout.contains("seq-write"), "{}", dry.stdout);
@@ -74,7 +74,7 @@ fn what_the_command_line_says_wins_over_the_file() {
 
 /// A sweep that is killed in the middle loses the cell that it was measuring and nothing else.
 #[test]
-fn a_sweep_that_was_killed_goes_on_where_it_was() {
+fn a_killed_sweep_resumes() {
     let (_dir, file, db) = with_sweep(&SWEEP.replace("seconds = 0.02", "seconds = 0.5"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
     command.args(["bench", &file, "--db", &db]);
@@ -132,9 +132,9 @@ fn programs_are_items_of_a_sweep_too() {
     std::fs::write(&file, text.replace("dd:bs=1M", "dd:bs=7")).expect("a sweep");
     for dry in ["--dry-run", ""] {
         let refused = raidlab(&format!("bench {file} --db {db} --again {dry}")).code(2);
-        let told = &refused.stderr;
-        assert!(told.contains("small.toml: line 7: dd:bs=7: "), "{told}");
-        assert_eq!(told.matches("dd:bs=7").count(), 1, "{told}");
+        let stderr = &refused.stderr;
+        assert!(stderr.contains("small.toml: line 7: dd:bs=7: "), "{stderr}");
+        assert_eq!(stderr.matches("dd:bs=7").count(), 1, "{stderr}");
     }
     // On a directory, the name of which is not kept.
     let target = dir.file("files");
@@ -165,12 +165,12 @@ fn members_share_disks_and_channels_as_the_sweep_says() {
     let bound = |at: usize| cells[at]["bound_mb_per_s"].as_f64().expect("a bound");
     assert!(bound(3) < bound(1) / 2.0, "{} on four disks, {} on one", bound(1), bound(3));
     let mixed = "bench --members mem*2+paced:hdd-2007:mem*2 --level raid0 --spindle 4";
-    let told = raidlab(mixed).code(2).stderr;
-    assert!(told.contains("--spindle 4: member 0 is not paced"), "{told}");
+    let stderr = raidlab(mixed).code(2).stderr;
+    assert!(stderr.contains("--spindle 4: member 0 is not paced"), "{stderr}");
 }
 
 #[test]
-fn what_cannot_be_run_is_recorded_and_the_rest_goes_on() {
+fn items_that_cannot_run_are_recorded_and_the_sweep_continues() {
     let text = format!("{SWEEP}\n[[run]]\nlevel = 'raid0'\nmembers = 'file:/nonexistent/place'\n");
     let (_dir, file, db) = with_sweep(&text);
     let ran = raidlab(&format!("bench {file} --db {db}")).code(1);
@@ -184,7 +184,7 @@ fn what_cannot_be_run_is_recorded_and_the_rest_goes_on() {
 }
 
 #[test]
-fn mistakes_in_a_sweep_are_told_with_file_line_and_key() {
+fn mistakes_in_a_sweep_are_reported_with_file_line_and_key() {
     for (text, part) in [
         (SWEEP.replace("disks = 2", "discs = 2"), "line 18: unknown key 'discs'"),
         (SWEEP.replace("disks = 2", "disks = 'two'"), "line 18: invalid value 'two' for '--disks"),
@@ -227,7 +227,7 @@ fn every_shipped_sweep_can_be_read_and_planned() {
     assert_eq!(count, 10, "sweeps");
 }
 
-/// In a home of its own: nobody's results are touched.
+/// In a home of its own: no existing results are touched.
 fn at_home(dir: &Dir, words: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
     command.args(words.split_whitespace()).stdin(Stdio::null()).env("XDG_DATA_HOME", dir.path());
@@ -243,10 +243,10 @@ fn a_bench_is_kept_where_xdg_says_and_only_when_asked() {
     let bench = format!("bench {QUICK} --members mem --size 4M --level raid0 --workload seq-read");
     at_home(&dir, &bench).code(0);
     assert!(dir.names().is_empty(), "nothing was asked for");
-    let told = at_home(&dir, "report").code(2);
-    assert!(told.stderr.contains("no results yet"), "{}", told.stderr);
-    let told = at_home(&dir, &format!("{bench} --db")).code(0);
-    assert!(told.stderr.contains("results: run 1 in "), "{}", told.stderr);
+    let ran = at_home(&dir, "report").code(2);
+    assert!(ran.stderr.contains("no results yet"), "{}", ran.stderr);
+    let ran = at_home(&dir, &format!("{bench} --db")).code(0);
+    assert!(ran.stderr.contains("results: run 1 in "), "{}", ran.stderr);
     assert_eq!(dir.names(), ["raidlab"]);
     let record = at_home(&dir, "report --json -").code(0).record();
     assert_eq!(record["cells"].as_array().expect("a list").len(), 1);
@@ -284,8 +284,9 @@ fn lists_are_json_where_that_is_asked_for() {
     assert_eq!(ran.stdout, "");
     let text = std::fs::read_to_string(&aside).expect("the file");
     assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), list);
-    let told = raidlab(&format!("{wanted} --dry-run --html {}", dir.file("a.html"))).code(2).stderr;
-    assert!(told.contains("nothing is measured"), "{told}");
+    let stderr =
+        raidlab(&format!("{wanted} --dry-run --html {}", dir.file("a.html"))).code(2).stderr;
+    assert!(stderr.contains("nothing is measured"), "{stderr}");
     raidlab(&format!("report --list --db {db} --csv -")).code(2);
 }
 
@@ -295,8 +296,8 @@ fn a_dash_is_stdout_wherever_json_is() {
     let record = record_of(&dir, "a.json", 1.0);
     for words in [format!("{record} {record} --json -"), format!("--json - {record} {record}")] {
         let ran = raidlab(&format!("compare {words}")).code(0);
-        let told: Value = serde_json::from_str(&ran.stdout).expect("JSON");
-        assert_eq!(told["pairs"].as_array().expect("a list").len(), 1);
+        let compared: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_eq!(compared["pairs"].as_array().expect("a list").len(), 1);
     }
 }
 
@@ -318,8 +319,8 @@ fn what_is_no_record_is_not_read_to_its_end() {
     {
         for words in [format!("report {file}"), format!("compare {file} {file}")] {
             let begun = std::time::Instant::now();
-            let told = raidlab(&words).code(2).stderr;
-            assert!(told.contains(file.as_str()) && told.contains(named), "{words}: {told}");
+            let stderr = raidlab(&words).code(2).stderr;
+            assert!(stderr.contains(file.as_str()) && stderr.contains(named), "{words}: {stderr}");
             assert!(begun.elapsed().as_secs() < 60, "{words}");
         }
     }
@@ -328,20 +329,20 @@ fn what_is_no_record_is_not_read_to_its_end() {
 #[test]
 fn what_holds_no_results_is_said_to_be_what_it_is() {
     let dir = Dir::new();
-    let told = raidlab(&format!("report --db {}", dir.path())).code(2).stderr;
-    assert!(told.contains("it is a directory; name a file in it"), "{told}");
-    let told = raidlab("report --db /dev/null").code(2).stderr;
-    assert!(told.contains("/dev/null: it is no regular file"), "{told}");
+    let stderr = raidlab(&format!("report --db {}", dir.path())).code(2).stderr;
+    assert!(stderr.contains("it is a directory; name a file in it"), "{stderr}");
+    let stderr = raidlab("report --db /dev/null").code(2).stderr;
+    assert!(stderr.contains("/dev/null: it is no regular file"), "{stderr}");
     let record = record_of(&dir, "a.json", 1.0);
-    let told = raidlab(&format!("report {record} --html {}", dir.path())).code(2).stderr;
-    assert!(told.contains("cannot write: it is a directory"), "{told}");
+    let stderr = raidlab(&format!("report {record} --html {}", dir.path())).code(2).stderr;
+    assert!(stderr.contains("cannot write: it is a directory"), "{stderr}");
     let db = dir.file("results.db");
     let bench = format!("bench {QUICK} --members mem --size 4M --level raid0 --workload seq-read");
     raidlab(&format!("{bench} --db {db}")).code(0);
-    let told = raidlab(&format!("report --db {db} --run last~1")).code(2).stderr;
-    assert!(told.contains("there is 1 run;"), "{told}");
-    let told = raidlab(&format!("{bench} --chunk 3K")).code(2).stderr;
-    assert!(told.contains("--chunk 3K: a chunk is a multiple of 4 KiB"), "{told}");
+    let stderr = raidlab(&format!("report --db {db} --run last~1")).code(2).stderr;
+    assert!(stderr.contains("there is 1 run;"), "{stderr}");
+    let stderr = raidlab(&format!("{bench} --chunk 3K")).code(2).stderr;
+    assert!(stderr.contains("--chunk 3K: a chunk is a multiple of 4 KiB"), "{stderr}");
 }
 
 #[test]
@@ -369,8 +370,8 @@ fn a_report_goes_into_every_format() {
     assert!(table.contains("RAID 0, seq-read: 2: "), "{table}");
     raidlab(&format!("report {record} --csv - --json -")).code(2);
     raidlab(&format!("report {record} --published nothing")).code(2);
-    let told = raidlab(&format!("report {}", dir.file("none.json"))).code(2).stderr;
-    assert!(told.contains("none.json: cannot be read"), "{told}");
+    let stderr = raidlab(&format!("report {}", dir.file("none.json"))).code(2).stderr;
+    assert!(stderr.contains("none.json: cannot be read"), "{stderr}");
 }
 
 /// Five runs that could have been measured, `factor` times as fast.
@@ -422,7 +423,7 @@ fn a_comparison_says_slower_only_when_the_samples_do() {
     assert_eq!(json["pairs"][0]["verdict"], "slower");
     let estimate = json["pairs"][0]["ratio"]["estimate"].as_f64().expect("a number");
     assert!((0.78..0.82).contains(&estimate), "{estimate}");
-    let told = raidlab(&format!("compare {usual} {}", dir.file("none.json"))).code(2).stderr;
-    assert!(told.contains("none.json: there is no such file"), "{told}");
+    let stderr = raidlab(&format!("compare {usual} {}", dir.file("none.json"))).code(2).stderr;
+    assert!(stderr.contains("none.json: there is no such file"), "{stderr}");
     raidlab(&format!("compare {usual} {slow} --max-slowdown 100%")).code(2);
 }

@@ -1,4 +1,4 @@
-//! What must never be lost: members, files that are somebody's, outputs that nobody read; and what
+//! Data that must never be lost: members, other files, outputs that were not read; and what
 //! is said where something could not be done.
 
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
@@ -50,7 +50,7 @@ fn files_that_hold_something_unknown_are_not_made_members() {
     let dir = Dir::new();
     let (new, other) = (dir.file("new"), dir.file("other"));
     for (at, what, named) in [
-        (0, &b"somebody's notes"[..], "holds data of unknown type (at byte 0: 73 6f 6d"),
+        (0, &b"someone's notes!"[..], "holds data of unknown type (at byte 0: 73 6f 6d"),
         ((16 << 20) - 1, b"x", "holds data of unknown type (at byte 16777208: 00"),
         // A single byte in a hole, where neither metadata nor an end is.
         (8_388_700, b"x", "holds data of unknown type (at byte 8388696: 00 00 00 00 78"),
@@ -152,7 +152,7 @@ fn an_overlay_is_no_output() {
 }
 
 #[test]
-fn an_output_that_somebody_has_locked_stays_as_it_is() {
+fn an_output_locked_by_another_process_is_unchanged() {
     use array::store::{Access, Device, DeviceOptions, Location};
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
@@ -189,7 +189,7 @@ fn streams_are_written_as_streams() {
     assert!(kind(&fifo).is_fifo());
     let link = dir.file("link");
     std::os::unix::fs::symlink("nowhere", &link).expect("a link");
-    refused(&format!("dump {a} {b} -o {link}"), &["a link that leads nowhere"]);
+    refused(&format!("dump {a} {b} -o {link}"), &["a dangling symbolic link"]);
     let ran = refused(&format!("dump {a} {b} --sha256 --json={}", dir.path()), &["a directory"]);
     assert_eq!(ran.stdout, "", "it was found out too late");
     let ran = raidlab(&format!("dump {a} {b} -o /dev/null --sha256")).code(0);
@@ -201,7 +201,7 @@ fn streams_are_written_as_streams() {
 }
 
 #[test]
-fn nobody_thinks_that_a_dump_arrived_that_did_not() {
+fn an_incomplete_dump_is_an_error() {
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
     let ran = shell(&format!("\"$0\" dump {a} {b} -o - >&-")).code(2);
@@ -216,7 +216,7 @@ fn nobody_thinks_that_a_dump_arrived_that_did_not() {
     ] {
         let ran = shell(&line);
         assert!(ran.stderr.contains("code 2"), "{line}: {}", ran.stderr);
-        assert!(ran.stderr.contains("the reader went away (after "), "{line}: {}", ran.stderr);
+        assert!(ran.stderr.contains("the reader closed it (after "), "{line}: {}", ran.stderr);
     }
 }
 
@@ -228,13 +228,13 @@ fn status_lists_what_it_cannot_look_at() {
     std::fs::write(dir.file("notes.txt"), "nothing").expect("a file");
     std::fs::create_dir(dir.file("directory")).expect("a directory");
     let ran = raidlab(&format!("status {}", dir.path())).code(0);
-    assert!(!ran.stdout.contains("not looked at"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("not examined"), "{}", ran.stdout);
     std::os::unix::fs::symlink("nowhere", dir.file("dangling")).expect("a link");
     let options = DeviceOptions { access: Access::ReadWrite, direct: false };
     let held = Device::open(&Location::whole(&b), options).expect("it");
     let ran = raidlab(&format!("status {}", dir.path())).code(1);
     assert!(ran.stdout.contains("[2/1] [U_]"), "{}", ran.stdout);
-    for named in [&format!("not looked at: {b}: another process writes to it"), "dangling: No such"]
+    for named in [&format!("not examined: {b}: another process writes to it"), "dangling: No such"]
     {
         assert!(ran.stdout.contains(named), "'{named}' is missing: {}", ran.stdout);
     }
@@ -259,8 +259,9 @@ fn a_member_cut_short_serves_up_to_its_end() {
     let file = std::fs::OpenOptions::new().write(true).open(&b).expect("it");
     file.set_len(8 << 20).expect("a length");
     let ran = raidlab(&format!("dump --sha256 {a} {b}")).code(0);
-    let said =
-        format!("{b} serves slot 1 up to sector 14336 of its data (7.00 MiB): it ends there");
+    let said = format!(
+        "{b} serves slot 1 up to sector 14336 of its data (7.00 MiB): the device ends there"
+    );
     assert!(ran.stderr.contains(&said), "{}", ran.stderr);
     assert!(!ran.stderr.contains("slot(s)"), "{}", ran.stderr);
     let ran = raidlab(&format!("dump --sha256 {b} --partial")).code(1);
@@ -281,7 +282,7 @@ fn damage_that_claims_billions_of_slots_is_examined_briefly() {
 }
 
 #[test]
-fn what_is_reserved_when_the_disk_is_full_is_undone_or_told() {
+fn space_reserved_on_a_full_disk_is_freed_or_reported() {
     let dir = Dir::new();
     let mut command = Command::new("mount");
     command.args(["-t", "tmpfs", "-o", "size=24M", "raidlab-test", dir.path()]);
@@ -292,7 +293,7 @@ fn what_is_reserved_when_the_disk_is_full_is_undone_or_told() {
     let (a, b) = (dir.file("a"), dir.file("b"));
     let before = used();
     let ran = refused(&format!("{MIRROR} {a} {b}"), &[&b, "No space left", "nothing was written"]);
-    assert!(!ran.stderr.contains("stays so"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("stays reserved"), "{}", ran.stderr);
     let names = dir.names();
     let after = used();
     image(&a, 0, b"");
@@ -300,7 +301,7 @@ fn what_is_reserved_when_the_disk_is_full_is_undone_or_told() {
     let _ = Command::new("umount").arg(dir.path()).output();
     assert_eq!((names, after), (Vec::new(), before), "something is left behind");
     let ran = ran.code(2);
-    assert!(ran.stderr.contains(&format!("what is reserved so far stays so: {a}")), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("space reserved so far stays reserved: {a}")), "{ran:?}");
 }
 
 #[test]
@@ -319,7 +320,7 @@ fn a_resync_that_finds_no_space_says_so() {
     let status = raidlab(&format!("status {}", members.join(" ")));
     let _ = Command::new("umount").arg(dir.path()).output();
     let ran = ran.code(1);
-    assert!(ran.stderr.contains("the resync went no further than "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the resync stopped at "), "{}", ran.stderr);
     assert!(ran.stderr.contains("no space left"), "{}", ran.stderr);
     assert!(status.code(1).stdout.contains("resync pending"));
 }
@@ -356,7 +357,7 @@ fn mdadms_options_are_taken_or_refused_by_name() {
         ("--nodes 2 a b", &["--nodes", "cluster"]),
         ("-v a b", &["-v", "plan"]),
         ("--uuid 12 a b", &["--uuid", "32 hexadecimal digits"]),
-        ("a b --write-mostly", &["--write-mostly", "behind it", "none"]),
+        ("a b --write-mostly", &["--write-mostly", "following", "none"]),
         ("a b --write-behind", &["--write-mostly"]),
         ("--frobnicate a b", &["--frobnicate"]),
     ] {

@@ -114,15 +114,15 @@ fn a_stdout_that_is_closed_or_full_is_an_error() {
         let words: Vec<&str> = words.split(' ').collect();
         let full = File::options().write(true).open("/dev/full").expect("/dev/full");
         let full = program(&words).stdout(full).output().expect("it starts");
-        let told = String::from_utf8_lossy(&full.stderr);
-        assert_eq!(full.status.code(), Some(2), "{words:?} > /dev/full: {told}");
-        assert!(told.contains("stdout: No space left"), "{words:?} > /dev/full: {told}");
+        let stderr = String::from_utf8_lossy(&full.stderr);
+        assert_eq!(full.status.code(), Some(2), "{words:?} > /dev/full: {stderr}");
+        assert!(stderr.contains("stdout: No space left"), "{words:?} > /dev/full: {stderr}");
         let mut shell = Command::new("sh");
         shell.args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_raidlab")]).args(&words);
         let closed = shell.output().expect("sh");
-        let told = String::from_utf8_lossy(&closed.stderr);
-        assert_eq!(closed.status.code(), Some(2), "{words:?} >&-: {told}");
-        assert!(told.contains("stdout: it is closed"), "{words:?} >&-: {told}");
+        let stderr = String::from_utf8_lossy(&closed.stderr);
+        assert_eq!(closed.status.code(), Some(2), "{words:?} >&-: {stderr}");
+        assert!(stderr.contains("stdout: it is closed"), "{words:?} >&-: {stderr}");
         // As other programs open it for what they start.
         let both = File::options().read(true).write(true).open("/dev/null").expect("/dev/null");
         let both = program(&words).stdout(both).output().expect("it starts");

@@ -100,7 +100,7 @@ fn ctrl_c_before_anything_was_measured_ends_in_order() {
     assert_eq!(dir.names(), ["record.json"]);
 }
 
-/// Twice the memory may be more than somebody wants written.
+/// Twice the memory may be an unexpectedly large amount to write.
 #[test]
 fn a_program_without_a_size_says_how_much_it_will_write() {
     let dir = Dir::new();
@@ -108,7 +108,7 @@ fn a_program_without_a_size_says_how_much_it_will_write() {
     command.args(["bench", "--workload", "bonnie++", "--target", &format!("path:{}", dir.path())]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    let _rest = wait_for(&mut child, "makes files of ");
+    let _rest = wait_for(&mut child, "creates files of ");
     send(&child, Signal::INT);
     assert_eq!(child.wait().expect("a child").code(), Some(130));
 }

@@ -20,7 +20,7 @@ fn whole_stripes_cost_what_the_layout_costs() {
         let user = moved(&cell);
         assert!(user > 0, "{array}");
         assert_eq!(total(&cell, "read_bytes"), 0, "{array}");
-        // At the edges of the samples, what is under way is written and not yet counted.
+        // At the edges of the samples, requests in flight are written and not yet counted.
         let (got, wanted) = (total(&cell, "written_bytes"), user * written / by);
         let edge = 4 * (768 << 10) * written / by;
         assert!(got.abs_diff(wanted) <= edge, "{array}: {got} for {wanted}");
@@ -47,7 +47,7 @@ fn sequential_writes_merge_into_full_stripes() {
     let ran = crate::support::raidlab(&format!("bench --runs 1 --warm-up 0.1 --json - {words}"));
     let cell = ran.code(0).cell();
     let (read, written) = (total(&cell, "read_bytes"), total(&cell, "written_bytes"));
-    // 0.1 %, and a row wherever the stream starts, where nobody knows yet that it is one.
+    // 0.1 %, and a row wherever a stream starts, before it is detected.
     assert!(read <= written / 1000 + 2 * 6 * 65536, "{read} bytes read for {written} written");
 }
 

@@ -69,7 +69,7 @@ fn what_is_no_disk_is_named() {
 }
 
 #[test]
-fn it_goes_on_until_ctrl_c_and_ends_well() {
+fn it_runs_until_ctrl_c_and_exits_with_0() {
     let dir = machine();
     let mut child = Command::new(env!("CARGO_BIN_EXE_raidlab"))
         .args(["watch", "--root", dir.path(), "--interval", "20ms"])
@@ -79,7 +79,7 @@ fn it_goes_on_until_ctrl_c_and_ends_well() {
         .expect("the program starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let seen = lines.by_ref().take(20).count();
-    assert_eq!(seen, 20, "it goes on");
+    assert_eq!(seen, 20, "it continues");
     kill_process(Pid::from_child(&child), Signal::INT).expect("the program is there");
     lines.for_each(drop);
     assert_eq!(child.wait().expect("a child").code(), Some(0));
@@ -99,7 +99,7 @@ fn a_reader_that_goes_away_ends_it() {
 }
 
 #[test]
-fn this_machine_can_be_watched_by_anybody() {
+fn this_machine_can_be_watched_without_root() {
     let Ok(disks) = std::fs::read_to_string("/proc/diskstats") else {
         println!("skipped: no /proc/diskstats here");
         return;

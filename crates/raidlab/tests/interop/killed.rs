@@ -2,7 +2,7 @@
 //!
 //! Invariant: when [`kill_while_writing`] returns, the process is gone and [`FLUSHED`] had been
 //! flushed; what is in [`BUSY`] is one of [`VERSIONS`] versions, or what was there before, block by
-//! block. The process is this test program again, told to run [`the_one_that_is_killed`] alone.
+//! block. The process is this test program again, running only [`the_one_that_is_killed`].
 
 use std::ops::Range;
 use std::path::PathBuf;

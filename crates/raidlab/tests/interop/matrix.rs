@@ -189,14 +189,14 @@ impl Shape {
         mib << 20
     }
 
-    /// What `mdadm --create` is told.
+    /// Arguments of `mdadm --create`.
     pub fn create_words(&self) -> String {
         let mut words = format!("--create @md {}", self.create_options());
         (0..self.disks).for_each(|member| words += &format!(" @{member}"));
         words
     }
 
-    /// What mdadm and raidlab are told of a new array, without its members.
+    /// Arguments of both mdadm and raidlab for a new array, without its members.
     pub fn create_options(&self) -> String {
         let Shape { level, layout, disks, chunk_kib, metadata, log } = self;
         let mut words =

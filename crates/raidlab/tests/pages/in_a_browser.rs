@@ -48,8 +48,8 @@ impl Drop for Scratch {
 fn raidlab(words: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
     let output = command.args(words).stdin(Stdio::null()).output().expect("the program starts");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {stderr}");
 }
 
 /// A browser by its usual names.
@@ -95,7 +95,7 @@ fn record(path: &Path) {
     let member =
         |name: u32| json!({"name": name.to_string(), "read_mb_per_s": steps, "busy": steps});
     record["cells"][2]["series"] = json!({"step_s": 0.1, "members": [member(0), member(1)]});
-    record["cells"][2]["findings"] = json!([{"name": "a-finding", "text": "Is <told>.",
+    record["cells"][2]["findings"] = json!([{"name": "a-finding", "text": "Is <shown>.",
         "evidence": {"share": 0.5}, "command": "raidlab bench --depth 8"}]);
     record["cells"][0]["members"] = json!("<img src=x onerror=console.error('hole')>");
     std::fs::write(path, record.to_string()).expect("the record is written");
@@ -120,9 +120,9 @@ fn the_report_is_drawn_and_the_console_is_silent() {
     let text = std::fs::read_to_string(&page).expect("a page");
     let copy = scratch.0.join("copy.html");
     std::fs::write(&copy, text.replace("</body>", &format!("{PROBE}</body>"))).expect("a copy");
-    let (dom, told) = open(browser, &scratch.0, &copy, &["--dump-dom"]);
+    let (dom, stderr) = open(browser, &scratch.0, &copy, &["--dump-dom"]);
 
-    let said: Vec<&str> = told.lines().filter(|line| line.contains("CONSOLE")).collect();
+    let said: Vec<&str> = stderr.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert_eq!(said.len(), 1, "one line on the console, ours: {said:?}");
     assert!(said[0].contains("canary: the console is read"), "{said:?}");
 

@@ -16,7 +16,7 @@ use crate::units::SECTOR_BYTES;
 /// Bytes of a page, the unit in which md reads and writes bitmaps.
 pub const PAGE_BYTES: usize = 4096;
 
-/// How many bits there are, what each stands for, and where it is.
+/// Number of bits, sectors per bit, and location of the bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitmapShape {
     sync_sectors: u64,
@@ -43,7 +43,7 @@ impl BitmapShape {
         self.chunk_sectors
     }
 
-    /// How many bits.
+    /// Number of bits.
     pub fn bits(self) -> u64 {
         self.sync_sectors.div_ceil(self.chunk_sectors)
     }
@@ -53,7 +53,7 @@ impl BitmapShape {
         HEADER_BYTES as u64 + self.bits().div_ceil(8)
     }
 
-    /// How many pages that is.
+    /// Number of pages.
     pub fn pages(self) -> u64 {
         self.file_bytes().div_ceil(PAGE_BYTES as u64)
     }
@@ -128,7 +128,7 @@ impl Bitmap {
     }
 
     /// The bitmap in `file`, which begins with the header; `sync_sectors` is what the array says
-    /// (md does not believe the header's number either). It needs [`BitmapShape::file_bytes`].
+    /// (md ignores the header's number, too). It needs [`BitmapShape::file_bytes`].
     ///
     /// # Errors
     /// No header; a clustered, lockless or unknown version; a wrong chunk; fewer bytes than bits
@@ -195,7 +195,7 @@ impl Bitmap {
         ((bit / 8) as usize, 1 << (bit % 8))
     }
 
-    /// How many bits are set.
+    /// Number of set bits.
     pub fn count(&self) -> u64 {
         let bits = self.shape.bits();
         let set: u64 = self.bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();

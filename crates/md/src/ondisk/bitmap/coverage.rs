@@ -2,7 +2,7 @@
 //! must be made equal again when an array starts.
 //!
 //! Invariant: whatever two members may differ in after a crash is covered by [`touched_by_write`]
-//! of the writes that were under way. Formulas: format reference, 3.2 and 3.3.
+//! of the writes in flight. Formulas: format reference, 3.2 and 3.3.
 
 use std::ops::Range;
 
@@ -41,37 +41,37 @@ pub fn touched_by_write(geometry: &Geometry, at: Sector, sectors: u64) -> Option
     }
 }
 
-/// What the superblocks say when an array starts.
+/// State of the superblocks at the start of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartState {
     /// Their event count.
     pub events: u64,
-    /// Up to where the redundancy holds; `None`: everywhere (clean).
+    /// Sectors below this are in sync; `None`: all (clean).
     pub resync_offset: Option<u64>,
     /// No member is missing or being rebuilt.
     pub complete: bool,
 }
 
-/// Why bits are not to be believed.
+/// Why the bits are ignored and everything is resynced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyEverything {
-    /// The array went on without the bitmap.
+    /// The array was written to without updating the bitmap.
     Stale,
     /// Version 3: the order of the bits is unknown.
     UnknownBitOrder,
 }
 
-/// What must be made equal again; sectors as [`sync_sectors`] counts them.
+/// Ranges to resync; sectors as [`sync_sectors`] counts them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resync {
-    /// All that is covered.
+    /// All covered sectors.
     Everything(WhyEverything),
     /// These, in order and apart from each other; empty: nothing.
     Ranges(Vec<Range<u64>>),
 }
 
 impl Bitmap {
-    /// What the bits ask for when an array starts.
+    /// The ranges to resync at the start of an array, by the bits.
     ///
     /// In a clean, complete array nothing, whatever is set: bits are cleared late. In a degraded
     /// one set bits are kept for the member that comes back, so all of them count, unless nothing

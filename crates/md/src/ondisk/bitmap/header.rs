@@ -73,7 +73,7 @@ const MAX_WRITE_BEHIND: u32 = 16383;
 /// Seconds after which idle bits are cleared, mdadm's choice.
 const DAEMON_SLEEP_S: u32 = 5;
 
-/// What a version of the bitmap is.
+/// The kind of bitmap of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitmapKind {
     /// 3, obsolete: the order of bits is that of the machine that made it, and not recorded.
@@ -91,7 +91,7 @@ pub enum BitmapKind {
 pub struct BitmapHeader {
     /// 4 in new ones.
     pub version: u32,
-    /// Which array, as stored: [`uuid_on_disk`] of the array's.
+    /// UUID of the array as stored: [`uuid_on_disk`] of the array's.
     pub uuid: Uuid,
     /// The array's event count when the header was written; written before the superblocks.
     pub events: u64,

@@ -9,7 +9,7 @@ use crate::ondisk::DecodeError;
 /// Where the states begin, in bytes from the header's start.
 pub const LOCKLESS_STATES_AT: u64 = 1024;
 
-/// How many chunks are in which state.
+/// Number of chunks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocklessStates {
     /// 0: never written; what the members hold there need not agree.

@@ -1,4 +1,4 @@
-//! Where a new bitmap goes, and how coarse it is: mdadm 4.2's choices.
+//! Placement and chunk size of a new bitmap: mdadm 4.2's choices.
 //!
 //! Invariant: the bitmap fits its room, and the room touches neither superblock nor data nor the
 //! bad-block log where mdadm puts them. Formulas: format reference, 1.7.
@@ -17,12 +17,12 @@ const BEHIND_SUPERBLOCK: i64 = 8;
 const ROOM_V0_90: u64 = 120;
 /// Sectors of the bad-block log, which 1.0 has between bitmap and superblock.
 const BAD_BLOCK_LOG: i64 = 8;
-/// What mdadm begins with.
+/// mdadm's initial value.
 const PREFERRED_CHUNK_BYTES: u64 = 64 << 20;
 /// The finest that mdadm makes.
 const MIN_CHUNK_BYTES: u64 = 4096;
 
-/// Where the bitmap of a new array is.
+/// Placement of the bitmap of a new array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitmapPlacement {
     /// Sectors from the superblock (1.x: the field `bitmap_offset`).
@@ -33,7 +33,7 @@ pub struct BitmapPlacement {
     pub chunk_bytes: u32,
 }
 
-/// Why there is no place for a bitmap.
+/// Why a bitmap cannot be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlacementError {
     /// The members are too small to have room for one.

@@ -106,7 +106,7 @@ impl Payload {
 pub struct MetaBlock {
     /// One more than the one before it.
     pub seq: u64,
-    /// Where it is, in sectors from the journal's data offset.
+    /// Its position, in sectors from the journal's data offset.
     pub position: u64,
     /// What it announces.
     pub payloads: Vec<Payload>,
@@ -133,7 +133,7 @@ impl MetaBlock {
     ///
     /// # Errors
     /// Fewer than 4096 bytes; another magic number or version; a wrong checksum; a payload that is
-    /// not complete, of an unknown type, or with flags (nobody writes any).
+    /// not complete, of an unknown type, or with flags (unused on disk).
     pub fn decode(bytes: &[u8], seed: u32) -> Result<MetaBlock, DecodeError> {
         let Some(bytes) = bytes.get(..BLOCK_BYTES) else {
             return Err(error(PAYLOADS, format!("{} bytes, a block has 4096", bytes.len())));

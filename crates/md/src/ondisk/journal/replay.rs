@@ -1,4 +1,4 @@
-//! What a journal holds that the array does not: the walk along the ring, and its result.
+//! Replay of a journal: the walk along the ring, and the writes to apply.
 //!
 //! ```text
 //!   ring  | ... |meta 7|D|D|P|meta 8|D|meta 9|flush|meta 10 D ...|  old or nothing  |
@@ -24,7 +24,7 @@ use crate::level::Level;
 use crate::ondisk::{DecodeError, Uuid};
 use crate::units::{MemberIdx, Sector};
 
-/// What md adds to the sequence number after a replay, so that nothing left behind continues it.
+/// md's increment of the sequence number after a replay, so that old meta blocks do not match.
 pub const SEQ_STEP_AFTER_REPLAY: u64 = 10000;
 
 /// The journal of an array.
@@ -35,7 +35,7 @@ pub struct Journal<'a> {
     ring_sectors: u64,
 }
 
-/// Why there is no journal to be read.
+/// Why a journal cannot be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalRefused {
     /// Only RAID 4, 5 and 6 have one.
@@ -65,33 +65,33 @@ impl std::error::Error for JournalRefused {}
 pub struct MemberWrite {
     /// The member.
     pub member: MemberIdx,
-    /// Where on it, in sectors of its data area.
+    /// Position on it, in sectors of its data area.
     pub sector: Sector,
-    /// Where in the journal, in sectors from its data offset.
+    /// Position in the journal, in sectors from its data offset.
     pub journal_sector: u64,
 }
 
-/// A block that is newer than what the members have; parity of its row does not know it.
+/// A block that is newer than on the members; the parity of its row does not include it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NewestData {
     /// Array sector.
     pub at: Sector,
-    /// Where in the journal, in sectors from its data offset.
+    /// Position in the journal, in sectors from its data offset.
     pub journal_sector: u64,
 }
 
-/// A meta block whose blocks are not what it says; it counts for nothing.
+/// An ignored meta block: its blocks do not match its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
     /// Its sequence number.
     pub seq: u64,
-    /// Where it is.
+    /// Its position, in sectors from the journal's data offset.
     pub position: u64,
     /// The block that is wrong, or the payload.
     pub problem: IgnoredBecause,
 }
 
-/// What is wrong with an ignored meta block.
+/// Why a meta block is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgnoredBecause {
     /// The block at this position has another checksum.
@@ -106,23 +106,23 @@ pub enum IgnoredBecause {
     },
 }
 
-/// What a journal asks for.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
-    /// What is to be written to members, sorted; each place once, with its newest contents. A
-    /// member that is missing is left out by whoever writes.
+    /// Writes to members, sorted; each place once, with its newest contents. A
+    /// missing member is skipped by the caller that writes.
     pub writes: Vec<MemberWrite>,
-    /// The newest contents, sorted; each block once. They go on top of `writes`.
+    /// The newest contents, sorted; each block once. They override `writes`.
     pub newest: Vec<NewestData>,
-    /// Meta blocks that were right, from the tail on, with the ignored ones.
+    /// Number of valid meta blocks from the tail, including ignored ones.
     pub meta_blocks: u64,
-    /// Those that count for nothing. A row that needed one of them may be left inconsistent.
+    /// The ignored ones. A row that depends on one of them may stay inconsistent.
     pub ignored: Vec<Ignored>,
     /// Where the walk ended: there the meta block that empties the journal is written.
     pub end: u64,
     /// The sequence number that was expected there; `None`: there was no meta block at the tail.
     pub next_seq: Option<u64>,
-    /// Why it ended there.
+    /// Why the walk ended there.
     pub stop: DecodeError,
 }
 
@@ -211,8 +211,7 @@ impl<'a> Journal<'a> {
     /// that sector of the journal's data area.
     ///
     /// A journal without a meta block at its tail gives an empty result with `next_seq` `None`: md
-    /// starts such a journal anew, and what it held is lost; whoever is asked to rescue data should
-    /// say so.
+    /// reinitializes such a journal, and its contents are lost; a rescue tool should report this.
     ///
     /// # Errors
     /// What `read` returned.

@@ -1,4 +1,4 @@
-//! The header of one log: who wrote it, how new it is, and which stripes were under way.
+//! The header of one log: the array, the generation, and the writes in flight.
 //!
 //! Invariant: a header that decodes has a right checksum and at most [`ENTRIES_MAX`] entries. Its
 //! entries are not judged here: that takes the geometry, see `recovery`.
@@ -38,7 +38,7 @@ fields! {
     }
 }
 
-/// One write that was under way: consecutive sectors of one row.
+/// One write in flight: consecutive sectors of one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PplEntry {
     /// Array sector of the first data that is written.
@@ -75,7 +75,7 @@ impl PplHeader {
         !crc::of_array(set_uuid)
     }
 
-    /// The header that says that nothing is under way. Before the array is written to, the member's
+    /// A header without writes in flight. Before the array is written to, the member's
     /// area must be zeroed and begin with it: generations begin again, and what an earlier assembly
     /// left behind would look newer.
     pub fn empty(set_uuid: Uuid) -> PplHeader {

@@ -25,7 +25,7 @@ pub const PARTIAL_PARITY_BYTES_MAX: u32 = 128 << 10;
 /// One log of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplLog {
-    /// Where its header is, in sectors from the start of the area.
+    /// Position of its header, in sectors from the start of the area.
     pub sector: u64,
     /// The header.
     pub header: PplHeader,
@@ -37,7 +37,7 @@ impl PplLog {
         self.sector + PPL_HEADER_SECTORS + self.header.partial_parity_sectors()
     }
 
-    /// Where the partial parity of entry `index` is, in sectors from the start of the area.
+    /// Position of the partial parity of entry `index`, in sectors from the start of the area.
     ///
     /// # Panics
     /// If there is no such entry.
@@ -49,7 +49,7 @@ impl PplLog {
     }
 }
 
-/// Where a search ended.
+/// The end of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PplStop {
     /// No further header fits into the area.
@@ -65,7 +65,7 @@ pub enum PplStop {
     },
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplSearch {
     /// The newest log, if there is any.
@@ -138,13 +138,13 @@ pub fn place_log(
     [if multiple { previous } else { 0 }, 0].into_iter().find(|&at| fits(at))
 }
 
-/// The newest log of one member, and whether its partial parity can be believed.
+/// The newest log of one member, and whether its partial parity is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberLog {
     /// The member.
     pub member: MemberIdx,
-    /// Its newest log, or why there is none, or none that may be believed: behind the last log that
-    /// is right may be one that is newer and damaged.
+    /// Its newest log, or why there is none or it cannot be trusted: the last valid log may be
+    /// followed by a newer one that is damaged.
     pub newest: Result<PplLog, PplStop>,
     /// For each entry whether its partial parity is in the area and has the right checksum.
     pub intact: Vec<bool>,

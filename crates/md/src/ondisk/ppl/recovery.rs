@@ -1,4 +1,4 @@
-//! What to do with the logs after a crash: steps that make parity right.
+//! Recovery from the logs after a crash: steps that restore parity.
 //!
 //! One step, for a range of one row whose modified data chunks are D0 and D1:
 //!
@@ -42,7 +42,7 @@ pub struct PplStep {
 pub struct PplSkipped {
     /// The member whose log has the entry.
     pub member: MemberIdx,
-    /// Which entry.
+    /// Index of the entry.
     pub entry: usize,
     /// The sectors of the members' data areas.
     pub sectors: Range<u64>,
@@ -50,7 +50,7 @@ pub struct PplSkipped {
     pub missing: MemberIdx,
 }
 
-/// Why the logs do not tell all.
+/// Why the logs are incomplete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PplMismatch {
     /// A member has no log.
@@ -64,16 +64,16 @@ pub enum PplMismatch {
     PartialParity {
         /// The member.
         member: MemberIdx,
-        /// Which entry.
+        /// Index of the entry.
         entry: usize,
     },
     /// An entry makes no sense in this array.
     Entry {
         /// The member.
         member: MemberIdx,
-        /// Which entry.
+        /// Index of the entry.
         entry: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
 }
@@ -88,7 +88,7 @@ impl PplMismatch {
         }
     }
 
-    /// What is wrong with it: a clause.
+    /// The problem: a clause.
     pub fn problem(&self) -> String {
         match self {
             PplMismatch::NoLog { stop: PplStop::Broken(error), .. } => {
@@ -112,7 +112,7 @@ impl fmt::Display for PplMismatch {
     }
 }
 
-/// What the array is once the steps are done.
+/// State of the array after the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PplVerdict {
     /// It was clean, and there are no steps.
@@ -123,10 +123,10 @@ pub enum PplVerdict {
     Resync,
 }
 
-/// What the logs of an array ask for.
+/// The recovery plan from the logs of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplRecovery {
-    /// What is to be done.
+    /// Steps to execute, in order.
     pub steps: Vec<PplStep>,
     /// What cannot be done.
     pub skipped: Vec<PplSkipped>,

@@ -41,7 +41,7 @@ impl Superblock {
         }
     }
 
-    /// What it says, in terms that do not depend on the version.
+    /// Its contents, independent of the version.
     pub fn metadata(&self) -> MemberMetadata {
         match self {
             Superblock::V0(superblock) => superblock.metadata(),
@@ -53,7 +53,7 @@ impl Superblock {
     /// device's logical block (bytes); 0.90: 4096, whatever the block.
     ///
     /// The caller orders the writes. More than one sector can tear, so members are written in
-    /// turn, never all at once: a crash leaves at most one superblock that its checksum refuses.
+    /// turn, never concurrently: a crash leaves at most one superblock with a wrong checksum.
     pub fn encode(&self, logical_block: usize) -> Vec<u8> {
         match self {
             Superblock::V0(superblock) => superblock.encode(),
@@ -78,8 +78,8 @@ impl Superblock {
         }
     }
 
-    /// The state that this superblock tells of: complete for its own device; of the others it
-    /// knows the roles alone (0.90: the flags too).
+    /// The array state in this superblock: complete for its own device; for the others only their
+    /// roles (0.90: also their flags).
     pub fn state(&self) -> ArrayState {
         match self {
             Superblock::V0(superblock) => superblock.state(),

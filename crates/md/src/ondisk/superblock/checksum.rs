@@ -1,4 +1,4 @@
-//! What a superblock's checksum says about its bytes, and the sum that both versions use.
+//! Verification of a superblock's checksum, and the sum that both versions use.
 //!
 //! Invariant: a wrong checksum is a verdict, not an error. mdadm examines such a superblock, the
 //! kernel refuses it; which of the two is right is for the caller to say.
@@ -10,14 +10,14 @@ use std::fmt;
 pub enum Checksum {
     /// It is. In 0.90, `stored` may be the sum folded to 16 bits, as old kernels wrote it.
     Correct {
-        /// What the superblock has.
+        /// The stored checksum.
         stored: u32,
     },
     /// It is not.
     Wrong {
-        /// What the superblock has.
+        /// The stored checksum.
         stored: u32,
-        /// What it should have.
+        /// The computed checksum.
         computed: u32,
     },
 }
@@ -28,7 +28,7 @@ impl Checksum {
         matches!(self, Checksum::Correct { .. })
     }
 
-    /// What the superblock has.
+    /// The stored checksum.
     pub fn stored(self) -> u32 {
         match self {
             Checksum::Correct { stored } | Checksum::Wrong { stored, .. } => stored,

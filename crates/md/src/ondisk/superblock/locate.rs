@@ -1,19 +1,19 @@
-//! Where superblocks can be on a device, and which of those found there is the device's.
+//! The possible places of superblocks on a device, and the choice of the valid one.
 //!
 //! ```text
 //! sector 0    8                            D-256..-128   D-24..-16      D
 //!        |1.1 |1.2                         |0.90         |1.0           |
 //! ```
 //!
-//! Invariant: nothing is passed over in silence. Every place has an outcome, so that `examine` can
-//! say why a device is, or is not, what somebody expects.
+//! Invariant: every possible place of a superblock has an outcome, so that `examine` can report why
+//! a device has, or has not, the expected superblock.
 
 use std::fmt;
 
 use super::{Checksum, Superblock, SuperblockV0, SuperblockV1, V0_BYTES};
 use crate::ondisk::{DecodeError, Version};
 
-/// What is read at each place. Devices end behind a 1.0 superblock after 8 KiB or more.
+/// Bytes read at each place. Devices end 8 KiB or more after the start of a 1.0 superblock.
 pub const READ_BYTES: usize = 4096;
 
 /// Less than this mdadm does not look at.
@@ -45,7 +45,7 @@ pub fn candidates(device_sectors: u64) -> Vec<Candidate> {
     Version::ALL.into_iter().filter_map(place).collect()
 }
 
-/// What was at one place.
+/// The outcome at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It could not be read; what the reader said.
@@ -54,16 +54,16 @@ pub enum Outcome {
     NoMagic,
     /// The magic, but no superblock of this version.
     Invalid(DecodeError),
-    /// A superblock of another place: copied, or of a device that was resized. Nobody takes it.
+    /// A superblock of another place: copied, or of a device that was resized. It is ignored.
     Misplaced {
-        /// What it says.
+        /// Its contents.
         superblock: Box<Superblock>,
         /// Whether it is whole.
         checksum: Checksum,
     },
     /// A superblock.
     Found {
-        /// What it says.
+        /// Its contents.
         superblock: Box<Superblock>,
         /// Whether it is whole. mdadm examines it all the same; the kernel refuses it.
         checksum: Checksum,
@@ -87,12 +87,12 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What is on a device.
+/// The superblocks found on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detection {
     /// Every place with what was there.
     pub outcomes: Vec<(Candidate, Outcome)>,
-    /// Which of them is the device's.
+    /// Index of the device's own superblock.
     pub chosen: Option<usize>,
 }
 

@@ -1,6 +1,6 @@
-//! Why a kernel would not take a member.
+//! Reasons why a kernel refuses a member.
 //!
-//! Owns the acceptance rules for one superblock by itself (the rules between members belong to
+//! Owns the acceptance rules for a single superblock (the rules between members belong to
 //! the assembly). Invariant: a superblock without a refusal here is imported by the kernel, given
 //! that it can read the member; each rule has been tried on one. Called by `examine`, by the
 //! assembly, and by `create` on what it is about to write.
@@ -12,35 +12,35 @@ use super::v1::{PAD3, feature};
 use super::{ByteOrder, Checksum, SuperblockV0, SuperblockV1};
 use crate::ondisk::Version;
 
-/// Which kernels refuse it.
+/// The kernel versions that refuse a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernels {
     /// All of them.
     All,
-    /// Those that do not know `logical_block_size`.
+    /// Kernels without support for `logical_block_size`.
     UpTo6_18,
 }
 
-/// A reason for which the kernel does not take a member.
+/// A reason why the kernel refuses a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The checksum is not that of the bytes.
     Checksum {
-        /// What the superblock has.
+        /// The stored checksum.
         stored: u32,
-        /// What it should have.
+        /// The computed checksum.
         computed: u32,
     },
-    /// It says that it is somewhere else: copied, or the device was resized.
+    /// Its `super_offset` is another place: it was copied, or the device was resized.
     Misplaced {
-        /// Where it says it is.
+        /// The place that it records, sectors.
         says: u64,
         /// Where the version has it on a device of this size; `None`: too small.
         belongs: Option<u64>,
     },
-    /// Feature bits that nobody knows.
+    /// Unknown feature bits.
     UnknownFeatures {
-        /// These.
+        /// The unknown bits.
         bits: u32,
     },
     /// Two features that exclude each other; the kernel drops the member's information.
@@ -55,7 +55,7 @@ pub enum Refusal {
     },
     /// `pad0` is not 0.
     Pad0 {
-        /// What it is.
+        /// Its value.
         value: u32,
     },
     /// Bytes behind `logical_block_size` are not 0.
@@ -65,12 +65,12 @@ pub enum Refusal {
     },
     /// `logical_block_size` is neither 0 nor a block size.
     LogicalBlockSize {
-        /// What it is.
+        /// Its value.
         value: u32,
     },
     /// `logical_block_size` is set; kernels up to 6.18 take it for garbage.
     TooNew {
-        /// What it is.
+        /// Its value.
         logical_block_size: u32,
     },
     /// No room for data: less than 10 sectors.
@@ -108,7 +108,7 @@ pub enum Refusal {
     BigEndian,
     /// Neither 0.90 nor 0.91.
     MinorVersion {
-        /// What it is.
+        /// Its value.
         minor: u32,
     },
     /// An array of no members.
@@ -116,7 +116,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Which kernels refuse it.
+    /// The kernel versions that refuse it.
     pub fn kernels(&self) -> Kernels {
         match self {
             Refusal::TooNew { .. } => Kernels::UpTo6_18,
@@ -191,7 +191,7 @@ const CONFLICTS: [(u32, u32); 3] = [
 /// The least that a member has for data.
 const DATA_SECTORS_MIN: u64 = 10;
 
-/// What a log of bad blocks may have: one page.
+/// Maximum size of a bad-block log: one page.
 const BBLOG_SECTORS_MAX: u16 = 8;
 
 impl SuperblockV1 {

@@ -1,4 +1,4 @@
-//! What an array is now, as its superblocks have to say it.
+//! The state of an array, from which its superblocks are written.
 //!
 //! The control plane keeps one [`ArrayState`]; `Superblock::with_state` turns it, and a member's
 //! present superblock, into that member's next one. What never changes while an array runs
@@ -11,16 +11,16 @@ use std::fmt;
 
 use crate::ondisk::{Role, Timestamp};
 
-/// What makes a crash harmless, or its repair short. At most one: md forbids a bitmap or a journal
-/// beside a partial parity log, and a bitmap beside a journal. md: consistency policy.
+/// The consistency policy: how redundancy is restored after a crash. md forbids a bitmap or a
+/// journal beside a partial parity log, and a bitmap beside a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Nothing: the whole array is resynced.
     Resync,
     /// A write-intent bitmap, where `bitmap_offset` says (1.x), or 4 KiB behind the superblock
-    /// (0.90). Who turns it on sets `bitmap_offset` first.
+    /// (0.90). To enable it, set `bitmap_offset` first.
     Bitmap,
-    /// A partial parity log. Who turns it on says where first (`SuperblockV1::set_ppl`).
+    /// A partial parity log. To enable it, set its place first (`SuperblockV1::set_ppl`).
     Ppl,
     /// A journal device.
     Journal,
@@ -29,19 +29,19 @@ pub enum Policy {
 /// One device of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceState {
-    /// What it is. A member that is being rebuilt has its slot already.
+    /// Its role. A member that is being rebuilt already has its slot.
     pub role: Role,
-    /// How far it is in sync, in sectors of its data area; `None`: everywhere. Only for a
+    /// Recovery offset, in sectors of its data area; `None`: completely in sync. Only for a
     /// [`Role::Slot`]. 0.90 cannot record it: there, such a member is a spare, and its rebuild
     /// restarts.
     pub recovery_offset: Option<u64>,
     /// Its recovery follows the bitmap, because it had the slot before (1.x).
     pub recovery_by_bitmap: bool,
-    /// It is to replace the other device of the same slot (1.x).
+    /// It replaces the other device of the same slot (1.x).
     pub replacement: bool,
-    /// Reads should go elsewhere.
+    /// Write-mostly: reads prefer other members.
     pub write_mostly: bool,
-    /// Errors should fail it at once.
+    /// Failfast: the first error fails it.
     pub failfast: bool,
     /// Its bad-block log has entries (1.x).
     pub bad_blocks_in_use: bool,
@@ -68,17 +68,17 @@ impl DeviceState {
 /// An array at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayState {
-    /// Update counter. Every write of the superblocks counts one up; failing a member counts at
-    /// least two, because md takes a difference of one for equal.
+    /// Event count. Every write of the superblocks increments it by one; failing a member by at
+    /// least two, because md treats counts that differ by one as equal.
     pub events: u64,
-    /// Now.
+    /// Time of this update.
     pub updated: Timestamp,
-    /// Up to where the redundancy holds; `None`: everywhere. `Some(0)` before the first write to
-    /// an idle array (with a journal: `None` always). Member sectors, for RAID 10 array sectors.
+    /// Resync offset: sectors below it are in sync; `None`: all. `Some(0)` before the first write
+    /// to an idle array (with a journal: `None` always). Member sectors, for RAID 10 array sectors.
     pub resync_offset: Option<u64>,
-    /// What is done about crashes.
+    /// Consistency policy.
     pub policy: Policy,
-    /// By device number; `None`: nobody has that number any more. Numbers do not change while the
+    /// By device number; `None`: the number is no longer in use. Numbers do not change while the
     /// array runs. 1.x stores them; 0.90 numbers the members that are in sync by their slots and
     /// the others behind them, at each write.
     pub devices: Vec<Option<DeviceState>>,
@@ -94,14 +94,14 @@ pub enum StateError {
     },
     /// More devices than the metadata can describe.
     TooManyDevices {
-        /// As many as there are.
+        /// Number of devices.
         devices: usize,
-        /// As many as fit.
+        /// The maximum.
         most: usize,
     },
-    /// The superblock says nowhere where the bitmap or the log would be.
+    /// The superblock has no place for the bitmap or the log.
     NoPlace {
-        /// What has no place.
+        /// The bitmap or the log.
         what: &'static str,
     },
     /// Two members in sync for one slot, which 0.90 cannot number, or a slot that it has not.

@@ -127,7 +127,7 @@ pub struct DiskV0 {
     pub raid_disk: u32,
     /// Bits of [`DISK_STATES`].
     pub state: u32,
-    /// Zero.
+    /// Reserved, zero.
     pub reserved: [u32; 27],
 }
 
@@ -152,7 +152,7 @@ pub struct SuperblockV0 {
     pub patch_version: u32,
     /// 0; must be the same on all members.
     pub gvalid_words: u32,
-    /// Which array: its four words, each shown with the highest byte first.
+    /// UUID of the array: four words, each shown with the highest byte first.
     pub set_uuid: Uuid,
     /// Seconds since 1970.
     pub ctime: u32,
@@ -180,7 +180,7 @@ pub struct SuperblockV0 {
     pub working_disks: u32,
     /// Slots without a member, and members that failed.
     pub failed_disks: u32,
-    /// Spares.
+    /// Number of spares.
     pub spare_disks: u32,
     /// Update counter.
     pub events: u64,
@@ -198,13 +198,13 @@ pub struct SuperblockV0 {
     pub new_layout: u32,
     /// Chunk to come, bytes.
     pub new_chunk: u32,
-    /// Zero.
+    /// Reserved, zero.
     pub state_reserved: [u32; 14],
     /// md's number of the layout.
     pub layout: u32,
-    /// Bytes.
+    /// Chunk size in bytes.
     pub chunk_size: u32,
-    /// Zero.
+    /// Reserved, zero.
     pub personality_reserved: [u32; 62],
     /// By number.
     pub disks: [DiskV0; DISKS_MAX],

@@ -1,7 +1,7 @@
-//! What a superblock 0.90 means, in terms that do not depend on the version.
+//! The contents of a superblock 0.90 as version-independent metadata.
 //!
 //! Invariant: a device's own entry is `disks[this_disk.number]`, as for the kernel; the copy in
-//! `this_disk` and the device numbers are not believed.
+//! `this_disk` and the device numbers are ignored.
 
 use super::v0::{DISK_ACTIVE, DISK_FAILFAST, DISK_FAULTY, DISK_REMOVED, DISK_SYNC};
 use super::v0::{DISK_WRITE_MOSTLY, STATE_BITMAP, STATE_CLEAN};
@@ -10,7 +10,7 @@ use crate::ondisk::{Area, MemberMetadata, ReshapeState, Role, Timestamp, Version
 
 /// From the superblock to the bitmap: behind its 4096 bytes.
 const BITMAP_OFFSET: u64 = 8;
-/// What is left of the superblock's 64 KiB: the most that a bitmap can have.
+/// Rest of the superblock's 64 KiB: the maximum size of a bitmap, in sectors.
 const BITMAP_SECTORS: u64 = 120;
 
 /// More cannot be recorded in KiB: 2^32 of them.

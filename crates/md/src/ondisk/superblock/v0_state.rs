@@ -1,7 +1,7 @@
-//! From what an array is to a member's next superblock 0.90, and what a superblock says it was.
+//! Conversion between an array's state and a member's superblock 0.90.
 //!
 //! Invariant: descriptors are numbered as the kernel does it. A member in sync has its slot's
-//! number; everybody else comes behind the slots, in order of device number; a slot without a
+//! number; all others come after the slots, in order of device number; a slot without a
 //! member in sync is "removed, faulty". So a member's number changes when its rebuild ends.
 
 use super::v0::{DISK_ACTIVE, DISK_FAILFAST, DISK_FAULTY, DISK_REMOVED, DISK_SYNC};
@@ -26,7 +26,7 @@ impl SuperblockV0 {
         let mut next = self.clone();
         next.events = state.events;
         next.utime = u32::try_from(state.updated.seconds).unwrap_or(u32::MAX);
-        // Both are believed together only.
+        // The offset is valid only if both counts match.
         next.cp_events = state.events;
         next.recovery_cp = match state.resync_offset {
             None => COMPLETE,
@@ -64,7 +64,7 @@ impl SuperblockV0 {
             }
             *disk = descriptor(device, number, serves.is_some());
             let known = if index == dev_number { &mine } else { &before[number] };
-            // Device numbers are for people; those of somebody else would mislead them.
+            // Device numbers are informational only; those of another device would be misleading.
             if index == dev_number || known.state & KIND == disk.state & KIND {
                 (disk.major, disk.minor) = (known.major, known.minor);
             }

@@ -70,7 +70,7 @@ pub mod feature {
     pub const BITMAP_OFFSET: u32 = 0x1;
     /// This member is in sync only below `recovery_offset`.
     pub const RECOVERY_OFFSET: u32 = 0x2;
-    /// A reshape is under way.
+    /// A reshape is in progress.
     pub const RESHAPE_ACTIVE: u32 = 0x4;
     /// The bad-block log has entries.
     pub const BAD_BLOCKS: u32 = 0x8;
@@ -92,7 +92,7 @@ pub mod feature {
     pub const MULTIPLE_PPLS: u32 = 0x800;
     /// RAID 0: `layout` holds.
     pub const RAID0_LAYOUT: u32 = 0x1000;
-    /// Every bit that the kernel knows (6.12).
+    /// All feature bits known to the kernel (6.12).
     pub const KNOWN: u32 = 0x1fff;
 }
 
@@ -129,7 +129,7 @@ pub const ROLES: &[(&str, u64)] = &[
 
 /// `devflags`: reads should go elsewhere.
 pub(super) const FLAG_WRITE_MOSTLY: u8 = 1;
-/// `devflags`: errors should fail it at once.
+/// `devflags`: failfast, the first error fails the device.
 pub(super) const FLAG_FAILFAST: u8 = 2;
 
 /// Superblock 1.0, 1.1 or 1.2, field by field. `sb_csum` is not among them: decoding gives a
@@ -142,7 +142,7 @@ pub struct SuperblockV1 {
     pub feature_map: u32,
     /// 0, or the kernel refuses it.
     pub pad0: u32,
-    /// Which array.
+    /// UUID of the array.
     pub set_uuid: Uuid,
     /// Text, filled up with NUL.
     pub set_name: [u8; 32],
@@ -154,7 +154,7 @@ pub struct SuperblockV1 {
     pub layout: u32,
     /// Sectors of each member that the array uses; 0 for linear and RAID 0.
     pub size: u64,
-    /// Sectors.
+    /// Chunk size in sectors.
     pub chunksize: u32,
     /// Slots; during a reshape the new number.
     pub raid_disks: u32,
@@ -183,9 +183,9 @@ pub struct SuperblockV1 {
     pub recovery_offset: u64,
     /// Index of this device in `dev_roles`.
     pub dev_number: u32,
-    /// Statistic.
+    /// Number of corrected read errors, a statistic.
     pub cnt_corrected_read: u32,
-    /// Which member.
+    /// UUID of the member.
     pub device_uuid: Uuid,
     /// Bit 0 write-mostly, bit 1 failfast.
     pub devflags: u8,

@@ -1,4 +1,4 @@
-//! What a superblock 1.x means: its fields, read with the feature bits that make them hold.
+//! The contents of a superblock 1.x: fields, interpreted by the feature bits.
 //!
 //! Invariant: a field whose bit is off is never interpreted; md leaves stale values in it. An area
 //! that is promised but cannot be (before the device's start, no room) is reported with no sectors
@@ -8,7 +8,7 @@ use super::v1::{FLAG_FAILFAST, FLAG_WRITE_MOSTLY, ROLE_FAULTY, ROLE_JOURNAL, ROL
 use super::v1::{SuperblockV1, feature};
 use crate::ondisk::{Area, BadBlockArea, MemberMetadata, PplArea, ReshapeState, Role, Version};
 
-/// Behind a 1.0 superblock the device has at least so many sectors, counted from its start.
+/// Minimum number of sectors from the start of a 1.0 superblock to the end of the device.
 const TAIL_SECTORS: u64 = 16;
 
 impl SuperblockV1 {
@@ -17,7 +17,7 @@ impl SuperblockV1 {
         let roles: Vec<Role> = self.dev_roles.iter().map(|&role| role_of(role)).collect();
         let role = roles.get(self.dev_number as usize).copied().unwrap_or(Role::Spare);
         let recovers = self.has(feature::RECOVERY_OFFSET) && matches!(role, Role::Slot(_));
-        // RAID 0 always stores a number; without the bit the kernel does not believe it.
+        // RAID 0 always stores a number; without the feature bit the kernel ignores it.
         let has_layout = self.level != 0 || self.has(feature::RAID0_LAYOUT);
         MemberMetadata {
             version: self.version,

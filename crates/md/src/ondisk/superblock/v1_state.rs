@@ -73,7 +73,7 @@ impl SuperblockV1 {
         }
     }
 
-    /// What only this member's superblock says.
+    /// Fields that are specific to this member.
     fn set_own(&mut self, me: &DeviceState) {
         let mut set = |bit: u32, on: bool| self.feature_map |= if on { bit } else { 0 };
         let recovers = me.recovery_offset.filter(|_| matches!(me.role, Role::Slot(_)));
@@ -81,8 +81,8 @@ impl SuperblockV1 {
         set(feature::RECOVERY_BITMAP, recovers.is_some() && me.recovery_by_bitmap);
         set(feature::REPLACEMENT, me.replacement);
         set(feature::BAD_BLOCKS, me.bad_blocks_in_use);
-        // The same bytes: a journal's tail, or how far a member is. A journal whose tail nobody
-        // knows keeps what it has: 0 would replay from the wrong place.
+        // One field holds a journal's tail or a member's recovery offset. An unknown tail leaves
+        // the field unchanged: 0 would replay from the wrong place.
         self.recovery_offset = match me.role {
             Role::Journal => me.journal_tail.unwrap_or(self.recovery_offset),
             _ => recovers.unwrap_or(0),
@@ -93,8 +93,8 @@ impl SuperblockV1 {
         self.devflags |= flag(FLAG_FAILFAST, me.failfast);
     }
 
-    /// The state that this superblock tells of: complete for its own device; of the others it
-    /// knows the roles alone.
+    /// The array state in this superblock: complete for its own device; for the others only their
+    /// roles.
     pub fn state(&self) -> ArrayState {
         let metadata = self.metadata();
         let mut devices: Vec<Option<DeviceState>> = metadata

@@ -1,10 +1,10 @@
 //! The trap of an unknown instruction, answered: the address of unsafe code in these tests.
 //!
 //! Invariant: a thread continues after a trap only with all of `vgf2p8affineqb` done to its saved
-//! registers; what `decode` does not know ends the process, and its bytes are printed. A CPU with
-//! GFNI never comes here. Called by `main`, and by the kernel of the operating system.
+//! registers; an instruction unknown to `decode` ends the process, and its bytes are printed. A CPU
+//! with GFNI never traps here. Called by `main`, and by the kernel of the operating system.
 //!
-//! A trap costs microseconds, the instruction next to nothing, so the handler goes on with those
+//! A trap costs microseconds, the instruction next to nothing, so the handler continues with those
 //! that follow directly.
 
 mod forms;
@@ -109,7 +109,7 @@ extern "C" fn trapped(_signal: c_int, _info: *mut siginfo_t, context: *mut c_voi
     while step(context) {}
 }
 
-/// Does the next instruction, if it is the one that we know.
+/// Emulates the next instruction, if `decode` supports it.
 fn step(context: &mut ucontext_t) -> bool {
     let at = context.uc_mcontext.gregs[NEXT].cast_unsigned();
     let mut code = at as *const u8;
@@ -148,7 +148,7 @@ fn saved_state(context: &mut ucontext_t) -> &mut [u8] {
     assert!(!start.is_null() && word(MAGIC_1.0) == MAGIC_1.1, "a frame without XSAVE state");
     let bytes = word(AREA_BYTES) as usize;
     assert!(bytes > LEGACY_BYTES && word(bytes) == MAGIC_2, "a frame with half an XSAVE state");
-    // SAFETY: the kernel put `bytes` bytes there, as both of its magic numbers say; nobody else
+    // SAFETY: the kernel put `bytes` bytes there, as both of its magic numbers say; no other code
     // has them while the handler runs, and they live as long as the context.
     unsafe { std::slice::from_raw_parts_mut(start, bytes) }
 }

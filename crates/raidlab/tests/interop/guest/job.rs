@@ -26,7 +26,7 @@ pub enum Step {
     Command(String),
     /// The same, expected to fail; its message is the output.
     Refused(String),
-    /// Waits until no resync or rebuild runs or is due and so many members are missing.
+    /// Waits until no resync or rebuild runs or is due and this many members are missing.
     Settle {
         /// Missing members.
         degraded: usize,
@@ -208,8 +208,8 @@ impl Job {
         }
         script += &waits;
         let end = if self.end == End::PowerOff { "power_off" } else { "power_cut" };
-        // Longer than the limit on the outside, so that it only ever ends a guest that nobody
-        // watches any more.
+        // Longer than the limit on the host, so that it only ends a guest whose test process is
+        // gone.
         let watchdog = self.limit.as_secs() + 60;
         script += &format!("\n}}\nfinish() {{\n{end}\n}}\n(sleep {watchdog}; reboot -f) &\n");
         let padding = script.len().next_multiple_of(512) - script.len();

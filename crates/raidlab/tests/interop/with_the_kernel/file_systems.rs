@@ -116,7 +116,7 @@ fn raidlab_measures_file_systems_on_arrays_of_the_kernels_and_volumes() {
     is_on_the_array_there(volume.cell("write"), "device");
 }
 
-/// ext4 on RAID 5, told of its stripes.
+/// ext4 on RAID 5, with stripe options.
 fn a_file_system_on_md(run: &Said) {
     for phase in ["write", "read"] {
         let cell = run.cell(phase);

@@ -1,4 +1,4 @@
-//! What the other tests rest on: that the guest does what it is told and sees what is wrong.
+//! Tests of the harness: the guest executes its job and detects errors.
 
 use std::time::Duration;
 

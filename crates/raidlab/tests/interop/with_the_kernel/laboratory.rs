@@ -20,7 +20,7 @@ use crate::scratch::Scratch;
 /// A member: as much as a resync in an emulated machine brings up to date in a second.
 const MEMBER_BYTES: u64 = 24 << 20;
 
-/// Arrays that raidlab makes: built as asked, tuned meanwhile, and nothing left, however it ends.
+/// Arrays created by raidlab: built as requested, tuned during the run, removed at every end.
 fn made_by_raidlab(scratch: &Scratch) -> ArrayJob {
     let image = |disk: u32| scratch.image(&format!("made.{disk}.img"), MEMBER_BYTES);
     let disks = (0..5).map(image).collect();

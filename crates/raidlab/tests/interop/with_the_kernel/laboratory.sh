@@ -128,7 +128,7 @@ ran() {
     rm -f "$record"
 }
 
-# raced DISK WORD...: raidlab to its end, with an mdadm that first lets somebody else take md200 for an
+# raced DISK WORD...: raidlab to its end, with an mdadm that first lets another process take md200 for an
 # array of this disk; and what that array is like then.
 raced() {
     race=/tmp/race.$$
@@ -196,7 +196,7 @@ drivers() {
     insmod /modules/dm-mod.ko && insmod /modules/loop.ko
 }
 
-# mounted DEVICE DIRECTORY: ext4, as anybody would make it. By its path: busybox has one, too.
+# mounted DEVICE DIRECTORY: ext4 with default options. By its path: busybox has one, too.
 mounted() {
     /bin/mke2fs -q -F -t ext4 "$1" && mkdir -p "$2" && mount -t ext4 "$1" "$2"
 }

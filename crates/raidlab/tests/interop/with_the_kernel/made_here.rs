@@ -23,7 +23,7 @@ enum Beginning {
     AssumeClean,
     /// Members full of anything: the kernel makes the redundancy and fills the array.
     TheyResync,
-    /// Members full of anything: the engine makes the redundancy, and writes meanwhile.
+    /// Members with arbitrary contents: the engine resyncs them while the array is written.
     WeResync,
     /// The engine fills the array, loses a member and writes on.
     WeDegrade,

@@ -1,7 +1,7 @@
 //! The tests that boot the guest.
 //!
 //! Invariant: each of them says "skipped: why" where there is no guest, and nothing else passes
-//! without one. `cargo xtask ci` knows this module's name and fails in CI when a test here is
+//! without one. `cargo xtask ci` refers to this module's name and fails in CI when a test here is
 //! skipped.
 
 mod bad_blocks;

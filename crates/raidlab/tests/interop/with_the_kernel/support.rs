@@ -29,7 +29,7 @@ pub fn all() -> bool {
     std::env::var("RAIDLAB_TEST").is_ok_and(|value| value == "all")
 }
 
-/// The boot to begin with: RAIDLAB_INTEROP_FROM goes on where a long run of the matrix has failed.
+/// The boot to begin with: RAIDLAB_INTEROP_FROM resumes where a long run of the matrix has failed.
 pub fn first_boot() -> usize {
     std::env::var("RAIDLAB_INTEROP_FROM").map_or(0, |boot| {
         boot.parse().unwrap_or_else(|_| panic!("RAIDLAB_INTEROP_FROM={boot}: not a number"))
@@ -87,7 +87,7 @@ pub fn write_at_odd_places(array: &array::Array, contents: &mut [u8], lose: Opti
 }
 
 /// An array that the engine has stopped is clean: all that serve it say so, with one count of
-/// events, and who was lost is so far behind that nobody takes it for fresh.
+/// events, and the lost member is so far behind that it never counts as fresh.
 pub fn is_stopped_cleanly(disks: &[PathBuf], lost: Option<usize>, context: &str) {
     let superblocks = ours::superblocks(disks);
     let count = |disk: usize| superblocks[disk].events;
