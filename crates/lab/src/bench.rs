@@ -329,9 +329,9 @@ pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), Strin
         let versions = case.area_bytes.map_or(all, u128::from) / u128::from(unit_bytes(case)) * 4;
         let parts = [
             (members, "members in memory", "--size"),
-            (buffers, "buffers of requests under way", "--depth, --jobs, --block or --read-ahead"),
+            (buffers, "buffers of requests in flight", "--depth, --jobs, --block or --read-ahead"),
             (cache, "the stripe cache", "--stripe-cache"),
-            (versions, "notes of what each block must hold", "--size"),
+            (versions, "the map of expected block versions", "--size"),
         ];
         let needed: u128 = parts.iter().map(|(bytes, ..)| bytes).sum();
         let most = parts.iter().max_by_key(|(bytes, ..)| *bytes).expect("four parts");
@@ -514,8 +514,8 @@ fn verify_redundancy(
         |leaves: &[usize]| leaves.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     if !lost_inside.is_empty() {
         last.warnings.push(format!(
-            "leaf {} dropped out of an array inside this one, in this cell or before: the figures \
-             are of a degraded array; replace it and measure again",
+            "leaf {} of a nested array failed, in this cell or before: the figures are of a \
+             degraded array; replace the member and measure again",
             words(&lost_inside)
         ));
     }
@@ -523,16 +523,16 @@ fn verify_redundancy(
     if found.wrong_reads > 0 {
         last.verified = Some(false);
         last.warnings.push(format!(
-            "with member(s) {without} taken out after the run, {} read(s) brought wrong data: \
-             copies or parity are wrong, and a failing member would cost data",
+            "with member(s) {without} removed after the run, {} read(s) returned wrong data: \
+             copies or parity are wrong, and a member failure would lose data",
             found.wrong_reads
         ));
     }
     if let Some(error) = &found.first_error {
         last.warnings.push(format!(
-            "with members taken out after the run, lastly {without}, {} request(s) failed \
-             ({error}): others have places that cannot be read and that no request had met; a \
-             failing member would cost data",
+            "with members removed after the run, lastly {without}, {} request(s) failed ({error}): \
+             other members have unreadable sectors that no request had reached; a member failure \
+             would lose data",
             found.failed_requests
         ));
     }
@@ -616,9 +616,9 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
     let mut warnings = Vec::new();
     warn_of_findings(&mut warnings, cell, &outcome.findings, target.unit_bytes() as u64);
     if !target.keeps_data() {
-        warnings.push("null members forget what is written: nothing could be verified".into());
+        warnings.push("null members discard writes: nothing could be verified".into());
     } else if !outcome.checked {
-        warnings.push("stopped before all was read back: what was written is not verified".into());
+        warnings.push("stopped before all data was read back: written data is not verified".into());
     }
     warn_of_events(&mut warnings, &outcome.events);
     let ops: u64 = cell.per_member.iter().map(|member| member.reads + member.writes).sum();
@@ -636,7 +636,7 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
     } else if let (Some(false), Some(most)) = (cell.steady, cell.rounds_max) {
         warnings.push(format!(
             "the last five of {} samples are no steady window (--until-steady {most}): that is the \
-             result; the members' speed changes by itself",
+             result; the members' speed varies",
             cell.samples.len()
         ));
     } else if cell.steady == Some(false) {
@@ -659,14 +659,14 @@ fn warn_of_findings(
     }
     let Some(wrong) = findings.first_wrong else { return };
     let why = match findings.failed_requests > 0 && cell.writes() {
-        true => "what a failed write leaves behind is not defined",
+        true => "the contents after a failed write are undefined",
         false => {
             "a member corrupts data silently; test the members one by one, each as --level single"
         }
     };
     warnings.push(format!(
-        "{} read(s) brought data that was not what was written, the first at byte {} of the array: \
-         {why}",
+        "{} read(s) returned data that differs from the data written, the first at byte {} of the \
+         array: {why}",
         findings.wrong_reads,
         wrong.unit * unit_bytes + wrong.byte as u64
     ));
@@ -678,19 +678,19 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
         match event {
             Event::Corrected { .. } => corrected += 1,
             Event::MemberFailed { member, error } => {
-                let why = error.map_or("it was told to go".to_string(), |error| error.to_string());
+                let why = error.map_or("it was removed on request".to_string(), |error| error.to_string());
                 let member = member.0;
                 warnings.push(format!(
-                    "member {member} dropped out ({why}): this figure and those that follow on \
-                     the array are of a degraded one; replace the member and measure again"
+                    "member {member} failed ({why}): this figure and those that follow on the \
+                     array are of a degraded array; replace the member and measure again"
                 ));
             }
         }
     }
     if corrected > 0 {
         warnings.push(format!(
-            "{corrected} range(s) could not be read, were reconstructed and written back: look at \
-             the members' health"
+            "{corrected} unreadable range(s) were reconstructed and written back: check the \
+             members' health"
         ));
     }
 }
@@ -774,6 +774,6 @@ mod tests {
         assert!(error.starts_with("raid5(4): /nonexistent: cannot make a member"), "{error}");
         assert_eq!(record.cells.len(), 1);
         assert_eq!(record.cells[0].verified, Some(true));
-        assert!(record.cells[0].warnings[0].contains("member 3 dropped out"));
+        assert!(record.cells[0].warnings[0].contains("member 3 failed"));
     }
 }

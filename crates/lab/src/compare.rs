@@ -327,13 +327,13 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
     differ("the parity kernel", kernels.0, kernels.1);
     for (name, record) in [("A", a), ("B", b)] {
         if !record.verified() {
-            warnings.push(format!("{name} read data that was wrong: its figures mean nothing"));
+            warnings.push(format!("{name} has reads that returned wrong data: its figures are meaningless"));
         }
         let of_members = record.cells.iter().filter(|cell| cell.program_bytes.is_some()).count();
         if of_members > 0 {
             warnings.push(format!(
-                "{name} has {of_members} cell(s) that were read off the members: they are not \
-                 compared, because copies, parity and others' use of the disks are in them"
+                "{name} has {of_members} cell(s) that were measured at the members: they are not \
+                 compared, because they include copies, parity and other use of the disks"
             ));
         }
         let unsteady = record.cells.iter().filter(|cell| cell.steady == Some(false)).count();
@@ -508,7 +508,7 @@ mod tests {
             (|cell| cell.item = Some("dd:bs=64K:fdatasync".into()), "dd:bs=64K:fdatasync write"),
             (|cell| cell.caches_dropped = Some(true), "caches dropped"),
             (|cell| cell.steady_window = true, "while all worked"),
-            (|cell| cell.read_off_s = Some(1.0), "read off every 1 s"),
+            (|cell| cell.read_off_s = Some(1.0), "sampled every 1 s"),
         ];
         for (change, named) in otherwise {
             let both = Comparison::new(&usual, &ran(change, 0.5), 0.05);
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_off_the_members_is_not_compared() {
+    fn figures_measured_at_the_members_are_not_compared() {
         let ran = |factor| {
             let mut record = fixture::record();
             record.cells.truncate(2);
@@ -547,8 +547,8 @@ mod tests {
         };
         let both = Comparison::new(&ran(1.0), &ran(0.5), 0.05);
         assert_eq!((both.pairs.len(), both.only_a.len()), (1, 0));
-        let told = both.warnings.iter().filter(|text| text.contains("read off the members"));
-        assert_eq!(told.count(), 2);
+        let of_members = |text: &&String| text.contains("measured at the members");
+        assert_eq!(both.warnings.iter().filter(of_members).count(), 2);
     }
 
     #[test]

@@ -587,7 +587,7 @@ fn warnings(findings: &VerifyErrors, events: usize, core_share: Option<f64>) -> 
         warnings.push(format!("{} request(s) failed ({error})", findings.failed_requests));
     }
     if findings.wrong_reads > 0 {
-        warnings.push(format!("{} read(s) brought wrong data", findings.wrong_reads));
+        warnings.push(format!("{} read(s) returned wrong data", findings.wrong_reads));
     }
     if events > 0 {
         warnings.push(format!("{events} event(s) at members: the array was not what it is said"));

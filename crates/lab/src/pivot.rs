@@ -344,7 +344,7 @@ impl<'a> Section<'a> {
     /// `1 disk`, `4 disks`.
     pub fn title(&self) -> String {
         match self.disks {
-            0 => "disks not known".to_string(),
+            0 => "disks unknown".to_string(),
             1 => "1 disk".to_string(),
             disks => format!("{disks} disks"),
         }
@@ -753,7 +753,7 @@ mod tests {
         let mut record = fixture::record();
         record.cells = vec![place("path:DIR", "path")];
         let grid = PivotTable::new(&record);
-        assert_eq!(grid.sections[0].title(), "disks not known");
+        assert_eq!(grid.sections[0].title(), "disks unknown");
         assert_eq!(grid.sections[0].rows[0].label, "path:DIR");
         assert_eq!(grid.warnings()[0].1, ["path:DIR, dd read"]);
         let array = Cell { level: "raid5".into(), disks: 4, ..place("fs:ext4", "fs") };

@@ -24,21 +24,21 @@ const SETS: [(&str, &str); 6] = [
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What sweeps call it.
+    /// Its name in sweep files.
     pub name: String,
-    /// For people.
+    /// Title for display.
     pub title: String,
     /// Where it was published.
     pub source: String,
-    /// What it was measured on.
+    /// The hardware and software it was measured on.
     pub system: String,
-    /// What a reader must know.
+    /// Notes for the reader.
     pub notes: String,
     /// Its figures.
     pub figures: Vec<Figure>,
 }
 
-/// One published figure. What is `None` the source does not say, or it does not apply.
+/// One published figure. `None`: the source does not give it, or it does not apply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Figure {
@@ -121,13 +121,13 @@ pub fn named(name: &str) -> Result<Published, String> {
     Ok(serde_json::from_str(document).expect("a document that is tested"))
 }
 
-/// What ratios are of, where both sides have one.
+/// The base of ratios, where both sides have one.
 const THE_DISK: &str = "the ordinary disk";
 
 impl Published {
     /// Every figure that stands beside a cell of the record, in the order of the cells.
     ///
-    /// The shape is told by ratios to the ordinary disk where both have one; else to the first of
+    /// Figures are compared as ratios to the ordinary disk where both have one; else to the first of
     /// these cells that stands beside a figure of the same work on the same kind of file system.
     pub fn beside<'a>(&'a self, record: &'a Record) -> Vec<Beside<'a>> {
         let mut found: Vec<Beside<'a>> = Vec::new();

@@ -137,7 +137,7 @@ pub fn works(cells: &[&Cell]) -> Vec<String> {
 const TIMINGS: [Setting; 3] = [
     |cell| (cell.caches_dropped == Some(true)).then(|| "caches dropped".into()),
     |cell| cell.steady_window.then(|| "while all worked".into()),
-    |cell| cell.read_off_s.map(|seconds| format!("read off every {seconds} s")),
+    |cell| cell.read_off_s.map(|seconds| format!("sampled every {seconds} s")),
 ];
 
 /// The same, whatever block, depth and size of files.

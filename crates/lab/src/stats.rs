@@ -161,13 +161,13 @@ impl Default for LatencyRecorder {
 }
 
 impl LatencyRecorder {
-    /// The shares of requests, percent, that a distribution is told by.
+    /// Percentiles of a latency distribution.
     pub const CURVE: [f64; 13] =
         [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0];
-    /// The longest latency that is told apart: 10 minutes.
+    /// The longest latency that is recorded exactly: 10 minutes.
     pub const LONGEST_NS: u64 = 600_000_000_000;
 
-    /// A recorder with nothing in it. Allocates all it will ever need.
+    /// An empty recorder. Allocates all of its memory here.
     pub fn new() -> LatencyRecorder {
         let histogram = Histogram::new_with_bounds(1, LatencyRecorder::LONGEST_NS, 3);
         LatencyRecorder { histogram: histogram.expect("bounds and digits are in range"), max_ns: 0 }
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!((five.low, five.high, five.coverage), (1.0, 5.0, 0.9375));
         assert_eq!(median_interval(&[1.0, 2.0, 3.0, 4.0]), None, "87.5 % is not 90 %");
         assert_eq!(median_interval(&[]), None);
-        // Where the exact chance cannot be computed any more, it goes on smoothly.
+        // The approximation for many values continues the exact result smoothly.
         let many = |count: u32| -> Vec<f64> { (0..count).map(f64::from).collect() };
         let (exact, about) = (median_interval(&many(1000)), median_interval(&many(1001)));
         let width = |interval: Option<MedianInterval>| {

@@ -700,7 +700,7 @@ mod tests {
                         (0..leaves).map(|at| if at == leaf { &bad } else { "mem" }).collect();
                     let target = filled(array, &set.join("+"));
                     let proof = target.verify_redundancy(&|| false).expect("put together again");
-                    let found = proof.expect("somebody can be spared").found;
+                    let found = proof.expect("redundancy allows a removal").found;
                     assert!(!found.is_clean(), "{array}: leaf {leaf}, row {row}");
                 }
             }

@@ -128,9 +128,9 @@ pub struct Share {
 
 #[derive(Clone, Debug)]
 enum Places {
-    /// All there are.
+    /// All blocks.
     All,
-    /// The units of a lane, all of so many whole blocks.
+    /// The units of a lane, each of `unit_blocks` whole blocks.
     Units { unit_blocks: u64, lane: u64, lanes: u64 },
     /// Where blocks and units do not fit each other.
     Listed(Vec<u64>),
@@ -142,8 +142,8 @@ impl Share {
         Share { count: blocks, places: Places::All }
     }
 
-    /// The blocks of `block_sectors` sectors that begin in what `lane` owns. A block that goes on
-    /// in another lane's unit is cut by the driver.
+    /// The blocks of `block_sectors` sectors that begin in the units of `lane`. A block that extends
+    /// into another lane's unit is split by the driver.
     pub fn of_lane(blocks: u64, block_sectors: u64, sharding: Sharding, lane: u16) -> Share {
         let lanes = u64::from(sharding.shards());
         if lanes == 1 {
@@ -286,7 +286,7 @@ mod tests {
         let mut workload = Workload::new(spec(Kind::SeqRead, 1, 2), Share::all(8), 1);
         let mut seen = [Vec::new(), Vec::new()];
         for _ in 0..12 {
-            let step = workload.begin().expect("one under way at most");
+            let step = workload.begin().expect("at most one in flight");
             seen[step.job as usize].push(step.block);
             workload.done(step);
         }
@@ -320,7 +320,7 @@ mod tests {
         let mut workload = Workload::new(spec(Kind::RandRead, 1, 1), Share::all(100), 3);
         let mut seen = [false; 100];
         for _ in 0..2000 {
-            let step = workload.begin().expect("one under way at most");
+            let step = workload.begin().expect("at most one in flight");
             seen[step.block as usize] = true;
             workload.done(step);
         }
@@ -391,7 +391,7 @@ mod tests {
                     let of_job = out.iter().filter(|other| other.job == step.job).count();
                     prop_assert!(of_job <= spec.window());
                 }
-                prop_assert!(!out.is_empty(), "stuck with nothing under way");
+                prop_assert!(!out.is_empty(), "stuck with nothing in flight");
                 let step = out.swap_remove(end.index(out.len()));
                 workload.done(step);
             }

@@ -359,7 +359,7 @@ fn busy_machine() {
     let none = Cell { others_cpus: Some(0.05), ..quiet("raid0", "rand-read") };
     let busy = Cell { others_cpus: Some(1.5), ..none.clone() };
     let found = check("busy-machine", &busy, &none);
-    assert!(found.text.starts_with("other processes used 1.50 CPUs in the mean"), "{found:?}");
+    assert!(found.text.starts_with("other processes used 1.50 CPUs on average"), "{found:?}");
     let series = crate::record::Series { stolen_cpus: vec![0.5; 4], ..Default::default() };
     let stolen = Cell { series: Some(series), ..none };
     assert!(find(&stolen)[0].text.starts_with("other virtual machines took 0.5"), "{stolen:?}");

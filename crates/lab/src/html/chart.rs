@@ -66,8 +66,8 @@ pub(super) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
         for sample in &cell.samples {
             let value = cell.rate_of(sample);
             let x = LABEL + axis.length(value);
-            let told = format!("{} {unit} in {:.2} s", pivot::digits(value), sample.seconds);
-            chart.dot("dot", x, y + ROW / 2.0, 2.3, Some(&told));
+            let tooltip = format!("{} {unit} in {:.2} s", pivot::digits(value), sample.seconds);
+            chart.dot("dot", x, y + ROW / 2.0, 2.3, Some(&tooltip));
         }
         let ratio = cell.ratio_to_single.map(|ratio| format!("{ratio:.2}×")).unwrap_or_default();
         chart.values(y, &pivot::digits(value), &ratio);
@@ -90,7 +90,7 @@ pub(super) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let (low, high) = ends.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)))?;
     let axis = Axis::logarithmic(low, high);
     let title = format!("{}: latency", grid.columns[column].title());
-    let desc = "Logarithmic scale. Filled dot: half of the requests took no longer (p50). Thick \
+    let desc = "Logarithmic scale. Filled dot: p50. Thick \
                 line to p99, thin line to p99.9, open dot: the slowest. Right: p50 and p99.";
     let chart = Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
         let Some(latency) = cell.latency_us else { return };
@@ -246,11 +246,11 @@ impl Chart {
         ));
     }
 
-    /// A dot, and what it says when pointed at.
-    fn dot(&mut self, class: &str, x: f64, y: f64, radius: f64, told: Option<&str>) {
-        let told = told.map(|told| format!("<title>{}</title>", escape(told))).unwrap_or_default();
+    /// A dot with an optional tooltip.
+    fn dot(&mut self, class: &str, x: f64, y: f64, radius: f64, tooltip: Option<&str>) {
+        let title = tooltip.map(|text| format!("<title>{}</title>", escape(text))).unwrap_or_default();
         self.push(format_args!(
-            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\">{told}</circle>"
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\">{title}</circle>"
         ));
     }
 

@@ -67,7 +67,7 @@ pub(super) fn along(record: &Record) -> Vec<Along> {
     all.filter(|along| !along.charts.is_empty()).collect()
 }
 
-/// File systems have no order to draw a line along: a table says it.
+/// File systems have no order for an axis: a table shows them.
 fn table_of(table: &ByPlace) -> AlongChart {
     let row = |(label, figures): &(String, Vec<Option<f64>>)| AlongRow {
         label: label.clone(),

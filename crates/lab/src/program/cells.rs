@@ -193,12 +193,12 @@ fn warnings(
             .first
             .map(|wrong| format!(", the first in file {} at byte {}", wrong.file, wrong.at));
         warnings.push(format!(
-            "{} place(s) did not hold what had been written{}: something below corrupts data",
+            "{} block(s) did not contain the data written{}: a layer below corrupts data",
             outcome.mistakes.count,
             first.unwrap_or_default()
         ));
     } else if !outcome.checked {
-        warnings.push("stopped before all was read back: what was written is not verified".into());
+        warnings.push("stopped before all data was read back: written data is not verified".into());
     }
     if let Some(name) = in_memory(&around.base).filter(|_| cell.cached.is_some()) {
         warnings.push(format!("{name} is memory, not disks: name a directory that is on disks"));
@@ -226,16 +226,16 @@ fn warnings(
     }
     if outcome.worked_bytes.is_some() {
         warnings.push(
-            "read off the members, as the Linux RAID wiki did: copies, parity and others' use of \
-             the disks are in the figure, what stayed in a cache is not; program_bytes is the \
-             program's own"
+            "measured at the members, as the Linux RAID wiki did: the figure includes copies, \
+             parity and other use of the disks, and excludes data that stayed in a cache; \
+             program_bytes counts the program's own bytes"
                 .into(),
         );
     }
     if outcome.no_window {
         warnings.push(
-            "no interval in which all workers ran from start to end: the figure is of the whole \
-             run; use larger files, or a shorter --interval"
+            "there was no interval in which all workers ran throughout: the figure is of the \
+             whole run; use larger files, or a shorter --interval"
                 .into(),
         );
     }
@@ -361,11 +361,11 @@ mod tests {
             assert_eq!((cell.cpu_s_per_gib, &cell.findings[..]), (None, &[][..]));
             assert!(cell.cpu_process_s.is_some());
             let moved: u64 = cell.per_member.iter().map(MemberTraffic::bytes).sum();
-            assert_eq!(moved, cell.user_bytes(), "what the members moved meanwhile");
-            let own = cell.program_bytes.expect("the members were read off");
+            assert_eq!(moved, cell.user_bytes(), "what the members moved in that time");
+            let own = cell.program_bytes.expect("the members were sampled");
             assert!((1..=3 * (8 << 20)).contains(&own), "{own}, and {moved} at the members");
             assert_eq!((cell.read_off_s, cell.caches_dropped), (Some(0.01), None));
-            assert!(cell.warnings.iter().any(|text| text.starts_with("read off the members")));
+            assert!(cell.warnings.iter().any(|text| text.starts_with("measured at the members")));
         }
         for cell in cells(60_000) {
             assert!(!cell.steady_window && cell.cpu_s_per_gib.is_some());

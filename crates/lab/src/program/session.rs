@@ -417,12 +417,12 @@ fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
     let cache = case.has_parity() && case.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
     let wired = case.topology != StorageTopology::default();
     let refused = [
-        (case.level == BenchLevel::Single, "single: an ordinary disk is device:/dev/X"),
-        (case.nested, "arrays inside arrays are not made there"),
-        (case.degraded > 0, "--degraded: its members are not taken out"),
-        (cache, "--stripe-cache: say stripe-cache=PAGES behind the devices"),
-        (case.queue_depth.is_some(), "--queue-depth: say queue-depth=N behind the devices"),
-        (wired, "--bus, --channel, --spindle: its members share what they share"),
+        (case.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
+        (case.nested, "nested arrays are not supported there"),
+        (case.degraded > 0, "--degraded: its members are not removed"),
+        (cache, "--stripe-cache: give stripe-cache=PAGES after the devices"),
+        (case.queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
+        (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
     ];
     if let Some((_, why)) = refused.iter().find(|(found, _)| *found) {
         return Err(format!("kernel: {why}"));
@@ -494,8 +494,8 @@ fn fits_memory(program: &Program) -> Result<(), String> {
     let needed = VersionMap::needs_bytes(&program.files, program.unit_bytes()?);
     match host::available_memory_bytes() {
         Some(available) if needed > available => Err(format!(
-            "{}: needs {} of memory to know what each block must hold, and {} are available; use a \
-             smaller --size",
+            "{}: needs {} of memory for the map of expected block versions, and {} are available; \
+             use a smaller --size",
             program.asked,
             show_size(needed),
             show_size(available)
@@ -675,7 +675,7 @@ mod tests {
         let paced = || vec!["paced:hdd-2007".parse().expect("a set")];
         for (options, named) in [
             (Options { levels: vec![BenchLevel::Single], ..mem() }, "device:/dev/X"),
-            (array("raid1(raid0(2),raid0(2))"), "arrays inside arrays"),
+            (array("raid1(raid0(2),raid0(2))"), "nested arrays"),
             (Options { degraded: vec![1], ..raid5() }, "--degraded"),
             (Options { stripe_caches: vec![8 << 20], ..raid5() }, "stripe-cache=PAGES"),
             (Options { queue_depths: vec![2], ..raid5() }, "queue-depth=N"),

@@ -382,7 +382,7 @@ impl FsExpr {
         if self.knobs.queue_depth.is_some() || self.knobs.stripe_cache_pages.is_some() {
             return Err(error(
                 text,
-                "queue-depth and stripe-cache are the array's: say them behind \
+                "queue-depth and stripe-cache belong to the array: give them after \
                  on=kernel:/dev/X+/dev/Y, or with --queue-depth and --stripe-cache",
             ));
         }
@@ -480,8 +480,8 @@ mod tests {
             ("fs:ext4,on=path:/mnt", "block device under it"),
             ("fs:ext4,journal=raid1(2),on=device:/dev/sda", "engine's only"),
             ("fs:ext4,queue-depth=0", "from 1 on"),
-            ("fs:ext4,queue-depth=4", "are the array's"),
-            ("fs:ext4,stripe-cache=256,on=kernel:/dev/sda", "are the array's"),
+            ("fs:ext4,queue-depth=4", "belong to the array"),
+            ("fs:ext4,stripe-cache=256,on=kernel:/dev/sda", "belong to the array"),
             ("kernel:sda", "whole path"),
             ("kernel:/dev/sda,stripe=1", "unknown; there are read-ahead"),
         ] {

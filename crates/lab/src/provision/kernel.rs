@@ -210,7 +210,7 @@ fn wait_in_sync(
     loop {
         // An array that was stopped may keep its name, as a device without anything in it.
         if look("md/array_state").is_none_or(|state| state == "clear" || state == "inactive") {
-            return Err("somebody stopped the array before all of it was up to date".into());
+            return Err("the array was stopped by another process before its resync finished".into());
         }
         let said = ["md/sync_action", "md/degraded", "md/resync_start"]
             .map(|name| look(name).unwrap_or_default());
@@ -248,7 +248,7 @@ const NUMBERS_END: u32 = 256;
 /// A number from this one on that no array has.
 fn free_number(blocks: &Path, from: u32) -> Result<u32, String> {
     (from..NUMBERS_END).find(|number| !is_taken(blocks, *number)).ok_or_else(|| {
-        "kernel: md200 to md255 are there already; stop one that nobody needs".into()
+        "kernel: md200 to md255 all exist; stop one that is unused".into()
     })
 }
 
@@ -369,7 +369,7 @@ mod tests {
         for shown in [&[][..], &cleared] {
             let (ended, looks) = waited(shown);
             let problem = ended.expect_err("it has gone");
-            assert!(problem.starts_with("somebody stopped the array"), "{problem}");
+            assert!(problem.starts_with("the array was stopped by another process"), "{problem}");
             assert_eq!(looks, 0, "at once");
         }
     }
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(free_number(blocks.path(), 200), Ok(201));
         (201..256).filter(|number| *number != 202).for_each(taken);
         let refused = free_number(blocks.path(), 200).expect_err("all are taken");
-        assert!(refused.starts_with("kernel: md200 to md255 are there already"), "{refused}");
+        assert!(refused.starts_with("kernel: md200 to md255 all exist"), "{refused}");
     }
 
     #[test]

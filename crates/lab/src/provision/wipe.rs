@@ -97,8 +97,8 @@ fn refuse(there: &[String]) -> Result<(), String> {
     match there.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "it {}, and would be written over; if nobody needs that any more, wipe it first, or \
-             with device: say --destroy-contents",
+            "it {}, and would be overwritten; if that is no longer needed, wipe it first, or with \
+             device: give --destroy-contents",
             there.join(", it ")
         )),
     }

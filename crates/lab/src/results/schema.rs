@@ -126,8 +126,8 @@ pub fn migrate(connection: &mut Connection) -> Result<(), Problem> {
     let seen = usize::try_from(version).unwrap_or(usize::MAX);
     if seen > STEPS.len() {
         return Err(Problem::Other(format!(
-            "it was written by a newer raidlab (version {version} of the file, this raidlab knows \
-             {}); use that one",
+            "it was written by a newer raidlab (file version {version}, this raidlab reads up to \
+             {}); use that raidlab",
             STEPS.len()
         )));
     }
@@ -182,7 +182,7 @@ mod tests {
         let mut other = Connection::open(&file).expect("the same");
         other.busy_timeout(std::time::Duration::ZERO).expect("no patience");
         let lock = one.transaction_with_behavior(TransactionBehavior::Immediate).expect("a lock");
-        let problem = migrate(&mut other).expect_err("somebody writes");
+        let problem = migrate(&mut other).expect_err("another connection writes");
         let Problem::Sqlite(error) = problem else { panic!("{problem:?}") };
         assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy));
         drop(lock);

@@ -166,7 +166,7 @@ impl Store {
         };
         facts.as_ref().map_or(Ok(()), check_kind).map_err(fail)?;
         if facts.is_none_or(|facts| facts.len() == 0) {
-            let problem = "there are no results yet; `raidlab bench --db` or a sweep makes some";
+            let problem = "there are no results yet; `raidlab bench --db` or a sweep creates them";
             return Err(fail(problem.into()));
         }
         std::fs::File::open(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
@@ -183,7 +183,7 @@ impl Store {
         let mut journal = path.as_os_str().to_owned();
         journal.push("-wal");
         if std::fs::metadata(journal).is_ok_and(|facts| facts.len() > 0) {
-            let problem = "somebody else is writing to it, and you may not; read it later";
+            let problem = "another process is writing to it, and you may not; read it later";
             return Err(fail(problem.into()));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
@@ -864,8 +864,8 @@ mod tests {
         let stored = (store.runs().expect("runs").len(), store.finished(id).expect("keys").len());
         assert_eq!((stored, store.not_run(id).expect("failures")), ((1, 1), vec![]));
         let journal = file.with_extension("db-wal");
-        std::fs::write(journal, "somebody's").expect("a journal");
+        std::fs::write(journal, "pages").expect("a journal");
         let error = Store::as_it_is(&file).expect_err("in use").to_string();
-        assert!(error.contains("somebody else is writing"), "{error}");
+        assert!(error.contains("another process is writing"), "{error}");
     }
 }

@@ -106,7 +106,7 @@ impl CounterSource {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Track>> {
-        self.lanes.lock().expect("nobody panics with the tracks")
+        self.lanes.lock().expect("no panic while the tracks are locked")
     }
 }
 
@@ -450,7 +450,7 @@ pub(super) mod tests {
             dir
         }
 
-        /// As if so many operations of 4 KiB had been done on each disk, in as many milliseconds.
+        /// Counters after `ops` operations of 4 KiB on each disk, of one millisecond each.
         pub(in crate::watch) fn counters(&self, ops: u64) {
             let line = |(number, name): (usize, &str)| {
                 let sectors = ops * 8;

@@ -199,7 +199,7 @@ impl Frame {
 
 fn did(before: Option<&Disk>, now: Option<&Disk>, over: Duration) -> Option<DiskRates> {
     let now = now?.counters;
-    // A disk that came meanwhile has done nothing before.
+    // A disk that was added since the last frame has no earlier counters.
     let before = before.map_or(now, |before| before.counters);
     Some(now.since(&before).rates(over))
 }

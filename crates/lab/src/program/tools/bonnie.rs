@@ -16,7 +16,7 @@ pub(super) const TOOL: Tool = Tool {
         ("volumes=N", "volumes, each with a file of its own, one after the other [1]"),
         ("chunk=SIZE", "block of the block phases and the rewrite [8K]"),
         ("seek=SIZE", "block of the seeks [the chunk]"),
-        ("seekers=N", "how many seek at once [3]"),
+        ("seekers=N", "processes that seek concurrently [3]"),
         ("seeks=N", "seeks of all of them together [4000]"),
         ("sync", "sync inside each phase that writes"),
     ],

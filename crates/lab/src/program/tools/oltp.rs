@@ -12,11 +12,11 @@ use crate::program::types::{
 pub(super) const TOOL: Tool = Tool {
     name: "oltp",
     aliases: &[],
-    about: "random readers, synchronous random writers and a synchronous log, all at once",
+    about: "concurrent random readers, synchronous random writers and a synchronous log",
     options: &[
         ("readers=N", "readers, of 2, 4, 8 and 16 KiB in turn [32]"),
         ("writers=N", "writers, each write synced [10]"),
-        ("log=SIZE", "what the log is written in [256K]"),
+        ("log=SIZE", "block of the log writes [256K]"),
         ("time=S", "seconds [30]"),
         ("direct", "past the page cache"),
     ],
