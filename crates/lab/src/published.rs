@@ -127,8 +127,8 @@ const THE_DISK: &str = "the ordinary disk";
 impl Published {
     /// Every figure that stands beside a cell of the record, in the order of the cells.
     ///
-    /// Figures are compared as ratios to the ordinary disk where both have one; else to the first of
-    /// these cells that stands beside a figure of the same work on the same kind of file system.
+    /// Figures are compared as ratios to the ordinary disk where both have one; else to the first
+    /// of these cells that stands beside a figure of the same work on the same kind of file system.
     pub fn beside<'a>(&'a self, record: &'a Record) -> Vec<Beside<'a>> {
         let mut found: Vec<Beside<'a>> = Vec::new();
         for cell in &record.cells {

@@ -35,8 +35,8 @@ impl ShadowMap {
         self.versions.iter_mut().for_each(|unit| *unit.get_mut() = version);
     }
 
-    /// Fills a buffer with the next version of the units from `first` on, which becomes the expected
-    /// one.
+    /// Fills a buffer with the next version of the units from `first` on, which becomes the
+    /// expected one.
     pub fn fill_next(&self, first: u64, bytes: &mut [u8]) {
         let units = bytes.len() / self.unit_bytes();
         for version in &self.versions[first as usize..first as usize + units] {

@@ -142,8 +142,8 @@ impl Share {
         Share { count: blocks, places: Places::All }
     }
 
-    /// The blocks of `block_sectors` sectors that begin in the units of `lane`. A block that extends
-    /// into another lane's unit is split by the driver.
+    /// The blocks of `block_sectors` sectors that begin in the units of `lane`. A block that
+    /// extends into another lane's unit is split by the driver.
     pub fn of_lane(blocks: u64, block_sectors: u64, sharding: Sharding, lane: u16) -> Share {
         let lanes = u64::from(sharding.shards());
         if lanes == 1 {

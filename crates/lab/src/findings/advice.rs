@@ -1,8 +1,8 @@
 //! Options to change, in the syntax of the workload: block workloads have options of `bench`, each
 //! program has its own.
 //!
-//! Invariant: advised options are accepted and take effect; a program without such an option gets no
-//! advice. Called by the rules.
+//! Invariant: advised options are accepted and take effect; a program without such an option gets
+//! no advice. Called by the rules.
 
 use crate::record::Cell;
 
