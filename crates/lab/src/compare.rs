@@ -327,7 +327,9 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
     differ("the parity kernel", kernels.0, kernels.1);
     for (name, record) in [("A", a), ("B", b)] {
         if !record.verified() {
-            warnings.push(format!("{name} has reads that returned wrong data: its figures are meaningless"));
+            warnings.push(format!(
+                "{name} has reads that returned wrong data: its figures are meaningless"
+            ));
         }
         let of_members = record.cells.iter().filter(|cell| cell.program_bytes.is_some()).count();
         if of_members > 0 {

@@ -403,7 +403,10 @@ mod tests {
     #[test]
     fn where_others_use_the_machine_it_is_unknown_and_said_with_how_much() {
         let disturbed = busy(12.0);
-        assert_eq!(disturbed.machine_s(), Err("other processes used 0.50 CPUs during the measurement".into()));
+        assert_eq!(
+            disturbed.machine_s(),
+            Err("other processes used 0.50 CPUs during the measurement".into())
+        );
         assert_eq!(disturbed.others_cpus(), Some(0.5));
         let mut cell = Cell::default();
         disturbed.put_machine_into(&mut cell);

@@ -150,7 +150,8 @@ pub(super) fn shared_bus(cell: &Cell) -> Option<Finding> {
 /// Members that are parts of one disk: its head seeks between them.
 pub(super) fn shared_spindle(cell: &Cell) -> Option<Finding> {
     let members = cell.members_per_spindle.filter(|members| *members > 1)?;
-    let sharing = format!("{members} members are parts of one disk, and its head seeks between them");
+    let sharing =
+        format!("{members} members are parts of one disk, and its head seeks between them");
     shared("shared-spindle", cell, f64::from(members), &sharing, "--spindle 1")
 }
 

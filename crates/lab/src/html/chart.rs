@@ -248,7 +248,8 @@ impl Chart {
 
     /// A dot with an optional tooltip.
     fn dot(&mut self, class: &str, x: f64, y: f64, radius: f64, tooltip: Option<&str>) {
-        let title = tooltip.map(|text| format!("<title>{}</title>", escape(text))).unwrap_or_default();
+        let title =
+            tooltip.map(|text| format!("<title>{}</title>", escape(text))).unwrap_or_default();
         self.push(format_args!(
             "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\">{title}</circle>"
         ));
