@@ -142,7 +142,7 @@ fn policies(cell: &CellShape<'_>) -> Vec<Policy> {
 
 /// Lengths of member operations that may differ for this cell, in sectors. With one command at a
 /// time on a channel, a disk whose read-ahead holds less than a piece keeps the channel while it
-/// reads; with pieces that it holds, the others' heads go on meanwhile.
+/// reads; with pieces that it holds, the other disks seek in the meantime.
 fn pieces(cell: &CellShape<'_>) -> &'static [u64] {
     match cell.pattern.sequential() && cell.topology != StorageTopology::default() {
         true => &[64, 128, 192, 256, 384, closed_loop::PIECE_SECTORS, 1024],

@@ -75,8 +75,8 @@ pub struct Pair {
     pub verdict: Verdict,
     /// CPU seconds per GiB of each, where known.
     pub cpu_s_per_gib: (Option<f64>, Option<f64>),
-    /// Whether B is slower than was asked for: by more than is allowed, and significantly, also
-    /// among so many cells.
+    /// Whether B is slower by more than the tolerance, and significantly so, corrected for the
+    /// number of cells.
     pub failed: bool,
 }
 

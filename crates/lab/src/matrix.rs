@@ -15,8 +15,7 @@ use crate::target::tolerated_losses;
 use crate::topology::StorageTopology;
 use crate::workload::{Kind, Spec};
 
-/// Size of a member unless told otherwise: small enough for any machine, several times a disk's
-/// cache.
+/// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
 pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
 /// The chunk of the wiki's table.
 pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
@@ -29,7 +28,7 @@ const MAX_CHUNK_BYTES: u64 = 64 << 20;
 /// The engine's bound.
 const MAX_MEMBERS: u32 = 255;
 
-/// A level as `bench` knows it: md's, or an ordinary disk.
+/// A level of `bench`: one of md, or a single disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchLevel {
     /// One member, no array.
@@ -116,7 +115,7 @@ pub struct ArrayCase {
     pub topology: StorageTopology,
     /// Stripe memory.
     pub stripe_cache_bytes: u64,
-    /// Operations that each member gets at once; `None` is no bound.
+    /// Queue depth of each member; `None`: unlimited.
     pub queue_depth: Option<u32>,
     /// What is run on it, in order.
     pub cells: Vec<Spec>,
@@ -221,7 +220,8 @@ fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
 fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Result<Vec<Shape>, String> {
     let chunks = or(&options.chunks, DEFAULT_CHUNK_BYTES);
     let any_array = options.levels.is_empty() && options.arrays.is_empty();
-    // Whoever names numbers, layouts or lost members wants their product, not a part of the table.
+    // With numbers, layouts or missing members given, the plan is their product, not a part of the
+    // default table.
     let product =
         !(options.disks.is_empty() && options.layouts.is_empty() && options.degraded.is_empty());
     if any_array && !product {
@@ -537,8 +537,8 @@ fn cells(
     cells
 }
 
-/// Block and depth. Sequential writes come in whole stripes, as a file system that knows the stripe
-/// width sends them.
+/// Default block size and depth. Sequential writes are whole stripes, as from a file system with
+/// the stripe width configured.
 fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
     let whole_stripes = match stripe {
         0 => SEQUENTIAL_BLOCK_BYTES,

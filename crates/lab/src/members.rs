@@ -35,7 +35,7 @@ use crate::topology::StorageTopology;
 
 /// No array takes more members than md's 1920 for RAID 0; a set has room for some arrays of arrays.
 const MAX_SET: usize = 4096;
-/// `fault:` and `paced:` can be put over each other; nobody goes deeper.
+/// Nesting limit of `fault:` and `paced:`.
 const MAX_DEPTH: usize = 8;
 
 /// One member, in words.
@@ -230,7 +230,7 @@ fn known_profile(name: &str) -> Result<&'static Profile, String> {
             format!("no drive profile '{name}'; there are {}, or FILE.toml", known.join(", "))
         });
     }
-    let mut documents = DOCUMENTS.lock().expect("nobody panics with the list");
+    let mut documents = DOCUMENTS.lock().expect("no panic while the list is locked");
     if let Some((_, profile)) = documents.iter().find(|(known, _)| known == name) {
         return Ok(profile);
     }
@@ -364,21 +364,21 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Whether it stands for the disk's first member: one of them is enough to know the disk.
+    /// Whether it is the disk's first member, which represents the disk.
     pub fn is_first_part(&self) -> bool {
         self.at_bytes == 0
     }
 
-    /// Puts the disk's bytes where a workload wants them, and empties its caches. Returns `false`
-    /// while operations of the disk are under way.
+    /// Places the disk's data for a workload, and empties its caches. Returns `false` while
+    /// operations of the disk are in flight.
     pub fn renew(&self, pace: &PaceControl, random: bool) -> bool {
         pace.renew(self.disk, placement_for(self.profile, self.given, random))
     }
 }
 
-/// Makes members: knows the directory, the drives' clockwork and their wires.
+/// Creates members, with their directory, drive models and topology.
 pub struct MemberFactory<'a> {
-    /// Where files go that name no directory.
+    /// Default directory of member files.
     pub directory: &'a Path,
     /// The drives of this array.
     pub pace: &'a PaceControl,
@@ -461,8 +461,8 @@ impl MemberFactory<'_> {
         })
     }
 
-    /// A file that loses its name before it gets its size: reserving the space can take long, and
-    /// whoever ends the process meanwhile leaves nothing behind.
+    /// A file that is unlinked before its space is reserved: that can take long, and if the process is
+    /// killed in between, no file remains.
     fn file(&self, dir: &Path, direct: bool) -> Result<FileMember, String> {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

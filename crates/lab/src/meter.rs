@@ -76,8 +76,8 @@ impl From<&ThreadCpu> for ThreadTime {
 }
 
 impl CpuMeter {
-    /// Begins to measure. The kernel's threads are not looked at: that takes a millisecond or two,
-    /// which requests that are under way would wait for.
+    /// Starts a measurement. Kernel threads are not read here: that takes a millisecond or two, which
+    /// would delay requests in flight.
     pub fn start() -> CpuMeter {
         CpuMeter {
             kernel: None,
@@ -94,7 +94,7 @@ impl CpuMeter {
         CpuMeter { kernel, ..CpuMeter::start() }
     }
 
-    /// What was used since the start. The meter goes on: a later stop covers more.
+    /// CPU time since the start. The meter keeps running: a later stop covers more.
     pub fn stop(&self) -> CpuUsed {
         let wall_s = self.begin.elapsed().as_secs_f64();
         let process_s = process_s() - self.process_s;
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_the_kernel_are_told_from_others_and_count_since_the_start() {
+    fn kernel_threads_are_distinguished_and_count_since_the_start() {
         let proc = tempfile::tempdir().expect("a directory");
         let write = |id: u32, name: &str, flags: u64, ns: u64| {
             let dir = proc.path().join(id.to_string());

@@ -208,11 +208,11 @@ impl<'a> PivotTable<'a> {
                 (text.to_string(), self.place(row, column, cell))
             },
         );
-        let told = self.cells().flat_map(|(row, column, cell)| {
+        let warned = self.cells().flat_map(|(row, column, cell)| {
             let place = self.place(row, column, cell);
             cell.warnings.iter().map(move |text| (text.clone(), place.clone()))
         });
-        for (text, place) in wrong.chain(told) {
+        for (text, place) in wrong.chain(warned) {
             match found.iter_mut().find(|(known, _)| but_for_numbers(known, &text)) {
                 Some((_, places)) => places.push(place),
                 None => found.push((text, vec![place])),
@@ -351,8 +351,8 @@ impl<'a> Section<'a> {
     }
 }
 
-/// What an array is called: `ordinary disk`, `RAID 10,f2`, `RAID 5, 1 lost`, `raid1(raid0(2),..)`;
-/// a directory or device of which nobody said what lies below, by its place: `path:DIR`.
+/// Display name of an array: `ordinary disk`, `RAID 10,f2`, `RAID 5, 1 lost`, `raid1(raid0(2),..)`;
+/// a directory or device whose array is unknown is named by its place: `path:DIR`.
 pub fn array_label(cell: &Cell) -> String {
     if cell.level.is_empty() && cell.array.is_none() {
         return cell.place_name().unwrap_or(&cell.target).to_string();
@@ -448,7 +448,7 @@ const KNOBS: [Knob; 12] = [
     |cell| cell.members_per_spindle.map(|members| format!("{members}/spindle")),
 ];
 
-/// So many of the last ones an array may be without.
+/// Number of trailing knobs that not every array has.
 const OPTIONAL_KNOBS: usize = 5;
 
 /// Which part of a modelled disk a cell uses: `over the whole stroke`, `128 MiB at the edge`. Empty
@@ -818,9 +818,9 @@ mod tests {
             cell.warnings.push("memory is not locked".into());
         }
         let grid = PivotTable::new(&record);
-        let told: Vec<_> =
+        let found: Vec<_> =
             grid.warnings().into_iter().filter(|(text, _)| text.contains("locked")).collect();
-        assert_eq!(told, [("memory is not locked".to_string(), vec!["every cell".to_string()])]);
+        assert_eq!(found, [("memory is not locked".to_string(), vec!["every cell".to_string()])]);
     }
 
     #[test]

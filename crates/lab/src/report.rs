@@ -27,16 +27,16 @@ use crate::published::{Beside, Published};
 use crate::record::{Cell, Record};
 use crate::results::NotRun;
 
-/// See the module.
+/// A report over one or several records.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// For people.
+    /// Title for display.
     pub title: String,
     /// All cells; the head is that of the newest record.
     pub record: Record,
-    /// Where they come from, the oldest first.
+    /// The source records, the oldest first.
     pub sources: Vec<Source>,
-    /// What could not be measured.
+    /// Items that could not be measured.
     pub not_run: Vec<NotRun>,
     /// What to show beside.
     pub published: Option<Published>,

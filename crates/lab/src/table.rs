@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_is_told_once_with_its_places_and_wrong_data_stands_out() {
+    fn a_warning_is_printed_once_with_its_places_and_wrong_data_stands_out() {
         let mut record = fixture::record();
         record.cells[5].verified = Some(false);
         let text = render(&record, true);

@@ -20,7 +20,7 @@ const RANDOM_REQUESTS_MAX: u64 = 4_000;
 /// What a sequential pattern moves: this much per leaf's worth of user data.
 const STREAM_BYTES_PER_LEAF: u64 = 192 << 20;
 
-/// A stream's requests are windows of at least this much per leaf, and so many are in flight.
+/// A stream's requests are windows of at least this much per leaf.
 const WINDOW_BYTES_PER_LEAF: u64 = 512 << 10;
 const WINDOWS_IN_FLIGHT: usize = 4;
 
@@ -125,7 +125,7 @@ pub(super) fn run(
     piece_sectors: u64,
 ) -> Outcome {
     let (mut rig, places) = wired(cell.topology, drives);
-    // Flash that is scaled to its member is judged by what it can go on doing.
+    // Flash that is scaled to its member is modelled at its sustained rate.
     for (disk, _) in places.iter().filter(|_| cell.pattern.writes()) {
         rig.precondition(*disk, !cell.pattern.sequential());
     }
@@ -229,7 +229,7 @@ impl Run<'_> {
                     self.next_phase(slot, done.at);
                 }
             }
-            // Reads stop at the last request that counts; writes go on until all is on the media.
+            // Reads stop at the last request that counts; writes continue until all is on the media.
             if self.over() && !self.cell.pattern.writes() {
                 break;
             }

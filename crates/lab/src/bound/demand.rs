@@ -6,7 +6,7 @@
 //!   write, parity        two phases   old data and parity, or the rest of the row; then the new
 //! ```
 //!
-//! Invariant: shares no code with the engine and knows nothing of queues, errors or buffers.
+//! Invariant: shares no code with the engine, and models no queues, errors or buffers.
 //! Addresses are sectors. Called by `closed_loop`.
 
 use md::geometry::{Copy, Parity};

@@ -323,7 +323,7 @@ impl Run<'_> {
             let begin = clock_nanos();
             watch.note(ground, &field, begin);
             eyes.iter().for_each(|eyes| eyes.begin(ground, begin));
-            let mut told = begin;
+            let mut last_event = begin;
             let ended = |state: &State| state.running == 0;
             while !field.wait(until(begin, &watch, timing.interval), ended) {
                 let now = clock_nanos();
@@ -336,8 +336,8 @@ impl Run<'_> {
                     watch.note(ground, &field, now);
                 }
                 eyes.iter().for_each(|eyes| eyes.note(ground, now));
-                if now - told >= 100_000_000 {
-                    told = now;
+                if now - last_event >= 100_000_000 {
+                    last_event = now;
                     tell(Progress::Running { phase: &phase.name, bytes: field.bytes() });
                 }
             }

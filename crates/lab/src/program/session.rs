@@ -323,8 +323,8 @@ impl Session<'_> {
         program.draw_anew(self.seed);
         let base = Cell { random_seed: Some(self.seed), ..base };
         let tell = &mut *self.tell;
-        let mut hear = |meanwhile: Progress<'_>| tell(&program, meanwhile);
-        let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, &mut hear);
+        let mut progress = |event: Progress<'_>| tell(&program, event);
+        let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, &mut progress);
         if self.timing.counts_runs() {
             outcomes.iter_mut().for_each(PhaseOutcome::fold);
         }
@@ -607,8 +607,8 @@ mod tests {
     fn with_runs(timing: Timing, stop: &dyn Fn() -> bool) -> (Vec<Cell>, Result<(), String>, u32) {
         let directory = tempfile::tempdir().expect("a directory");
         let mut fills = 0;
-        let mut tell = |_: &Program, meanwhile: Progress<'_>| {
-            fills += u32::from(matches!(meanwhile, Progress::Checking { .. }));
+        let mut tell = |_: &Program, event: Progress<'_>| {
+            fills += u32::from(matches!(event, Progress::Checking { .. }));
         };
         let size = Some(1 << 20);
         let mut session = Session { timing, size, seed: 1, destroy: false, stop, tell: &mut tell };
@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn what_md_would_not_be_told_is_refused() {
+    fn options_that_md_lacks_are_refused() {
         let paced = || vec!["paced:hdd-2007".parse().expect("a set")];
         for (options, named) in [
             (Options { levels: vec![BenchLevel::Single], ..mem() }, "device:/dev/X"),

@@ -109,7 +109,7 @@ mod tests {
         let thrice = Timing { runs: 3, ..once };
         assert!(thrice.once_more(2, std::slice::from_ref(&steady)) && !thrice.once_more(3, &[]));
         let until = Timing { until_steady: Some(9), ..once };
-        assert!(until.once_more(4, &[of(&[100; 4])]), "nobody can say yet");
+        assert!(until.once_more(4, &[of(&[100; 4])]), "too few runs for a verdict");
         assert!(!until.once_more(5, &[steady.clone(), prepares]));
         assert!(until.once_more(5, &[steady, rising.clone()]));
         assert!(!until.once_more(9, &[rising]));

@@ -442,7 +442,7 @@ mod tests {
                 std::fs::create_dir(blocks.path().join(name)).expect("made");
                 Err(format!("{}: cannot", device.display()))
             };
-            let ended = under_a_free_number(blocks.path(), attempt, |_| whose);
+            let ended = under_a_free_number(blocks.path(), attempt, |_| found);
             (ended, tried)
         };
         assert_eq!(attempts(&["md200"], FoundMembers::None), (Ok("/dev/md201".into()), 2));

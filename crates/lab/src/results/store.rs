@@ -640,7 +640,7 @@ mod tests {
 
     /// Half a minute of silence would look like a hang.
     #[test]
-    fn a_wait_for_another_programs_lock_is_told_of() {
+    fn a_wait_for_another_programs_lock_is_reported() {
         use std::sync::atomic::{AtomicU32, Ordering};
         static CALLS: AtomicU32 = AtomicU32::new(0);
         tell_of_waits(|_| {
@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_before_a_moment_is_told_from_what_fails_after_it() {
+    fn failures_before_a_position_are_distinguished_from_later_ones() {
         let scratch = Scratch::new("moment");
         let mut store = Store::create(&scratch.file()).expect("a new file");
         let begun = store.moment().expect("an empty file");

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_finished_meanwhile_is_not_measured_again() {
+    fn items_finished_by_another_process_are_not_measured_again() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_tried_in_vain_meanwhile_is_not_tried_again() {
+    fn items_that_failed_in_another_process_are_not_tried_again() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");

@@ -482,7 +482,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_series_holds_what_the_disks_counted_meanwhile() {
+    fn a_series_holds_the_counters_of_the_disks_during_the_cell() {
         let dir = Dir::with_array("series");
         let recorder = Recorder::start(Watched {
             roots: Roots::below(&dir.0),

@@ -310,8 +310,8 @@ fn workers_that_are_processes_share_no_descriptors() {
     // Somebody's claim, in the table of all others.
     let claim = tempfile::NamedTempFile::new().expect("a file");
     let mut seen = None;
-    let mut look = |meanwhile: Progress<'_>| {
-        if matches!(meanwhile, Progress::Running { .. }) {
+    let mut look = |event: Progress<'_>| {
+        if matches!(event, Progress::Running { .. }) {
             seen = seen.take().or(open_beside(&path));
         }
     };
@@ -467,13 +467,13 @@ fn a_bit_that_flips_below_is_found_after_the_clock() {
 }
 
 #[test]
-fn a_file_that_somebody_changed_is_found() {
+fn a_file_changed_by_another_process_is_found() {
     let directory = tempfile::tempdir().expect("a directory");
     let program = program("dd:bs=64K", 1 << 20);
     let files = Files::new(directory.path(), &program, 1).expect("a place");
     let once = Timing { least: Duration::ZERO, ..quick() };
-    let spoil = |meanwhile: Progress<'_>| {
-        if matches!(meanwhile, Progress::Checking { .. }) {
+    let spoil = |event: Progress<'_>| {
+        if matches!(event, Progress::Checking { .. }) {
             let inside = std::fs::read_dir(directory.path()).expect("there").next();
             let path = inside.expect("one").expect("readable").path().join("file-0");
             let file = std::fs::File::options().write(true).open(path).expect("there");
@@ -598,8 +598,8 @@ fn a_worker_with_a_time_of_its_own_ends_by_it() {
 /// Stops when the first block has been moved.
 fn stopped_in(program: &Program, ground: &dyn IoBackend) -> Vec<PhaseOutcome> {
     let stop = std::cell::Cell::new(false);
-    let mut look = |meanwhile: Progress<'_>| {
-        stop.set(stop.get() || matches!(meanwhile, Progress::Running { bytes: 1.., .. }));
+    let mut look = |event: Progress<'_>| {
+        stop.set(stop.get() || matches!(event, Progress::Running { bytes: 1.., .. }));
     };
     let (outcomes, ended) = run(program, ground, quick(), &|| stop.get(), &mut look);
     ended.expect("it ends in order");

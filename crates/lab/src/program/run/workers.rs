@@ -66,7 +66,7 @@ impl PhaseBarrier {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the state")
+        self.state.lock().expect("no panic while the state is locked")
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -116,7 +116,7 @@ impl PhaseBarrier {
     /// that is in no figure.
     fn wait_counted(&self) {
         let counted = self.changed.wait_while(self.state(), |state| !state.counted);
-        drop(counted.expect("nobody panics with the state"));
+        drop(counted.expect("no panic while the state is locked"));
     }
 
     /// All is read off: those go on who have something left to write, and are waited for.
@@ -137,7 +137,7 @@ impl PhaseBarrier {
             return true;
         }
         let waited = self.changed.wait_timeout(state, limit);
-        so(&waited.expect("nobody panics with the state").0)
+        so(&waited.expect("no panic while the state is locked").0)
     }
 }
 

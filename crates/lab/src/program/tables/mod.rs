@@ -164,7 +164,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn runs_are_told_apart_by_item_target_and_repeated_phases() {
+    fn runs_are_distinguished_by_item_target_and_repeated_phases() {
         let dd = |phase| cell("dd:bs=1M", phase, 1.0, 1, 1);
         let mut elsewhere = dd("write");
         elsewhere.members = "mem".into();

@@ -265,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_told_what_fio_tells_it() {
-        let told = |options: &str| {
+    fn the_kernel_gets_the_same_advice_as_from_fio() {
+        let advice = |options: &str| {
             let program = made(&format!("[a]\nsize=1M\n{options}")).expect(options);
             let acts = program.phases().flat_map(Phase::acts).filter_map(|act| match act {
                 Act::Expect { access, .. } => Some(*access),
@@ -275,16 +275,16 @@ mod tests {
             acts.collect::<Vec<_>>()
         };
         for random in ["randread", "randwrite", "randrw"] {
-            assert_eq!(told(&format!("rw={random}\n")), [Access::Random]);
+            assert_eq!(advice(&format!("rw={random}\n")), [Access::Random]);
         }
         for ordered in ["read", "write", "rw"] {
-            assert_eq!(told(&format!("rw={ordered}\n")), [Access::Sequential]);
+            assert_eq!(advice(&format!("rw={ordered}\n")), [Access::Sequential]);
         }
-        assert_eq!(told("rw=randread\nfadvise_hint=sequential\n"), [Access::Sequential]);
-        assert_eq!(told("rw=read\nfadvise_hint=random\n"), [Access::Random]);
-        assert_eq!(told("rw=read\nfadvise_hint=1\ninvalidate=0\n"), [Access::Sequential]);
-        assert_eq!(told("rw=randread\nfadvise_hint=0\n"), []);
-        assert_eq!(told("rw=randread\ndirect=1\n"), []);
+        assert_eq!(advice("rw=randread\nfadvise_hint=sequential\n"), [Access::Sequential]);
+        assert_eq!(advice("rw=read\nfadvise_hint=random\n"), [Access::Random]);
+        assert_eq!(advice("rw=read\nfadvise_hint=1\ninvalidate=0\n"), [Access::Sequential]);
+        assert_eq!(advice("rw=randread\nfadvise_hint=0\n"), []);
+        assert_eq!(advice("rw=randread\ndirect=1\n"), []);
     }
 
     #[test]

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart_and_documented() {
+    fn names_are_distinct_and_documented() {
         let mut names: Vec<&str> = Vec::new();
         for tool in &ALL {
             names.push(tool.name);
