@@ -90,8 +90,8 @@ pub enum Progress<'p> {
     },
 }
 
-/// Every how many-th read is checked during the samples on members in memory: there the engine's own
-/// speed is measured, and everything is checked afterwards.
+/// Every how many-th read is checked during the samples on members in memory: there the engine's
+/// own speed is measured, and everything is checked afterwards.
 const MEMORY_CHECK_EVERY: u32 = 16;
 /// Name prefix of io_uring's worker threads of a process.
 const KERNEL_WORKERS: &str = "iou-";

@@ -7,7 +7,8 @@
 //! ```
 //! Six `mem` members, 64 KiB chunks, one pinned core that generates, fills, checks and runs the
 //! engine. A row is *met* when its figure reaches its target, or three quarters of its ceiling
-//! ([`crate::memcpy_limit`]) where that is less: no engine moves bytes faster than the machine copies.
+//! ([`crate::memcpy_limit`]) where that is less: no engine moves bytes faster than the machine
+//! copies.
 //!
 //! Invariant: a figure is the median of its rounds, all of which are in the document; a row whose
 //! data was wrong is never met. Called by `raidlab bench --engine`.

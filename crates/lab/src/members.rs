@@ -461,8 +461,8 @@ impl MemberFactory<'_> {
         })
     }
 
-    /// A file that is unlinked before its space is reserved: that can take long, and if the process is
-    /// killed in between, no file remains.
+    /// A file that is unlinked before its space is reserved: that can take long, and if the process
+    /// is killed in between, no file remains.
     fn file(&self, dir: &Path, direct: bool) -> Result<FileMember, String> {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -76,8 +76,8 @@ impl From<&ThreadCpu> for ThreadTime {
 }
 
 impl CpuMeter {
-    /// Starts a measurement. Kernel threads are not read here: that takes a millisecond or two, which
-    /// would delay requests in flight.
+    /// Starts a measurement. Kernel threads are not read here: that takes a millisecond or two,
+    /// which would delay requests in flight.
     pub fn start() -> CpuMeter {
         CpuMeter {
             kernel: None,

@@ -73,8 +73,8 @@ pub struct Cell {
     /// Whether the last five samples are a steady window ([`stats::steady`]); `None` with too few
     /// samples to say.
     pub steady: Option<bool>,
-    /// Whether all read data matched the written data; `None` where nothing can be verified, because
-    /// the members store nothing.
+    /// Whether all read data matched the written data; `None` where nothing can be verified,
+    /// because the members store nothing.
     pub verified: Option<bool>,
     /// Traffic at each member, below the engine, in slot order (nested: leaf order).
     pub per_member: Vec<MemberTraffic>,
@@ -205,8 +205,8 @@ pub struct Cell {
     /// Limit of samples with `--until-steady`; `None`: a fixed number was taken.
     #[serde(default)]
     pub rounds_max: Option<u32>,
-    /// The samples are intervals inside the run in which all its workers were active. CPU time, load
-    /// and latency cover the whole run, so they cannot be combined with the samples.
+    /// The samples are intervals inside the run in which all its workers were active. CPU time,
+    /// load and latency cover the whole run, so they cannot be combined with the samples.
     #[serde(default)]
     pub steady_window: bool,
     /// Of a program: whether the kernel's caches were dropped before the phase; `None` where I/O
@@ -583,8 +583,8 @@ impl Cell {
         self.workload.ends_with("-write")
     }
 
-    /// Whether the figure is in requests per second rather than MB/s: where addresses are random, and
-    /// where no bytes are moved, as in creating files, even if that could not be run.
+    /// Whether the figure is in requests per second rather than MB/s: where addresses are random,
+    /// and where no bytes are moved, as in creating files, even if that could not be run.
     pub fn counts_requests(&self) -> bool {
         let names = ["create", "stat", "delete"].contains(&self.workload.as_str());
         let no_bytes = self.iops > 0.0 && self.user_bytes() == 0;

@@ -6,7 +6,7 @@
 //!   table:   A  B  C                          median of the runs, spread from run to run
 //! ```
 //! Invariant: only runs of the same measurement are folded (`compare::identity`); the record itself
-//! is never folded. Called by the text, Markdown and HTML output.
+//! is never folded. Called by `compare` and by the command line.
 
 use crate::compare::identity;
 use crate::record::{Cell, Latency, MemberTraffic, Record, Spread};

@@ -1,7 +1,7 @@
 //! A target: an array with known contents that a workload can be run against.
 //!
-//! Invariant: after `fill`, the expected contents of every unit of the area are defined; a unit that
-//! differs when read is reported, never ignored. Called from `runner`.
+//! Invariant: after `fill`, the expected contents of every unit of the area are defined; a unit
+//! that differs when read is reported, never ignored. Called from `runner`.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ const RANDOM_REQUESTS_MAX: u64 = 4_000;
 /// What a sequential pattern moves: this much per leaf's worth of user data.
 const STREAM_BYTES_PER_LEAF: u64 = 192 << 20;
 
-/// A stream's requests are windows of at least this much per leaf.
+/// A stream keeps [`WINDOWS_IN_FLIGHT`] requests in flight, windows of at least this size per leaf.
 const WINDOW_BYTES_PER_LEAF: u64 = 512 << 10;
 const WINDOWS_IN_FLIGHT: usize = 4;
 
@@ -229,7 +229,7 @@ impl Run<'_> {
                     self.next_phase(slot, done.at);
                 }
             }
-            // Reads stop at the last request that counts; writes continue until all is on the media.
+            // Reads stop at the last counted request; writes continue until all is on the media.
             if self.over() && !self.cell.pattern.writes() {
                 break;
             }

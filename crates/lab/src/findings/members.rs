@@ -190,10 +190,10 @@ fn shared(name: &str, cell: &Cell, count: f64, how: &str, command: &str) -> Opti
 }
 
 /// One member is busy all the time and needs more time per byte than any other; the others wait for
-/// it. In a stream it may be as fast as the others: where the stream runs at the speed of the disks,
-/// a member that lags keeps lagging, and the others serve requests from their read-ahead or write
-/// cache. So modelled drives of one model, which are alike, give no finding. For other drives only
-/// a test of each member is conclusive, except under random reads, which no drive prefetches.
+/// it. In a stream it may be as fast as the others: where the stream runs at the speed of the
+/// disks, a member that lags keeps lagging, and the others serve requests from their read-ahead or
+/// write cache. So modelled drives of one model, which are alike, give no finding. For other drives
+/// only a test of each member is conclusive, except under random reads, which no drive prefetches.
 pub(super) fn one_slow_member(cell: &Cell) -> Option<Finding> {
     slow_per_byte(cell).or_else(|| slow_answers(cell))
 }

@@ -32,8 +32,8 @@ pub trait IoBackend: Sync {
     /// When there is no memory or no ring for it.
     fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String>;
 
-    /// Compares the contents of a file with the written data, with direct I/O where possible. `stop`
-    /// is polled.
+    /// Compares the contents of a file with the written data, with direct I/O where possible.
+    /// `stop` is polled.
     ///
     /// # Errors
     /// When it cannot be read at all.

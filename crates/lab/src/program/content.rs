@@ -3,11 +3,11 @@
 //! ```text
 //! a unit (256 bytes to 4 KiB):  | file and place (8) | version (8) | random bytes ^ key of place |
 //! ```
-//! The tools check one word when they read, to keep the timed part cheap. So does this module; every
-//! byte is compared afterwards, outside the timed part, which finds misplaced units, stale units and
-//! any wrong bit. The tools write the same buffer repeatedly, which a compressing file system (zfs,
-//! btrfs) hardly stores at all; here each unit has different bytes, which costs a pass over the
-//! buffer. A rewrite changes the version only.
+//! The tools check one word when they read, to keep the timed part cheap. So does this module;
+//! every byte is compared afterwards, outside the timed part, which finds misplaced units, stale
+//! units and any wrong bit. The tools write the same buffer repeatedly, which a compressing file
+//! system (zfs, btrfs) hardly stores at all; here each unit has different bytes, which costs a pass
+//! over the buffer. A rewrite changes the version only.
 //!
 //! Invariant: a unit's version in the [`VersionMap`] is that of its last completed write. A reader
 //! that races with a writer accepts the versions before and after the write.
@@ -181,8 +181,8 @@ impl VersionMap {
         self.at(file, unit).store(version, Ordering::Release);
     }
 
-    /// The oldest version that a read started now may return; `None` if the unit is unwritten. Must
-    /// be called before the read.
+    /// The oldest version that a read started now may return; `None` if the unit is unwritten or
+    /// its file was truncated. Must be called before the read.
     pub fn before_read(&self, file: u32, unit: u64) -> Option<u32> {
         let version = self.at(file, unit).load(Ordering::Acquire) & !BUSY;
         (version != 0 && version & GONE == 0).then_some(version)

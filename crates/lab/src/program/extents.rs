@@ -181,8 +181,8 @@ impl ExtentHands<'_> {
         format!("file {file}: cannot {doing} at byte {at}: {error}")
     }
 
-    /// Calls `posix_fadvise` on a file's range of the open file, if the page cache is used: arrays of
-    /// the engine bypass it.
+    /// Calls `posix_fadvise` on a file's range of the open file, if the page cache is used: arrays
+    /// of the engine bypass it.
     fn advise(&self, file: u32, advice: Advice) -> Result<(), String> {
         let Some((cached, first)) = &self.cached else { return Ok(()) };
         let units = self.ground.book.ledger.len(file);
@@ -210,7 +210,7 @@ impl ExtentHands<'_> {
         Ok(())
     }
 
-    /// A free slot, after waiting until no request in flight overlaps the range.
+    /// A free slot, after waiting until no request in flight conflicts with the range.
     fn free_slot(
         &mut self,
         (op, file, at, len): (Op, u32, u64, u64),

@@ -374,8 +374,8 @@ impl OpenFile {
         forgot.map_err(|e| ("have the page cache forget it", e.into()))
     }
 
-    /// If the file system does not support it, the file is unchanged, as under fio: writes extend it.
-    /// Without free space, or on a disk error, these would fail as well.
+    /// If the file system does not support it, the file is unchanged, as under fio: writes extend
+    /// it. Without free space, or on a disk error, these would fail as well.
     fn allocate(&self, bytes: u64) -> Result<(), Failed> {
         let allocate = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes);
         match rustix::io::retry_on_intr(allocate) {

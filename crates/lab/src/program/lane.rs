@@ -8,7 +8,8 @@
 //! original tools do: no request is passed between threads. An array of several members has range
 //! locks on its rows, and therefore one thread that serves all workers.
 //!
-//! Invariant: every submitted request is returned by [`Lane::next`] exactly once. Used by `extents`.
+//! Invariant: every submitted request is returned by [`Lane::next`] exactly once. Used by
+//! `extents`.
 
 use std::collections::VecDeque;
 use std::fs::File;

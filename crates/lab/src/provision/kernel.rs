@@ -341,8 +341,8 @@ mod tests {
         }
     }
 
-    /// Waits for an array with these attributes. The patience ends at the third poll; the tenth poll
-    /// stops it. Returns the number of polls of `stop`.
+    /// Waits for an array with these attributes. The patience ends at the third poll; the tenth
+    /// poll stops it. Returns the number of polls of `stop`.
     fn waited(shown: &[(&str, &str)]) -> (Result<(), String>, u32) {
         let asked = std::cell::Cell::new(0);
         let look = |name: &str| {

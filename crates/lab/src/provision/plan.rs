@@ -1,8 +1,8 @@
 //! The options of mkfs and mount, as steps.
 //!
 //! Invariant: pure. The file system gets the array's stripe geometry only from here, since a loop
-//! device does not report it: ext by stride and stripe width in its own blocks, XFS by stripe unit and
-//! number. RAID 10 counts members / copies, as md does (all members where they do not divide).
+//! device does not report it: ext by stride and stripe width in its own blocks, XFS by stripe unit
+//! and number. RAID 10 counts members / copies, as md does (all members where they do not divide).
 
 use std::path::Path;
 
@@ -41,8 +41,8 @@ impl Stripes {
 /// Default block size of ext, bytes: that of mke2fs depends on the size of the device.
 const EXT_BLOCK: u64 = 4096;
 
-/// Steps that create a file system: for an external journal first the journal's device. Old contents
-/// are not discarded, which would take as long as writing them.
+/// Steps that create a file system: for an external journal first the journal's device. Old
+/// contents are not discarded, which would take as long as writing them.
 pub fn mkfs(
     fs: &FsExpr,
     stripes: Option<Stripes>,

@@ -40,8 +40,8 @@ pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, Stri
 }
 
 impl WipeTarget {
-    /// A device that was created for the measurement: its contents are not needed, and it is removed
-    /// afterwards.
+    /// A device that was created for the measurement: its contents are not needed, and it is
+    /// removed afterwards.
     ///
     /// # Errors
     /// One line that names its user.

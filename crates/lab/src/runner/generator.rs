@@ -1,8 +1,8 @@
 //! A generator: one lane of a target, one workload, and the samples of both.
 //!
-//! Invariant: during `run` a lane is polled by its own generator only; it must keep polling until no
-//! lane has requests in flight: a request of one lane may have to be served by another. Called only
-//! from `runner`.
+//! Invariant: during `run` a lane is polled by its own generator only; it must keep polling until
+//! no lane has requests in flight: a request of one lane may have to be served by another. Called
+//! only from `runner`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -62,8 +62,8 @@ impl Together {
         true
     }
 
-    /// Records a lane's sample. The verdict covers all lanes together: the last lane to end a sample
-    /// computes it.
+    /// Records a lane's sample. The verdict covers all lanes together: the last lane to end a
+    /// sample computes it.
     pub(super) fn note(&self, lane: usize, sample: Sample, timing: &Timing) {
         let mut samples = self.samples.lock().expect("no panic while the samples are locked");
         samples[lane].push(sample);

@@ -24,7 +24,7 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-/// Every so many-th seek is a rewrite, beginning with the first of each seeker.
+/// Every tenth seek is a rewrite, beginning with the first of each seeker.
 const REWRITE_EVERY: u64 = 10;
 
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {

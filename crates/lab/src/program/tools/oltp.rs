@@ -1,5 +1,5 @@
-//! oltp: what a transactional database does to its disks, all at once: random reads of 2 to 16 KiB
-//! by many readers, synchronous random writes by ten writers, and one log, written in synchronous
+//! oltp: the concurrent I/O of a transactional database: random reads of 2 to 16 KiB by many
+//! readers, synchronous random writes by ten writers, and one log, written in synchronous
 //! pieces of 256 KiB.
 //!
 

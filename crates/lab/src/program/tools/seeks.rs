@@ -1,4 +1,4 @@
-//! seeks: random 4 KiB reads over the whole target, several under way at once.
+//! seeks: random 4 KiB reads over the whole target, with a queue depth.
 
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};

@@ -1,7 +1,7 @@
 //! Many files, each streamed by a process of its own: the "200 files of 40 MB" of the Linux RAID
-//! wiki. Sequential: one after the other. Random: all at once.
+//! wiki. Sequential: one after the other. Random: concurrently.
 //!
-//! Invariant: the figure of the concurrent phases is read off the members while all processes run.
+//! Invariant: the concurrent phases are measured at the members while all processes run.
 
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
