@@ -4,9 +4,9 @@
 //!   records A and B -> cells that measured the same -> ratio, interval -> verdict
 //! ```
 //!
-//! Invariant: "no difference" and "too few runs" are answers. What is compared are runs, never the
-//! samples of one run, which are alike because of what that run met; a verdict is never given from
-//! fewer runs than can support it. Called by `raidlab compare`.
+//! Invariant: "no difference" and "too few runs" are valid results. Runs are compared, never the
+//! samples of one run, which are correlated; a verdict is never given from fewer runs than can
+//! support it. Called by `raidlab compare`.
 
 mod rank;
 mod text;
@@ -22,11 +22,11 @@ use crate::pivot;
 use crate::record::{Cell, Record};
 use crate::report;
 
-/// Chance that anything is called slower than allowed, over all cells, where nothing differs: what
-/// the exit code goes by.
+/// Family-wise error rate of the exit code: chance that any cell is reported as slower than allowed
+/// although nothing differs.
 pub const FAMILY_ALPHA: f64 = 0.05;
 
-/// What the runs support.
+/// The verdict that the runs support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -41,7 +41,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In words.
+    /// Name for display.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Faster => "faster",
@@ -55,7 +55,7 @@ impl Verdict {
 /// One array under one workload, in both records.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
-    /// What both are, with all that tells them from others: `RAID 5 64KiB x4, seq-read 1 MiB x 4`.
+    /// Identity of both cells: `RAID 5 64KiB x4, seq-read 1 MiB x 4`.
     pub what: String,
     /// `MB/s` or `per second`.
     pub unit: &'static str,
@@ -69,9 +69,9 @@ pub struct Pair {
     pub samples: (usize, usize),
     /// B over A; `None` where there are too few runs.
     pub ratio: Option<Ratio>,
-    /// Chance of runs that lie as far apart, if nothing differs.
+    /// p-value of the rank test.
     pub p_value: Option<f64>,
-    /// What that means.
+    /// The verdict of the rank test.
     pub verdict: Verdict,
     /// CPU seconds per GiB of each, where known.
     pub cpu_s_per_gib: (Option<f64>, Option<f64>),
@@ -80,12 +80,12 @@ pub struct Pair {
     pub failed: bool,
 }
 
-/// All of them.
+/// The comparison of all cells of two records.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// Slowdown that is allowed: 0.05 is 5 %.
     pub max_slowdown: f64,
-    /// Chance of an interval to miss the true ratio, and of a false verdict, for each cell.
+    /// Chance that an interval misses the true ratio, and of a false verdict, for each cell.
     pub alpha: f64,
     /// Chance of a false exit code, over all cells.
     pub family_alpha: f64,
@@ -93,18 +93,18 @@ pub struct Comparison {
     pub runs_needed: usize,
     /// In the order of A.
     pub pairs: Vec<Pair>,
-    /// What only A has.
+    /// Cells that only A has.
     pub only_a: Vec<String>,
-    /// What only B has.
+    /// Cells that only B has.
     pub only_b: Vec<String>,
-    /// What is to be known before believing it.
+    /// Warnings about the comparison.
     pub warnings: Vec<String>,
 }
 
 impl Comparison {
     /// Compares two records; B may be slower than A by `max_slowdown` (0.05: 5 %).
     pub fn new(a: &Record, b: &Record, max_slowdown: f64) -> Comparison {
-        // What tells cells apart is what differs in either.
+        // Labels distinguish the cells of both records together.
         let all: Vec<Cell> = a.cells.iter().chain(&b.cells).cloned().collect();
         let labels = pivot::labels(&all, true);
         let works = report::works(&all.iter().collect::<Vec<_>>());
@@ -140,18 +140,18 @@ impl Comparison {
         }
     }
 
-    /// Whether anything is slower than was asked for.
+    /// Whether any cell is slower than allowed.
     pub fn failed(&self) -> bool {
         self.pairs.iter().any(|pair| pair.failed)
     }
 
-    /// How many pairs have the verdict.
+    /// Number of pairs with the verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.pairs.iter().filter(|pair| pair.verdict == verdict).count()
     }
 }
 
-/// The runs of all cells of a record that measured the same.
+/// The runs of all cells of a record with the same identity.
 struct Gathered {
     key: String,
     what: String,
@@ -160,11 +160,11 @@ struct Gathered {
     values: Vec<f64>,
     samples: usize,
     cpu: Vec<f64>,
-    /// How it was measured.
+    /// Settings of the measurement that may differ.
     way: Way,
 }
 
-/// What may differ without the cells' being of other things: it is said.
+/// Settings that may differ between comparable cells; a difference is reported.
 #[derive(Default)]
 struct Way {
     sample_s: BTreeSet<String>,
@@ -191,7 +191,7 @@ impl Way {
     }
 }
 
-/// In what A and B were measured otherwise, each said once.
+/// Warnings about different settings of A and B, each once.
 fn different_ways(a: &[Gathered], b: &[Gathered]) -> Vec<String> {
     let mut said = BTreeSet::new();
     let mut one_way = false;
@@ -233,12 +233,12 @@ fn different_ways(a: &[Gathered], b: &[Gathered]) -> Vec<String> {
     said.into_iter().collect()
 }
 
-/// `labels`: what the array of each cell is called; `works`: what was done.
+/// `labels`: the label of each cell's array; `works`: the name of its work.
 fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered> {
     let mut all: Vec<Gathered> = Vec::new();
     for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
-        // More of it may be more copies, more parity or another process's; and a phase in which
-        // nothing was done has no speed.
+        // More bytes at the members may be copies, parity or I/O of another process; and a phase in
+        // which nothing was done has no rate.
         if cell.program_bytes.is_some() || !cell.did_something() {
             continue;
         }
@@ -261,7 +261,7 @@ fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered>
     all
 }
 
-/// What must be the same for two cells to have measured the same.
+/// Identity of a cell: cells with equal identity are comparable.
 pub(crate) fn identity(cell: &Cell) -> String {
     let place = cell.place.clone().unwrap_or_default();
     let settings = (&place.name, &place.mount_options, &place.journal, &place.knobs, place.lvm);

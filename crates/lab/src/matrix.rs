@@ -1,9 +1,8 @@
-//! From options to arrays and cells: the product of everything that was given, in a sensible order.
+//! Plans arrays and cells from options: the product of all given values, in a sensible order.
 //!
-//! Invariant: a plan holds only what can be built. Combinations that make no sense (RAID 0 without
-//! a member, a layout of another level) are left out and named; when nothing is left, that is an
-//! error.
-//! Pure. Called by the command line before anything is made.
+//! Invariant: a plan contains only arrays that can be built. Invalid combinations (RAID 0 with a
+//! missing member, a layout of another level) are left out and named; when nothing is left, that is
+//! an error. Pure. Called by the command line before anything is created.
 
 use array::DEFAULT_STRIPE_CACHE_BYTES;
 use md::nested::{ArrayExpr, Members, NestedGeometry};
@@ -21,11 +20,11 @@ pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
 pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
 const SEQUENTIAL_BLOCK_BYTES: u64 = 1 << 20;
 const RANDOM_BLOCK_BYTES: u64 = 4 << 10;
-/// No machine has more; and below it, sums of members' sizes stay far from 2^64.
+/// Upper limit of an array's size: sums of members' sizes stay far below 2^64.
 const MAX_AREA_BYTES: u64 = 1 << 50;
-/// md's geometry refuses larger ones.
+/// Upper limit of the chunk size in md's geometry.
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
-/// The engine's bound.
+/// The engine's limit of members.
 const MAX_MEMBERS: u32 = 255;
 
 /// A level of `bench`: one of md, or a single disk.
@@ -49,7 +48,7 @@ impl std::str::FromStr for BenchLevel {
     }
 }
 
-/// Everything that can be said on the command line. An empty list means the default.
+/// Options of the command line. An empty list means the default.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `--level`.
@@ -90,10 +89,10 @@ pub struct Options {
     pub sizes: Vec<u64>,
 }
 
-/// One array to be made, and what is run on it.
+/// One array to be created, with its workloads.
 #[derive(Clone, Debug)]
 pub struct ArrayCase {
-    /// What it is called in the record.
+    /// Its level in the record.
     pub level: BenchLevel,
     /// The array.
     pub expr: ArrayExpr,
@@ -117,7 +116,7 @@ pub struct ArrayCase {
     pub stripe_cache_bytes: u64,
     /// Queue depth of each member; `None`: unlimited.
     pub queue_depth: Option<u32>,
-    /// What is run on it, in order.
+    /// Its workloads, in order.
     pub cells: Vec<Spec>,
 }
 

@@ -72,7 +72,7 @@ pub struct MemberSet {
     parts: Vec<(MemberExpr, Option<usize>)>,
 }
 
-/// Why a text is not a member set.
+/// The reason why a text is not a member set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MembersError {
     /// The part that is wrong.

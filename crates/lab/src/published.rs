@@ -79,7 +79,7 @@ pub struct Figure {
 pub struct Beside<'a> {
     /// Ours.
     pub cell: &'a Cell,
-    /// Theirs.
+    /// The published value.
     pub figure: &'a Figure,
     /// Ours, in `unit`.
     pub ours: f64,
@@ -98,7 +98,7 @@ pub struct Ratios {
     pub of: String,
     /// Ours.
     pub ours: f64,
-    /// Theirs.
+    /// The published value.
     pub theirs: f64,
 }
 
@@ -195,7 +195,7 @@ impl Beside<'_> {
 }
 
 impl Figure {
-    /// The same work on the same kind of file system.
+    /// Whether both are the same work on the same kind of file system.
     fn same_kind(&self, other: &Figure) -> bool {
         (&self.workload, &self.phase, &self.file_system)
             == (&other.workload, &other.phase, &other.file_system)

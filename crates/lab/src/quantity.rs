@@ -3,7 +3,7 @@
 //! Invariant: what is ambiguous is refused, and the message shows what would do. Sizes count in
 //! powers of 1024 (`4K` is 4096 bytes), rates of buses in powers of 1000 unless they say `MiB`.
 
-/// Why a text is not a quantity.
+/// The reason why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantityError {
     /// What was given.

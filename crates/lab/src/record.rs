@@ -484,8 +484,8 @@ impl Record {
     /// Fills `ratio_to_single` of every cell for which the ordinary disk (level `single`) was
     /// measured in the same way: same workload, place, block, depth, jobs, knobs and kind of
     /// member, the program with the same options. In a mixed set the first member counts. What was
-    /// read off the members has no ratio: an array's members move copies and parity, too. Where an
-    /// array is written in whole stripes, a single disk that was written sequentially in another
+    /// measured at the members has no ratio: an array's members move copies and parity, too. Where
+    /// an array is written in whole stripes, a single disk that was written sequentially in another
     /// block will do: its rate does not depend on it.
     pub fn set_ratios(&mut self) {
         let singles: Vec<Cell> =

@@ -1,4 +1,4 @@
-//! The table for people in a terminal, in the order of the Linux RAID wiki's.
+//! The table for a terminal, in the order of the Linux RAID wiki's.
 //!
 //! Invariant: at most [`WIDTH`] columns wherever labels allow; every figure under a heading with
 //! its unit; colour only adds, it never carries meaning alone. Called by `bench` and `report`.

@@ -1,4 +1,4 @@
-//! Workloads: which block comes next, and how many may be under way. Sans-io, so that the same
+//! Workloads: the order of blocks, and the number of requests in flight. Sans-io, so that the same
 //! workload drives any target.
 //!
 //! ```text
@@ -75,7 +75,7 @@ pub struct Spec {
     pub kind: Kind,
     /// In what unit, in bytes.
     pub block_bytes: u64,
-    /// Blocks that each job keeps under way.
+    /// Queue depth of each job, in blocks.
     pub depth: u32,
     /// How many jobs there are.
     pub jobs: u32,
@@ -85,7 +85,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Blocks that one job keeps under way, read-ahead included.
+    /// Queue depth of one job, in blocks, read-ahead included.
     pub fn window(&self) -> usize {
         let ahead = match self.kind {
             Kind::SeqRead => self.read_ahead_bytes.div_ceil(self.block_bytes),
@@ -94,7 +94,7 @@ impl Spec {
         self.depth as usize + ahead as usize
     }
 
-    /// Blocks under way in all jobs together.
+    /// Blocks in flight in all jobs together.
     pub fn in_flight(&self) -> usize {
         self.window() * self.jobs as usize
     }
@@ -110,11 +110,11 @@ struct Job {
 /// A block to be read or written by a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Whose.
+    /// Index of the job.
     pub job: u32,
     /// Which, counted in blocks from the start of the area.
     pub block: u64,
-    /// The same, counted in the generator's own share.
+    /// The block's index in the generator's own share.
     place: u64,
 }
 
@@ -179,7 +179,7 @@ impl Share {
     }
 }
 
-/// See the module.
+/// Generates the steps of a workload.
 pub struct Workload {
     spec: Spec,
     share: Share,
@@ -215,7 +215,7 @@ impl Workload {
         }
     }
 
-    /// The next block, or `None` while every job has enough under way.
+    /// The next block, or `None` while every job has its queue depth in flight.
     pub fn begin(&mut self) -> Option<Step> {
         for _ in 0..self.jobs.len() {
             let at = self.turn;
@@ -251,7 +251,7 @@ impl Workload {
             job.next = if place + 1 == job.end { job.first } else { place + 1 };
             return Some(place);
         }
-        // In a small area most blocks may be under way: give up after a few tries.
+        // In a small area most blocks may be in flight: give up after a few tries.
         (0..16).find_map(|_| {
             let place = self.random.below(self.share.count());
             (!self.is_busy(place)).then_some(place)
@@ -358,8 +358,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever ends in whatever order: windows are kept, nothing is written twice at once, and
-        /// with nothing under way there is always a next block.
+        /// For any order of completions: windows are kept, no block has two writes in flight, and
+        /// with nothing in flight there is always a next block.
         #[test]
         fn it_goes_on_whatever_happens(
             kind in proptest::sample::select(&Kind::ALL[..]),

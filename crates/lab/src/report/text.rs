@@ -1,4 +1,4 @@
-//! A report for the terminal: the table, then what else there is to say.
+//! A report for the terminal: the table, then all other sections.
 //!
 //! Invariant: the same facts as in the other forms; nothing is shown that is not in the report.
 

@@ -123,7 +123,7 @@ fn flat(leaves: &[Counters]) -> Vec<Option<f64>> {
     leaves.iter().flat_map(of_leaf).collect()
 }
 
-/// See the module.
+/// Records counters over time on a separate thread.
 pub struct Recorder {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Recorded>>,

@@ -17,7 +17,7 @@ use crate::stats::LatencyRecorder;
 
 /// State shared by the workers of a phase.
 pub(super) struct PhaseBarrier {
-    /// Barrier at the start of all workers.
+    /// Barriers: all workers are ready; all start; all have ended.
     pub(super) begin: Barrier,
     pub(super) go: Barrier,
     end: Barrier,

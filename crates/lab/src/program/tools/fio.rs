@@ -99,7 +99,7 @@ fn program(jobs: &[Job], path: &str, scale: &Sizing) -> Result<Program, String> 
     Ok(program)
 }
 
-/// As fio does it: all files are allocated; those that a job reads are written and synced, and the
+/// As fio does it: all files are allocated; those that a job reads are written, synced, and
 /// then dropped from the page cache.
 fn lay_out(file: u32, bytes: u64, filled: bool) -> Phase {
     let allocate = Act::Allocate { file };

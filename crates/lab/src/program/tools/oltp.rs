@@ -1,7 +1,6 @@
 //! oltp: the concurrent I/O of a transactional database: random reads of 2 to 16 KiB by many
 //! readers, synchronous random writes by ten writers, and one log, written in synchronous
 //! pieces of 256 KiB.
-//!
 
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
