@@ -355,7 +355,7 @@ impl Case {
 /// An array under measurement.
 struct Bench {
     target: Target,
-    /// The same on one core, where cores are compared.
+    /// The same array on one core, where cores are compared.
     single: Option<Target>,
     copies: Option<CopySet>,
 }

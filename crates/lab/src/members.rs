@@ -1,4 +1,4 @@
-//! What arrays are made of, in words: `mem`, `file:DIR`, `paced:hdd-2007*3+hdd-2009`, `fault:...`.
+//! Member expressions: `mem`, `file:DIR`, `paced:hdd-2007*3+hdd-2009`, `fault:...`.
 //!
 //! ```text
 //! SET    = PART [+ PART]...            one kind for all members, or counted kinds
@@ -12,9 +12,9 @@
 //! ```
 //! After the first part of a set, the prefix `paced:` may be left out where a profile is named.
 //!
-//! Invariant: parsing names the first thing that is wrong; it reads drive profiles and creates
-//! nothing. A profile document is read once: all who name it mean the same drive. What is created
-//! is the member that `MemberFactory` is asked for. Called from `matrix` and `target`.
+//! Invariant: parsing reports the first error; it reads drive profiles and creates nothing. A
+//! profile document is read once: all expressions that name it mean the same drive. Members are
+//! created by `MemberFactory`. Called from `matrix` and `target`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -33,39 +33,39 @@ use drive::{DriveId, Placement, Profile};
 use crate::quantity::{parse_seconds, parse_size, show_size};
 use crate::topology::StorageTopology;
 
-/// No array takes more members than md's 1920 for RAID 0; a set has room for some arrays of arrays.
+/// Limit of members in a set: md's limit is 1920 for RAID 0; a set may serve nested arrays.
 const MAX_SET: usize = 4096;
 /// Nesting limit of `fault:` and `paced:`.
 const MAX_DEPTH: usize = 8;
 
-/// One member, in words.
+/// A parsed member expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemberExpr {
     /// Memory.
     Mem,
-    /// Nothing.
+    /// A null member: discards writes.
     Null,
-    /// A file in this directory, or in the bench's own.
+    /// A file in this directory, or in the default one.
     File(Option<PathBuf>),
-    /// Something slowed down to a drive.
+    /// A member that is delayed to the speed of a modelled drive.
     Paced {
         /// The drive's name.
         profile: String,
-        /// How the member lies on it; `None`: as the workload wants it.
+        /// Placement of the member on it; `None`: depends on the workload.
         placement: Option<Placement>,
-        /// What holds the bytes.
+        /// The member that stores the data.
         inner: Box<MemberExpr>,
     },
-    /// Something that fails by a script.
+    /// A member with injected faults.
     Fault {
-        /// The script.
+        /// The faults.
         rules: Vec<Fault>,
-        /// What it is put over.
+        /// The member below.
         inner: Box<MemberExpr>,
     },
 }
 
-/// The members of an array, in words.
+/// A parsed member set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberSet {
     text: String,
@@ -75,9 +75,9 @@ pub struct MemberSet {
 /// The reason why a text is not a member set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MembersError {
-    /// The part that is wrong.
+    /// The invalid part.
     pub part: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub problem: String,
 }
 
@@ -148,7 +148,7 @@ impl MemberSet {
         Err(error(&self.text, problem))
     }
 
-    /// The first member: what an ordinary disk is.
+    /// The first member, which is used for the ordinary disk.
     pub fn first(&self) -> &MemberExpr {
         &self.parts[0].0
     }
@@ -158,7 +158,7 @@ impl MemberSet {
         self.parts.iter().map(|(expr, _)| expr)
     }
 
-    /// How many members the set names, where it counts them.
+    /// Number of members, where the set counts them.
     pub fn counted(&self) -> Option<usize> {
         match self.parts.as_slice() {
             [(_, None)] => None,
@@ -220,7 +220,7 @@ fn is_document(name: &str) -> bool {
     name.ends_with(".toml")
 }
 
-/// The built-in profile of that name, or what a document says.
+/// The built-in profile of that name, or the profile of a document.
 fn known_profile(name: &str) -> Result<&'static Profile, String> {
     // Read once and kept: members and their drives refer to it as long as the process lives.
     static DOCUMENTS: Mutex<Vec<(String, &'static Profile)>> = Mutex::new(Vec::new());

@@ -88,7 +88,7 @@ impl CpuMeter {
         }
     }
 
-    /// The same, with the kernel's threads: where no clock runs yet.
+    /// As [`CpuMeter::start`], with kernel threads: for use outside timed parts.
     pub fn with_kernel() -> CpuMeter {
         let kernel = KernelThreads::now(Path::new("/proc"));
         CpuMeter { kernel, ..CpuMeter::start() }

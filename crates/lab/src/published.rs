@@ -77,28 +77,28 @@ pub struct Figure {
 /// A figure and the cell that it stands beside.
 #[derive(Clone, Debug)]
 pub struct Beside<'a> {
-    /// Ours.
+    /// The measured cell.
     pub cell: &'a Cell,
     /// The published value.
     pub figure: &'a Figure,
-    /// Ours, in `unit`.
+    /// The measured value, in `unit`.
     pub ours: f64,
-    /// Theirs, in `unit`.
+    /// The published value, in `unit`.
     pub theirs: f64,
     /// `MB/s`, `per second` or `times one disk`.
     pub unit: &'static str,
-    /// Shape: what both are of something that both have measured, where there is such a thing.
+    /// Ratios of both to a base that both have measured; `None`: there is none.
     pub ratios: Option<Ratios>,
 }
 
-/// Our figure over another one of ours, and theirs over the same of theirs.
+/// Ratio of a measured figure to a measured base, and of the published figure to its base.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratios {
-    /// Over which: `the ordinary disk`, or the first array of the table.
+    /// The base: `the ordinary disk`, or the first array of the table.
     pub of: String,
-    /// Ours.
+    /// Ratio of the measured figures.
     pub ours: f64,
-    /// The published value.
+    /// Ratio of the published figures.
     pub theirs: f64,
 }
 

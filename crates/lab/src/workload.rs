@@ -112,7 +112,7 @@ struct Job {
 pub struct Step {
     /// Index of the job.
     pub job: u32,
-    /// Which, counted in blocks from the start of the area.
+    /// Index of the block, from the start of the area.
     pub block: u64,
     /// The block's index in the generator's own share.
     place: u64,

@@ -56,7 +56,7 @@ impl Sizing {
         Ok(self.size.or(self.usual).unwrap_or(usual))
     }
 
-    /// The same in whole units, at least one.
+    /// [`Sizing::bytes`] rounded to whole units, at least one.
     ///
     /// # Errors
     /// When there is no room for one.
