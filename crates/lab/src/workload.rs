@@ -8,8 +8,8 @@
 //! on two cores | unit 0 | unit 1 | unit 2 | unit 3 |     each core's generator: the blocks that
 //!               core 0   core 1   core 0   core 1        begin in its lane's units
 //! ```
-//! Invariant: a block that is being written is not touched a second time before it is done, so that
-//! there is never a doubt about what it must contain.
+//! Invariant: a block with a write in flight is not accessed again before its completion, so that
+//! its expected contents are always defined.
 
 use std::str::FromStr;
 
@@ -18,21 +18,21 @@ use md::Sector;
 
 use crate::stats::SplitMix64;
 
-/// What is done to the array.
+/// Access pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Block after block is read.
+    /// Sequential reads.
     SeqRead,
-    /// Block after block is written.
+    /// Sequential writes.
     SeqWrite,
-    /// Blocks anywhere are read.
+    /// Random reads.
     RandRead,
-    /// Blocks anywhere are written.
+    /// Random writes.
     RandWrite,
 }
 
 impl Kind {
-    /// All of them, in the order of the wiki's table.
+    /// All kinds, in the order of the Linux RAID wiki's table.
     pub const ALL: [Kind; 4] = [Kind::SeqRead, Kind::RandRead, Kind::SeqWrite, Kind::RandWrite];
 
     /// Its name in records and on the command line.
@@ -68,19 +68,18 @@ impl FromStr for Kind {
     }
 }
 
-/// A workload, pinned down.
+/// The parameters of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
-    /// What is done.
+    /// The access pattern.
     pub kind: Kind,
-    /// In what unit, in bytes.
+    /// Block size, in bytes.
     pub block_bytes: u64,
     /// Queue depth of each job, in blocks.
     pub depth: u32,
-    /// How many jobs there are.
+    /// Number of jobs.
     pub jobs: u32,
-    /// A sequential reader asks for this many bytes beyond what `depth` comes to, as a read-ahead
-    /// would.
+    /// Bytes that a sequential reader keeps in flight beyond `depth`, as a read-ahead would.
     pub read_ahead_bytes: u64,
 }
 
@@ -118,7 +117,7 @@ pub struct Step {
     place: u64,
 }
 
-/// The blocks of an area that are one generator's. The shares of all lanes are disjoint, and
+/// The blocks of an area that belong to one generator. The shares of all lanes are disjoint, and
 /// together they are the area.
 #[derive(Clone, Debug)]
 pub struct Share {
@@ -132,7 +131,7 @@ enum Places {
     All,
     /// The units of a lane, each of `unit_blocks` whole blocks.
     Units { unit_blocks: u64, lane: u64, lanes: u64 },
-    /// Where blocks and units do not fit each other.
+    /// A list of blocks, where block size and unit size are not multiples.
     Listed(Vec<u64>),
 }
 
@@ -161,7 +160,7 @@ impl Share {
         Share { count, places: Places::Units { unit_blocks, lane, lanes } }
     }
 
-    /// How many they are.
+    /// Number of blocks.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -231,7 +230,7 @@ impl Workload {
         None
     }
 
-    /// A block that `begin` gave out has been read or written.
+    /// Completes a step that `begin` returned.
     pub fn done(&mut self, step: Step) {
         let job = &mut self.jobs[step.job as usize];
         assert!(job.under_way > 0, "job {} ends more than it began", step.job);
