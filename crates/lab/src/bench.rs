@@ -1,7 +1,7 @@
-//! Carries a plan out: makes each array, fills it, runs its cells, and writes the record.
+//! Runs a plan: creates each array, fills it, runs its cells, and writes the record.
 //!
 //! Invariant: every cell of the plan ends up in the record, or the reason why not in its warnings
-//! or in the error; a run that is stopped, or ends with an error, keeps what it has.
+//! or in the error; a run that is stopped, or ends with an error, keeps the cells measured so far.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,47 +27,47 @@ use crate::topology::StorageTopology;
 use crate::watch::{CounterSource, Recorder, Watched};
 use crate::workload::{Kind, Spec};
 
-/// How a bench is run.
+/// Settings of a bench.
 pub struct Settings<'a> {
-    /// Before the first sample of each cell.
+    /// Warm-up before the first sample of each cell.
     pub warm_up: Duration,
     /// Length of a sample.
     pub sample: Duration,
-    /// Whether somebody asked for that length: then it is kept where a stream comes to the end of
-    /// the array meanwhile and begins again.
+    /// Whether the length was given by option: then it is kept even if a stream reaches the end of
+    /// the array during the samples and restarts.
     pub sample_given: bool,
     /// Samples per cell.
     pub runs: u32,
-    /// More of them, at most so many, until they are steady.
+    /// Limit of further samples until they are steady; `None`: no further samples.
     pub until_steady: Option<u32>,
-    /// Where member files go that name no directory.
+    /// Default directory of member files.
     pub directory: &'a Path,
-    /// CPUs that the process has been held to: as many lanes has each array. `None`: one lane,
-    /// held nowhere.
+    /// Number of CPUs that the process is pinned to, and of lanes of each array. `None`: one lane,
+    /// not pinned.
     pub cores: Option<u32>,
-    /// Makes the run's data its own.
+    /// Seed of addresses and data.
     pub seed: u64,
-    /// What computes parity.
+    /// Parity kernels.
     pub kernels: parity::Kernels,
-    /// Whether somebody asked for these, and would not have the fastest.
+    /// Whether the kernels were given by option, instead of the fastest.
     pub kernels_chosen: bool,
 }
 
 impl Settings<'_> {
-    /// Lanes of each array.
+    /// Number of lanes of each array.
     fn lanes(&self) -> u16 {
-        // No machine has more CPUs than that.
+        // No host has more CPUs than u16::MAX.
         self.cores.map_or(1, |cores| u16::try_from(cores).unwrap_or(u16::MAX))
     }
 }
 
-/// What happens meanwhile.
+/// A progress event.
 pub enum Progress<'p> {
     /// An array is being filled.
     Filling {
-        /// Its name.
+        /// The array's name.
         array: &'p str,
-        /// Share that is done.
+        /// Completed share, 0 to 1.
         done: f64,
     },
     /// A cell is running.
@@ -76,39 +76,39 @@ pub enum Progress<'p> {
         array: &'p str,
         /// The workload's.
         workload: &'p str,
-        /// Seconds that it has been running.
+        /// Elapsed seconds.
         seconds: f64,
     },
-    /// A cell is done.
+    /// A cell is complete.
     Measured(&'p Cell),
-    /// Everything of one entry of [`ArrayCase::cells`] stands as it will in the record.
+    /// All cells of one entry of [`ArrayCase::cells`] are final.
     Final {
-        /// Which entry.
+        /// Index of the entry.
         entry: usize,
         /// Its cells.
         cells: &'p [Cell],
     },
 }
 
-/// How strictly reads are checked while the clock runs on members that are nothing but memory:
-/// there the engine's own speed is measured, and everything is checked afterwards.
+/// Every how many-th read is checked during the samples on members in memory: there the engine's
+/// own speed is measured, and everything is checked afterwards.
 const MEMORY_CHECK_EVERY: u32 = 16;
-/// How io_uring names the threads that work for a process.
+/// Name prefix of io_uring's worker threads of a process.
 const KERNEL_WORKERS: &str = "iou-";
-/// More operations than this share being late makes the figure the backing store's.
+/// Above this share of late operations the backing store was the bottleneck.
 const LATE_SHARE: f64 = 0.01;
 
-/// How fast arrays are filled and read back, bytes per second of members: only for the ETA.
+/// Rate of filling and reading back, bytes per second of members: only for the ETA.
 const BULK_RATE: f64 = 1e9;
-/// What making an array takes besides.
+/// Further time to create an array, seconds.
 const PER_ARRAY_SECONDS: f64 = 0.3;
 
-/// Seconds that a plan will take, more or less: warm-ups and samples, fills and checks.
+/// Estimated duration of a plan, seconds: warm-ups and samples, fills and checks.
 pub fn estimate_seconds(plan: &Plan, settings: &Settings<'_>) -> f64 {
     let cells = plan.cells() as f64 * timing(settings, 1).total().as_secs_f64();
     let arrays = plan.arrays.iter().map(|case| {
         let read_back = |cell: &&Spec| cell.kind.is_write() || check_every(case) > 1;
-        // Filled once, and where there is redundancy, read some times without other members.
+        // Filled once, and with redundancy read several times without some members.
         let proofs = if matches!(case.expr.level, Level::Linear | Level::Raid0) { 0 } else { 3 };
         let passes = 1 + proofs + case.cells.iter().filter(read_back).count();
         let bytes = case.member_bytes as f64 * case.members.len() as f64;
@@ -136,12 +136,12 @@ fn timing(settings: &Settings<'_>, check_every: u32) -> Timing {
 
 /// The share of a pass over the array that the samples of a stream may take, warm-up included.
 const PASS_SHARE: f64 = 0.93;
-/// Shorter samples than this say too little: then the stream begins again.
+/// Samples are not made shorter than this: then the stream restarts.
 const LEAST_SAMPLE: Duration = Duration::from_millis(100);
 
-/// On modelled disks a stream ends before it would begin again at the array's start, where a disk
-/// has a way to go and another copy's disk is there already: warm-up and samples are shortened,
-/// unless somebody has asked for their length.
+/// On modelled disks a stream ends before it would restart at the array's beginning, which costs a
+/// long seek on one disk while the disk of another copy is already there: warm-up and samples are
+/// shortened, unless their length was given by option.
 fn within_a_pass(
     timing: Timing,
     case: &ArrayCase,
@@ -165,10 +165,10 @@ fn within_a_pass(
     Timing { warm_up: timing.warm_up.mul_f64(share), sample, ..timing }
 }
 
-/// Runs a plan. What was measured before an error is in the record too.
+/// Runs a plan. Cells measured before an error are in the record, too.
 ///
 /// # Errors
-/// Beside the record: one clear line when an array cannot be made, filled or measured.
+/// Besides the record: one line when an array cannot be created, filled or measured.
 pub fn run(
     plan: &Plan,
     settings: &Settings<'_>,
@@ -185,7 +185,7 @@ pub fn run(
     (bench.record, ended)
 }
 
-/// The head of the record that [`run`] would write: the machine and the time, no cells yet.
+/// The head of the record that [`run`] would write: host and start time, without cells.
 pub fn head(plan: &Plan, settings: &Settings<'_>) -> Record {
     Record::new(probe_host(plan, settings), SystemTime::now())
 }
@@ -204,7 +204,7 @@ struct Bench<'a, 'p> {
 }
 
 impl Bench<'_, '_> {
-    /// Makes an array, fills it and runs its cells.
+    /// Creates an array, fills it and runs its cells.
     fn array(&mut self, case: &ArrayCase) -> Result<(), String> {
         let (name, stop) = (case_name(case), self.stop);
         let mut target = make_target(case, self.settings, largest(case))?;
@@ -240,7 +240,7 @@ impl Bench<'_, '_> {
             recorded.put_into(&mut cell);
             cell.findings = findings::find(&cell);
             (self.progress)(Progress::Measured(&cell));
-            // The last one is final only when the array's redundancy is proven.
+            // The last one is final only after the array's redundancy has been verified.
             if !outcome.stopped && entry + 1 < case.cells.len() {
                 (self.progress)(Progress::Final { entry, cells: std::slice::from_ref(&cell) });
             }
@@ -297,7 +297,7 @@ fn make_target(
     })
 }
 
-/// The longest block of any cell, and the most that is under way.
+/// The largest block of any cell, and the largest number of requests in flight.
 fn largest(case: &ArrayCase) -> (u64, usize) {
     let block_bytes = case.cells.iter().map(|cell| cell.block_bytes).max();
     let in_flight = case.cells.iter().map(Spec::in_flight).max();
@@ -309,12 +309,12 @@ fn unit_bytes(case: &ArrayCase) -> u64 {
     if whole_pages { 4096 } else { 512 }
 }
 
-/// Whether every array of the plan fits into memory with its buffers, before the machine begins to
-/// swap or to kill. `available` is what there is, in bytes; `lanes` how many threads there are with
-/// requests of their own.
+/// Checks that every array of the plan fits into memory with its buffers, before the machine swaps
+/// or the OOM killer runs. `available` is free memory in bytes; `lanes` is the number of threads
+/// that submit requests.
 ///
 /// # Errors
-/// One line that names the array, what needs the most, and the option that makes it less.
+/// One line that names the array, the largest consumer, and the option that reduces it.
 pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), String> {
     for case in &plan.arrays {
         let in_memory = case.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
@@ -329,9 +329,9 @@ pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), Strin
         let versions = case.area_bytes.map_or(all, u128::from) / u128::from(unit_bytes(case)) * 4;
         let parts = [
             (members, "members in memory", "--size"),
-            (buffers, "buffers of requests under way", "--depth, --jobs, --block or --read-ahead"),
+            (buffers, "buffers of requests in flight", "--depth, --jobs, --block or --read-ahead"),
             (cache, "the stripe cache", "--stripe-cache"),
-            (versions, "notes of what each block must hold", "--size"),
+            (versions, "the map of expected block versions", "--size"),
         ];
         let needed: u128 = parts.iter().map(|(bytes, ..)| bytes).sum();
         let most = parts.iter().max_by_key(|(bytes, ..)| *bytes).expect("four parts");
@@ -396,7 +396,7 @@ fn make_cell(
     cell
 }
 
-/// What all cells of an array have in common.
+/// The fields that all cells of an array share.
 fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> Cell {
     let has_chunks = case.expr.level.has_chunks() && case.level != BenchLevel::Single;
     let layout = geometry.layout();
@@ -429,11 +429,11 @@ fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> C
     }
 }
 
-/// An array of a plan for a program, with what its cells have in common. Paced members have their
-/// pace from the start.
+/// An array of a plan for a program, with the fields that its cells share. Paced members are paced
+/// from the start.
 ///
 /// # Errors
-/// One clear line: which member, directory, size or shape does not work.
+/// One line that names the invalid member, directory, size or geometry.
 pub fn array_for_program(
     case: &ArrayCase,
     settings: &Settings<'_>,
@@ -462,10 +462,10 @@ pub fn engine_spec(case: &ArrayCase, settings: &Settings<'_>) -> EngineSpec {
     }
 }
 
-/// What all cells of an array have in common.
+/// The fields that all cells of an array share.
 ///
 /// # Errors
-/// When its shape is impossible.
+/// When its geometry is impossible.
 pub fn described(case: &ArrayCase, settings: &Settings<'_>) -> Result<Cell, String> {
     Ok(describe(case, settings, nested_geometry(case)?.geometry()))
 }
@@ -476,19 +476,19 @@ fn nested_geometry(case: &ArrayCase) -> Result<NestedGeometry, String> {
     nested.map_err(|error| error.to_string())
 }
 
-/// How large an array of a plan is, and its stripe, in bytes.
+/// Size of an array of a plan and of its stripe, in bytes.
 ///
 /// # Errors
-/// When its shape is impossible.
+/// When its geometry is impossible.
 pub fn extent_of(case: &ArrayCase) -> Result<(u64, u64), String> {
     let nested = nested_geometry(case)?;
     let stripe = nested.geometry().stripe_sectors() * md::SECTOR_BYTES;
     Ok((Shape::from(&nested).bytes(), stripe))
 }
 
-/// CPU time by thread, over the samples. Lanes measure their own time exactly; what the kernel's
-/// clock ticks say of the others (io_uring's workers, the kernel's own threads) stands beside it.
-/// Without lanes to hold apart, the one thread that generates is the process but for these workers.
+/// CPU time by thread, over the samples. Lanes measure their own time exactly; the time of the
+/// others (io_uring's workers, kernel threads) comes from the kernel's clock ticks. With a single
+/// lane, the time of the generating thread is that of the process without these workers.
 fn threads(outcome: &Outcome) -> Vec<ThreadTime> {
     let mut threads = outcome.lanes.clone();
     let others = outcome.cpu.threads.iter().flatten();
@@ -499,8 +499,8 @@ fn threads(outcome: &Outcome) -> Vec<ThreadTime> {
     threads
 }
 
-/// After the last cell of an array: a copy or a parity block that is wrong counts as wrong data,
-/// though no read of the workloads has met it.
+/// After the last cell of an array: a wrong copy or parity block counts as wrong data, even if no
+/// read of the workloads has reached it.
 fn verify_redundancy(
     target: Target,
     last: &mut Cell,
@@ -514,8 +514,8 @@ fn verify_redundancy(
         |leaves: &[usize]| leaves.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     if !lost_inside.is_empty() {
         last.warnings.push(format!(
-            "leaf {} dropped out of an array inside this one, in this cell or before: the figures \
-             are of a degraded array; replace it and measure again",
+            "leaf {} of a nested array failed, in this cell or before: the figures are of a \
+             degraded array; replace the member and measure again",
             words(&lost_inside)
         ));
     }
@@ -523,16 +523,16 @@ fn verify_redundancy(
     if found.wrong_reads > 0 {
         last.verified = Some(false);
         last.warnings.push(format!(
-            "with member(s) {without} taken out after the run, {} read(s) brought wrong data: \
-             copies or parity are wrong, and a failing member would cost data",
+            "with member(s) {without} removed after the run, {} read(s) returned wrong data: \
+             copies or parity are wrong, and a member failure would lose data",
             found.wrong_reads
         ));
     }
     if let Some(error) = &found.first_error {
         last.warnings.push(format!(
-            "with members taken out after the run, lastly {without}, {} request(s) failed \
-             ({error}): others have places that cannot be read and that no request had met; a \
-             failing member would cost data",
+            "with members removed after the run, lastly {without}, {} request(s) failed ({error}): \
+             other members have unreadable sectors that no request had reached; a member failure \
+             would lose data",
             found.failed_requests
         ));
     }
@@ -567,7 +567,7 @@ fn missing_leaves(case: &ArrayCase, target: &Target) -> Vec<usize> {
     missing
 }
 
-/// What the members could deliver, where all of them have a drive model.
+/// Sets the bound of the members, where all of them have a drive model.
 fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
     let Ok(nested) = nested_geometry(case) else { return };
     let shape = match case.level {
@@ -611,14 +611,14 @@ fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
     }
 }
 
-/// Says what a reader must know, each with what to do about it.
+/// Sets the warnings of a cell, each with a remedy.
 fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
     let mut warnings = Vec::new();
     warn_of_findings(&mut warnings, cell, &outcome.findings, target.unit_bytes() as u64);
     if !target.keeps_data() {
-        warnings.push("null members forget what is written: nothing could be verified".into());
+        warnings.push("null members discard writes: nothing could be verified".into());
     } else if !outcome.checked {
-        warnings.push("stopped before all was read back: what was written is not verified".into());
+        warnings.push("stopped before all data was read back: written data is not verified".into());
     }
     warn_of_events(&mut warnings, &outcome.events);
     let ops: u64 = cell.per_member.iter().map(|member| member.reads + member.writes).sum();
@@ -636,7 +636,7 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
     } else if let (Some(false), Some(most)) = (cell.steady, cell.rounds_max) {
         warnings.push(format!(
             "the last five of {} samples are no steady window (--until-steady {most}): that is the \
-             result; the members' speed changes by itself",
+             result; the members' speed varies",
             cell.samples.len()
         ));
     } else if cell.steady == Some(false) {
@@ -659,14 +659,14 @@ fn warn_of_findings(
     }
     let Some(wrong) = findings.first_wrong else { return };
     let why = match findings.failed_requests > 0 && cell.writes() {
-        true => "what a failed write leaves behind is not defined",
+        true => "the contents after a failed write are undefined",
         false => {
             "a member corrupts data silently; test the members one by one, each as --level single"
         }
     };
     warnings.push(format!(
-        "{} read(s) brought data that was not what was written, the first at byte {} of the array: \
-         {why}",
+        "{} read(s) returned data that differs from the data written, the first at byte {} of the \
+         array: {why}",
         findings.wrong_reads,
         wrong.unit * unit_bytes + wrong.byte as u64
     ));
@@ -678,19 +678,20 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
         match event {
             Event::Corrected { .. } => corrected += 1,
             Event::MemberFailed { member, error } => {
-                let why = error.map_or("it was told to go".to_string(), |error| error.to_string());
+                let why = error
+                    .map_or("it was removed on request".to_string(), |error| error.to_string());
                 let member = member.0;
                 warnings.push(format!(
-                    "member {member} dropped out ({why}): this figure and those that follow on \
-                     the array are of a degraded one; replace the member and measure again"
+                    "member {member} failed ({why}): this figure and those that follow on the \
+                     array are of a degraded array; replace the member and measure again"
                 ));
             }
         }
     }
     if corrected > 0 {
         warnings.push(format!(
-            "{corrected} range(s) could not be read, were reconstructed and written back: look at \
-             the members' health"
+            "{corrected} unreadable range(s) were reconstructed and written back: check the \
+             members' health"
         ));
     }
 }
@@ -774,6 +775,6 @@ mod tests {
         assert!(error.starts_with("raid5(4): /nonexistent: cannot make a member"), "{error}");
         assert_eq!(record.cells.len(), 1);
         assert_eq!(record.cells[0].verified, Some(true));
-        assert!(record.cells[0].warnings[0].contains("member 3 dropped out"));
+        assert!(record.cells[0].warnings[0].contains("member 3 failed"));
     }
 }

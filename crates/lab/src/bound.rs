@@ -3,17 +3,18 @@
 //! Computed from geometry and drive models alone, without any engine (docs/design/0001):
 //!
 //! ```text
-//!   pattern -> request -> demand (what the layout cannot avoid) -> drive::Rig, virtual time
-//!                 ^                                                     |
-//!                 '--------------- closed loop: the next one -----------'
+//!   pattern -> request -> demand (unavoidable operations) -> drive::Rig, virtual time
+//!                 ^                                               |
+//!                 '------------ closed loop: the next one --------'
 //! ```
 //!
-//! Sequential patterns run with as much in flight as keeps every member streaming, whatever the
+//! Sequential patterns run with enough in flight to keep every member streaming, whatever the
 //! cell's depth: adjacent member operations are merged, so the block size does not matter. Random
 //! patterns run at the cell's depth and block. Where a layout leaves a choice, the better one
 //! counts: read-modify-write or reconstruct-write, the nearest copy or always the first. Where
 //! members share a wire or a disk, the length of an operation decides how long the others wait, and
-//! the best length counts. A write pattern ends with a flush, so that volatile caches lend nothing.
+//! the best length counts. A write pattern ends with a flush, so that volatile caches do not raise
+//! it.
 //!
 //! Invariant: pure and deterministic. Called by the runner for each cell; `closed_loop` runs it.
 
@@ -30,15 +31,15 @@ pub use demand::Shape;
 /// One member's drive.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberDrive<'a> {
-    /// The kind of drive.
+    /// The drive model.
     pub profile: &'a Profile,
-    /// Where the member lies on it.
+    /// Placement of the member on it.
     pub placement: Placement,
-    /// Bytes of the member.
+    /// Size of the member, bytes.
     pub member_bytes: u64,
 }
 
-/// What is asked of the array.
+/// Access pattern of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// One stream per job, reading.
@@ -57,13 +58,13 @@ impl Pattern {
         matches!(self, Pattern::SequentialWrite | Pattern::RandomWrite)
     }
 
-    /// Whether it goes through the array in order.
+    /// Whether addresses are sequential.
     pub fn sequential(self) -> bool {
         matches!(self, Pattern::SequentialRead | Pattern::SequentialWrite)
     }
 }
 
-/// A cell, as far as its bound depends on it.
+/// The properties of a cell that its bound depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct CellShape<'a> {
     /// The array.
@@ -71,30 +72,30 @@ pub struct CellShape<'a> {
     /// The drive of each leaf, in slot (nested: text) order; `None` for members that no model
     /// describes (memory, null, plain files), which makes the bound unknown.
     pub members: &'a [Option<MemberDrive<'a>>],
-    /// What the members share.
+    /// Buses, channels and spindles that the members share.
     pub topology: StorageTopology,
-    /// Leaves that are missing.
+    /// Missing leaves.
     pub missing: &'a [usize],
-    /// What is asked.
+    /// The access pattern.
     pub pattern: Pattern,
-    /// Bytes of a request.
+    /// Request size, bytes.
     pub block_bytes: u64,
     /// Requests in flight per job.
     pub depth: u32,
-    /// Jobs. Sequential jobs have equal shares of the span, one behind the other.
+    /// Number of jobs. Sequential jobs have equal, adjacent shares of the span.
     pub jobs: u32,
     /// Bytes of the array that the workload uses, from its start; `None`: all.
     pub span_bytes: Option<u64>,
 }
 
-/// What the members could deliver.
+/// The bound of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// MB/s (10^6 bytes) of the workload.
     pub mb_per_s: f64,
     /// Requests of the cell's block size per second.
     pub iops: f64,
-    /// What limits, for people.
+    /// The limiting factor, for display.
     pub note: String,
 }
 
@@ -142,7 +143,7 @@ fn policies(cell: &CellShape<'_>) -> Vec<Policy> {
 
 /// Lengths of member operations that may differ for this cell, in sectors. With one command at a
 /// time on a channel, a disk whose read-ahead holds less than a piece keeps the channel while it
-/// reads; with pieces that it holds, the others' heads go on meanwhile.
+/// reads; with pieces that it holds, the other disks seek in the meantime.
 fn pieces(cell: &CellShape<'_>) -> &'static [u64] {
     match cell.pattern.sequential() && cell.topology != StorageTopology::default() {
         true => &[64, 128, 192, 256, 384, closed_loop::PIECE_SECTORS, 1024],

@@ -4,9 +4,9 @@
 //!   records A and B -> cells that measured the same -> ratio, interval -> verdict
 //! ```
 //!
-//! Invariant: "no difference" and "too few runs" are answers. What is compared are runs, never the
-//! samples of one run, which are alike because of what that run met; a verdict is never given from
-//! fewer runs than can support it. Called by `raidlab compare`.
+//! Invariant: "no difference" and "too few runs" are valid results. Runs are compared, never the
+//! samples of one run, which are correlated; a verdict is never given from fewer runs than can
+//! support it. Called by `raidlab compare`.
 
 mod rank;
 mod text;
@@ -22,11 +22,11 @@ use crate::pivot;
 use crate::record::{Cell, Record};
 use crate::report;
 
-/// Chance that anything is called slower than allowed, over all cells, where nothing differs: what
-/// the exit code goes by.
+/// Family-wise error rate of the exit code: chance that any cell is reported as slower than allowed
+/// although nothing differs.
 pub const FAMILY_ALPHA: f64 = 0.05;
 
-/// What the runs support.
+/// The verdict that the runs support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -41,7 +41,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In words.
+    /// Name for display.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Faster => "faster",
@@ -55,7 +55,7 @@ impl Verdict {
 /// One array under one workload, in both records.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
-    /// What both are, with all that tells them from others: `RAID 5 64KiB x4, seq-read 1 MiB x 4`.
+    /// Identity of both cells: `RAID 5 64KiB x4, seq-read 1 MiB x 4`.
     pub what: String,
     /// `MB/s` or `per second`.
     pub unit: &'static str,
@@ -69,23 +69,23 @@ pub struct Pair {
     pub samples: (usize, usize),
     /// B over A; `None` where there are too few runs.
     pub ratio: Option<Ratio>,
-    /// Chance of runs that lie as far apart, if nothing differs.
+    /// p-value of the rank test.
     pub p_value: Option<f64>,
-    /// What that means.
+    /// The verdict of the rank test.
     pub verdict: Verdict,
     /// CPU seconds per GiB of each, where known.
     pub cpu_s_per_gib: (Option<f64>, Option<f64>),
-    /// Whether B is slower than was asked for: by more than is allowed, and significantly, also
-    /// among so many cells.
+    /// Whether B is slower by more than the tolerance, and significantly so, corrected for the
+    /// number of cells.
     pub failed: bool,
 }
 
-/// All of them.
+/// The comparison of all cells of two records.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// Slowdown that is allowed: 0.05 is 5 %.
     pub max_slowdown: f64,
-    /// Chance of an interval to miss the true ratio, and of a false verdict, for each cell.
+    /// Chance that an interval misses the true ratio, and of a false verdict, for each cell.
     pub alpha: f64,
     /// Chance of a false exit code, over all cells.
     pub family_alpha: f64,
@@ -93,18 +93,18 @@ pub struct Comparison {
     pub runs_needed: usize,
     /// In the order of A.
     pub pairs: Vec<Pair>,
-    /// What only A has.
+    /// Cells that only A has.
     pub only_a: Vec<String>,
-    /// What only B has.
+    /// Cells that only B has.
     pub only_b: Vec<String>,
-    /// What is to be known before believing it.
+    /// Warnings about the comparison.
     pub warnings: Vec<String>,
 }
 
 impl Comparison {
     /// Compares two records; B may be slower than A by `max_slowdown` (0.05: 5 %).
     pub fn new(a: &Record, b: &Record, max_slowdown: f64) -> Comparison {
-        // What tells cells apart is what differs in either.
+        // Labels distinguish the cells of both records together.
         let all: Vec<Cell> = a.cells.iter().chain(&b.cells).cloned().collect();
         let labels = pivot::labels(&all, true);
         let works = report::works(&all.iter().collect::<Vec<_>>());
@@ -140,18 +140,18 @@ impl Comparison {
         }
     }
 
-    /// Whether anything is slower than was asked for.
+    /// Whether any cell is slower than allowed.
     pub fn failed(&self) -> bool {
         self.pairs.iter().any(|pair| pair.failed)
     }
 
-    /// How many pairs have the verdict.
+    /// Number of pairs with the verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.pairs.iter().filter(|pair| pair.verdict == verdict).count()
     }
 }
 
-/// The runs of all cells of a record that measured the same.
+/// The runs of all cells of a record with the same identity.
 struct Gathered {
     key: String,
     what: String,
@@ -160,11 +160,11 @@ struct Gathered {
     values: Vec<f64>,
     samples: usize,
     cpu: Vec<f64>,
-    /// How it was measured.
+    /// Settings of the measurement that may differ.
     way: Way,
 }
 
-/// What may differ without the cells' being of other things: it is said.
+/// Settings that may differ between comparable cells; a difference is reported.
 #[derive(Default)]
 struct Way {
     sample_s: BTreeSet<String>,
@@ -191,7 +191,7 @@ impl Way {
     }
 }
 
-/// In what A and B were measured otherwise, each said once.
+/// Warnings about different settings of A and B, each once.
 fn different_ways(a: &[Gathered], b: &[Gathered]) -> Vec<String> {
     let mut said = BTreeSet::new();
     let mut one_way = false;
@@ -233,12 +233,12 @@ fn different_ways(a: &[Gathered], b: &[Gathered]) -> Vec<String> {
     said.into_iter().collect()
 }
 
-/// `labels`: what the array of each cell is called; `works`: what was done.
+/// `labels`: the label of each cell's array; `works`: the name of its work.
 fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered> {
     let mut all: Vec<Gathered> = Vec::new();
     for ((cell, label), work) in record.cells.iter().zip(labels).zip(works) {
-        // More of it may be more copies, more parity or another process's; and a phase in which
-        // nothing was done has no speed.
+        // More bytes at the members may be copies, parity or I/O of another process; and a phase in
+        // which nothing was done has no rate.
         if cell.program_bytes.is_some() || !cell.did_something() {
             continue;
         }
@@ -261,7 +261,7 @@ fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered>
     all
 }
 
-/// What must be the same for two cells to have measured the same.
+/// Identity of a cell: cells with equal identity are comparable.
 pub(crate) fn identity(cell: &Cell) -> String {
     let place = cell.place.clone().unwrap_or_default();
     let settings = (&place.name, &place.mount_options, &place.journal, &place.knobs, place.lvm);
@@ -327,13 +327,15 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
     differ("the parity kernel", kernels.0, kernels.1);
     for (name, record) in [("A", a), ("B", b)] {
         if !record.verified() {
-            warnings.push(format!("{name} read data that was wrong: its figures mean nothing"));
+            warnings.push(format!(
+                "{name} has reads that returned wrong data: its figures are meaningless"
+            ));
         }
         let of_members = record.cells.iter().filter(|cell| cell.program_bytes.is_some()).count();
         if of_members > 0 {
             warnings.push(format!(
-                "{name} has {of_members} cell(s) that were read off the members: they are not \
-                 compared, because copies, parity and others' use of the disks are in them"
+                "{name} has {of_members} cell(s) that were measured at the members: they are not \
+                 compared, because they include copies, parity and other use of the disks"
             ));
         }
         let unsteady = record.cells.iter().filter(|cell| cell.steady == Some(false)).count();
@@ -508,7 +510,7 @@ mod tests {
             (|cell| cell.item = Some("dd:bs=64K:fdatasync".into()), "dd:bs=64K:fdatasync write"),
             (|cell| cell.caches_dropped = Some(true), "caches dropped"),
             (|cell| cell.steady_window = true, "while all worked"),
-            (|cell| cell.read_off_s = Some(1.0), "read off every 1 s"),
+            (|cell| cell.read_off_s = Some(1.0), "sampled every 1 s"),
         ];
         for (change, named) in otherwise {
             let both = Comparison::new(&usual, &ran(change, 0.5), 0.05);
@@ -537,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_off_the_members_is_not_compared() {
+    fn figures_measured_at_the_members_are_not_compared() {
         let ran = |factor| {
             let mut record = fixture::record();
             record.cells.truncate(2);
@@ -547,8 +549,8 @@ mod tests {
         };
         let both = Comparison::new(&ran(1.0), &ran(0.5), 0.05);
         assert_eq!((both.pairs.len(), both.only_a.len()), (1, 0));
-        let told = both.warnings.iter().filter(|text| text.contains("read off the members"));
-        assert_eq!(told.count(), 2);
+        let of_members = |text: &&String| text.contains("measured at the members");
+        assert_eq!(both.warnings.iter().filter(of_members).count(), 2);
     }
 
     #[test]

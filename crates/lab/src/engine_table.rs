@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! for each array:  fill | row: figure, ceiling, figure, ceiling, ... | check everything | next row
-//!                                paired: what disturbs one disturbs the other
+//!                                paired: a disturbance affects both
 //! ```
 //! Six `mem` members, 64 KiB chunks, one pinned core that generates, fills, checks and runs the
 //! engine. A row is *met* when its figure reaches its target, or three quarters of its ceiling
-//! ([`crate::ceiling`]) where that is less: no engine moves bytes faster than the machine copies.
+//! ([`crate::memcpy_limit`]) where that is less: no engine moves bytes faster than the machine
+//! copies.
 //!
 //! Invariant: a figure is the median of its rounds, all of which are in the document; a row whose
 //! data was wrong is never met. Called by `raidlab bench --engine`.
@@ -31,17 +32,17 @@ use crate::workload::{Kind, Spec};
 
 const CHUNK_BYTES: u64 = 64 << 10;
 const STRIPE_CACHE_BYTES: u64 = 32 << 20;
-/// As in every bench on members in memory.
+/// Every how many-th read is checked, as in every bench on members in memory.
 const CHECK_EVERY: u32 = 16;
 const WARM_UP: Duration = Duration::from_millis(50);
-/// The share of the ceiling that is enough, whatever the target says.
+/// The share of the ceiling that is sufficient, whatever the target.
 const CEILING_SHARE: f64 = 0.75;
 
-/// A core that was ours for less of the time makes the figure another's. Members in memory are
-/// never waited for, so a lane has no reason to sleep.
+/// Least share of the core's time: below it other processes ran there and disturbed the figure.
+/// Members in memory never block, so a lane has no reason to sleep.
 const QUIET_SHARE: f64 = 0.97;
 
-/// What a row must reach.
+/// Target of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Goal {
     /// Requests per second.
@@ -50,9 +51,9 @@ enum Goal {
     Rate(f64),
     /// Median and 99.9th percentile of the latency, microseconds, at most.
     Latency { p50: f64, p999: f64 },
-    /// So many times what one core does, on two.
+    /// Speedup of two cores over one.
     Cores(f64),
-    /// Nothing; requests per second are told.
+    /// No target; requests per second are reported.
     None,
 }
 
@@ -89,7 +90,7 @@ const fn latency(kind: Kind) -> Plan {
 
 const NULL_ROWS: &[Plan] = &[iops(Kind::RandRead, Goal::None), iops(Kind::RandWrite, Goal::None)];
 
-/// The table. A degraded case follows the healthy one of the same array, which it goes on with.
+/// The table. A degraded case follows the healthy one of the same array, which it continues to use.
 const CASES: &[Case] = &[
     Case {
         array: "raid5(6)",
@@ -166,11 +167,11 @@ pub struct Settings {
     pub rounds: u32,
     /// How much of each array is used.
     pub area_bytes: u64,
-    /// What computes parity.
+    /// Parity kernels.
     pub kernels: parity::Kernels,
-    /// Makes the run's data its own.
+    /// Seed of the run's data.
     pub seed: u64,
-    /// CPUs that may be used: the first one, and two of them where a row says so.
+    /// Usable CPUs: a row uses the first one, or two of them.
     pub cpus: Vec<usize>,
     /// Only these levels; empty: all.
     pub levels: Vec<Level>,
@@ -178,7 +179,7 @@ pub struct Settings {
     pub workloads: Vec<Kind>,
 }
 
-/// A row with what was measured.
+/// A row with its measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The array as an expression, `raid5(6)`.
@@ -191,7 +192,7 @@ pub struct Row {
     pub workload: String,
     /// Bytes of a request, in KiB.
     pub block_kib: u64,
-    /// Requests under way on each core.
+    /// Queue depth on each core.
     pub depth: u32,
     /// Cores, each with a generator of its own.
     pub cores: u32,
@@ -202,7 +203,7 @@ pub struct Row {
     pub figure: f64,
     /// One for each round.
     pub figures: Vec<f64>,
-    /// What is wanted; of a latency, at most.
+    /// The target; of a latency, its maximum.
     pub target: Option<f64>,
     /// The median of `ceilings`.
     pub ceiling: Option<f64>,
@@ -210,9 +211,9 @@ pub struct Row {
     pub ceilings: Vec<f64>,
     /// The median of the rounds' figure over ceiling.
     pub ceiling_share: Option<f64>,
-    /// What the verdict compares with: the target, or 75 % of the ceiling where that is less.
+    /// Threshold of the verdict: the target, or 75 % of the ceiling where that is less.
     pub needed: Option<f64>,
-    /// Whether it was reached; `null` where nothing is wanted.
+    /// Whether `needed` was reached; `null` without a target.
     pub met: Option<bool>,
     /// Whether all data was right; `null` where nothing can be verified.
     pub verified: Option<bool>,
@@ -220,22 +221,22 @@ pub struct Row {
     pub latency_us: Option<Latency>,
     /// CPU time for each request on all cores together, ns.
     pub cpu_ns_per_op: Option<f64>,
-    /// CPU time of all cores over the time that they had: less than 1 where others ran on them.
+    /// CPU time of all cores over their wall time: less than 1 where other processes ran on them.
     pub core_share: Option<f64>,
     /// CPU time of each core's thread over all rounds.
     pub cpu_threads: Vec<ThreadTime>,
-    /// What to know before believing the figure.
+    /// Warnings about the figure.
     pub warnings: Vec<String>,
 }
 
 /// All rows. As JSON, the document that `--json` gives.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
-    /// Version of raidlab that measured.
+    /// Version of raidlab.
     pub raidlab: String,
     /// The machine.
     pub host: Host,
-    /// When it began, RFC 3339 in UTC.
+    /// Start time, RFC 3339 in UTC.
     pub started: String,
     /// Bytes of each array that were used.
     pub area_bytes: u64,
@@ -245,10 +246,10 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// Measures the table, until `stop`. `progress` hears what is being done.
+/// Measures the table, until `stop`. `progress` receives the current step.
 ///
 /// # Errors
-/// One clear line when an array cannot be made or filled, or memory is too small.
+/// One line when an array cannot be created or filled, or memory is too small.
 pub fn run(
     settings: &Settings,
     stop: &dyn Fn() -> bool,
@@ -295,7 +296,7 @@ impl Settings {
             && (self.workloads.is_empty() || self.workloads.contains(&row.kind))
     }
 
-    /// Whether the table has a row that is wanted.
+    /// Whether the table has a selected row.
     pub fn has_rows(&self) -> bool {
         CASES.iter().any(|case| case.rows.iter().any(|row| self.wants(case, row)))
     }
@@ -303,7 +304,7 @@ impl Settings {
     /// Whether the largest array fits into memory with its ceiling's members beside it.
     ///
     /// # Errors
-    /// One line with what is needed.
+    /// One line with the memory that is needed.
     pub fn check_memory(&self, available: u64) -> Result<(), String> {
         let wanted = CASES.iter().filter(|case| case.rows.iter().any(|row| self.wants(case, row)));
         let members = wanted.map(|case| case.member_bytes(self.area_bytes) * case.disks() as u64);
@@ -331,7 +332,7 @@ impl Case {
         self.expr().leaves()
     }
 
-    /// So that the array holds the area.
+    /// Member size for an array that holds the area, bytes.
     fn member_bytes(&self, area_bytes: u64) -> u64 {
         let level = self.expr().level;
         let data = match level {
@@ -354,7 +355,7 @@ impl Case {
 /// An array under measurement.
 struct Bench {
     target: Target,
-    /// The same on one core, where cores are compared.
+    /// The same array on one core, where cores are compared.
     single: Option<Target>,
     copies: Option<CopySet>,
 }
@@ -450,7 +451,7 @@ impl Bench {
             rounds.add(&ran);
             one.iter().for_each(|one| rounds.findings.add(&one.findings));
         }
-        // Everything that was written, while nothing is timed.
+        // All written data, outside the timed part.
         for target in [Some(&mut self.target), self.single.as_mut()].into_iter().flatten() {
             rounds.findings.add(&target.check_all(stop));
         }
@@ -476,7 +477,7 @@ fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, S
         member_bytes: case.member_bytes(settings.area_bytes),
         stripe_cache_bytes: STRIPE_CACHE_BYTES,
         queue_depth: usize::MAX,
-        // The degraded rows come to the same array, and are no larger.
+        // The degraded rows use the same array, with blocks that are no larger.
         block_bytes: block_kib.max(1024) << 10,
         in_flight: depth * usize::from(lanes),
         lanes,
@@ -505,7 +506,7 @@ fn sample(
     runner::run(target, spec, timing, stop, &mut |_| {})
 }
 
-/// What the rounds of a row have brought.
+/// Results of the rounds of a row.
 #[derive(Default)]
 struct Rounds {
     figures: Vec<f64>,
@@ -587,7 +588,7 @@ fn warnings(findings: &VerifyErrors, events: usize, core_share: Option<f64>) -> 
         warnings.push(format!("{} request(s) failed ({error})", findings.failed_requests));
     }
     if findings.wrong_reads > 0 {
-        warnings.push(format!("{} read(s) brought wrong data", findings.wrong_reads));
+        warnings.push(format!("{} read(s) returned wrong data", findings.wrong_reads));
     }
     if events > 0 {
         warnings.push(format!("{events} event(s) at members: the array was not what it is said"));
@@ -631,7 +632,7 @@ fn verdict(goal: Goal, figure: f64, ceiling: Option<f64>, latency: Option<Latenc
 }
 
 impl Table {
-    /// Whether no row missed what it needs and no data was wrong.
+    /// Whether every row reached its threshold and all data was right.
     pub fn is_met(&self) -> bool {
         self.rows.iter().all(|row| row.met != Some(false) && row.verified != Some(false))
     }

@@ -1,8 +1,8 @@
 //! A made-up record in the shape of the default matrix, for the tests of tables and pages; and the
 //! settings of quick runs.
 //!
-//! Invariant: compiled for tests only. Its figures are arithmetic, nobody measured them; they must
-//! never be shown as a result.
+//! Invariant: compiled for tests only. Its figures are computed, not measured; they must never be
+//! shown as a result.
 
 use crate::bench::Settings;
 use crate::host::{Backing, Host};
@@ -136,7 +136,7 @@ fn cell(index: usize, at: usize, array: &Array) -> Cell {
     cell
 }
 
-/// Traffic of so many bytes per byte of the workload, growing a little from slot to slot.
+/// Traffic of `read` and `written` bytes per byte of the workload, growing slightly by slot.
 fn traffic(cell: &Cell, read: f64, written: f64) -> Vec<MemberTraffic> {
     let each = cell.user_bytes() as f64 / f64::from(cell.disks - cell.degraded);
     let member = |slot: u32| {

@@ -1,7 +1,7 @@
 //! Provenance: the machine that a record was made on.
 //!
-//! Invariant: what cannot be found out is `None`; nothing is guessed, and nothing that is missing
-//! fails a run. No paths of the user are recorded. Sources: `/proc` and `/sys` (proc(5), sysfs(5)).
+//! Invariant: unknown facts are `None`; nothing is guessed, and a missing fact never fails a
+//! run. No paths of the user are recorded. Sources: `/proc` and `/sys` (proc(5), sysfs(5)).
 //!
 //! Called once per run, before the first cell.
 
@@ -10,11 +10,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The machine, the system on it, and the ground the member files stand on.
+/// The machine, its system, and the file system of the member files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Its name.
+    /// Host name.
     pub hostname: Option<String>,
     /// The kernel's name and release: `Linux 6.12.9`.
     pub kernel: Option<String>,
@@ -36,7 +36,7 @@ pub struct Host {
     pub load_average: Option<[f64; 3]>,
     /// The parity kernel in use: `avx2`.
     pub parity_kernel: Option<String>,
-    /// Where member files lie; `None` when there are none.
+    /// File system of the member files; `None` when there are none.
     pub backing: Option<Backing>,
 }
 
@@ -46,21 +46,21 @@ pub struct Host {
 pub struct Backing {
     /// Type, as mounted: `ext4`, `tmpfs`, `overlay`.
     pub file_system: Option<String>,
-    /// What is mounted: a device, or a name that the file system chose.
+    /// Source of the mount: a device, or a name chosen by the file system.
     pub device: Option<String>,
     /// Mount options of the file system.
     pub options: Option<String>,
-    /// Space that this user could fill when the run began, bytes.
+    /// Space available to this user at the start of the run, bytes.
     pub free_bytes: Option<u64>,
-    /// The device is a rotating disk, as its driver says.
+    /// Whether the device is a rotating disk, as reported by its driver.
     pub rotational: Option<bool>,
     /// The device's I/O scheduler.
     pub scheduler: Option<String>,
 }
 
 impl Host {
-    /// Looks around. `parity_kernel` is the name of the kernel in use; `backing` the directory with
-    /// the member files, if there is one.
+    /// Collects the facts. `parity_kernel` is the name of the kernel in use; `backing` the
+    /// directory with the member files, if there is one.
     pub fn probe(parity_kernel: Option<&str>, backing: Option<&Path>) -> Host {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -101,7 +101,7 @@ impl Backing {
         backing
     }
 
-    /// Fills what the block device's driver says, where there is a block device.
+    /// Fills in the attributes of the block device's queue, if there is a block device.
     fn look_at_queue(&mut self, dev: u64) {
         let Some(queue) = queue_of(dev) else { return };
         self.rotational = line(format!("{queue}/rotational")).map(|text| text == "1");
@@ -179,13 +179,13 @@ fn load_average(text: &str) -> Option<[f64; 3]> {
 pub(crate) struct Mount<'t> {
     /// The device's number: `98:0`.
     number: &'t str,
-    /// Where it is mounted.
+    /// Mount point.
     pub(crate) point: PathBuf,
     /// Options of the mount.
     options: &'t str,
     /// The file system: `ext4`.
     pub(crate) kind: &'t str,
-    /// What is mounted.
+    /// Source of the mount.
     source: &'t str,
     /// Options of the file system.
     super_options: &'t str,
@@ -202,7 +202,7 @@ impl Mount<'_> {
         Some(Mount { number, point, options: mount.next()?, kind, source, super_options })
     }
 
-    /// The options of the mount, then those of the file system that are not said already.
+    /// The options of the mount, then those of the file system without duplicates.
     pub(crate) fn all_options(&self) -> String {
         let mut options: Vec<&str> = self.options.split(',').collect();
         for option in self.super_options.split(',').filter(|option| !option.is_empty()) {

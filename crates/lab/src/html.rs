@@ -1,4 +1,4 @@
-//! The report: one HTML file that needs nothing else, to be read offline and sent around.
+//! The report: one self-contained HTML file.
 //!
 //! ```text
 //!   Report -> Grid -> Page (plain data) -> html/report.html (template: escapes every text)
@@ -72,7 +72,7 @@ struct Page {
     not_run: Vec<(String, String)>,
 }
 
-/// A record of the report: where it comes from.
+/// The provenance of a record of the report.
 #[derive(Serialize)]
 struct SourceRow {
     name: String,

@@ -1,5 +1,5 @@
-//! The parity kernels by themselves: operation x kernels x data blocks x block size, beside what
-//! memory allows.
+//! The parity kernels standalone: operation x kernels x data blocks x block size, beside the limits
+//! of memory.
 //!
 //! Invariant: every operation has given the right answer before it is timed, and kernels that are
 //! compared took turns in one run. A figure is GB/s (10^9 bytes) of the *row's data*; an update
@@ -48,7 +48,7 @@ impl Settings {
 pub struct Figure {
     /// The operation, as `pq_gen`.
     pub op: &'static str,
-    /// The kernels by their name; for limits, how memory was touched.
+    /// Name of the kernels; for limits, the kind of memory access.
     pub variant: &'static str,
     /// Data blocks in the row.
     pub data_blocks: usize,
@@ -65,7 +65,7 @@ pub struct Figure {
 pub struct Table {
     /// The operations.
     pub kernels: Vec<Figure>,
-    /// What memory allows: `memcpy` from block to block, `read` of the row's data.
+    /// Limits of memory: `memcpy` from block to block, `read` of the row's data.
     pub limits: Vec<Figure>,
 }
 

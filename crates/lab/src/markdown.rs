@@ -28,8 +28,8 @@ pub fn render(report: &Report) -> String {
     for (finding, places) in findings {
         let command = finding.command.as_ref().map(|command| format!(" Try `{command}`."));
         let (name, text, places) = (&finding.name, &finding.text, plain(&places.join("; ")));
-        let told = command.unwrap_or_default();
-        out.push_str(&format!("- **{}**: {} ({places}){told}\n", plain(name), plain(text)));
+        let command = command.unwrap_or_default();
+        out.push_str(&format!("- **{}**: {} ({places}){command}\n", plain(name), plain(text)));
     }
     let warnings = grid.warnings();
     if !warnings.is_empty() {

@@ -1,9 +1,8 @@
-//! From options to arrays and cells: the product of everything that was given, in a sensible order.
+//! Plans arrays and cells from options: the product of all given values, in a sensible order.
 //!
-//! Invariant: a plan holds only what can be built. Combinations that make no sense (RAID 0 without
-//! a member, a layout of another level) are left out and named; when nothing is left, that is an
-//! error.
-//! Pure. Called by the command line before anything is made.
+//! Invariant: a plan contains only arrays that can be built. Invalid combinations (RAID 0 with a
+//! missing member, a layout of another level) are left out and named; when nothing is left, that is
+//! an error. Pure. Called by the command line before anything is created.
 
 use array::DEFAULT_STRIPE_CACHE_BYTES;
 use md::nested::{ArrayExpr, Members, NestedGeometry};
@@ -15,21 +14,20 @@ use crate::target::tolerated_losses;
 use crate::topology::StorageTopology;
 use crate::workload::{Kind, Spec};
 
-/// Size of a member unless told otherwise: small enough for any machine, several times a disk's
-/// cache.
+/// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
 pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
 /// The chunk of the wiki's table.
 pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
 const SEQUENTIAL_BLOCK_BYTES: u64 = 1 << 20;
 const RANDOM_BLOCK_BYTES: u64 = 4 << 10;
-/// No machine has more; and below it, sums of members' sizes stay far from 2^64.
+/// Upper limit of an array's size: sums of members' sizes stay far below 2^64.
 const MAX_AREA_BYTES: u64 = 1 << 50;
-/// md's geometry refuses larger ones.
+/// Upper limit of the chunk size in md's geometry.
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
-/// The engine's bound.
+/// The engine's limit of members.
 const MAX_MEMBERS: u32 = 255;
 
-/// A level as `bench` knows it: md's, or an ordinary disk.
+/// A level of `bench`: one of md, or a single disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchLevel {
     /// One member, no array.
@@ -50,7 +48,7 @@ impl std::str::FromStr for BenchLevel {
     }
 }
 
-/// Everything that can be said on the command line. An empty list means the default.
+/// Options of the command line. An empty list means the default.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `--level`.
@@ -91,10 +89,10 @@ pub struct Options {
     pub sizes: Vec<u64>,
 }
 
-/// One array to be made, and what is run on it.
+/// One array to be created, with its workloads.
 #[derive(Clone, Debug)]
 pub struct ArrayCase {
-    /// What it is called in the record.
+    /// Its level in the record.
     pub level: BenchLevel,
     /// The array.
     pub expr: ArrayExpr,
@@ -116,9 +114,9 @@ pub struct ArrayCase {
     pub topology: StorageTopology,
     /// Stripe memory.
     pub stripe_cache_bytes: u64,
-    /// Operations that each member gets at once; `None` is no bound.
+    /// Queue depth of each member; `None`: unlimited.
     pub queue_depth: Option<u32>,
-    /// What is run on it, in order.
+    /// Its workloads, in order.
     pub cells: Vec<Spec>,
 }
 
@@ -221,7 +219,8 @@ fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
 fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Result<Vec<Shape>, String> {
     let chunks = or(&options.chunks, DEFAULT_CHUNK_BYTES);
     let any_array = options.levels.is_empty() && options.arrays.is_empty();
-    // Whoever names numbers, layouts or lost members wants their product, not a part of the table.
+    // With numbers, layouts or missing members given, the plan is their product, not a part of the
+    // default table.
     let product =
         !(options.disks.is_empty() && options.layouts.is_empty() && options.degraded.is_empty());
     if any_array && !product {
@@ -537,8 +536,8 @@ fn cells(
     cells
 }
 
-/// Block and depth. Sequential writes come in whole stripes, as a file system that knows the stripe
-/// width sends them.
+/// Default block size and depth. Sequential writes are whole stripes, as from a file system with
+/// the stripe width configured.
 fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
     let whole_stripes = match stripe {
         0 => SEQUENTIAL_BLOCK_BYTES,

@@ -1,4 +1,4 @@
-//! What arrays are made of, in words: `mem`, `file:DIR`, `paced:hdd-2007*3+hdd-2009`, `fault:...`.
+//! Member expressions: `mem`, `file:DIR`, `paced:hdd-2007*3+hdd-2009`, `fault:...`.
 //!
 //! ```text
 //! SET    = PART [+ PART]...            one kind for all members, or counted kinds
@@ -12,9 +12,9 @@
 //! ```
 //! After the first part of a set, the prefix `paced:` may be left out where a profile is named.
 //!
-//! Invariant: parsing names the first thing that is wrong; it reads drive profiles and creates
-//! nothing. A profile document is read once: all who name it mean the same drive. What is created
-//! is the member that `MemberFactory` is asked for. Called from `matrix` and `target`.
+//! Invariant: parsing reports the first error; it reads drive profiles and creates nothing. A
+//! profile document is read once: all expressions that name it mean the same drive. Members are
+//! created by `MemberFactory`. Called from `matrix` and `target`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -33,51 +33,51 @@ use drive::{DriveId, Placement, Profile};
 use crate::quantity::{parse_seconds, parse_size, show_size};
 use crate::topology::StorageTopology;
 
-/// No array takes more members than md's 1920 for RAID 0; a set has room for some arrays of arrays.
+/// Limit of members in a set: md's limit is 1920 for RAID 0; a set may serve nested arrays.
 const MAX_SET: usize = 4096;
-/// `fault:` and `paced:` can be put over each other; nobody goes deeper.
+/// Nesting limit of `fault:` and `paced:`.
 const MAX_DEPTH: usize = 8;
 
-/// One member, in words.
+/// A parsed member expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemberExpr {
     /// Memory.
     Mem,
-    /// Nothing.
+    /// A null member: discards writes.
     Null,
-    /// A file in this directory, or in the bench's own.
+    /// A file in this directory, or in the default one.
     File(Option<PathBuf>),
-    /// Something slowed down to a drive.
+    /// A member that is delayed to the speed of a modelled drive.
     Paced {
         /// The drive's name.
         profile: String,
-        /// How the member lies on it; `None`: as the workload wants it.
+        /// Placement of the member on it; `None`: depends on the workload.
         placement: Option<Placement>,
-        /// What holds the bytes.
+        /// The member that stores the data.
         inner: Box<MemberExpr>,
     },
-    /// Something that fails by a script.
+    /// A member with injected faults.
     Fault {
-        /// The script.
+        /// The faults.
         rules: Vec<Fault>,
-        /// What it is put over.
+        /// The member below.
         inner: Box<MemberExpr>,
     },
 }
 
-/// The members of an array, in words.
+/// A parsed member set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberSet {
     text: String,
     parts: Vec<(MemberExpr, Option<usize>)>,
 }
 
-/// Why a text is not a member set.
+/// The reason why a text is not a member set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MembersError {
-    /// The part that is wrong.
+    /// The invalid part.
     pub part: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub problem: String,
 }
 
@@ -148,7 +148,7 @@ impl MemberSet {
         Err(error(&self.text, problem))
     }
 
-    /// The first member: what an ordinary disk is.
+    /// The first member, which is used for the ordinary disk.
     pub fn first(&self) -> &MemberExpr {
         &self.parts[0].0
     }
@@ -158,7 +158,7 @@ impl MemberSet {
         self.parts.iter().map(|(expr, _)| expr)
     }
 
-    /// How many members the set names, where it counts them.
+    /// Number of members, where the set counts them.
     pub fn counted(&self) -> Option<usize> {
         match self.parts.as_slice() {
             [(_, None)] => None,
@@ -220,7 +220,7 @@ fn is_document(name: &str) -> bool {
     name.ends_with(".toml")
 }
 
-/// The built-in profile of that name, or what a document says.
+/// The built-in profile of that name, or the profile of a document.
 fn known_profile(name: &str) -> Result<&'static Profile, String> {
     // Read once and kept: members and their drives refer to it as long as the process lives.
     static DOCUMENTS: Mutex<Vec<(String, &'static Profile)>> = Mutex::new(Vec::new());
@@ -230,7 +230,7 @@ fn known_profile(name: &str) -> Result<&'static Profile, String> {
             format!("no drive profile '{name}'; there are {}, or FILE.toml", known.join(", "))
         });
     }
-    let mut documents = DOCUMENTS.lock().expect("nobody panics with the list");
+    let mut documents = DOCUMENTS.lock().expect("no panic while the list is locked");
     if let Some((_, profile)) = documents.iter().find(|(known, _)| known == name) {
         return Ok(profile);
     }
@@ -364,21 +364,21 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Whether it stands for the disk's first member: one of them is enough to know the disk.
+    /// Whether it is the disk's first member, which represents the disk.
     pub fn is_first_part(&self) -> bool {
         self.at_bytes == 0
     }
 
-    /// Puts the disk's bytes where a workload wants them, and empties its caches. Returns `false`
-    /// while operations of the disk are under way.
+    /// Places the disk's data for a workload, and empties its caches. Returns `false` while
+    /// operations of the disk are in flight.
     pub fn renew(&self, pace: &PaceControl, random: bool) -> bool {
         pace.renew(self.disk, placement_for(self.profile, self.given, random))
     }
 }
 
-/// Makes members: knows the directory, the drives' clockwork and their wires.
+/// Creates members, with their directory, drive models and topology.
 pub struct MemberFactory<'a> {
-    /// Where files go that name no directory.
+    /// Default directory of member files.
     pub directory: &'a Path,
     /// The drives of this array.
     pub pace: &'a PaceControl,
@@ -461,8 +461,8 @@ impl MemberFactory<'_> {
         })
     }
 
-    /// A file that loses its name before it gets its size: reserving the space can take long, and
-    /// whoever ends the process meanwhile leaves nothing behind.
+    /// A file that is unlinked before its space is reserved: that can take long, and if the process
+    /// is killed in between, no file remains.
     fn file(&self, dir: &Path, direct: bool) -> Result<FileMember, String> {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -21,8 +21,8 @@
 //! - *full-stripe write*: the host's copy; each data and each parity chunk to its member.
 //!
 //! *The host's copy* is what a generator does before each write: fill a buffer from a small pool.
-//! Buffers of hosts are as many as the workload has under way, so they are as warm as there.
-//! The arithmetic of parity is left out: it takes a part of what the engine loses to its ceiling.
+//! There are as many host buffers as requests in flight, so they are as warm in cache as there.
+//! Parity computation is left out: it is part of the engine's distance to its ceiling.
 //!
 //! Invariant: bytes are counted as the workload counts them, once per request, whatever is moved
 //! behind it. Called by `engine_table`.
@@ -49,7 +49,7 @@ pub struct Work {
     pub degraded: bool,
     /// Bytes of a request.
     pub block_bytes: usize,
-    /// Requests under way.
+    /// Queue depth.
     pub depth: usize,
     /// Bytes of a chunk.
     pub chunk_bytes: usize,
@@ -58,7 +58,7 @@ pub struct Work {
 /// What is moved for a share of the requests, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Moves {
-    /// Of so many in `members` requests.
+    /// How many of `members` requests are of this kind.
     weight: u64,
     reads: usize,
     writes: usize,
@@ -72,7 +72,7 @@ pub struct CopySet {
     scratch: MmapMut,
     pool: Vec<u8>,
     random: SplitMix64,
-    /// Where a stream goes on: a count of chunks.
+    /// Position of the stream, in chunks.
     next_chunk: usize,
 }
 

@@ -39,7 +39,7 @@ pub struct CpuUsed {
     pub wall_s: f64,
     /// This process, user and system. Exact to microseconds.
     pub process_s: f64,
-    /// Busy time of all CPUs, whatever kept them busy. In clock ticks, usually 10 ms. Time stolen
+    /// Busy time of all CPUs, of any cause. In clock ticks, usually 10 ms. Time stolen
     /// by other virtual machines is not counted.
     pub busy_s: Option<f64>,
     /// Of that, in interrupts, hard and soft.
@@ -47,11 +47,11 @@ pub struct CpuUsed {
     /// Threads alive at the stop that used any, the busiest first. In clock ticks.
     pub threads: Option<Vec<ThreadCpu>>,
     /// The kernel's own threads that used any, the busiest first; `None` where they were not
-    /// looked at, or cannot be seen from here.
+    /// read, or are not visible from here.
     pub kernel: Option<Vec<ThreadCpu>>,
 }
 
-/// What one thread used.
+/// CPU time of one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadCpu {
     /// Its name (the first 15 bytes).
@@ -76,8 +76,8 @@ impl From<&ThreadCpu> for ThreadTime {
 }
 
 impl CpuMeter {
-    /// Begins to measure. The kernel's threads are not looked at: that takes a millisecond or two,
-    /// which requests that are under way would wait for.
+    /// Starts a measurement. Kernel threads are not read here: that takes a millisecond or two,
+    /// which would delay requests in flight.
     pub fn start() -> CpuMeter {
         CpuMeter {
             kernel: None,
@@ -88,13 +88,13 @@ impl CpuMeter {
         }
     }
 
-    /// The same, with the kernel's threads: where no clock runs yet.
+    /// As [`CpuMeter::start`], with kernel threads: for use outside timed parts.
     pub fn with_kernel() -> CpuMeter {
         let kernel = KernelThreads::now(Path::new("/proc"));
         CpuMeter { kernel, ..CpuMeter::start() }
     }
 
-    /// What was used since the start. The meter goes on: a later stop covers more.
+    /// CPU time since the start. The meter keeps running: a later stop covers more.
     pub fn stop(&self) -> CpuUsed {
         let wall_s = self.begin.elapsed().as_secs_f64();
         let process_s = process_s() - self.process_s;
@@ -119,7 +119,7 @@ impl CpuMeter {
 }
 
 impl CpuUsed {
-    /// Adds another stretch to this one; threads are kept apart by name.
+    /// Adds another interval to this one; threads are identified by name.
     pub fn add(&mut self, other: &CpuUsed) {
         self.wall_s += other.wall_s;
         self.process_s += other.process_s;
@@ -129,19 +129,19 @@ impl CpuUsed {
         add_threads(&mut self.kernel, other.kernel.as_ref());
     }
 
-    /// What the work of this process cost the whole machine, seconds: the process, the kernel's
-    /// threads and interrupts. What other processes used is not in it.
+    /// CPU time of the whole machine for the work of this process, seconds: the process, the
+    /// kernel's threads and interrupts, without other processes.
     ///
     /// # Errors
-    /// Why it cannot be right: a meter is missing, or others used the machine, so that some of the
-    /// kernel's time was theirs.
+    /// The reason why it is unreliable: a meter is missing, or other processes used the machine, so
+    /// that a part of the kernel's time was theirs.
     pub fn machine_s(&self) -> Result<f64, String> {
         let own = self.own_s()?;
         let busy = self.busy_s.ok_or("/proc/stat counts no CPU time here")?;
         let others = busy - own;
         if others > self.tolerated(busy) {
             return Err(format!(
-                "other processes used {:.2} CPUs meanwhile",
+                "other processes used {:.2} CPUs during the measurement",
                 others / self.wall_s.max(1e-9)
             ));
         }
@@ -154,8 +154,8 @@ impl CpuUsed {
         Ok(own)
     }
 
-    /// CPUs that other processes kept busy, in the mean; less than the meter can tell apart reads
-    /// 0. `None` where a meter is missing.
+    /// CPUs that other processes used, on average; a value below the meter's resolution reads 0.
+    /// `None` where a meter is missing.
     pub fn others_cpus(&self) -> Option<f64> {
         let (own, busy) = (self.own_s().ok()?, self.busy_s?);
         let others = busy - own;
@@ -163,8 +163,8 @@ impl CpuUsed {
         (self.wall_s > 0.0).then(|| seen / self.wall_s)
     }
 
-    /// What the meters may differ by: clock ticks are coarse, and sampled on some kernels, and no
-    /// machine is without any other work.
+    /// Tolerated difference between the meters: clock ticks are coarse, and sampled on some
+    /// kernels, and no machine is completely idle.
     fn tolerated(&self, seconds: f64) -> f64 {
         const SHARE: f64 = 0.1;
         const TICKS: f64 = 5.0;
@@ -179,7 +179,7 @@ impl CpuUsed {
         Ok(self.process_s + kernel + interrupts)
     }
 
-    /// Puts the machine's figures into a cell, or the reason why there are none.
+    /// Sets the machine's figures of a cell, or the reason why there are none.
     pub fn put_machine_into(&self, cell: &mut Cell) {
         let machine = self.machine_s();
         cell.cpu_system_s = machine.as_ref().ok().copied();
@@ -211,8 +211,8 @@ pub struct KernelThreads {
 }
 
 impl KernelThreads {
-    /// Looks at all of them. `None` where they cannot be seen: in a container with processes of
-    /// its own.
+    /// Reads all of them. `None` where they are not visible: in a container with a separate PID
+    /// namespace.
     pub fn now(proc: &Path) -> Option<KernelThreads> {
         // The parent of all the others.
         let first = fs::read_to_string(proc.join("2/comm")).ok()?;
@@ -235,13 +235,13 @@ impl KernelThreads {
         Some(KernelThreads { threads })
     }
 
-    /// What each used since `before`, the busiest first; workers of one kind are taken together.
-    /// What a thread used that has ended since is lost.
+    /// CPU time of each since `before`, the busiest first; workers of one kind are merged. The time
+    /// of threads that have ended since is lost.
     pub fn since(&self, before: &KernelThreads) -> Vec<ThreadCpu> {
         let mut used: Vec<ThreadCpu> = Vec::new();
         for (id, thread) in &self.threads {
             let known = before.threads.get(id).map_or(0.0, ThreadCpu::seconds);
-            // A number that went to another thread: all that it counts is new.
+            // A thread ID that was reused: its whole time is new.
             let known = if known <= thread.seconds() { known } else { 0.0 };
             let seconds = thread.seconds() - known;
             if seconds <= 0.0 {
@@ -275,12 +275,12 @@ fn process_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Clock ticks of a second, which `/proc` counts CPU time in.
+/// Clock ticks per second, the unit of CPU time in `/proc`.
 pub(crate) fn ticks_per_s() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
-/// What the machine has counted; `None` where the kernel does not count.
+/// The machine's counters; `None` where the kernel does not count.
 fn machine_now() -> Option<MachineCounters> {
     machine::parse(&fs::read_to_string("/proc/stat").ok()?).ok()?
 }
@@ -403,13 +403,16 @@ mod tests {
     #[test]
     fn where_others_use_the_machine_it_is_unknown_and_said_with_how_much() {
         let disturbed = busy(12.0);
-        assert_eq!(disturbed.machine_s(), Err("other processes used 0.50 CPUs meanwhile".into()));
+        assert_eq!(
+            disturbed.machine_s(),
+            Err("other processes used 0.50 CPUs during the measurement".into())
+        );
         assert_eq!(disturbed.others_cpus(), Some(0.5));
         let mut cell = Cell::default();
         disturbed.put_machine_into(&mut cell);
         assert_eq!((cell.cpu_system_s, cell.others_cpus), (None, Some(0.5)));
         assert!(cell.cpu_system_note.is_some_and(|note| note.contains("0.50 CPUs")));
-        // Counters that say less than was used are wrong, and so are those that are not there.
+        // Counters below the used time are wrong; missing ones are an error, too.
         assert!(busy(3.0).machine_s().is_err_and(|why| why.contains("counts 3.00 s")));
         let blind = CpuUsed { kernel: None, ..busy(7.0) };
         assert!(blind.machine_s().is_err_and(|why| why.contains("kernel's threads")));
@@ -418,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_the_kernel_are_told_from_others_and_count_since_the_start() {
+    fn kernel_threads_are_distinguished_and_count_since_the_start() {
         let proc = tempfile::tempdir().expect("a directory");
         let write = |id: u32, name: &str, flags: u64, ns: u64| {
             let dir = proc.path().join(id.to_string());

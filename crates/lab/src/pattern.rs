@@ -1,15 +1,15 @@
-//! What the benchmarks write, so that every byte read can be checked.
+//! The data pattern of the benchmarks, by which every byte read can be checked.
 //!
-//! The content of a unit (4 KiB, or a sector where blocks are smaller) is a function of its place
-//! in the array and of how often it has been written:
+//! The content of a unit (4 KiB, or a sector where blocks are smaller) is a function of its address
+//! in the array and of its version, the number of its writes:
 //!
 //! ```text
 //! | place ^ salt (8) | version (8) | a window of a pseudo-random pool ^ key of place and version |
 //! ```
-//! So a block in the wrong place, an old block, and a single wrong bit are all seen, at the speed
-//! of a copy and a comparison. Neighbouring units differ everywhere, so that parity mistakes cannot
-//! cancel out; and no two units have bytes in common, so that what is below (zfs, btrfs, a drive)
-//! finds nothing to compress or to store once.
+//! So a misplaced block, a stale block, and a single wrong bit are all detected, at the speed of a
+//! copy and a comparison. Neighbouring units differ everywhere, so that parity errors cannot cancel
+//! out; and no two units have bytes in common, so that layers below (zfs, btrfs, a drive) can
+//! neither compress nor deduplicate them.
 //!
 //! Invariant: filling and checking agree on every byte. Pure.
 
@@ -19,14 +19,14 @@ use crate::stats::SplitMix64;
 const WINDOWS: u64 = 4096;
 const STAMP_BYTES: usize = 16;
 
-/// The pool, and the seed that makes a run's data its own.
+/// Generates and checks the data of a run, from its seed.
 pub struct Pattern {
     pool: Vec<u8>,
     salt: u64,
     unit_bytes: usize,
 }
 
-/// Where a check failed first.
+/// Position of the first wrong byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Miscompare {
     /// Unit, counted from the start of the array.
@@ -53,7 +53,8 @@ impl Pattern {
         self.unit_bytes
     }
 
-    /// Fills `out` with unit after unit from `first`; `version` says how often each was written.
+    /// Fills `out` with unit after unit from `first`; `version` returns the number of writes of
+    /// each.
     pub fn fill(&self, out: &mut [u8], first: u64, version: impl Fn(u64) -> u32) {
         for (unit, bytes) in (first..).zip(out.chunks_exact_mut(self.unit_bytes)) {
             let version = version(unit);
@@ -65,7 +66,7 @@ impl Pattern {
     /// Checks unit after unit.
     ///
     /// # Errors
-    /// The first byte that is not what was written last.
+    /// The first byte that differs from the last write.
     pub fn check(
         &self,
         bytes: &[u8],
@@ -103,7 +104,7 @@ impl Pattern {
     }
 }
 
-/// Another one for each place and version: no byte of two units is the same but by chance.
+/// A key per address and version: bytes of two units are equal only by chance.
 pub(crate) fn key(salt: u64, place: u64, version: u32) -> u64 {
     SplitMix64(place ^ salt.rotate_left(32) ^ u64::from(version) << 32).draw()
 }

@@ -1,4 +1,4 @@
-//! Arranges a record for people: sections by number of disks, rows by array, columns by workload.
+//! Arranges a record for display: sections by number of disks, rows by array, columns by workload.
 //!
 //! ```text
 //!   columns          sequential read | random read | sequential write | random write
@@ -7,18 +7,18 @@
 //! ```
 //!
 //! A column is a workload with its block, depth and jobs; everything else that differs between
-//! cells tells rows apart and appears in their labels. A record with more than four columns is a
+//! cells distinguishes rows and appears in their labels. A record with more than four columns is a
 //! list.
 //!
-//! Invariant: every cell of the record stands in exactly one place. Called by `table` and `html`.
+//! Invariant: every cell of the record is in exactly one place. Called by `table` and `html`.
 
 use crate::program::canonical_id;
 use crate::record::{Cell, Finding, Record};
 
-/// Most columns that are shown side by side.
+/// Maximum of columns that are shown side by side.
 pub const COLUMNS_MAX: usize = 4;
 
-/// A record's cells in their places.
+/// A record's cells, arranged as a table.
 #[derive(Debug)]
 pub struct PivotTable<'a> {
     /// The workloads.
@@ -27,22 +27,22 @@ pub struct PivotTable<'a> {
     pub sections: Vec<Section<'a>>,
 }
 
-/// A workload and how it was run.
+/// A workload with its block, depth and jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     /// `seq-read` and so on.
     pub workload: String,
-    /// Block in KiB; `None` where each array has its own, as writes of whole stripes have.
+    /// Block in KiB; `None` where it depends on the array, as for writes of whole stripes.
     pub block_kib: Option<f64>,
     /// Requests in flight per job.
     pub depth: u32,
-    /// Jobs.
+    /// Number of jobs.
     pub jobs: u32,
-    /// Program and phase, where the cell is one: `bonnie++-2.00 put-block`; where one of other
-    /// options stands beside it, with its own: `dd:fdatasync write`.
+    /// Program and phase: `bonnie++-2.00 put-block`; with its options if there is also a column of
+    /// other options: `dd:fdatasync write`. `None`: a block workload.
     pub phase: Option<String>,
     item: Option<ProgramName>,
-    /// Whether requests per second say more than MB/s ([`Cell::counts_requests`]).
+    /// Whether the figure is in requests per second ([`Cell::counts_requests`]).
     pub counts_requests: bool,
     /// Which part of a modelled disk its cells use, where all use the same; otherwise empty.
     pub stretch_of_disk: String,
@@ -58,10 +58,10 @@ impl PartialEq for ProgramName {
     }
 }
 
-/// Arrays of as many disks.
+/// The arrays with the same number of disks.
 #[derive(Debug)]
 pub struct Section<'a> {
-    /// How many.
+    /// Number of disks.
     pub disks: u32,
     /// The arrays, in the order of the record.
     pub rows: Vec<Row<'a>>,
@@ -70,7 +70,7 @@ pub struct Section<'a> {
 /// One array.
 #[derive(Debug)]
 pub struct Row<'a> {
-    /// `RAID 10,f2`, and what sets it apart from other rows.
+    /// `RAID 10,f2`, and the settings that distinguish it from other rows.
     pub label: String,
     /// Its cell in each column.
     pub cells: Vec<Option<&'a Cell>>,
@@ -113,7 +113,7 @@ impl Column {
         format!("{block} x {}{jobs}", self.depth)
     }
 
-    /// The same, and which part of the disk.
+    /// [`Column::detail`], with the part of the disk.
     pub fn detail_and_place(&self) -> String {
         match self.stretch_of_disk.is_empty() {
             true => self.detail(),
@@ -121,7 +121,7 @@ impl Column {
         }
     }
 
-    /// The same column for every block.
+    /// The column without its block size.
     fn of_any_block(&self) -> Column {
         Column { block_kib: None, ..self.clone() }
     }
@@ -196,9 +196,9 @@ impl<'a> PivotTable<'a> {
         }
     }
 
-    /// Warnings, each once, with the cells that have it; first the cells whose data was wrong.
-    /// Those that differ in nothing but their numbers are one, with the first cell's. What the
-    /// place warns of is in every cell of a process, and is said in as few words here.
+    /// Warnings, each once, with the cells that have it; first the cells with wrong data. Warnings
+    /// that differ only in their numbers are merged, with the first cell's numbers. A warning of
+    /// the place is in every cell of a process, and is listed once.
     pub fn warnings(&self) -> Vec<(String, Vec<String>)> {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
         let wrong = self.cells().filter(|(_, _, cell)| cell.verified == Some(false)).map(
@@ -208,11 +208,11 @@ impl<'a> PivotTable<'a> {
                 (text.to_string(), self.place(row, column, cell))
             },
         );
-        let told = self.cells().flat_map(|(row, column, cell)| {
+        let warned = self.cells().flat_map(|(row, column, cell)| {
             let place = self.place(row, column, cell);
             cell.warnings.iter().map(move |text| (text.clone(), place.clone()))
         });
-        for (text, place) in wrong.chain(told) {
+        for (text, place) in wrong.chain(warned) {
             match found.iter_mut().find(|(known, _)| but_for_numbers(known, &text)) {
                 Some((_, places)) => places.push(place),
                 None => found.push((text, vec![place])),
@@ -225,9 +225,9 @@ impl<'a> PivotTable<'a> {
         found
     }
 
-    /// Findings, with all cells that have them. Those that say the same in other numbers are one,
-    /// in whose sentence each number is a range over its cells: `read 1.00 to 2.00`. So the
-    /// sentence is true of every cell that is named. Evidence is given where there is one cell.
+    /// Findings, with all cells that have them. Findings that differ only in their numbers are
+    /// merged; each number of the text is then a range over the cells: `read 1.00 to 2.00`. So the
+    /// text is true of every named cell. Evidence is given for a single cell only.
     pub fn findings(&self) -> Vec<(Finding, Vec<String>)> {
         let mut found: Vec<(&Finding, Ranges<'_>, Vec<String>)> = Vec::new();
         for (row, column, cell) in self.cells() {
@@ -235,7 +235,7 @@ impl<'a> PivotTable<'a> {
             for finding in &cell.findings {
                 let ranges = Ranges::of(&finding.text);
                 let alike = |known: &&mut (&Finding, Ranges<'_>, Vec<String>)| {
-                    // Another member is another matter.
+                    // A finding about another member is a separate one.
                     let member = |finding: &Finding| finding.evidence.get("member").copied();
                     known.0.name == finding.name
                         && known.0.command == finding.command
@@ -344,15 +344,15 @@ impl<'a> Section<'a> {
     /// `1 disk`, `4 disks`.
     pub fn title(&self) -> String {
         match self.disks {
-            0 => "disks not known".to_string(),
+            0 => "disks unknown".to_string(),
             1 => "1 disk".to_string(),
             disks => format!("{disks} disks"),
         }
     }
 }
 
-/// What an array is called: `ordinary disk`, `RAID 10,f2`, `RAID 5, 1 lost`, `raid1(raid0(2),..)`;
-/// a directory or device of which nobody said what lies below, by its place: `path:DIR`.
+/// Display name of an array: `ordinary disk`, `RAID 10,f2`, `RAID 5, 1 lost`, `raid1(raid0(2),..)`;
+/// a directory or device whose array is unknown is named by its place: `path:DIR`.
 pub fn array_label(cell: &Cell) -> String {
     if cell.level.is_empty() && cell.array.is_none() {
         return cell.place_name().unwrap_or(&cell.target).to_string();
@@ -386,7 +386,7 @@ pub fn disks(cell: &Cell) -> String {
     if cell.disks == 0 { "-".to_string() } else { cell.disks.to_string() }
 }
 
-/// Columns of one program and phase are called by the program's options where these differ.
+/// Names columns of one program and phase by the program's options where these differ.
 fn tell_apart(columns: &mut [Column]) {
     let alike = |one: &Column, other: &Column| one.phase == other.phase && one.item != other.item;
     let differ: Vec<bool> =
@@ -422,7 +422,7 @@ fn column_of(cell: &Cell, cells: &[Cell], knobs: &[Knob]) -> Column {
 
 fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
     let name = array_label(cell);
-    // What is called by its place is not called so twice.
+    // An array named by its place does not repeat it.
     let in_name = |said: &str| cell.level.is_empty() && name.split(':').any(|part| part == said);
     let knobs = knobs.iter().filter_map(|knob| knob(cell));
     let knobs = knobs.filter(|said| !said.is_empty() && *said != name && !in_name(said));
@@ -430,7 +430,7 @@ fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
     std::iter::once(name.clone()).chain(knobs).collect::<Vec<_>>().join(" ")
 }
 
-/// A setting that may tell rows apart, in words; `None` where the cell does not have it.
+/// A setting that may distinguish rows, as text; `None` where the cell does not have it.
 type Knob = fn(&Cell) -> Option<String>;
 
 const KNOBS: [Knob; 12] = [
@@ -448,7 +448,7 @@ const KNOBS: [Knob; 12] = [
     |cell| cell.members_per_spindle.map(|members| format!("{members}/spindle")),
 ];
 
-/// So many of the last ones an array may be without.
+/// Number of trailing knobs that not every array has.
 const OPTIONAL_KNOBS: usize = 5;
 
 /// Which part of a modelled disk a cell uses: `over the whole stroke`, `128 MiB at the edge`. Empty
@@ -468,8 +468,8 @@ pub fn stretch_of_disk(cell: &Cell) -> String {
     }
 }
 
-/// Where the members lie on their disks, as far as neither their expression nor the workload says
-/// it: records of before had random blocks in a window at the outer edge.
+/// Placement of the members on their disks, if neither their expression nor the workload implies
+/// it: older records had random blocks in a window at the outer edge.
 fn unusual_placement(cell: &Cell) -> String {
     let usual = if cell.workload.starts_with("rand-") { "stretch" } else { "window@0" };
     let placement = cell.placement.as_deref().unwrap_or(usual);
@@ -486,12 +486,12 @@ fn chunk(cell: &Cell) -> Option<String> {
     cell.chunk_kib.map(|chunk| kib(chunk as f64).replace(' ', ""))
 }
 
-/// What the array of each cell is called among these cells; `with_chunk`: also by its chunk.
+/// Labels of the arrays, unique among these cells; `with_chunk`: including the chunk size.
 pub fn labels(cells: &[Cell], with_chunk: bool) -> Vec<String> {
     labels_without(cells, (!with_chunk).then_some(chunk))
 }
 
-/// The same, whatever places they were measured on.
+/// As [`labels`], without the place.
 pub fn labels_but_for_places(cells: &[Cell]) -> Vec<String> {
     labels_without(cells, Some(place))
 }
@@ -508,7 +508,7 @@ fn varying(cells: &[Cell]) -> Vec<Knob> {
         let mut values = cells.iter().filter_map(knob);
         values.next().is_some_and(|first| values.any(|value| value != first))
     };
-    // Without a bus is a setting too; an ordinary disk is one without all of them.
+    // The absence of a bus is a setting, too; a single disk has none of the settings.
     let only_some = |knob: &Knob| {
         let mut arrays = cells.iter().filter(|cell| cell.level != "single");
         let first = arrays.next().map(|cell| knob(cell).is_some());
@@ -520,7 +520,7 @@ fn varying(cells: &[Cell]) -> Vec<Knob> {
     shown.map(|(_, knob)| knob).collect()
 }
 
-/// The first of some places, and how many more there are.
+/// The first of some places, and the number of the others.
 pub fn some(places: &[String]) -> String {
     const PLACES_MAX: usize = 3;
     let more = places.len().saturating_sub(PLACES_MAX);
@@ -637,7 +637,7 @@ mod tests {
         let wanted = "members read 1.00 to 2.00 and wrote 2.00 to 12.0 (lane-1): all of 1,024 B";
         assert_eq!((found[0].0.text.as_str(), found[0].1.len()), (wanted, 3));
         assert!(found[0].0.evidence.is_empty(), "one cell's would stand for all");
-        // Another sentence, or other advice, is another finding.
+        // Another text, or other advice, is another finding.
         record.cells[36].findings = vec![finding("one member moved nothing", None)];
         record.cells[32].findings = vec![finding(&said("1", "2")[0].text, Some("--block 1M"))];
         assert_eq!(PivotTable::new(&record).findings().len(), 3);
@@ -753,7 +753,7 @@ mod tests {
         let mut record = fixture::record();
         record.cells = vec![place("path:DIR", "path")];
         let grid = PivotTable::new(&record);
-        assert_eq!(grid.sections[0].title(), "disks not known");
+        assert_eq!(grid.sections[0].title(), "disks unknown");
         assert_eq!(grid.sections[0].rows[0].label, "path:DIR");
         assert_eq!(grid.warnings()[0].1, ["path:DIR, dd read"]);
         let array = Cell { level: "raid5".into(), disks: 4, ..place("fs:ext4", "fs") };
@@ -818,9 +818,9 @@ mod tests {
             cell.warnings.push("memory is not locked".into());
         }
         let grid = PivotTable::new(&record);
-        let told: Vec<_> =
+        let found: Vec<_> =
             grid.warnings().into_iter().filter(|(text, _)| text.contains("locked")).collect();
-        assert_eq!(told, [("memory is not locked".to_string(), vec!["every cell".to_string()])]);
+        assert_eq!(found, [("memory is not locked".to_string(), vec!["every cell".to_string()])]);
     }
 
     #[test]

@@ -24,21 +24,21 @@ const SETS: [(&str, &str); 6] = [
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What sweeps call it.
+    /// Its name in sweep files.
     pub name: String,
-    /// For people.
+    /// Title for display.
     pub title: String,
     /// Where it was published.
     pub source: String,
-    /// What it was measured on.
+    /// The hardware and software it was measured on.
     pub system: String,
-    /// What a reader must know.
+    /// Notes for the reader.
     pub notes: String,
     /// Its figures.
     pub figures: Vec<Figure>,
 }
 
-/// One published figure. What is `None` the source does not say, or it does not apply.
+/// One published figure. `None`: the source does not give it, or it does not apply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Figure {
@@ -77,28 +77,28 @@ pub struct Figure {
 /// A figure and the cell that it stands beside.
 #[derive(Clone, Debug)]
 pub struct Beside<'a> {
-    /// Ours.
+    /// The measured cell.
     pub cell: &'a Cell,
-    /// Theirs.
+    /// The published value.
     pub figure: &'a Figure,
-    /// Ours, in `unit`.
+    /// The measured value, in `unit`.
     pub ours: f64,
-    /// Theirs, in `unit`.
+    /// The published value, in `unit`.
     pub theirs: f64,
     /// `MB/s`, `per second` or `times one disk`.
     pub unit: &'static str,
-    /// Shape: what both are of something that both have measured, where there is such a thing.
+    /// Ratios of both to a base that both have measured; `None`: there is none.
     pub ratios: Option<Ratios>,
 }
 
-/// Our figure over another one of ours, and theirs over the same of theirs.
+/// Ratio of a measured figure to a measured base, and of the published figure to its base.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratios {
-    /// Over which: `the ordinary disk`, or the first array of the table.
+    /// The base: `the ordinary disk`, or the first array of the table.
     pub of: String,
-    /// Ours.
+    /// Ratio of the measured figures.
     pub ours: f64,
-    /// Theirs.
+    /// Ratio of the published figures.
     pub theirs: f64,
 }
 
@@ -121,14 +121,14 @@ pub fn named(name: &str) -> Result<Published, String> {
     Ok(serde_json::from_str(document).expect("a document that is tested"))
 }
 
-/// What ratios are of, where both sides have one.
+/// The base of ratios, where both sides have one.
 const THE_DISK: &str = "the ordinary disk";
 
 impl Published {
     /// Every figure that stands beside a cell of the record, in the order of the cells.
     ///
-    /// The shape is told by ratios to the ordinary disk where both have one; else to the first of
-    /// these cells that stands beside a figure of the same work on the same kind of file system.
+    /// Figures are compared as ratios to the ordinary disk where both have one; else to the first
+    /// of these cells that stands beside a figure of the same work on the same kind of file system.
     pub fn beside<'a>(&'a self, record: &'a Record) -> Vec<Beside<'a>> {
         let mut found: Vec<Beside<'a>> = Vec::new();
         for cell in &record.cells {
@@ -195,7 +195,7 @@ impl Beside<'_> {
 }
 
 impl Figure {
-    /// The same work on the same kind of file system.
+    /// Whether both are the same work on the same kind of file system.
     fn same_kind(&self, other: &Figure) -> bool {
         (&self.workload, &self.phase, &self.file_system)
             == (&other.workload, &other.phase, &other.file_system)

@@ -1,14 +1,14 @@
-//! Sizes, rates and durations as people write them on a command line.
+//! Sizes, rates and durations in the syntax of the command line.
 //!
-//! Invariant: what is ambiguous is refused, and the message shows what would do. Sizes count in
+//! Invariant: ambiguous text is refused, and the message shows the valid syntax. Sizes count in
 //! powers of 1024 (`4K` is 4096 bytes), rates of buses in powers of 1000 unless they say `MiB`.
 
-/// Why a text is not a quantity.
+/// The reason why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantityError {
-    /// What was given.
+    /// The given text.
     pub text: String,
-    /// What would do.
+    /// The valid syntax.
     pub wanted: &'static str,
 }
 
@@ -32,7 +32,7 @@ fn split(text: &str) -> (&str, &str) {
 /// Bytes: `4096`, `4K`, `64KiB`, `1M`, `2G`. Fractions work where they come to whole bytes.
 ///
 /// # Errors
-/// Says what a size looks like.
+/// A message with the syntax of sizes.
 pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
     let fail = || QuantityError { text: text.into(), wanted: SIZE };
     let (number, suffix) = split(text.trim());
@@ -55,7 +55,7 @@ pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
 /// Bytes per second: `133MB/s`, `2GB/s`, `250MiB/s`; without a unit, MB/s.
 ///
 /// # Errors
-/// Says what a rate looks like.
+/// A message with the syntax of rates.
 pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
     let fail = || QuantityError { text: text.into(), wanted: RATE };
     let (number, unit) = split(text.trim());
@@ -73,7 +73,7 @@ pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
 /// Seconds: `3`, `0.5`, `2s`, `500ms`.
 ///
 /// # Errors
-/// Says what a time looks like.
+/// A message with the syntax of durations.
 pub fn parse_seconds(text: &str) -> Result<f64, QuantityError> {
     let fail = || QuantityError { text: text.into(), wanted: SECONDS };
     let (number, unit) = split(text.trim());

@@ -1,7 +1,7 @@
 //! The record: what `bench --json` writes, and what reports, comparisons and other tools read.
 //!
 //! Invariant: the names and meanings here are stable. Fields are only ever added; a field that is
-//! missing in an older record reads as unknown, a field that is not known here is passed over.
+//! missing in an older record reads as unknown, an unknown field is ignored.
 //! Unknown values are `null`, never a made-up number. Bytes and seconds are stored; rates are
 //! 10^6 bytes per second.
 //!
@@ -14,14 +14,14 @@ use crate::host::Host;
 use crate::program::canonical_id;
 use crate::stats;
 
-/// A run of `bench`: where, when, and every cell that was measured.
+/// A run of `bench`: host, start time, and every measured cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Version of raidlab that wrote the record.
     pub raidlab: String,
     /// The machine.
     pub host: Host,
-    /// When the run began, RFC 3339 in UTC ([`rfc3339`]).
+    /// Start time of the run, RFC 3339 in UTC ([`rfc3339`]).
     pub started: String,
     /// The cells, in the order measured.
     pub cells: Vec<Cell>,
@@ -30,7 +30,7 @@ pub struct Record {
 /// One array under one workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What was measured: `engine`, `path`, `device`, `fs` or `kernel`.
+    /// Kind of place: `engine`, `path`, `device`, `fs` or `kernel`.
     pub target: String,
     /// `single`, `linear`, `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid10`; of a nested array
     /// the outermost level.
@@ -43,16 +43,16 @@ pub struct Cell {
     pub members: String,
     /// Chunk size in KiB; `None` for levels without chunks.
     pub chunk_kib: Option<u64>,
-    /// Members that were missing.
+    /// Number of missing members.
     pub degraded: u32,
     /// `seq-read`, `seq-write`, `rand-read`, `rand-write`.
     pub workload: String,
-    /// Bytes of one request, in KiB.
+    /// Request size, in KiB.
     #[serde(serialize_with = "short_number")]
     pub block_kib: f64,
     /// Requests that each job keeps in flight.
     pub depth: u32,
-    /// Jobs.
+    /// Number of jobs.
     pub jobs: u32,
     /// Every sample, in the order taken.
     pub samples: Vec<Sample>,
@@ -65,20 +65,20 @@ pub struct Cell {
     /// CPU time of this process over the samples, user and system, seconds.
     pub cpu_process_s: Option<f64>,
     /// CPU time of the whole machine over the samples, seconds: this process, the kernel's threads
-    /// and interrupts, not what other processes used. `None`, with the reason in
-    /// `cpu_system_note`, where that cannot be right.
+    /// and interrupts, without other processes. `None`, with the reason in `cpu_system_note`, where
+    /// it cannot be determined.
     pub cpu_system_s: Option<f64>,
     /// `cpu_process_s` per GiB (2^30 bytes) that the samples moved.
     pub cpu_s_per_gib: Option<f64>,
     /// Whether the last five samples are a steady window ([`stats::steady`]); `None` with too few
     /// samples to say.
     pub steady: Option<bool>,
-    /// Whether every byte that was read was the byte that was written; `None` where nothing can be
-    /// verified, because the members store nothing.
+    /// Whether all read data matched the written data; `None` where nothing can be verified,
+    /// because the members store nothing.
     pub verified: Option<bool>,
     /// Traffic at each member, below the engine, in slot order (nested: leaf order).
     pub per_member: Vec<MemberTraffic>,
-    /// What a reader must know before believing the figure, and what to do about it.
+    /// Warnings about the figure, each with a remedy.
     pub warnings: Vec<String>,
 
     // What follows is additive: absent in a record of another tool, it reads as `None`.
@@ -91,23 +91,23 @@ pub struct Cell {
     /// Stripe cache, KiB.
     #[serde(default)]
     pub stripe_cache_kib: Option<u64>,
-    /// Operations that a member may hold.
+    /// Queue depth of a member.
     #[serde(default)]
     pub queue_depth: Option<u32>,
-    /// CPU cores that the run was held to.
+    /// CPU cores that the run was pinned to.
     #[serde(default)]
     pub cores: Option<u32>,
     /// Rate of the bus that the members share, MB/s.
     #[serde(default)]
     pub bus_mb_per_s: Option<f64>,
-    /// Disks on each channel, which has one command at a time.
+    /// Disks on each channel, which serves one command at a time.
     #[serde(default)]
     pub disks_per_channel: Option<u32>,
     /// Members that are parts of one disk.
     #[serde(default)]
     pub members_per_spindle: Option<u32>,
-    /// What the members could deliver if each were a disk of its own on a channel of its own, MB/s;
-    /// only where they are not.
+    /// Bound of the members if each were a separate disk on a separate channel, MB/s; only where
+    /// they share disks or channels.
     #[serde(default)]
     pub unshared_bound_mb_per_s: Option<f64>,
     /// Size of a member, bytes (the smallest, if they differ).
@@ -122,13 +122,13 @@ pub struct Cell {
     /// `mb_per_s / bound_mb_per_s`.
     #[serde(default)]
     pub bound_share: Option<f64>,
-    /// What limits at the bound.
+    /// The limiting factor at the bound.
     #[serde(default)]
     pub bound_note: Option<String>,
     /// `mb_per_s` over that of the ordinary disk under the same workload.
     #[serde(default)]
     pub ratio_to_single: Option<f64>,
-    /// Operations that the backing store could not serve at the modelled time.
+    /// Number of operations that the backing store served later than modelled.
     #[serde(default)]
     pub late_ops: Option<u64>,
     /// Every how many-th read was checked while the clock ran (1: all). More than 1, and after
@@ -147,21 +147,22 @@ pub struct Cell {
     /// The phase: `put-block`, `seeks`. `workload` says which kind of access it is.
     #[serde(default)]
     pub phase: Option<String>,
-    /// The program as it was asked for, with its options: `dd:bs=64K:fdatasync`; the same for all
+    /// The program as given, with its options: `dd:bs=64K:fdatasync`; the same for all
     /// its phases.
     #[serde(default)]
     pub item: Option<String>,
-    /// Where it ran, and how that was set up; `None` for the engine in process.
+    /// The place and its configuration; `None` for the engine in process.
     #[serde(default)]
     pub place: Option<Place>,
     /// Size of all files of the program, bytes.
     #[serde(default)]
     pub file_bytes: Option<u64>,
-    /// An interval that holds the median rate, MB/s, with the chance of `interval_coverage`; `None`
+    /// Confidence interval of the median rate, MB/s, with the level `interval_coverage`; `None`
     /// where there are too few samples for one of 90 %.
     #[serde(default)]
     pub interval: Option<Spread>,
-    /// See `interval`; `None` also in records of before, whose intervals were bootstrapped.
+    /// Confidence level of `interval`; `None` also in older records, whose intervals were
+    /// bootstrapped.
     #[serde(default)]
     pub interval_coverage: Option<f64>,
     /// `cpu_process_s` over the wall clock: what bonnie prints as %CPU, as a fraction.
@@ -170,10 +171,10 @@ pub struct Cell {
     /// `cpu_system_s` per GiB (2^30 bytes) that the samples moved.
     #[serde(default)]
     pub machine_cpu_s_per_gib: Option<f64>,
-    /// Why `cpu_system_s` is not known.
+    /// Why `cpu_system_s` is unknown.
     #[serde(default)]
     pub cpu_system_note: Option<String>,
-    /// CPUs that other processes kept busy over the samples, in the mean.
+    /// CPUs that other processes used during the samples, on average.
     #[serde(default)]
     pub others_cpus: Option<f64>,
     /// CPU time of each thread that used any over the samples, the busiest first: of this process,
@@ -183,62 +184,62 @@ pub struct Cell {
     /// Rate of each worker of a program's phase over its own time, MB/s.
     #[serde(default)]
     pub workers_mb_per_s: Vec<f64>,
-    /// The figure is a cache's, not the members': whose.
+    /// The cache that the figure measures instead of the members.
     #[serde(default)]
     pub cached: Option<String>,
     /// Counters over time.
     #[serde(default)]
     pub series: Option<Series>,
-    /// What the evidence in this cell supports.
+    /// Findings that the evidence in this cell supports.
     #[serde(default)]
     pub findings: Vec<Finding>,
-    /// How busy each member was over the samples, in the order of `per_member`.
+    /// Utilization of each member during the samples, in the order of `per_member`.
     #[serde(default)]
     pub member_load: Vec<MemberLoad>,
-    /// What an array of Linux md did in the background meanwhile.
+    /// Background work of an array of Linux md during the cell.
     #[serde(default)]
     pub sync: Option<SyncRun>,
-    /// The stripe cache of an array of Linux md meanwhile.
+    /// The stripe cache of an array of Linux md during the cell.
     #[serde(default)]
     pub stripe_cache: Option<StripeCacheUse>,
-    /// Samples were taken until they were steady, at most so many.
+    /// Limit of samples with `--until-steady`; `None`: a fixed number was taken.
     #[serde(default)]
     pub rounds_max: Option<u32>,
-    /// The samples are intervals inside the run, in which all its workers were at work. CPU time,
-    /// load and latency are of the whole run, so nothing follows from both.
+    /// The samples are intervals inside the run in which all its workers were active. CPU time,
+    /// load and latency cover the whole run, so they cannot be combined with the samples.
     #[serde(default)]
     pub steady_window: bool,
-    /// Of a program: whether the kernel's caches were dropped before the phase; `None` where none
-    /// of these caches lies between.
+    /// Of a program: whether the kernel's caches were dropped before the phase; `None` where I/O
+    /// does not pass through them.
     #[serde(default)]
     pub caches_dropped: Option<bool>,
-    /// Of a phase that is read off while it runs: how often, seconds.
+    /// Of a phase that is sampled while it runs: the interval, seconds.
     #[serde(default)]
     pub read_off_s: Option<f64>,
-    /// The samples' bytes are what the members moved: copies, parity and whoever else used the
-    /// disks are in them, what stayed in a cache is not. Here is what the program itself moved in
-    /// that time. `None`: the samples' bytes are the program's.
+    /// Bytes that the program moved during samples which count the members' bytes: these include
+    /// copies, parity and other use of the disks, and exclude data that stayed in a cache. `None`:
+    /// the samples count the program's bytes.
     #[serde(default)]
     pub program_bytes: Option<u64>,
-    /// Which of the runs of the whole matrix it is from, counted from 1; `None`: there was one.
+    /// Number of the repetition of the whole matrix, from 1; `None`: there was only one.
     #[serde(default)]
     pub repetition: Option<u32>,
-    /// What chose addresses and data: another one in each repetition.
+    /// Seed of addresses and data: a different one in each repetition.
     #[serde(default)]
     pub random_seed: Option<u64>,
     /// Time before the first sample, seconds.
     #[serde(default)]
     pub warm_up_s: Option<f64>,
-    /// Each sample is a run of its own, on ground that was made anew.
+    /// Each sample is a separate run, on newly created files.
     #[serde(default)]
     pub samples_are_runs: bool,
-    /// How long requests took, from the fastest to the slowest: what `latency_us` sums up.
+    /// Latency distribution by percentile, which `latency_us` summarizes.
     #[serde(default)]
     pub latency_curve: Vec<LatencyPoint>,
 }
 
-/// What was done, wherever, on whatever array and with blocks and files of any size: cells that
-/// differ in it did not measure the same.
+/// Identity of the work, independent of place, array, block size and file size: cells that differ
+/// in it are not comparable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadKey<'c> {
     workload: &'c str,
@@ -248,13 +249,13 @@ pub struct WorkloadKey<'c> {
     read_off: (bool, bool, Option<f64>),
 }
 
-/// How busy a member was; `None` where nobody counts it.
+/// Utilization of a member; `None` where it is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemberLoad {
-    /// Share of the time with at least one operation under way, 0 to 1.
+    /// Share of the time with at least one operation in flight, 0 to 1.
     pub busy: Option<f64>,
-    /// Mean number of operations under way.
+    /// Mean number of operations in flight.
     pub in_flight: Option<f64>,
 }
 
@@ -264,9 +265,9 @@ pub struct MemberLoad {
 pub struct SyncRun {
     /// md's word: `idle`, `resync`, `recover`, `check`, `repair`, `reshape`.
     pub action: String,
-    /// Share that was done when the cell began; `None` when nothing ran.
+    /// Progress at the start of the cell, 0 to 1; `None` when nothing ran.
     pub begin: Option<f64>,
-    /// Share that was done when it ended.
+    /// Progress at its end, 0 to 1.
     pub end: Option<f64>,
 }
 
@@ -274,16 +275,16 @@ pub struct SyncRun {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StripeCacheUse {
-    /// `stripe_cache_size` when the cell began: entries of a page of every member that md keeps at
-    /// least.
+    /// `stripe_cache_size` at the start of the cell: the minimum of entries that md keeps, each of
+    /// one page per member.
     pub entries_begin: u64,
-    /// The same when the cell ended.
+    /// `stripe_cache_size` at the end of the cell.
     pub entries_end: u64,
-    /// The most that were seen in use: more than the above where md made more when it ran out.
+    /// Maximum of entries in use: more than the above where md allocated more when it ran out.
     pub active_max: Option<u64>,
 }
 
-/// Where a cell was measured, if not in the engine itself.
+/// The place of a cell that was not measured on the engine in process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Place {
@@ -291,15 +292,15 @@ pub struct Place {
     pub name: String,
     /// `ext4`.
     pub file_system: Option<String>,
-    /// What mkfs was told.
+    /// Command line of mkfs.
     pub mkfs_options: Option<String>,
     /// Options of the mount, as the kernel shows them.
     pub mount_options: Option<String>,
     /// Block of the file system, bytes.
     pub block_bytes: Option<u64>,
-    /// Where an external journal lies: `raid1 of 2`.
+    /// Location of an external journal: `raid1 of 2`.
     pub journal: Option<String>,
-    /// Whether LVM lies between array and file system.
+    /// Whether LVM is between array and file system.
     pub lvm: Option<bool>,
     /// Read-ahead of the block device, KiB.
     pub read_ahead_kib: Option<u64>,
@@ -307,17 +308,17 @@ pub struct Place {
     pub scheduler: Option<String>,
     /// Other knobs that were set, by their names in sysfs.
     pub knobs: std::collections::BTreeMap<String, String>,
-    /// Memory of the machine while it ran, bytes: what file sizes are compared with.
+    /// Memory of the machine, bytes, for comparison with file sizes.
     pub memory_bytes: Option<u64>,
     /// The disks below it, in slot order; none below an array of the engine.
     pub drives: Vec<DriveFacts>,
     /// Version of md's metadata, where an array of md is below: `1.2`.
     pub metadata: Option<String>,
-    /// Where that array's write-intent bitmap lies: `+8` sectors behind the superblock, or `none`.
+    /// Location of that array's write-intent bitmap: `+8` sectors behind the superblock, or `none`.
     pub bitmap: Option<String>,
 }
 
-/// What a disk is, as its driver says.
+/// A disk, as reported by its driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DriveFacts {
@@ -327,21 +328,21 @@ pub struct DriveFacts {
     pub model: Option<String>,
     /// Its firmware.
     pub firmware: Option<String>,
-    /// How it is connected: `SATA 3.0 Gbps`, `PCIe 8.0 GT/s x4`, `virtio`.
+    /// Its link: `SATA 3.0 Gbps`, `PCIe 8.0 GT/s x4`, `virtio`.
     pub link: Option<String>,
     /// Size of the whole disk, bytes.
     pub bytes: Option<u64>,
     /// A rotating disk.
     pub rotational: Option<bool>,
-    /// Operations that it, or its driver, takes at once.
+    /// Queue depth of the disk or its driver.
     pub queue_depth: Option<u64>,
     /// Its I/O scheduler.
     pub scheduler: Option<String>,
     /// Its own read-ahead, KiB.
     pub read_ahead_kib: Option<u64>,
-    /// `write back` where it has a cache for writes.
+    /// `write back` where it has a volatile write cache.
     pub write_cache: Option<String>,
-    /// Logical block, bytes.
+    /// Logical block size, bytes.
     pub block_bytes: Option<u64>,
 }
 
@@ -354,8 +355,8 @@ pub struct ThreadTime {
     pub seconds: f64,
 }
 
-/// Counters over the time of a cell, at equal steps. All lists are as long as there were steps, or
-/// empty where nobody counts that.
+/// Counters over the time of a cell, at equal steps. All lists have one value per step, or are
+/// empty where the value is not counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Series {
@@ -365,7 +366,7 @@ pub struct Series {
     pub members: Vec<MemberSeries>,
     /// Busy CPUs of the whole machine (2.0: two CPUs all the time).
     pub busy_cpus: Vec<f32>,
-    /// CPU time that other virtual machines took from this one, in CPUs.
+    /// CPU time stolen by other virtual machines, in CPUs.
     pub stolen_cpus: Vec<f32>,
     /// Interrupts per second.
     pub interrupts_per_s: Vec<f32>,
@@ -383,13 +384,13 @@ pub struct MemberSeries {
     pub write_mb_per_s: Vec<f32>,
     /// Operations per second, both directions.
     pub iops: Vec<f32>,
-    /// Mean number of operations under way.
+    /// Mean number of operations in flight.
     pub in_flight: Vec<f32>,
-    /// Share of the time with at least one operation under way, 0 to 1.
+    /// Share of the time with at least one operation in flight, 0 to 1.
     pub busy: Vec<f32>,
 }
 
-/// What the evidence supports, and what would change it.
+/// A finding: a conclusion from the evidence, and the option that would change it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Its name: `page-cache`, `shared-bus`, `read-modify-write`.
@@ -405,37 +406,37 @@ pub struct Finding {
 /// One timed stretch of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// How long it took.
+    /// Duration, seconds.
     pub seconds: f64,
     /// Bytes that the requests moved.
     pub bytes: u64,
-    /// Requests.
+    /// Number of completed requests.
     pub ops: u64,
 }
 
 /// Latency of requests in microseconds, from submission to completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Half of the requests took no longer.
+    /// Median.
     pub p50: f64,
-    /// 99 % took no longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9 % took no longer.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The slowest.
+    /// Maximum.
     pub max: f64,
 }
 
 /// A point of the distribution of latencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPoint {
-    /// So many of the requests
+    /// Percentile, 1 to 100.
     pub percent: f64,
-    /// took no longer than this, microseconds.
+    /// Latency at this percentile, microseconds.
     pub us: f64,
 }
 
-/// What one member moved.
+/// Traffic of one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberTraffic {
     /// Bytes read from it.
@@ -483,8 +484,8 @@ impl Record {
     /// Fills `ratio_to_single` of every cell for which the ordinary disk (level `single`) was
     /// measured in the same way: same workload, place, block, depth, jobs, knobs and kind of
     /// member, the program with the same options. In a mixed set the first member counts. What was
-    /// read off the members has no ratio: an array's members move copies and parity, too. Where an
-    /// array is written in whole stripes, a single disk that was written sequentially in another
+    /// measured at the members has no ratio: an array's members move copies and parity, too. Where
+    /// an array is written in whole stripes, a single disk that was written sequentially in another
     /// block will do: its rate does not depend on it.
     pub fn set_ratios(&mut self) {
         let singles: Vec<Cell> =
@@ -505,7 +506,7 @@ impl Record {
         }
     }
 
-    /// Whether no cell read anything that was not what had been written.
+    /// Whether no cell read data that differs from the written data.
     pub fn verified(&self) -> bool {
         self.cells.iter().all(|cell| cell.verified != Some(false))
     }
@@ -532,7 +533,7 @@ impl Cell {
         self.mb_per_s = figure(&rates).unwrap_or(0.0);
         self.iops = figure(&iops).unwrap_or(0.0);
         self.spread = stats::range(&rates).map(|(min, max)| Spread { min, max });
-        // A window was chosen for its samples being alike: they say nothing of other windows.
+        // The window was selected for its similar samples: they say nothing of other windows.
         match self.is_of_window() {
             true => (self.interval, self.interval_coverage) = (None, None),
             false => self.put_interval(&rates),
@@ -553,13 +554,13 @@ impl Cell {
         self.interval_coverage = interval.map(|interval| interval.coverage);
     }
 
-    /// Whether its figure is the mean of the last five samples, which were waited for until they
-    /// were steady or too many; else it is the median of all.
+    /// Whether its figure is the mean of the last five samples, taken with `--until-steady`;
+    /// otherwise it is the median of all.
     pub fn is_of_window(&self) -> bool {
         self.rounds_max.is_some() && self.samples.len() >= stats::STEADY_ROUNDS
     }
 
-    /// The samples that its figure is of.
+    /// The samples that its figure covers.
     pub fn window(&self) -> &[Sample] {
         match self.is_of_window() {
             true => &self.samples[self.samples.len() - stats::STEADY_ROUNDS..],
@@ -572,7 +573,7 @@ impl Cell {
         self.samples.iter().map(|sample| sample.bytes).sum()
     }
 
-    /// Whether the workload writes; `seq-rewrite` does, and reads what it writes over.
+    /// Whether the workload writes; `seq-rewrite` does, and reads the blocks that it overwrites.
     pub fn writes(&self) -> bool {
         self.workload.ends_with("write")
     }
@@ -582,8 +583,8 @@ impl Cell {
         self.workload.ends_with("-write")
     }
 
-    /// Whether requests per second say more than MB/s: where addresses are random, and where no
-    /// bytes are moved at all, as in creating files, also where that could not be run.
+    /// Whether the figure is in requests per second rather than MB/s: where addresses are random,
+    /// and where no bytes are moved, as in creating files, even if that could not be run.
     pub fn counts_requests(&self) -> bool {
         let names = ["create", "stat", "delete"].contains(&self.workload.as_str());
         let no_bytes = self.iops > 0.0 && self.user_bytes() == 0;
@@ -595,7 +596,7 @@ impl Cell {
         self.user_bytes() > 0 || self.mb_per_s > 0.0
     }
 
-    /// Whether anything was done: a phase that does not apply has no speed, not the speed 0.
+    /// Whether anything was done: a phase that does not apply has no rate, rather than a rate of 0.
     pub fn did_something(&self) -> bool {
         self.moves_data() || self.iops > 0.0
     }
@@ -615,7 +616,7 @@ impl Cell {
         if self.counts_requests() { sample.iops() } else { sample.mb_per_s() }
     }
 
-    /// What was done.
+    /// Identity of the work.
     pub fn doing(&self) -> WorkloadKey<'_> {
         let of_members = self.program_bytes.is_some();
         let item = self.item.as_deref().map(canonical_id);
@@ -623,7 +624,7 @@ impl Cell {
             workload: &self.workload,
             program: [self.program.as_deref(), self.phase.as_deref(), item],
             in_flight: (self.depth, self.jobs),
-            // Older records do not say so; it was never usual.
+            // Older records lack it; the default was not to drop caches.
             caches_dropped: self.caches_dropped == Some(true),
             read_off: (self.steady_window, of_members, self.read_off_s),
         }
@@ -643,7 +644,7 @@ impl Cell {
         Some(busy().max()? as f64 / busy().min()? as f64)
     }
 
-    /// Members that moved nothing though they were there.
+    /// Number of present members that moved nothing.
     pub fn idle_members(&self) -> usize {
         let idle = self.per_member.iter().filter(|member| member.bytes() == 0).count();
         idle.saturating_sub(self.degraded as usize)
@@ -659,7 +660,7 @@ impl Cell {
             && self.bus_mb_per_s == other.bus_mb_per_s
     }
 
-    /// What the place is called that it was measured on: the file system with its options.
+    /// Name of its place: the file system with its options.
     pub fn place_name(&self) -> Option<&str> {
         self.place.as_ref().map(|place| place.name.as_str())
     }
@@ -854,7 +855,7 @@ mod tests {
         record.set_ratios();
         assert_eq!(record.cells[2].ratio_to_single, Some(2.0));
         assert_eq!(record.cells[3].ratio_to_single, Some(1.5));
-        // Nor a program with one that was run otherwise.
+        // Nor a program with one that was run with other settings.
         let alike = record.cells[2].clone();
         let otherwise: [fn(&mut Cell); 5] = [
             |cell| cell.item = Some("dd:fdatasync".into()),
@@ -899,7 +900,7 @@ mod tests {
         assert_eq!(cell("seq-read", 4096, 1), "MB/s");
         assert_eq!(cell("rand-mixed", 4096, 1), "per second");
         assert_eq!(cell("seq-create", 0, 1), "per second");
-        // Nothing was done: that is no reason to count it otherwise than where something was.
+        // A phase in which nothing was done has the same unit as one that ran.
         assert_eq!(cell("seq-read", 0, 0), "MB/s");
         for names in ["create", "stat", "delete"] {
             assert_eq!(cell(names, 0, 0), cell(names, 0, 1), "{names} that could not be run");

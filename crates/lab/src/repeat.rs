@@ -5,8 +5,8 @@
 //!   record:  A1 B1 C1  A2 B2 C2  A3 B3 C3     in this order of time, other addresses each time
 //!   table:   A  B  C                          median of the runs, spread from run to run
 //! ```
-//! Invariant: what is folded is of runs that measured the same (`compare::identity`); the
-//! record itself is never folded. Called by whoever shows a record.
+//! Invariant: only runs of the same measurement are folded (`compare::identity`); the record itself
+//! is never folded. Called by `compare` and by the command line.
 
 use crate::compare::identity;
 use crate::record::{Cell, Latency, MemberTraffic, Record, Spread};

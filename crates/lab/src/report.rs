@@ -1,4 +1,4 @@
-//! What is shown of one or several records: cells, what could not be run, published figures beside.
+//! Reports over one or several records: cells, items not run, published figures.
 //!
 //! ```text
 //!   records, runs -> Report -> table (terminal), markdown, html
@@ -27,18 +27,18 @@ use crate::published::{Beside, Published};
 use crate::record::{Cell, Record};
 use crate::results::NotRun;
 
-/// See the module.
+/// A report over one or several records.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// For people.
+    /// Title for display.
     pub title: String,
     /// All cells; the head is that of the newest record.
     pub record: Record,
-    /// Where they come from, the oldest first.
+    /// The source records, the oldest first.
     pub sources: Vec<Source>,
-    /// What could not be measured.
+    /// Items that could not be measured.
     pub not_run: Vec<NotRun>,
-    /// What to show beside.
+    /// Published figures to show beside the cells.
     pub published: Option<Published>,
 }
 
@@ -49,11 +49,11 @@ pub struct Source {
     pub name: String,
     /// Version of raidlab that wrote it.
     pub raidlab: String,
-    /// When the run began.
+    /// Start time of the run.
     pub started: String,
     /// The machine.
     pub host: Host,
-    /// Cells in it.
+    /// Number of cells.
     pub cells: usize,
 }
 
@@ -95,7 +95,7 @@ impl Report {
         all
     }
 
-    /// What each array beside a published figure is called, by all settings that differ.
+    /// Label of each array beside a published figure, with all settings that differ.
     pub fn beside_labels(&self, beside: &[Beside<'_>]) -> Vec<String> {
         let labels = pivot::labels(&self.record.cells, true);
         let label = |one: &Beside<'_>| {
@@ -112,19 +112,19 @@ impl Report {
     }
 }
 
-/// A setting of the work that may tell cells apart, in words.
+/// A setting of the work that may distinguish cells, as text.
 type Setting = fn(&Cell) -> Option<String>;
 
-/// What `works` names besides the phase, where it differs.
+/// Settings that `works` adds to the phase, where they differ.
 const SETTINGS: [Setting; 3] = [
     |cell| Some(pivot::kib(cell.block_kib)),
     |cell| Some(format!("depth {} x {}", cell.depth, cell.jobs)),
     |cell| cell.file_bytes.map(|bytes| format!("{} of files", pivot::bytes(bytes))),
 ];
 
-/// What was done, of each of these cells: as [`work`] says it, and whatever else tells it from
-/// what others of the same name did. A program that was run with several options has these in its
-/// name. So one name is one work, to the digits that are shown of a size.
+/// The name of each cell's work: [`work`], with the settings that distinguish it from cells of the
+/// same name. A program that was run with several options has these in its name. So equal names
+/// mean equal work, up to the rounding of sizes.
 pub fn works(cells: &[&Cell]) -> Vec<String> {
     let mut names = works_of_any_size(cells);
     for setting in SETTINGS {
@@ -133,17 +133,17 @@ pub fn works(cells: &[&Cell]) -> Vec<String> {
     names
 }
 
-/// How a program was run, apart from its options.
+/// Settings of a program's run, apart from its options.
 const TIMINGS: [Setting; 3] = [
     |cell| (cell.caches_dropped == Some(true)).then(|| "caches dropped".into()),
     |cell| cell.steady_window.then(|| "while all worked".into()),
-    |cell| cell.read_off_s.map(|seconds| format!("read off every {seconds} s")),
+    |cell| cell.read_off_s.map(|seconds| format!("sampled every {seconds} s")),
 ];
 
-/// The same, whatever block, depth and size of files.
+/// As [`works`], independent of block, depth and size of files.
 pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
     let mut names: Vec<String> = cells.iter().map(|cell| work(cell)).collect();
-    // A job file that was renamed is the same job, and called by its first name.
+    // A renamed job file is the same job, named by its first name.
     let item = |cell: &Cell| {
         let own = canonical_id(cell.item.as_deref()?);
         let mut items = cells.iter().filter_map(|cell| cell.item.as_deref());
@@ -177,7 +177,7 @@ fn name_apart(
     }
 }
 
-/// What was done, in short: the phase of a program, or the workload.
+/// Short name of the work: the phase of a program, or the workload.
 pub fn work(cell: &Cell) -> String {
     match (&cell.program, &cell.phase) {
         (Some(program), Some(phase)) => format!("{program} {phase}"),

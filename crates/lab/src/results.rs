@@ -1,11 +1,11 @@
-//! The laboratory's memory: runs and their cells in one SQLite file.
+//! Stored results: runs and their cells in one SQLite file.
 //!
 //! ```text
 //!   bench, sweep --(a cell as soon as it is final)--> Store --> Record --> report, compare, export
 //! ```
 //!
-//! Invariant: a cell is in the file, whole, or it is not: each is written in a transaction of its
-//! own, so a crash costs what was being measured and nothing before it. Called by the command line.
+//! Invariant: a cell is stored completely or not at all: each is written in its own transaction, so
+//! a crash loses only the cell that was being measured. Called by the command line.
 
 mod columns;
 mod export;

@@ -1,4 +1,4 @@
-//! Runs one workload on one target for a while and says what happened.
+//! Runs one workload on one target and returns its samples, latencies and errors.
 //!
 //! ```text
 //! | warm-up | sample 1 | sample 2 | ... | sample n | drain | check everything |
@@ -11,11 +11,11 @@
 //! The samples follow each other without a pause, so that no sample has a slow start or a tail.
 //! Each lasts from a completion to a completion: the bytes between two completions over the time
 //! between them, so that a sample of fifty blocks is not wrong by one of them. A run that is
-//! stopped adds what it has begun to its last sample: samples, counters of members and CPU meters
+//! stopped adds the incomplete sample to the last one: samples, counters of members and CPU meters
 //! always cover the same time.
 //!
-//! Invariant: what is counted in a sample completed in that sample without an error; what was not
-//! checked as the plan says is not reported as checked. Called from `bench` and `engine_table`.
+//! Invariant: requests counted in a sample completed in that sample without an error; data that was
+//! not checked as planned is not reported as checked. Called from `bench` and `engine_table`.
 
 mod generator;
 
@@ -34,22 +34,22 @@ use crate::stats::{self, LatencyRecorder};
 use crate::target::{Target, VerifyErrors};
 use crate::workload::{Share, Spec, Workload};
 
-/// How long, how often, how strictly.
+/// Timing of a run: lengths, number of samples, strictness of checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Before the first sample.
+    /// Warm-up before the first sample.
     pub warm_up: Duration,
     /// Length of a sample.
     pub sample: Duration,
     /// Number of samples.
     pub runs: u32,
-    /// More samples than `runs`, at most so many, until they are steady.
+    /// Upper limit of samples, beyond `runs`, until they are steady; `None`: exactly `runs`.
     pub until_steady: Option<u32>,
-    /// Every how many-th read is checked while the clock runs; 1 is all of them.
+    /// Every how many-th read is checked during the samples; 1: all of them.
     pub check_every: u32,
-    /// Whether to leave the check of everything to the caller, who runs this several times.
+    /// Whether to leave the final check to the caller, for several consecutive runs.
     pub check_later: bool,
-    /// Chooses the random addresses.
+    /// Seed of the random addresses.
     pub seed: u64,
 }
 
@@ -59,12 +59,12 @@ impl Timing {
         self.warm_up + self.sample * self.rounds_max()
     }
 
-    /// Samples that are taken at most.
+    /// Upper limit of samples.
     pub fn rounds_max(&self) -> u32 {
         self.until_steady.unwrap_or(0).max(self.runs)
     }
 
-    /// Whether these samples will do.
+    /// Whether these samples are sufficient.
     fn enough(&self, samples: &[Sample]) -> bool {
         if samples.len() < self.runs as usize {
             return false;
@@ -74,36 +74,36 @@ impl Timing {
     }
 }
 
-/// What a run brought.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// In order.
+    /// The samples, in order.
     pub samples: Vec<Sample>,
-    /// Of the requests that completed in samples.
+    /// Latency of the requests that completed in samples.
     pub latency: Option<Latency>,
-    /// The same, to be joined with other runs.
+    /// Recorded latencies, to be merged with other runs.
     pub latencies: LatencyRecorder,
-    /// CPU over all samples.
+    /// CPU time over all samples.
     pub cpu: CpuUsed,
-    /// CPU over all samples of each thread that generated, in the order of the lanes; exact.
+    /// Exact CPU time of each generating thread over all samples, in the order of the lanes.
     pub lanes: Vec<ThreadTime>,
-    /// What the leaves moved during the samples.
+    /// Counters of the leaves over the samples.
     pub leaves: Vec<Counters>,
-    /// What was wrong, during and after.
+    /// Wrong data and failed requests, during the samples and in the final check.
     pub findings: VerifyErrors,
-    /// Whether all was checked that the plan says: not where somebody stopped it.
+    /// Whether everything was checked as planned; `false` if it was stopped before.
     pub checked: bool,
-    /// What happened to members.
+    /// Events of members.
     pub events: Vec<array::Event>,
-    /// Whether somebody stopped it early.
+    /// Whether it was stopped early.
     pub stopped: bool,
 }
 
-/// How often a run on several cores looks whether it is to stop.
+/// Interval at which a run on several cores polls `stop`.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs a workload. `stop` is asked now and then; `progress` hears the seconds that have passed. On
-/// a target of several lanes, each core has the depth and the jobs that `spec` says.
+/// Runs a workload. `stop` is polled; `progress` receives the elapsed seconds. On a target of
+/// several lanes, each core has the depth and the jobs of `spec`.
 ///
 /// # Errors
 /// When the area is too small for the workload, or there are fewer CPUs than lanes.
@@ -119,7 +119,7 @@ pub fn run(
     let mut generators = Vec::new();
     for (lane, driver) in (0..).zip(&mut target.lanes) {
         let share = share(driver, &spec, area_bytes, lane)?;
-        // Every core's own way through its share.
+        // Each core has its own random sequence over its share.
         let workload = Workload::new(spec, share, way(timing.seed, lane));
         let book = keeps_data.then_some(&target.book);
         let (filler, tap) = (&target.book, target.tap.as_deref());
@@ -166,12 +166,12 @@ pub fn run(
     })
 }
 
-/// What chooses a lane's addresses: another way with each seed, and on each lane.
+/// Seed of a lane's addresses: different for each seed and lane.
 fn way(seed: u64, lane: u16) -> u64 {
     stats::SplitMix64(seed).draw().wrapping_add(0x5eed + u64::from(lane))
 }
 
-/// What a lane's generator covers: the blocks that begin in what the lane owns.
+/// The blocks of a lane's generator: those that begin in the units of the lane.
 fn share(driver: &Driver, spec: &Spec, area_bytes: u64, lane: u16) -> Result<Share, String> {
     let blocks = area_bytes / spec.block_bytes;
     let sharding = driver.sharding();
@@ -195,23 +195,23 @@ fn share(driver: &Driver, spec: &Spec, area_bytes: u64, lane: u16) -> Result<Sha
 /// The CPUs that this thread may run on.
 ///
 /// # Errors
-/// When the system does not say.
+/// An error of `sched_getaffinity`.
 pub fn allowed_cpus() -> Result<Vec<usize>, String> {
     let allowed = sched_getaffinity(None).map_err(|e| format!("--cores: {e}"))?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect())
 }
 
-/// Holds the calling thread, and those that it starts from now on, to these CPUs.
+/// Pins the calling thread, and the threads that it starts later, to these CPUs.
 ///
 /// # Errors
-/// When the system refuses.
+/// An error of `sched_setaffinity`.
 pub fn hold_to(cpus: &[usize]) -> Result<(), String> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));
     sched_setaffinity(None, &set).map_err(|e| format!("--cores: CPU(s) {cpus:?}: {e}"))
 }
 
-/// Each generator on a thread of its own, held to a CPU of its own; this one only looks on.
+/// Runs each generator on a separate thread, pinned to a separate CPU; the caller only supervises.
 fn on_threads(
     generators: Vec<Generator<'_>>,
     together: &Together,
@@ -230,7 +230,7 @@ fn on_threads(
             let (ended, stopped) = (ended.clone(), &stopped);
             let thread = std::thread::Builder::new().name(format!("lane-{lane}"));
             let body = move || {
-                // A thread that cannot be held somewhere measures all the same, a little worse.
+                // A thread that cannot be pinned still measures, slightly less exactly.
                 let _ = hold_to(&[cpu]);
                 let mut watch = |_: f64| stopped.load(Ordering::Relaxed);
                 if together.all_are_here() {
@@ -255,7 +255,7 @@ fn on_threads(
                     stopped.fetch_or(stop(), Ordering::Relaxed);
                     progress(generator::seconds(clock_nanos() - begin));
                 }
-                // A thread has panicked; the scope hands the panic on.
+                // A thread has panicked; the scope propagates the panic.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -264,10 +264,10 @@ fn on_threads(
     Ok(parts.into_iter().map(|part| part.expect("every thread has ended")).collect())
 }
 
-/// The samples of all lanes, one by one: they begin and end together, but for the last request.
-/// Their rates are added up, each over its own time; the joined sample lasts as long as gives that
-/// rate for the bytes of all. Where one lane was stopped earlier than another, what the other had
-/// more is in the last sample.
+/// Merges the samples of all lanes one by one: they begin and end together, except for the last
+/// request. Their rates are added up, each over its own time; the duration of the merged sample
+/// gives that rate for the bytes of all. If one lane was stopped earlier than another, the surplus
+/// of the other is in the last sample.
 fn join(lanes: &[&[Sample]]) -> Vec<Sample> {
     let count = lanes.iter().map(|samples| samples.len()).min().unwrap_or(0);
     let mut joined = vec![Sample::default(); count];
@@ -290,7 +290,7 @@ fn join(lanes: &[&[Sample]]) -> Vec<Sample> {
     joined
 }
 
-/// What went to each leaf through all lanes.
+/// Counters of each leaf, summed over all lanes.
 fn sum<'a>(lanes: impl Iterator<Item = &'a [Counters]>) -> Vec<Counters> {
     let mut all: Vec<Counters> = Vec::new();
     for lane in lanes {
@@ -300,8 +300,8 @@ fn sum<'a>(lanes: impl Iterator<Item = &'a [Counters]>) -> Vec<Counters> {
     all
 }
 
-/// What the generator itself costs per request, in nanoseconds: choosing the block, filling or
-/// checking it, and the book-keeping, against a target that does nothing.
+/// Overhead of the generator per request, in nanoseconds: choosing the block, filling or checking
+/// it, and the bookkeeping, against a null target.
 pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
     const TIME: Duration = Duration::from_millis(20);
     let pattern = crate::pattern::Pattern::new(1, unit_bytes);
@@ -311,7 +311,7 @@ pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
     let mut bytes = vec![0; spec.block_bytes as usize];
     let units = bytes.len() as u64 / unit_bytes as u64;
     pattern.fill(&mut bytes, 0, |_| 1);
-    // What it costs is the machine's time, whatever clock the thread has.
+    // The overhead is wall time, whatever clock the thread uses.
     let (begin, mut ops) = (Instant::now(), 0u64);
     loop {
         let passed = begin.elapsed();
@@ -408,7 +408,7 @@ mod tests {
             assert!((0.04..=wall).contains(&total), "{total} of {wall} seconds");
             let bytes: u64 = ran.samples.iter().map(|sample| sample.bytes).sum();
             assert!(ran.samples.iter().all(|sample| sample.bytes == sample.ops * 65536));
-            // Memory ends everything at once: nothing is under way at an edge.
+            // Memory completes everything immediately: nothing is in flight at an edge.
             let moved: u64 =
                 ran.leaves.iter().map(|leaf| leaf.read_bytes + leaf.written_bytes).sum();
             assert_eq!(moved, bytes, "{kind:?}");
@@ -434,7 +434,7 @@ mod tests {
             let names: Vec<&str> = ran.lanes.iter().map(|lane| lane.name.as_str()).collect();
             assert_eq!(names, ["lane-0", "lane-1"]);
             assert!(ran.lanes.iter().all(|lane| lane.seconds > 0.0), "{:?}", ran.lanes);
-            // A sample that began late, because the machine was busy, is shorter for it.
+            // A sample that began late, because the machine was busy, is shorter.
             let total: f64 = ran.samples.iter().map(|sample| sample.seconds).sum();
             assert!(total >= 0.089, "three samples of 30 ms: {total}");
             let (bytes, ops) = ran
@@ -470,7 +470,7 @@ mod tests {
         let other = [sample(1.25, 7), sample(1.0, 8)];
         let joined = join(&[&one, &other]);
         assert_eq!(joined.iter().map(|sample| sample.ops).collect::<Vec<_>>(), [17, 33]);
-        // What they did together: each lane's rate over its own time.
+        // The merged rate: the sum of each lane's rate over its own time.
         for (sample, rate) in joined.iter().zip([10.0 + 7.0 / 1.25, 25.0 / 1.5 + 8.0]) {
             assert!((sample.iops() / rate - 1.0).abs() < 1e-9, "{sample:?}");
         }
@@ -548,7 +548,7 @@ mod tests {
     fn a_sample_of_a_modelled_disk_is_not_wrong_by_a_block() {
         let clock = array::ModelClock::start();
         let mut target = filled_with("linear(1)", "paced:hdd-2007:mem", 1, 64 << 20);
-        target.renew_drives(false).expect("nothing is under way");
+        target.renew_drives(false).expect("nothing is in flight");
         // A sample is 24 blocks: one more or less would be 4 %.
         let spec = Spec { block_bytes: 1 << 18, ..spec(Kind::SeqRead) };
         let ran = run(&mut target, spec, timing(75, 9), &|| false, &mut |_| {});

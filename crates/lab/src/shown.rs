@@ -1,7 +1,7 @@
-//! Text from outside as it is shown to people: names from disks, of files, titles of sweeps.
+//! External text for display: names from disks, of files, titles of sweeps.
 //!
-//! Invariant: what is shown stays on its line and moves no terminal: control characters, those that
-//! turn the direction of writing and line separators are shown as escapes (`\n`, `\x1b`,
+//! Invariant: displayed text stays on its line and cannot control the terminal: control characters,
+//! those that turn the direction of writing and line separators are shown as escapes (`\n`, `\x1b`,
 //! `\u{202e}`). JSON and other files hold the text as it is. Used by all verbs.
 
 use std::fmt::{self, Display, Formatter, Write};
@@ -15,7 +15,7 @@ impl<T: Display> Display for Shown<T> {
     }
 }
 
-/// Passes on what is written to it, escaped.
+/// Forwards text to a formatter, escaped.
 struct Escaping<'a, 'b>(&'a mut Formatter<'b>);
 
 impl Write for Escaping<'_, '_> {

@@ -27,7 +27,7 @@ pub fn range(values: &[f64]) -> Option<(f64, f64)> {
     Some((min, max))
 }
 
-/// (max - min) / median: how far samples lie apart. `None` without values or with median 0.
+/// (max - min) / median. `None` without values or with median 0.
 pub fn relative_spread(values: &[f64]) -> Option<f64> {
     let (min, max) = range(values)?;
     let middle = median(values)?;
@@ -85,7 +85,7 @@ pub struct MedianInterval {
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// The chance that it holds the median of what the values are drawn from, at least 0.9.
+    /// Confidence level: the chance that it contains the median of the distribution, at least 0.9.
     pub coverage: f64,
 }
 
@@ -146,7 +146,7 @@ impl SplitMix64 {
     }
 }
 
-/// Collects latencies in nanoseconds and tells percentiles in microseconds, to three digits, in
+/// Collects latencies in nanoseconds and returns percentiles in microseconds, to three digits, in
 /// bounded memory. Latencies above [`LatencyRecorder::LONGEST_NS`] count as that.
 #[derive(Clone, Debug)]
 pub struct LatencyRecorder {
@@ -161,44 +161,44 @@ impl Default for LatencyRecorder {
 }
 
 impl LatencyRecorder {
-    /// The shares of requests, percent, that a distribution is told by.
+    /// Percentiles of a latency distribution.
     pub const CURVE: [f64; 13] =
         [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0];
-    /// The longest latency that is told apart: 10 minutes.
+    /// The longest latency that is distinguished, ns (10 minutes); longer ones count as this.
     pub const LONGEST_NS: u64 = 600_000_000_000;
 
-    /// A recorder with nothing in it. Allocates all it will ever need.
+    /// An empty recorder. Allocates all of its memory here.
     pub fn new() -> LatencyRecorder {
         let histogram = Histogram::new_with_bounds(1, LatencyRecorder::LONGEST_NS, 3);
         LatencyRecorder { histogram: histogram.expect("bounds and digits are in range"), max_ns: 0 }
     }
 
-    /// Notes one latency.
+    /// Records one latency.
     pub fn record(&mut self, ns: u64) {
         self.histogram.saturating_record(ns.max(1));
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Adds what another recorder (of another job) holds.
+    /// Adds the latencies of another recorder, for example of another job.
     pub fn merge(&mut self, other: &LatencyRecorder) {
         self.histogram.add(&other.histogram).expect("all recorders have the same bounds");
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Forgets everything.
+    /// Removes all latencies.
     pub fn clear(&mut self) {
         self.histogram.reset();
         self.max_ns = 0;
     }
 
-    /// How many latencies it holds.
+    /// Number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
     /// The latency that `percent` of the requests did not exceed, microseconds.
     pub fn percentile_us(&self, percent: f64) -> f64 {
-        // The histogram answers with the upper end of a bucket, which may lie above the largest.
+        // The histogram returns the upper end of a bucket, which may be above the largest value.
         self.histogram.value_at_percentile(percent).min(self.max_ns) as f64 / 1e3
     }
 
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!((five.low, five.high, five.coverage), (1.0, 5.0, 0.9375));
         assert_eq!(median_interval(&[1.0, 2.0, 3.0, 4.0]), None, "87.5 % is not 90 %");
         assert_eq!(median_interval(&[]), None);
-        // Where the exact chance cannot be computed any more, it goes on smoothly.
+        // The approximation for many values continues the exact result smoothly.
         let many = |count: u32| -> Vec<f64> { (0..count).map(f64::from).collect() };
         let (exact, about) = (median_interval(&many(1000)), median_interval(&many(1001)));
         let width = |interval: Option<MedianInterval>| {
@@ -286,7 +286,8 @@ mod tests {
         assert!((width(exact) - width(about)).abs() <= 4.0, "{exact:?} {about:?}");
     }
 
-    /// Drawn from a distribution with a long tail: it holds its median as often as it says.
+    /// Drawn from a distribution with a long tail: the interval contains the median as often as
+    /// claimed.
     #[test]
     fn the_interval_covers_as_often_as_it_says() {
         const TRIALS: u32 = 20_000;

@@ -1,13 +1,13 @@
-//! Sweeps: many items from one file, measured one by one, and gone on with after any kind of end.
+//! Sweeps: many items from one file, measured one by one, and resumed after any kind of end.
 //!
 //! ```text
-//!   file (what the file says) --the command line's own parser--> Part (plan + settings)
-//!                                                                   |
-//!            key (what each item is called) --> carry: skip, run, store
+//!   file (parsed sweep file) --the command line's own parser--> Part (plan + settings)
+//!                                                                  |
+//!                  key (the key of each item) --> runner: skip, run, store
 //! ```
 //!
-//! Invariant: an item is measured once in a run; what is stored is never measured again unless
-//! asked for. Called by the command line.
+//! Invariant: an item is measured once in a run; a stored item is never measured again unless
+//! requested. Called by the command line.
 
 mod disambiguate;
 mod file;

@@ -1,4 +1,4 @@
-//! The table for people in a terminal, in the order of the Linux RAID wiki's.
+//! The table for a terminal, in the order of the Linux RAID wiki's.
 //!
 //! Invariant: at most [`WIDTH`] columns wherever labels allow; every figure under a heading with
 //! its unit; colour only adds, it never carries meaning alone. Called by `bench` and `report`.
@@ -68,7 +68,7 @@ const VIEWS: [View; 3] = [
         },
     },
     View {
-        title: "Cost: CPU seconds of this process per GiB; latency of half and of 99% of requests",
+        title: "Cost: CPU seconds of this process per GiB; latency p50 and p99",
         heads: |_| ["CPU-s/GiB", "p50", "p99"],
         figures: |_, cell| {
             let latency = |pick: fn(&crate::record::Latency) -> f64| {
@@ -236,18 +236,18 @@ fn list(grid: &PivotTable<'_>, style: Style, out: &mut String) {
         line(out, &if index == 0 { style.heading(&text) } else { text });
     }
     out.push('\n');
-    let mut told: Vec<String> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     for column in grid.columns.iter().filter(|column| !column.stretch_of_disk.is_empty()) {
-        told.push(format!("{}: {}", column.title(), column.stretch_of_disk));
+        lines.push(format!("{}: {}", column.title(), column.stretch_of_disk));
     }
-    told.dedup();
-    told.iter().for_each(|text| line(out, text));
+    lines.dedup();
+    lines.iter().for_each(|text| line(out, text));
 }
 
 fn legend(grid: &PivotTable<'_>, out: &mut String) {
     let has = |wanted: &str| grid.cells().any(|(_, _, cell)| mark(cell).starts_with(wanted));
     let legend = [
-        ("X", "X  the data that came back was not the data written"),
+        ("X", "X  reads returned data that differs from the data written"),
         ("!", "!  see the warnings below"),
         ("~", "~  the last five samples are no steady window: measure longer (--seconds, --runs)"),
     ];
@@ -262,7 +262,7 @@ fn legend(grid: &PivotTable<'_>, out: &mut String) {
     }
     let over = |(_, _, cell): (&Row<'_>, &Column, &Cell)| cell.bound_share.is_some_and(|s| s > 1.1);
     if grid.cells().any(over) {
-        line(out, "bound over 100%: the sample profits from a cache that the bound does not lend");
+        line(out, "bound over 100%: the sample profits from a cache that the bound does not model");
     }
 }
 
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_is_told_once_with_its_places_and_wrong_data_stands_out() {
+    fn a_warning_is_printed_once_with_its_places_and_wrong_data_stands_out() {
         let mut record = fixture::record();
         record.cells[5].verified = Some(false);
         let text = render(&record, true);

@@ -1,7 +1,7 @@
 //! A target: an array with known contents that a workload can be run against.
 //!
-//! Invariant: after `fill`, the target knows what every unit of its area must contain; a unit that
-//! differs when read is a finding, never ignored. Called from `runner`.
+//! Invariant: after `fill`, the expected contents of every unit of the area are defined; a unit
+//! that differs when read is reported, never ignored. Called from `runner`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use crate::shadow_map::ShadowMap;
 use crate::topology::StorageTopology;
 use crate::watch::CounterSource;
 
-/// How data is filled in and read back: large requests, several at once.
+/// Request size for filling and reading back, bytes.
 const BULK_BYTES: u64 = 1 << 20;
 const BULK_DEPTH: usize = 8;
-/// Where very many requests are under way at once, buffers are no longer than they must be, and
-/// filling takes smaller steps.
+/// Limit of buffer memory, bytes: with very many requests in flight, buffers are only as long as
+/// necessary, and filling uses smaller requests.
 const MANY_BUFFERS_BYTES: u64 = 256 << 20;
 const LEAST_BULK_BYTES: u64 = 64 << 10;
-/// Rounds in which all lanes have heard of a lost member: far more than it takes.
+/// Polls within which all lanes must receive a failure event: far more than necessary.
 const LANES_AGREE_ROUNDS: usize = 1000;
-/// Rounds of at most 10 ms in which the drives finish what they do for nobody's request.
+/// Polls of at most 10 ms in which the drives finish background work.
 const DRIVES_REST_ROUNDS: usize = 3000;
 
-/// The first `count` members that an array can do without, besides those that are `out` already.
+/// The first `count` members that an array can lose, besides those that are already `out`.
 ///
 /// # Errors
-/// When it cannot do without that many.
+/// The array cannot serve with that many missing members.
 pub(crate) fn tolerated_losses(
     geometry: &Geometry,
     count: u32,
@@ -56,7 +56,7 @@ pub(crate) fn tolerated_losses(
     Ok(gone)
 }
 
-/// Number and length of the buffers for requests of `block_bytes`, `in_flight` at once.
+/// Number and length of the buffers for `in_flight` concurrent requests of `block_bytes`.
 pub fn buffers(block_bytes: u64, in_flight: usize) -> (usize, u64) {
     let count = in_flight.max(BULK_DEPTH);
     let bulk = MANY_BUFFERS_BYTES / (count as u64).next_power_of_two();
@@ -64,46 +64,46 @@ pub fn buffers(block_bytes: u64, in_flight: usize) -> (usize, u64) {
     (count, bytes.next_multiple_of(4096))
 }
 
-/// What an array target is made from.
+/// Specification of an array target.
 pub struct TargetSpec<'a> {
-    /// The array.
+    /// The array expression.
     pub expr: &'a ArrayExpr,
-    /// Chunk of arrays that name none, in sectors.
+    /// Default chunk size, in sectors.
     pub chunk_sectors: u64,
     /// One per leaf.
     pub members: &'a [MemberExpr],
-    /// Where files go.
+    /// Directory of member files.
     pub directory: &'a Path,
-    /// What the members share.
+    /// Buses, channels and spindles that the members share.
     pub topology: StorageTopology,
     /// Size of each member, in bytes.
     pub member_bytes: u64,
     /// Stripe memory, in bytes.
     pub stripe_cache_bytes: u64,
-    /// Operations that each member gets at once.
+    /// Queue depth of each member.
     pub queue_depth: usize,
-    /// Longest request that will come, in bytes.
+    /// Longest request, in bytes.
     pub block_bytes: u64,
-    /// Requests that will be under way at once, in all lanes together.
+    /// Maximum of requests in flight, in all lanes together.
     pub in_flight: usize,
-    /// Threads that the array is divided among; see [`Driver::lanes`].
+    /// Number of threads that share the array; see [`Driver::lanes`].
     pub lanes: u16,
-    /// How much of the array is used, in bytes, at most.
+    /// Upper limit of the used area, in bytes.
     pub area_bytes: Option<u64>,
     /// Smallest unit that will be read or written, in bytes.
     pub unit_bytes: usize,
-    /// What computes parity.
+    /// Parity kernels.
     pub kernels: parity::Kernels,
-    /// Makes the run's data its own.
+    /// Seed of the run's data.
     pub seed: u64,
 }
 
-/// What went wrong with the data or the requests.
+/// Wrong data and failed requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyErrors {
-    /// Reads, of a block or of a stretch of the area, that did not bring what they must.
+    /// Reads, of a block or of a range of the area, that returned wrong data.
     pub wrong_reads: u64,
-    /// The first of them.
+    /// The first wrong byte.
     pub first_wrong: Option<Miscompare>,
     /// Requests that ended with an error.
     pub failed_requests: u64,
@@ -117,7 +117,7 @@ impl VerifyErrors {
         self.wrong_reads == 0 && self.failed_requests == 0
     }
 
-    /// Adds what another part of the run found.
+    /// Adds the errors of another part of the run.
     pub fn add(&mut self, other: &VerifyErrors) {
         self.wrong_reads += other.wrong_reads;
         self.failed_requests += other.failed_requests;
@@ -128,24 +128,24 @@ impl VerifyErrors {
     }
 }
 
-/// What reading without members has shown.
+/// Result of reading the array without some members.
 #[derive(Clone, Debug)]
 pub struct RedundancyReport {
-    /// Leaves that dropped out of arrays inside this one.
+    /// Leaves that failed in nested arrays.
     pub lost_inside: Vec<usize>,
-    /// Leaves that the last reading that found something was without.
+    /// Leaves that were missing in the last read with an error.
     pub without: Vec<usize>,
-    /// What all readings found.
+    /// Errors of all reads.
     pub found: VerifyErrors,
 }
 
-/// See the module.
+/// An array with defined contents.
 pub struct Target {
     /// The array: one driver for each lane.
     pub(crate) lanes: Vec<Driver>,
-    /// What it must contain.
+    /// Its expected contents.
     pub(crate) book: ShadowMap,
-    /// Where the runner notes what the members count while samples are taken.
+    /// Where the runner records the members' counters during the samples.
     pub tap: Option<Arc<CounterSource>>,
     recipe: ArrayBuilder,
     pace: PaceControl,
@@ -153,15 +153,15 @@ pub struct Target {
     area_bytes: u64,
     bulk_bytes: u64,
     keeps_data: bool,
-    /// What happened to members and nobody has asked for yet.
+    /// Events of members that have not been fetched yet.
     events: Vec<Event>,
 }
 
 impl Target {
-    /// Makes the members and the array over them. Nothing is written yet.
+    /// Creates the members and the array over them. Nothing is written yet.
     ///
     /// # Errors
-    /// One clear line: which member, directory, size or shape does not work.
+    /// One line that names the invalid member, directory, size or geometry.
     pub fn new(spec: &TargetSpec<'_>) -> Result<Target, String> {
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
         let (recipe, mut leaves) = ArrayBuilder::with_leaves(spec, &pace, &faults)?;
@@ -191,7 +191,7 @@ impl Target {
         })
     }
 
-    /// The array's shape.
+    /// The array's geometry.
     pub fn geometry(&self) -> &Geometry {
         self.lanes[0].geometry()
     }
@@ -202,26 +202,26 @@ impl Target {
         (0..self.geometry().members() as u16).filter(|slot| failed.contains(*slot)).collect()
     }
 
-    /// How much of the array is used, in bytes.
+    /// Size of the used area, in bytes.
     pub fn area_bytes(&self) -> u64 {
         self.area_bytes
     }
 
-    /// Whether data can be checked at all: `null` members forget it.
+    /// Whether data can be verified: `null` members discard it.
     pub fn keeps_data(&self) -> bool {
         self.keeps_data
     }
 
-    /// Makes the modelled drives ready for a workload: each as after power-on, with its bytes where
-    /// the workload wants them. Nothing of ours is under way.
+    /// Resets the modelled drives for a workload: each as after power-on, with its data placed for
+    /// the workload. No request may be in flight.
     ///
     /// # Errors
-    /// When a member still works after a while.
+    /// When a member is still busy after a timeout.
     pub fn renew_drives(&mut self, random: bool) -> Result<(), String> {
         let mut none = Vec::new();
         let mut left = self.recipe.disks.clone();
         for _ in 0..DRIVES_REST_ROUNDS {
-            // What a read error has set off may still be written.
+            // Corrections of read errors may still be in flight.
             self.lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
             left.retain(|disk| !disk.renew(&self.pace, random));
             if left.is_empty() {
@@ -232,14 +232,14 @@ impl Target {
         Err("a modelled drive is still at work long after the last request".into())
     }
 
-    /// Switches the pace of all paced members.
+    /// Switches the pace of all paced members on or off.
     pub fn set_paced(&self, on: bool) {
         self.pace.set_on(on);
     }
 
-    /// Writes the first version of everything, unpaced and without the faults of fault members:
-    /// what they do, they do to the workloads. `stop` is asked now and then, and ends it
-    /// early; `progress` hears the share that is done.
+    /// Writes the first version of everything, unpaced and without the faults of fault members,
+    /// which apply to the workloads only. `stop` is polled, and ends it early; `progress` receives
+    /// the completed share, 0 to 1.
     ///
     /// # Errors
     /// When a request fails: an array that cannot be filled cannot be measured.
@@ -271,10 +271,10 @@ impl Target {
         found
     }
 
-    /// Takes the first members out that the array can do without.
+    /// Fails the first members that the array can lose.
     ///
     /// # Errors
-    /// When it cannot do without that many.
+    /// The array cannot serve with that many missing members.
     pub fn degrade(&mut self, count: u32) -> Result<(), String> {
         let failed = self.failed();
         let gone = tolerated_losses(self.geometry(), count, &|slot| failed.contains(&slot))?;
@@ -282,13 +282,13 @@ impl Target {
         Ok(())
     }
 
-    /// Proves the redundancy: puts the array together again and again, each time without other
-    /// members of those that can be spared, and reads everything, so that every copy and all parity
-    /// is needed once. In nested arrays this goes down to the leaves. Stops where data is wrong.
-    /// `None` where nobody can be spared.
+    /// Verifies the redundancy: assembles the array repeatedly, each time without another set of
+    /// members that it can lose, and reads everything, so that every copy and all parity is used
+    /// once. Nested arrays are verified down to the leaves. Stops at wrong data. `None` where no
+    /// member can be removed.
     ///
     /// # Errors
-    /// When the array cannot be put together again.
+    /// When the array cannot be assembled again.
     pub fn verify_redundancy(
         mut self,
         stop: &dyn Fn() -> bool,
@@ -298,7 +298,7 @@ impl Target {
         }
         let outer_out = self.failed();
         let mut leaves = Driver::shards_into_leaves(std::mem::take(&mut self.lanes));
-        // What lies on the members does not depend on who is at work: one lane reads it.
+        // The contents of the members do not depend on the number of lanes: one lane reads them.
         self.recipe.options.shards = 1;
         let present: Vec<bool> = leaves.iter().map(|leaf| leaf.in_service).collect();
         let mut lost_inside = Vec::new();
@@ -345,12 +345,12 @@ impl Target {
     }
 
     fn take_out(&mut self, gone: &[MemberIdx]) {
-        // What happened to members before is not of our doing.
+        // Earlier events of members were not caused here.
         self.gather_events();
         let mut none = Vec::new();
         for member in gone {
             self.lanes[0].fail_member(*member);
-            // The first lane tells the others.
+            // The first lane notifies the others.
             for _ in 0..LANES_AGREE_ROUNDS {
                 self.lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
                 if self.lanes.iter().all(|lane| lane.failed().contains(member.0)) {
@@ -361,23 +361,23 @@ impl Target {
         self.lanes.iter_mut().for_each(|lane| drop(lane.take_events()));
     }
 
-    /// What has happened to members since the last call, but for those taken out on purpose.
+    /// Events of members since the last call, except for members removed on purpose.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.gather_events();
         std::mem::take(&mut self.events)
     }
 
-    /// Every lane tells of a lost member; it is lost once.
+    /// Collects events. Every lane reports a failed member; it is recorded once.
     fn gather_events(&mut self) {
         for event in self.lanes.iter_mut().flat_map(Driver::take_events) {
-            let told = |told: &Event| match (told, &event) {
+            let same = |earlier: &Event| match (earlier, &event) {
                 (Event::MemberFailed { member: a, .. }, Event::MemberFailed { member: b, .. }) => {
                     a == b
                 }
                 _ => false,
             };
-            match self.events.iter_mut().find(|before| told(before)) {
-                // Who saw the error knows more than who was told.
+            match self.events.iter_mut().find(|before| same(before)) {
+                // The lane that saw the error has its cause; notified lanes do not.
                 Some(before @ Event::MemberFailed { error: None, .. }) => *before = event,
                 Some(_) => {}
                 None => self.events.push(event),
@@ -408,7 +408,7 @@ impl Target {
         let (mut next, mut under_way) = (0, 0);
         let mut done: Vec<Completion> = Vec::new();
         loop {
-            // What cannot be filled cannot be measured; what cannot be read may be readable later.
+            // A failed fill ends it; after a failed read, later ranges may be readable.
             let on = !stop() && (!write || found.first_error.is_none());
             if under_way == 0 && (next >= self.area_bytes || !on) {
                 break;
@@ -433,7 +433,7 @@ impl Target {
             }
             self.lanes.iter_mut().for_each(|lane| lane.poll(&mut done));
             if done.is_empty() {
-                // One thread works for all lanes here: it must not sleep long for one of them.
+                // One thread serves all lanes here: it must not sleep long for one of them.
                 let limit = if self.lanes.len() == 1 { 100 } else { 1 };
                 let limit = Duration::from_millis(limit);
                 self.lanes.iter_mut().for_each(|lane| lane.wait(limit, None));
@@ -461,10 +461,10 @@ impl Target {
     }
 }
 
-/// Leaves in order; `None` where one is not there.
+/// Leaves in order; `None` where one is missing.
 type Leaves = Vec<Option<Box<dyn Member>>>;
 
-/// How the array is put together, from whichever leaves.
+/// Assembles the array from any subset of its leaves.
 struct ArrayBuilder {
     expr: ArrayExpr,
     chunk_sectors: u64,
@@ -472,12 +472,12 @@ struct ArrayBuilder {
     stripe_cache_bytes: u64,
     queue_depth: usize,
     options: DriverOptions,
-    /// Each modelled drive once.
+    /// Every modelled drive, without duplicates.
     disks: Vec<Disk>,
 }
 
-/// The array of a specification over members made for it, for whoever runs it in threads of its
-/// own.
+/// The array of a specification, with its members created, for a caller that runs it on separate
+/// threads.
 ///
 /// # Errors
 /// See [`Target::new`].
@@ -491,7 +491,7 @@ pub(crate) fn array_spec(
 }
 
 impl ArrayBuilder {
-    /// The recipe of a specification, and its leaves, made.
+    /// The builder of a specification, and its leaves, created.
     fn with_leaves(
         spec: &TargetSpec<'_>,
         pace: &PaceControl,
@@ -531,8 +531,8 @@ impl ArrayBuilder {
         Ok((recipe, leaves))
     }
 
-    /// The array over the leaves that are there. Leaves of an inner array that cannot serve without
-    /// those that are not stay where they are.
+    /// The array over the present leaves. Leaves of a nested array that has too many missing leaves
+    /// to serve are left unused.
     fn lanes(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Vec<Driver>, String> {
         let array = self.array(&self.expr, leaves)?;
         Driver::shards(array, &self.options).map_err(|e| e.to_string())
@@ -580,7 +580,7 @@ impl ArrayBuilder {
         nested.map(|nested| Shape::from(&nested)).map_err(|e| e.to_string())
     }
 
-    /// How many leaves each member of the outermost array has.
+    /// Number of leaves of each member of the outermost array.
     fn leaves_of_members(&self) -> Vec<usize> {
         match &self.expr.members {
             Members::Leaves(count) => vec![1; *count],
@@ -588,10 +588,10 @@ impl ArrayBuilder {
         }
     }
 
-    /// Sets of leaves that can be spared together: for each leaf the one that begins with it and
-    /// goes round. So each leaf is missing once, and what it shares with one other is read from
-    /// that. On RAID 4 and 5 the first two sets need all parity: where one is without a row's
-    /// parity, the other is not. On RAID 6 three sets without a common member would do.
+    /// Sets of leaves that can be missing together: for each leaf the set that begins with it, in
+    /// circular order. So each leaf is missing once, and data that it shares with another leaf is
+    /// read from that leaf. On RAID 4 and 5 the first two sets need all parity: where one lacks the
+    /// parity of a row, the other has it. On RAID 6 three disjoint sets would be sufficient.
     fn removable_sets(&self, present: &[bool]) -> Result<Vec<Vec<usize>>, String> {
         let shape = self.shape(&self.expr)?;
         let mut sets: Vec<Vec<usize>> = Vec::new();
@@ -700,7 +700,7 @@ mod tests {
                         (0..leaves).map(|at| if at == leaf { &bad } else { "mem" }).collect();
                     let target = filled(array, &set.join("+"));
                     let proof = target.verify_redundancy(&|| false).expect("put together again");
-                    let found = proof.expect("somebody can be spared").found;
+                    let found = proof.expect("redundancy allows a removal").found;
                     assert!(!found.is_clean(), "{array}: leaf {leaf}, row {row}");
                 }
             }
@@ -708,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dropped_out_inside_is_told_and_not_read_again() {
+    fn leaves_failed_in_nested_arrays_are_reported_and_not_read_again() {
         let mut target = filled("raid0(raid1(2),raid1(2))", "mem*3+fault:gone@0:mem");
         assert!(target.check_all(&|| false).is_clean());
         for block in 0..target.area_bytes() / 65536 {
@@ -759,7 +759,7 @@ mod tests {
         // The second chunk begins at 64 KiB.
         assert_eq!(found.first_wrong, Some(Miscompare { unit: 16, byte: 0 }));
         assert_eq!((found.wrong_reads, found.failed_requests), (1, 0));
-        // A version that was never written: what is there is old.
+        // A version that was never written: the data on the members is stale.
         let mut target = filled("raid0(2)", "mem");
         target.book.fill_next(5, &mut [0; 4096]);
         let found = target.check_all(&|| false);

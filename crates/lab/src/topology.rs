@@ -7,7 +7,7 @@
 //!                           +-- channel 0 --+      a channel has one command at a time
 //!   member 2 --+            |               |
 //!              +-- disk 1 --+               +-- bus
-//!   member 3 --+                            |      a bus carries so many bytes per second
+//!   member 3 --+                            |      a bus has a rate in bytes per second
 //!                disks 2, 3 --- channel 1 --+
 //! ```
 //!
@@ -44,7 +44,7 @@ pub struct Part {
 }
 
 impl StorageTopology {
-    /// Where each of so many members lies.
+    /// The disk and channel of each of `members` members.
     pub fn parts(&self, members: usize) -> Vec<Part> {
         let group = |wanted: Option<u32>| wanted.map(|count| count.max(1) as usize);
         let each = group(self.members_per_spindle).unwrap_or(1);

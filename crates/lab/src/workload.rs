@@ -1,4 +1,4 @@
-//! Workloads: which block comes next, and how many may be under way. Sans-io, so that the same
+//! Workloads: the order of blocks, and the number of requests in flight. Sans-io, so that the same
 //! workload drives any target.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! on two cores | unit 0 | unit 1 | unit 2 | unit 3 |     each core's generator: the blocks that
 //!               core 0   core 1   core 0   core 1        begin in its lane's units
 //! ```
-//! Invariant: a block that is being written is not touched a second time before it is done, so that
-//! there is never a doubt about what it must contain.
+//! Invariant: a block with a write in flight is not accessed again before its completion, so that
+//! its expected contents are always defined.
 
 use std::str::FromStr;
 
@@ -18,21 +18,21 @@ use md::Sector;
 
 use crate::stats::SplitMix64;
 
-/// What is done to the array.
+/// Access pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Block after block is read.
+    /// Sequential reads.
     SeqRead,
-    /// Block after block is written.
+    /// Sequential writes.
     SeqWrite,
-    /// Blocks anywhere are read.
+    /// Random reads.
     RandRead,
-    /// Blocks anywhere are written.
+    /// Random writes.
     RandWrite,
 }
 
 impl Kind {
-    /// All of them, in the order of the wiki's table.
+    /// All kinds, in the order of the Linux RAID wiki's table.
     pub const ALL: [Kind; 4] = [Kind::SeqRead, Kind::RandRead, Kind::SeqWrite, Kind::RandWrite];
 
     /// Its name in records and on the command line.
@@ -68,24 +68,23 @@ impl FromStr for Kind {
     }
 }
 
-/// A workload, pinned down.
+/// The parameters of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
-    /// What is done.
+    /// The access pattern.
     pub kind: Kind,
-    /// In what unit, in bytes.
+    /// Block size, in bytes.
     pub block_bytes: u64,
-    /// Blocks that each job keeps under way.
+    /// Queue depth of each job, in blocks.
     pub depth: u32,
-    /// How many jobs there are.
+    /// Number of jobs.
     pub jobs: u32,
-    /// A sequential reader asks for this many bytes beyond what `depth` comes to, as a read-ahead
-    /// would.
+    /// Bytes that a sequential reader keeps in flight beyond `depth`, as a read-ahead would.
     pub read_ahead_bytes: u64,
 }
 
 impl Spec {
-    /// Blocks that one job keeps under way, read-ahead included.
+    /// Queue depth of one job, in blocks, read-ahead included.
     pub fn window(&self) -> usize {
         let ahead = match self.kind {
             Kind::SeqRead => self.read_ahead_bytes.div_ceil(self.block_bytes),
@@ -94,7 +93,7 @@ impl Spec {
         self.depth as usize + ahead as usize
     }
 
-    /// Blocks under way in all jobs together.
+    /// Blocks in flight in all jobs together.
     pub fn in_flight(&self) -> usize {
         self.window() * self.jobs as usize
     }
@@ -110,15 +109,15 @@ struct Job {
 /// A block to be read or written by a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Whose.
+    /// Index of the job.
     pub job: u32,
-    /// Which, counted in blocks from the start of the area.
+    /// Index of the block, from the start of the area.
     pub block: u64,
-    /// The same, counted in the generator's own share.
+    /// The block's index in the generator's own share.
     place: u64,
 }
 
-/// The blocks of an area that are one generator's. The shares of all lanes are disjoint, and
+/// The blocks of an area that belong to one generator. The shares of all lanes are disjoint, and
 /// together they are the area.
 #[derive(Clone, Debug)]
 pub struct Share {
@@ -128,11 +127,11 @@ pub struct Share {
 
 #[derive(Clone, Debug)]
 enum Places {
-    /// All there are.
+    /// All blocks.
     All,
-    /// The units of a lane, all of so many whole blocks.
+    /// The units of a lane, each of `unit_blocks` whole blocks.
     Units { unit_blocks: u64, lane: u64, lanes: u64 },
-    /// Where blocks and units do not fit each other.
+    /// A list of blocks, where block size and unit size are not multiples.
     Listed(Vec<u64>),
 }
 
@@ -142,8 +141,8 @@ impl Share {
         Share { count: blocks, places: Places::All }
     }
 
-    /// The blocks of `block_sectors` sectors that begin in what `lane` owns. A block that goes on
-    /// in another lane's unit is cut by the driver.
+    /// The blocks of `block_sectors` sectors that begin in the units of `lane`. A block that
+    /// extends into another lane's unit is split by the driver.
     pub fn of_lane(blocks: u64, block_sectors: u64, sharding: Sharding, lane: u16) -> Share {
         let lanes = u64::from(sharding.shards());
         if lanes == 1 {
@@ -161,7 +160,7 @@ impl Share {
         Share { count, places: Places::Units { unit_blocks, lane, lanes } }
     }
 
-    /// How many they are.
+    /// Number of blocks.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -179,7 +178,7 @@ impl Share {
     }
 }
 
-/// See the module.
+/// Generates the steps of a workload.
 pub struct Workload {
     spec: Spec,
     share: Share,
@@ -215,7 +214,7 @@ impl Workload {
         }
     }
 
-    /// The next block, or `None` while every job has enough under way.
+    /// The next block, or `None` while every job has its queue depth in flight.
     pub fn begin(&mut self) -> Option<Step> {
         for _ in 0..self.jobs.len() {
             let at = self.turn;
@@ -231,7 +230,7 @@ impl Workload {
         None
     }
 
-    /// A block that `begin` gave out has been read or written.
+    /// Completes a step that `begin` returned.
     pub fn done(&mut self, step: Step) {
         let job = &mut self.jobs[step.job as usize];
         assert!(job.under_way > 0, "job {} ends more than it began", step.job);
@@ -251,7 +250,7 @@ impl Workload {
             job.next = if place + 1 == job.end { job.first } else { place + 1 };
             return Some(place);
         }
-        // In a small area most blocks may be under way: give up after a few tries.
+        // In a small area most blocks may be in flight: give up after a few tries.
         (0..16).find_map(|_| {
             let place = self.random.below(self.share.count());
             (!self.is_busy(place)).then_some(place)
@@ -286,7 +285,7 @@ mod tests {
         let mut workload = Workload::new(spec(Kind::SeqRead, 1, 2), Share::all(8), 1);
         let mut seen = [Vec::new(), Vec::new()];
         for _ in 0..12 {
-            let step = workload.begin().expect("one under way at most");
+            let step = workload.begin().expect("at most one in flight");
             seen[step.job as usize].push(step.block);
             workload.done(step);
         }
@@ -320,7 +319,7 @@ mod tests {
         let mut workload = Workload::new(spec(Kind::RandRead, 1, 1), Share::all(100), 3);
         let mut seen = [false; 100];
         for _ in 0..2000 {
-            let step = workload.begin().expect("one under way at most");
+            let step = workload.begin().expect("at most one in flight");
             seen[step.block as usize] = true;
             workload.done(step);
         }
@@ -358,8 +357,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever ends in whatever order: windows are kept, nothing is written twice at once, and
-        /// with nothing under way there is always a next block.
+        /// For any order of completions: windows are kept, no block has two writes in flight, and
+        /// with nothing in flight there is always a next block.
         #[test]
         fn it_goes_on_whatever_happens(
             kind in proptest::sample::select(&Kind::ALL[..]),
@@ -391,7 +390,7 @@ mod tests {
                     let of_job = out.iter().filter(|other| other.job == step.job).count();
                     prop_assert!(of_job <= spec.window());
                 }
-                prop_assert!(!out.is_empty(), "stuck with nothing under way");
+                prop_assert!(!out.is_empty(), "stuck with nothing in flight");
                 let step = out.swap_remove(end.index(out.len()));
                 workload.done(step);
             }

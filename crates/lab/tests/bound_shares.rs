@@ -1,8 +1,8 @@
 //! The default table on a model clock: every figure beside its bound, alike on every machine.
 //!
 //! The engine, the bytes and the modelled drives are those of `raidlab bench`; only waiting takes
-//! no time ([`array::ModelClock`]). So a level that loses a part of what its disks can do is seen
-//! here, whatever else the machine does meanwhile.
+//! no time ([`array::ModelClock`]). So a level that does not reach the rate of its disks fails
+//! here, whatever the load of the machine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn every_cell_of_the_default_table_is_near_its_bound() {
         });
         found.and_then(|cell| cell.ratio_to_single).expect("a row of the table")
     };
-    // Every administrator knows these: a mirror streams like one disk, and parity costs small
+    // Well-known ratios: a mirror streams like one disk, and parity costs small
     // writes.
     let mirror = ratio("raid1", 2, 0, "seq-read");
     assert!((mirror - 1.0).abs() < 0.005, "a mirror streams like one disk: {mirror}");

@@ -10,21 +10,21 @@ use super::{CellShape, MemberDrive};
 use crate::stats::SplitMix64;
 use crate::topology::StorageTopology;
 
-/// Member operations after which a run ends in any case: the price of a bound has a bound.
+/// Limit of member operations of a run, which bounds the CPU time of a bound.
 const OPS_MAX: u64 = 30_000;
 
 /// Requests of a random pattern, per leaf and in all.
 const RANDOM_REQUESTS_PER_LEAF: u64 = 700;
 const RANDOM_REQUESTS_MAX: u64 = 4_000;
 
-/// What a sequential pattern moves: this much per leaf's worth of user data.
+/// Bytes that a sequential pattern moves, per leaf's worth of user data.
 const STREAM_BYTES_PER_LEAF: u64 = 192 << 20;
 
-/// A stream's requests are windows of at least this much per leaf, and so many are in flight.
+/// A stream keeps [`WINDOWS_IN_FLIGHT`] requests in flight, windows of at least this size per leaf.
 const WINDOW_BYTES_PER_LEAF: u64 = 512 << 10;
 const WINDOWS_IN_FLIGHT: usize = 4;
 
-/// Long runs on a member go in pieces of at most this much.
+/// Long runs on a member are split into pieces of at most this length.
 pub(super) const PIECE_SECTORS: u64 = 512;
 
 /// How requests follow each other.
@@ -82,7 +82,7 @@ impl Pace {
         let share = cell.shape.bytes() as f64 / md::SECTOR_BYTES as f64 / leaf_sectors;
         let moved = share * STREAM_BYTES_PER_LEAF as f64 / md::SECTOR_BYTES as f64;
         let wanted = (moved / sectors as f64).ceil() as u64;
-        // Within one pass, unless that is too short to stand for the whole: going round seeks.
+        // Within one pass, unless that is too short to be representative: a restart costs a seek.
         let in_flight = WINDOWS_IN_FLIGHT * cell.jobs as usize;
         let pass = (span / sectors * streams * 7 / 8).saturating_sub(in_flight as u64);
         let requests = if pass > wanted / 4 { wanted.min(pass) } else { wanted };
@@ -92,11 +92,11 @@ impl Pace {
     }
 }
 
-/// What a run moved while it was counted.
+/// Result of the counted part of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub user_bytes: u64,
-    /// What was asked over the whole run, counted or not, and what it demanded.
+    /// Bytes requested over the whole run, counted or not, and their demand.
     pub issued_bytes: u64,
     pub issued_requests: u64,
     pub leaf_bytes: Vec<u64>,
@@ -125,7 +125,7 @@ pub(super) fn run(
     piece_sectors: u64,
 ) -> Outcome {
     let (mut rig, places) = wired(cell.topology, drives);
-    // Flash that is scaled to its member is judged by what it can go on doing.
+    // Flash that is scaled to its member is modelled at its sustained rate.
     for (disk, _) in places.iter().filter(|_| cell.pattern.writes()) {
         rig.precondition(*disk, !cell.pattern.sequential());
     }
@@ -156,7 +156,7 @@ pub(super) fn run(
     run.go()
 }
 
-/// The rig, and the disk of each leaf with the place where the leaf begins on it.
+/// The rig, and the disk of each leaf with the leaf's offset on it.
 fn wired(topology: StorageTopology, drives: &[MemberDrive<'_>]) -> (Rig, Vec<(DriveId, u64)>) {
     let mut rig = Rig::new();
     let bus = topology.bus_bytes_per_s.map(|rate| rig.add_bus(rate));
@@ -195,11 +195,11 @@ struct Run<'a> {
     pace: &'a Pace,
     piece_sectors: u64,
     rig: Rig,
-    /// The disk of each leaf, and where the leaf begins on it.
+    /// The disk of each leaf, and the leaf's offset on it.
     places: Vec<(DriveId, u64)>,
     state: State,
     random: SplitMix64,
-    /// Where each stream is.
+    /// Position of each stream.
     at: Vec<u64>,
     slots: Vec<Slot>,
     counts: Outcome,
@@ -229,7 +229,7 @@ impl Run<'_> {
                     self.next_phase(slot, done.at);
                 }
             }
-            // Reads stop at the last request that counts; writes go on until all is on the media.
+            // Reads stop at the last counted request; writes continue until all is on the media.
             if self.over() && !self.cell.pattern.writes() {
                 break;
             }
@@ -252,7 +252,7 @@ impl Run<'_> {
         outcome
     }
 
-    /// Puts on the media what the drives' caches hold; returns when that is done.
+    /// Flushes the drives' caches to the media; returns the time of completion.
     fn flush(&mut self, now: Nanos) -> Nanos {
         for ((disk, _), present) in self.places.iter().zip(&self.state.present) {
             if *present {

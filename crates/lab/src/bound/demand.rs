@@ -1,4 +1,4 @@
-//! What a request demands of the members: the operations that the layout cannot avoid.
+//! The demand of a request: the member operations that the layout cannot avoid.
 //!
 //! ```text
 //!   read                 one phase    the data; of a lost block, the survivors of its row
@@ -6,7 +6,7 @@
 //!   write, parity        two phases   old data and parity, or the rest of the row; then the new
 //! ```
 //!
-//! Invariant: shares no code with the engine and knows nothing of queues, errors or buffers.
+//! Invariant: shares no code with the engine, and models no queues, errors or buffers.
 //! Addresses are sectors. Called by `closed_loop`.
 
 use md::geometry::{Copy, Parity};
@@ -27,7 +27,7 @@ enum Node {
     Array { geometry: Box<Geometry>, members: Vec<Node> },
 }
 
-/// What a layout leaves open.
+/// Choices that a layout leaves open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     /// Mirrored reads take the first copy that is there (of stream n: n further on); otherwise the
@@ -38,10 +38,10 @@ pub(super) struct Policy {
     pub read_modify_write: bool,
 }
 
-/// What is known of the members when a request is planned.
+/// State of the members when a request is planned.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// Which leaves are there.
+    /// Whether each leaf is present.
     pub present: Vec<bool>,
     /// Operations in flight on each leaf.
     pub in_flight: Vec<u32>,
@@ -70,12 +70,12 @@ impl Shape {
         Shape { root: Node::Leaf(0), leaves: 1, sectors: bytes / md::SECTOR_BYTES }
     }
 
-    /// How many leaves it has.
+    /// Number of leaves.
     pub fn leaves(&self) -> usize {
         self.leaves
     }
 
-    /// Bytes that it offers.
+    /// Capacity, bytes.
     pub fn bytes(&self) -> u64 {
         self.sectors * md::SECTOR_BYTES
     }
@@ -98,14 +98,14 @@ impl Shape {
         self.root.stripe_sectors()
     }
 
-    /// What a read demands: one phase.
+    /// The demand of a read: one phase.
     pub(super) fn read(&self, at: u64, sectors: u64, state: &State) -> Phases {
         let mut ops = Vec::new();
         self.root.read(at, sectors, state, &mut ops);
         vec![merge(ops)]
     }
 
-    /// What a write demands.
+    /// The demand of a write.
     pub(super) fn write(&self, at: u64, sectors: u64, state: &State) -> Phases {
         let mut phases = Vec::new();
         self.root.write(at, sectors, state, 0, &mut phases);
@@ -168,7 +168,7 @@ impl Node {
         wanted(geometry.kind()) || members.iter().any(|member| member.any(wanted))
     }
 
-    /// Whether it can serve its data.
+    /// Whether the present leaves can serve its data.
     fn there(&self, present: &[bool]) -> bool {
         match self {
             Node::Leaf(leaf) => present[*leaf],
@@ -288,7 +288,7 @@ fn each_row(parity: &Parity, at: u64, sectors: u64, mut visit: impl FnMut(&Row, 
     }
 }
 
-/// What one array demands of its members, which may be arrays themselves (`leaf` is the member's
+/// The demand of one array on its members, which may be arrays themselves (`leaf` is the member's
 /// slot then). Collected over a whole request, so that an inner array sees its full stripes.
 #[derive(Default)]
 struct Plan {
@@ -385,7 +385,7 @@ impl Plan {
         let can_reconstruct = rest.iter().all(|(member, ..)| there(member));
 
         if parities.is_empty() || rest.is_empty() {
-            // No parity to keep up to date, or all that it is made of is at hand.
+            // No parity to update, or all data of the row is in the request.
         } else if can_modify && (state.policy.read_modify_write || !can_reconstruct) {
             for segment in segments {
                 let (at, sectors) = (start + segment.from, segment.to - segment.from);

@@ -155,8 +155,8 @@ fn a_channel_and_a_spindle_serve_one_after_the_other() {
     assert_eq!(wired(None, Some(1)).0.mb_per_s, apart.mb_per_s, "a disk each is no sharing");
 }
 
-/// Whoever sends operations of another length must not exceed the bound: with pieces of 256 KiB
-/// alone the RAID 5 of 2002 measured 114 % of it.
+/// Member operations of another length must not exceed the bound: with pieces of 256 KiB alone the
+/// RAID 5 of 2002 measured 114 % of it.
 #[test]
 fn no_length_of_an_operation_beats_the_bound_of_shared_members() {
     let cases = [
@@ -235,7 +235,7 @@ fn a_mirror_streams_as_many_jobs_as_it_has_copies() {
     );
 }
 
-/// At depth 1 only one request is under way, so more members gain nothing, and a small parity write
+/// At depth 1 only one request is in flight, so more members gain nothing, and a small parity write
 /// takes a read and a write one after the other.
 #[test]
 fn depth_one_waits_for_every_phase() {

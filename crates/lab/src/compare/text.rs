@@ -39,8 +39,8 @@ pub fn markdown(comparison: &Comparison) -> String {
     for pair in &comparison.pairs {
         out.push_str(&line(&row(pair).map(|field| field.replace('|', "\\|"))));
     }
-    for told in closing(comparison) {
-        out.push_str(&format!("\n{told}\n"));
+    for line in closing(comparison) {
+        out.push_str(&format!("\n{line}\n"));
     }
     out
 }

@@ -1,27 +1,27 @@
-//! What to turn, in the words of whoever does the work: blocks have options of `bench`, each
+//! Options to change, in the syntax of the workload: block workloads have options of `bench`, each
 //! program has its own.
 //!
-//! Invariant: what is advised is heard when it is given back; who has no such option gets no
-//! advice. Called by the rules.
+//! Invariant: advised options are accepted and take effect; a program without such an option gets
+//! no advice. Called by the rules.
 
 use crate::record::Cell;
 
-/// Something about the work that can be turned.
+/// A parameter of the workload that can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knob {
-    /// What is asked for at once, KiB.
+    /// Block size, KiB.
     Block,
-    /// How many requests one job keeps under way.
+    /// Queue depth of one job.
     Depth,
-    /// How many work at once.
+    /// Concurrent jobs.
     Jobs,
-    /// What a stream asks for ahead, KiB: programs that nobody reads ahead for ask for more.
+    /// Read-ahead of a stream, KiB; for programs without read-ahead their block size.
     ReadAhead,
 }
 
-/// More than this no program takes for a block, KiB.
+/// The largest block that a program accepts, KiB.
 const BLOCK_MAX_KIB: u64 = 16 << 10;
-/// The same of bonnie++.
+/// The largest chunk that bonnie++ accepts, KiB.
 const BONNIE_CHUNK_MAX_KIB: u64 = 1 << 10;
 
 /// The option that sets the knob: `--block 192K`, `--workload dd:bs=192K`.
@@ -56,7 +56,7 @@ pub(super) fn turn(cell: &Cell, knob: Knob, value: u64) -> Option<String> {
     Some(format!("--workload {name}:{key}={value}{}", others.collect::<String>()))
 }
 
-/// What the program calls the knob, where it has it.
+/// The program's name for the knob; `None` where it has no such option.
 fn key(program: &str, cell: &Cell, knob: Knob, value: u64) -> Option<&'static str> {
     let seeks = cell.phase.as_deref() == Some("seeks");
     let found = match (program, knob) {
@@ -64,7 +64,7 @@ fn key(program: &str, cell: &Cell, knob: Knob, value: u64) -> Option<&'static st
         ("bonnie-1.2", Knob::Depth | Knob::Jobs) if seeks => "seekers",
         ("bonnie++-2.00", Knob::Depth | Knob::Jobs) if seeks => "seekers",
         ("bonnie++-2.00", Knob::Depth | Knob::Jobs) => "c",
-        // A byte is a byte; and seeks are of the size that they are of.
+        // The block size of byte phases and of seeks is fixed.
         (_, Knob::Block | Knob::ReadAhead) if !cell.workload.starts_with("seq-") => return None,
         ("bonnie-1.2", Knob::Block | Knob::ReadAhead) => "chunk",
         ("bonnie++-2.00", Knob::Block | Knob::ReadAhead) if value <= BONNIE_CHUNK_MAX_KIB => {
@@ -81,7 +81,7 @@ fn key(program: &str, cell: &Cell, knob: Knob, value: u64) -> Option<&'static st
     Some(found)
 }
 
-/// KiB as options say it: `192K`, `3M`.
+/// KiB in the syntax of options: `192K`, `3M`.
 pub(super) fn size(kib: u64) -> String {
     if kib > 0 && kib.is_multiple_of(1024) { format!("{}M", kib / 1024) } else { format!("{kib}K") }
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_is_advised_it_hears() {
+    fn options_advised_for_a_program_are_accepted() {
         let table = [
             (phase("dd", "dd", "read", "seq-read"), Knob::ReadAhead, 384, "dd:bs=384K"),
             (
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(turn(&blocks, Knob::Block, 3072).as_deref(), Some("--block 3M"), "as typed");
     }
 
-    /// No finding of a program advises an option that is refused with it.
+    /// Findings of programs advise no option that `bench` refuses with programs.
     #[test]
     fn findings_of_programs_advise_no_options_of_blocks() {
         let moved = |read_bytes, written_bytes| MemberTraffic {

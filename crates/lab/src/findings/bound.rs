@@ -7,11 +7,11 @@ use crate::record::{Cell, Finding};
 
 /// Below this share of the bound a cell has a finding.
 const LEAST: f64 = 0.85;
-/// And above this.
+/// Above this share of the bound a cell has a finding, too.
 const MOST: f64 = 1.1;
 
-/// A cell far from its bound. What other rules found explains what is missing; more than the bound
-/// only a cache explains.
+/// A cell far from its bound. A shortfall needs this finding only where no other rule explains it;
+/// only a cache explains more than the bound.
 pub(super) fn missed(cell: &Cell, found: &[Finding]) -> Option<Finding> {
     let (share, bound) = (cell.bound_share?, cell.bound_mb_per_s);
     let has = |name: &str| found.iter().any(|finding| finding.name == name);
@@ -21,10 +21,10 @@ pub(super) fn missed(cell: &Cell, found: &[Finding]) -> Option<Finding> {
     if share > MOST && !has("page-cache") {
         let text = format!(
             "{} of what the members could deliver together{of}: a cache, theirs or one above them, \
-             served or kept a part of it, which the bound does not lend",
+             served or kept a part of it, which the bound does not model",
             percent(share)
         );
-        let command = "a larger --size, and --seconds enough to fill the caches".to_string();
+        let command = "a larger --size, and --seconds long enough to fill the caches".to_string();
         return Some(finding("above-the-bound", text, &evidence, Some(command)));
     }
     if share >= LEAST || !found.is_empty() {
@@ -36,14 +36,14 @@ pub(super) fn missed(cell: &Cell, found: &[Finding]) -> Option<Finding> {
     evidence.extend(busy.map(|busy| ("members_busy", busy)));
     evidence.extend(load.map(|load| ("in_flight", load)));
     let mut known = Vec::new();
-    known.extend(busy.map(|busy| format!("they were busy {} in the mean", percent(busy))));
-    known.extend(load.map(|load| format!("{} operations were under way on them", short(load))));
+    known.extend(busy.map(|busy| format!("they were busy {} on average", percent(busy))));
+    known.extend(load.map(|load| format!("{} operations were in flight on them", short(load))));
     let known = match known.is_empty() {
-        true => "how busy they were is not known".to_string(),
+        true => "their utilization is unknown".to_string(),
         false => known.join(", "),
     };
     let text = format!(
-        "only {} of what the members could deliver together{of}; {known}: no rule here says why",
+        "only {} of what the members could deliver together{of}; {known}: no other finding explains it",
         percent(share)
     );
     Some(finding("below-the-bound", text, &evidence, None))

@@ -1,12 +1,12 @@
 //! Findings about CPU time.
 //!
-//! Invariant: as in the module above. Where most of the time is the generator's, the engine is not
-//! accused of it.
+//! Invariant: as in the module above. Where the generator takes most of the time, the finding names
+//! the generator, not the engine.
 
 use super::{finding, percent, seconds, short};
 use crate::record::{Cell, Finding};
 
-/// The share of one CPU that the generator itself takes, by its calibration.
+/// The share of one CPU that the generator takes, by its calibration.
 fn generator_share(cell: &Cell) -> Option<f64> {
     let ns = cell.generator_ns_per_op?;
     let ops: u64 = cell.samples.iter().map(|sample| sample.ops).sum();
@@ -21,7 +21,7 @@ pub(super) fn generator_bound(cell: &Cell) -> Option<Finding> {
     let ns = cell.generator_ns_per_op?;
     let text = format!(
         "the generator took {} of the time ({} ns for each request, to choose, fill and check \
-         it): the figure is its own as much as the array's",
+         it): the figure measures it as much as the array",
         percent(share.min(1.0)),
         short(ns)
     );
@@ -33,7 +33,7 @@ pub(super) fn generator_bound(cell: &Cell) -> Option<Finding> {
     Some(finding("generator-bound", text, &evidence, Some(command)))
 }
 
-/// Other processes, or other virtual machines, had CPUs that this work may have needed.
+/// Other processes or virtual machines used CPU time that this workload may have needed.
 pub(super) fn busy_machine(cell: &Cell) -> Option<Finding> {
     const BUSY_CPUS: f64 = 0.2;
     let stolen = cell.series.as_ref().map_or(&[][..], |series| &series.stolen_cpus);
@@ -49,17 +49,17 @@ pub(super) fn busy_machine(cell: &Cell) -> Option<Finding> {
     let who = who.iter().filter(|(cpus, _)| *cpus >= BUSY_CPUS);
     let who = who.map(|(cpus, who)| format!("{who} {} CPUs", short(*cpus)));
     let text = format!(
-        "{} in the mean while the clock ran: the figure may be lower than on an idle machine",
+        "{} on average during the samples: the figure may be lower than on an idle machine",
         who.collect::<Vec<_>>().join(", ")
     );
     let evidence = [("others_cpus", others), ("stolen_cpus", stolen)];
-    let command = "the same on an idle machine, or --repeat and the spread".to_string();
+    let command = "measure on an idle machine, or use --repeat and look at the spread".to_string();
     Some(finding("busy-machine", text, &evidence, Some(command)))
 }
 
-/// A thread has no time left, and the members have. A program is judged by its busiest thread
-/// alone: it has as many threads as it has workers, and a place below it some more, whatever number
-/// of cores was asked for; so there is no number to advise either.
+/// A thread is saturated, and the members are not. A program is judged by its busiest thread alone:
+/// it has as many threads as workers, and the place below it has more, whatever `--cores` says; so
+/// there is no number of cores to advise either.
 pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     const FULL: f64 = 0.9;
     const AT_THE_BOUND: f64 = 0.9;
@@ -75,7 +75,7 @@ pub(super) fn cpu_bound(cell: &Cell) -> Option<Finding> {
     };
     let members_full = cell.bound_share.is_some_and(|share| share >= AT_THE_BOUND)
         || cell.member_load.iter().filter_map(|load| load.busy).any(|busy| busy >= MEMBERS_BUSY);
-    // More than all of the time is of another time.
+    // More than 100 % was measured over a different interval.
     let contradicts = thread.is_some_and(|thread| thread > MOST);
     if !share.is_finite()
         || share < FULL

@@ -71,20 +71,20 @@ pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
         false => "came from",
     };
     let text = match cell.per_member.is_empty() {
-        true => format!("how much of the data {way} the members is not known: {who} kept the rest"),
+        true => format!("how much of the data {way} the members is unknown: {who} kept the rest"),
         false if share < 1.0 && least > 1.0 => format!(
             "only {} of the bytes that had to reach the members ({} for each byte with copies and \
-             parity) did meanwhile: the rest is {who}'s",
+             parity) did during the samples: {who} held the rest",
             percent(share),
             short(least)
         ),
         false if share < 1.0 => format!(
-            "only {} of the data {way} the members meanwhile: the rest is {who}'s",
+            "only {} of the data {way} the members during the samples: {who} held the rest",
             percent(share)
         ),
         false => format!(
-            "for each byte {} {way} the members, but when, {who} decided: the figure is its own as \
-             much as theirs",
+            "for each byte {} {way} the members, at times that {who} chose: the figure depends on \
+             it as much as on the members",
             short(moved)
         ),
     };
@@ -94,7 +94,7 @@ pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
     Some(finding("page-cache", text, &evidence, command))
 }
 
-/// md was at work in the background.
+/// md ran a resync, rebuild, check or reshape in the background.
 pub(super) fn resync_running(cell: &Cell) -> Option<Finding> {
     let sync =
         cell.sync.as_ref().filter(|s| !matches!(s.action.as_str(), "" | "idle" | "frozen"))?;
@@ -102,7 +102,7 @@ pub(super) fn resync_running(cell: &Cell) -> Option<Finding> {
     evidence.extend(sync.begin.map(|share| ("begin_share", share)));
     evidence.extend(sync.end.map(|share| ("end_share", share)));
     let from_to = match (sync.begin, sync.end) {
-        // md says how far it is a sixteenth at a time.
+        // md reports progress in steps of a sixteenth.
         (Some(begin), Some(end)) if end > begin => {
             format!(" from {:.1} to {:.1} %", begin * 100.0, end * 100.0)
         }
@@ -110,16 +110,17 @@ pub(super) fn resync_running(cell: &Cell) -> Option<Finding> {
         (Some(begin), None) => format!(" from {:.1} % to its end", begin * 100.0),
         _ => String::new(),
     };
-    // md's word for a rebuild is a verb.
+    // md calls a rebuild "recover".
     let action = if sync.action == "recover" { "rebuild" } else { sync.action.as_str() };
     let text = format!(
-        "a {action} of the array ran meanwhile{from_to}: the members served it besides the workload"
+        "a {action} of the array ran during the samples{from_to}: the members served it besides \
+         the workload"
     );
     let command = "mdadm --wait /dev/mdX, and measure again".to_string();
     Some(finding("resync-running", text, &evidence, Some(command)))
 }
 
-/// Everything that the members moved fills the bus that they share.
+/// The members' traffic saturates the bus that they share.
 pub(super) fn shared_bus(cell: &Cell) -> Option<Finding> {
     const FULL: f64 = 0.85;
     let bus = cell.bus_mb_per_s.filter(|rate| *rate > 0.0)?;
@@ -146,26 +147,27 @@ pub(super) fn shared_bus(cell: &Cell) -> Option<Finding> {
     Some(finding("shared-bus", text, &evidence, Some(command)))
 }
 
-/// Members that are parts of one disk: its head travels between them.
+/// Members that are parts of one disk: its head seeks between them.
 pub(super) fn shared_spindle(cell: &Cell) -> Option<Finding> {
     let members = cell.members_per_spindle.filter(|members| *members > 1)?;
-    let sharing = format!("{members} members are parts of one disk, and its head travels between");
+    let sharing =
+        format!("{members} members are parts of one disk, and its head seeks between them");
     shared("shared-spindle", cell, f64::from(members), &sharing, "--spindle 1")
 }
 
-/// Disks on one cable: one command at a time.
+/// Disks on one cable: the channel serves one command at a time.
 pub(super) fn shared_channel(cell: &Cell) -> Option<Finding> {
     let all = cell.disks.div_ceil(cell.members_per_spindle.unwrap_or(1).max(1));
     let disks = cell.disks_per_channel?.min(all);
     if disks < 2 {
         return None;
     }
-    let sharing = format!("{disks} disks share a channel, which has one command at a time");
+    let sharing = format!("{disks} disks share a channel, which serves one command at a time");
     shared("shared-channel", cell, f64::from(disks), &sharing, "--channel 1")
 }
 
-/// That sharing costs: members of their own could deliver clearly more than these did, and these
-/// did about what members that share can.
+/// The cost of sharing a spindle or a channel: the bound of members that share nothing is clearly
+/// higher, and this cell is close to the bound of members that share.
 fn shared(name: &str, cell: &Cell, count: f64, how: &str, command: &str) -> Option<Finding> {
     const CLEARLY: f64 = 1.25;
     const ABOUT: f64 = 0.7;
@@ -188,17 +190,18 @@ fn shared(name: &str, cell: &Cell, count: f64, how: &str, command: &str) -> Opti
 }
 
 /// One member is busy all the time and needs more time per byte than any other; the others wait for
-/// it. In a stream it may be as good as they are: where that is as fast as the disks, the one that
-/// is behind stays behind, and the others answer from what they have read ahead or keep what they
-/// are to write. So nothing is said of drives of one model, which are alike; of others only a test
-/// of each tells, but for random reads, which no drive foresees.
+/// it. In a stream it may be as fast as the others: where the stream runs at the speed of the
+/// disks, a member that lags keeps lagging, and the others serve requests from their read-ahead or
+/// write cache. So modelled drives of one model, which are alike, give no finding. For other drives
+/// only a test of each member is conclusive, except under random reads, which no drive prefetches.
 pub(super) fn one_slow_member(cell: &Cell) -> Option<Finding> {
     slow_per_byte(cell).or_else(|| slow_answers(cell))
 }
 
-/// One member takes much longer to answer than any other, though it is asked for no more: requests
-/// that it serves are the long tail. Its operations under way and how many there were give the time
-/// of one (Little's law); members in memory answer at once, and have none under way.
+/// One member's latency is much longer than any other's, though it gets no more operations: the
+/// requests that it serves are the long tail. Its mean operations in flight and their number give
+/// the time of one operation (Little's law); members in memory complete immediately and have none
+/// in flight.
 fn slow_answers(cell: &Cell) -> Option<Finding> {
     const LONGER: f64 = 2.0;
     const MORE: f64 = 1.5;
@@ -217,17 +220,17 @@ fn slow_answers(cell: &Cell) -> Option<Finding> {
     let (_, next_us, _) = *answers.last()?;
     let mean_ops = answers.iter().map(|answer| answer.2).sum::<u64>() / answers.len() as u64;
     let latency = cell.latency_us?;
-    // Most requests must do without it: then it is seen in their tail.
+    // Most requests must not touch it: then it shows in the tail of the latency.
     let tail = latency.p99 >= LONGER * latency.p50;
     let asked_more = ops as f64 > MORE * mean_ops as f64;
     if slow_us < LONGER * next_us.max(latency.p50 / LONGER) || asked_more || !tail {
         return None;
     }
     let ms = |us: f64| crate::pivot::latency(us);
-    let others = if next_us > 0.0 { ms(next_us) } else { "no time to speak of".into() };
+    let others = if next_us > 0.0 { ms(next_us) } else { "a negligible time".into() };
     let text = format!(
-        "member {slow} took {} for an operation, and no other more than {others}: half of the \
-         requests took {}, and one in a hundred {} or more",
+        "member {slow} took {} for an operation, and no other more than {others}: p50 of the \
+         requests is {}, p99 {}",
         ms(slow_us),
         ms(latency.p50),
         ms(latency.p99)
@@ -239,7 +242,7 @@ fn slow_answers(cell: &Cell) -> Option<Finding> {
         ("p50_us", latency.p50),
         ("p99_us", latency.p99),
     ];
-    let command = format!("member {slow} by itself: if it is slow there, replace it");
+    let command = format!("measure member {slow} alone: if it is slow there, replace it");
     Some(finding("one-slow-member", text, &evidence, Some(command)))
 }
 
@@ -254,7 +257,7 @@ fn slow_per_byte(cell: &Cell) -> Option<Finding> {
         (traffic.bytes() > 0).then(|| (index, busy, busy * seconds(cell) / traffic.bytes() as f64))
     };
     let mut costs: Vec<_> = cell.per_member.iter().enumerate().filter_map(cost).collect();
-    // Who is missing a measure is not compared with.
+    // A member without a busy time is not compared.
     let known = cell.member_load.iter().filter(|load| load.busy.is_some()).count();
     if costs.len() < 2 || known < cell.per_member.len() - cell.degraded.min(cell.disks) as usize {
         return None;
@@ -263,13 +266,13 @@ fn slow_per_byte(cell: &Cell) -> Option<Finding> {
     let (slow, busy, per_byte) = costs.pop()?;
     let (_, _, next) = *costs.last()?;
     let others = costs.iter().map(|(_, busy, _)| busy).sum::<f64>() / costs.len() as f64;
-    // The others must have had time to spare: otherwise they are as much of a bottleneck.
+    // The others must have had idle time: otherwise they are as much of a bottleneck.
     if busy < BUSY || per_byte < next * SLOWER || others * SLOWER > busy {
         return None;
     }
     let perhaps = match cell.workload.as_str() {
         "rand-read" => "",
-        _ => ", unless all are alike and one stays behind",
+        _ => ", unless all are alike and one lags behind",
     };
     let text = format!(
         "member {slow} was busy {} of the time and needed {}x as long per byte as any other; \
@@ -284,10 +287,10 @@ fn slow_per_byte(cell: &Cell) -> Option<Finding> {
         ("others_busy", others),
         ("time_per_byte_ratio", per_byte / next),
     ];
-    // Only who makes the array can take it apart.
+    // `--level single` applies only to an array that `bench` creates.
     let how = if cell.level.is_empty() { "" } else { " (--level single)" };
     let command =
-        format!("each member by itself{how}: if only member {slow} is slow there, replace it");
+        format!("measure each member alone{how}: if only member {slow} is slow there, replace it");
     Some(finding("one-slow-member", text, &evidence, Some(command)))
 }
 
@@ -296,13 +299,13 @@ fn modelled_alike(cell: &Cell) -> bool {
     cell.members.starts_with("paced:") && !cell.members.contains('+')
 }
 
-/// Some members moved much more than others, or others nothing.
+/// Some members moved many more bytes than others, or some moved none.
 pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
     const UNEVEN: f64 = 1.25;
     if matches!(cell.level.as_str(), "single" | "linear") || cell.per_member.len() < 2 {
         return None;
     }
-    // What trickles out of a cache says nothing about how the layout spreads the workload.
+    // Writeback from a cache says nothing about how the layout distributes the workload.
     if cell.amplification()? < MOVED_SHARE {
         return None;
     }
@@ -319,7 +322,7 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
         _ => format!("{idle} members moved nothing"),
     };
     let (why, command) = match cell.level.as_str() {
-        "raid4" => ("parity has a member of its own", Some("--level raid5".to_string())),
+        "raid4" => ("parity is on a dedicated member", Some("--level raid5".to_string())),
         "raid1" | "raid10" if !cell.writes() => (
             "a stream reads one copy, and other copies serve other streams",
             turn(cell, Knob::Jobs, u64::from((cell.jobs.max(1) * 2).max(cell.disks))),
@@ -338,11 +341,11 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
     Some(finding("unbalanced-members", format!("{text}: {why}"), &evidence, command))
 }
 
-/// Writes read first.
+/// Writes cause reads of old data or parity.
 pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
     const READ_SHARE: f64 = 0.2;
     let resyncing = resync_running(cell).is_some();
-    // What a rewrite reads is the workload's own.
+    // The reads of a rewrite belong to the workload.
     if !has_parity(cell) || !cell.only_writes() || resyncing || cell.per_member.is_empty() {
         return None;
     }
@@ -376,9 +379,9 @@ pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
     Some(finding("read-modify-write", text, &evidence, Some(command)))
 }
 
-/// md's stripe cache grew, or was full. What md shows as its size is what it keeps at least: since
-/// Linux 4.1 it makes more when it runs out, and gives them back when memory is short, so more
-/// entries in use than the size are a cache that has grown.
+/// md's stripe cache grew, or was full. The size that md shows is a minimum: since Linux 4.1 it
+/// allocates more entries when it runs out, and frees them when memory is short, so more entries in
+/// use than the size mean that the cache has grown.
 pub(super) fn stripe_cache_growing(cell: &Cell) -> Option<Finding> {
     const FULL: f64 = 0.95;
     let cache = cell.stripe_cache?;
@@ -390,15 +393,15 @@ pub(super) fn stripe_cache_growing(cell: &Cell) -> Option<Finding> {
     }
     let text = match active {
         _ if was_set => format!(
-            "the stripe cache grew from {begin} to {end} entries while the clock ran: early \
+            "the stripe cache grew from {begin} to {end} entries during the samples: early \
              samples had less of it than late ones"
         ),
         Some(active) if active > end => format!(
-            "{active} entries of the stripe cache were in use, and it keeps {end}: md made more \
-             while the clock ran, and writes waited for them"
+            "{active} entries of the stripe cache were in use, and it keeps {end}: md allocated \
+             more during the samples, and writes waited for them"
         ),
         _ => format!(
-            "{} of the {end} entries of the stripe cache were in use: writes waited for room",
+            "{} of the {end} entries of the stripe cache were in use: writes waited for free entries",
             active.unwrap_or(end)
         ),
     };

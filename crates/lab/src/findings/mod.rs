@@ -1,13 +1,13 @@
-//! Findings: what the evidence in a finished cell says about its bottleneck, and what would change
-//! it.
+//! Findings: the bottleneck that the evidence in a finished cell shows, and the option that would
+//! change it.
 //!
 //! ```text
 //!   record::Cell --> rules (one function each) --> record::Finding {text, evidence, command}
 //! ```
 //!
-//! Invariant: a rule looks at one cell and at nothing else, so a record that is read back years
-//! later gives the same findings. A rule whose evidence is missing finds nothing. Called from
-//! `bench` for every cell, and by whoever else finishes one.
+//! Invariant: a rule reads one cell and nothing else, so a record that is read back years later
+//! gives the same findings. A rule whose evidence is missing gives no finding. Called from `bench`
+//! for every cell, and from the programs' session.
 
 mod advice;
 mod bound;
@@ -19,7 +19,7 @@ mod tests;
 
 use crate::record::{Cell, Finding, MemberTraffic, Sample};
 
-/// What the cell's evidence supports, in a fixed order.
+/// The findings that the cell's evidence supports, in a fixed order.
 pub fn find(cell: &Cell) -> Vec<Finding> {
     const RULES: [fn(&Cell) -> Option<Finding>; 16] = [
         members::page_cache,
@@ -39,12 +39,12 @@ pub fn find(cell: &Cell) -> Vec<Finding> {
         cpu::cpu_bound,
         cpu::busy_machine,
     ];
-    // Of a steady window the evidence is of another time than the samples.
+    // In a steady window the evidence and the samples cover different intervals.
     if cell.user_bytes() == 0 || cell.steady_window {
         return Vec::new();
     }
     let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| rule(cell)).collect();
-    // What is not at its bound has a finding above, or at least this one.
+    // A cell away from its bound has a finding above, or at least this one.
     found.extend(bound::missed(cell, &found));
     found
 }
@@ -60,7 +60,7 @@ fn seconds(cell: &Cell) -> f64 {
     cell.samples.iter().map(|sample: &Sample| sample.seconds).sum()
 }
 
-/// Mean of what the members that are known were busy; `None` where none is.
+/// Mean busy share of the members that have one; `None` where none has.
 fn mean_busy(cell: &Cell) -> Option<f64> {
     let busy: Vec<f64> = cell.member_load.iter().filter_map(|load| load.busy).collect();
     (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64)

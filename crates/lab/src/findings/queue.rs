@@ -1,4 +1,4 @@
-//! Findings about how much is under way at once.
+//! Findings about the queue depth.
 //!
 //! Invariant: as in the module above.
 
@@ -6,16 +6,16 @@ use super::advice::{Knob, turn};
 use super::{finding, mean_busy, percent, short, stripe_kib};
 use crate::record::{Cell, Finding};
 
-/// Share of the bound above which nothing is lost by the queue.
+/// Share of the bound above which the queue depth is not the limit.
 const AT_THE_BOUND: f64 = 0.85;
 
 fn at_the_bound(cell: &Cell) -> bool {
     cell.bound_share.is_some_and(|share| share >= AT_THE_BOUND)
 }
 
-/// Never more than one request was under way, though several members could have worked.
+/// Never more than one request was in flight, though several members could have worked.
 pub(super) fn never_deeper_than_one(cell: &Cell) -> Option<Finding> {
-    // A mean over steps of a queue that is never longer than one may be a little over one.
+    // The mean over the steps of a queue that never exceeds one may be slightly above one.
     const ONE: f64 = 1.05;
     let read_ahead =
         cell.read_ahead_kib.unwrap_or(0) + through_page_cache(cell).flatten().unwrap_or(0);
@@ -25,22 +25,22 @@ pub(super) fn never_deeper_than_one(cell: &Cell) -> Option<Finding> {
     if cell.disks < 2 || cell.depth.max(1) * cell.jobs.max(1) != 1 || ahead || full {
         return None;
     }
-    // Where it was counted, the count decides: a page cache writes with more in flight than a
-    // program asks for. A program that is not counted may have such a cache below it.
+    // Where operations in flight were counted, the count decides: a page cache writes with more in
+    // flight than a program submits. A program without a count may have such a cache below it.
     let loads = cell.member_load.iter().map(|load| load.in_flight);
     let counted: Option<f64> =
         loads.clone().collect::<Option<Vec<f64>>>().map(|all| all.iter().sum());
     let counted = counted.filter(|_| !cell.member_load.is_empty());
-    // One request may well be for all members: what counts is how deep the queue of any one was.
+    // One request may cover all members: the deepest queue of a single member decides.
     let deepest = loads.flatten().reduce(f64::max);
     if deepest.is_some_and(|deepest| deepest > ONE) || (counted.is_none() && cell.place.is_some()) {
         return None;
     }
     let on_all = counted.map_or(String::new(), |all| {
-        format!(" ({} operations on all members together, in the mean)", short(all))
+        format!(" ({} operations in flight on all members together, on average)", short(all))
     });
     let text = format!(
-        "one request at a time on {} members{on_all}: most of them wait most of the time",
+        "one request at a time on {} members{on_all}: most of them are idle most of the time",
         cell.disks
     );
     let mut evidence = vec![
@@ -53,25 +53,25 @@ pub(super) fn never_deeper_than_one(cell: &Cell) -> Option<Finding> {
     Some(finding("queue-never-deeper-than-one", text, &evidence, command))
 }
 
-/// Fewer requests at random places than it takes to have all members at work: some idle by chance
+/// Fewer random requests in flight than it takes to keep all members busy: some are idle by chance
 /// while others have several.
 pub(super) fn too_shallow(cell: &Cell) -> Option<Finding> {
     const IDLE: f64 = 0.75;
     const EACH: u32 = 4;
     let asked = cell.depth.max(1).saturating_mul(cell.jobs.max(1));
     let members = cell.disks.saturating_sub(cell.degraded);
-    // A program's cache may ask for more than it does.
+    // The page cache below a program may submit more requests than the program.
     let busy = mean_busy(cell).filter(|busy| *busy < IDLE)?;
     let random = cell.workload.starts_with("rand-");
     if !random || cell.program.is_some() || asked < 2 || members < 2 || asked >= EACH * members {
         return None;
     }
-    // Of n members, n (1 - (1 - 1/n)^q) have one of q requests that are anywhere.
+    // Of n members, n (1 - (1 - 1/n)^q) have at least one of q uniformly random requests.
     let count = f64::from(members);
     let working = count * (1.0 - (1.0 - 1.0 / count).powf(f64::from(asked)));
     let text = format!(
-        "{asked} requests at once on {members} members: at random places {} of them have one, in \
-         the mean; they were busy {} of the time",
+        "queue depth {asked} on {members} members: at random offsets {} of them have a request on \
+         average; they were busy {} of the time",
         short(working),
         percent(busy)
     );
@@ -85,7 +85,7 @@ pub(super) fn too_shallow(cell: &Cell) -> Option<Finding> {
     Some(finding("queue-too-shallow", text, &evidence, turn(cell, Knob::Depth, each)))
 }
 
-/// Members take one command at a time, where more are waiting: a disk cannot choose the nearest.
+/// Members take one command at a time while more are queued: a disk cannot reorder them.
 pub(super) fn one_command_each(cell: &Cell) -> Option<Finding> {
     const IDLE: f64 = 0.3;
     let asked = cell.depth.max(1).saturating_mul(cell.jobs.max(1));
@@ -93,14 +93,14 @@ pub(super) fn one_command_each(cell: &Cell) -> Option<Finding> {
     let by_driver = !drives.is_empty() && drives.iter().all(|drive| drive.queue_depth == Some(1));
     let by_option = cell.queue_depth == Some(1);
     let random = cell.workload.starts_with("rand-");
-    // Members in memory, which have nothing to choose, are not known to be busy.
+    // Members in memory have nothing to reorder, and no busy time.
     let idle = mean_busy(cell).is_none_or(|busy| busy < IDLE);
     if !(by_option || by_driver) || !random || asked <= cell.disks || idle {
         return None;
     }
     let text = format!(
-        "{asked} requests at once, and each of {} members takes 1 command at a time: none can \
-         choose the nearest of several (NCQ is off)",
+        "queue depth {asked}, and each of {} members takes 1 command at a time: none can reorder \
+         commands by distance (NCQ is off)",
         cell.disks
     );
     let evidence =
@@ -112,7 +112,7 @@ pub(super) fn one_command_each(cell: &Cell) -> Option<Finding> {
     Some(finding("one-command-each", text, &evidence, Some(command.to_string())))
 }
 
-/// A sequential reader asks for less at once than it takes to keep all members busy.
+/// A sequential reader requests less ahead than it takes to keep all members busy.
 pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
     if cell.workload != "seq-read" || at_the_bound(cell) {
         return None;
@@ -128,7 +128,7 @@ pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
     };
     let window = window * f64::from(cell.jobs.max(1));
     let idle = members_had_time(cell);
-    // Without a bound or busy times nobody knows whether it cost anything.
+    // Without a bound or busy times its cost is unknown.
     if window >= stripe as f64 || !(cell.bound_share.is_some() || idle.is_some_and(|idle| idle)) {
         return None;
     }
@@ -136,7 +136,7 @@ pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
         format!("; {} of what the members could deliver", percent(share))
     });
     let text = format!(
-        "{} KiB are asked for at once, a stripe is {stripe} KiB: not all members work{lost}",
+        "{} KiB are requested ahead, a stripe is {stripe} KiB: not all members are busy{lost}",
         short(window)
     );
     let mut evidence = vec![
@@ -154,15 +154,15 @@ pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
     Some(finding("read-ahead-too-small", text, &evidence, command))
 }
 
-/// The device's read-ahead, KiB, where a file system's page cache asks for the data: a block device
-/// is read past it. The outer `None`: it is.
+/// The device's read-ahead, KiB, where reads pass through a file system's page cache. The outer
+/// `None`: they do not, as on a block device, which is read with direct I/O.
 fn through_page_cache(cell: &Cell) -> Option<Option<u64>> {
     let place = cell.place.as_ref()?;
     let past = matches!(cell.target.as_str(), "device" | "kernel");
     (!past).then_some(place.read_ahead_kib)
 }
 
-/// Whether the busiest member had time to spare; `None` where nobody counted.
+/// Whether the busiest member had idle time; `None` where busy time was not counted.
 fn members_had_time(cell: &Cell) -> Option<bool> {
     let busiest = cell.member_load.iter().filter_map(|load| load.busy).reduce(f64::max)?;
     Some(busiest < AT_THE_BOUND)

@@ -78,7 +78,7 @@ fn page_cache() {
     let found = check("page-cache", &cell, &none);
     assert_eq!(found.evidence["member_bytes_per_user_byte"], 0.04);
     assert!(found.command.unwrap().contains("16 GiB"));
-    // A record that says whose cache it was, and knows of no members.
+    // A record with the cache named, and without members.
     let mut said = none.clone();
     (said.cached, said.per_member, said.member_load) =
         (Some("the page cache".into()), Vec::new(), Vec::new());
@@ -186,7 +186,7 @@ fn one_slow_member() {
     let random = Cell { workload: "rand-read".into(), ..cell.clone() };
     let of_random = find(&random).remove(0);
     assert!(of_random.text.ends_with("wait for it"), "{}", of_random.text);
-    // Drives of one model are alike: whoever is behind in a stream stays behind.
+    // Drives of one model are alike: a member that lags in a stream keeps lagging.
     let alike = |members: &str| Cell { members: members.into(), ..cell.clone() };
     assert_eq!(names(&alike("paced:hdd-2007:mem")), [""; 0]);
     let mixed = "paced:hdd-2007:mem*3+paced:hdd-2007@1.0:mem";
@@ -199,7 +199,7 @@ fn one_slow_member() {
     cell.member_load = none.member_load.clone();
     (cell.member_load[0].busy, cell.member_load[1].busy) = (Some(0.4), Some(0.4));
     assert_eq!(names(&cell), [""; 0]);
-    // What nobody counts is not slow.
+    // Without busy times no member is slow.
     cell.member_load = vec![MemberLoad::default(); 4];
     assert_eq!(names(&cell), [""; 0]);
 }
@@ -250,7 +250,7 @@ fn read_modify_write() {
     // A rewrite reads what it writes over, and that says nothing about the array.
     let rewrite = Cell { workload: "seq-rewrite".into(), ..cell.clone() };
     assert_eq!(names(&rewrite), [""; 0]);
-    // Reads of a resync are nobody's read-modify-write.
+    // Reads of a resync are not a read-modify-write of the workload.
     let resync = SyncRun { action: "resync".into(), ..SyncRun::default() };
     assert_eq!(names(&Cell { sync: Some(resync), ..cell }), ["resync-running"]);
 }
@@ -303,7 +303,7 @@ fn queue_too_shallow_for_the_members() {
     assert!((found.evidence["members_with_one"] - 3.53).abs() < 0.01, "{found:?}");
     assert_eq!(found.command.as_deref(), Some("--depth 96"));
     assert_eq!(names(&Cell { depth: 64, ..cell.clone() }), [""; 0]);
-    assert_eq!(names(&Cell { member_load: Vec::new(), ..cell }), [""; 0], "who knows");
+    assert_eq!(names(&Cell { member_load: Vec::new(), ..cell }), [""; 0], "no counts, no finding");
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn busy_machine() {
     let none = Cell { others_cpus: Some(0.05), ..quiet("raid0", "rand-read") };
     let busy = Cell { others_cpus: Some(1.5), ..none.clone() };
     let found = check("busy-machine", &busy, &none);
-    assert!(found.text.starts_with("other processes used 1.50 CPUs in the mean"), "{found:?}");
+    assert!(found.text.starts_with("other processes used 1.50 CPUs on average"), "{found:?}");
     let series = crate::record::Series { stolen_cpus: vec![0.5; 4], ..Default::default() };
     let stolen = Cell { series: Some(series), ..none };
     assert!(find(&stolen)[0].text.starts_with("other virtual machines took 0.5"), "{stolen:?}");
@@ -402,7 +402,7 @@ fn read_ahead_too_small() {
     cell.place = Some(Place { read_ahead_kib: Some(128), ..Place::default() });
     cell.bound_share = None;
     assert_eq!(find(&cell)[0].command.as_deref(), Some("blockdev --setra 768 /dev/mdX"));
-    // A block device is read past the page cache, and nobody reads ahead.
+    // A block device is read with direct I/O, without read-ahead.
     let large = Place { read_ahead_kib: Some(4096), ..Place::default() };
     let device = Cell { target: "device".into(), place: Some(large), ..cell.clone() };
     let found = &find(&device)[0];
@@ -438,7 +438,7 @@ fn generator_bound_and_cpu_bound() {
     let found = find(&Cell { cpu_threads: thread(0.95), ..two.clone() });
     assert!(found[0].text.starts_with("thread md0_raid5 used 95 %"), "{found:?}");
     assert_eq!(found[0].command.as_deref(), Some("--cores 4"));
-    // Two workers at half a CPU each are nobody's limit; one that is full is.
+    // Two workers at half a CPU each are no limit; a saturated one is.
     let program = Cell { program: Some("dd".into()), cores: None, ..two };
     let halves = Cell { cpu_process_s: Some(1.0), ..program.clone() };
     assert_eq!(names(&halves), [""; 0]);

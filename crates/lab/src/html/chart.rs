@@ -5,8 +5,8 @@
 //!         0                          o sample, | bound
 //! ```
 //!
-//! Invariant: a scale begins at 0, except latency's, which is logarithmic and says so. Called by
-//! `html`.
+//! Invariant: a scale begins at 0, except latency's, which is logarithmic and labelled so. Called
+//! by `html`.
 
 use std::fmt::Write;
 
@@ -43,7 +43,7 @@ fn lines<'a>(grid: &'a PivotTable<'a>, column: usize) -> Vec<Line<'a>> {
 pub(super) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
     let random = grid.columns[column].counts_requests;
     let unit = if random { "requests per second" } else { "MB/s" };
-    // What a sample or the bound is in the chart's unit.
+    // Factor from MB/s to the chart's unit.
     let scale_of = |cell: &Cell| if random { cell.iops / cell.mb_per_s.max(1e-12) } else { 1.0 };
     let all = grid.cells().filter(|(_, of, _)| **of == grid.columns[column]);
     let tops = all.flat_map(|(_, _, cell)| {
@@ -66,8 +66,8 @@ pub(super) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
         for sample in &cell.samples {
             let value = cell.rate_of(sample);
             let x = LABEL + axis.length(value);
-            let told = format!("{} {unit} in {:.2} s", pivot::digits(value), sample.seconds);
-            chart.dot("dot", x, y + ROW / 2.0, 2.3, Some(&told));
+            let tooltip = format!("{} {unit} in {:.2} s", pivot::digits(value), sample.seconds);
+            chart.dot("dot", x, y + ROW / 2.0, 2.3, Some(&tooltip));
         }
         let ratio = cell.ratio_to_single.map(|ratio| format!("{ratio:.2}×")).unwrap_or_default();
         chart.values(y, &pivot::digits(value), &ratio);
@@ -90,7 +90,7 @@ pub(super) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let (low, high) = ends.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)))?;
     let axis = Axis::logarithmic(low, high);
     let title = format!("{}: latency", grid.columns[column].title());
-    let desc = "Logarithmic scale. Filled dot: half of the requests took no longer (p50). Thick \
+    let desc = "Logarithmic scale. Filled dot: p50. Thick \
                 line to p99, thin line to p99.9, open dot: the slowest. Right: p50 and p99.";
     let chart = Chart::new(&title, desc).draw(lines(grid, column), &axis, |chart, y, cell| {
         let Some(latency) = cell.latency_us else { return };
@@ -125,7 +125,7 @@ pub(super) fn cpu(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     Some(chart)
 }
 
-/// What each member moved per byte of the workload, one bar for each member. `None` without counts.
+/// Traffic of each member per byte of the workload, a bar per member. `None` without counters.
 pub(super) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
     let all = || grid.cells().filter(|(_, of, _)| **of == grid.columns[column]);
     let per_user = |cell: &Cell, bytes: u64| bytes as f64 / cell.user_bytes().max(1) as f64;
@@ -217,7 +217,7 @@ impl Axis {
     }
 }
 
-/// An SVG document in the making.
+/// An SVG document under construction.
 struct Chart {
     title: String,
     desc: String,
@@ -246,11 +246,12 @@ impl Chart {
         ));
     }
 
-    /// A dot, and what it says when pointed at.
-    fn dot(&mut self, class: &str, x: f64, y: f64, radius: f64, told: Option<&str>) {
-        let told = told.map(|told| format!("<title>{}</title>", escape(told))).unwrap_or_default();
+    /// A dot with an optional tooltip.
+    fn dot(&mut self, class: &str, x: f64, y: f64, radius: f64, tooltip: Option<&str>) {
+        let title =
+            tooltip.map(|text| format!("<title>{}</title>", escape(text))).unwrap_or_default();
         self.push(format_args!(
-            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\">{told}</circle>"
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\">{title}</circle>"
         ));
     }
 
@@ -350,7 +351,7 @@ impl Scale {
         Scale(Axis::logarithmic(low, high), length)
     }
 
-    /// Where a value lies, from 0 to the length.
+    /// Position of a value, from 0 to the length.
     pub(super) fn length(&self, value: f64) -> f64 {
         self.0.length(value) / (PLOT_END - LABEL) * self.1
     }
@@ -373,7 +374,7 @@ fn first_of(label: &str, room: usize) -> String {
     label.chars().take(room - 1).chain(['…']).collect()
 }
 
-/// Text as XML and HTML want it, in content and in attributes.
+/// Text escaped for XML and HTML, in content and in attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

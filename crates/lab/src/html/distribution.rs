@@ -1,12 +1,12 @@
-//! How long requests took, from the fastest to the slowest, as inline SVG: a line for each array.
+//! Latency by percentile, from the fastest request to the slowest, as inline SVG: a line per array.
 //!
 //! ```text
-//!   latency |                  ___/        both axes are logarithmic: a tail of one request in a
-//!           | ________________/            thousand has as much room as the half before it
+//!   latency |                  ___/        both axes are logarithmic: the tail of one request in
+//!           | ________________/            a thousand gets as much space as the median
 //!             50 %  90 %  99 %  99.9 %
 //! ```
 //!
-//! Invariant: an axis says that it is logarithmic; the table of the page has the same figures.
+//! Invariant: a logarithmic axis is labelled so; the table of the page has the same figures.
 //! Called by `html`.
 
 use std::fmt::Write;
@@ -21,12 +21,12 @@ const RIGHT: f64 = 424.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 236.0;
 const WIDTH: f64 = 620.0;
-/// Colours there are in the style sheet; more curves begin again, told apart by their dashes.
+/// Colours in the style sheet; further curves reuse them, dashed.
 const COLOURS: usize = 8;
 const LEGEND_STEP: f64 = 19.0;
-/// Shares that are named below the axis.
+/// Percentiles that are labelled below the axis.
 const NAMED: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
-/// Powers of ten from all requests to one in so many; the slowest stands one further.
+/// Powers of ten from all requests to one in 10^n; the slowest request is one further.
 const DECADES: f64 = 5.0;
 
 /// All arrays of one column of the grid; `None` without distributions, as in older records.
@@ -56,17 +56,17 @@ pub(super) fn distribution(grid: &PivotTable<'_>, column: usize) -> Option<Strin
         );
     }
     for percent in NAMED {
-        let (at, told) = (x(percent), share(percent));
+        let (at, label) = (x(percent), share(percent));
         let _ = write!(
             body,
             "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{BOTTOM}\"/>\
-             <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\">{told}</text>",
+             <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\">{label}</text>",
             BOTTOM + 16.0
         );
     }
     let _ = write!(
         body,
-        "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">so many took no longer</text>",
+        "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">percentile of requests</text>",
         (LEFT + RIGHT) / 2.0,
         BOTTOM + 33.0
     );
@@ -75,9 +75,8 @@ pub(super) fn distribution(grid: &PivotTable<'_>, column: usize) -> Option<Strin
     }
     let height = (BOTTOM + 40.0).max(TOP + 10.0 + curves.len() as f64 * LEGEND_STEP);
     let title = format!("{}: distribution of latency", grid.columns[column].title());
-    let desc = "One line for each array; both axes are logarithmic. To the right the share of \
-                the requests that took no longer, to the top how long. The table below has the \
-                figures.";
+    let desc = "One line for each array; both axes are logarithmic. Horizontal axis: percentile \
+                of requests. Vertical axis: latency. The table below has the figures.";
     Some(format!(
         "<svg role=\"img\" viewBox=\"0 0 {WIDTH} {height:.0}\"><title>{}</title>\
          <desc>{desc}</desc>{body}</svg>",
@@ -95,9 +94,9 @@ fn one(
     let class = format!("c{}{}", index % COLOURS, if index < COLOURS { "" } else { " dashed" });
     let points = curve.iter().map(|point| format!("{:.1},{:.1}", x(point.percent), y(point.us)));
     let points = points.collect::<Vec<_>>().join(" ");
-    let told = curve.iter().filter(|point| NAMED.contains(&point.percent));
-    let told = told.map(|point| format!("{} {}", share(point.percent), pivot::latency(point.us)));
-    let told = format!("{label}: {}", told.collect::<Vec<_>>().join(", "));
+    let named = curve.iter().filter(|point| NAMED.contains(&point.percent));
+    let named = named.map(|point| format!("{} {}", share(point.percent), pivot::latency(point.us)));
+    let tooltip = format!("{label}: {}", named.collect::<Vec<_>>().join(", "));
     let (from, to) = (RIGHT + 12.0, RIGHT + 32.0);
     let at = TOP + 4.0 + index as f64 * LEGEND_STEP;
     let _ = write!(
@@ -105,7 +104,7 @@ fn one(
         "<polyline class=\"curve {class}\" points=\"{points}\"><title>{}</title></polyline>\
          <line class=\"curve {class}\" x1=\"{from}\" y1=\"{at}\" x2=\"{to}\" y2=\"{at}\"/>\
          <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-        escape(&told),
+        escape(&tooltip),
         to + 6.0,
         at + 4.0,
         escape(&shorten(label))
@@ -170,9 +169,9 @@ mod tests {
         assert!(
             chart.contains("logarithmic") && !chart.contains("<evil>") && !chart.contains("NaN")
         );
-        let told = figures(&record.cells[0]).expect("figures");
-        assert_eq!(told.len(), heads().len());
-        assert_eq!(told.iter().filter(|told| *told == "–").count(), told.len() - 3);
+        let fields = figures(&record.cells[0]).expect("figures");
+        assert_eq!(fields.len(), heads().len());
+        assert_eq!(fields.iter().filter(|field| *field == "–").count(), fields.len() - 3);
         assert_eq!(figures(&record.cells[1]), None);
     }
 }

@@ -1,6 +1,6 @@
-//! What each member did over time, as inline SVG: a row for each member, a field for each step.
+//! Traffic of each member over time, as inline SVG: a row per member, a field per step.
 //!
-//! Invariant: the darkest field is the busiest of the map, and the map says what that is; steps
+//! Invariant: the darkest field is the busiest of the map, and the map gives its value; steps
 //! beyond [`STEPS_MAX`] are joined, never dropped. Called by `html`.
 
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use super::chart::escape;
 use crate::pivot;
 use crate::record::{MemberSeries, Series};
 
-/// Fields of a row: more cannot be told apart on a page.
+/// Fields of a row: more cannot be distinguished on a page.
 const STEPS_MAX: usize = 120;
 const LABEL: f64 = 74.0;
 const END: f64 = 500.0;

@@ -14,7 +14,7 @@ const RIGHT: f64 = 424.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 236.0;
 const WIDTH: f64 = 620.0;
-/// Colours there are in the style sheet; more curves begin again, told apart by their dashes.
+/// Colours in the style sheet; further curves reuse them, dashed.
 const COLOURS: usize = 8;
 const LEGEND_STEP: f64 = 19.0;
 
@@ -85,14 +85,14 @@ fn one(
     let points = points.collect::<Vec<_>>().join(" ");
     let _ = write!(body, "<polyline class=\"curve {class}\" points=\"{points}\"/>");
     for (place, value) in &curve.points {
-        let told = format!("{}: {place}: {} {}", curve.label, pivot::digits(*value), curve.unit);
+        let tooltip = format!("{}: {place}: {} {}", curve.label, pivot::digits(*value), curve.unit);
         let _ = write!(
             body,
             "<circle class=\"point {class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.4\">\
              <title>{}</title></circle>",
             x(*place),
             y(*value),
-            escape(&told)
+            escape(&tooltip)
         );
     }
     let at = TOP + 4.0 + index as f64 * LEGEND_STEP;

@@ -13,7 +13,7 @@ use crate::published::Ratios;
 use crate::record::{Finding, Record};
 use crate::report::{Axis, ByPlace, Curve, Report, by_place, curves, work};
 
-/// More maps than this make a page that browsers are slow with.
+/// Maximum of maps: more make the page slow in browsers.
 const MAPS_MAX: usize = 40;
 
 /// The charts along one axis.
@@ -67,7 +67,7 @@ pub(super) fn along(record: &Record) -> Vec<Along> {
     all.filter(|along| !along.charts.is_empty()).collect()
 }
 
-/// File systems have no order to draw a line along: a table says it.
+/// File systems have no order for an axis: a table shows them.
 fn table_of(table: &ByPlace) -> AlongChart {
     let row = |(label, figures): &(String, Vec<Option<f64>>)| AlongRow {
         label: label.clone(),
@@ -126,7 +126,7 @@ struct PublishedRow {
     note: String,
 }
 
-/// `None` where no figure stands beside a cell.
+/// The published figures; `None` where none matches a cell.
 pub(super) fn published(report: &Report) -> Option<Published> {
     let published = report.published.as_ref()?;
     let beside = report.beside();
@@ -173,7 +173,7 @@ pub(super) struct FindingRow {
     places: String,
 }
 
-/// Each kind once.
+/// The findings, each kind once.
 pub(super) fn findings(grid: &PivotTable<'_>) -> Vec<FindingRow> {
     let row = |(finding, places): (Finding, Vec<String>)| {
         let evidence = finding.evidence.iter();

@@ -1,10 +1,10 @@
-//! What a program runs on.
+//! Backends of programs.
 //!
 //! ```text
-//! Ground (shared)  --hands-->  Hands, one per worker: carries its steps out
+//! IoBackend (shared)  --hands-->  WorkerIo, one per worker: performs its steps
 //! ```
-//! Invariant: every step ends with what it moved in the worker's tally, or with an error that names
-//! the file and what was tried; data that is wrong is counted, never passed over.
+//! Invariant: every step ends with its bytes counted in the worker's statistics, or with an error
+//! that names the file and the operation; wrong data is counted, never ignored.
 //!
 //! Implemented by `files` and `extents`; driven by `run`.
 
@@ -17,52 +17,52 @@ use super::types::{Phase, Step};
 use crate::stats::LatencyRecorder;
 use crate::watch::Watched;
 
-/// What carries programs out.
+/// A backend that runs programs.
 pub trait IoBackend: Sync {
-    /// Why a phase makes no sense here, if it does not.
+    /// The reason why a phase is not applicable here; `None`: it is.
     fn refuses(&self, phase: &Phase) -> Option<String>;
 
-    /// Whether hands use no descriptors but those that they open themselves, and close them: then
-    /// a worker may have a table of its own ([`array::spawn_apart`]).
+    /// Whether workers use only descriptors that they open and close themselves: then a worker may
+    /// have a separate descriptor table ([`array::spawn_apart`]).
     fn hands_are_apart(&self) -> bool;
 
-    /// Whoever carries out the steps of one worker. `shared`: others write to the same files.
+    /// The I/O of one worker. `shared`: other workers write to the same files.
     ///
     /// # Errors
     /// When there is no memory or no ring for it.
     fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String>;
 
-    /// Compares all that a file holds with what was written, past the page cache where that is
-    /// possible. `stop` is asked now and then.
+    /// Compares the contents of a file with the written data, with direct I/O where possible.
+    /// `stop` is polled.
     ///
     /// # Errors
     /// When it cannot be read at all.
     fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String>;
 
-    /// Makes the caches of the machine forget.
+    /// Drops the kernel's caches.
     ///
     /// # Errors
-    /// Why they cannot be made to.
+    /// The reason why they cannot be dropped.
     fn drop_caches(&self) -> Result<(), String>;
 
-    /// What each member has moved, where members can be told apart.
+    /// Counters of each member, where members can be distinguished.
     fn members(&self) -> Vec<Counters>;
 
-    /// What a recorder is to look at besides machine and members: disks, an array of the kernel's.
+    /// Further sources for a recorder besides machine and members: disks, an array of the kernel.
     fn watched(&self) -> Watched {
         Watched::default()
     }
 }
 
-/// The hands of a worker.
+/// The I/O of one worker.
 pub trait WorkerIo: Send {
-    /// Carries a step out, or begins it where several may be under way.
+    /// Performs a step, or starts it where several may be in flight.
     ///
     /// # Errors
-    /// Says what could not be done with which file.
+    /// Names the file and the failed operation.
     fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), String>;
 
-    /// Waits for all that is under way.
+    /// Waits for all requests in flight.
     ///
     /// # Errors
     /// As above.
@@ -71,47 +71,47 @@ pub trait WorkerIo: Send {
     }
 }
 
-/// Data that was not what had been written.
+/// Data that differs from the written data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyErrors {
-    /// How many reads, or units in a check.
+    /// Number of wrong reads, or of wrong units in a check.
     pub count: u64,
-    /// The first.
+    /// The first one.
     pub first: Option<Miscompare>,
 }
 
 impl VerifyErrors {
-    /// Notes one.
+    /// Counts one.
     pub fn note(&mut self, wrong: Miscompare) {
         self.count += 1;
         self.first.get_or_insert(wrong);
     }
 
-    /// Adds others.
+    /// Adds the counts of `others`.
     pub fn add(&mut self, others: &VerifyErrors) {
         self.count += others.count;
         self.first = self.first.or(others.first);
     }
 }
 
-/// What a worker has done.
+/// Statistics of a worker.
 pub struct WorkerStats<'a> {
     /// Bytes moved for the program.
     pub bytes: u64,
-    /// Blocks, bytes or names.
+    /// Number of blocks, bytes or names.
     pub ops: u64,
-    /// How long each took.
+    /// Latency of each operation.
     pub latency: LatencyRecorder,
-    /// What was wrong.
+    /// Wrong data.
     pub mistakes: VerifyErrors,
-    /// Set where a step that takes long is to be left early, once it is true.
+    /// When it becomes true, a long step ends early.
     pub over: Option<&'a AtomicBool>,
-    /// Bytes so far, for whoever watches.
+    /// Bytes so far, for progress display.
     progress: &'a AtomicU64,
 }
 
 impl<'a> WorkerStats<'a> {
-    /// Nothing yet.
+    /// Empty statistics.
     pub fn new(progress: &'a AtomicU64) -> WorkerStats<'a> {
         WorkerStats {
             bytes: 0,
@@ -123,12 +123,12 @@ impl<'a> WorkerStats<'a> {
         }
     }
 
-    /// Whether a long step is to be left.
+    /// Whether a long step is to end early.
     pub fn is_over(&self) -> bool {
         self.over.is_some_and(|over| over.load(Ordering::Relaxed))
     }
 
-    /// One operation has ended that began at `started` ([`clock_nanos`]); gives the time.
+    /// Counts one operation that started at `started` ([`clock_nanos`]); returns the current time.
     pub fn done(&mut self, bytes: u64, started: u64) -> u64 {
         let now = clock_nanos();
         self.latency.record(now - started);
@@ -138,14 +138,14 @@ impl<'a> WorkerStats<'a> {
         now
     }
 
-    /// Many single bytes have been moved since `started`, too quickly to time each; gives the time.
+    /// Counts single bytes moved since `started`, too fast to time each; returns the current time.
     pub fn done_many(&mut self, bytes: u64, started: u64) -> u64 {
         self.ops += bytes.saturating_sub(1);
         self.done(bytes, started)
     }
 }
 
-/// Memory that begins at a page, as O_DIRECT wants it.
+/// Page-aligned memory, as O_DIRECT requires.
 pub struct Aligned {
     bytes: Vec<u8>,
     start: usize,
@@ -155,7 +155,7 @@ pub struct Aligned {
 const PAGE: usize = 4096;
 
 impl Aligned {
-    /// Zeroes.
+    /// A zeroed buffer of `len` bytes.
     pub fn new(len: usize) -> Aligned {
         let bytes = vec![0; len + PAGE];
         let start = bytes.as_ptr().align_offset(PAGE);
@@ -163,17 +163,17 @@ impl Aligned {
         Aligned { bytes, start, len }
     }
 
-    /// Its bytes.
+    /// The bytes of the buffer.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.len]
     }
 
-    /// Its bytes, to fill.
+    /// The bytes of the buffer, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.len]
     }
 
-    /// Makes it at least this long; says whether that lost what it held.
+    /// Grows it to at least `len` bytes; returns whether the contents were lost.
     pub fn at_least(&mut self, len: usize) -> bool {
         let longer = len > self.len;
         if longer {

@@ -1,7 +1,7 @@
-//! Makes record cells of what a program brought: one per phase.
+//! Converts the outcomes of a program to record cells: one per phase.
 //!
-//! Invariant: a figure that a cache made is called one, and a phase that was not run, or not
-//! checked, says so. Called from whoever runs programs.
+//! Invariant: a figure that measures a cache is marked, and so is a phase that was not run, or not
+//! checked. Called from `session`.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,23 @@ use super::types::{Act, Calls, Phase, Program, Worker};
 use crate::findings;
 use crate::record::{Cell, Latency, MemberTraffic, ThreadTime};
 
-/// What the cells of a run have in common.
+/// Facts that the cells of a run share.
 pub struct RunContext {
-    /// Target, array, place: everything that the program does not know. Its warnings are of the
-    /// place, and true of the process.
+    /// Target, array and place: the fields that do not depend on the program. Its warnings concern
+    /// the place, and apply to the whole process.
     pub base: Cell,
-    /// Memory of the machine, if a page cache lies between.
+    /// Memory of the machine, bytes, if I/O passes through the page cache.
     pub page_cache_bytes: Option<u64>,
     /// Caches were dropped before each phase.
     pub caches_dropped: bool,
-    /// What a phase must take to be believed, seconds.
+    /// Shortest duration of a phase that is reliable, seconds.
     pub least_s: f64,
-    /// The program was run until its phases were steady, at most so many times.
+    /// Limit of runs with `--until-steady`; `None`: a fixed number of runs.
     pub runs_max: Option<u32>,
 }
 
-/// One cell for each measured phase, in order. What the place warns of stands in each of them:
-/// cells are stored, and read, without the others. Who shows many says it once.
+/// One cell for each measured phase, in order. Warnings of the place are in each of them: cells are
+/// stored and read separately. Output of many cells prints them once.
 pub fn cells(program: &Program, outcomes: &[PhaseOutcome], around: &RunContext) -> Vec<Cell> {
     let phases = program.phases().zip(outcomes).filter(|(phase, outcome)| {
         phase.measured && (outcome.refused.is_some() || !outcome.samples.is_empty())
@@ -87,7 +87,7 @@ fn latency(outcome: &PhaseOutcome) -> Option<Latency> {
     outcome.latency.latency()
 }
 
-/// Whose cache the figure is, if it is one's.
+/// The cache that the figure measures, if any.
 fn cached(
     program: &Program,
     phase: &Phase,
@@ -122,14 +122,14 @@ fn cached(
     (from_cache || into_cache).then(|| "page cache".into())
 }
 
-/// The file system, if it keeps everything in memory: there is nothing to pass by or to forget.
+/// The file system, if it keeps everything in memory: there is no cache to bypass or to drop.
 fn in_memory(base: &Cell) -> Option<&str> {
     let name = base.place.as_ref()?.file_system.as_deref()?;
     ["tmpfs", "ramfs"].contains(&name).then_some(name)
 }
 
-/// Whether the page cache has forgotten all files of a phase when its clock starts. What has been
-/// written and not synced it does not forget.
+/// Whether all files of a phase are dropped from the page cache when its clock starts. Dirty pages
+/// are not dropped.
 fn forgets(program: &Program, phase: &Phase) -> bool {
     let before = program.phases().take_while(|other| !std::ptr::eq(*other, phase));
     let mut dirty = BTreeSet::new();
@@ -156,9 +156,9 @@ fn forgets(program: &Program, phase: &Phase) -> bool {
     })
 }
 
-/// Whether one pass moved more than its files hold: then a part of it came from the cache, even
-/// where that was empty at the start; unless it forgets a file again before somebody begins anew
-/// with it, who has it to himself.
+/// Whether one pass moved more bytes than its files have: then a part of it came from the cache,
+/// even if that was empty at the start; unless a file is dropped from the cache again before its
+/// only worker starts over with it.
 fn reads_again(program: &Program, phase: &Phase, outcome: &PhaseOutcome) -> bool {
     let used = phase.transfers().map(|transfer| transfer.files.len()).sum::<usize>();
     let files: BTreeSet<u32> = phase.transfers().flat_map(|t| t.files.clone()).collect();
@@ -193,12 +193,12 @@ fn warnings(
             .first
             .map(|wrong| format!(", the first in file {} at byte {}", wrong.file, wrong.at));
         warnings.push(format!(
-            "{} place(s) did not hold what had been written{}: something below corrupts data",
+            "{} block(s) did not contain the data written{}: a layer below corrupts data",
             outcome.mistakes.count,
             first.unwrap_or_default()
         ));
     } else if !outcome.checked {
-        warnings.push("stopped before all was read back: what was written is not verified".into());
+        warnings.push("stopped before all data was read back: written data is not verified".into());
     }
     if let Some(name) = in_memory(&around.base).filter(|_| cell.cached.is_some()) {
         warnings.push(format!("{name} is memory, not disks: name a directory that is on disks"));
@@ -226,29 +226,29 @@ fn warnings(
     }
     if outcome.worked_bytes.is_some() {
         warnings.push(
-            "read off the members, as the Linux RAID wiki did: copies, parity and others' use of \
-             the disks are in the figure, what stayed in a cache is not; program_bytes is the \
-             program's own"
+            "measured at the members, as the Linux RAID wiki did: the figure includes copies, \
+             parity and other use of the disks, and excludes data that stayed in a cache; \
+             program_bytes counts the program's own bytes"
                 .into(),
         );
     }
     if outcome.no_window {
         warnings.push(
-            "no interval in which all workers ran from start to end: the figure is of the whole \
-             run; use larger files, or a shorter --interval"
+            "there was no interval in which all workers ran throughout: the figure is of the \
+             whole run; use larger files, or a shorter --interval"
                 .into(),
         );
     }
     warnings
 }
 
-/// What is to be said of a phase that took less than it should.
+/// The warning about a phase that was too short.
 fn too_short(phase: &Phase, outcome: &PhaseOutcome, least_s: f64) -> Option<String> {
     let PhaseOutcome { seconds, passes, runs, .. } = outcome;
     if outcome.cut {
         return Some(format!("interrupted after {seconds:.2} s: this is not the whole phase"));
     }
-    // How long removing files takes belongs to what was done to them; it is as it is.
+    // The time to remove files depends on the preceding phases; it cannot be extended.
     let only_removes = phase.acts().all(|act| matches!(act, Act::Remove { .. }));
     let per_run_s = seconds / f64::from(*runs);
     if per_run_s < least_s && !only_removes {
@@ -328,7 +328,7 @@ mod tests {
         assert!(write.warnings.iter().any(|warning| warning.contains("too short to be believed")));
     }
 
-    /// Three streams at once, by intervals and as a whole.
+    /// Three concurrent streams, by intervals and as a whole.
     #[test]
     fn a_steady_window_gets_no_verdict_from_what_the_whole_run_took() {
         let scale = Sizing::default();
@@ -361,11 +361,11 @@ mod tests {
             assert_eq!((cell.cpu_s_per_gib, &cell.findings[..]), (None, &[][..]));
             assert!(cell.cpu_process_s.is_some());
             let moved: u64 = cell.per_member.iter().map(MemberTraffic::bytes).sum();
-            assert_eq!(moved, cell.user_bytes(), "what the members moved meanwhile");
-            let own = cell.program_bytes.expect("the members were read off");
+            assert_eq!(moved, cell.user_bytes(), "what the members moved in that time");
+            let own = cell.program_bytes.expect("the members were sampled");
             assert!((1..=3 * (8 << 20)).contains(&own), "{own}, and {moved} at the members");
             assert_eq!((cell.read_off_s, cell.caches_dropped), (Some(0.01), None));
-            assert!(cell.warnings.iter().any(|text| text.starts_with("read off the members")));
+            assert!(cell.warnings.iter().any(|text| text.starts_with("measured at the members")));
         }
         for cell in cells(60_000) {
             assert!(!cell.steady_window && cell.cpu_s_per_gib.is_some());
@@ -385,7 +385,7 @@ mod tests {
                 PhaseOutcome { samples, seconds: 1.0, passes: 1, ..PhaseOutcome::new(phase) }
             })
             .collect();
-        let told = |warning: &str| -> Vec<bool> {
+        let warned = |warning: &str| -> Vec<bool> {
             let base = Cell { warnings: vec![warning.into()], ..Cell::default() };
             let around = RunContext {
                 base,
@@ -397,32 +397,32 @@ mod tests {
             let cells = super::cells(&program, &outcomes, &around);
             cells.iter().map(|cell| cell.warnings == [warning]).collect()
         };
-        assert_eq!(told("memory is not locked"), [true, true]);
-        assert_eq!(told("memory is not locked"), [true, true], "the next program there");
+        assert_eq!(warned("memory is not locked"), [true, true]);
+        assert_eq!(warned("memory is not locked"), [true, true], "the next program there");
     }
 
     #[test]
-    fn what_took_too_short_is_told_by_what_became_of_it() {
+    fn the_warning_of_a_short_phase_depends_on_how_it_ended() {
         let phase = Phase::new("read", "seq-read", Vec::new());
         let worker = Worker::new(Vec::new(), vec![Act::SyncAll], Vec::new());
         let phase = Phase { workers: vec![worker], ..phase };
         let some = PhaseOutcome { seconds: 0.067, passes: 1, ..PhaseOutcome::new(&phase) };
-        let told = |outcome: PhaseOutcome| too_short(&phase, &outcome, 0.5).unwrap_or_default();
-        let cut = told(PhaseOutcome { cut: true, ..some.clone() });
+        let warning = |outcome: PhaseOutcome| too_short(&phase, &outcome, 0.5).unwrap_or_default();
+        let cut = warning(PhaseOutcome { cut: true, ..some.clone() });
         assert_eq!(cut, "interrupted after 0.07 s: this is not the whole phase");
         let long = PhaseOutcome { cut: true, seconds: 60.0, ..some.clone() };
-        assert_eq!(told(long), "interrupted after 60.00 s: this is not the whole phase");
-        let stopped = told(PhaseOutcome { stopped: true, ..some.clone() });
+        assert_eq!(warning(long), "interrupted after 60.00 s: this is not the whole phase");
+        let stopped = warning(PhaseOutcome { stopped: true, ..some.clone() });
         assert!(stopped.starts_with("interrupted after 1 pass(es) of 67.000 ms"), "{stopped}");
-        assert!(told(some.clone()).starts_with("it took 67.000 ms in 1 pass(es), too short"));
-        // Ten runs of 60 ms are as little to be believed as one.
-        let runs = told(PhaseOutcome { seconds: 0.6, passes: 10, runs: 10, ..some.clone() });
+        assert!(warning(some.clone()).starts_with("it took 67.000 ms in 1 pass(es), too short"));
+        // Ten runs of 60 ms are as unreliable as one.
+        let runs = warning(PhaseOutcome { seconds: 0.6, passes: 10, runs: 10, ..some.clone() });
         assert!(runs.starts_with("a run of it took 60.000 ms, too short"), "{runs}");
         let first_pass_s = 0.1;
         let passes =
             PhaseOutcome { seconds: 1.8, passes: 18, runs: 3, first_pass_s, ..some.clone() };
-        assert!(told(passes).contains("several passes in each of 3 runs"));
-        assert_eq!(told(PhaseOutcome { seconds: 0.5, first_pass_s: 0.5, ..some }), "");
+        assert!(warning(passes).contains("several passes in each of 3 runs"));
+        assert_eq!(warning(PhaseOutcome { seconds: 0.5, first_pass_s: 0.5, ..some }), "");
     }
 
     #[test]
@@ -444,13 +444,13 @@ mod tests {
     fn a_file_system_in_memory_is_called_that_though_nothing_is_cached() {
         for cell in measured_on("tmpfs", "dd:bs=64K:fdatasync", 1 << 10, true) {
             assert_eq!(cell.cached.as_deref(), Some("tmpfs"));
-            let told = |text: &String| text.starts_with("tmpfs is memory");
-            assert!(cell.warnings.iter().any(told), "{:?}", cell.warnings);
+            let of_tmpfs = |text: &String| text.starts_with("tmpfs is memory");
+            assert!(cell.warnings.iter().any(of_tmpfs), "{:?}", cell.warnings);
         }
     }
 
     #[test]
-    fn what_the_page_cache_was_told_to_forget_is_read_from_below() {
+    fn data_dropped_from_the_page_cache_is_read_from_below() {
         let job = tempfile::NamedTempFile::new().expect("a file");
         let after = |dropped, text: &str| -> Vec<bool> {
             std::fs::write(job.path(), format!("[global]\nsize=1M\n{text}")).expect("written");

@@ -1,16 +1,16 @@
-//! What programs write, and what must be read back.
+//! The data that programs write, and its verification.
 //!
 //! ```text
 //! a unit (256 bytes to 4 KiB):  | file and place (8) | version (8) | random bytes ^ key of place |
 //! ```
-//! The tools look at one word when they read: all they can afford while the clock runs. So do we,
-//! and afterwards every byte is compared, outside the clock. A unit in the wrong place, an old unit
-//! and any wrong bit are seen then. The tools write the same buffer again and again, which a file
-//! system that compresses (zfs, btrfs) hardly stores at all; here each unit has other bytes, which
-//! costs a pass over the buffer. A rewrite changes the version alone.
+//! The tools check one word when they read, to keep the timed part cheap. So does this module;
+//! every byte is compared afterwards, outside the timed part, which finds misplaced units, stale
+//! units and any wrong bit. The tools write the same buffer repeatedly, which a compressing file
+//! system (zfs, btrfs) hardly stores at all; here each unit has different bytes, which costs a pass
+//! over the buffer. A rewrite changes the version only.
 //!
-//! Invariant: a unit's version in the [`VersionMap`] is what the last finished write of it stored. A
-//! reader that raced with a writer accepts what was there before, and what is there after.
+//! Invariant: a unit's version in the [`VersionMap`] is that of its last completed write. A reader
+//! that races with a writer accepts the versions before and after the write.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,21 +18,21 @@ use crate::pattern::{copy_with_key, key, same_with_key};
 use crate::stats::SplitMix64;
 
 const STAMP_BYTES: usize = 16;
-/// Set in the ledger while somebody writes the unit.
+/// Set in the map while a write of the unit is in flight.
 const BUSY: u32 = 1 << 31;
 /// Set when the file was emptied after the unit was written.
 const GONE: u32 = 1 << 30;
 
-/// Where what was read is not what was written.
+/// Position of data that differs from the written data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Miscompare {
-    /// File.
+    /// Number of the file.
     pub file: u32,
-    /// Byte in it.
+    /// Byte offset in the file.
     pub at: u64,
 }
 
-/// Makes and checks units.
+/// Generates and verifies units.
 pub struct DataPattern {
     unit: Vec<u8>,
     salt: u64,
@@ -57,14 +57,14 @@ impl DataPattern {
         self.unit.len() as u64
     }
 
-    /// Makes a unit.
+    /// Generates a unit.
     pub fn fill(&self, unit: &mut [u8], file: u32, number: u64, version: u32) {
         copy_with_key(unit, &self.unit, self.key(file, number));
         let stamped = unit.len().min(STAMP_BYTES);
         unit[..stamped].copy_from_slice(&self.stamp_of(file, number, version)[..stamped]);
     }
 
-    /// Makes another version of a unit that holds one already.
+    /// Turns a unit of any version into `version`.
     pub fn stamp(&self, unit: &mut [u8], file: u32, number: u64, version: u32) {
         unit[..STAMP_BYTES].copy_from_slice(&self.stamp_of(file, number, version));
     }
@@ -130,7 +130,7 @@ pub struct VersionMap {
 }
 
 impl VersionMap {
-    /// For files of these sizes.
+    /// An empty map for files of these sizes, in bytes.
     pub fn new(files: &[u64], unit_bytes: u64) -> VersionMap {
         let versions = |bytes: &u64| {
             let units = bytes.div_ceil(unit_bytes);
@@ -139,7 +139,7 @@ impl VersionMap {
         VersionMap { files: files.iter().map(versions).collect(), unit_bytes }
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory of a map, bytes.
     pub fn needs_bytes(files: &[u64], unit_bytes: u64) -> u64 {
         files.iter().map(|bytes| bytes.div_ceil(unit_bytes) * 4).sum()
     }
@@ -149,8 +149,8 @@ impl VersionMap {
         at / self.unit_bytes..(at + len).div_ceil(self.unit_bytes)
     }
 
-    /// Begins a write of a unit and gives the version to be written. Where several workers may
-    /// write it (`shared`), it is theirs one after the other.
+    /// Starts a write of a unit and returns the version to be written. If several workers may write
+    /// it (`shared`), their writes are serialized.
     pub fn begin_write(&self, file: u32, unit: u64, shared: bool) -> u32 {
         let version = self.at(file, unit);
         if !shared {
@@ -165,37 +165,38 @@ impl VersionMap {
         }
     }
 
-    /// The same, if nobody else is writing the unit now.
+    /// As [`VersionMap::begin_write`]; `None` while another write of the unit is in flight.
     pub fn try_begin_write(&self, file: u32, unit: u64) -> Option<u32> {
         let before = self.at(file, unit).fetch_or(BUSY, Ordering::Acquire);
         (before & BUSY == 0).then(|| next(before))
     }
 
-    /// Gives up a write that was begun: the unit is as it was.
+    /// Cancels a write that was started: the unit is unchanged.
     pub fn give_up(&self, file: u32, unit: u64) {
         self.at(file, unit).fetch_and(!BUSY, Ordering::Release);
     }
 
-    /// Ends it: `version` was stored.
+    /// Completes a write: `version` was stored.
     pub fn end_write(&self, file: u32, unit: u64, version: u32) {
         self.at(file, unit).store(version, Ordering::Release);
     }
 
-    /// What a reader may find from now on, if the unit holds anything: to be asked before it reads.
+    /// The oldest version that a read started now may return; `None` if the unit is unwritten or
+    /// its file was truncated. Must be called before the read.
     pub fn before_read(&self, file: u32, unit: u64) -> Option<u32> {
         let version = self.at(file, unit).load(Ordering::Acquire) & !BUSY;
         (version != 0 && version & GONE == 0).then_some(version)
     }
 
-    /// Whether a reader that asked before may have found `version`.
+    /// Whether a read started at `before` may return `version`.
     pub fn may_be(&self, file: u32, unit: u64, before: u32, version: u32) -> bool {
         let after = self.at(file, unit).load(Ordering::Acquire);
         let latest = if after & BUSY == 0 { after } else { next(after) };
         (before..=latest).contains(&version)
     }
 
-    /// A file was emptied. Versions go on counting when it is written anew, so that what the old
-    /// file held is never taken for the new one's.
+    /// Records that a file was truncated. Versions keep counting when it is written again, so that
+    /// old data is never accepted as new.
     pub fn forget(&self, file: u32) {
         for version in &self.files[file as usize] {
             if version.load(Ordering::Relaxed) != 0 {
@@ -214,21 +215,21 @@ impl VersionMap {
     }
 }
 
-/// The version after this one; 0 is for what was never written.
+/// The version after this one; 0 is reserved for unwritten units.
 fn next(version: u32) -> u32 {
     (version & !(BUSY | GONE)) % (GONE - 1) + 1
 }
 
-/// Content and ledger together: what a worker does around each block.
+/// Data pattern and version map together: used by a worker for each block.
 pub struct ShadowMap {
-    /// What is in a unit.
+    /// Generator of the units' data.
     pub content: DataPattern,
-    /// Which version of it.
+    /// Version of each unit.
     pub ledger: VersionMap,
 }
 
 impl ShadowMap {
-    /// For files of these sizes.
+    /// An empty map for files of these sizes, in bytes.
     pub fn new(seed: u64, files: &[u64], unit_bytes: u64) -> ShadowMap {
         ShadowMap {
             content: DataPattern::new(seed, unit_bytes),
@@ -249,14 +250,14 @@ impl ShadowMap {
         self.fill(bytes, file, at, versions);
     }
 
-    /// The first half of [`Book::begin_write`]: the units are the caller's from now on.
+    /// The first half of [`ShadowMap::begin_write`]: claims the units for the caller.
     pub fn claim(&self, len: u64, file: u32, at: u64, shared: bool, versions: &mut Vec<u32>) {
         versions.clear();
         let units = self.ledger.units(at, len);
         versions.extend(units.map(|unit| self.ledger.begin_write(file, unit, shared)));
     }
 
-    /// The same, if nobody else is writing any of the units.
+    /// As [`ShadowMap::claim`]; `false` while another write of one of the units is in flight.
     pub fn try_claim(&self, len: u64, file: u32, at: u64, versions: &mut Vec<u32>) -> bool {
         versions.clear();
         for unit in self.ledger.units(at, len) {
@@ -272,7 +273,7 @@ impl ShadowMap {
         true
     }
 
-    /// The second half of [`Book::begin_write`].
+    /// The second half of [`ShadowMap::begin_write`]: fills the buffer.
     pub fn fill(&self, bytes: &mut [u8], file: u32, at: u64, versions: &[u32]) {
         let units = self.ledger.units(at, bytes.len() as u64);
         let parts = bytes.chunks_mut(self.content.unit_bytes() as usize);
@@ -281,7 +282,7 @@ impl ShadowMap {
         }
     }
 
-    /// The same, where the buffer holds what was read from this place.
+    /// As [`ShadowMap::fill`], for a buffer that was read from this position.
     pub fn stamp(&self, bytes: &mut [u8], file: u32, at: u64, versions: &[u32]) {
         let units = self.ledger.units(at, bytes.len() as u64);
         let parts = bytes.chunks_exact_mut(self.content.unit_bytes() as usize);
@@ -290,7 +291,7 @@ impl ShadowMap {
         }
     }
 
-    /// The write has ended.
+    /// Completes the write.
     pub fn end_write(&self, file: u32, at: u64, versions: &[u32]) {
         let first = at / self.content.unit_bytes();
         for (unit, version) in (first..).zip(versions) {
@@ -298,12 +299,12 @@ impl ShadowMap {
         }
     }
 
-    /// To be asked before a read: what its first unit may be.
+    /// The version for [`ShadowMap::glance`]; must be called before the read.
     pub fn before_read(&self, file: u32, at: u64) -> Option<u32> {
         self.ledger.before_read(file, at / self.content.unit_bytes())
     }
 
-    /// Looks at the stamp of the first unit that was read: all that the clock leaves time for.
+    /// Checks the stamp of the first unit of a read: cheap enough for the timed part.
     pub fn glance(
         &self,
         bytes: &[u8],
@@ -318,7 +319,7 @@ impl ShadowMap {
         (!right).then_some(Miscompare { file, at })
     }
 
-    /// Compares a whole unit with what it must hold now, if it holds anything.
+    /// Compares a whole unit with its expected contents, if it was written.
     pub fn check(&self, unit_bytes: &[u8], file: u32, unit: u64) -> Option<Miscompare> {
         let version = self.ledger.before_read(file, unit)?;
         self.content.check(unit_bytes, file, unit, version).err()
@@ -378,7 +379,7 @@ mod tests {
         assert_eq!(version, 1);
         ledger.end_write(0, 1, version);
         let before = ledger.before_read(0, 1).expect("written");
-        // While somebody writes it, old and new are both right.
+        // While a write is in flight, old and new are both right.
         let version = ledger.begin_write(0, 1, true);
         assert!(ledger.may_be(0, 1, before, 1) && ledger.may_be(0, 1, before, 2));
         assert!(!ledger.may_be(0, 1, before, 3) && !ledger.may_be(0, 1, before, 0));

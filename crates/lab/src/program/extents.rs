@@ -3,9 +3,9 @@
 //! ```text
 //! | file 0 | file 1   | file 2 | ...        each from a multiple of 64 KiB on
 //! ```
-//! Invariant: what needs a file system (names, single bytes) is refused, never imitated. Requests
-//! of a worker are as many at once as its depth says; two that touch each other, one of them
-//! writing, are never under way together.
+//! Invariant: operations that need a file system (names, single bytes) are refused, never imitated.
+//! A worker keeps as many requests in flight as its depth; two that overlap, one of them a write,
+//! are never in flight together.
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -22,17 +22,17 @@ use super::types::{Act, Calls, How, Op, Phase, Program, Step};
 
 const EXTENT_BYTES: u64 = 64 << 10;
 
-/// See the module.
+/// A target without a file system: each file is an extent.
 pub struct Extents {
     array: Array,
-    /// Where workers need not share it.
+    /// Creates a separate driver for each worker; `None`: workers share the array.
     own: Option<MakeDriver>,
     /// First byte of each file.
     starts: Vec<u64>,
     book: ShadowMap,
     calls: Calls,
     lease_bytes: u64,
-    /// What is done where caches are to be dropped.
+    /// Drops the kernel's caches.
     drop_caches: Option<fn() -> Result<(), String>>,
 }
 
@@ -67,12 +67,12 @@ impl Extents {
         Ok(Extents { array, own: None, starts, book, calls, lease_bytes, drop_caches })
     }
 
-    /// Each worker gets a driver of its own, for the same bytes as the array's.
+    /// Gives each worker a separate driver, over the same bytes as the array.
     pub fn with_own_drivers(self, make: MakeDriver) -> Extents {
         Extents { own: Some(make), ..self }
     }
 
-    /// Bytes that `count` files of `bytes` each take.
+    /// Bytes occupied by `count` files of `bytes` each.
     pub fn bytes_of(count: u64, bytes: u64) -> u64 {
         count * bytes.next_multiple_of(EXTENT_BYTES)
     }
@@ -106,7 +106,7 @@ impl IoBackend for Extents {
         None
     }
 
-    /// They share the array's rings and files.
+    /// `false`: workers share the array's rings and files.
     fn hands_are_apart(&self) -> bool {
         false
     }
@@ -144,7 +144,7 @@ impl IoBackend for Extents {
         self.drop_caches.map_or(Ok(()), |drop| drop())
     }
 
-    /// Of workers that do not share the array, nobody counts the requests in one place.
+    /// Empty with separate drivers, whose requests are not counted in one place.
     fn members(&self) -> Vec<Counters> {
         if self.own.is_some() { Vec::new() } else { self.array.leaf_counters() }
     }
@@ -156,9 +156,9 @@ struct Flight {
     at: u64,
     len: u64,
     started: u64,
-    /// Of a read: what it may find.
+    /// For a read: the version from [`ShadowMap::before_read`].
     before: Option<u32>,
-    /// Of a write: what it writes.
+    /// For a write: the versions written.
     versions: Vec<u32>,
 }
 
@@ -167,7 +167,7 @@ struct ExtentHands<'g> {
     shared: bool,
     flights: Vec<Option<Flight>>,
     lane: Lane<'g>,
-    /// The open file below the lane, and the first byte of ours in it.
+    /// The open file below the lane, and the offset of the array in it.
     cached: Option<(Arc<File>, u64)>,
 }
 
@@ -181,17 +181,17 @@ impl ExtentHands<'_> {
         format!("file {file}: cannot {doing} at byte {at}: {error}")
     }
 
-    /// Tells the kernel something about a file's part of the open file, if it caches that: arrays
-    /// of the engine it does not.
+    /// Calls `posix_fadvise` on a file's range of the open file, if the page cache is used: arrays
+    /// of the engine bypass it.
     fn advise(&self, file: u32, advice: Advice) -> Result<(), String> {
         let Some((cached, first)) = &self.cached else { return Ok(()) };
         let units = self.ground.book.ledger.len(file);
         let bytes = NonZeroU64::new(units * self.ground.book.content.unit_bytes());
-        let told = rustix::fs::fadvise(cached, first + self.place(file, 0), bytes, advice);
-        told.map_err(|error| format!("file {file}: cannot advise the page cache: {error}"))
+        let advised = rustix::fs::fadvise(cached, first + self.place(file, 0), bytes, advice);
+        advised.map_err(|error| format!("file {file}: cannot advise the page cache: {error}"))
     }
 
-    /// Waits until one more request has ended.
+    /// Waits for one more completion.
     fn wait_one(&mut self, tally: &mut WorkerStats<'_>) -> Result<(), String> {
         let (slot, ended) = self.lane.next();
         let flight = self.flights[slot].take().expect("a request ends once");
@@ -210,7 +210,7 @@ impl ExtentHands<'_> {
         Ok(())
     }
 
-    /// A slot with nothing under way that touches the range.
+    /// A free slot, after waiting until no request in flight conflicts with the range.
     fn free_slot(
         &mut self,
         (op, file, at, len): (Op, u32, u64, u64),
@@ -237,8 +237,8 @@ impl ExtentHands<'_> {
         self.flights[slot] = Some(flight);
     }
 
-    /// Units to write: ours from now on. Whoever else writes them may be waiting for what we have
-    /// under way, so that is ended before we wait.
+    /// Claims units to write. Their current writer may be waiting for units of our requests in
+    /// flight, so these are completed before waiting.
     fn claim(
         &mut self,
         file: u32,
@@ -314,7 +314,7 @@ impl WorkerIo for ExtentHands<'_> {
                 self.advise(*file, Advice::DontNeed)
             }
             Step::Expect { file, access } => self.advise(*file, advice_for(*access)),
-            // Extents have their place from the start.
+            // Extents are allocated from the start.
             Step::Allocate { .. } => Ok(()),
             Step::Block { op, file, at, len } => {
                 let end = at + len;
@@ -324,7 +324,7 @@ impl WorkerIo for ExtentHands<'_> {
                     self.part((*op, *file, at, part), tally)?;
                     at += part;
                 }
-                // One block at a time: its end is waited for.
+                // At depth 1: wait for the completion.
                 if self.flights.len() == 1 { self.settle(tally) } else { Ok(()) }
             }
             Step::Bytes { .. }

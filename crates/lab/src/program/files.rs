@@ -1,8 +1,9 @@
 //! Programs on a directory: plain system calls.
 //!
-//! Invariant: everything is made in a directory of our own, which is taken away again, also when a
-//! program ends with an error. The calls are the original tools': `lseek` where the position is not
-//! right already, `read`, `write`, or copies from and to a map: so the figures can be compared.
+//! Invariant: everything is created in a separate directory, which is removed at the end, also when
+//! a program ends with an error. The system calls are those of the original tools: `lseek` where
+//! the position differs, `read`, `write`, or copies from and to a map, so the figures are
+//! comparable.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -20,24 +21,23 @@ use super::names::NameSet;
 use super::types::{Access, Act, ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
 use crate::quantity::show_size;
 
-/// What `putc` and `getc` buffer: the block of most file systems, as the C library does.
+/// Buffer size of `putc` and `getc`: the block size of most file systems, as in the C library.
 const STDIO_BYTES: usize = 4096;
-/// Single bytes are timed so many at a time, as bonnie++ does it: reading a clock takes a tenth of
-/// what writing a byte takes.
+/// Number of single bytes that are timed together, as in bonnie++: reading a clock takes a tenth of
+/// the time of writing a byte.
 const TIMED_BYTES: u64 = 8 << 10;
-/// How files are compared: large reads.
+/// Read size of the comparison, bytes.
 const CHECK_BYTES: usize = 1 << 20;
 
-/// What begins the name of all that a run makes in somebody's directory; the process's number ends
-/// it.
+/// Prefix of everything that a run creates in the user's directory; the process ID follows.
 const OWN: &str = "raidlab-program-";
 
-/// The name of what this process makes in somebody's directory.
+/// Name of the directory or file that this process creates in the user's directory.
 pub(super) fn own_name() -> String {
     format!("{OWN}{}", std::process::id())
 }
 
-/// What runs have left in a directory whose processes are gone: they were killed.
+/// Leftovers in a directory of runs that were killed.
 pub fn left_behind(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let left = entries.filter(|entry| {
@@ -48,7 +48,7 @@ pub fn left_behind(directory: &Path) -> Vec<PathBuf> {
     left.map(|entry| entry.path()).collect()
 }
 
-/// See the module.
+/// A target of files in a directory.
 pub struct Files {
     root: PathBuf,
     book: ShadowMap,
@@ -59,10 +59,10 @@ pub struct Files {
 }
 
 impl Files {
-    /// Makes the directory for a program's files in `directory`.
+    /// Creates the directory for a program's files in `directory`.
     ///
     /// # Errors
-    /// Names the directory and why nothing can be made in it, or why nothing can be mapped there.
+    /// Names the directory and the reason why nothing can be created, or mapped, in it.
     pub fn new(directory: &Path, program: &Program, seed: u64) -> Result<Files, String> {
         let unit_bytes = program.unit_bytes()?;
         if program.calls == Calls::Mapped {
@@ -148,8 +148,8 @@ impl Files {
     }
 }
 
-/// Where the file system is full, a write to a map ends the process: there is no call that could
-/// return the error.
+/// Checks the free space: on a full file system a write to a map kills the process (SIGBUS), since
+/// there is no call that could return the error.
 fn has_room(directory: &Path, bytes: u64) -> Result<(), String> {
     let space = rustix::fs::statvfs(directory);
     let space = space.map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -167,7 +167,7 @@ fn has_room(directory: &Path, bytes: u64) -> Result<(), String> {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // Nobody can do more about what cannot be removed than see it there.
+        // A directory that cannot be removed can only be left.
         let _ = std::fs::remove_dir_all(&self.root);
     }
 }
@@ -179,7 +179,7 @@ impl IoBackend for Files {
         refused.then(|| "single bytes are not moved through a map".into())
     }
 
-    /// Only hands have descriptors: of what they open, until they close it or end.
+    /// `true`: all descriptors belong to the workers, which open and close them.
     fn hands_are_apart(&self) -> bool {
         true
     }
@@ -206,7 +206,7 @@ impl IoBackend for Files {
             opened => opened,
         };
         let opened = match opened {
-            // Unlinked, or never made: then the ledger says that it holds nothing.
+            // Unlinked, or never created: then the map has no written units of it.
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             opened => {
                 Some(opened.map_err(|e| format!("{}: cannot check it: {e}", path.display()))?)
@@ -282,7 +282,7 @@ fn read_full(file: &File, buffer: &mut [u8], at: u64) -> std::io::Result<usize> 
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-        // What is not a whole page is the file's end: direct reads must not go on there.
+        // A partial page is the end of the file: direct reads must stop there.
         if !(done as u64).is_multiple_of(PAGE) {
             break;
         }
@@ -293,7 +293,7 @@ fn read_full(file: &File, buffer: &mut [u8], at: u64) -> std::io::Result<usize> 
 /// Writes everything back and has the kernel drop its clean pages, directory entries and inodes.
 ///
 /// # Errors
-/// When the system does not let us.
+/// An error of the system, for example missing permission.
 pub fn drop_page_cache() -> Result<(), String> {
     rustix::fs::sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3")
@@ -315,13 +315,13 @@ struct FileHands<'g> {
     /// the tool does, whose directory it is then.
     directory: Option<(u32, OwnedFd)>,
     shared: bool,
-    /// What is written.
+    /// Buffer of writes.
     writing: Aligned,
     reading: Aligned,
     versions: Vec<u32>,
 }
 
-/// An error, and what was tried.
+/// An error, with the failed operation.
 type Failed = (&'static str, std::io::Error);
 
 impl OpenFile {
@@ -359,8 +359,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// What was written through the map is brought to the file first: that is what `msync` is for,
-    /// and IOzone calls both.
+    /// Writes to the map are flushed with `msync` first, as IOzone does: it calls both.
     fn sync(&self, data_only: bool) -> Result<(), Failed> {
         if let Some(map) = &self.map {
             map.sync().map_err(|e| ("sync its map", e))?;
@@ -369,14 +368,14 @@ impl OpenFile {
         synced.map_err(|e| ("sync it", e))
     }
 
-    /// Drops what the page cache holds of the file and is on disk already.
+    /// Drops the file's clean pages from the page cache.
     fn forget(&self) -> Result<(), Failed> {
         let forgot = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
         forgot.map_err(|e| ("have the page cache forget it", e.into()))
     }
 
-    /// Where the file system cannot, the file stays as it is, as under fio: writes make it longer.
-    /// Where there is no room, or the disk fails, they would fail as well.
+    /// If the file system does not support it, the file is unchanged, as under fio: writes extend
+    /// it. Without free space, or on a disk error, these would fail as well.
     fn allocate(&self, bytes: u64) -> Result<(), Failed> {
         let allocate = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes);
         match rustix::io::retry_on_intr(allocate) {
@@ -388,12 +387,12 @@ impl OpenFile {
     }
 
     fn expect(&self, access: Access) -> Result<(), Failed> {
-        let told = rustix::fs::fadvise(&self.file, 0, None, advice_for(access));
-        told.map_err(|e| ("say how it will be read", e.into()))
+        let advised = rustix::fs::fadvise(&self.file, 0, None, advice_for(access));
+        advised.map_err(|e| ("advise the page cache", e.into()))
     }
 }
 
-/// How the kernel is told.
+/// The `posix_fadvise` advice for an access pattern.
 pub(super) fn advice_for(access: Access) -> Advice {
     match access {
         Access::Random => Advice::Random,
@@ -426,7 +425,7 @@ impl FileHands<'_> {
                 let bytes = &mut self.writing.bytes_mut()[..len as usize];
                 book.begin_write(bytes, file, at, shared, &mut self.versions);
                 let ended = open.write(calls, bytes, at);
-                // After an error too, so that nobody waits for the unit: the run is over then.
+                // After an error too, so that no worker waits for the unit: the run is over then.
                 book.end_write(file, at, &self.versions);
                 ended
             }
@@ -457,7 +456,7 @@ impl FileHands<'_> {
         Ok(())
     }
 
-    /// Byte by byte. A unit at a time is put together in memory, outside the time of any of them.
+    /// Moves bytes one by one. A unit at a time is assembled in memory, outside the timed part.
     fn bytes(
         &mut self,
         file: u32,
@@ -602,7 +601,7 @@ impl FileHands<'_> {
     }
 }
 
-/// What a small file holds: its number, again and again.
+/// Contents of a small file: its number, repeated.
 fn small(set: &NameSet, number: u32) -> Vec<u8> {
     let word = (u64::from(number) ^ set.seed).to_le_bytes();
     word.iter().copied().cycle().take(set.bytes(number) as usize).collect()
@@ -730,7 +729,7 @@ impl WorkerIo for FileHands<'_> {
                 self.enter(set).map_err(of_set(set, "open it"))
             }
             Step::RemoveDirectory(set) => {
-                // While somebody has it open it is not gone.
+                // An open directory would not be freed.
                 self.directory = None;
                 std::fs::remove_dir(ground.directory(set)).map_err(of_set(set, "remove it"))
             }
@@ -848,7 +847,7 @@ pub(super) mod tests {
         assert!(problem.contains("file-0: cannot remove it: "), "{problem}");
     }
 
-    /// Phases have hands of their own, which find the directory by themselves.
+    /// Each phase has new workers, which open the directory again.
     #[test]
     fn names_are_made_looked_up_and_removed_with_their_directory() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -898,7 +897,7 @@ pub(super) mod tests {
         let read = [open(How::Read), block(Op::Read, last, 4096)];
         carry_out(&mut *hands, &read).expect("read");
         assert_eq!((len(), files.check(0, &|| false)), (BYTES, Ok(VerifyErrors::default())));
-        // The last thing of a run: after an error nobody knows what the file holds.
+        // The last step of a run: after an error the contents of the file are undefined.
         let problem = carry_out(&mut *hands, &[block(Op::Write, last, 4096)]);
         let problem = problem.expect_err("opened to read");
         assert!(problem.ends_with("file-0: cannot write its map: it is mapped to be read"));

@@ -1,14 +1,15 @@
-//! How a worker's requests reach an array.
+//! The path of a worker's requests to an array.
 //!
 //! ```text
 //! Shared   worker --request--> the array's thread --wakes--> worker     several workers, one array
 //! Own      worker: submits, polls, waits                                a driver for each worker
 //! ```
-//! A file or a device can be asked by anybody, so a worker that has it to itself is its own driver,
-//! as the original tools are: nothing is handed from thread to thread. An array of several members
-//! has locks on its rows, and so one thread that all workers ask.
+//! A file or a device accepts requests from any thread, so each worker has its own driver, as the
+//! original tools do: no request is passed between threads. An array of several members has range
+//! locks on its rows, and therefore one thread that serves all workers.
 //!
-//! Invariant: every request that was begun comes out of [`Lane::next`] once. Used by `extents`.
+//! Invariant: every submitted request is returned by [`Lane::next`] exactly once. Used by
+//! `extents`.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,35 +22,35 @@ use std::time::Duration;
 use array::{Array, Completion, Driver, HostOp, Lease, Pending};
 use md::Sector;
 
-/// Makes a driver of a worker's own, for so many requests at once.
+/// Creates a separate driver for a worker, with the given queue depth.
 pub type MakeDriver = Box<dyn Fn(usize) -> Result<OwnDriver, String> + Send + Sync>;
 
-/// A driver of a worker's own.
+/// The separate driver of a worker.
 pub struct OwnDriver {
     /// The driver.
     pub driver: Driver,
-    /// The open file that it asks, and the array's first byte in it, where the page cache lies
-    /// between.
+    /// The open file below it, and the offset of the array in it, where I/O passes through the page
+    /// cache.
     pub cached: Option<(Arc<File>, u64)>,
 }
 
-/// A request that has ended: its slot, and its buffer.
+/// A completed request: its slot, and its buffer.
 type Ended = (usize, Result<Lease, String>);
 
-/// The slot of a request that is waited for at once.
+/// The slot of a synchronous request.
 const AT_ONCE: u64 = u64::MAX;
-/// How long a wait lasts at most; it ends with the first request that ends.
+/// Longest wait; it ends with the first completion.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// A worker's access to an array.
 pub(super) enum Lane<'g> {
-    /// See the module.
+    /// Through the array's own thread.
     Shared(Shared<'g>),
-    /// See the module.
+    /// Through the worker's own driver.
     Own(Box<Own>),
 }
 
-/// By the array's own thread.
+/// State for requests through the array's own thread.
 pub(super) struct Shared<'g> {
     array: &'g Array,
     pending: Vec<Option<Pending>>,
@@ -58,14 +59,14 @@ pub(super) struct Shared<'g> {
     ended: VecDeque<Ended>,
 }
 
-/// By the worker itself.
+/// State for requests through the worker's own driver.
 pub(super) struct Own {
     driver: Driver,
     done: Vec<Completion>,
     ended: VecDeque<Ended>,
 }
 
-/// Tells a worker which of its requests has ended.
+/// Waker that sends the slot of a completed request to the worker.
 struct Bell {
     slot: usize,
     bell: mpsc::Sender<usize>,
@@ -73,13 +74,13 @@ struct Bell {
 
 impl Wake for Bell {
     fn wake(self: Arc<Bell>) {
-        // Whoever had asked may be gone.
+        // The worker may have ended.
         let _ = self.bell.send(self.slot);
     }
 }
 
 impl<'g> Lane<'g> {
-    /// To an array that others use too, for requests in `slots` slots.
+    /// A lane to a shared array, with `slots` slots.
     pub(super) fn shared(array: &'g Array, slots: usize) -> Lane<'g> {
         let (bell, rung) = mpsc::channel();
         let wakers = (0..slots).map(|slot| {
@@ -91,7 +92,7 @@ impl<'g> Lane<'g> {
         Lane::Shared(Shared { array, pending, wakers, rung, ended: VecDeque::new() })
     }
 
-    /// To a driver of the worker's own.
+    /// A lane to the worker's own driver.
     pub(super) fn own(driver: Driver) -> Lane<'g> {
         array::wait_precisely();
         Lane::Own(Box::new(Own { driver, done: Vec::new(), ended: VecDeque::new() }))
@@ -105,7 +106,7 @@ impl<'g> Lane<'g> {
         }
     }
 
-    /// Begins to read or write at a byte of the array.
+    /// Submits a read or write at a byte offset of the array.
     pub(super) fn begin(&mut self, slot: usize, writes: bool, lease: Lease, place: u64) {
         match self {
             Lane::Shared(shared) => {
@@ -119,13 +120,13 @@ impl<'g> Lane<'g> {
             Lane::Own(own) => {
                 let op = if writes { HostOp::Write { fua: false } } else { HostOp::Read };
                 own.submit(op, Some(lease), place, slot as u64);
-                // So that it is on its way, as with the tools: one call for each request.
+                // Submits it now, as the tools do: one call for each request.
                 own.poll();
             }
         }
     }
 
-    /// One that has ended, and waits for it. Something must be under way.
+    /// Waits for the next completion. A request must be in flight.
     pub(super) fn next(&mut self) -> Ended {
         loop {
             let ended = match self {
@@ -145,7 +146,7 @@ impl<'g> Lane<'g> {
         }
     }
 
-    /// Reads at once, whatever else is under way.
+    /// Reads synchronously, whatever else is in flight.
     pub(super) fn read_now(&mut self, lease: Lease, place: u64) -> Result<Lease, String> {
         match self {
             Lane::Shared(shared) => {
@@ -158,7 +159,7 @@ impl<'g> Lane<'g> {
         }
     }
 
-    /// Makes durable what was written. Nothing is under way.
+    /// Flushes written data. No request may be in flight.
     pub(super) fn flush(&mut self) -> Result<(), String> {
         match self {
             Lane::Shared(shared) => shared.array.flush().map_err(|error| error.to_string()),
@@ -168,7 +169,7 @@ impl<'g> Lane<'g> {
 }
 
 impl Shared<'_> {
-    /// Whether the request in a slot has ended.
+    /// Checks the request in a slot for completion.
     fn look(&mut self, slot: usize) {
         let Some(pending) = &mut self.pending[slot] else { return };
         let mut context = Context::from_waker(&self.wakers[slot]);
@@ -187,7 +188,7 @@ impl Own {
         assert!(submitted.is_ok(), "the driver has room for all slots");
     }
 
-    /// Does what can be done now. The request that is waited for at once is answered.
+    /// Processes completions. Returns the result of the synchronous request, if it is complete.
     fn poll(&mut self) -> Option<Result<Option<Lease>, String>> {
         let mut answer = None;
         self.driver.poll(&mut self.done);

@@ -1,6 +1,6 @@
-//! A program on a place: its files, and the members and disks below them.
+//! A program on a place: its files, with counters of the members and disks below them.
 //!
-//! Invariant: what the steps do is the inner ground's; what is counted is the place's. Called from
+//! Invariant: steps run on the inner backend; counters are those of the place. Called from
 //! `session`.
 
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use super::types::Phase;
 use crate::provision::ServedArray;
 use crate::watch::{DiskMeter, Roots, Watched, below};
 
-/// See the module.
+/// A backend with the counters of the place below it.
 pub struct MeteredBackend<'a> {
     inner: Box<dyn IoBackend + 'a>,
     arrays: &'a [ServedArray],

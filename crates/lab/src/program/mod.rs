@@ -1,4 +1,4 @@
-//! Programs: what bonnie, bonnie++, dd, IOzone and the others do, as values.
+//! Programs: the operations of bonnie, bonnie++, dd, IOzone and other tools, as values.
 //!
 //! ```text
 //! choice ("bonnie++:n=16") -> Program: stages of phases of workers of acts     pure
@@ -12,7 +12,7 @@
 //!                     outcomes -> record cells -> the tool's own table         cells, tables
 //! ```
 //!
-//! Invariant: a program knows nothing of what it runs on; a ground knows nothing of programs.
+//! Invariant: programs are independent of the backend, and backends of the programs.
 
 pub mod backend;
 pub mod cells;

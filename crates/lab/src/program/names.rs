@@ -2,7 +2,7 @@
 //! hexadecimal digits, and 0 to 12 random letters and digits behind it (sequential) or before it
 //! (random).
 //!
-//! Invariant: no two numbers of a set have the same name, and a name tells its number. Pure.
+//! Invariant: no two numbers of a set have the same name, and a name contains its number. Pure.
 
 use crate::stats::SplitMix64;
 
@@ -11,11 +11,11 @@ use crate::stats::SplitMix64;
 pub struct NameSet {
     /// The directory's number.
     pub directory: u32,
-    /// How many names.
+    /// Number of names.
     pub count: u32,
     /// Whether the number comes first.
     pub number_first: bool,
-    /// Makes the letters.
+    /// Seed of the letters.
     pub seed: u64,
     /// Smallest size of a file, bytes.
     pub min_bytes: u64,

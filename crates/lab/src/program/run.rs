@@ -1,12 +1,12 @@
-//! Runs a program on a ground: threads, one barrier and one clock per phase, checks between.
+//! Runs a program on a backend: threads, one barrier and one clock per phase, checks in between.
 //!
 //! ```text
-//! opening etc. | barrier | acts ..................| barrier | closing etc. | compare what is to go
+//! opening etc. | barrier | acts ..................| barrier | closing etc. | compare old data
 //!                        ^ first start   last end ^
 //! ```
-//! Invariant: a phase's time is from the first worker's start to the last one's end, and nothing
-//! but its acts is in it. What a phase has written is compared byte by byte before it is lost, at
-//! the latest after the last phase, always outside the clock.
+//! Invariant: a phase's time is from the first worker's start to the last one's end, and includes
+//! only its acts. Data that a phase has written is compared byte by byte before it is overwritten
+//! or removed, at the latest after the last phase, always outside the timed part.
 
 mod iteration;
 mod workers;
@@ -26,60 +26,60 @@ use crate::record::Sample;
 use crate::stats::{self, LatencyRecorder};
 use crate::watch::{CounterSource, Recorded, Recorder, Watched};
 
-/// What a phase brought.
+/// The outcome of a phase.
 #[derive(Clone, Debug)]
 pub struct PhaseOutcome {
     /// The phase's name.
     pub phase: String,
-    /// One for each time that it was run, or for each interval of its steady window; where the
-    /// program is run several times, one for each of these.
+    /// One for each pass, or for each interval of its steady window; if the program is run several
+    /// times, one for each run.
     pub samples: Vec<Sample>,
-    /// Its times, all passes together, seconds.
+    /// Total time of all passes, seconds.
     pub seconds: f64,
-    /// Of its operations.
+    /// Latency of its operations.
     pub latency: LatencyRecorder,
-    /// CPU over all passes.
+    /// CPU time over all passes.
     pub cpu: Option<CpuUsed>,
     /// Rate of each worker in the last pass, bytes per second of its own time.
     pub workers: Vec<f64>,
-    /// What the members moved while the samples were taken, all passes together.
+    /// Counters of the members during the samples, all passes together.
     pub members: Vec<Counters>,
-    /// What was wrong in it, or in what it wrote.
+    /// Wrong data in it, or in the data that it wrote.
     pub mistakes: VerifyErrors,
-    /// Whether all that it wrote was compared.
+    /// Whether all data that it wrote was compared.
     pub checked: bool,
-    /// Why it was not run.
+    /// Reason why it was not run.
     pub refused: Option<String>,
-    /// How often it was run.
+    /// Number of passes.
     pub passes: u32,
     /// Length of its first pass, seconds.
     pub first_pass_s: f64,
-    /// No interval lay inside its steady window: the figure is that of the whole.
+    /// There was no interval inside its steady window: the figure is that of the whole phase.
     pub no_window: bool,
-    /// Samples are intervals inside its steady window: time, CPU and latency are of more than that.
+    /// Samples are intervals inside its steady window; time, CPU and latency cover more than that.
     pub windowed: bool,
-    /// How often it was read off, seconds, if it was to be.
+    /// Sampling interval, seconds; `None`: not sampled.
     pub read_off_s: Option<f64>,
-    /// What the workers moved while the samples were taken, if the samples are the members'.
+    /// Bytes of the workers during the samples, if the samples count the members' bytes.
     pub worked_bytes: Option<u64>,
     /// Counters over the time of its first pass.
     pub recorded: Option<Recorded>,
-    /// Bytes of its longest sample, before there was one for each run.
+    /// Bytes of its longest sample, before the samples of a run were merged.
     pub longest_bytes: u64,
-    /// How often the program was run, where each run is a sample.
+    /// Number of runs of the program, where each run is a sample.
     pub runs: u32,
-    /// Somebody stopped it in its first pass: its figure is of a part of it.
+    /// It was stopped in its first pass: its figure covers only a part of it.
     pub cut: bool,
-    /// Somebody stopped it before it had been repeated as often as it should.
+    /// It was stopped before all its repetitions.
     pub stopped: bool,
     /// Whether it is measured; otherwise it only prepares.
     pub measured: bool,
-    /// The phase that should have written what this one reads, and cannot run here: its files were
-    /// filled before the clock instead.
+    /// The phase that should have written the data for this one, but cannot run here: the files
+    /// were filled before the timed part instead.
     pub filled_for: Option<String>,
 }
 
-/// What happens meanwhile.
+/// A progress event.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'m> {
     /// A phase is running.
@@ -89,14 +89,14 @@ pub enum Progress<'m> {
         /// Bytes moved so far in this pass.
         bytes: u64,
     },
-    /// What it wrote is being compared.
+    /// Written data is being compared.
     Checking {
-        /// The file.
+        /// Number of the file.
         file: u32,
     },
 }
 
-/// Runs a program. What was measured before an error, or a stop, is there too.
+/// Runs a program. Returns also the phases measured before an error, or a stop.
 pub fn run(
     program: &Program,
     ground: &dyn IoBackend,
@@ -112,7 +112,7 @@ pub fn run(
     if ended.is_ok() {
         ended = (0..program.files.len() as u32).try_for_each(|file| run.compare(file));
     }
-    // What an error left uncompared is not reported as compared.
+    // Data left uncompared by an error is not reported as compared.
     for writer in run.writers.iter().flatten() {
         run.outcomes[*writer].checked = false;
     }
@@ -126,9 +126,9 @@ struct Run<'a> {
     stop: &'a dyn Fn() -> bool,
     tell: &'a mut dyn FnMut(Progress<'_>),
     outcomes: Vec<PhaseOutcome>,
-    /// Of each file: the outcome of the last phase that wrote it, while that is not compared yet.
+    /// For each file: the outcome of the last phase that wrote it, until it is compared.
     writers: Vec<Option<usize>>,
-    /// Of each file: the refused phase that should have written what is in it now.
+    /// For each file: the refused phase that should have written its contents.
     unwritten: Vec<Option<String>>,
 }
 
@@ -161,7 +161,7 @@ impl Run<'_> {
                     }
                     None => self.in_pass(stage, phase, number, pass)?,
                     Some(why) if pass == 0 => self.is_refused(phase, number, why),
-                    // What the first pass has left is in the files.
+                    // The files have the data of the first pass.
                     Some(_) => {}
                 }
             }
@@ -180,9 +180,9 @@ impl Run<'_> {
         self.outcomes[number].refused = Some(why);
     }
 
-    /// Fills the files that a phase works on and a refused one should have written, outside of any
-    /// clock: what was never written can be neither measured nor compared. Gives the reason why
-    /// the phase cannot run, where they cannot be filled either.
+    /// Fills the files of a phase that a refused one should have written, outside the timed part:
+    /// unwritten data can be neither measured nor compared. Returns the reason why the phase cannot
+    /// run, if the files cannot be filled either.
     fn fill_unwritten(&mut self, phase: &Phase, number: usize) -> Result<Option<String>, String> {
         let mut files = used(phase);
         files.retain(|file| self.unwritten[*file as usize].is_some());
@@ -193,7 +193,7 @@ impl Run<'_> {
         let writer = self.unwritten[*first as usize].clone().expect("it is one of these");
         let fillers = files.iter().map(|file| (*file, self.program.files[*file as usize]));
         let fillers = fillers.map(|(file, bytes)| Worker::filler(file, bytes));
-        // One after the other: their order on the target is that of a single writer.
+        // Sequentially: their order on the target is that of a single writer.
         let acts = fillers.flat_map(|filler| [filler.before, filler.acts, filler.after].concat());
         let acts = acts.collect();
         let filler = Phase::preparing("fill", vec![Worker::new(Vec::new(), acts, Vec::new())]);
@@ -211,10 +211,10 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Runs a phase in a pass of its stage; one that leaves all as it was until it has taken long
-    /// enough. Its stage is not repeated for its sake: making and removing the same files again and
-    /// again changes what making them costs. For the same reason those who have taken long enough
-    /// are not measured again where others of their stage have not.
+    /// Runs a phase in a pass of its stage; a phase that changes nothing is repeated until it has
+    /// taken long enough. Its stage is not repeated for it: creating and removing the same files
+    /// repeatedly changes the cost of creating them. For the same reason phases that have taken
+    /// long enough are not measured again when others of their stage have not.
     fn in_pass(
         &mut self,
         stage: &Stage,
@@ -243,7 +243,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// `counts`: what is measured goes into the figures; mistakes are noted anyway.
+    /// `counts`: the measurement is added to the figures; wrong data is counted in any case.
     fn phase(
         &mut self,
         phase: &Phase,
@@ -267,7 +267,7 @@ impl Run<'_> {
         let mut measured = self.measure(phase, pass)?;
         let after = measured.after.take().unwrap_or_else(|| self.ground.members());
         let outcome = &mut self.outcomes[number];
-        // Whole passes say more than whole ones and a part.
+        // Complete passes are more exact than complete ones and a partial one.
         if !counts || (measured.cut && outcome.passes > 0) {
             outcome.mistakes.add(&measured.mistakes);
             return Ok(());
@@ -278,7 +278,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Compares what a file holds, if it was written since it was compared last.
+    /// Compares the contents of a file, if it was written since the last comparison.
     fn compare(&mut self, file: u32) -> Result<(), String> {
         let Some(writer) = self.writers[file as usize] else { return Ok(()) };
         (self.tell)(Progress::Checking { file });
@@ -323,7 +323,7 @@ impl Run<'_> {
             let begin = clock_nanos();
             watch.note(ground, &field, begin);
             eyes.iter().for_each(|eyes| eyes.begin(ground, begin));
-            let mut told = begin;
+            let mut last_event = begin;
             let ended = |state: &State| state.running == 0;
             while !field.wait(until(begin, &watch, timing.interval), ended) {
                 let now = clock_nanos();
@@ -336,8 +336,8 @@ impl Run<'_> {
                     watch.note(ground, &field, now);
                 }
                 eyes.iter().for_each(|eyes| eyes.note(ground, now));
-                if now - told >= 100_000_000 {
-                    told = now;
+                if now - last_event >= 100_000_000 {
+                    last_event = now;
                     tell(Progress::Running { phase: &phase.name, bytes: field.bytes() });
                 }
             }
@@ -356,17 +356,17 @@ impl Run<'_> {
     }
 }
 
-/// Records machine and members while a phase runs.
+/// Records counters of machine and members during a phase.
 struct Sampler {
     recorder: Recorder,
-    /// Where the engine's members can be told apart.
+    /// Counters of the engine's members, where these can be distinguished.
     tap: Option<Arc<CounterSource>>,
 }
 
 impl Sampler {
     fn open(ground: &dyn IoBackend) -> Sampler {
         let watched = ground.watched();
-        // Of disks the recorder knows more: how long they were busy, and their names.
+        // For disks the recorder has more data: busy times, and names.
         let counts = watched.disks.is_empty() && !ground.members().is_empty();
         let tap = counts.then(|| Arc::new(CounterSource::default()));
         let recorder = Recorder::start(Watched { tap: tap.clone(), ..watched });
@@ -386,7 +386,7 @@ impl Sampler {
     }
 }
 
-/// When to look next.
+/// Time until the next poll.
 fn until(begin: u64, watch: &Watch, interval: Duration) -> Duration {
     let next = begin + interval.as_nanos() as u64 * watch.count();
     Duration::from_nanos(next.saturating_sub(clock_nanos())).min(Duration::from_millis(20))
@@ -468,7 +468,7 @@ impl PhaseOutcome {
         }
     }
 
-    /// Whether its samples are in steady state, or it has none that say so: it only prepares, or
+    /// Whether its samples are in steady state, or steadiness does not apply: it only prepares, or
     /// was not run, or moves no bytes.
     pub(super) fn is_steady(&self) -> bool {
         let moves = self.samples.iter().any(|sample| sample.bytes > 0);
@@ -477,7 +477,7 @@ impl PhaseOutcome {
         !self.measured || self.refused.is_some() || stats::steady(&rates) == Some(true)
     }
 
-    /// Makes one sample of all that the run brought.
+    /// Merges all samples of the run into one.
     pub(super) fn fold(&mut self) {
         if self.samples.len() > 1 {
             let add = |sum: Sample, more: &Sample| Sample {
@@ -490,8 +490,8 @@ impl PhaseOutcome {
         }
     }
 
-    /// Adds what the same phase brought in another run of the program. What somebody cut short
-    /// there is no sample beside those of whole runs.
+    /// Adds the outcome of the same phase in another run of the program. A phase that was
+    /// interrupted there gives no sample beside those of complete runs.
     pub(super) fn add_run(&mut self, run: PhaseOutcome) {
         self.mistakes.add(&run.mistakes);
         self.checked &= run.checked;

@@ -1,9 +1,8 @@
-//! Programs on targets: puts program, ground and cells together.
+//! Programs on targets: combines program, backend and cells.
 //!
-//! Invariant: whatever happens, what was measured is given back, and what was made is taken away.
-//! A program that is run several times finds each time what it found the first time: files, arrays
-//! and file systems are made anew, and its data is other data.
-//! Called from the command line, and by whoever owns a place (a directory, an array).
+//! Invariant: after any end, measured cells are returned, and everything created is removed. Each
+//! of several runs of a program starts from the same state: files, arrays and file systems are
+//! created again, with different data. Called from the command line, and by sweeps.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -37,42 +36,42 @@ use crate::record::{self, Cell};
 use crate::topology::StorageTopology;
 use crate::watch::{Watched, described, drives, metadata};
 
-/// How programs are run.
+/// Settings and callbacks of program runs.
 pub struct Session<'a> {
     /// Clock, repetitions, caches.
     pub timing: Timing,
     /// Size of all files together; `None`: by memory and target.
     pub size: Option<u64>,
-    /// Makes the run's data its own.
+    /// Seed of the run's data.
     pub seed: u64,
-    /// Write over what a `device:` holds.
+    /// Overwrite the contents of a `device:`.
     pub destroy: bool,
-    /// Asked now and then.
+    /// Polled; `true` stops the run.
     pub stop: &'a dyn Fn() -> bool,
-    /// Hears what is going on.
+    /// Receives progress events.
     pub tell: &'a mut dyn FnMut(&Program, Progress<'_>),
 }
 
-/// An array for a program, made when it is known what it must serve.
+/// Buffer requirements of a program on an array.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferRequirements {
     /// Bytes of the longest request.
     pub lease_bytes: u64,
-    /// Requests under way at once.
+    /// Maximum of requests in flight.
     pub in_flight: usize,
 }
 
-/// What a run brought: cells of what was measured, and how it ended.
+/// Result of a run: the measured cells, and its error if it failed.
 pub type RunResult = (Vec<Cell>, Result<(), String>);
 
-/// One run of a program: what it was, what its phases brought, and on what.
+/// One run of a program: the program, the outcomes of its phases, and the context.
 struct ProgramRun {
     program: Program,
     outcomes: Vec<PhaseOutcome>,
     around: RunContext,
 }
 
-/// A run, if it came to one, and how it ended.
+/// A run, if it was started, and its error if it failed.
 type Once = (Option<ProgramRun>, Result<(), String>);
 
 impl Session<'_> {
@@ -89,8 +88,8 @@ impl Session<'_> {
         })
     }
 
-    /// Runs a program as often as asked. `once` runs it, from clean ground on; it is handed what
-    /// the first run was of.
+    /// Runs a program the requested number of times. `once` runs it from a clean state; it receives
+    /// the program of the first run.
     fn repeated(&mut self, once: &mut dyn FnMut(&mut Self, Option<&Program>) -> Once) -> RunResult {
         let (seed, mut all) = (self.seed, None::<ProgramRun>);
         let mut ended = Ok(());
@@ -105,22 +104,22 @@ impl Session<'_> {
             if ended.is_err() || (self.stop)() || !self.timing.once_more(run, outcomes) {
                 break;
             }
-            // What an earlier run has left is not what this one must find.
+            // Data of an earlier run must not pass as data of this one.
             self.seed = seed.wrapping_add(u64::from(run));
         }
         self.seed = seed;
         (all.map_or_else(Vec::new, |all| cells(&all.program, &all.outcomes, &all.around)), ended)
     }
 
-    /// Sets a place up, runs a program there and takes the place away again. `case` is the array
-    /// below it, of the engine or of the kernel's, where the place needs one.
+    /// Sets a place up, runs a program there and tears the place down. `case` is the array below
+    /// it, of the engine or of the kernel, where the place needs one.
     pub fn on_place(
         &mut self,
         choice: &ProgramSpec,
         expr: &TargetExpr,
         case: Option<(&ArrayCase, &Settings<'_>)>,
     ) -> RunResult {
-        // Of an array of a plan so much is used; the rest is the file system's.
+        // The program uses the area of the plan; the rest of the array is for the file system.
         self.size = case.and_then(|(case, _)| case.area_bytes).or(self.size);
         self.repeated(&mut |session, first| match set_up(expr, case, session.destroy, session.stop)
         {
@@ -179,7 +178,7 @@ impl Session<'_> {
         }
     }
 
-    /// Runs a program on a block device. What that holds is erased when it is known to run.
+    /// Runs a program on a block device. Its signatures are erased after all checks have passed.
     pub fn on_device(
         &mut self,
         choice: &ProgramSpec,
@@ -222,7 +221,7 @@ impl Session<'_> {
         }
     }
 
-    /// Erases what a device holds, unless nothing would be written to it.
+    /// Erases the signatures of a device, unless nothing would be written to it.
     fn wipe_signatures(
         &self,
         opened: &WipeTarget,
@@ -238,10 +237,10 @@ impl Session<'_> {
         opened.wipe_signatures()
     }
 
-    /// What a program in a directory goes by.
+    /// Sizing of a program in a directory.
     ///
     /// # Errors
-    /// When the directory cannot be looked at.
+    /// When the directory cannot be examined.
     pub fn directory_scale(&self, directory: &Path) -> Result<Sizing, String> {
         let space = rustix::fs::statvfs(directory);
         let space = space.map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -264,7 +263,7 @@ impl Session<'_> {
         first: Option<&Program>,
     ) -> Result<(Program, Box<dyn IoBackend>), String> {
         let scale = self.directory_scale(directory)?;
-        // What is free changes meanwhile; all runs are of files of one size.
+        // Free space changes between runs; all runs use files of the same size.
         let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()))?;
         fits_memory(&program)?;
         if program.calls != Calls::Queued {
@@ -319,12 +318,12 @@ impl Session<'_> {
         base: Cell,
         page_cache_bytes: Option<u64>,
     ) -> Once {
-        // Each run goes to other places.
+        // Each run uses other addresses.
         program.draw_anew(self.seed);
         let base = Cell { random_seed: Some(self.seed), ..base };
         let tell = &mut *self.tell;
-        let mut hear = |meanwhile: Progress<'_>| tell(&program, meanwhile);
-        let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, &mut hear);
+        let mut progress = |event: Progress<'_>| tell(&program, event);
+        let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, &mut progress);
         if self.timing.counts_runs() {
             outcomes.iter_mut().for_each(PhaseOutcome::fold);
         }
@@ -340,14 +339,14 @@ impl Session<'_> {
 }
 
 impl ProgramRun {
-    /// Adds another run of the same program; of one that did not come to its end, what it has.
+    /// Adds another run of the same program, also an incomplete one.
     fn add(&mut self, run: ProgramRun) {
         let pairs = self.outcomes.iter_mut().zip(run.outcomes);
         pairs.for_each(|(outcome, other)| outcome.add_run(other));
     }
 }
 
-/// Sets a place up, and says what its cells have in common.
+/// Sets a place up, and returns the fields that its cells share.
 fn set_up(
     expr: &TargetExpr,
     case: Option<(&ArrayCase, &Settings<'_>)>,
@@ -382,8 +381,8 @@ fn set_up(
     Ok((place, base))
 }
 
-/// A cell that knows of no array of its own is told of the kernel's, where the device or the
-/// directory lies on one: what the members do means something only beside its level.
+/// Adds the kernel's array to a cell without an array of its own, where the device or the directory
+/// is on one: the traffic of members is meaningful only with the level.
 fn with_array_below(base: Cell, watched: &Watched) -> Cell {
     let found = watched.array.as_ref().filter(|_| matches!(base.level.as_str(), "" | "single"));
     let Some(array) = found.and_then(|name| described(&watched.roots, name)) else { return base };
@@ -401,7 +400,7 @@ fn with_array_below(base: Cell, watched: &Watched) -> Cell {
     }
 }
 
-/// A place whose disks are known says which they are, and what metadata an array of md has.
+/// Adds the known disks of a place, and the metadata version and bitmap of an array of md.
 fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
     if let Some(place) = &mut base.place {
         place.drives = drives(&watched.roots, &watched.disks);
@@ -411,18 +410,18 @@ fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
     base
 }
 
-/// An array of a plan as md is to make it. What md is not told here, or has other words for, is
-/// refused: a record must not speak of what was not measured.
+/// An array of a plan as an array of md. Options that do not apply to md, or have another syntax
+/// there, are refused: a record must not contain settings that were not in effect.
 fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
     let cache = case.has_parity() && case.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
     let wired = case.topology != StorageTopology::default();
     let refused = [
-        (case.level == BenchLevel::Single, "single: an ordinary disk is device:/dev/X"),
-        (case.nested, "arrays inside arrays are not made there"),
-        (case.degraded > 0, "--degraded: its members are not taken out"),
-        (cache, "--stripe-cache: say stripe-cache=PAGES behind the devices"),
-        (case.queue_depth.is_some(), "--queue-depth: say queue-depth=N behind the devices"),
-        (wired, "--bus, --channel, --spindle: its members share what they share"),
+        (case.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
+        (case.nested, "nested arrays are not supported there"),
+        (case.degraded > 0, "--degraded: its members are not removed"),
+        (cache, "--stripe-cache: give stripe-cache=PAGES after the devices"),
+        (case.queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
+        (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
     ];
     if let Some((_, why)) = refused.iter().find(|(found, _)| *found) {
         return Err(format!("kernel: {why}"));
@@ -436,12 +435,12 @@ fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
     })
 }
 
-/// How large things may be on a device.
+/// Sizing on a device.
 fn device_scale(size: Option<u64>, capacity: u64, memory_bytes: u64, page_cache: bool) -> Sizing {
     Sizing {
         memory_bytes,
         size,
-        // A whole disk takes hours to fill. Programs that know sizes of their own keep those.
+        // A whole disk takes hours to fill. Programs with sizes of their own keep those.
         usual: Some(capacity.min(memory_bytes.saturating_mul(2))),
         capacity: Some(capacity),
         page_cache,
@@ -450,7 +449,7 @@ fn device_scale(size: Option<u64>, capacity: u64, memory_bytes: u64, page_cache:
 }
 
 impl BufferRequirements {
-    /// What a program needs.
+    /// The requirements of a program.
     pub fn of(program: &Program) -> BufferRequirements {
         let blocks = program.phases().flat_map(|phase| phase.acts()).filter_map(|act| match act {
             super::types::Act::Transfer(transfer) => Some(transfer.block),
@@ -461,7 +460,7 @@ impl BufferRequirements {
         });
         BufferRequirements {
             lease_bytes: blocks.max().unwrap_or(4096).clamp(64 << 10, 16 << 20),
-            // And some to compare with.
+            // And some for the comparison.
             in_flight: in_flight.max().unwrap_or(1) + 8,
         }
     }
@@ -469,7 +468,7 @@ impl BufferRequirements {
     /// The options of a driver that serves it.
     pub fn options(&self) -> DriverOptions {
         DriverOptions {
-            // One more than slots: a flush, or a read that is waited for.
+            // One more than slots: a flush, or a synchronous read.
             max_requests: self.in_flight.max(64) + 1,
             leases: self.in_flight,
             lease_bytes: self.lease_bytes.next_multiple_of(4096) as usize,
@@ -478,7 +477,7 @@ impl BufferRequirements {
     }
 }
 
-/// Refuses a program whose versions would not fit into memory.
+/// Refuses a program whose map of block versions would not fit into memory.
 fn fits_memory(program: &Program) -> Result<(), String> {
     // A shuffle numbers its blocks with 32 bits.
     let shuffled = program.phases().flat_map(Phase::transfers);
@@ -494,8 +493,8 @@ fn fits_memory(program: &Program) -> Result<(), String> {
     let needed = VersionMap::needs_bytes(&program.files, program.unit_bytes()?);
     match host::available_memory_bytes() {
         Some(available) if needed > available => Err(format!(
-            "{}: needs {} of memory to know what each block must hold, and {} are available; use a \
-             smaller --size",
+            "{}: needs {} of memory for the map of expected block versions, and {} are available; \
+             use a smaller --size",
             program.asked,
             show_size(needed),
             show_size(available)
@@ -504,12 +503,12 @@ fn fits_memory(program: &Program) -> Result<(), String> {
     }
 }
 
-/// An array of one member over a file without a name in `directory`: asynchronous calls on a file.
+/// A member on an unlinked file in `directory`: for asynchronous I/O on a file.
 fn own_file(directory: &Path, bytes: u64, direct: bool) -> Result<FileMember, String> {
     let path = directory.join(own_name());
     let sectors = bytes.div_ceil(md::SECTOR_BYTES);
     let member = FileMember::open(&path, FileOptions { sectors, direct });
-    // It lives as long as it is open.
+    // It exists as long as it is open.
     let removed = std::fs::remove_file(&path);
     let member = member.map_err(|error| error.to_string())?;
     removed.map_err(|error| format!("{}: cannot remove it: {error}", path.display()))?;
@@ -519,7 +518,7 @@ fn own_file(directory: &Path, bytes: u64, direct: bool) -> Result<FileMember, St
     Ok(member)
 }
 
-/// A device or a file by itself: each worker asks it on its own.
+/// A single device or file: each worker accesses it through its own driver.
 pub(super) fn alone(
     member: FileMember,
     needs: &BufferRequirements,
@@ -529,12 +528,12 @@ pub(super) fn alone(
 ) -> Result<Extents, String> {
     let share = |member: &FileMember| member.share().expect("files can be shared");
     let few = |in_flight| BufferRequirements { in_flight, ..*needs };
-    // To compare what is there; the workers have their own.
+    // For the comparison; the workers have their own drivers.
     let array = single(MemberSpec::Ready(share(&member)), &few(2))?;
     let (member, needs) = (Mutex::new(member), *needs);
     let make = move |in_flight| {
         let member = member.lock().unwrap_or_else(PoisonError::into_inner);
-        // As each job of a tool opens its file itself. Without /proc they have one between them.
+        // Each job of a tool opens its file itself. Without /proc they share one open file.
         let (member, cached): (Box<dyn Member>, _) = match member.reopened() {
             Ok(own) => {
                 let cached = own.cached();
@@ -543,7 +542,7 @@ pub(super) fn alone(
             Err(_) => (share(&member), member.cached()),
         };
         let spec = linear(MemberSpec::Ready(member));
-        // The tools do not ask for them.
+        // The tools do not use them.
         let options = DriverOptions {
             huge_pages: false,
             ..BufferRequirements { in_flight, ..needs }.options()
@@ -555,7 +554,7 @@ pub(super) fn alone(
     Ok(ground.with_own_drivers(Box::new(make)))
 }
 
-/// An array of one member: a device or a file, asked through io_uring.
+/// An array of one member: a device or a file, accessed through io_uring.
 ///
 /// # Errors
 /// When the system lacks what it needs.
@@ -607,8 +606,8 @@ mod tests {
     fn with_runs(timing: Timing, stop: &dyn Fn() -> bool) -> (Vec<Cell>, Result<(), String>, u32) {
         let directory = tempfile::tempdir().expect("a directory");
         let mut fills = 0;
-        let mut tell = |_: &Program, meanwhile: Progress<'_>| {
-            fills += u32::from(matches!(meanwhile, Progress::Checking { .. }));
+        let mut tell = |_: &Program, event: Progress<'_>| {
+            fills += u32::from(matches!(event, Progress::Checking { .. }));
         };
         let size = Some(1 << 20);
         let mut session = Session { timing, size, seed: 1, destroy: false, stop, tell: &mut tell };
@@ -671,11 +670,11 @@ mod tests {
     }
 
     #[test]
-    fn what_md_would_not_be_told_is_refused() {
+    fn options_that_md_lacks_are_refused() {
         let paced = || vec!["paced:hdd-2007".parse().expect("a set")];
         for (options, named) in [
             (Options { levels: vec![BenchLevel::Single], ..mem() }, "device:/dev/X"),
-            (array("raid1(raid0(2),raid0(2))"), "arrays inside arrays"),
+            (array("raid1(raid0(2),raid0(2))"), "nested arrays"),
             (Options { degraded: vec![1], ..raid5() }, "--degraded"),
             (Options { stripe_caches: vec![8 << 20], ..raid5() }, "stripe-cache=PAGES"),
             (Options { queue_depths: vec![2], ..raid5() }, "queue-depth=N"),

@@ -1,11 +1,11 @@
-//! What was asked for: `bonnie++-2.00:n=16:c=2`, and the program that it makes.
+//! Program specifications, `bonnie++-2.00:n=16:c=2`, and their programs.
 //!
 //! ```text
 //! NAME[:OPTION[=VALUE]]...          fio:JOBFILE
 //! ```
-//! Invariant: an option that a program does not have is refused, by name, with those that it has;
-//! what a program was asked for can be written out and read again. A job file is what it holds,
-//! read once, when it is named: not where it lies.
+//! Invariant: an unknown option is refused by name, with a list of the known ones; a specification
+//! can be printed and parsed again. A job file is identified by its contents, read once when it is
+//! named, not by its path.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -16,20 +16,20 @@ use super::tools;
 use super::types::Program;
 use crate::quantity::{parse_size, show_size};
 
-/// How large things may be, which only the target knows.
+/// Sizes that depend on the target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizing {
-    /// Memory of the machine, bytes: what a page cache may hide.
+    /// Memory of the machine, bytes: the most that a page cache may hold.
     pub memory_bytes: u64,
-    /// What was asked for (`--size`), bytes.
+    /// The size given by option (`--size`), bytes.
     pub size: Option<u64>,
-    /// What a target offers where nothing was asked for and the program has no size of its own.
+    /// Default size of the target, bytes, for programs without a size of their own.
     pub usual: Option<u64>,
-    /// All that fits, where the target has an end.
+    /// Capacity of the target, bytes; `None`: unlimited.
     pub capacity: Option<u64>,
-    /// Whether a page cache lies between.
+    /// Whether I/O passes through the page cache.
     pub page_cache: bool,
-    /// Bytes of a whole stripe, where that is known.
+    /// Bytes of a whole stripe; `None`: unknown.
     pub stripe_bytes: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Sizing {
         Ok(self.size.or(self.usual).unwrap_or(usual))
     }
 
-    /// The same in whole units, at least one.
+    /// [`Sizing::bytes`] rounded to whole units, at least one.
     ///
     /// # Errors
     /// When there is no room for one.
@@ -73,19 +73,19 @@ impl Sizing {
     }
 }
 
-/// A tool, with what it is told.
+/// A tool, with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramSpec {
     /// The tool's variant: `dd`.
     pub tool: &'static tools::Tool,
-    /// As it was given.
+    /// The options as given.
     pub options: Vec<(String, Option<String>)>,
-    /// What its job file held when it was named.
+    /// Contents of its job file, read when it was named.
     pub job: Option<String>,
 }
 
 impl ProgramSpec {
-    /// Whether a text means a program, rightly written or not: it begins with a tool's name.
+    /// Whether a text names a program, valid or not: it begins with a tool's name.
     pub fn is_meant(text: &str) -> bool {
         tools::find(text.split(':').next().unwrap_or(text)).is_some()
     }
@@ -118,8 +118,8 @@ impl ProgramSpec {
 /// Stands between a job file's name and what tells its contents from others.
 const JOB_MARK: char = '@';
 
-/// What tells two programs apart, of [`Choice::identity`]: of a job file, only what it holds, so
-/// that it may be copied, moved and called something else.
+/// The part of [`ProgramSpec::identity`] that distinguishes programs: of a job file, only its
+/// contents, so that it may be copied, moved and renamed.
 pub fn canonical_id(identity: &str) -> &str {
     let is_digest = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let job = identity
@@ -306,8 +306,8 @@ mod tests {
         let essence = |choice: &ProgramSpec| super::canonical_id(&choice.identity()).to_string();
         assert_eq!(essence(&one), essence(&renamed));
         assert_ne!(essence(&one), essence(&other));
-        // What is measured is what was named, and what records of older versions said is told
-        // apart as before.
+        // The job is the file as it was when named, and identities in records of older versions are
+        // distinguished as before.
         std::fs::write(directory.path().join("a/x.fio"), "[r]\nrw=read\nsize=4M\n").expect("new");
         assert_eq!(one.program(&Sizing::default()).expect("a program").files, [1 << 20]);
         assert_eq!(one.program(&Sizing::default()).expect("a program").asked, one.identity());

@@ -8,17 +8,17 @@ use std::ops::Range;
 use super::types::{Act, Count, NameOrder, Op, Order, Step, Transfer};
 use crate::stats::SplitMix64;
 
-/// What a worker must ask its phase.
+/// A worker's interface to its phase.
 pub trait Gate {
-    /// Whether the phase goes on. Once it does not, transfers and lists of names end; what follows
-    /// them (syncing, closing) is still done.
+    /// Whether the phase continues. Once it does not, transfers and lists of names end; the steps
+    /// after them (sync, close) are still run.
     fn going(&mut self) -> bool;
 
     /// Takes one of the phase's tickets, if there is one.
     fn ticket(&mut self) -> bool;
 }
 
-/// See the module.
+/// Iterator over the steps of a worker's acts.
 pub struct Steps<'p> {
     acts: std::slice::Iter<'p, Act>,
     files: &'p [u64],
@@ -40,7 +40,7 @@ impl<'p> Steps<'p> {
         Steps { acts: acts.iter(), files, seed, now: Now::Between }
     }
 
-    /// The next one.
+    /// The next step.
     pub fn next(&mut self, gate: &mut dyn Gate) -> Option<Step> {
         loop {
             let step = match &mut self.now {

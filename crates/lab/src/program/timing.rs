@@ -1,28 +1,28 @@
-//! How long phases must take, and how often they are repeated until they have.
+//! The minimum duration of phases, and their repetition until they reach it.
 //!
-//! Invariant: what is too short is repeated for a bounded time. A stage is repeated as a whole, but
-//! never for the sake of a phase that changes nothing: that one can be repeated by itself. Called
-//! from `run`.
+//! Invariant: phases that are too short are repeated for a bounded time. A stage is repeated as a
+//! whole, but never because of a phase that changes nothing: such a phase can be repeated alone.
+//! Called from `run`.
 
 use std::time::Duration;
 
 use super::run::PhaseOutcome;
 use super::types::{Phase, Stage};
 
-/// How a program is run.
+/// Timing of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// What a phase must take to be believed; shorter ones are repeated.
+    /// Minimum duration of a phase; shorter ones are repeated.
     pub least: Duration,
-    /// How often at most.
+    /// Maximum number of repetitions.
     pub repeats_max: u32,
     /// Caches are dropped before each phase.
     pub drop_caches: bool,
-    /// How often the members are read off.
+    /// Sampling interval of the members.
     pub interval: Duration,
-    /// How often the whole program is run; each run is a sample of each phase.
+    /// Number of runs of the whole program; each run is a sample of each phase.
     pub runs: u32,
-    /// More runs, at most so many in all, until every phase is steady.
+    /// Upper limit of runs, until every phase is steady; `None`: exactly `runs`.
     pub until_steady: Option<u32>,
 }
 
@@ -39,12 +39,12 @@ impl Default for Timing {
     }
 }
 
-/// Repeating goes on for at most so many times as long as a phase should take.
+/// Limit of the repetition, in multiples of the minimum duration.
 const PATIENCE: u32 = 40;
 
 impl Timing {
-    /// Whether a stage is to be repeated that was run `passes` times and has taken `passed`, with
-    /// all that is outside the clocks of its phases.
+    /// Whether a stage that was run `passes` times is to be repeated. `passed` is its elapsed time,
+    /// including everything outside the timed parts of its phases.
     pub(super) fn again(
         &self,
         stage: &Stage,
@@ -59,7 +59,7 @@ impl Timing {
         short && stage.repeatable && self.patient(passes, passed)
     }
 
-    /// Whether a phase that was run has not taken long enough to be believed.
+    /// Whether a phase was shorter than the minimum duration.
     pub(super) fn too_short(&self, phase: &Phase, outcome: &PhaseOutcome) -> bool {
         let least = self.least.as_secs_f64();
         phase.measured && outcome.refused.is_none() && outcome.seconds < least
@@ -71,7 +71,7 @@ impl Timing {
         runs < self.runs || (self.until_steady.is_some_and(|most| runs < most) && unsteady())
     }
 
-    /// The most runs that there may be, where it is their figures that say how many.
+    /// Upper limit of runs, where their figures determine the number.
     pub(super) fn runs_max(&self) -> Option<u32> {
         self.until_steady.map(|most| most.max(self.runs))
     }
@@ -81,7 +81,8 @@ impl Timing {
         self.runs > 1 || self.until_steady.is_some()
     }
 
-    /// What takes microseconds costs far more to repeat than it takes.
+    /// Whether to continue repeating: repeating an act of microseconds takes far longer than the
+    /// act.
     pub(super) fn patient(&self, passes: u32, passed: Duration) -> bool {
         passes < self.repeats_max && passed <= self.least * PATIENCE
     }
@@ -109,7 +110,7 @@ mod tests {
         let thrice = Timing { runs: 3, ..once };
         assert!(thrice.once_more(2, std::slice::from_ref(&steady)) && !thrice.once_more(3, &[]));
         let until = Timing { until_steady: Some(9), ..once };
-        assert!(until.once_more(4, &[of(&[100; 4])]), "nobody can say yet");
+        assert!(until.once_more(4, &[of(&[100; 4])]), "too few runs for a verdict");
         assert!(!until.once_more(5, &[steady.clone(), prepares]));
         assert!(until.once_more(5, &[steady, rising.clone()]));
         assert!(!until.once_more(9, &[rising]));

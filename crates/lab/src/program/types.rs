@@ -1,9 +1,9 @@
-//! The words that programs are written in.
+//! The types that programs consist of.
 //!
 //! Invariant: plain values that compare and print; the same program gives the same steps on
 //! every run. Files are numbers, bytes are patterns by place and version ([`super::content`]).
 //!
-//! Made by `tools`, expanded by `steps`, carried out by `run`.
+//! Created by `tools`, expanded by `steps`, run by `run`.
 
 use std::ops::Range;
 
@@ -15,114 +15,114 @@ use crate::stats::SplitMix64;
 pub struct Program {
     /// Its variant: `bonnie++-2.00`.
     pub name: String,
-    /// What tells it from others: as it was asked for, with all options, `bonnie++-2.00:n=16:c=2`;
-    /// of a job file, its name and what it holds.
+    /// Its identity: the specification with all options, `bonnie++-2.00:n=16:c=2`; of a job file,
+    /// its name and a hash of its contents.
     pub asked: String,
     /// Largest size of each file, by number, in bytes.
     pub files: Vec<u64>,
-    /// What is done.
+    /// The stages, in order.
     pub stages: Vec<Stage>,
-    /// Files are opened past the page cache.
+    /// Files are opened with O_DIRECT.
     pub direct: bool,
-    /// How the file's bytes are asked for.
+    /// System calls that read and write files.
     pub calls: Calls,
-    /// What the reader must know, besides the figures.
+    /// Notes for the reader of the figures.
     pub notes: Vec<String>,
 }
 
-/// How the bytes of a file are asked for.
+/// System calls that read and write files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Calls {
-    /// `lseek` where needed, `read`, `write`: what most tools do.
+    /// `lseek` where needed, `read`, `write`, as in most tools.
     #[default]
     Plain,
     /// `pread`, `pwrite`.
     Positioned,
     /// Through a memory map.
     Mapped,
-    /// Asynchronously, as many at once as the worker's depth says.
+    /// Asynchronous, with the worker's queue depth.
     Queued,
 }
 
-/// Phases that belong together, and are repeated together where one of them was too short.
+/// Phases that are repeated together if one of them was too short.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// In order.
+    /// The phases, in order.
     pub phases: Vec<Phase>,
-    /// May be run again until each phase has taken long enough to be timed.
-    /// [`Phase::changes_nothing`]: by itself; the others all together.
+    /// May be repeated until each phase has taken long enough to be timed. Phases with
+    /// [`Phase::changes_nothing`] are repeated alone, the others all together.
     pub repeatable: bool,
 }
 
-/// What is timed as one: all workers between one barrier and the last end.
+/// A unit of timing: all workers from one barrier to the end of the last worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// Its name: `put-block`.
     pub name: String,
     /// The kind of access, as cells name it: `seq-write`, `rand-read`, `create`.
     pub workload: &'static str,
-    /// Who does it.
+    /// Its workers.
     pub workers: Vec<Worker>,
-    /// What the workers share out among them, where a [`Count::Tickets`] asks for it.
+    /// Number of operations that all workers with [`Count::Tickets`] share.
     pub tickets: u64,
-    /// When it ends.
+    /// Its end condition.
     pub end: End,
-    /// Nobody does anything for this long before it, in milliseconds.
+    /// Idle time before the phase, in milliseconds.
     pub pause_ms: u64,
     /// Whether it is measured; otherwise it only prepares what the next ones need.
     pub measured: bool,
-    /// What its figure is read off.
+    /// The source of its figure.
     pub read_off: ReadOff,
-    /// Its workers are processes in the original: where the ground allows it they share no
-    /// descriptors, so that calls cost what they cost there.
+    /// Its workers are processes in the original tool: where the backend allows it they share no
+    /// descriptor table, so that system calls have the same cost.
     pub processes: bool,
 }
 
 /// When a phase ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
-    /// When all workers have done all.
+    /// When all workers are finished.
     #[default]
     All,
-    /// When the first worker has; what the others have done by then counts. What they have to
-    /// write has an end, they write it all the same, outside the clock: later phases read it.
+    /// When the first worker is finished; the operations of the others up to then count. If their
+    /// writes are finite, they complete them outside the timed part: later phases read the data.
     First,
-    /// After this many milliseconds, or when all workers have done all.
+    /// After this many milliseconds, or when all workers are finished.
     Time(u64),
 }
 
-/// Where a phase's figure comes from.
+/// The source of a phase's figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadOff {
     /// All bytes over all of its time.
     #[default]
     Whole,
-    /// What the members moved in each interval in which all workers were at work.
+    /// Bytes of the members in each interval in which all workers were active.
     SteadyWindow,
 }
 
 /// One thread of a phase.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Worker {
-    /// Before the clock starts.
+    /// Acts before the timed part.
     pub before: Vec<Act>,
-    /// While it runs.
+    /// Acts in the timed part.
     pub acts: Vec<Act>,
-    /// After it has stopped.
+    /// Acts after the timed part.
     pub after: Vec<Act>,
-    /// Requests that it keeps under way; 1 unless calls are [`Calls::Queued`].
+    /// Queue depth; 1 unless calls are [`Calls::Queued`].
     pub depth: u32,
-    /// It ends after this many milliseconds, whatever the others of its phase do.
+    /// It ends after this many milliseconds, independently of the other workers of its phase.
     pub ends_ms: Option<u64>,
 }
 
 impl Worker {
-    /// One that keeps one request under way.
+    /// A worker with queue depth 1.
     pub fn new(before: Vec<Act>, acts: Vec<Act>, after: Vec<Act>) -> Worker {
         Worker { before, acts, after, depth: 1, ends_ms: None }
     }
 
-    /// One that fills a new file and syncs it, for phases that read what must be there.
+    /// A worker that fills a new file and syncs it, for phases that read it.
     pub fn filler(file: u32, bytes: u64) -> Worker {
         const BLOCK: u64 = 1 << 20;
         let stream = Transfer::forward(file..file + 1, 0..bytes, BLOCK, Op::Write);
@@ -134,43 +134,43 @@ impl Worker {
     }
 }
 
-/// Something that a worker does, perhaps in very many steps.
+/// An act of a worker, of one or many steps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     /// Opens a file.
     Open {
         /// Its number.
         file: u32,
-        /// How.
+        /// Mode of opening.
         how: How,
     },
-    /// Closes it.
+    /// Closes a file.
     Close {
         /// Its number.
         file: u32,
     },
-    /// Makes durable what was written.
+    /// Syncs a file.
     Sync {
         /// The file's number.
         file: u32,
         /// `fdatasync` instead of `fsync`.
         data_only: bool,
     },
-    /// Has the page cache forget what it holds of an open file and is already on disk.
+    /// Drops the clean pages of an open file from the page cache.
     Forget {
         /// The file's number.
         file: u32,
     },
-    /// Gives an open file its whole size, with space on the store and nothing written there.
+    /// Allocates the whole size of an open file, without writing (`fallocate`).
     Allocate {
         /// The file's number.
         file: u32,
     },
-    /// Tells the kernel how an open file will be read.
+    /// Advises the kernel of the access pattern of an open file (`posix_fadvise`).
     Expect {
         /// The file's number.
         file: u32,
-        /// How.
+        /// The access pattern.
         access: Access,
     },
     /// Moves blocks.
@@ -179,9 +179,9 @@ pub enum Act {
     Bytes {
         /// Its number.
         file: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// How.
+        /// Direction and buffering.
         how: ByByte,
     },
     /// Removes a file.
@@ -189,57 +189,57 @@ pub enum Act {
         /// Its number.
         file: u32,
     },
-    /// Makes everything durable that the system holds back: `sync`.
+    /// Syncs all file systems: `sync`.
     SyncAll,
-    /// Makes the directory of a set of names.
+    /// Creates the directory of a set of names.
     MakeDirectory(NameSet),
-    /// Removes it; not where its names were left because the phase had ended.
+    /// Removes that directory, unless names are left in it because the phase had ended.
     RemoveDirectory(NameSet),
-    /// Does the same to all names of a set.
+    /// Applies one operation to all names of a set.
     Names {
-        /// Which.
+        /// The set of names.
         set: NameSet,
-        /// What.
+        /// The operation.
         what: NameOp,
-        /// In which order.
+        /// The order of the names.
         order: NameOrder,
     },
 }
 
-/// How a file is opened.
+/// Mode of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// New: what was there under this number is unlinked first.
+    /// Creates a new file; an old file of this number is unlinked first.
     Create,
-    /// What is there, or new, keeping what is in it.
+    /// Opens or creates a file, keeping its contents.
     Keep,
-    /// What is there, emptied.
+    /// Opens and truncates an existing file.
     Truncate,
-    /// What is there, to read and to write.
+    /// Opens an existing file for reading and writing.
     Update,
-    /// What is there, to read.
+    /// Opens an existing file for reading.
     Read,
 }
 
-/// How a file will be read, which the kernel's read-ahead goes by.
+/// Access pattern of a file, for the kernel's read-ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Here and there: nothing is read ahead.
+    /// Random: no read-ahead.
     Random,
-    /// One block after the other: more than usual is.
+    /// Sequential: more read-ahead than by default.
     Sequential,
 }
 
-/// How single bytes are moved.
+/// Direction and buffering of single bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByByte {
     /// Into a buffer that is written when it is full, as `putc` does.
     Put,
     /// Out of a buffer, as `getc` does.
     Get,
-    /// A `write` each.
+    /// One `write` per byte.
     Write,
-    /// A `read` each.
+    /// One `read` per byte.
     Read,
 }
 
@@ -250,10 +250,10 @@ impl ByByte {
     }
 }
 
-/// What is done to names.
+/// An operation on names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOp {
-    /// A new file, with the bytes that the set gives it.
+    /// Creates a file of the size given by the set.
     Create,
     /// `stat`; files with bytes are read, too.
     Stat,
@@ -261,7 +261,7 @@ pub enum NameOp {
     Unlink,
 }
 
-/// In which order it is done.
+/// The order of operations on names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOrder {
     /// By number.
@@ -272,7 +272,7 @@ pub enum NameOrder {
     Shuffled(u64),
 }
 
-/// A run of blocks over one or several files, which count as one long one.
+/// A transfer of blocks over one or several files, which are treated as one concatenated file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transfer {
     /// Numbers of the files.
@@ -281,17 +281,17 @@ pub struct Transfer {
     pub span: Range<u64>,
     /// Bytes of a block.
     pub block: u64,
-    /// What is done to each.
+    /// Operation on each block.
     pub op: Op,
-    /// In which order.
+    /// Order of the blocks.
     pub order: Order,
-    /// How many.
+    /// Number of blocks.
     pub count: Count,
-    /// Makes the random choices.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// `fsync` after every so many writes; 0: never.
+    /// Number of writes between two calls of `fsync`; 0: never.
     pub sync_every: u64,
-    /// Between two passes over the span, the page cache forgets its files ([`Act::Forget`]).
+    /// Drops its files from the page cache between two passes over the span ([`Act::Forget`]).
     pub forgets: bool,
 }
 
@@ -312,7 +312,7 @@ impl Transfer {
     }
 }
 
-/// What is done to a block.
+/// Operation on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Written.
@@ -321,7 +321,7 @@ pub enum Op {
     Read,
     /// Read, changed in one word, written back to its place.
     Rewrite,
-    /// Read; every so many-th of the worker's, beginning with its first, is rewritten.
+    /// Read; every n-th block of the worker, beginning with its first, is rewritten.
     RewriteEvery(u64),
     /// Read; rewritten with this probability, in percent.
     RewritePercent(u32),
@@ -337,45 +337,45 @@ impl Op {
     }
 }
 
-/// Which block comes next.
+/// Order of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// One after the other.
     Forward,
     /// From the last one down.
     Backward,
-    /// IOzone's: so many blocks on; where the next step would reach the last block, it begins
-    /// again, one block further.
+    /// IOzone's stride in blocks; if the next step would reach the last block, it starts over, one
+    /// block further.
     Stride(u64),
     /// Every block once, shuffled; in another order on each pass.
     Shuffled,
-    /// Any, again and again.
+    /// Uniformly random, with repetition.
     Uniform,
-    /// The first, again and again.
+    /// Always the first block.
     Same,
 }
 
-/// How many blocks.
+/// Number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// As many as the span has.
     Pass,
-    /// This many; an order that is through begins again.
+    /// This many; the order starts over after a pass.
     Blocks(u64),
-    /// As many as the workers of the phase can take from its tickets.
+    /// Until the tickets of the phase, shared by all its workers, are used up.
     Tickets,
     /// Until the phase ends.
     Endless,
 }
 
-/// One thing to do. What takes very many equal calls is one step, whose loop is the ground's.
+/// One step. Very many equal calls are one step, whose loop is in the backend.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// See [`Act::Open`].
     Open {
         /// File.
         file: u32,
-        /// How.
+        /// Mode of opening.
         how: How,
     },
     /// See [`Act::Close`].
@@ -409,22 +409,22 @@ pub enum Step {
     },
     /// A block.
     Block {
-        /// What is done: one of [`Op::Write`], [`Op::Read`], [`Op::Rewrite`].
+        /// Operation: one of [`Op::Write`], [`Op::Read`], [`Op::Rewrite`].
         op: Op,
         /// File.
         file: u32,
         /// First byte in it.
         at: u64,
-        /// How many.
+        /// Length, bytes.
         len: u64,
     },
     /// See [`Act::Bytes`].
     Bytes {
         /// File.
         file: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// How.
+        /// Direction and buffering.
         how: ByByte,
     },
     /// See [`Act::Remove`].
@@ -444,20 +444,20 @@ pub enum Step {
         set: NameSet,
         /// Its number in it.
         number: u32,
-        /// What.
+        /// The operation.
         what: NameOp,
     },
     /// All names, as the directory lists them.
     ListedNames {
         /// The set.
         set: NameSet,
-        /// What.
+        /// The operation.
         what: NameOp,
     },
 }
 
 impl Phase {
-    /// A measured phase that ends when all have done all.
+    /// A measured phase that ends when all workers are finished.
     pub fn new(name: &str, workload: &'static str, workers: Vec<Worker>) -> Phase {
         Phase {
             name: name.into(),
@@ -472,7 +472,7 @@ impl Phase {
         }
     }
 
-    /// The same, not measured.
+    /// A phase that is not measured.
     pub fn preparing(name: &str, workers: Vec<Worker>) -> Phase {
         Phase { measured: false, ..Phase::new(name, "prepare", workers) }
     }
@@ -484,7 +484,7 @@ impl Phase {
             .flat_map(|worker| worker.before.iter().chain(&worker.acts).chain(&worker.after))
     }
 
-    /// What the workers transfer while the clock runs.
+    /// Transfers of all workers in the timed part.
     pub fn transfers(&self) -> impl Iterator<Item = &Transfer> {
         self.workers.iter().flat_map(|worker| &worker.acts).filter_map(|act| match act {
             Act::Transfer(transfer) => Some(transfer),
@@ -492,7 +492,7 @@ impl Phase {
         })
     }
 
-    /// Files that lose what they hold before or in this phase.
+    /// Files that are emptied before or in this phase.
     pub fn empties(&self) -> impl Iterator<Item = u32> {
         self.acts().filter_map(|act| match act {
             Act::Open { file, how: How::Create | How::Truncate } | Act::Remove { file } => {
@@ -502,7 +502,7 @@ impl Phase {
         })
     }
 
-    /// Whether all is afterwards as it was before: then it may be repeated by itself.
+    /// Whether it leaves all files unchanged: then it may be repeated alone.
     pub fn changes_nothing(&self) -> bool {
         let looks = |act: &Act| matches!(act, Act::Names { what: NameOp::Stat, .. });
         self.acts().next().is_some() && self.acts().all(looks)
@@ -524,7 +524,7 @@ impl Stage {
         Stage { phases: vec![phase], repeatable: true }
     }
 
-    /// One phase that is done once.
+    /// One phase that is run once.
     pub fn once(phase: Phase) -> Stage {
         Stage { phases: vec![phase], repeatable: false }
     }
@@ -544,7 +544,7 @@ impl Program {
         }
     }
 
-    /// Makes all random choices those of this seed.
+    /// Derives all random choices from this seed.
     pub fn draw_anew(&mut self, seed: u64) {
         let drawn = SplitMix64(seed).draw();
         let phases = self.stages.iter_mut().flat_map(|stage| &mut stage.phases);
@@ -568,8 +568,8 @@ impl Program {
         self.files.iter().sum()
     }
 
-    /// The largest unit of 256 to 4096 bytes that all its blocks and files are multiples of: what a
-    /// version is kept for.
+    /// The largest unit of 256 to 4096 bytes that divides all its blocks and files: a version is
+    /// kept for each.
     ///
     /// # Errors
     /// Names the phase with a block that is no multiple of 256 bytes.

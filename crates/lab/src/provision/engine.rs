@@ -1,7 +1,7 @@
 //! An array of the engine, served as a block device: FUSE file, loop device on it.
 //!
-//! Invariant: the array lives on the front's own threads (see `export::fuse`); whoever wants to
-//! know something of it asks there.
+//! Invariant: the array is owned by the front's own threads (see `export::fuse`); its state is
+//! queried there.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -18,31 +18,31 @@ use crate::members::MemberExpr;
 use crate::target::{TargetSpec, array_spec, tolerated_losses};
 use crate::topology::StorageTopology;
 
-/// What the kernel has under way on a loop device and its array.
+/// Queue depth of a loop device and its array.
 const IN_FLIGHT: usize = 128;
-/// What a journal of its own gets per member, where it is on an array.
+/// Size of each member of the array that holds an external journal, bytes.
 const JOURNAL_MEMBER_BYTES: u64 = 128 << 20;
 
-/// An array of the engine, to be made.
+/// Specification of an array of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineSpec {
-    /// The array.
+    /// The array expression.
     pub expr: ArrayExpr,
-    /// Chunk of arrays that name none, in bytes.
+    /// Default chunk size, in bytes.
     pub chunk_bytes: u64,
     /// One per leaf.
     pub members: Vec<MemberExpr>,
-    /// Where files go.
+    /// Directory of member files.
     pub directory: PathBuf,
-    /// What the members share.
+    /// Buses, channels and spindles that the members share.
     pub topology: StorageTopology,
     /// Size of each member, in bytes.
     pub member_bytes: u64,
     /// Stripe memory, in bytes.
     pub stripe_cache_bytes: u64,
-    /// Operations that each member gets at once.
+    /// Queue depth of each member.
     pub queue_depth: usize,
-    /// What computes parity.
+    /// Parity kernels.
     pub kernels: parity::Kernels,
 }
 
@@ -54,7 +54,7 @@ impl EngineSpec {
             expr: expr.clone(),
             members: vec![member; expr.leaves()],
             member_bytes: JOURNAL_MEMBER_BYTES,
-            // Disks of its own, behind a bus that is as fast.
+            // Separate disks, behind a separate bus of the same rate.
             topology: StorageTopology {
                 bus_bytes_per_s: self.topology.bus_bytes_per_s,
                 ..StorageTopology::default()
@@ -89,7 +89,7 @@ impl EngineSpec {
     }
 }
 
-/// An array that a place serves, for who wants its counters or fails its members.
+/// Handle to an array that a place serves, for its counters and for failing members.
 #[derive(Clone)]
 pub struct ServedArray {
     front: Arc<Mutex<Option<Front>>>,
@@ -101,8 +101,8 @@ pub struct ServedArray {
 }
 
 impl ServedArray {
-    /// Makes the array and its block device. The pace of paced members is off until
-    /// [`ServedArray::set_paced`]: what sets the place up is not measured.
+    /// Creates the array and its block device. The pace of paced members is off until
+    /// [`ServedArray::set_paced`]: setting the place up is not measured.
     pub(super) fn set_up(spec: EngineSpec, undo: &mut Undo) -> Result<ServedArray, String> {
         let directory = super::set_up::make_directory("front", undo)?;
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
@@ -119,22 +119,22 @@ impl ServedArray {
         let front = Arc::new(Mutex::new(Some(front)));
         let stop = front.clone();
         undo.push_call(format!("stopping the array mounted at {file}"), move || {
-            let front = stop.lock().expect("nobody panics with the front").take();
+            let front = stop.lock().expect("no panic while the front is locked").take();
             front.map_or(Ok(()), |mut front| front.stop().map_err(|error| error.to_string()))
         });
         let device = loop_device(&file, block, undo)?;
         Ok(ServedArray { front, pace, device, stripes, missing_protections })
     }
 
-    /// What every leaf has moved so far; empty when the array has been stopped.
+    /// Counters of every leaf so far; empty when the array has been stopped.
     pub fn leaf_counters(&self) -> Vec<Counters> {
         self.ask(Array::leaf_counters).unwrap_or_default()
     }
 
-    /// Takes the first members out that the array can do without.
+    /// Fails the first members that the array can lose.
     ///
     /// # Errors
-    /// When it cannot do without that many.
+    /// The array cannot serve with that many missing members.
     pub fn degrade(&self, count: u32) -> Result<(), String> {
         let degraded = self.ask(move |array| {
             let gone = tolerated_losses(array.geometry(), count, &|_| false)?;
@@ -144,20 +144,20 @@ impl ServedArray {
         degraded.unwrap_or_else(|| Err("the array has been stopped".into()))
     }
 
-    /// Switches the pace of all paced members.
+    /// Switches the pace of all paced members on or off.
     pub fn set_paced(&self, on: bool) {
         self.pace.set_on(on);
     }
 
     fn ask<T: Send + 'static>(&self, call: impl FnOnce(&Array) -> T + Send + 'static) -> Option<T> {
-        let front = self.front.lock().expect("nobody panics with the front");
+        let front = self.front.lock().expect("no panic while the front is locked");
         front.as_ref()?.ask(call)
     }
 }
 
-/// Makes a block device of a file; the kernel must pass the page cache by, which would hold
-/// everything twice and write it back behind our back. It ends with its last user, who is this
-/// process to begin with: where that is killed, nothing is left.
+/// Sets up a loop device on a file, with direct I/O: the page cache would hold everything twice and
+/// write it back outside the measurement. Auto-clear removes it with its last user, which is this
+/// process at first: if that is killed, the device is removed.
 fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, String> {
     let block = block.to_string();
     let args = ["--find", "--show", "--direct-io=on", "--sector-size", &block, file];
@@ -165,7 +165,7 @@ fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, Strin
     let device = PathBuf::from(Step::run("losetup", args).perform()?);
     let name = device.display().to_string();
     let held = std::fs::File::open(&device);
-    // Of a device that somebody has open this only arms its end.
+    // While a device is open, this only sets auto-clear.
     let armed = Step::run("losetup", ["-d", &name]).perform();
     let held = held.map_err(|error| format!("{name}: {error}"))?;
     undo.push_call(format!("losetup -d {name}"), move || {
@@ -180,16 +180,16 @@ fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, Strin
     Ok(device)
 }
 
-/// Waits until a loop device has ended by itself, and ends it where it does not. Then its number
-/// may at once be somebody else's, who must keep it: ours is the one on a file of this file
-/// system, which nothing else is on.
+/// Waits until auto-clear has removed a loop device, and detaches it otherwise. Its number may be
+/// reused by another process immediately, whose device must stay: ours is the one on a file of this
+/// file system, which no other loop device uses.
 fn detach(device: &str, file_system: u64) -> Result<(), String> {
     for _ in 0..100 {
         if backing(device) != Some(file_system) {
             return Ok(());
         }
         if setting(device, "loop/autoclear").as_deref() != Some("1") {
-            // Where somebody still looks at it, this only arms its end.
+            // While it is still open, this only sets auto-clear.
             Step::run("losetup", ["-d", device]).perform()?;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -197,7 +197,7 @@ fn detach(device: &str, file_system: u64) -> Result<(), String> {
     Err("still in use".into())
 }
 
-/// The file system of the file that a loop device is on, as stat calls it.
+/// Device number (`st_dev`) of the backing file of a loop device.
 fn backing(device: &str) -> Option<u64> {
     let args = ["--list", "--noheadings", "--output", "BACK-MAJ:MIN", device];
     let said = Step::run("losetup", args).perform().ok()?;
@@ -205,15 +205,15 @@ fn backing(device: &str) -> Option<u64> {
     Some(rustix::fs::makedev(major.trim().parse().ok()?, minor.trim().parse().ok()?))
 }
 
-/// The file of a setting of a block device in sysfs.
+/// Path of an attribute of a block device in sysfs.
 pub(super) fn in_sysfs(device: &std::path::Path, name: &str) -> std::io::Result<PathBuf> {
     let device = std::fs::canonicalize(device)?;
-    // Slashes of names like cciss/c0d0 are written as exclamation marks.
+    // sysfs replaces slashes in names like cciss/c0d0 by exclamation marks.
     let below = device.strip_prefix("/dev").unwrap_or(&device).to_string_lossy().replace('/', "!");
     Ok(PathBuf::from("/sys/class/block").join(below).join(name))
 }
 
-/// A setting of a block device in sysfs.
+/// Value of an attribute of a block device in sysfs.
 pub(super) fn setting(device: impl AsRef<std::path::Path>, name: &str) -> Option<String> {
     host::line(in_sysfs(device.as_ref(), name).ok()?)
 }

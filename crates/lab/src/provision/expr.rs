@@ -1,4 +1,4 @@
-//! Places in words: `engine`, `path:DIR`, `device:/dev/X`, `fs:ext4,data=journal,block=1K`,
+//! Place expressions: `engine`, `path:DIR`, `device:/dev/X`, `fs:ext4,data=journal,block=1K`,
 //! `kernel:/dev/X+/dev/Y`.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! ARRAY  = an array expression, as in raid1(2): the journal lies on it; or none
 //! KNOB   = read-ahead=SIZE | scheduler=NAME | queue-depth=N | stripe-cache=PAGES | assume-clean
 //! ```
-//! Invariant: parsing names the first thing that is wrong; nothing is looked at or made here.
+//! Invariant: parsing reports the first error; nothing is accessed or created here.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,44 +19,44 @@ use md::nested::ArrayExpr;
 
 use crate::quantity::{exact_size, parse_size};
 
-/// Where something is measured.
+/// The place of a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum TargetExpr {
     /// The engine in this process, without a file system.
     #[default]
     Engine,
-    /// A directory that is there.
+    /// An existing directory.
     Path(PathBuf),
-    /// A block device that is there.
+    /// An existing block device.
     Device(PathBuf),
-    /// A file system, made for the purpose.
+    /// A file system, created for the measurement.
     FileSystem(FsExpr),
-    /// An array of the kernel's, made for the purpose.
+    /// An array of the kernel, created for the measurement.
     Kernel(KernelExpr),
 }
 
-/// A file system to be made.
+/// A file system to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FsExpr {
-    /// Which.
+    /// Type of the file system.
     pub kind: FsKind,
-    /// Its block, in bytes.
+    /// Its block size, in bytes.
     pub block_bytes: Option<u64>,
-    /// Where its journal lies.
+    /// Location of its journal.
     pub journal: Journal,
-    /// Whether it is told nothing of the array's stripes.
+    /// Whether mkfs gets no stripe geometry.
     pub unaligned: bool,
-    /// Whether LVM lies between.
+    /// Whether it is on an LVM volume on the array.
     pub lvm: bool,
-    /// Options of the mount, as mount(8) takes them.
+    /// Mount options, as for mount(8).
     pub mount_options: Vec<String>,
     /// Settings of the block device.
     pub knobs: BlockDeviceSettings,
-    /// What it is on.
+    /// The place below it.
     pub on: Box<TargetExpr>,
 }
 
-/// File systems that can be made.
+/// File systems that can be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FsKind {
@@ -67,32 +67,32 @@ pub enum FsKind {
     Btrfs,
 }
 
-/// Where a file system's journal lies.
+/// Location of a file system's journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Journal {
-    /// In the file system, where it has one.
+    /// Internal, where the file system has a journal.
     #[default]
     Internal,
-    /// Nowhere.
+    /// No journal.
     None,
-    /// On an array of its own, over members like the others.
+    /// External, on a separate array over members like the others.
     On(ArrayExpr),
 }
 
-/// Settings of a block device; `None` leaves what is there.
+/// Settings of a block device; `None` leaves a setting unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockDeviceSettings {
     /// Read-ahead, in bytes.
     pub read_ahead_bytes: Option<u64>,
     /// I/O scheduler of the members.
     pub scheduler: Option<String>,
-    /// Commands that a member may hold.
+    /// Queue depth of the members.
     pub queue_depth: Option<u32>,
     /// md's stripe cache, in pages of each member.
     pub stripe_cache_pages: Option<u32>,
 }
 
-/// An array of the kernel's to be made; level, layout and chunk come from the same options as the
+/// An array of the kernel to be created; level, layout and chunk come from the same options as the
 /// engine's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelExpr {
@@ -100,16 +100,16 @@ pub struct KernelExpr {
     pub devices: Vec<PathBuf>,
     /// Settings of the array and its members.
     pub knobs: BlockDeviceSettings,
-    /// Whether the members are said to be in sync, which only new ones full of zeroes are.
+    /// Whether the members are assumed to be in sync, which only zeroed ones are.
     pub assume_clean: bool,
 }
 
-/// What is wrong with a place.
+/// An error in a place expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceError {
-    /// The part that is wrong.
+    /// The invalid part.
     pub part: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub problem: String,
 }
 
@@ -128,7 +128,7 @@ fn error(part: &str, problem: impl Into<String>) -> PlaceError {
 impl FsKind {
     const ALL: [FsKind; 5] = [FsKind::Ext2, FsKind::Ext3, FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs];
 
-    /// As mount(8) calls it.
+    /// Its name for mount(8).
     pub fn name(self) -> &'static str {
         match self {
             FsKind::Ext2 => "ext2",
@@ -150,7 +150,7 @@ impl TargetExpr {
         }
     }
 
-    /// Whether an array is made for it, by the engine or by the kernel.
+    /// Whether an array is created for it, by the engine or by the kernel.
     pub fn uses_array(&self) -> bool {
         match self {
             TargetExpr::Engine | TargetExpr::Kernel(_) => true,
@@ -159,7 +159,7 @@ impl TargetExpr {
         }
     }
 
-    /// Whether it is, or lies on, a device that is there.
+    /// Whether it is, or is on, an existing device.
     pub fn takes_device(&self) -> bool {
         match self {
             TargetExpr::Device(_) => true,
@@ -177,7 +177,7 @@ impl TargetExpr {
         }
     }
 
-    /// All that tells it apart from others.
+    /// Complete identity, which distinguishes it from all other places.
     pub fn identity(&self) -> String {
         match self {
             TargetExpr::Engine => self.name(),
@@ -191,7 +191,7 @@ impl TargetExpr {
         }
     }
 
-    /// For the record: without the user's directories.
+    /// Name for the record, without the user's directories.
     pub fn name(&self) -> String {
         match self {
             TargetExpr::Engine => "engine".into(),
@@ -212,7 +212,7 @@ impl TargetExpr {
 }
 
 impl FsExpr {
-    /// A file system with nothing special about it, on the engine.
+    /// A file system with default settings, on the engine.
     pub fn new(kind: FsKind) -> FsExpr {
         FsExpr {
             kind,
@@ -252,7 +252,7 @@ impl BlockDeviceSettings {
         words
     }
 
-    /// Takes a word that is a knob; says whether it was.
+    /// Applies a word that is a knob; returns whether it is one.
     fn take(&mut self, word: &str) -> Result<bool, PlaceError> {
         let Some((name, value)) = word.split_once('=') else { return Ok(false) };
         let number = || {
@@ -306,7 +306,7 @@ impl FromStr for TargetExpr {
     }
 }
 
-/// Cuts at commas outside of parentheses; what follows `on=` is one word.
+/// Splits at commas outside of parentheses; everything after `on=` is one word.
 fn words(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut words) = (0i32, 0, Vec::new());
     for (at, byte) in text.bytes().enumerate() {
@@ -363,7 +363,7 @@ fn file_system(text: &str) -> Result<FsExpr, PlaceError> {
 }
 
 impl FsExpr {
-    /// Refuses what no mkfs can make.
+    /// Refuses file systems that mkfs cannot create.
     fn check(&self, text: &str) -> Result<(), PlaceError> {
         let can = match self.kind {
             FsKind::Ext2 => matches!(self.journal, Journal::Internal | Journal::None),
@@ -382,7 +382,7 @@ impl FsExpr {
         if self.knobs.queue_depth.is_some() || self.knobs.stripe_cache_pages.is_some() {
             return Err(error(
                 text,
-                "queue-depth and stripe-cache are the array's: say them behind \
+                "queue-depth and stripe-cache belong to the array: give them after \
                  on=kernel:/dev/X+/dev/Y, or with --queue-depth and --stripe-cache",
             ));
         }
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(name.parse(), Ok(TargetExpr::FileSystem(fs)), "{name}");
     }
 
-    /// The name of a place is its name in the results: two places must not share one.
+    /// Places are identified by name in the results: two places must not share a name.
     #[test]
     fn sizes_in_names_are_exact() {
         for text in ["fs:ext4,read-ahead=1540K", "fs:ext4,read-ahead=1541K", "fs:xfs,block=512"] {
@@ -480,8 +480,8 @@ mod tests {
             ("fs:ext4,on=path:/mnt", "block device under it"),
             ("fs:ext4,journal=raid1(2),on=device:/dev/sda", "engine's only"),
             ("fs:ext4,queue-depth=0", "from 1 on"),
-            ("fs:ext4,queue-depth=4", "are the array's"),
-            ("fs:ext4,stripe-cache=256,on=kernel:/dev/sda", "are the array's"),
+            ("fs:ext4,queue-depth=4", "belong to the array"),
+            ("fs:ext4,stripe-cache=256,on=kernel:/dev/sda", "belong to the array"),
             ("kernel:sda", "whole path"),
             ("kernel:/dev/sda,stripe=1", "unknown; there are read-ahead"),
         ] {

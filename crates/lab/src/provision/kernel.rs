@@ -1,8 +1,8 @@
-//! An array of the kernel's: what mdadm is told, and the settings of array and members.
+//! An array of the kernel: the options of mdadm, and the settings of array and members.
 //!
-//! Invariant: the plan is values ([`kernel_steps`]) that one thin function carries out; every
-//! setting gets its old value back, the array is stopped and its members' superblocks are erased,
-//! which held nothing before.
+//! Invariant: the plan is values ([`kernel_steps`]) that one thin function performs; every setting
+//! is restored, the array is stopped, and the superblocks are erased from its members, which were
+//! empty before.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::plan::Stripes;
 use super::set_up::apply_setting;
 use super::steps::{Step, Undo};
 
-/// The shape of a kernel's array.
+/// The geometry of a kernel array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelArray {
     /// Its level.
@@ -25,17 +25,17 @@ pub struct KernelArray {
     pub layout: Option<Layout>,
     /// Its chunk, in bytes; 0 where the level has none.
     pub chunk_bytes: u64,
-    /// Members.
+    /// Number of members.
     pub disks: usize,
 }
 
 impl KernelArray {
-    /// Whether it has parity or copies to bring up to date.
+    /// Whether it has parity or copies to resync.
     fn is_redundant(&self) -> bool {
         self.level.has_parity() || matches!(self.level, Level::Raid1 | Level::Raid10)
     }
 
-    /// What a file system on it may know.
+    /// Stripe geometry for a file system on it.
     pub(super) fn stripes(&self) -> Result<Option<Stripes>, String> {
         let geometry = Geometry::new(&GeometrySpec {
             level: self.level,
@@ -47,10 +47,10 @@ impl KernelArray {
     }
 }
 
-/// Makes the array as `device`. Refuses another number of members.
+/// Steps that create the array as `device`. A wrong number of members is refused.
 ///
 /// # Errors
-/// One line.
+/// One line that names the number of devices.
 pub fn kernel_steps(
     kernel: &KernelExpr,
     array: &KernelArray,
@@ -67,7 +67,7 @@ pub fn kernel_steps(
     if array.level.has_chunks() {
         args.push(format!("--chunk={}K", array.chunk_bytes / 1024));
     }
-    // A bitmap is a decision of its own; mdadm would add one to large arrays only.
+    // No bitmap by default; mdadm would add one to large arrays only.
     if array.is_redundant() {
         args.push("--bitmap=none".into());
     }
@@ -77,7 +77,7 @@ pub fn kernel_steps(
     Ok(vec![Step::run("mdadm", args)])
 }
 
-/// How the array goes, last first.
+/// Steps that remove the array, in reverse order.
 pub(super) fn undo_steps(kernel: &KernelExpr, device: &Path) -> [Step; 2] {
     let mut erase = vec!["--zero-superblock".to_string()];
     erase.extend(kernel.devices.iter().map(|path| path.display().to_string()));
@@ -85,7 +85,7 @@ pub(super) fn undo_steps(kernel: &KernelExpr, device: &Path) -> [Step; 2] {
     [Step::run("mdadm", erase), Step::run("mdadm", stop)]
 }
 
-/// Settings of a block device, by their names in sysfs.
+/// Settings of a block device, by the names of their sysfs attributes.
 pub(super) fn queue_settings(knobs: &BlockDeviceSettings) -> Vec<(&'static str, String)> {
     let mut settings = Vec::new();
     let kib = knobs.read_ahead_bytes.map(|bytes| (bytes / 1024).to_string());
@@ -94,7 +94,7 @@ pub(super) fn queue_settings(knobs: &BlockDeviceSettings) -> Vec<(&'static str, 
     settings
 }
 
-/// Carries it out. `stop` is asked while the array is brought up to date.
+/// Creates the array and waits for its resync. `stop` is polled during the resync.
 pub(super) fn set_up_kernel(
     kernel: &KernelExpr,
     array: &KernelArray,
@@ -112,7 +112,7 @@ pub(super) fn set_up_kernel(
     }
     let device = make(kernel, array, undo)?;
     if array.is_redundant() && !kernel.assume_clean {
-        // What is measured during a resync is the resync.
+        // During a resync a measurement would measure the resync.
         let look = |name: &str| setting(&device, name);
         let waited = wait_in_sync(&look, stop, IDLE_PATIENCE);
         waited.map_err(|problem| format!("{}: {problem}", device.display()))?;
@@ -127,47 +127,47 @@ pub(super) fn set_up_kernel(
     Ok(device)
 }
 
-/// Makes the array, under the first number that nobody has.
+/// Creates the array under the first free number.
 fn make(kernel: &KernelExpr, array: &KernelArray, undo: &mut Undo) -> Result<PathBuf, String> {
     let create = |device: &Path| kernel_steps(kernel, array, device);
-    // Refused before anything is pushed that would be undone.
+    // Refused before any undo step is registered.
     create(Path::new("/dev/md"))?;
     let [erase, _] = undo_steps(kernel, Path::new("/dev/md"));
     undo.push(erase);
     let attempt = |device: &Path| {
         let [_, stop_array] = undo_steps(kernel, device);
         let (own, ours) = (device.to_path_buf(), kernel.devices.clone());
-        // mdadm takes an array away itself that the kernel does not start, not its superblocks; and
-        // where somebody else took the number first, the array is theirs.
+        // mdadm removes an array that the kernel does not start, but not its superblocks; and if
+        // another process took the number first, the array belongs to that process.
         undo.push_call(stop_array.to_string(), move || match is_made_of(&own, &ours) {
             true => stop_array.perform().map(drop),
             false => Ok(()),
         });
         create(device)?.iter().try_for_each(|step| step.perform().map(drop))
     };
-    let whose = |device: &Path| match () {
-        () if !has_members(device) => Whose::Nobodys,
-        () if is_made_of(device, &kernel.devices) => Whose::Ours,
-        () => Whose::Anothers,
+    let found = |device: &Path| match () {
+        () if !has_members(device) => FoundMembers::None,
+        () if is_made_of(device, &kernel.devices) => FoundMembers::Ours,
+        () => FoundMembers::Foreign,
     };
-    under_a_free_number(Path::new("/sys/block"), attempt, whose)
+    under_a_free_number(Path::new("/sys/block"), attempt, found)
 }
 
-/// Whose members are in an array that could not be made.
+/// Members of an array that could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
+enum FoundMembers {
     Ours,
     /// There are none, or there is no array.
-    Nobodys,
-    Anothers,
+    None,
+    Foreign,
 }
 
-/// Attempts it under one number after the other, as long as somebody else takes the number in
-/// between. Nothing keeps a number free until mdadm takes it.
+/// Tries one number after the other, as long as another process takes the number in between. A free
+/// number cannot be reserved for mdadm.
 fn under_a_free_number(
     blocks: &Path,
     mut attempt: impl FnMut(&Path) -> Result<(), String>,
-    whose: impl Fn(&Path) -> Whose,
+    found: impl Fn(&Path) -> FoundMembers,
 ) -> Result<PathBuf, String> {
     let mut from = FIRST_NUMBER;
     let mut empty = false;
@@ -176,11 +176,11 @@ fn under_a_free_number(
         let device = PathBuf::from(format!("/dev/md{number}"));
         match attempt(&device) {
             Ok(()) => return Ok(device),
-            Err(problem) => match whose(&device) {
-                Whose::Anothers => from = number + 1,
-                // Somebody else is about to put members in; or mdadm has left it so, and then it
-                // fails under the next number, too.
-                Whose::Nobodys if !empty && is_taken(blocks, number) => {
+            Err(problem) => match found(&device) {
+                FoundMembers::Foreign => from = number + 1,
+                // Another process is about to add members; or mdadm has left the array empty, and
+                // then the next number fails, too.
+                FoundMembers::None if !empty && is_taken(blocks, number) => {
                     (empty, from) = (true, number + 1);
                 }
                 _ => return Err(problem),
@@ -189,18 +189,18 @@ fn under_a_free_number(
     }
 }
 
-/// Between two looks at an array that is brought up to date.
+/// Polling interval during a resync.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long an array that is not in sync may do nothing about it.
+/// How long an array that is not in sync may stay idle.
 const IDLE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until all members are in sync. `mdadm --wait` says nothing of one that has not begun, and
-/// goes on for hours after Ctrl-C. `look` gives a setting of the array as it is.
+/// Waits until all members are in sync. `mdadm --wait` does not report a resync that has not
+/// started, and keeps waiting for hours after Ctrl-C. `look` returns the current value of an
+/// attribute of the array.
 ///
 /// # Errors
-/// What is wrong: the array is not there any more, or does nothing for `patience` and is not in
-/// sync, or `stop` says so.
+/// The array was stopped, or is not in sync and idle for `patience`, or `stop` returned `true`.
 fn wait_in_sync(
     look: &dyn Fn(&str) -> Option<String>,
     stop: &dyn Fn() -> bool,
@@ -208,9 +208,11 @@ fn wait_in_sync(
 ) -> Result<(), String> {
     let mut at_work = Instant::now();
     loop {
-        // An array that was stopped may keep its name, as a device without anything in it.
+        // A stopped array may keep its name, as a device without members.
         if look("md/array_state").is_none_or(|state| state == "clear" || state == "inactive") {
-            return Err("somebody stopped the array before all of it was up to date".into());
+            return Err(
+                "the array was stopped by another process before its resync finished".into()
+            );
         }
         let said = ["md/sync_action", "md/degraded", "md/resync_start"]
             .map(|name| look(name).unwrap_or_default());
@@ -221,7 +223,7 @@ fn wait_in_sync(
         if stop() {
             return Err("stopped while md brought the array up to date".into());
         }
-        // Not "frozen", which lasts until somebody thaws it.
+        // Not "frozen", which lasts until it is changed explicitly.
         if matches!(action.as_str(), "resync" | "recover" | "reshape") {
             at_work = Instant::now();
         }
@@ -235,41 +237,41 @@ fn wait_in_sync(
     }
 }
 
-/// No resync or rebuild runs, or is due: one that is due shows as idle for a moment, but then a
-/// member is missing, or `resync_start` says where it will begin.
+/// No resync or rebuild is running or pending: a pending one shows as idle for a moment, but then a
+/// member is missing, or `resync_start` gives its start.
 fn is_in_sync(action: &str, degraded: &str, resync_start: &str) -> bool {
     (action, degraded, resync_start) == ("idle", "0", "none")
 }
 
-/// Numbers of our arrays: far from those that people give, and below those that mdadm chooses.
+/// Minor numbers of our arrays: above those usually given by hand, below those that mdadm assigns.
 const FIRST_NUMBER: u32 = 200;
 const NUMBERS_END: u32 = 256;
 
-/// A number from this one on that no array has.
+/// The first number from `from` on that no array has.
 fn free_number(blocks: &Path, from: u32) -> Result<u32, String> {
-    (from..NUMBERS_END).find(|number| !is_taken(blocks, *number)).ok_or_else(|| {
-        "kernel: md200 to md255 are there already; stop one that nobody needs".into()
-    })
+    (from..NUMBERS_END)
+        .find(|number| !is_taken(blocks, *number))
+        .ok_or_else(|| "kernel: md200 to md255 all exist; stop one that is unused".into())
 }
 
 fn is_taken(blocks: &Path, number: u32) -> bool {
     blocks.join(format!("md{number}")).exists()
 }
 
-/// Whether there is an array as `device`, and something in it.
+/// Whether `device` is an array with members.
 fn has_members(device: &Path) -> bool {
     let slaves = in_sysfs(device, "slaves").and_then(std::fs::read_dir);
     slaves.is_ok_and(|mut slaves| slaves.next().is_some())
 }
 
-/// Whether there is an array as `device`, of these members and nobody else's.
+/// Whether `device` is an array of these members only.
 fn is_made_of(device: &Path, members: &[PathBuf]) -> bool {
     let name = |path: &PathBuf| Some(in_sysfs(path, "").ok()?.file_name()?.to_owned());
     let ours: Vec<OsString> = members.iter().filter_map(name).collect();
     in_sysfs(device, "slaves").is_ok_and(|slaves| are_all_ours(&slaves, &ours))
 }
 
-/// An array without any member is none of ours, either: somebody else is about to make one.
+/// An array without members is not ours, either: another process is about to create one.
 fn are_all_ours(slaves: &Path, ours: &[OsString]) -> bool {
     let entries = std::fs::read_dir(slaves).into_iter().flatten();
     let below: Vec<OsString> = entries.flatten().map(|entry| entry.file_name()).collect();
@@ -293,7 +295,7 @@ mod tests {
         KernelArray { level: Level::Raid5, layout: None, chunk_bytes: 65_536, disks: 3 };
 
     #[test]
-    fn mdadm_is_told_everything_and_undone_in_order() {
+    fn mdadm_gets_all_options_and_is_undone_in_order() {
         assert_eq!(
             steps("kernel:/dev/sdb+/dev/sdc+/dev/sdd", &RAID5).expect("a plan"),
             [
@@ -339,8 +341,8 @@ mod tests {
         }
     }
 
-    /// Waits for an array that shows these settings, and loses its patience at the third look; at
-    /// the tenth it is stopped. Says how often that was asked.
+    /// Waits for an array with these attributes. The patience ends at the third poll; the tenth
+    /// poll stops it. Returns the number of polls of `stop`.
     fn waited(shown: &[(&str, &str)]) -> (Result<(), String>, u32) {
         let asked = std::cell::Cell::new(0);
         let look = |name: &str| {
@@ -369,8 +371,8 @@ mod tests {
         for shown in [&[][..], &cleared] {
             let (ended, looks) = waited(shown);
             let problem = ended.expect_err("it has gone");
-            assert!(problem.starts_with("somebody stopped the array"), "{problem}");
-            assert_eq!(looks, 0, "at once");
+            assert!(problem.starts_with("the array was stopped by another process"), "{problem}");
+            assert_eq!(looks, 0, "immediately");
         }
     }
 
@@ -396,11 +398,11 @@ mod tests {
         assert_eq!(free_number(blocks.path(), 200), Ok(201));
         (201..256).filter(|number| *number != 202).for_each(taken);
         let refused = free_number(blocks.path(), 200).expect_err("all are taken");
-        assert!(refused.starts_with("kernel: md200 to md255 are there already"), "{refused}");
+        assert!(refused.starts_with("kernel: md200 to md255 all exist"), "{refused}");
     }
 
     #[test]
-    fn who_loses_a_number_takes_the_next_and_other_problems_are_told() {
+    fn a_number_taken_by_another_is_skipped_and_other_errors_are_returned() {
         let blocks = tempfile::tempdir().expect("a directory");
         let attempts = |anothers: &[&str]| {
             let mut tried = Vec::new();
@@ -411,11 +413,11 @@ mod tests {
                     false => Err(format!("{}: cannot", device.display())),
                 }
             };
-            let whose = |device: &Path| match anothers.iter().any(|name| device.ends_with(name)) {
-                true => Whose::Anothers,
-                false => Whose::Nobodys,
+            let found = |device: &Path| match anothers.iter().any(|name| device.ends_with(name)) {
+                true => FoundMembers::Foreign,
+                false => FoundMembers::None,
             };
-            let ended = under_a_free_number(blocks.path(), attempt, whose);
+            let ended = under_a_free_number(blocks.path(), attempt, found);
             (ended, tried)
         };
         let (ended, tried) = attempts(&["md200", "md201"]);
@@ -425,10 +427,10 @@ mod tests {
         assert_eq!(attempts(&[]).1, ["/dev/md200"]);
     }
 
-    /// Whoever takes a number has it a moment before there are members.
+    /// An array exists for a moment before it has members.
     #[test]
     fn a_number_that_was_taken_without_members_is_passed_over_once() {
-        let attempts = |left: &[&str], whose: Whose| {
+        let attempts = |left: &[&str], found: FoundMembers| {
             let blocks = tempfile::tempdir().expect("a directory");
             let mut tried = 0;
             let attempt = |device: &Path| {
@@ -440,14 +442,14 @@ mod tests {
                 std::fs::create_dir(blocks.path().join(name)).expect("made");
                 Err(format!("{}: cannot", device.display()))
             };
-            let ended = under_a_free_number(blocks.path(), attempt, |_| whose);
+            let ended = under_a_free_number(blocks.path(), attempt, |_| found);
             (ended, tried)
         };
-        assert_eq!(attempts(&["md200"], Whose::Nobodys), (Ok("/dev/md201".into()), 2));
+        assert_eq!(attempts(&["md200"], FoundMembers::None), (Ok("/dev/md201".into()), 2));
         let all = ["md200", "md201", "md202"];
-        assert_eq!(attempts(&all, Whose::Nobodys), (Err("/dev/md201: cannot".into()), 2));
-        // mdadm could not start what it has put together.
-        assert_eq!(attempts(&all, Whose::Ours), (Err("/dev/md200: cannot".into()), 1));
+        assert_eq!(attempts(&all, FoundMembers::None), (Err("/dev/md201: cannot".into()), 2));
+        // mdadm could not start the array that it has assembled.
+        assert_eq!(attempts(&all, FoundMembers::Ours), (Err("/dev/md200: cannot".into()), 1));
     }
 
     #[test]
@@ -455,11 +457,11 @@ mod tests {
         let slaves = tempfile::tempdir().expect("a directory");
         let ours = ["sdb", "sdc"].map(OsString::from);
         assert!(!are_all_ours(&slaves.path().join("none"), &ours), "no such array");
-        assert!(!are_all_ours(slaves.path(), &ours), "nobody's yet");
+        assert!(!are_all_ours(slaves.path(), &ours), "it has no members yet");
         std::fs::create_dir(slaves.path().join("sdb")).expect("made");
         assert!(are_all_ours(slaves.path(), &ours), "one may be missing");
         std::fs::create_dir(slaves.path().join("sdd")).expect("made");
-        assert!(!are_all_ours(slaves.path(), &ours), "one is somebody else's");
+        assert!(!are_all_ours(slaves.path(), &ours), "one member is foreign");
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! Places: where something is measured, set up for the purpose and taken away again (decision
-//! 0008).
+//! Places: directories and devices for measurements, set up and torn down (decision 0008).
 //!
 //! ```text
-//!  expr (words) -> plan (steps as values) -> place (carries them out, takes them back in reverse)
+//!  expr (parsed) -> plan (steps as values) -> set_up (runs them, undoes them in reverse)
 //! ```
 
 mod engine;

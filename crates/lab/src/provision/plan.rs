@@ -1,8 +1,8 @@
-//! What mkfs and mount are told, as steps.
+//! The options of mkfs and mount, as steps.
 //!
-//! Invariant: pure. The file system learns the array's stripes from here alone, since a loop device
-//! says nothing of them: ext by stride and stripe width in its own blocks, XFS by stripe unit and
-//! number. RAID 10 counts members / copies, as md does (all members where they do not divide).
+//! Invariant: pure. The file system gets the array's stripe geometry only from here, since a loop
+//! device does not report it: ext by stride and stripe width in its own blocks, XFS by stripe unit
+//! and number. RAID 10 counts members / copies, as md does (all members where they do not divide).
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use md::{Geometry, Level};
 use super::expr::{FsExpr, FsKind};
 use super::steps::Step;
 
-/// What a file system may know of the array below it.
+/// Stripe geometry of the array below a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
-    /// A chunk, in bytes.
+    /// Chunk size, in bytes.
     pub chunk_bytes: u64,
-    /// Chunks of data in a stripe.
+    /// Data chunks per stripe.
     pub data_members: u64,
 }
 
 impl Stripes {
-    /// Of an array; `None` for levels without stripes.
+    /// Stripe geometry of an array; `None` for levels without stripes.
     pub fn of(geometry: &Geometry) -> Option<Stripes> {
         let members = geometry.members() as u64;
         let data_members = match geometry.level() {
@@ -38,11 +38,11 @@ impl Stripes {
     }
 }
 
-/// The blocks that ext gets where nobody says: its own default would depend on the size.
+/// Default block size of ext, bytes: that of mke2fs depends on the size of the device.
 const EXT_BLOCK: u64 = 4096;
 
-/// Makes a file system: for an external journal first the journal's own device, then the rest. Old
-/// contents are not discarded, which would take the time of writing them.
+/// Steps that create a file system: for an external journal first the journal's device. Old
+/// contents are not discarded, which would take as long as writing them.
 pub fn mkfs(
     fs: &FsExpr,
     stripes: Option<Stripes>,
@@ -77,7 +77,7 @@ fn ext(
     let mut steps = Vec::new();
     let mut args: Vec<String> = common().collect();
     args.extend(["-t".into(), fs.kind.name().into()]);
-    // Nothing is left to be done while something is measured.
+    // No lazy initialization, which would run during the measurement.
     let mut extended = vec!["nodiscard".to_string(), "lazy_itable_init=0".into()];
     if let Some(Stripes { chunk_bytes, data_members }) = stripes {
         if chunk_bytes % block != 0 {
@@ -123,8 +123,8 @@ fn xfs(
     Ok(Step::run("mkfs.xfs", args))
 }
 
-/// The same as far as it goes without a write: a file system that cannot be made is refused before
-/// what was there is erased. `mkfs.btrfs` has no such thing; that it is installed is something.
+/// Dry run of a mkfs step: a file system that cannot be created is refused before the old contents
+/// are erased. `mkfs.btrfs` has no dry run; the step then checks only that it is installed.
 pub(super) fn rehearsal(step: &Step) -> Step {
     let Step::Run { program, args } = step else { return step.clone() };
     let without_writes = match program.as_str() {
@@ -137,7 +137,7 @@ pub(super) fn rehearsal(step: &Step) -> Step {
     Step::run(program, all) // runs: mke2fs, mkfs.xfs
 }
 
-/// Mounts it. `mount -t ext3` of a kernel without that name is served by ext4, as the record shows.
+/// Mounts it. A kernel without ext3 serves `mount -t ext3` by ext4, as the record shows.
 pub fn mount(fs: &FsExpr, device: &Path, journal: Option<&Path>, directory: &Path) -> Step {
     let mut options = fs.mount_options.clone();
     if let (FsKind::Xfs, Some(path)) = (fs.kind, journal) {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn xfs_gets_unit_and_width_and_is_told_of_its_log_twice() {
+    fn xfs_gets_unit_and_width_and_its_log_in_mkfs_and_mount() {
         assert_eq!(
             steps("fs:xfs,journal=raid1(2)", Some("/dev/loop8")),
             [

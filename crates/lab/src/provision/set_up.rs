@@ -1,9 +1,9 @@
-//! Sets a place up, and takes it away again.
+//! Sets a place up, and tears it down.
 //!
-//! Invariant: everything that is made is undone when the [`Place`] is dropped, in reverse order. If
-//! the process is killed the kernel does it: mounts are in a mount namespace of the calling thread
-//! and of those that it starts, loop devices end with their last user. So whoever sets a place up
-//! starts the threads that work in it.
+//! Invariant: everything that is created is undone when the [`ProvisionedTarget`] is dropped, in
+//! reverse order. If the process is killed the kernel does it: mounts are in a mount namespace of
+//! the calling thread and of the threads that it starts, loop devices are auto-cleared. So the
+//! thread that sets a place up must also start the threads that use it.
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -19,32 +19,32 @@ use super::steps::{Step, Undo};
 use super::wipe::{open_to_write_over, wipe};
 use crate::{host, record};
 
-/// What a place offers.
+/// The directory or block device of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountOrDevice {
-    /// A directory, for files.
+    /// A directory for files.
     Directory(PathBuf),
     /// A block device, as one extent.
     Device(PathBuf),
 }
 
-/// What is to be set up.
+/// A request to set up a place.
 pub struct Request<'a> {
-    /// The place, in words.
+    /// The parsed place expression.
     pub place: &'a TargetExpr,
     /// The engine's array, where the place uses one.
     pub engine: Option<EngineSpec>,
     /// The kernel's array, where the place uses one.
     pub kernel: Option<KernelArray>,
-    /// Write over what a `device:` holds. Below a file system it is erased just before that is
-    /// made; a device by itself is left as it is, and whoever writes to it opens it with
+    /// Overwrite the contents of a `device:`. Below a file system its signatures are erased just
+    /// before mkfs; a raw device is left unchanged, and is opened for writing with
     /// [`open_to_write_over`].
     pub destroy: bool,
-    /// Asked where something takes long: then the place is not set up.
+    /// Polled during long steps; `true` aborts the setup.
     pub stop: &'a dyn Fn() -> bool,
 }
 
-/// Where something can be measured, until it is dropped.
+/// A place that is set up; torn down when dropped.
 pub struct ProvisionedTarget {
     ground: MountOrDevice,
     facts: record::Place,
@@ -57,8 +57,8 @@ impl ProvisionedTarget {
     /// Sets a place up.
     ///
     /// # Errors
-    /// One line: what is missing, or which step failed and what it said. What had been made by then
-    /// is gone again.
+    /// One line: the missing requirement, or the failed step with its message. Everything created
+    /// before is undone.
     pub fn set_up(request: Request<'_>) -> Result<ProvisionedTarget, String> {
         let mut making = Provisioner::new(request.stop);
         (making.engine, making.kernel) = (request.engine, request.kernel);
@@ -75,12 +75,12 @@ impl ProvisionedTarget {
         Ok(ProvisionedTarget { ground, facts, arrays, warnings, undo })
     }
 
-    /// What there is to work on.
+    /// The directory or device to use.
     pub fn ground(&self) -> &MountOrDevice {
         &self.ground
     }
 
-    /// How it was set up, as the kernel shows it.
+    /// Its configuration as the kernel shows it.
     pub fn facts(&self) -> &record::Place {
         &self.facts
     }
@@ -90,17 +90,17 @@ impl ProvisionedTarget {
         &self.arrays
     }
 
-    /// What a reader of figures from here must know.
+    /// Warnings that apply to all figures measured here.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Takes everything away.
+    /// Tears the place down.
     ///
     /// # Errors
-    /// One line that names what could not be undone.
+    /// One line that names everything that could not be undone.
     pub fn take_down(mut self) -> Result<(), String> {
-        // What sits in caches goes to the members at full speed: it is not measured.
+        // Cached data is written to the members at full speed: it is not measured.
         self.arrays.iter().for_each(|array| array.set_paced(false));
         self.undo.take_back()
     }
@@ -112,7 +112,7 @@ impl Drop for ProvisionedTarget {
     }
 }
 
-/// A place half made. Dropping it undoes what there is.
+/// A place that is partially set up. Dropping it undoes the completed steps.
 struct Provisioner<'a> {
     engine: Option<EngineSpec>,
     kernel: Option<KernelArray>,
@@ -147,7 +147,7 @@ impl<'a> Provisioner<'a> {
         }
     }
 
-    /// A block device, and what is known of stripes in it.
+    /// A block device, with its stripe geometry where known.
     fn device(&mut self, place: &TargetExpr) -> Result<(PathBuf, Option<Stripes>), String> {
         match place {
             TargetExpr::Engine => {
@@ -216,8 +216,8 @@ impl<'a> Provisioner<'a> {
         }
         self.facts.lvm = Some(fs.lvm);
         let steps = mkfs(fs, stripes, &device, journal.as_deref())?;
-        let told = steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        self.facts.mkfs_options = Some(told);
+        let commands = steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        self.facts.mkfs_options = Some(commands);
         steps.iter().try_for_each(|step| step.perform().map(drop))?;
         let directory = make_directory("mount", &mut self.undo)?;
         mount(fs, &device, journal.as_deref(), &directory).perform()?;
@@ -225,8 +225,8 @@ impl<'a> Provisioner<'a> {
         Ok(directory)
     }
 
-    /// Erases what the device below a file system holds, when all that can refuse before something
-    /// is written has been asked, and notes that it is erased again in the end.
+    /// Erases the signatures of the device below a file system, after every check that could refuse
+    /// has passed, and registers that they are erased again at the end.
     fn wipe_signatures(
         &mut self,
         path: &Path,
@@ -237,13 +237,14 @@ impl<'a> Provisioner<'a> {
         if fs.lvm {
             Step::run("lvm", ["version"]).perform()?;
         }
-        // Its own device is the last; the journal's is ours, and the rehearsal wants to find it.
+        // The last step formats the device itself; the journal's device is our own, and the
+        // rehearsal expects it.
         let steps = mkfs(fs, stripes, path, journal)?;
         let (last, before) = steps.split_last().expect("a file system is made by something");
         before.iter().try_for_each(|step| step.perform().map(drop))?;
         rehearsal(last).perform()?;
         open_to_write_over(path, self.destroy)?.wipe_signatures()?;
-        // Not where nothing was written; and undone after what lies on it.
+        // Only if something was written; and undone after the layers above it.
         let (what, path) = (format!("erasing {}", path.display()), path.to_path_buf());
         self.undo.push_call(what, move || wipe(&path));
         Ok(())
@@ -267,13 +268,13 @@ fn sweep_temporary(directory: &Path) {
             ["raidlab-front-", "raidlab-mount-"].iter().find_map(|s| name.strip_prefix(s));
         let process = numbers.and_then(|numbers| numbers.split_once('-')?.0.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
-            // Whoever else removes it at the same time is welcome.
+            // Another process may remove it concurrently.
             let _ = std::fs::remove_dir(entry.path());
         }
     }
 }
 
-/// A new directory of ours among the temporary ones.
+/// Creates a temporary directory, which is removed at the end.
 pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     sweep_temporary(&std::env::temp_dir());
@@ -286,7 +287,7 @@ pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, Str
     Ok(path)
 }
 
-/// Sets what is asked for, and notes how it was.
+/// Applies settings, and registers the restoration of the old values.
 pub(super) fn apply_settings(
     device: &Path,
     knobs: &BlockDeviceSettings,
@@ -300,7 +301,7 @@ pub(super) fn apply_settings(
     Ok(())
 }
 
-/// Writes one setting of a block device; it gets its old value back.
+/// Writes one attribute of a block device, and registers the restoration of its old value.
 pub(super) fn apply_setting(
     device: &Path,
     name: &str,
@@ -310,7 +311,7 @@ pub(super) fn apply_setting(
     let shown = device.display();
     let before =
         setting(device, name).ok_or_else(|| format!("{shown}: the kernel has no {name} here"))?;
-    // Of several choices the one in brackets is set: `none [mq-deadline]`.
+    // The selected choice is in brackets: `none [mq-deadline]`.
     let before = host::chosen(&before);
     let path = in_sysfs(device, name).map_err(|error| format!("{shown}: {error}"))?;
     Step::Set { path: path.clone(), value: value.into() }.perform()?;
@@ -318,7 +319,7 @@ pub(super) fn apply_setting(
     Ok(())
 }
 
-/// How a place is that was there before, as the kernel shows it.
+/// Configuration of an existing place, as the kernel shows it.
 pub fn facts_of(name: String, ground: &MountOrDevice) -> record::Place {
     let memory_bytes = host::memory_bytes();
     let mut facts = record::Place { name, memory_bytes, ..record::Place::default() };
@@ -368,7 +369,7 @@ mod tests {
     fn only_empty_directories_of_processes_that_are_gone_are_swept() {
         let scratch = tempfile::tempdir().expect("a directory");
         let here = |name: &str| scratch.path().join(name);
-        // No process has a number as large as this (proc_sys_kernel(5): below 2^22).
+        // Process IDs are below 2^22 (proc_sys_kernel(5)).
         let names = ["raidlab-front-4294967295-0", "raidlab-mount-4294967295-1", "raidlab-mount-x"];
         let own = format!("raidlab-front-{}-0", std::process::id());
         names.iter().for_each(|name| std::fs::create_dir(here(name)).expect("made"));

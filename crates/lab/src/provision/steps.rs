@@ -1,7 +1,7 @@
-//! What is done to the machine, as values, and one thin function that does it.
+//! Changes of the system as values, and one thin function that performs them.
 //!
-//! Invariant: whoever changes something pushes what undoes it, and [`Undo`] does that in reverse
-//! order: when asked, or when dropped, so also after an error. What cannot be undone is named.
+//! Invariant: every change pushes its undo step, and [`Undo`] performs these in reverse order: on
+//! request, or when dropped, so also after an error. A step that cannot be undone is reported.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,24 +11,25 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-/// How long something may stay busy after its users have gone: others look at new devices, too.
+/// How long a device may stay busy after its last user: other programs, such as udev, open new
+/// devices, too.
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// One change of the machine.
+/// One change of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Runs a program, which must end well.
+    /// Runs a program, which must exit with status 0.
     Run {
         /// Its name.
         program: String,
-        /// What it is told.
+        /// Its arguments.
         args: Vec<String>,
     },
-    /// Writes a setting of sysfs.
+    /// Writes an attribute of sysfs.
     Set {
-        /// The setting's file.
+        /// File of the attribute.
         path: PathBuf,
-        /// What goes into it.
+        /// Value to write.
         value: String,
     },
     /// Unmounts a directory.
@@ -43,10 +44,10 @@ impl Step {
         Step::Run { program: program.into(), args: args.into_iter().map(Into::into).collect() }
     }
 
-    /// Does it; gives what a program has printed, without spaces around it.
+    /// Performs the step. Returns the program's output, trimmed.
     ///
     /// # Errors
-    /// One line: the step, and what went wrong.
+    /// One line: the step and the error.
     pub fn perform(&self) -> Result<String, String> {
         let done = match self {
             Step::Run { program, args } => run(program, args),
@@ -76,7 +77,7 @@ impl fmt::Display for Step {
 }
 
 fn run(program: &str, args: &[String]) -> Result<String, String> {
-    // Administrators' tools are not in everybody's path.
+    // Administration tools are not in the PATH of all users.
     let path = std::env::var("PATH").unwrap_or_default();
     // runs: callers of Step::run
     let output = Command::new(program)
@@ -114,21 +115,21 @@ fn unmount(path: &Path) -> Result<String, String> {
     }
 }
 
-/// What undoes something that is no step.
+/// An undo action that is not a [`Step`].
 type Call = Box<dyn FnOnce() -> Result<(), String> + Send>;
 
-/// See the module.
+/// The undo steps of all changes so far.
 #[derive(Default)]
 pub struct Undo(Vec<(String, Call)>);
 
 impl Undo {
-    /// Notes how something is undone that has just been done.
+    /// Registers the undo step of a change that was just made.
     pub fn push(&mut self, step: Step) {
         let what = step.to_string();
         self.push_call(what, move || step.perform().map(drop));
     }
 
-    /// The same for what is no step. `what` names it where it fails.
+    /// Registers an undo action that is not a step. `what` names it in errors.
     pub fn push_call(
         &mut self,
         what: impl Into<String>,
@@ -137,10 +138,10 @@ impl Undo {
         self.0.push((what.into(), Box::new(call)));
     }
 
-    /// Undoes everything, last things first, and goes on where something fails.
+    /// Undoes everything, in reverse order, and continues after a failure.
     ///
     /// # Errors
-    /// One line that names everything that is left behind.
+    /// One line that names everything that could not be undone.
     pub fn take_back(&mut self) -> Result<(), String> {
         let mut left = Vec::new();
         while let Some((what, call)) = self.0.pop() {

@@ -1,9 +1,9 @@
-//! Block devices of others that are to be written over.
+//! Existing block devices that are to be overwritten.
 //!
-//! Invariant: opening one only looks. What it holds is erased by [`ToWriteOver::make_way`] alone,
-//! which is called when everything that could still be refused has been accepted, right before the
-//! first write: a command that is refused leaves the device bit for bit. Called by `set_up`, and by
-//! whoever runs programs on a device.
+//! Invariant: opening a device writes nothing. Only [`WipeTarget::wipe_signatures`] erases its
+//! signatures; it is called after every check that could refuse has passed, right before the first
+//! write: a command that is refused leaves the device unchanged bit for bit. Called by `set_up`,
+//! and by the session of programs on a device.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -11,26 +11,26 @@ use std::path::Path;
 use array::run::what_is_there;
 use array::store::{Access, Device, DeviceOptions, Disk, Location};
 
-/// A block device that may be written over: open and locked, and as it was.
+/// A block device that may be overwritten: open, locked, and still unchanged.
 #[derive(Debug)]
 pub struct WipeTarget {
     device: Device,
-    /// It holds what it could be taken for.
+    /// It has signatures of a file system, an array, or the like.
     known: bool,
 }
 
-/// Opens a block device that will be written over, past the page cache. Refused while somebody uses
-/// it; and unless `destroy` is given, where it holds what somebody may miss. Nothing is written.
+/// Opens a block device that will be overwritten, with direct I/O. Refused while it is in use; and
+/// unless `destroy` is given, also where it holds recognizable data. Nothing is written.
 ///
 /// # Errors
-/// One line: what it is, who uses it, or what it holds.
+/// One line: it is no block device, its user, or its contents.
 pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, String> {
     let shown = path.display();
     let kind = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.file_type();
     if !kind.is_block_device() {
         return Err(format!("{shown}: it is no block device; use path:DIR for a directory"));
     }
-    // Open and locked first, so that it is still what was looked at when it is written.
+    // Opened and locked first, so that its contents cannot change between check and write.
     let device = open(path)?;
     let there = what_is_there(&device);
     if !destroy {
@@ -40,25 +40,25 @@ pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, Stri
 }
 
 impl WipeTarget {
-    /// A device that was made for the purpose: nobody misses what it holds, and it goes.
+    /// A device that was created for the measurement: its contents are not needed, and it is
+    /// removed afterwards.
     ///
     /// # Errors
-    /// One line: who uses it.
+    /// One line that names its user.
     pub fn made_for_it(path: &Path) -> Result<WipeTarget, String> {
         Ok(WipeTarget { device: open(path)?, known: false })
     }
 
-    /// To read, and after [`ToWriteOver::make_way`] to write.
+    /// The device: for reading, and after [`WipeTarget::wipe_signatures`] for writing.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Erases what a device is known by, if it holds something: what is made here need not reach
-    /// the old signs, a backup GPT at the end among them, and somebody could take the device for
-    /// what it was.
+    /// Erases the signatures of the device, if it has any: the new contents might not overwrite the
+    /// old signatures, such as a backup GPT at the end, and the device could be misidentified.
     ///
     /// # Errors
-    /// What could not be written.
+    /// The write error.
     pub fn wipe_signatures(&self) -> Result<(), String> {
         match self.known {
             true => erase_ends(&self.device)
@@ -73,18 +73,18 @@ fn open(path: &Path) -> Result<Device, String> {
     Device::open(&Location::whole(path), options).map_err(|error| error.to_string())
 }
 
-/// Erases what a device is known by, so that it holds nothing any more, as before.
+/// Erases the signatures of a device, so that it counts as empty again.
 pub(super) fn wipe(path: &Path) -> Result<(), String> {
     erase_ends(&open(path)?)
 }
 
-/// How much of a device's beginning is erased: whatever is made here, a file system or a volume, is
-/// known by something in it, the last of which is Btrfs's, 64 KiB in. And of its end, where the
-/// first are two labels of ZFS, in the last 512 KiB.
+/// Sectors that are erased at the start and at the end of a device. Every supported file system and
+/// volume has its signature within the first, the last of which is that of Btrfs, at 64 KiB. At the
+/// end, the first signatures are the two labels of ZFS, in the last 512 KiB.
 const KNOWN_BY_SECTORS: u64 = (1 << 20) / md::SECTOR_BYTES;
 
-/// Erases both ends of a device, where everything lies that it could be taken for. A crash on the
-/// way leaves one of them.
+/// Erases both ends of a device, which hold all signatures. After a crash in between one end is
+/// still there.
 fn erase_ends(device: &Device) -> Result<(), String> {
     let sectors = device.sectors();
     let length = KNOWN_BY_SECTORS.min(sectors);
@@ -97,8 +97,8 @@ fn refuse(there: &[String]) -> Result<(), String> {
     match there.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "it {}, and would be written over; if nobody needs that any more, wipe it first, or \
-             with device: say --destroy-contents",
+            "it {}, and would be overwritten; if that is no longer needed, wipe it first, or with \
+             device: give --destroy-contents",
             there.join(", it ")
         )),
     }
@@ -114,9 +114,9 @@ mod tests {
         assert!(error.contains("it is no block device"), "{error}");
     }
 
-    /// Whoever repairs an array with a damaged superblock needs what is on the device.
+    /// The repair of an array with a damaged superblock needs the contents of the device.
     #[test]
-    fn a_damaged_superblock_is_somebodys() {
+    fn a_device_with_a_damaged_superblock_is_refused() {
         let image = tempfile::NamedTempFile::new().expect("a file");
         let mut bytes = vec![0; 1 << 20];
         // Version 1.2 lies 4 KiB in; its magic is right, nothing else is.

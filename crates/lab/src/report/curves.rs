@@ -1,8 +1,8 @@
 //! How a figure changes with the number of disks, or with the chunk.
 //!
 //! Invariant: the points of a curve differ in its axis and in nothing else that tells cells apart;
-//! cells of the same place are one point, their median. What was read off the members is left out:
-//! the more members, the more copies and parity may be in it. Pure.
+//! cells of the same place are one point, their median. Figures measured at the members are left
+//! out: the more members, the more copies and parity they may include. Pure.
 
 use crate::pivot;
 use crate::record::{Cell, Record};

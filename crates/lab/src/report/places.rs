@@ -1,10 +1,10 @@
-//! How a figure changes with the file system: arrays under a program, on each place side by side.
+//! Figures by file system: arrays under a program, with the places side by side.
 //!
 //! Invariant: the figures of a row differ in the place (file system, its mount options, its
-//! journal) and in nothing else that tells cells apart: options of the program, block, depth, jobs
-//! and size of the files make tables of their own. What was read off the members has more in it
-//! than the program's bytes, on each place something else: it is left out. Cells of the same place
-//! are one figure, their median. Pure.
+//! journal) and in nothing else that distinguishes cells: cells with other options of the program,
+//! block, depth, jobs or size of the files are in separate tables. Figures measured at the members
+//! include more than the program's bytes, different on each place: they are left out. Cells of the
+//! same place are one figure, their median. Pure.
 
 use crate::pivot;
 use crate::record::Record;
@@ -13,7 +13,7 @@ use crate::stats;
 /// One phase of a program on several places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByPlace {
-    /// The phase, and what else tells its cells from those of other tables ([`super::works`]).
+    /// The phase, and the settings that distinguish its cells from other tables ([`super::works`]).
     pub work: String,
     /// `MB/s` or `per second`.
     pub unit: &'static str,
@@ -24,7 +24,7 @@ pub struct ByPlace {
 }
 
 impl ByPlace {
-    /// The figure of a row on a place, and what it is of the row's first one: `61.2 (0.48x)`.
+    /// The figure of a row on a place, with its ratio to the row's first one: `61.2 (0.48x)`.
     pub fn told(figures: &[Option<f64>], place: usize) -> String {
         let Some(figure) = figures[place] else { return "-".into() };
         let first = figures.iter().position(Option::is_some).filter(|first| *first < place);
@@ -133,8 +133,8 @@ pub(crate) mod tests {
             ("RAID 5 x4".to_string(), vec![Some(100.0), Some(52.0)]),
         ];
         assert_eq!(tables[0].rows, rows);
-        let told = [0, 1].map(|place| ByPlace::told(&rows[1].1, place));
-        assert_eq!(told, ["100", "52.0 (0.52x)"]);
+        let fields = [0, 1].map(|place| ByPlace::told(&rows[1].1, place));
+        assert_eq!(fields, ["100", "52.0 (0.52x)"]);
         assert_eq!(ByPlace::told(&rows[0].1, 1), "-");
         assert!(by_place(&fixture::record()).is_empty(), "blocks have no place");
     }

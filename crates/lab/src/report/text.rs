@@ -1,4 +1,4 @@
-//! A report for the terminal: the table, then what else there is to say.
+//! A report for the terminal: the table, then all other sections.
 //!
 //! Invariant: the same facts as in the other forms; nothing is shown that is not in the report.
 
@@ -14,9 +14,9 @@ pub fn text(report: &Report, colour: bool) -> String {
     for source in &report.sources {
         let host = source.host.hostname.as_deref().unwrap_or("unknown host");
         let (name, started) = (&source.name, &source.started);
-        let told = [name.as_str(), started, host].into_iter().filter(|part| !part.is_empty());
-        let told = told.collect::<Vec<_>>().join(", ");
-        out.push_str(&format!("{}, {} cell(s)\n", Shown(told), source.cells));
+        let parts = [name.as_str(), started, host].into_iter().filter(|part| !part.is_empty());
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        out.push_str(&format!("{}, {} cell(s)\n", Shown(parts), source.cells));
     }
     out.push('\n');
     out.push_str(&table::render(&report.record, colour));
@@ -30,11 +30,11 @@ pub fn text(report: &Report, colour: bool) -> String {
         let (work, unit) = (&table.work, table.unit);
         out.push_str(&format!("\nBy file system: {work}, {unit}, and times the first:\n"));
         for (label, figures) in &table.rows {
-            let told = |(at, place): (usize, &String)| {
+            let field = |(at, place): (usize, &String)| {
                 figures[at].map(|_| format!("{place}: {}", ByPlace::told(figures, at)))
             };
-            let told = table.places.iter().enumerate().filter_map(told).collect::<Vec<_>>();
-            out.push_str(&format!("  {label}: {}\n", told.join("; ")));
+            let fields = table.places.iter().enumerate().filter_map(field).collect::<Vec<_>>();
+            out.push_str(&format!("  {label}: {}\n", fields.join("; ")));
         }
     }
     let beside = report.beside();
@@ -89,7 +89,7 @@ mod tests {
     use crate::results::NotRun;
 
     #[test]
-    fn everything_of_the_report_is_told() {
+    fn the_text_contains_everything_of_the_report() {
         let mut report = Report::of(fixture::record());
         report
             .record

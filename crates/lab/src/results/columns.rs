@@ -1,4 +1,4 @@
-//! A cell as one row of a table: what spreadsheets, data frames and databases read.
+//! A cell as one row of a table, for spreadsheets, data frames and databases.
 //!
 //! Invariant: names and meanings are stable, units are in the names, an unknown value is empty;
 //! columns are only ever added, at the end. Used by `export`.
@@ -8,17 +8,17 @@ use crate::record::{Cell, Record, Sample};
 /// A value of a row; `None` is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Words.
+    /// A text.
     Text(Option<String>),
     /// A count.
     Whole(Option<i64>),
     /// A measured number.
     Number(Option<f64>),
-    /// Yes or no.
+    /// A boolean.
     Flag(Option<bool>),
 }
 
-/// A column: its name, and what a cell has there. The kind of the value is always the same.
+/// A column: its name, and its value for a cell. The type of the value is always the same.
 pub struct Column {
     /// Its name, the unit last.
     pub name: &'static str,
@@ -46,7 +46,7 @@ const fn column(name: &'static str, of: fn(&Record, &Cell) -> Value) -> Column {
     Column { name, of }
 }
 
-/// All of them, in order.
+/// All columns, in order.
 pub const COLUMNS: [Column; 54] = [
     column("started", |record, _| text(&record.started)),
     column("raidlab", |record, _| text(&record.raidlab)),
@@ -76,7 +76,7 @@ pub const COLUMNS: [Column; 54] = [
     column("depth", |_, cell| whole(cell.depth)),
     column("jobs", |_, cell| whole(cell.jobs)),
     column("file_bytes", |_, cell| some(cell.file_bytes)),
-    // A phase that did not apply has no speed, not the speed 0.
+    // A phase that did not apply has no rate, rather than a rate of 0.
     column("mb_per_s", |_, cell| Value::Number(cell.moves_data().then_some(cell.mb_per_s))),
     column("mb_per_s_min", |_, cell| Value::Number(cell.spread.map(|spread| spread.min))),
     column("mb_per_s_max", |_, cell| Value::Number(cell.spread.map(|spread| spread.max))),

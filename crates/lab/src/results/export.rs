@@ -1,6 +1,6 @@
 //! Records as CSV and as Parquet: one row per cell, the same columns in both.
 //!
-//! Invariant: nothing is rounded but what says so; an unknown value is empty, never 0.
+//! Invariant: only columns documented as rounded are rounded; an unknown value is empty, never 0.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn quoted(text: &str) -> String {
 /// The same rows as a Parquet file: one row group, every column optional, without compression.
 ///
 /// # Errors
-/// What the writer says; with memory as its target there is nothing that we know of.
+/// An error of the Parquet writer; none is known for a buffer in memory.
 pub fn parquet(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
     let rows: Vec<(&Record, &Cell)> = rows(records).collect();
     let fields = COLUMNS.iter().map(|column| field(column.name, &kind(column)).map(Arc::new));
@@ -64,7 +64,7 @@ pub fn parquet(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
     Ok(out)
 }
 
-/// A value of the kind that the column has: that of a cell of which nothing is known.
+/// An unknown value of the column's type.
 fn kind(column: &Column) -> Value {
     let nowhere = Record::new(crate::host::Host::default(), std::time::UNIX_EPOCH);
     (column.of)(&nowhere, &Cell::default())
@@ -83,7 +83,7 @@ fn field(name: &str, kind: &Value) -> Result<Type, ParquetError> {
         .build()
 }
 
-/// Values that are there, and for each row whether it has one (definition level 1) or not (0).
+/// The known values, and for each row whether it has one (definition level 1) or not (0).
 fn write_column(
     column: &Column,
     rows: &[(&Record, &Cell)],

@@ -1,8 +1,8 @@
-//! Who measures an item just now, so that of several who go on with one run nobody else does.
+//! Claims on items, so that of several processes that resume one run only one measures an item.
 //!
-//! Invariant: an item, or a device, is claimed by at most one owner who lives. Whoever has gone, by
-//! a crash or a restart of the machine, holds nothing: the next one takes it over. Runs are found
-//! by the name of their machine, so all owners are processes of one. Called from `sweep::carry`.
+//! Invariant: an item, or a device, is claimed by at most one live owner. The claims of an owner
+//! that ended, by a crash or a reboot, are void: the next process takes them over. Runs are found
+//! by host name, so all owners are processes of one host. Called from `sweep::runner`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,21 +12,21 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::store::{Item, ItemKey, Sequence, Store, StoreError};
 
-/// Somebody who measures.
+/// The owner of claims: a measuring process, or one of several in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockHolder {
-    /// Of which start of the machine: its numbers of processes mean nothing in the next.
+    /// The boot ID: process IDs are meaningless after a reboot.
     boot: String,
-    /// The process.
+    /// Process ID.
     pub process: u32,
-    /// When it began, in ticks of this start: a number is given again.
+    /// Start time of the process, clock ticks since boot: process IDs are reused.
     began: u64,
-    /// One of several in it.
+    /// Number of the owner within the process.
     number: u32,
 }
 
 impl LockHolder {
-    /// One in this process, each time another.
+    /// A new owner in this process, different at each call.
     pub fn new() -> LockHolder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -53,8 +53,8 @@ fn boot() -> String {
     id.trim().to_string()
 }
 
-/// When a process began, as the kernel counts it (proc_pid_stat(5), field 22); `None` when there is
-/// none of this number, or only what its parent has not asked for yet.
+/// Start time of a process, clock ticks since boot (proc_pid_stat(5), field 22); `None` when there
+/// is no process of this ID, or only a zombie.
 fn began(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is a name, in parentheses, and may hold anything.
@@ -66,12 +66,12 @@ fn began(process: u32) -> Option<u64> {
 }
 
 impl Store {
-    /// Claims those items of a run that are neither measured, nor have failed since, nor are
-    /// claimed by somebody else who lives. Gives the others; these are all where somebody else who
-    /// lives has claimed one of the `devices` that measuring takes for itself.
+    /// Claims the items of a run that are neither measured, nor have failed since, nor are claimed
+    /// by another live owner. Returns the other items; these are all items where another live owner
+    /// has claimed one of the `devices` that the measurement uses exclusively.
     ///
     /// # Errors
-    /// What SQLite says; then nothing is claimed.
+    /// An error of SQLite; then nothing is claimed.
     pub fn claim(
         &mut self,
         run: i64,
@@ -116,10 +116,10 @@ impl Store {
         })
     }
 
-    /// Gives all claims of somebody back.
+    /// Releases all claims of an owner.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn release(&mut self, run: i64, owner: &LockHolder) -> Result<(), StoreError> {
         self.change(TransactionBehavior::Immediate, |change| {
             let text = "DELETE FROM claims WHERE run = ?1 AND boot = ?2 AND process = ?3
@@ -130,10 +130,10 @@ impl Store {
         })
     }
 
-    /// What others who live are measuring of a run, and the devices that they do it on.
+    /// Items of a run that other live owners are measuring, and the devices they use.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn claimed_by_others(
         &mut self,
         run: i64,
@@ -223,7 +223,7 @@ mod tests {
             keys(store.claim(run, items, devices, owner, begun).expect("SQL"))
         };
         assert_eq!(claim(&a, std::slice::from_ref(&sdb), &one), [""; 0]);
-        // Of several devices none is claimed where one is somebody else's.
+        // None of several devices is claimed where another owner has one of them.
         assert_eq!(claim(&b, &[sdc.clone(), sdb.clone()], &other), ["b"]);
         assert_eq!(claim(&b, std::slice::from_ref(&sdc), &one), [""; 0]);
         store.put(run, &a, &[]).expect("stored");
@@ -246,14 +246,14 @@ mod tests {
         store.claim(run, &items, &[], &other, begun).expect("SQL");
         assert_eq!(keys(store.claim(run, &items, &[], &me, begun).expect("SQL")), ["a", "b"]);
         child.kill().expect("killed");
-        // As a zombie it measures nothing, either.
+        // A zombie does not count as live.
         while other.lives() {
             std::thread::yield_now();
         }
         assert!(store.claimed_by_others(run, &me).expect("SQL").is_empty());
         assert_eq!(keys(store.claim(run, &items, &[], &me, begun).expect("SQL")), [""; 0]);
         child.wait().expect("ended");
-        // Numbers of processes are given again, to others and in the next start of the machine.
+        // Process IDs are reused, by other processes and after a reboot.
         let before = LockHolder { boot: "another start".into(), ..LockHolder::new() };
         let namesake = LockHolder { began: 1, ..LockHolder::new() };
         assert!(me.lives() && !before.lives() && !namesake.lives());

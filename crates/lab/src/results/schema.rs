@@ -1,23 +1,22 @@
-//! What the results file looks like inside, and how an older one becomes a newer one.
+//! The schema of the results file, and its migrations.
 //!
 //! ```text
 //!   runs  1 --- n  cells      the record's head; a cell as JSON, with the columns to select it by
-//!   runs  1 --- n  items      what a sweep has done with: measured, or not, and why not
-//!   runs  1 --- n  claims     what somebody is measuring just now
+//!   runs  1 --- n  items      items that a sweep has tried: measured, or failed with a reason
+//!   runs  1 --- n  claims     items that a process is measuring now
 //! ```
 //!
-//! Invariant: a step that was ever published is never changed; a change of the schema is a step
-//! more.
-//! `user_version` counts the steps that a file has seen. Called by `store` when it opens a file.
+//! Invariant: a published migration step is never changed; a change of the schema is a new step.
+//! `user_version` counts the steps applied to a file. Called by `store` when it opens a file.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// Why a file cannot be used.
+/// The reason why a file cannot be used.
 #[derive(Debug)]
 pub enum Problem {
-    /// What SQLite says.
+    /// An error of SQLite.
     Sqlite(rusqlite::Error),
-    /// What we say: it is somebody else's, or of another version.
+    /// The file belongs to another program, or has another version.
     Other(String),
 }
 
@@ -27,13 +26,13 @@ impl From<rusqlite::Error> for Problem {
     }
 }
 
-/// Marks the file as ours (`PRAGMA application_id`): "RLab".
+/// Identifies a results file of raidlab (`PRAGMA application_id`): "RLab".
 pub const APPLICATION_ID: i32 = 0x524c_6162;
 
-/// The first version that has every table readers need: who claims what only writers ask.
+/// The first version with every table that readers need: only writers need the claims.
 const READABLE: i64 = 2;
 
-/// Each brings a file from its index to the next version.
+/// Migration steps: each upgrades a file from the version of its index to the next.
 const STEPS: [&str; 3] = [
     "CREATE TABLE runs (
          id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -78,7 +77,7 @@ const STEPS: [&str; 3] = [
      );",
 ];
 
-/// Whose the file is, and of which version.
+/// Application ID and version of the file.
 fn marks(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
     Ok((number("application_id")?, number("user_version")?))
@@ -88,10 +87,10 @@ fn foreign_database() -> Problem {
     Problem::Other("it is another program's database".into())
 }
 
-/// For a file that cannot be brought to the newest version: it must have what readers need.
+/// Checks a file that cannot be migrated: it must have the tables that readers need.
 ///
 /// # Errors
-/// When it has not, is of a newer version, or is no file of ours.
+/// A table is missing, the version is newer, or the file belongs to another program.
 pub fn check_readable(connection: &Connection) -> Result<(), Problem> {
     match marks(connection)? {
         (application, _) if application != i64::from(APPLICATION_ID) => Err(foreign_database()),
@@ -106,16 +105,16 @@ pub fn check_readable(connection: &Connection) -> Result<(), Problem> {
     }
 }
 
-/// Brings the file to the newest version, or makes an empty one into ours.
+/// Migrates the file to the newest version, or initializes an empty one.
 ///
 /// # Errors
-/// A file of another program, or of a newer raidlab, is left alone.
+/// A file of another program, or of a newer raidlab, is not changed.
 pub fn migrate(connection: &mut Connection) -> Result<(), Problem> {
-    // A reader must not wait for a writer to find out that there is nothing to do.
+    // A reader must not wait for a writer only to find the file up to date.
     if marks(connection)? == (APPLICATION_ID.into(), STEPS.len() as i64) {
         return Ok(());
     }
-    // Looks and changes under one lock: two programs may open a new file at the same time.
+    // Checks and changes under one lock: two processes may open a new file concurrently.
     let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let (application, version) = marks(&change)?;
     let tables: i64 =
@@ -126,8 +125,8 @@ pub fn migrate(connection: &mut Connection) -> Result<(), Problem> {
     let seen = usize::try_from(version).unwrap_or(usize::MAX);
     if seen > STEPS.len() {
         return Err(Problem::Other(format!(
-            "it was written by a newer raidlab (version {version} of the file, this raidlab knows \
-             {}); use that one",
+            "it was written by a newer raidlab (file version {version}, this raidlab reads up to \
+             {}); use that raidlab",
             STEPS.len()
         )));
     }
@@ -173,7 +172,7 @@ mod tests {
         }
     }
 
-    /// What to do about it depends on the code, which must not be lost on the way.
+    /// The remedy depends on SQLite's error code, which must be preserved.
     #[test]
     fn what_sqlite_says_keeps_its_code() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -182,7 +181,7 @@ mod tests {
         let mut other = Connection::open(&file).expect("the same");
         other.busy_timeout(std::time::Duration::ZERO).expect("no patience");
         let lock = one.transaction_with_behavior(TransactionBehavior::Immediate).expect("a lock");
-        let problem = migrate(&mut other).expect_err("somebody writes");
+        let problem = migrate(&mut other).expect_err("another connection writes");
         let Problem::Sqlite(error) = problem else { panic!("{problem:?}") };
         assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy));
         drop(lock);

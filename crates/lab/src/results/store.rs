@@ -1,10 +1,10 @@
-//! The results file: opening it, putting cells in, getting records out.
+//! The results file: opens it, stores cells, reads records.
 //!
 //! Invariant: every method leaves the file consistent. Writers wait for each other
-//! ([`WAIT`]); readers never wait (WAL). Paths of the user do not get into the file.
+//! ([`WAIT`]); readers never wait (WAL). Paths of the user are not stored.
 //!
-//! What a crash leaves behind: a cell is committed and synchronised before `put` returns. On a
-//! crash before that the cell is missing, the run is there without its end, and a sweep goes on.
+//! After a crash: a cell is committed and synced before `put` returns. On a crash before that the
+//! cell is missing, the run has no end time, and the sweep can be resumed.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ use crate::record::{Cell, Record, rfc3339};
 /// How long a writer waits for another one.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Why results could not be stored or read.
+/// An error on storing or reading results.
 #[derive(Debug)]
 pub struct StoreError {
-    /// The file.
+    /// The results file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Description of the error.
     pub problem: String,
 }
 
@@ -41,66 +41,66 @@ impl std::fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// Names what was measured: the same for the same thing under the same settings.
+/// Key of a measurement: equal for the same measurement with the same settings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemKey(pub String);
 
-/// A run that begins.
+/// A run to be started.
 #[derive(Clone, Debug, Default)]
 pub struct NewRun<'a> {
-    /// For people: the sweep's title, or `bench`.
+    /// Title for display: the sweep's title, or `bench`.
     pub title: &'a str,
-    /// The sweep's name, if it is one: by this it is found again.
+    /// The sweep's name, by which it is resumed; `None`: not a sweep.
     pub sweep: Option<&'a str>,
     /// The set of published figures to show beside it.
     pub published: Option<&'a str>,
 }
 
-/// A run as the list shows it.
+/// Summary of a run, for lists.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunInfo {
-    /// Its number.
+    /// Number of the run.
     pub id: i64,
-    /// For people.
+    /// Title for display.
     pub title: String,
     /// The sweep's name.
     pub sweep: Option<String>,
     /// The set of published figures to show beside it.
     pub published: Option<String>,
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     pub started: String,
-    /// When it ended; `None` while it runs, and after a crash.
+    /// End time, RFC 3339; `None` while it runs, and after a crash.
     pub ended: Option<String>,
-    /// Where.
+    /// Host name of the machine that ran it.
     pub hostname: Option<String>,
-    /// Cells in it.
+    /// Number of cells.
     pub cells: u64,
-    /// What could not be run.
+    /// Number of items that could not be run.
     pub not_run: u64,
 }
 
-/// A thing to be measured, as it is found again.
+/// An item to be measured, by its stable key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its name.
+    /// Its stable key.
     pub key: ItemKey,
-    /// In words.
+    /// Description for display.
     pub what: String,
 }
 
-/// A moment of a results file: tells what was noted of items before it from what was noted since.
+/// A position in the history of a results file: separates earlier item records from later ones.
 ///
-/// A number of a row of `items`: a new row, also one in the place of another, has one more than the
-/// highest. Where SQLite gives numbers anew (VACUUM), new rows look old: they are tried again.
+/// A row ID of `items`: a new row, also one that replaces another, has one more than the highest.
+/// Where SQLite renumbers rows (VACUUM), new rows look old: their items are tried again.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence(pub(super) i64);
 
-/// What a sweep could not measure.
+/// An item that a sweep could not measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotRun {
-    /// In words.
+    /// Description for display.
     pub what: String,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
@@ -111,7 +111,7 @@ pub struct Store {
     connection: Connection,
 }
 
-/// Where results go if nobody says otherwise: `raidlab/results.db` in `$XDG_DATA_HOME`, which is
+/// The default results file: `raidlab/results.db` in `$XDG_DATA_HOME`, which is
 /// `~/.local/share` by default (XDG Base Directory Specification: relative paths do not count).
 pub fn default_path() -> Option<PathBuf> {
     let absolute = |name| Some(PathBuf::from(std::env::var_os(name)?)).filter(|p| p.is_absolute());
@@ -121,11 +121,11 @@ pub fn default_path() -> Option<PathBuf> {
 }
 
 impl Store {
-    /// Opens the file; makes it, and its directory, where there is none.
+    /// Opens the file; creates it, and its directory, where it is missing.
     ///
     /// # Errors
-    /// What is wrong with it: a directory that cannot be made, a file of another program, a newer
-    /// version.
+    /// The directory cannot be created, the file belongs to another program, or its version is
+    /// newer.
     pub fn create(path: &Path) -> Result<Store, StoreError> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(|error| StoreError {
@@ -141,11 +141,11 @@ impl Store {
             }
             Err(_) => true,
         };
-        // SQLite would not say why it cannot.
+        // SQLite would not report the reason.
         let made = std::fs::File::options().append(true).create(true).open(path);
         made.map_err(|error| fail(format!("cannot be opened for writing: {error}")))?;
         let opened = Store::opened(path, OpenFlags::SQLITE_OPEN_CREATE);
-        // Where there was no room for anything there is nothing to be left behind.
+        // With no space at all, an empty file must not remain.
         let is_empty = || std::fs::metadata(path).is_ok_and(|facts| facts.len() == 0);
         if is_new && opened.is_err() && is_empty() {
             let _ = std::fs::remove_file(path);
@@ -153,10 +153,10 @@ impl Store {
         opened
     }
 
-    /// Opens a file that is there, to look at it. One that may not be written is read as it is.
+    /// Opens an existing file for reading. A file without write permission is read as immutable.
     ///
     /// # Errors
-    /// As [`Store::create`]; and when there is none, or nothing in it.
+    /// As [`Store::create`]; also when the file is missing or empty.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let fail = |problem: String| StoreError { path: path.into(), problem };
         let facts = match std::fs::metadata(path) {
@@ -166,7 +166,7 @@ impl Store {
         };
         facts.as_ref().map_or(Ok(()), check_kind).map_err(fail)?;
         if facts.is_none_or(|facts| facts.len() == 0) {
-            let problem = "there are no results yet; `raidlab bench --db` or a sweep makes some";
+            let problem = "there are no results yet; `raidlab bench --db` or a sweep creates them";
             return Err(fail(problem.into()));
         }
         std::fs::File::open(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
@@ -176,14 +176,14 @@ impl Store {
         Store::opened(path, OpenFlags::empty())
     }
 
-    /// Reads a file that cannot be written: without locks, which need files beside it. Nobody else
-    /// writes to it then either, unless there is a journal.
+    /// Reads a file without write permission: without locks, which need files beside it. No other
+    /// process writes to it then either, unless there is a journal.
     fn as_it_is(path: &Path) -> Result<Store, StoreError> {
         let fail = |problem: String| StoreError { path: path.into(), problem };
         let mut journal = path.as_os_str().to_owned();
         journal.push("-wal");
         if std::fs::metadata(journal).is_ok_and(|facts| facts.len() > 0) {
-            let problem = "somebody else is writing to it, and you may not; read it later";
+            let problem = "another process is writing to it, and you may not; read it later";
             return Err(fail(problem.into()));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
@@ -200,72 +200,72 @@ impl Store {
     fn opened(path: &Path, more: OpenFlags) -> Result<Store, StoreError> {
         let fail = |problem: String| StoreError { path: path.into(), problem };
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
-        let told = |error: rusqlite::Error| fail(in_words(&error));
-        let mut connection = Connection::open_with_flags(path, flags).map_err(told)?;
-        connection.busy_handler(Some(wait_on)).map_err(told)?;
+        let failed = |error: rusqlite::Error| fail(in_words(&error));
+        let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        connection.busy_handler(Some(wait_on)).map_err(failed)?;
         schema::migrate(&mut connection).map_err(|problem| fail(problem_in_words(problem)))?;
-        // WAL: readers and a writer do not wait for each other. FULL: what is committed is on the
-        // disk; a cell took seconds to measure, so a sync costs nothing.
+        // WAL: readers and a writer do not wait for each other. FULL: a commit is durable; a cell
+        // took seconds to measure, so a sync costs nothing.
         let wal = |connection: &Connection| {
             connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
             connection.pragma_update(None, "synchronous", "full")?;
             connection.pragma_update(None, "foreign_keys", true)
         };
-        wal(&connection).map_err(told)?;
+        wal(&connection).map_err(failed)?;
         Ok(Store { path: path.into(), connection })
     }
 
-    /// Where it is.
+    /// Path of the results file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Does something in one transaction.
+    /// Runs `work` in one transaction.
     pub(super) fn change<T>(
         &mut self,
         behavior: TransactionBehavior,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let path = &self.path;
-        let told =
+        let failed =
             |error: rusqlite::Error| StoreError { path: path.clone(), problem: in_words(&error) };
-        let change = self.connection.transaction_with_behavior(behavior).map_err(told)?;
-        let done = work(&change).map_err(told)?;
-        change.commit().map_err(told)?;
+        let change = self.connection.transaction_with_behavior(behavior).map_err(failed)?;
+        let done = work(&change).map_err(failed)?;
+        change.commit().map_err(failed)?;
         Ok(done)
     }
 
-    fn told(&self) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
+    fn failed_with(&self) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
         |error| StoreError { path: self.path.clone(), problem: in_words(&error) }
     }
 
-    /// A run begins. `head` is the record without its cells.
+    /// Starts a run. `head` is the record without its cells.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn begin(&self, run: &NewRun<'_>, head: &Record) -> Result<i64, StoreError> {
-        insert_run(&self.connection, run, head).map_err(self.told())
+        insert_run(&self.connection, run, head).map_err(self.failed_with())
     }
 
-    /// Goes on with the newest run of a sweep ([`Store::newest_of`]), or begins one where there is
-    /// none. Of two who do so in the same moment one begins it.
+    /// Resumes the newest run of a sweep ([`Store::newest_of`]), or starts one where there is none.
+    /// Of two processes that do so concurrently only one starts it.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn go_on(&mut self, run: &NewRun<'_>, head: &Record) -> Result<i64, StoreError> {
-        // Looks and begins under one lock. After a crash in between there is the run, or there is
-        // none.
+        // Looks up and starts under one lock. After a crash in between the run exists completely
+        // or not at all.
         self.change(TransactionBehavior::Immediate, |change| {
             let known = run.sweep.map_or(Ok(None), |sweep| newest_of(change, sweep, head))?;
             known.map_or_else(|| insert_run(change, run, head), Ok)
         })
     }
 
-    /// Puts what was measured of an item into a run: all its cells or none. A cell that the item
-    /// has left in the run before is replaced.
+    /// Stores the cells of an item in a run: all or none. Earlier cells of the item in the run are
+    /// replaced.
     ///
     /// # Errors
-    /// What SQLite says; then nothing has changed.
+    /// An error of SQLite; then nothing has changed.
     pub fn put(&mut self, run: i64, item: &Item, cells: &[Cell]) -> Result<(), StoreError> {
         self.change(TransactionBehavior::Immediate, |change| {
             let delete = "DELETE FROM cells WHERE run = ?1 AND key = ?2";
@@ -275,56 +275,56 @@ impl Store {
         })
     }
 
-    /// Notes what could not be run, and why.
+    /// Records an item that could not be run, with the reason.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn put_not_run(&mut self, run: i64, item: &Item, reason: &str) -> Result<(), StoreError> {
         self.change(TransactionBehavior::Immediate, |change| note(change, run, item, Some(reason)))
     }
 
-    /// The run has done all that it had to do.
+    /// Marks the run as complete.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn end(&self, run: i64) -> Result<(), StoreError> {
         let text = "UPDATE runs SET ended = ?2 WHERE id = ?1";
         let now = rfc3339(SystemTime::now());
-        self.connection.execute(text, params![run, now]).map_err(self.told())?;
+        self.connection.execute(text, params![run, now]).map_err(self.failed_with())?;
         Ok(())
     }
 
-    /// The keys of what was measured in a run.
+    /// The keys of the items that were measured in a run.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn finished(&self, run: i64) -> Result<HashSet<ItemKey>, StoreError> {
         self.keys("SELECT key FROM items WHERE run = ?1 AND reason IS NULL", [run])
     }
 
-    /// Now.
+    /// The current position.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn moment(&self) -> Result<Sequence, StoreError> {
         let text = "SELECT coalesce(max(rowid), 0) FROM items";
         let newest = self.connection.query_row(text, [], |row| row.get(0));
-        newest.map(Sequence).map_err(self.told())
+        newest.map(Sequence).map_err(self.failed_with())
     }
 
-    /// The keys of what was measured in a run, whenever, and of what has failed since.
+    /// The keys of the items of a run that were measured at any time, or failed since `since`.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn tried(&self, run: i64, since: Sequence) -> Result<HashSet<ItemKey>, StoreError> {
         let text = "SELECT key FROM items WHERE run = ?1 AND (reason IS NULL OR rowid > ?2)";
         self.keys(text, [run, since.0])
     }
 
-    /// What has failed in a run since, whoever tried it, with the reason.
+    /// Items of a run that failed since `since`, in any process, with the reason.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn failed(&self, run: i64, since: Sequence) -> Result<Vec<(Item, String)>, StoreError> {
         let read = || {
             let text = "SELECT key, what, reason FROM items
@@ -335,14 +335,14 @@ impl Store {
             })?;
             each.collect::<rusqlite::Result<_>>()
         };
-        read().map_err(self.told())
+        read().map_err(self.failed_with())
     }
 
-    /// How long the phases of each program took that was measured, seconds, by the program's key;
-    /// of one that was measured more than once, the last time.
+    /// Duration of all phases of each measured program, seconds, by the program's key; the latest
+    /// measurement counts.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn programs_took(&self) -> Result<HashMap<ItemKey, f64>, StoreError> {
         let read = || {
             let mut query = self.connection.prepare(
@@ -353,7 +353,7 @@ impl Store {
             let each = query.query_map([], |row| Ok((ItemKey(row.get(0)?), row.get(1)?)))?;
             each.collect::<rusqlite::Result<_>>()
         };
-        read().map_err(self.told())
+        read().map_err(self.failed_with())
     }
 
     fn keys(&self, text: &str, of: impl Params) -> Result<HashSet<ItemKey>, StoreError> {
@@ -362,13 +362,13 @@ impl Store {
             let keys = query.query_map(of, |row| Ok(ItemKey(row.get(0)?)))?;
             keys.collect::<rusqlite::Result<_>>()
         };
-        read().map_err(self.told())
+        read().map_err(self.failed_with())
     }
 
     /// All runs, the oldest first.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
         let read = || {
             let mut query = self.connection.prepare(
@@ -392,15 +392,15 @@ impl Store {
             };
             query.query_map([], info)?.collect::<rusqlite::Result<_>>()
         };
-        read().map_err(self.told())
+        read().map_err(self.failed_with())
     }
 
-    /// The newest run of a sweep on this machine by this raidlab, to be gone on with.
+    /// The newest run of a sweep on this host by this version of raidlab, to be resumed.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn newest_of(&self, sweep: &str, head: &Record) -> Result<Option<i64>, StoreError> {
-        newest_of(&self.connection, sweep, head).map_err(self.told())
+        newest_of(&self.connection, sweep, head).map_err(self.failed_with())
     }
 
     /// A run as a record, ratios to the ordinary disk filled in.
@@ -415,7 +415,7 @@ impl Store {
                 Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
             })
             .optional()
-            .map_err(self.told())?;
+            .map_err(self.failed_with())?;
         let Some((raidlab, started, host)) = head else {
             return Err(fail(format!("there is no run {run}; `raidlab report --list` shows all")));
         };
@@ -429,7 +429,7 @@ impl Store {
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         let mut cells: Vec<Cell> = Vec::new();
-        for (id, text) in texts().map_err(self.told())? {
+        for (id, text) in texts().map_err(self.failed_with())? {
             let cell = serde_json::from_str(&text);
             cells.push(cell.map_err(|error| fail(format!("run {run}, cell {id}: {error}")))?);
         }
@@ -438,10 +438,10 @@ impl Store {
         Ok(record)
     }
 
-    /// What a run could not measure.
+    /// Items that a run could not measure.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn not_run(&self, run: i64) -> Result<Vec<NotRun>, StoreError> {
         let read = || {
             let text = "SELECT what, reason FROM items
@@ -451,7 +451,7 @@ impl Store {
                 .query_map([run], |row| Ok(NotRun { what: row.get(0)?, reason: row.get(1)? }))?;
             each.collect::<rusqlite::Result<_>>()
         };
-        read().map_err(self.told())
+        read().map_err(self.failed_with())
     }
 }
 
@@ -518,7 +518,7 @@ fn insert(change: &Connection, run: i64, key: &ItemKey, cell: &Cell) -> rusqlite
     Ok(())
 }
 
-/// That an item was measured, or why not. Nobody is at it any more.
+/// Records that an item was measured, or the reason why not, and removes its claim.
 fn note(to: &Connection, run: i64, item: &Item, reason: Option<&str>) -> rusqlite::Result<()> {
     let text = "INSERT OR REPLACE INTO items (run, key, what, reason, at)
                 VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -528,7 +528,7 @@ fn note(to: &Connection, run: i64, item: &Item, reason: Option<&str>) -> rusqlit
     Ok(())
 }
 
-/// Results are in a regular file.
+/// Checks that the results file is a regular file.
 fn check_kind(facts: &std::fs::Metadata) -> Result<(), String> {
     match facts.file_type() {
         kind if kind.is_file() => Ok(()),
@@ -537,7 +537,7 @@ fn check_kind(facts: &std::fs::Metadata) -> Result<(), String> {
     }
 }
 
-/// SQLite takes a file of one byte for an empty one, and would write over it.
+/// SQLite treats a file of one byte as empty, and would overwrite it.
 fn check_head(path: &Path) -> Result<(), String> {
     use std::io::Read as _;
     let mut head = Vec::new();
@@ -549,19 +549,19 @@ fn check_head(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Between two looks at a lock.
+/// Polling interval of a lock.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// What is called when a lock has been waited for a second.
+/// Callback for a lock that has been waited for a second.
 static WAITING: OnceLock<fn(Duration)> = OnceLock::new();
 
-/// Has `tell` called once in each wait for another program's lock, after a second, with how long it
-/// may take at most. Of several calls the first counts.
+/// Sets the callback for waits on another process's lock: `tell` is called once per wait, after a
+/// second, with the longest possible wait. Only the first call of this function has an effect.
 pub fn tell_of_waits(tell: fn(Duration)) {
     let _ = WAITING.set(tell);
 }
 
-/// SQLite's way to wait: `count` looks were in vain. Whether to look again.
+/// Busy handler of SQLite, after `count` failed attempts. Returns whether to try again.
 fn wait_on(count: i32) -> bool {
     let waited = LOOK * count.unsigned_abs();
     let is_said = waited == Duration::from_secs(1);
@@ -572,7 +572,7 @@ fn wait_on(count: i32) -> bool {
     waited < WAIT
 }
 
-/// SQLite's message, with what to do about it where we know.
+/// SQLite's message, with a remedy where there is one.
 fn in_words(error: &rusqlite::Error) -> String {
     use rusqlite::ErrorCode::{
         CannotOpen, DatabaseBusy, DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly,
@@ -640,25 +640,25 @@ mod tests {
 
     /// Half a minute of silence would look like a hang.
     #[test]
-    fn a_wait_for_another_programs_lock_is_told_of() {
+    fn a_wait_for_another_programs_lock_is_reported() {
         use std::sync::atomic::{AtomicU32, Ordering};
-        static TOLD: AtomicU32 = AtomicU32::new(0);
+        static CALLS: AtomicU32 = AtomicU32::new(0);
         tell_of_waits(|_| {
-            TOLD.fetch_add(1, Ordering::Relaxed);
+            CALLS.fetch_add(1, Ordering::Relaxed);
         });
         let scratch = Scratch::new("locked");
         let store = Store::create(&scratch.file()).expect("a new file");
         let other = Connection::open(scratch.file()).expect("the file");
         other.execute_batch("begin immediate").expect("the lock");
         let other = std::thread::spawn(move || {
-            while TOLD.load(Ordering::Relaxed) == 0 {
+            while CALLS.load(Ordering::Relaxed) == 0 {
                 std::thread::sleep(LOOK);
             }
             other.execute_batch("rollback").expect("no lock");
         });
         store.begin(&run(), &fixture::record()).expect("a run, in the end");
-        other.join().expect("it was told");
-        assert_eq!(TOLD.load(Ordering::Relaxed), 1);
+        other.join().expect("the callback ran");
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1);
     }
 
     #[test]
@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_before_a_moment_is_told_from_what_fails_after_it() {
+    fn failures_before_a_position_are_distinguished_from_later_ones() {
         let scratch = Scratch::new("moment");
         let mut store = Store::create(&scratch.file()).expect("a new file");
         let begun = store.moment().expect("an empty file");
@@ -721,7 +721,7 @@ mod tests {
         assert_eq!(failed(&store, begun), ["item 2: yesterday"]);
         assert_eq!(failed(&store, today), [""; 0]);
         assert_eq!(store.tried(id, today).expect("keys"), HashSet::from([item(1).key]));
-        // Also where it was the newest row that is replaced, within the same second.
+        // Also where the newest row is replaced, within the same second.
         store.put_not_run(id, &item(2), "today").expect("the same once more");
         assert_eq!(failed(&store, today), ["item 2: today"]);
         let both = HashSet::from([item(1).key, item(2).key]);
@@ -762,7 +762,7 @@ mod tests {
         let (ready, go) = (std::sync::Barrier::new(2), &names);
         let begin = || {
             let mut store = Store::create(&file).expect("the file");
-            // Nobody panics before the other's last start.
+            // Neither thread panics before the other's last start.
             let begin = |name: &String| {
                 ready.wait();
                 store.go_on(&NewRun { sweep: Some(name), ..run() }, &record)
@@ -793,7 +793,7 @@ mod tests {
         let error = Store::create(&file).expect_err("not ours").to_string();
         assert!(error.contains("notes.txt: it is not a results file"), "{error}");
         assert_eq!(std::fs::read_to_string(&file).expect("the file"), text);
-        // SQLite itself takes a single byte for nothing.
+        // SQLite itself treats a single byte as an empty file.
         std::fs::write(&file, "x").expect("a file");
         let error = Store::create(&file).expect_err("not ours").to_string();
         assert!(error.contains("notes.txt: it is not a results file"), "{error}");
@@ -855,7 +855,7 @@ mod tests {
         let store = Store::as_it_is(&file).expect("the file");
         assert_eq!(store.record(id).expect("the run"), record);
         assert!(store.end(id).expect_err("not to be written").to_string().contains("written"));
-        // Before there were claims it was as readable.
+        // Versions before the table of claims are readable, too.
         let older = Store::create(&file).expect("the file").connection;
         older.execute_batch("DROP TABLE claims; PRAGMA user_version = 2;").expect("version 2");
         drop(older);
@@ -864,8 +864,8 @@ mod tests {
         let stored = (store.runs().expect("runs").len(), store.finished(id).expect("keys").len());
         assert_eq!((stored, store.not_run(id).expect("failures")), ((1, 1), vec![]));
         let journal = file.with_extension("db-wal");
-        std::fs::write(journal, "somebody's").expect("a journal");
+        std::fs::write(journal, "pages").expect("a journal");
         let error = Store::as_it_is(&file).expect_err("in use").to_string();
-        assert!(error.contains("somebody else is writing"), "{error}");
+        assert!(error.contains("another process is writing"), "{error}");
     }
 }

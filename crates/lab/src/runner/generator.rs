@@ -1,8 +1,8 @@
 //! A generator: one lane of a target, one workload, and the samples of both.
 //!
-//! Invariant: between `run` and its end a lane is polled by its own generator alone, and by nobody
-//! before all lanes have nothing under way any more: what one asked for, another may have to serve.
-//! Called only from `runner`.
+//! Invariant: during `run` a lane is polled by its own generator only; it must keep polling until
+//! no lane has requests in flight: a request of one lane may have to be served by another. Called
+//! only from `runner`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -21,18 +21,18 @@ use crate::target::VerifyErrors;
 use crate::watch::CounterSource;
 use crate::workload::{Spec, Step, Workload};
 
-/// How often a generator asks whether it is to stop, and tells how far it is.
+/// Interval at which a generator polls `stop` and reports progress, ns.
 const WATCH_NANOS: u64 = 100_000_000;
 
-/// What the generators of a run share.
+/// State shared by the generators of a run.
 pub(super) struct Together {
     count: usize,
     here: AtomicUsize,
     given_up: AtomicBool,
     begin: OnceLock<u64>,
-    /// What each lane has sampled so far.
+    /// The samples of each lane so far.
     samples: Mutex<Vec<Vec<Sample>>>,
-    /// The samples will do.
+    /// The samples are sufficient.
     enough: AtomicBool,
     drained: AtomicUsize,
 }
@@ -50,7 +50,7 @@ impl Together {
         }
     }
 
-    /// Waits until every generator has a thread; `false` when one will never have.
+    /// Waits until every generator has a thread; `false` if a thread could not be started.
     pub(super) fn all_are_here(&self) -> bool {
         self.here.fetch_add(1, Ordering::AcqRel);
         while self.here.load(Ordering::Acquire) < self.count {
@@ -62,10 +62,10 @@ impl Together {
         true
     }
 
-    /// Notes a lane's sample. The verdict is over what all lanes did together: the lane that ends a
-    /// sample last gives it.
+    /// Records a lane's sample. The verdict covers all lanes together: the last lane to end a
+    /// sample computes it.
     pub(super) fn note(&self, lane: usize, sample: Sample, timing: &Timing) {
-        let mut samples = self.samples.lock().expect("nobody panics with the samples");
+        let mut samples = self.samples.lock().expect("no panic while the samples are locked");
         samples[lane].push(sample);
         let taken = samples[lane].len();
         if samples.iter().all(|other| other.len() >= taken) {
@@ -76,25 +76,25 @@ impl Together {
         }
     }
 
-    /// Whether the samples will do.
+    /// Whether the samples are sufficient.
     pub(super) fn is_enough(&self) -> bool {
         self.enough.load(Ordering::Acquire)
     }
 
-    /// There will be no thread for all of them.
+    /// Signals that not all threads could be started.
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 }
 
-/// What one generator brings.
+/// Results of one generator.
 pub(super) struct Part {
     pub(super) samples: Vec<Sample>,
     pub(super) latencies: LatencyRecorder,
     pub(super) findings: VerifyErrors,
     pub(super) leaves: Vec<Counters>,
     pub(super) thread: ThreadTime,
-    /// Of the whole process and machine; the first lane has the meter.
+    /// CPU time of the whole process and machine; only the first lane measures it.
     pub(super) cpu: Option<CpuUsed>,
 }
 
@@ -103,20 +103,20 @@ struct Flight {
     started: u64,
 }
 
-/// See the module.
+/// Generates one workload on one lane.
 pub(super) struct Generator<'a> {
     driver: &'a mut Driver,
     filler: &'a ShadowMap,
-    /// Where what is read can be checked.
+    /// Expected contents, where reads can be verified.
     book: Option<&'a ShadowMap>,
-    /// Where the members' counters are noted.
+    /// Where the members' counters are recorded.
     tap: Option<&'a CounterSource>,
     workload: Workload,
     spec: Spec,
     timing: Timing,
     flights: Vec<Option<Flight>>,
     idle: Vec<(usize, Lease)>,
-    /// What is about to be submitted; empty in between.
+    /// Steps to be submitted; empty between submissions.
     steps: Vec<Step>,
     reads: u32,
     findings: VerifyErrors,
@@ -126,7 +126,7 @@ pub(super) struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// Takes the buffers that it needs; nothing is under way yet.
+    /// Allocates the buffers; nothing is in flight yet.
     pub(super) fn new(
         driver: &'a mut Driver,
         filler: &'a ShadowMap,
@@ -161,7 +161,7 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Warm-up, samples, drain. `watch` hears the seconds that have passed and says whether to
+    /// Runs warm-up, samples and drain. `watch` receives the elapsed seconds and returns whether to
     /// stop.
     pub(super) fn run(
         mut self,
@@ -232,10 +232,10 @@ impl<'a> Generator<'a> {
         samples
     }
 
-    /// Keeps the workload going until the first request that completes at `end` or later, and
-    /// returns when that was: a sample lasts from a completion to a completion, so that its rate
-    /// does not depend on where in a request it would begin and end. Where nothing completes for a
-    /// sample's length, it ends without. Earlier than `end`: stopped.
+    /// Runs the workload until the first request that completes at `end` or later, and returns the
+    /// time of that completion: a sample lasts from a completion to a completion, so that its rate
+    /// does not depend on its offset within a request. If nothing completes for a sample's length,
+    /// it ends without a completion. A time before `end` means that the run was stopped.
     fn until(
         &mut self,
         end: u64,
@@ -244,21 +244,21 @@ impl<'a> Generator<'a> {
         watch: &mut dyn FnMut(u64) -> bool,
     ) -> u64 {
         let mut done = Vec::new();
-        let mut told = 0;
+        let mut last_watch = 0;
         let last = end + self.timing.sample.as_nanos() as u64;
         loop {
             let now = clock_nanos();
             if now >= last {
                 return now;
             }
-            if now - told > WATCH_NANOS {
+            if now - last_watch > WATCH_NANOS {
                 if watch(now) {
                     return now;
                 }
                 if let Some(tap) = self.tap {
                     tap.note(lane as u16, now, || self.driver.leaf_counters());
                 }
-                told = now;
+                last_watch = now;
             }
             self.submit(now);
             self.driver.poll(&mut done);
@@ -276,8 +276,8 @@ impl<'a> Generator<'a> {
     }
 
     fn submit(&mut self, now: u64) {
-        // All steps are drawn before the first one is taken, so that the book's pages for them come
-        // from memory at the same time.
+        // All steps are drawn before the first is submitted, so that the cache misses of their
+        // versions in the map overlap.
         let mut steps = std::mem::take(&mut self.steps);
         let drawn = std::iter::from_fn(|| self.workload.begin()).take(self.idle.len());
         steps.extend(drawn);
@@ -330,17 +330,17 @@ impl<'a> Generator<'a> {
         self.idle.push((slot, lease));
     }
 
-    /// Waits for what is still under way, here and in all other lanes; it counts for nothing but
-    /// the checks.
+    /// Waits for the requests in flight, here and in all other lanes; these are checked, but not
+    /// counted in samples.
     fn drain(&mut self, together: &Together) {
         let mut done = Vec::new();
-        let mut told = false;
+        let mut counted = false;
         loop {
-            if self.idle.len() == self.flights.len() && !told {
-                told = true;
+            if self.idle.len() == self.flights.len() && !counted {
+                counted = true;
                 together.drained.fetch_add(1, Ordering::AcqRel);
             }
-            if told && together.drained.load(Ordering::Acquire) == together.count {
+            if counted && together.drained.load(Ordering::Acquire) == together.count {
                 return;
             }
             self.driver.poll(&mut done);

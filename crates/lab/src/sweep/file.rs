@@ -1,4 +1,4 @@
-//! What a sweep file says.
+//! Parses sweep files.
 //!
 //! ```text
 //!   title = "..."            the sweep's own keys
@@ -9,20 +9,20 @@
 //!   disks = [2, 3, 4]
 //! ```
 //!
-//! Values stay texts here: the command line's parser reads them, so whatever it learns, sweeps
-//! know.
+//! Values stay texts here: the command line's parser reads them, so sweeps support every option
+//! that it supports.
 //!
-//! Invariant: a key that nobody knows is an error, with its line. Pure.
+//! Invariant: an unknown key is an error, with its line. Pure.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A sweep, as its file says it.
+/// A parsed sweep file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepFile {
-    /// What it is found by in the results: letters, digits, `-`, `_` and `.`.
+    /// Its name in the results: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// For people.
+    /// Title for display.
     pub title: String,
     /// The set of published figures to show beside it.
     pub published: Option<String>,
@@ -33,7 +33,7 @@ pub struct SweepFile {
 /// One `[[run]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepTable {
-    /// Where it begins, from 1.
+    /// Its first line, from 1.
     pub line: usize,
     /// Its options, the defaults' first.
     pub options: Vec<SweepOption>,
@@ -44,18 +44,18 @@ pub struct SweepTable {
 pub struct SweepOption {
     /// The option without its dashes.
     pub key: String,
-    /// Where it stands, from 1.
+    /// Its line, from 1.
     pub line: usize,
-    /// What it is set to. `true` is an option without value: an empty list.
+    /// Its values. `true` is an option without value: an empty list.
     pub values: Vec<String>,
 }
 
-/// What is wrong with a sweep file.
+/// An error in a sweep file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweepError {
-    /// Where, from 1.
+    /// Line of the error, from 1.
     pub line: usize,
-    /// What.
+    /// Description of the error.
     pub problem: String,
 }
 
@@ -74,7 +74,7 @@ impl SweepFile {
     /// may set.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line.
+    /// The first error, with its line.
     pub fn parse(text: &str, stem: &str, known: &[&str]) -> Result<SweepFile, SweepError> {
         let reader = Reader { text, known };
         let document = DeTable::parse(text).map_err(|error| {
@@ -188,7 +188,7 @@ impl Reader<'_> {
             };
             options.push(SweepOption { key: name.into(), line: self.line(at), values });
         }
-        // The document's order is lost on the way; that of the lines is the writer's.
+        // The parser does not keep the order of keys; the line numbers do.
         options.sort_by_key(|option| option.line);
         Ok(options)
     }

@@ -1,9 +1,9 @@
-//! What an item of a sweep is called, so that it is found again after a crash, in another process,
-//! in the next version.
+//! Keys of the items of a sweep, by which they are found again after a crash, by another process,
+//! and by the next version.
 //!
-//! Invariant: the name depends on what is measured and how long, and on nothing else: not on the
-//! order of the file, the directory, the seed, or settings that are at their default. A field that
-//! joins an array or a workload must be considered here: the patterns below name all of them.
+//! Invariant: the key depends on the measurement and its duration only: not on the order of the
+//! file, the directory, the seed, or settings that are at their default. A field that is added to
+//! an array or a workload must be considered here: the patterns below name all of them.
 
 use std::path::PathBuf;
 
@@ -24,8 +24,8 @@ pub fn item(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> Item {
     Item { key: hashed(&identity(case, spec, settings)), what: in_words(case, spec) }
 }
 
-/// The item of a program on an array: straight on it, or on a file system there. `mark` tells the
-/// place from others of its name.
+/// The item of a program on an array: on the raw array, or on a file system on it. `mark`
+/// distinguishes the place from others of the same name.
 pub fn program_on_array(
     program: &ProgramSpec,
     (place, mark): (&TargetExpr, &str),
@@ -46,8 +46,8 @@ pub fn program_on_array(
     Item { key: hashed(&format!("program={program} {array}{knobs}{cores}{kernel}{timed}")), what }
 }
 
-/// The item of a program elsewhere. `place` is where, with all that tells places apart; `named` the
-/// same without the user's own paths.
+/// The item of a program on another place. `place` identifies it completely; `named` is the same
+/// without the user's own paths.
 pub fn program_elsewhere(
     program: &ProgramSpec,
     place: &str,
@@ -62,8 +62,8 @@ pub fn program_elsewhere(
     Item { key: hashed(&format!("program={program} target={place}{size}{timed}")), what }
 }
 
-/// The devices that a place takes for itself, under whatever names it was given them. Their own
-/// names are not kept.
+/// Keys of the devices that a place uses exclusively, whatever names they were given by. Device
+/// names themselves are not stored.
 pub fn devices(place: &TargetExpr) -> Vec<ItemKey> {
     let own = match place {
         TargetExpr::Engine | TargetExpr::Path(_) => &[],
@@ -78,14 +78,14 @@ pub fn devices(place: &TargetExpr) -> Vec<ItemKey> {
     own.iter().map(key).collect()
 }
 
-/// How the phases of a program are timed, where that is not as usual.
+/// The timing of a program's phases, where it differs from the default.
 fn timing_identity(timing: &Timing) -> String {
     let Timing {
         drop_caches,
         interval,
         runs,
         until_steady,
-        // These are nobody's to set.
+        // These have no option.
         least: _,
         repeats_max: _,
     } = timing;
@@ -105,8 +105,8 @@ fn timing_identity(timing: &Timing) -> String {
     text
 }
 
-/// The kernels that somebody asked for, where there is parity. Those that are the fastest here are
-/// not named: the machine is the run's.
+/// The parity kernels that were given by option, where there is parity. The fastest kernels of the
+/// host, the default, are not named: the run identifies the host.
 fn kernel_identity(case: &ArrayCase, settings: &Settings<'_>) -> String {
     match settings.kernels_chosen && case.has_parity() {
         true => format!(" kernel={}", settings.kernels.name()),
@@ -119,7 +119,7 @@ fn hashed(identity: &str) -> ItemKey {
     ItemKey(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What is measured, in one line. Settings at their default are left out.
+/// The measurement in one line. Settings at their default are left out.
 fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
     let (array, knobs) = array_identity(case);
     let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes } = spec;
@@ -146,12 +146,12 @@ fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
     text + &kernel_identity(case, settings)
 }
 
-/// What a figure of modelled drives is of: older results, of other models or other places on the
-/// disk, are not those of an item. 2: random blocks over the whole stroke, cached writes ordered by
-/// rotation, flash that is collected.
+/// Version of the drive models: results of older models, or of other places on the disk, do not
+/// count as results of an item. 2: random blocks over the whole stroke, cached writes ordered by
+/// rotation, garbage collection of flash.
 const DRIVE_MODELS: u64 = 2;
 
-/// The array, and those of its settings that are not at their default.
+/// The array, and its settings that are not at their default.
 fn array_identity(case: &ArrayCase) -> (String, String) {
     let ArrayCase {
         level,
@@ -275,8 +275,7 @@ mod tests {
         items.collect()
     }
 
-    /// Results of an older raidlab must be found again: whoever changes this text changes every
-    /// key.
+    /// Results of an older raidlab must be found again: a change of this text changes every key.
     #[test]
     fn the_name_of_an_item_is_the_same_for_ever() {
         let items = keys(&options(), &settings(1, Path::new("/a")));
@@ -326,10 +325,10 @@ mod tests {
         let keys: HashSet<&ItemKey> = all.iter().map(|item| &item.key).collect();
         assert_eq!(keys.len(), all.len());
         assert_eq!(all[1].what, "raid5(4) 256 KiB, mem: dd:bs=2M");
-        assert!(all.iter().all(|item| !item.what.contains('/')), "nobody's paths are kept");
+        assert!(all.iter().all(|item| !item.what.contains('/')), "no paths are stored");
         assert_eq!(all[3].what, "raid5(4) 256 KiB, mem, fs:ext4: dd");
         assert_eq!(all[0], on("dd", &one));
-        // So they were called before there was more to tell.
+        // The key of older versions, which had fewer settings.
         assert_eq!(all[7].key, hashed("program=dd target=path:/a"));
         assert_eq!(
             all[0].key,

@@ -1,10 +1,11 @@
-//! Carries a sweep out: what is stored is skipped, what cannot be run is noted, the rest goes on.
+//! Runs a sweep: stored items are skipped, items that cannot be run are recorded, and the sweep
+//! continues with the rest.
 //!
 //! Invariant: after any end, also of the process, the run in the results holds exactly the items
-//! that were measured to their end; carrying on measures the others. What failed before is tried
-//! again, once. Of several who carry the same run on, each tries what nobody else has tried since
-//! it began itself, hears of all that failed since then, and the last to end waits for nobody. A
-//! device is used by one at a time.
+//! that were measured completely; resuming measures the others. Items that failed before are tried
+//! again, once. Of several processes that resume the same run, each tries the items that no other
+//! has tried since its own start, reports all failures since then, and the last to end waits for no
+//! other process. A device is used by one process at a time.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -22,9 +23,9 @@ use crate::results::{Item, ItemKey, LockHolder, Sequence, Store, StoreError};
 
 /// A matrix of a sweep, ready to run.
 pub struct Part<'a> {
-    /// Its arrays, with the blocks to be moved on them.
+    /// Its arrays, with their block workloads.
     pub plan: Plan,
-    /// How they are measured.
+    /// Timing and other settings of the measurement.
     pub settings: Settings<'a>,
     /// Programs, each on one array or place.
     pub programs: Vec<ProgramItem>,
@@ -33,35 +34,35 @@ pub struct Part<'a> {
 /// A program of a sweep.
 #[derive(Clone, Debug)]
 pub struct ProgramItem {
-    /// Which.
+    /// The program and its options.
     pub choice: ProgramSpec,
     /// Where it runs.
     pub place: TargetExpr,
-    /// The array of the engine that it runs on; `None`: elsewhere, the caller knows where.
+    /// The array of the engine that it runs on; `None`: on another place, given by `place`.
     pub case: Option<ArrayCase>,
-    /// Size of all its files together; `None`: by memory and place.
+    /// Size of all its files together, bytes; `None`: derived from memory and place.
     pub size: Option<u64>,
-    /// What it is called.
+    /// Its key and description.
     pub item: Item,
 }
 
-/// What is still to be done: one array with its blocks, or one program.
+/// A pending task: one array with its block workloads, or one program.
 #[derive(Clone)]
 pub struct Task<'p> {
-    /// Which part of the sweep it is of, from 0.
+    /// Index of its part of the sweep, from 0.
     pub part: usize,
-    /// How it is measured.
+    /// Timing and other settings of the measurement.
     pub settings: &'p Settings<'p>,
-    /// The array; its cells are those to be measured. Of a program, its array if it has one.
+    /// The array with the cells to be measured; for a program, its array if it has one.
     pub plan: Plan,
     /// The program, if it is one.
     pub program: Option<&'p ProgramItem>,
-    /// What each of its cells, or the program, is called.
+    /// The items of its cells, or of the program.
     pub items: Vec<Item>,
 }
 
 impl<'p> Task<'p> {
-    /// What is left of it when some items are finished; `None`: nothing.
+    /// The task without its `finished` items; `None`: all are finished.
     fn without(&self, finished: &HashSet<ItemKey>) -> Option<Task<'p>> {
         let keep: Vec<bool> = self.items.iter().map(|i| !finished.contains(&i.key)).collect();
         let mut plan = self.plan.clone();
@@ -78,12 +79,12 @@ impl<'p> Task<'p> {
         (!items.is_empty()).then_some(Task { part, settings, plan, program, items })
     }
 
-    /// The devices that nobody else may use meanwhile.
+    /// The devices that no other process may use while it runs.
     fn devices(&self) -> Vec<ItemKey> {
         self.program.map(|program| key::devices(&program.place)).unwrap_or_default()
     }
 
-    /// How long it will take, more or less; `None` of a program: nobody knows.
+    /// Estimated duration, seconds; `None` for a program, whose duration is unknown.
     pub fn estimate_seconds(&self) -> Option<f64> {
         self.program.is_none().then(|| bench::estimate_seconds(&self.plan, self.settings))
     }
@@ -92,20 +93,19 @@ impl<'p> Task<'p> {
 /// How a sweep ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ended {
-    /// Items that were measured now.
+    /// Number of items that this call measured.
     pub measured: usize,
-    /// Items that could not be run since it began, here or by others who carry the run on, with the
+    /// Items that failed since it began, here or in other processes that resume the run, with the
     /// reason.
     pub failed: Vec<(Item, String)>,
-    /// Somebody stopped it.
+    /// It was stopped by the caller.
     pub stopped: bool,
-    /// What the program said that was stopped: that is how something is named that it could not
-    /// take away.
+    /// Message of the program that was stopped: it names anything that could not be removed.
     pub interrupted: Option<String>,
 }
 
-/// What is to be done: one task per array and per program, without the items that are `finished`
-/// and without those that an earlier task measures already.
+/// Pending tasks: one per array and per program, without the items that are `finished` and without
+/// those that an earlier task already measures.
 pub fn tasks<'p>(parts: &'p [Part<'p>], finished: &HashSet<ItemKey>) -> Vec<Task<'p>> {
     let mut seen = finished.clone();
     let mut tasks = Vec::new();
@@ -140,38 +140,38 @@ fn one(case: ArrayCase) -> Plan {
     Plan { arrays: vec![case], left_out: Vec::new() }
 }
 
-/// What the caller does for a sweep.
+/// Callbacks of a sweep, implemented by the caller.
 pub trait SweepHost {
     /// Whether a task can be run here.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot be run.
     fn ready(&mut self, task: &Task<'_>) -> Result<(), String>;
 
-    /// Runs a task that is a program: its cells, and how it ended.
+    /// Runs a task that is a program. Returns its cells and its result.
     fn program(&mut self, task: &Task<'_>) -> RunResult;
 
-    /// Hears what [`bench::run`] tells.
+    /// Receives the progress events of [`bench::run`].
     fn progress(&mut self, event: Progress<'_>);
 
-    /// Hears, now and then, that nothing is left but so many items that these processes are at, or
-    /// at something else on their devices.
+    /// Called periodically while only `items` items are left, all claimed by `processes` or on
+    /// devices that these are using.
     fn waits(&mut self, items: usize, processes: &[u32]);
 
-    /// Whether somebody wants it to end.
+    /// Whether the sweep is to stop.
     fn stopped(&self) -> bool;
 }
 
-/// Between two looks at what others are measuring.
+/// Interval between polls of other processes' claims.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Measures the tasks, one after the other, into a run of `store`. What somebody else who goes on
-/// with the same run has finished or is at is left to them; they are waited for at the end, and
-/// what they leave is measured here.
+/// Measures the tasks, one after the other, into a run of `store`. Items that another process which
+/// resumes the same run has finished or claimed are skipped; at the end this process waits for
+/// them, and measures those that were released unfinished.
 ///
 /// # Errors
-/// When results cannot be stored: then measuring on would be in vain. What cannot be measured is no
-/// error: it is noted.
+/// When results cannot be stored: further measurements would be lost. An item that cannot be
+/// measured is not an error: it is recorded.
 pub fn run_tasks(
     tasks: &[Task<'_>],
     store: &mut Store,
@@ -181,7 +181,7 @@ pub fn run_tasks(
     let owner = LockHolder::new();
     let since = store.moment()?;
     let carried = run_as((&owner, since), tasks, store, run, host);
-    // After an error that is told; without this the claims end with the process.
+    // Also after an error, which is returned; otherwise the claims end with the process.
     let released = store.release(run, &owner);
     let mut ended = carried?;
     released?;
@@ -195,7 +195,7 @@ pub fn run_tasks(
     Ok(ended)
 }
 
-/// The keys of all their items.
+/// The keys of all items of the tasks.
 fn keys<'t>(tasks: &'t [Task<'_>]) -> HashSet<&'t ItemKey> {
     tasks.iter().flat_map(|task| &task.items).map(|item| &item.key).collect()
 }
@@ -217,7 +217,7 @@ fn run_as(
             let theirs = store.claim(run, &task.items, &task.devices(), owner, since)?;
             if let Some(task) = &task.without(&theirs) {
                 one_task(task, store, run, host, &mut ended)?;
-                // What was not measured of it others may try.
+                // Other processes may try the items that were not measured.
                 store.release(run, owner)?;
             }
         }
@@ -229,7 +229,7 @@ fn run_as(
     }
 }
 
-/// Waits while others are at some of these. Says whether they are not any more.
+/// Waits while other processes hold claims on some of these. Returns whether they released them.
 fn others_have_gone(
     tasks: &[Task<'_>],
     owner: &LockHolder,
@@ -274,7 +274,7 @@ fn one_task(
         Ok(()) if task.program.is_some() => {
             let (cells, result) = host.program(task);
             if host.stopped() {
-                // It is measured anew: half a program is none.
+                // It is measured again from the start: a partial program is not stored.
                 ended.interrupted = result.err();
                 Ok(())
             } else {
@@ -292,7 +292,7 @@ fn one_task(
     };
     ended.measured += stored.iter().filter(|stored| **stored).count();
     if let Err(why) = result {
-        // With all cells stored it was the proof of the redundancy that failed.
+        // If all cells are stored, the check of the redundancy has failed.
         let missing = task.items.iter().zip(&stored).filter(|(_, stored)| !**stored);
         for (item, _) in missing {
             store.put_not_run(run, item, &why)?;
@@ -301,7 +301,7 @@ fn one_task(
     Ok(())
 }
 
-/// Blocks on an array. Inside, how measuring ended; outside, whether it could be stored.
+/// Runs block workloads on an array. Inner result: of the measurement; outer: of the store.
 fn blocks(
     task: &Task<'_>,
     mut put: impl FnMut(&Item, &[Cell]) -> Result<(), StoreError>,
@@ -310,7 +310,7 @@ fn blocks(
 ) -> Result<Result<(), String>, StoreError> {
     let problem = RefCell::new(None);
     let host = RefCell::new(host);
-    let mut told = |event: Progress<'_>| {
+    let mut progress = |event: Progress<'_>| {
         let mut problem = problem.borrow_mut();
         if let (Progress::Final { entry, cells }, None) = (&event, &*problem) {
             match put(&task.items[*entry], cells) {
@@ -320,16 +320,16 @@ fn blocks(
         }
         host.borrow_mut().progress(event);
     };
-    // What cannot be stored need not be measured.
+    // A measurement that cannot be stored is useless.
     let stop = || problem.borrow().is_some() || host.borrow().stopped();
-    let result = bench::run(&task.plan, task.settings, &stop, &mut told).1;
+    let result = bench::run(&task.plan, task.settings, &stop, &mut progress).1;
     match problem.into_inner() {
         Some(problem) => Err(problem),
         None => Ok(result),
     }
 }
 
-/// The head of the record of a sweep: the machine, seen with the members of its first task.
+/// The head of the record of a sweep: the host, with the members of its first task.
 pub fn head(tasks: &[Task<'_>]) -> Option<Record> {
     tasks.first().map(|task| bench::head(&task.plan, task.settings))
 }
@@ -342,20 +342,20 @@ mod tests {
     use crate::results::NewRun;
     use crate::workload::Kind;
 
-    /// Counts what it is told, and does meanwhile what somebody else would.
+    /// Counts the callbacks, and simulates other processes from within them.
     #[derive(Default)]
     struct Scripted<'s> {
         cells: usize,
-        /// How many items were waited for, each time that it was told.
+        /// The number of items of each `waits` callback.
         waited: Vec<usize>,
         stopped: bool,
-        /// What another process does before the first task.
+        /// Runs before the first task, as another process.
         before: Option<Box<dyn FnOnce() + 's>>,
-        /// What somebody else does when the first of ours begins.
+        /// Runs when the first own item begins, as another process.
         other: Option<Box<dyn FnOnce() + 's>>,
-        /// What somebody else does who holds an item until it is waited for.
+        /// Runs when an item is waited for, as the process that holds it.
         holder: Option<Box<dyn FnOnce() + 's>>,
-        /// How a program ends.
+        /// Result of a program.
         program: Option<fn(&mut Scripted<'s>) -> RunResult>,
     }
 
@@ -455,7 +455,7 @@ mod tests {
         assert!(store.finished(run).expect("readable").is_empty(), "it is measured anew");
     }
 
-    /// Two arrays under random reads, and what else is asked for.
+    /// Two arrays under random reads and `workloads`.
     fn part(workloads: &[Kind]) -> Part<'static> {
         let options = Options {
             levels: vec!["raid0".parse().expect("a level"), "raid1".parse().expect("a level")],
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_finished_meanwhile_is_not_measured_again() {
+    fn items_finished_by_another_process_are_not_measured_again() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");
@@ -495,13 +495,13 @@ mod tests {
                 (cells.len(), own.level.as_str(), own.workload.as_str()),
                 (3, "raid1", left)
             );
-            // And with all of them there is nothing to do.
+            // With all items finished there is no task.
             let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
             assert_eq!((ended.measured, host.cells), (0, 3));
         }
     }
 
-    /// How somebody ends who is at an item.
+    /// How another process that holds an item ends.
     #[derive(Clone, Copy, PartialEq)]
     enum TheirEnd {
         Measured,
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_tried_in_vain_meanwhile_is_not_tried_again() {
+    fn items_that_failed_in_another_process_are_not_tried_again() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");
@@ -562,13 +562,13 @@ mod tests {
         let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
         assert_eq!((ended.measured, host.cells, host.waited.len()), (1, 1, 0));
         assert_eq!((&ended.failed[0].0.key, ended.failed[0].1.as_str()), (&key, "no room"));
-        // By the next who goes on it is.
+        // The next process that resumes the run measures it.
         let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
         assert_eq!((ended.measured, ended.failed), (1, vec![]));
         assert_eq!(store.finished(run).expect("keys").len(), 2);
     }
 
-    /// Both begin each item in the same moment, as far as they can.
+    /// Both start each item at nearly the same time.
     #[test]
     fn two_in_lockstep_measure_everything_once() {
         let directory = tempfile::tempdir().expect("a directory");

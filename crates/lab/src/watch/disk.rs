@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   8 0 sda 4 1 32 7   5 0 64 9     0       12     16
-//!           |   |  |   |   |  |     |        |     '- weighted ms: ms x operations under way
-//!           |   |  ms  |   |  ms    |        '- ms with at least one under way
-//!           |   sectors|   sectors  '- under way now
+//!           |   |  |   |   |  |     |        |     '- weighted ms: ms x operations in flight
+//!           |   |  ms  |   |  ms    |        '- ms with at least one in flight
+//!           |   sectors|   sectors  '- in flight now
 //!           reads      writes           (behind them: discards, since 4.18; flushes, since 5.5)
 //! ```
 //! Fields: the kernel's Documentation/admin-guide/iostats.rst. Sectors are 512 bytes whatever the
@@ -27,9 +27,9 @@ pub struct DiskCounters {
     pub writes: u64,
     /// Bytes of them.
     pub written_bytes: u64,
-    /// Milliseconds with at least one operation under way (32 bits that wrap).
+    /// Milliseconds with at least one operation in flight (32 bits that wrap).
     pub busy_ms: u64,
-    /// Milliseconds, each times the operations under way (32 bits that wrap).
+    /// Milliseconds, weighted by the operations in flight (32 bits that wrap).
     pub weighted_ms: u64,
 }
 
@@ -59,9 +59,9 @@ pub struct DiskRates {
     pub write_mb: f64,
     /// Mean size of an operation, KiB; `None` without operations.
     pub request_kib: Option<f64>,
-    /// Mean number of operations under way.
+    /// Mean number of operations in flight.
     pub queue: f64,
-    /// Share of the time with at least one operation under way, 0 to 1.
+    /// Share of the time with at least one operation in flight, 0 to 1.
     pub busy: f64,
 }
 

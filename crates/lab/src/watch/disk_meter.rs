@@ -1,6 +1,6 @@
-//! What disks have moved since somebody began to ask, in the terms of an engine's members.
+//! Bytes and operations of disks since the meter was created, as counters of an engine's members.
 //!
-//! Invariant: counts never go back, also where a disk goes away, or comes again under its name.
+//! Invariant: counts never decrease, also when a disk is removed, or added again under its name.
 //! Called from `program::placed`.
 
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use ::array::Counters;
 use super::disk::DiskCounters;
 use super::snapshot::{Roots, read_disks};
 
-/// See the module.
+/// Counters of a list of disks since its creation.
 pub struct DiskMeter {
     roots: Roots,
     disks: Vec<String>,
@@ -19,7 +19,7 @@ pub struct DiskMeter {
 }
 
 impl DiskMeter {
-    /// Of these disks, in this order. Reads them off once.
+    /// A meter of these disks, in this order. Takes the first reading.
     pub fn new(roots: &Roots, disks: &[String]) -> DiskMeter {
         let counted = Mutex::new(vec![(None, Counters::default()); disks.len()]);
         let meter = DiskMeter { roots: roots.clone(), disks: disks.to_vec(), counted };
@@ -27,7 +27,7 @@ impl DiskMeter {
         meter
     }
 
-    /// What each disk has moved. Empty where there are no disks, or none of them counts.
+    /// The counters of each disk. Empty where there are no disks, or none of them has counters.
     pub fn read(&self) -> Vec<Counters> {
         if self.disks.is_empty() {
             return Vec::new();
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(meter.read(), [three, none], "a disk that went away");
         dir.counters(1);
         assert_eq!(meter.read()[0].reads, 4, "one that came again, from nothing");
-        assert_eq!(DiskMeter::new(&roots, &["gone".into()]).read(), [], "nobody counts");
+        assert_eq!(DiskMeter::new(&roots, &["gone".into()]).read(), [], "no counters");
         assert_eq!(DiskMeter::new(&roots, &[]).read(), []);
     }
 }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_told_by_where_a_disk_hangs() {
+    fn links_are_derived_from_the_sysfs_path() {
         let dir = Dir::with_array("drive-links");
         let roots = Roots::below(&dir.0);
         let link = |name: &str| drives(&roots, &[name.to_string()]).remove(0).link;

@@ -10,20 +10,20 @@
 
 use serde::Serialize;
 
-/// What the machine has counted since it was started.
+/// The counters since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineCounters {
-    /// Clock ticks of programs, niced ones among them.
+    /// Clock ticks in user mode, niced processes included.
     pub user: u64,
-    /// Of the kernel, interrupts among them.
+    /// Clock ticks in the kernel, interrupts included.
     pub system: u64,
-    /// Of nothing to do.
+    /// Idle clock ticks.
     pub idle: u64,
-    /// Of nothing to do while somebody waited for a disk.
+    /// Idle clock ticks with outstanding disk I/O.
     pub iowait: u64,
-    /// That other virtual machines had; `None` where the kernel does not say.
+    /// Clock ticks stolen by other virtual machines; `None` where the kernel does not count them.
     pub steal: Option<u64>,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: u32,
     /// Interrupts; `None` where there is no such line.
     pub interrupts: Option<u64>,
@@ -34,13 +34,13 @@ pub struct MachineCounters {
 /// Shares of all CPU time between two readings, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CpuShares {
-    /// Programs.
+    /// User mode.
     pub user: f64,
-    /// The kernel.
+    /// Kernel mode.
     pub system: f64,
-    /// Idle, with somebody waiting for a disk.
+    /// Idle with outstanding disk I/O.
     pub iowait: f64,
-    /// Other virtual machines.
+    /// Stolen by other virtual machines.
     pub steal: Option<f64>,
     /// Idle otherwise.
     pub idle: f64,

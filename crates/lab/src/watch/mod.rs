@@ -1,4 +1,4 @@
-//! Samplers: what disks, members and CPUs do while something runs, or just so.
+//! Samplers: counters of disks, members and CPUs during a measurement, or standalone.
 //!
 //! ```text
 //!   /proc, /sys --> disk, machine, array (pure parsers) --> snapshot --> live (raidlab watch)
@@ -7,8 +7,8 @@
 //!                   '-- disk_meter (per_member)               track: bounded, equal steps
 //! ```
 //!
-//! Invariant: everything is read, nothing is written, and no privilege is needed. What a source
-//! does not say is absent, never 0.
+//! Invariant: everything is read, nothing is written, and no privilege is needed. A value
+//! that a source does not give is absent, never 0.
 
 mod array;
 mod disk;

@@ -106,7 +106,7 @@ impl CounterSource {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Track>> {
-        self.lanes.lock().expect("nobody panics with the tracks")
+        self.lanes.lock().expect("no panic while the tracks are locked")
     }
 }
 
@@ -123,7 +123,7 @@ fn flat(leaves: &[Counters]) -> Vec<Option<f64>> {
     leaves.iter().flat_map(of_leaf).collect()
 }
 
-/// See the module.
+/// Records counters over time on a separate thread.
 pub struct Recorder {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Recorded>>,
@@ -450,7 +450,7 @@ pub(super) mod tests {
             dir
         }
 
-        /// As if so many operations of 4 KiB had been done on each disk, in as many milliseconds.
+        /// Counters after `ops` operations of 4 KiB on each disk, of one millisecond each.
         pub(in crate::watch) fn counters(&self, ops: u64) {
             let line = |(number, name): (usize, &str)| {
                 let sectors = ops * 8;
@@ -482,7 +482,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_series_holds_what_the_disks_counted_meanwhile() {
+    fn a_series_holds_the_counters_of_the_disks_during_the_cell() {
         let dir = Dir::with_array("series");
         let recorder = Recorder::start(Watched {
             roots: Roots::below(&dir.0),

@@ -76,9 +76,9 @@ pub(super) fn read_machine(roots: &Roots) -> Result<Option<MachineCounters>, Str
 }
 
 /// The disks under a block device, by its number, and the array of md that it is, or that the
-/// volume lies on whose only disk it is: members in slot order then, without spares, which serve
-/// nobody. Otherwise the disk itself (that of a partition). Empty where there is no block device of
-/// that number, as below file systems in memory.
+/// volume lies on whose only disk it is: members in slot order then, without spares. Otherwise the
+/// disk itself (that of a partition). Empty where there is no block device of that number, as below
+/// file systems in memory.
 pub fn below(roots: &Roots, device: u64) -> (Vec<String>, Option<String>) {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let link = roots.sys.join(format!("dev/block/{major}:{minor}"));
@@ -96,7 +96,7 @@ pub fn below(roots: &Roots, device: u64) -> (Vec<String>, Option<String>) {
     (vec![own], None)
 }
 
-/// Volumes on volumes: more than anybody stacks.
+/// Limit of stacked volumes.
 const DEEPEST: usize = 8;
 
 /// The name of a disk, or of that of a partition, by its directory in sysfs or a link to it.

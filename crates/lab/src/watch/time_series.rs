@@ -1,11 +1,11 @@
 //! Counters over time in bounded memory, and their rates at equal steps.
 //!
 //! ```text
-//!   points:  |----|-----|---|------|      whenever somebody came to look
+//!   points:  |----|-----|---|------|      at irregular readings
 //!   steps:   |...|...|...|...|...|...|    equal; rates from the line through the points
 //! ```
-//! When there are too many points, every other one is forgotten and points are taken half as often:
-//! a run of any length keeps its whole story, told more coarsely.
+//! When there are too many points, every other one is dropped and points are taken half as often:
+//! a run of any length is covered completely, at a coarser resolution.
 //!
 //! Invariant: at most [`POINTS_MAX`] points, in order of time; the first is always kept.
 //! Called from `recorder`.
@@ -15,10 +15,10 @@ pub(super) const POINTS_MAX: usize = 256;
 /// Steps of a series: what a chart can show.
 pub(super) const STEPS_MAX: usize = 120;
 
-/// See the module.
+/// Counters over time in bounded memory.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
-    /// Time, and what had been counted by then; absent where the source does not say.
+    /// Time, and the counters at that time; `None` where the source does not give one.
     points: Vec<(u64, Vec<Option<f64>>)>,
     gap_ns: u64,
 }
@@ -31,11 +31,11 @@ impl Track {
 
     /// Whether a point is wanted at this time.
     pub(super) fn wants(&self, now: u64) -> bool {
-        // A clock that rings a little early is not to halve the rate.
+        // A timer that fires slightly early must not halve the rate.
         self.points.last().is_none_or(|(last, _)| now >= last + self.gap_ns / 8 * 7)
     }
 
-    /// Adds a point, whether it is wanted or not.
+    /// Adds a point unconditionally.
     pub(super) fn push(&mut self, now: u64, counted: Vec<Option<f64>>) {
         if self.points.last().is_some_and(|(last, _)| now <= *last) {
             return;

@@ -1,6 +1,6 @@
-//! What `raidlab watch` shows: which disks, in which groups, what they did between two readings.
+//! The frames of `raidlab watch`: disks by group, with their rates between two readings.
 //!
-//! Invariant: pure but for [`Selection`], which reads sysfs. A disk that is gone is shown as gone,
+//! Invariant: pure but for [`Selection`], which reads sysfs. A removed disk is shown as gone,
 //! and no disk is shown twice. Called from the command line.
 
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use super::machine::CpuShares;
 use super::snapshot::{Roots, Snapshot, arrays};
 use crate::record::rfc3339;
 
-/// What is to be shown.
+/// The arrays and disks to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     roots: Roots,
@@ -25,14 +25,14 @@ pub struct Selection {
     disks: Vec<String>,
 }
 
-/// One report: what happened between two readings.
+/// One report: rates between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Frame {
-    /// When it ended, RFC 3339 in UTC.
+    /// Time of the second reading, RFC 3339 in UTC.
     pub at: String,
-    /// How long it was, seconds.
+    /// Interval between the readings, seconds.
     pub seconds: f64,
-    /// Shares of all CPU time, 0 to 1; `null` where the system does not say.
+    /// Shares of all CPU time, 0 to 1; `null` where the system does not count it.
     pub cpu: Option<CpuShares>,
     /// Interrupts per second.
     pub interrupts_per_s: Option<f64>,
@@ -52,16 +52,16 @@ pub struct Group {
 /// An array.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Head {
-    /// What the array itself did.
+    /// Rates of the array itself.
     #[serde(flatten)]
     pub line: Line,
     /// `raid5`.
     pub level: Option<String>,
-    /// Members that are missing.
+    /// Number of missing members.
     pub degraded: Option<u32>,
-    /// What runs in the background, if anything does.
+    /// Background work, if any: `resync`, `recover`, `check`, `repair`, `reshape`.
     pub action: Option<String>,
-    /// Share of it that is done.
+    /// Progress of it, 0 to 1.
     pub done: Option<f64>,
 }
 
@@ -72,17 +72,17 @@ pub struct Line {
     pub name: String,
     /// Its place in the array; `null` for spares and for disks in none.
     pub slot: Option<u32>,
-    /// What it did; nothing of it when it is gone.
+    /// Its rates; absent when it is gone.
     #[serde(flatten)]
     pub did: Option<DiskRates>,
 }
 
 impl Selection {
-    /// Finds what was asked for: names (`sda`, `md0`) or paths (`/dev/md/data`). An array brings
-    /// its members along. Nothing asked for is every array and every disk.
+    /// Finds devices by name (`sda`, `md0`) or path (`/dev/md/data`). An array includes its
+    /// members. An empty list selects every array and every disk.
     ///
     /// # Errors
-    /// The name that is none, with those that there are.
+    /// The unknown name, with the existing ones.
     pub fn find(roots: &Roots, wanted: &[String]) -> Result<Selection, String> {
         let snapshot = Snapshot::take(roots)?;
         let running = arrays(roots);
@@ -142,7 +142,7 @@ impl Selection {
     }
 }
 
-/// The kernel's name: of a path, what the path leads to below `/dev`.
+/// The kernel's name of a device; a path is resolved below `/dev`.
 fn device_name(text: &str) -> String {
     if !text.contains('/') {
         return text.to_string();
@@ -153,7 +153,7 @@ fn device_name(text: &str) -> String {
 }
 
 impl Frame {
-    /// What happened between two readings; `arrays` as they were at the second.
+    /// The frame between two readings; `arrays` are those at the second.
     pub fn between(
         before: &Snapshot,
         now: &Snapshot,
@@ -171,7 +171,7 @@ impl Frame {
             disks: array.members.iter().map(|member| line(&member.name, member.slot)).collect(),
         };
         let mut groups: Vec<Group> = arrays.iter().map(of_array).collect();
-        // An array that was just being made when it was found may have got its members since.
+        // An array that was being created when it was found may have got its members since.
         let alone = selection.disks.iter().filter(|name| !selection.covers(arrays, name));
         let disks: Vec<Line> = alone.map(|name| line(name, None)).collect();
         if !disks.is_empty() {
@@ -199,7 +199,7 @@ impl Frame {
 
 fn did(before: Option<&Disk>, now: Option<&Disk>, over: Duration) -> Option<DiskRates> {
     let now = now?.counters;
-    // A disk that came meanwhile has done nothing before.
+    // A disk that was added since the last frame has no earlier counters.
     let before = before.map_or(now, |before| before.counters);
     Some(now.since(&before).rates(over))
 }
@@ -218,7 +218,7 @@ fn head(line: Line, array: &ArrayState) -> Head {
 
 const HEADS: [&str; 7] = ["r/s", "w/s", "rMB/s", "wMB/s", "KiB/op", "queue", "util%"];
 
-/// A frame as lines; the headings in bold if so wanted.
+/// A frame as lines; with `colour`, headings are bold.
 pub fn render(frame: &Frame, colour: bool) -> String {
     let bold = |text: &str| match colour {
         true => format!("\x1b[1m{text}\x1b[0m"),
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!((one.arrays, one.disks), (words(&[]), words(&["sda"])));
         let error = find(&["sdx"]).unwrap_err();
         assert_eq!(error, "sdx: no such block device; there are sda, sdb, sdc, md0, loop0");
-        // A disk with a partition in an array is not shown besides.
+        // A disk with a partition in an array is not shown separately.
         dir.write("sys/block/sdc/sdc1/size", "1");
         dir.write("sys/block/md0/slaves/sdc1/size", "1");
         assert_eq!(find(&[]).unwrap().disks, words(&[]));

@@ -285,8 +285,9 @@ fn what_a_device_holds_is_written_over_only_where_that_is_said() {
     assert_ne!(label().as_deref(), Ok("theirs"));
 }
 
-/// On a machine whose mounts are shared, as systemd makes them: what somebody unmounts while a
-/// place is there goes from its mounts, too, and what is mounted there nobody else sees.
+/// With shared mount propagation, as systemd sets it: a file system that another process unmounts
+/// while a place exists is unmounted in its namespace, too, and its own mounts are invisible
+/// outside.
 #[test]
 fn what_others_unmount_is_not_held_and_what_is_mounted_here_not_seen() {
     if cannot(&["mount"]) {
@@ -316,14 +317,14 @@ fn what_others_unmount_is_not_held_and_what_is_mounted_here_not_seen() {
                 export::fuse::private_mounts().expect("root may");
                 mounted(ours);
                 let before = is_there(theirs);
-                say_mounted.send(()).expect("heard");
+                say_mounted.send(()).expect("received");
                 is_unmounted.recv().expect("said");
                 (before, is_there(theirs), is_there(ours))
             });
             is_mounted.recv().expect("said");
             let seen = is_there(ours);
             rustix::mount::unmount(theirs, UnmountFlags::empty()).expect("not held");
-            say_unmounted.send(()).expect("heard");
+            say_unmounted.send(()).expect("received");
             (seen, place.join().expect("no panic"))
         });
         let (seen, (before, after, own)) = machine.join().expect("no panic");
@@ -400,7 +401,7 @@ fn writing_back_under_memory_pressure_does_not_wait_for_itself() {
         }
     };
     if ended.is_none() {
-        // It may not die: whoever waits for its own mount cannot.
+        // It may not exit: a process that waits for its own mount is not killable.
         let _ = writer.kill();
     }
     assert!(ended.expect("it does not hang").success());
@@ -408,7 +409,7 @@ fn writing_back_under_memory_pressure_does_not_wait_for_itself() {
     assert_eq!(std::fs::metadata(&file).expect("there").len(), 400 << 20);
     place.take_down().expect("nothing is left");
     if limited {
-        std::fs::remove_dir(&group).expect("nobody is in it");
+        std::fs::remove_dir(&group).expect("it is empty");
     }
 }
 

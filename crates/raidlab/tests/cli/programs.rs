@@ -169,7 +169,7 @@ fn a_corrupting_member_is_found_by_a_program() {
     let ran = run_programs("--level single --members fault:flip@1M:mem --size 4M --workload dd");
     let cells = ran.code(1).cells();
     assert!(cells.iter().any(|cell| cell["verified"] == Value::Bool(false)));
-    assert!(cells.iter().any(|cell| warnings(cell).contains("did not hold what had been written")));
+    assert!(cells.iter().any(|cell| warnings(cell).contains("did not contain the data written")));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! What one pass of a phase measured: the workers' sums, or what was read off in a steady window.
+//! Measurement of one pass of a phase: the workers' sums, or the samples in a steady window.
 //!
-//! Invariant: a figure is of the members or of the workers, never of both. Called by `run`.
+//! Invariant: a figure covers the members or the workers, never both. Called by `run`.
 
 use array::Counters;
 
@@ -12,8 +12,8 @@ use crate::record::Sample;
 use crate::stats::LatencyRecorder;
 use crate::watch::Recorded;
 
-/// The bytes moved, read off again and again: those of the members, or of the workers where no
-/// member was known when the phase began.
+/// Periodic samples of the bytes moved: those of the members, or of the workers if no member was
+/// known at the start of the phase.
 #[derive(Default)]
 pub(super) struct Watch {
     marks: Vec<Mark>,
@@ -21,38 +21,38 @@ pub(super) struct Watch {
 
 struct Mark {
     at: u64,
-    /// What the workers had moved by then.
+    /// Bytes of the workers up to then.
     worked: u64,
-    /// What each member had moved by then; empty where they could not be read off.
+    /// Counters of each member at that time; empty where they could not be read.
     members: Vec<Counters>,
     running: usize,
 }
 
-/// What members have moved since.
+/// Differences of the members' counters.
 pub(super) fn since(after: &[Counters], before: &[Counters]) -> Vec<Counters> {
     after.iter().zip(before).map(|(after, before)| after.since(before)).collect()
 }
 
-/// Adds what members have moved.
+/// Adds counters of members.
 pub(super) fn add(sums: &mut Vec<Counters>, more: &[Counters]) {
     sums.resize(sums.len().max(more.len()), Counters::default());
     sums.iter_mut().zip(more).for_each(|(sum, more)| sum.add(more));
 }
 
 impl Watch {
-    /// How often it was read off.
+    /// Number of samples.
     pub(super) fn count(&self) -> u64 {
         self.marks.len() as u64
     }
 
-    /// Reads off what has been moved.
+    /// Takes a sample.
     pub(super) fn note(&mut self, ground: &dyn IoBackend, field: &PhaseBarrier, at: u64) {
         let (worked, members) = (field.bytes(), ground.members());
         self.marks.push(Mark { at, worked, members, running: field.running() });
     }
 
-    /// Intervals in which all of `workers` were at work. Where there were members to begin with,
-    /// only those at whose ends all of these could be read off: one figure is not of both.
+    /// Intervals in which all of `workers` were active. If there were members at the start, only
+    /// intervals at whose ends all of them could be read: a figure never mixes members and workers.
     fn steady(&self, workers: usize) -> Window {
         let known = self.marks.first().map_or(0, |mark| mark.members.len());
         let mut window = Window { of_members: known > 0, ..Window::default() };
@@ -83,11 +83,11 @@ impl Watch {
 #[derive(Default)]
 struct Window {
     samples: Vec<Sample>,
-    /// Whether bytes are the members', as the Linux RAID wiki read them off.
+    /// Whether bytes are counted at the members, as in the Linux RAID wiki.
     of_members: bool,
-    /// What the workers moved in them.
+    /// Bytes of the workers in them.
     worked: u64,
-    /// What each member moved in them.
+    /// Counters of each member in them.
     members: Vec<Counters>,
 }
 
@@ -100,14 +100,14 @@ pub(super) struct Measured {
     pub(super) workers: Vec<f64>,
     pub(super) mistakes: VerifyErrors,
     pub(super) no_window: bool,
-    /// What the members moved in its steady window, where the samples are of that.
+    /// Counters of the members in its steady window, where the samples cover that.
     pub(super) window: Option<Vec<Counters>>,
-    /// What they had moved when the clock stopped, where workers go on after that.
+    /// Their counters at the end of the timed part, where workers continue after it.
     pub(super) after: Option<Vec<Counters>>,
     pub(super) windowed: bool,
     pub(super) worked_bytes: Option<u64>,
     pub(super) recorded: Option<Recorded>,
-    /// Somebody stopped it before it was through.
+    /// It was stopped before its end.
     pub(super) cut: bool,
 }
 
@@ -190,14 +190,14 @@ mod tests {
         };
         assert_eq!(bytes(&window), [1000, 2000]);
         assert!(window.samples.iter().all(|sample| sample.seconds == 10.0));
-        // Members that cannot be read off any more are not taken for ones that moved nothing.
+        // Members that can no longer be read do not count as members that moved nothing.
         let mut gone = watch;
         gone.marks[2].members.clear();
         let window = gone.steady(3);
         assert_eq!((bytes(&window), window.worked), (vec![1000], 500));
         gone.marks[1].members.clear();
         assert!(gone.steady(3).samples.is_empty());
-        // Who had none to begin with has the workers', also when some come.
+        // Without members at the start the workers count, even if members are added.
         gone.marks[0].members.clear();
         gone.marks[2].members = vec![Counters::default()];
         let window = gone.steady(3);

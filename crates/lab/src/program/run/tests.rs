@@ -1,4 +1,4 @@
-//! Programs run on memory, files and extents, and what goes wrong in them.
+//! Tests of programs on memory, files and extents, and of their errors.
 
 use super::*;
 use crate::program::backend::{WorkerIo, WorkerStats};
@@ -307,11 +307,11 @@ fn workers_that_are_processes_share_no_descriptors() {
     // As a session has it.
     let files = MeteredBackend::new(Box::new(files), directory.path(), &[]);
     let path = directory.path().join(crate::program::files::own_name()).join("file-0");
-    // Somebody's claim, in the table of all others.
+    // An open file in the descriptor table of the process.
     let claim = tempfile::NamedTempFile::new().expect("a file");
     let mut seen = None;
-    let mut look = |meanwhile: Progress<'_>| {
-        if matches!(meanwhile, Progress::Running { .. }) {
+    let mut look = |event: Progress<'_>| {
+        if matches!(event, Progress::Running { .. }) {
             seen = seen.take().or(open_beside(&path));
         }
     };
@@ -383,7 +383,7 @@ fn below_extents_a_file_is_forgotten_and_nobody_elses() {
         println!("skipped: this file system does not tell what is cached, or is all cache");
         return;
     }
-    // Somebody else may have emptied the whole cache just now; not three times.
+    // Another process may have dropped the whole cache just now; not three times.
     let seen = (0..3).find_map(|_| {
         [block(Op::Read, 0), block(Op::Read, 1)].iter().for_each(&mut go);
         go(&Step::Close { file: 0 });
@@ -403,7 +403,7 @@ fn a_driver_of_a_workers_own_names_the_file_that_it_could_not_write() {
     let program = program("dd:bs=64K", 1 << 20);
     let ground = on_file(directory.path(), 1 << 20, &program);
     let file = std::fs::File::options().write(true).open(directory.path().join("file"));
-    // Reads behind the end of a file that somebody cut short.
+    // Reads beyond the end of a file that was truncated.
     file.expect("there").set_len(0).expect("it can be cut");
     let cut = |phase: &str| {
         let mut program = program.clone();
@@ -415,8 +415,8 @@ fn a_driver_of_a_workers_own_names_the_file_that_it_could_not_write() {
     assert!(problem.contains("file 0: cannot read at byte 0"), "{problem}");
 }
 
-/// Random writes and rewrites of several workers on the same few blocks, many at once: whoever
-/// comes first, every unit ends as the last write left it.
+/// Concurrent random writes and rewrites of several workers on the same few blocks: in any order,
+/// every unit ends with the data of its last write.
 #[test]
 fn writers_of_the_same_blocks_do_not_confuse_the_comparison() {
     for depth in [1, 8] {
@@ -467,13 +467,13 @@ fn a_bit_that_flips_below_is_found_after_the_clock() {
 }
 
 #[test]
-fn a_file_that_somebody_changed_is_found() {
+fn a_file_changed_by_another_process_is_found() {
     let directory = tempfile::tempdir().expect("a directory");
     let program = program("dd:bs=64K", 1 << 20);
     let files = Files::new(directory.path(), &program, 1).expect("a place");
     let once = Timing { least: Duration::ZERO, ..quick() };
-    let spoil = |meanwhile: Progress<'_>| {
-        if matches!(meanwhile, Progress::Checking { .. }) {
+    let spoil = |event: Progress<'_>| {
+        if matches!(event, Progress::Checking { .. }) {
             let inside = std::fs::read_dir(directory.path()).expect("there").next();
             let path = inside.expect("one").expect("readable").path().join("file-0");
             let file = std::fs::File::options().write(true).open(path).expect("there");
@@ -518,7 +518,7 @@ fn a_phase_ends_by_time_or_with_its_first_worker() {
         ran(&program, &ground).remove(0)
     };
     let timed = endless(End::Time(60));
-    // It would go on for ever; how late it ends is the machine's matter.
+    // It would never end; how late it ends depends on the load of the machine.
     assert!(timed.seconds >= 0.06, "{}", timed.seconds);
     assert!(timed.samples[0].bytes > 0 && timed.passes == 1);
     let first = endless(End::First);
@@ -527,7 +527,7 @@ fn a_phase_ends_by_time_or_with_its_first_worker() {
 }
 
 /// Two writers of different lengths: the clock stops with the shorter one, and the other's file
-/// is whole nevertheless, for whoever reads it next.
+/// is complete nevertheless, for the next phase that reads it.
 #[test]
 fn files_are_written_to_the_end_though_the_clock_stops_with_the_first() {
     let mut program = Program::new("x", String::new(), vec![4096, 1 << 20]);
@@ -598,8 +598,8 @@ fn a_worker_with_a_time_of_its_own_ends_by_it() {
 /// Stops when the first block has been moved.
 fn stopped_in(program: &Program, ground: &dyn IoBackend) -> Vec<PhaseOutcome> {
     let stop = std::cell::Cell::new(false);
-    let mut look = |meanwhile: Progress<'_>| {
-        stop.set(stop.get() || matches!(meanwhile, Progress::Running { bytes: 1.., .. }));
+    let mut look = |event: Progress<'_>| {
+        stop.set(stop.get() || matches!(event, Progress::Running { bytes: 1.., .. }));
     };
     let (outcomes, ended) = run(program, ground, quick(), &|| stop.get(), &mut look);
     ended.expect("it ends in order");

@@ -1,8 +1,8 @@
-//! The workers of a phase: what they share, when each begins and ends, what each has done.
+//! The workers of a phase: shared state, start and end, and results of each.
 //!
-//! Invariant: whatever goes wrong with one, the others do not wait for it at a barrier; and between
-//! a worker's clock stopping and the counters being read off nothing happens that is in no figure.
-//! Called by `run`.
+//! Invariant: after an error of one worker, the others do not wait for it at a barrier; and between
+//! the stop of a worker's clock and the reading of the counters there is no I/O that no figure
+//! covers. Called by `run`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, MutexGuard};
@@ -15,18 +15,18 @@ use crate::program::steps::{Gate, Steps};
 use crate::program::types::{Act, Count, End, Phase, Step, Worker};
 use crate::stats::LatencyRecorder;
 
-/// What the workers of a phase share.
+/// State shared by the workers of a phase.
 pub(super) struct PhaseBarrier {
-    /// All are ready to start; all start; all have ended.
+    /// Barriers: all workers are ready; all start; all have ended.
     pub(super) begin: Barrier,
     pub(super) go: Barrier,
     end: Barrier,
     tickets: AtomicU64,
-    /// The clock stops: nobody begins anything new, but what must be written to the end.
+    /// The clock stops: no worker starts new operations, except for writes that must be completed.
     pub(super) over: AtomicBool,
-    /// The same of one worker each.
+    /// As `over`, for each worker.
     own_over: Vec<AtomicBool>,
-    /// Not even that.
+    /// All workers stop, including writes that should be completed.
     stopped: AtomicBool,
     pub(super) ends_with_first: bool,
     bytes: Vec<AtomicU64>,
@@ -34,13 +34,13 @@ pub(super) struct PhaseBarrier {
     changed: Condvar,
 }
 
-/// How far the workers are.
+/// Progress of the workers.
 pub(super) struct State {
-    /// Whose clock runs.
+    /// Number of workers in the timed part.
     pub(super) running: usize,
-    /// Who has something to do for the phase.
+    /// Number of workers that are not finished.
     unfinished: usize,
-    /// What happened while clocks ran has been read off.
+    /// The counters at the end of the timed part have been read.
     counted: bool,
 }
 
@@ -66,7 +66,7 @@ impl PhaseBarrier {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the state")
+        self.state.lock().expect("no panic while the state is locked")
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -84,8 +84,8 @@ impl PhaseBarrier {
         self.own_over.iter().for_each(|over| over.store(true, Ordering::Relaxed));
     }
 
-    /// So many milliseconds have passed: ends the phase, or those of its workers, whose time is
-    /// over.
+    /// Ends the phase, or those of its workers, whose time is over after `passed_ms`
+    /// milliseconds.
     pub(super) fn pass(&self, phase: &Phase, passed_ms: u64) {
         if matches!(phase.end, End::Time(ms) if passed_ms >= ms) {
             self.over.store(true, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl PhaseBarrier {
         }
     }
 
-    /// Whether a worker writes what later phases read, and would leave it half written.
+    /// Whether a worker writes data for later phases, which must not stay incomplete.
     fn completes(&self, worker: &Worker) -> bool {
         let mut transfers = worker.acts.iter().filter_map(|act| match act {
             Act::Transfer(transfer) => Some(transfer),
@@ -112,14 +112,14 @@ impl PhaseBarrier {
         self.change(|state| state.running -= 1);
     }
 
-    /// Waits until what happened while clocks ran has been read off: before that, nothing happens
-    /// that is in no figure.
+    /// Waits until the counters of the timed part have been read: I/O before that would be in no
+    /// figure.
     fn wait_counted(&self) {
         let counted = self.changed.wait_while(self.state(), |state| !state.counted);
-        drop(counted.expect("nobody panics with the state"));
+        drop(counted.expect("no panic while the state is locked"));
     }
 
-    /// All is read off: those go on who have something left to write, and are waited for.
+    /// The counters have been read: workers with writes to complete continue, and are waited for.
     pub(super) fn finish(&self, stop: &dyn Fn() -> bool) {
         self.change(|state| state.counted = true);
         while !self.wait(Duration::from_millis(20), |state| state.unfinished == 0) {
@@ -130,21 +130,21 @@ impl PhaseBarrier {
         self.end.wait();
     }
 
-    /// Waits for a while, unless something changes; whether it is so.
+    /// Waits for `limit` or a change of the state; returns whether `so` holds.
     pub(super) fn wait(&self, limit: Duration, so: impl Fn(&State) -> bool) -> bool {
         let state = self.state();
         if so(&state) {
             return true;
         }
         let waited = self.changed.wait_timeout(state, limit);
-        so(&waited.expect("nobody panics with the state").0)
+        so(&waited.expect("no panic while the state is locked").0)
     }
 }
 
-/// A worker's way to ask its phase.
+/// A worker's interface to its phase.
 struct WorkerGate<'f> {
     field: &'f PhaseBarrier,
-    /// Set where it is to end; before and after the clock everything is done.
+    /// Ends the acts when set; `None` outside the timed part, whose acts are always completed.
     over: Option<&'f AtomicBool>,
 }
 
@@ -159,7 +159,7 @@ impl Gate for WorkerGate<'_> {
     }
 }
 
-/// What a worker has done.
+/// Results of a worker.
 pub(super) struct Done {
     pub(super) start: u64,
     pub(super) end: u64,
@@ -169,7 +169,7 @@ pub(super) struct Done {
     pub(super) mistakes: VerifyErrors,
 }
 
-/// What it had done when its clock stopped.
+/// Results of a worker at the stop of its clock.
 struct Clocked {
     end: u64,
     bytes: u64,
@@ -184,10 +184,10 @@ impl Clocked {
     }
 }
 
-/// Given while the clock runs, to be filled where it stops for a worker that goes on.
+/// Given in the timed part; filled at its end for a worker that continues afterwards.
 type Clock<'c> = Option<&'c mut Option<Clocked>>;
 
-/// Does a worker's part of a phase, from the first barrier to what comes after the clock.
+/// Runs a worker's part of a phase, from the first barrier to the acts after the timed part.
 pub(super) fn work(
     worker: &Worker,
     index: u32,
@@ -203,7 +203,7 @@ pub(super) fn work(
         Some(_) => &field.own_over[index as usize],
         None => &field.over,
     };
-    // Whatever goes wrong, the others must not wait for this one at a barrier.
+    // After any error, the others must not wait for this worker at a barrier.
     let mut hands = hands;
     let mut perform = |acts: &[Act], clock: Clock<'_>, tally: &mut WorkerStats<'_>| {
         let hands = hands.as_mut().map_err(|problem| problem.clone())?;
@@ -251,8 +251,8 @@ pub(super) fn work(
     Ok(Done { start, end, bytes, ops, latency, mistakes: tally.mistakes })
 }
 
-/// What counts of a worker whose clock stops before it is through: what it has begun, and, where
-/// syncing is inside the clock, that this is on disk.
+/// Ends the timed part of a worker before its acts are finished: completes the operations that it
+/// has started and, if the sync is inside the timed part, syncs them.
 fn end_early(
     acts: &[Act],
     hands: &mut dyn WorkerIo,

@@ -6,7 +6,7 @@ use crate::record::Cell;
 
 const COLUMNS: [&str; 5] = ["putc", "put-block", "rewrite", "getc", "get-block"];
 
-/// See the module.
+/// Bonnie's table.
 pub(super) fn text(run: &[&Cell], machine: &str) -> String {
     let choice: Option<ProgramSpec> =
         run.first().and_then(|cell| cell.item.as_deref()).and_then(|item| item.parse().ok());

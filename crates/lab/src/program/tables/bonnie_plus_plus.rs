@@ -4,7 +4,7 @@
 //! phase was repeated. Fields of phases that were not run are empty.
 //!
 //! *Seeks* are counted as the tool counts them. Of its seekers the first that is through unlinks
-//! the file; whoever closes it last frees what it held, while the clock still runs. So its time is
+//! the file; the last one to close it frees its blocks, while the clock still runs. So its time is
 //! that of the seeks and of the removal, which are two cells here. A single seeker unlinks after
 //! its clock.
 

@@ -3,7 +3,7 @@
 use super::phase;
 use crate::record::{Cell, Sample};
 
-/// See the module.
+/// dd's summary lines.
 pub(super) fn text(run: &[&Cell]) -> String {
     let lines = ["write", "read"].into_iter().filter_map(|name| Some((name, phase(run, name)?)));
     lines.map(|(name, cell)| format!("{name:<6} {}\n", line(cell))).collect()

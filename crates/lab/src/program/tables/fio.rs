@@ -3,7 +3,7 @@
 use super::cpu_percent;
 use crate::record::Cell;
 
-/// See the module.
+/// fio's summary lines.
 pub(super) fn text(run: &[&Cell]) -> String {
     let mut out = String::new();
     for cell in run.iter().filter(|cell| !cell.samples.is_empty()) {

@@ -15,7 +15,7 @@ const PHASES: [&str; 9] = [
     "stride-read",
 ];
 
-/// See the module.
+/// IOzone's table.
 pub(super) fn text(run: &[&Cell]) -> String {
     if run.iter().any(|cell| cell.jobs > 1) {
         return throughput(run);

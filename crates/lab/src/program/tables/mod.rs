@@ -1,7 +1,7 @@
 //! The original tools' own tables, made from the cells of one run.
 //!
-//! Invariant: a figure in a tool's table means what it means in that tool's; what is not measured
-//! is left empty. Called by whoever shows a record with programs in it.
+//! Invariant: a figure in a table has the same meaning as in the tool's own table; figures that are
+//! not measured are left empty. Called by every output of records with programs.
 
 mod bonnie;
 mod bonnie_plus_plus;
@@ -15,7 +15,7 @@ pub use bonnie_plus_plus::csv as bonnie_plus_plus_csv;
 use crate::pivot::{array_label, digits, kib};
 use crate::record::{Cell, Record};
 
-/// All runs of programs in a record, each as its tool shows it, with what must be known of it.
+/// All runs of programs in a record, each as its tool shows it, with its warnings.
 pub fn render(record: &Record) -> String {
     let machine = record.host.hostname.as_deref().unwrap_or("localhost");
     let mut out = String::new();
@@ -58,9 +58,9 @@ pub fn runs(cells: &[Cell]) -> Vec<Vec<&Cell>> {
     runs
 }
 
-/// What it ran on, in a few words: `RAID 5 x4, 64 KiB, mem, fs:ext4`, `path:DIR`.
+/// Short name of array and place: `RAID 5 x4, 64 KiB, mem, fs:ext4`, `path:DIR`.
 fn of_what(cell: &Cell) -> String {
-    // A directory or a device of which nobody said what array it lies on has no members.
+    // A directory or a device on an unknown array has no members.
     let array = (!cell.members.is_empty()).then(|| match (cell.array.is_some(), cell.disks) {
         (false, 2..) => format!("{} x{}", array_label(cell), cell.disks),
         _ => array_label(cell),
@@ -75,7 +75,7 @@ fn heading(cell: &Cell) -> String {
     format!("{} on {}\n", cell.item.as_deref().unwrap_or_default(), of_what(cell))
 }
 
-/// Warnings of every cell of several runs: of the machine and not of any of them.
+/// Warnings that all cells of several runs share: they concern the machine.
 fn of_all<'c>(runs: &[Vec<&'c Cell>]) -> Vec<&'c str> {
     let [first, _, ..] = runs else { return Vec::new() };
     let in_all =
@@ -83,7 +83,7 @@ fn of_all<'c>(runs: &[Vec<&'c Cell>]) -> Vec<&'c str> {
     first[0].warnings.iter().map(String::as_str).filter(in_all).collect()
 }
 
-/// Each warning once, with the phases that it is of, but for those that are told `elsewhere`.
+/// Each warning once, with its phases, except for those printed `elsewhere`.
 fn warnings(run: &[&Cell], elsewhere: &[&str]) -> String {
     let mut seen: Vec<(&str, Vec<&str>)> = Vec::new();
     for cell in run {
@@ -164,7 +164,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn runs_are_told_apart_by_item_target_and_repeated_phases() {
+    fn runs_are_distinguished_by_item_target_and_repeated_phases() {
         let dd = |phase| cell("dd:bs=1M", phase, 1.0, 1, 1);
         let mut elsewhere = dd("write");
         elsewhere.members = "mem".into();

@@ -10,7 +10,7 @@ const BLOCKS: [(&str, &str); 4] = [
     ("rand-write", "Random Writes"),
 ];
 
-/// See the module.
+/// tiobench's table.
 pub(super) fn text(run: &[&Cell]) -> String {
     let mut threads: Vec<u32> = run.iter().map(|cell| cell.jobs).collect();
     threads.sort_unstable();
@@ -24,7 +24,7 @@ pub(super) fn text(run: &[&Cell]) -> String {
         ));
         for threads in &threads {
             let Some(cell) = phase(run, &format!("{name}-{threads}")) else { continue };
-            // Little's law: as many operations are under way as there are threads.
+            // Little's law: as many operations are in flight as there are threads.
             let mean_ms = if cell.iops > 0.0 { f64::from(*threads) / cell.iops * 1e3 } else { 0.0 };
             out.push_str(&format!(
                 "{:>8}{:>8}{threads:>6}{:>11.2}{:>7.1}{mean_ms:>12.3}{:>12.2}\n",

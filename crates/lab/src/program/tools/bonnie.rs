@@ -16,7 +16,7 @@ pub(super) const TOOL: Tool = Tool {
         ("volumes=N", "volumes, each with a file of its own, one after the other [1]"),
         ("chunk=SIZE", "block of the block phases and the rewrite [8K]"),
         ("seek=SIZE", "block of the seeks [the chunk]"),
-        ("seekers=N", "how many seek at once [3]"),
+        ("seekers=N", "processes that seek concurrently [3]"),
         ("seeks=N", "seeks of all of them together [4000]"),
         ("sync", "sync inside each phase that writes"),
     ],
@@ -24,7 +24,7 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-/// Every so many-th seek is a rewrite, beginning with the first of each seeker.
+/// Every tenth seek is a rewrite, beginning with the first of each seeker.
 const REWRITE_EVERY: u64 = 10;
 
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {

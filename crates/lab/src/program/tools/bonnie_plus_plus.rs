@@ -26,7 +26,7 @@ pub(super) const TOOL: Tool = Tool {
         ("max=SIZE", "largest size of those files [0]"),
         ("min=SIZE", "smallest size of those files [0]"),
         ("f", "no byte phases"),
-        ("c=N", "copies of everything at once, each with its own files [1]"),
+        ("c=N", "concurrent copies of everything, each with its own files [1]"),
         ("chunk=SIZE", "block of the block phases, 256 to 1M [8K]"),
         ("seeks=N", "seeks of each copy [8192]"),
         ("seekers=N", "threads that seek in each copy [5]"),

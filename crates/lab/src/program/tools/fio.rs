@@ -1,8 +1,8 @@
 //! fio job files: sections that run together until a `stonewall`, one phase for each such group.
 //!
 //! Invariant: files are laid out outside the clock as fio does it (`fallocate`; what a job reads is
-//! written, too); files that several jobs name are one file, others are each job's own. What the
-//! kernel is told of a file, and when, is what fio tells it.
+//! written, too); files that several jobs name are one file, others are each job's own. The
+//! kernel gets the same `fadvise` calls at the same points as from fio.
 
 use super::Tool;
 use super::fio_job::{Engine, Hint, Job, Rw, parse};
@@ -25,7 +25,7 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     program(&parse(path, text)?, path, scale)
 }
 
-/// A file of the program: its size, and whether somebody reads what was there before.
+/// The files of the program: name, size, and whether a job reads the file's initial contents.
 #[derive(Default)]
 struct Laid {
     names: Vec<String>,
@@ -91,7 +91,7 @@ fn program(jobs: &[Job], path: &str, scale: &Sizing) -> Result<Program, String> 
     }
     program.files = laid.bytes.iter().map(|bytes| bytes.next_multiple_of(4096)).collect();
     let files = (0u32..).zip(program.files.iter().zip(&laid.filled));
-    // One after the other: laying out is not measured, and should not fragment.
+    // Sequentially: laying out is not measured, and should not fragment.
     let laid_out: Vec<Stage> =
         files.map(|(file, (bytes, filled))| Stage::once(lay_out(file, *bytes, *filled))).collect();
     program.stages.extend(laid_out);
@@ -99,8 +99,8 @@ fn program(jobs: &[Job], path: &str, scale: &Sizing) -> Result<Program, String> 
     Ok(program)
 }
 
-/// As fio does it: all files are allocated; those that a job reads are written and synced, and the
-/// page cache forgets them.
+/// As fio does it: all files are allocated; those that a job reads are written, synced, and
+/// then dropped from the page cache.
 fn lay_out(file: u32, bytes: u64, filled: bool) -> Phase {
     let allocate = Act::Allocate { file };
     if !filled {
@@ -119,7 +119,7 @@ fn worker(job: &Job, clone: u32, bytes: u64, laid: &mut Laid) -> Worker {
     let reads = !matches!(job.rw, Rw::Write | Rw::RandWrite);
     let file = laid.file(name, bytes, reads);
     let random = matches!(job.rw, Rw::RandRead | Rw::RandWrite | Rw::RandMixed);
-    // Past the page cache there is nothing to forget, and nothing is read ahead.
+    // With direct I/O there is nothing to drop, and no read-ahead.
     let forgets = job.invalidate && !job.direct;
     let transfer = Transfer {
         op: match job.rw {
@@ -265,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_told_what_fio_tells_it() {
-        let told = |options: &str| {
+    fn the_kernel_gets_the_same_advice_as_from_fio() {
+        let advice = |options: &str| {
             let program = made(&format!("[a]\nsize=1M\n{options}")).expect(options);
             let acts = program.phases().flat_map(Phase::acts).filter_map(|act| match act {
                 Act::Expect { access, .. } => Some(*access),
@@ -275,16 +275,16 @@ mod tests {
             acts.collect::<Vec<_>>()
         };
         for random in ["randread", "randwrite", "randrw"] {
-            assert_eq!(told(&format!("rw={random}\n")), [Access::Random]);
+            assert_eq!(advice(&format!("rw={random}\n")), [Access::Random]);
         }
         for ordered in ["read", "write", "rw"] {
-            assert_eq!(told(&format!("rw={ordered}\n")), [Access::Sequential]);
+            assert_eq!(advice(&format!("rw={ordered}\n")), [Access::Sequential]);
         }
-        assert_eq!(told("rw=randread\nfadvise_hint=sequential\n"), [Access::Sequential]);
-        assert_eq!(told("rw=read\nfadvise_hint=random\n"), [Access::Random]);
-        assert_eq!(told("rw=read\nfadvise_hint=1\ninvalidate=0\n"), [Access::Sequential]);
-        assert_eq!(told("rw=randread\nfadvise_hint=0\n"), []);
-        assert_eq!(told("rw=randread\ndirect=1\n"), []);
+        assert_eq!(advice("rw=randread\nfadvise_hint=sequential\n"), [Access::Sequential]);
+        assert_eq!(advice("rw=read\nfadvise_hint=random\n"), [Access::Random]);
+        assert_eq!(advice("rw=read\nfadvise_hint=1\ninvalidate=0\n"), [Access::Sequential]);
+        assert_eq!(advice("rw=randread\nfadvise_hint=0\n"), []);
+        assert_eq!(advice("rw=randread\ndirect=1\n"), []);
     }
 
     #[test]

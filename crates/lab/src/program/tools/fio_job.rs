@@ -1,7 +1,7 @@
-//! Reads fio's job files, as far as we carry them out.
+//! Parses fio's job files, with the supported options.
 //!
-//! Invariant: an option that is not carried out is an error that names its line; nothing is passed
-//! over in silence.
+//! Invariant: an unsupported option is an error that names its line; nothing is ignored
+//! silently.
 
 use crate::quantity::{parse_seconds, parse_size};
 
@@ -17,12 +17,12 @@ pub(super) struct Job {
     /// `None`: no limit.
     pub(super) runtime_ms: Option<u64>,
     pub(super) time_based: bool,
-    /// Where that is said.
+    /// Line of `time_based`.
     time_based_line: usize,
     /// Share of reads in mixed jobs, percent.
     pub(super) read_percent: u32,
     pub(super) direct: bool,
-    /// The page cache forgets the job's file before each pass over it.
+    /// Drop the job's file from the page cache before each pass over it.
     pub(super) invalidate: bool,
     pub(super) hint: Hint,
     pub(super) fsync: u64,
@@ -44,12 +44,12 @@ pub(super) enum Rw {
     RandMixed,
 }
 
-/// What the kernel is told of a job's file.
+/// The `fadvise_hint` of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
-    /// Nothing.
+    /// No advice.
     Off,
-    /// What `rw` says.
+    /// Advice according to `rw`.
     AsItIs,
     Random,
     Sequential,
@@ -176,7 +176,7 @@ impl Job {
                 }
             }
             "stonewall" | "wait_for_previous" => self.stonewall = flag()?,
-            // How results are grouped changes nothing here: a section is one figure.
+            // Grouping of results has no effect here: a section is one figure.
             "group_reporting" => drop(flag()?),
             _ => {
                 let why = "is not carried out here";

@@ -22,7 +22,7 @@ pub(super) const TOOL: Tool = Tool {
         ("c", "close inside the clock (iozone -c)"),
         ("stride=N", "records from one read to the next; 'width': the stripe's [17]"),
         ("pread", "pread and pwrite"),
-        ("async=N", "N requests at once"),
+        ("async=N", "queue depth of N"),
         ("mmap", "through a map of the file"),
         ("direct", "past the page cache (iozone -I)"),
     ],

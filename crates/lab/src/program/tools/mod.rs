@@ -1,7 +1,7 @@
-//! The programs, one file each: what the published tools do, pinned down by variant.
+//! The programs, one file each: the operations of the published tools, by variant.
 //!
-//! Invariant: pure; a tool makes a [`Program`] of its options, its job file where it takes one, and
-//! of how large the target is.
+//! Invariant: pure; a tool creates a [`Program`] from its options, its job file where it has one,
+//! and the size of the target.
 
 use serde::Serialize;
 
@@ -23,19 +23,19 @@ mod tiobench;
 pub struct Tool {
     /// Its variant: `bonnie++-2.00`.
     pub name: &'static str,
-    /// What else it is called.
+    /// Aliases.
     pub aliases: &'static [&'static str],
-    /// One line on what it does.
+    /// One-line description.
     pub about: &'static str,
-    /// Its options (`bs=SIZE`), and what they mean.
+    /// Its options (`bs=SIZE`), with descriptions.
     pub options: &'static [(&'static str, &'static str)],
-    /// What follows the name is the path of a job file.
+    /// Whether the path of a job file follows the name.
     pub takes_path: bool,
-    /// Makes the program.
+    /// Creates the program.
     pub make: fn(&ProgramOptions<'_>, &Sizing) -> Result<Program, String>,
 }
 
-/// All of them.
+/// All tools.
 pub static ALL: [Tool; 9] = [
     bonnie::TOOL,
     bonnie_plus_plus::TOOL,
@@ -53,16 +53,16 @@ pub fn find(name: &str) -> Option<&'static Tool> {
     ALL.iter().find(|tool| tool.name == name || tool.aliases.contains(&name))
 }
 
-/// A tool for programs that read: what `--workload` takes.
+/// Machine-readable description of a tool: the values of `--workload`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Described {
     /// Its variant.
     pub name: &'static str,
-    /// What else it is called.
+    /// Aliases.
     pub aliases: &'static [&'static str],
-    /// One line on what it does.
+    /// One-line description.
     pub about: &'static str,
-    /// What follows the name is the path of a job file.
+    /// Whether the path of a job file follows the name.
     pub takes_path: bool,
     /// Its options.
     pub options: Vec<DescribedOption>,
@@ -71,9 +71,9 @@ pub struct Described {
 /// An option of a tool.
 #[derive(Clone, Debug, Serialize)]
 pub struct DescribedOption {
-    /// As it is given: `bs=SIZE`.
+    /// Syntax: `bs=SIZE`.
     pub option: &'static str,
-    /// What it means, and its usual value.
+    /// Description, with its default.
     pub about: &'static str,
 }
 
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart_and_documented() {
+    fn names_are_distinct_and_documented() {
         let mut names: Vec<&str> = Vec::new();
         for tool in &ALL {
             names.push(tool.name);

@@ -1,7 +1,6 @@
-//! oltp: what a transactional database does to its disks, all at once: random reads of 2 to 16 KiB
-//! by many readers, synchronous random writes by ten writers, and one log, written in synchronous
+//! oltp: the concurrent I/O of a transactional database: random reads of 2 to 16 KiB by many
+//! readers, synchronous random writes by ten writers, and one log, written in synchronous
 //! pieces of 256 KiB.
-//!
 
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
@@ -12,11 +11,11 @@ use crate::program::types::{
 pub(super) const TOOL: Tool = Tool {
     name: "oltp",
     aliases: &[],
-    about: "random readers, synchronous random writers and a synchronous log, all at once",
+    about: "concurrent random readers, synchronous random writers and a synchronous log",
     options: &[
         ("readers=N", "readers, of 2, 4, 8 and 16 KiB in turn [32]"),
         ("writers=N", "writers, each write synced [10]"),
-        ("log=SIZE", "what the log is written in [256K]"),
+        ("log=SIZE", "block of the log writes [256K]"),
         ("time=S", "seconds [30]"),
         ("direct", "past the page cache"),
     ],

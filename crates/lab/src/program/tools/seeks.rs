@@ -1,4 +1,4 @@
-//! seeks: random 4 KiB reads over the whole target, several under way at once.
+//! seeks: random 4 KiB reads over the whole target, with a queue depth.
 
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
@@ -9,9 +9,9 @@ use crate::program::types::{
 pub(super) const TOOL: Tool = Tool {
     name: "seeks",
     aliases: &[],
-    about: "random reads over the whole target: how many a second, and how long they take",
+    about: "random reads over the whole target: IOPS and latency",
     options: &[
-        ("q=N", "reads under way at once [1]"),
+        ("q=N", "queue depth [1]"),
         ("block=SIZE", "block [4K]"),
         ("time=S", "seconds [10]"),
         ("buffered", "through the page cache"),

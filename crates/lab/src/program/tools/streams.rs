@@ -1,7 +1,7 @@
 //! Many files, each streamed by a process of its own: the "200 files of 40 MB" of the Linux RAID
-//! wiki. Sequential: one after the other. Random: all at once.
+//! wiki. Sequential: one after the other. Random: concurrently.
 //!
-//! Invariant: the figure of the concurrent phases is read off the members while all processes run.
+//! Invariant: the concurrent phases are measured at the members while all processes run.
 
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
@@ -10,12 +10,12 @@ use crate::program::types::{Act, How, Op, Phase, Program, ReadOff, Stage, Transf
 pub(super) const TOOL: Tool = Tool {
     name: "streams",
     aliases: &[],
-    about: "many files written and read, one after the other and all at once",
+    about: "many files written and read, one after the other and concurrently",
     options: &[
         ("files=N", "files [200]"),
-        ("size=SIZE", "of each [40M; of --size its part]"),
-        ("block=SIZE", "asked for at once: the read-ahead, where nobody else reads ahead [128K]"),
-        ("only=WHICH", "sequential, or random (all at once) [both]"),
+        ("size=SIZE", "size of each file [40M; its share of --size]"),
+        ("block=SIZE", "request size: the read-ahead, where the kernel does not read ahead [128K]"),
+        ("only=WHICH", "sequential, or random (concurrent) [both]"),
         ("direct", "past the page cache"),
     ],
     takes_path: false,

@@ -320,7 +320,7 @@ fn counted_and_found(found: &ArrayReport) {
 
     let cell = checked.cell("write");
     let text = finding(cell, "resync-running")["text"].as_str().expect("a sentence");
-    assert!(text.starts_with("a check of the array ran meanwhile"), "{text}");
+    assert!(text.starts_with("a check of the array ran during the samples"), "{text}");
     assert!(!findings(cell).contains(&"read-modify-write"), "its reads are the check's");
 
     let write = disk.cell("write");
