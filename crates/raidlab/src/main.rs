@@ -35,7 +35,8 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Runs, measures, predicts and rescues Linux software RAID, from user space.
 #[derive(Parser)]
-#[command(name = "raidlab", version = env!("RAIDLAB_VERSION"), max_term_width = 100, propagate_version = true)]
+#[command(name = "raidlab", version = env!("RAIDLAB_VERSION"))]
+#[command(max_term_width = 100, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

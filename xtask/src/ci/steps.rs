@@ -5,8 +5,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use super::totals::{Totals, result_line};
 use super::{Outcome, junit, required};
-use super::totals::{Stream, Totals};
 use crate::tidy;
 use crate::tools;
 use crate::workspace::{Workspace, cargo};
@@ -213,26 +213,19 @@ fn test(context: &mut Context) -> Outcome {
     for case in &cases {
         case.skipped_lines().for_each(|line| println!("test {}: {line}", case.name));
     }
-    let docs = doc_tests(context);
-    let (of_docs, totals) = match &docs {
-        Ok(of_docs) => (of_docs.clone(), junit::totals(&cases)),
-        Err(why) => return Outcome::Failed(why.clone()),
-    };
-    let mut totals = Totals {
-        passed: totals.passed + of_docs.passed,
-        failed: totals.failed + of_docs.failed,
-        skipped: totals.skipped + of_docs.skipped,
-    };
+    let mut totals = junit::totals(&cases);
+    match doc_tests(context) {
+        Ok(of_docs) => totals += of_docs,
+        Err(why) => return Outcome::Failed(why),
+    }
     let names = |which: &dyn Fn(&junit::Case) -> bool| -> Vec<String> {
         cases.iter().filter(|case| which(case)).map(|case| case.name.clone()).collect()
     };
     let lacks = |case: &junit::Case| {
         case.skipped_lines().find(|line| line.contains("is not installed")).map(str::to_string)
     };
-    let lacking: Vec<String> = cases
-        .iter()
-        .filter_map(|case| Some(format!("{}: {}", case.name, lacks(case)?)))
-        .collect();
+    let lacking: Vec<String> =
+        cases.iter().filter_map(|case| Some(format!("{}: {}", case.name, lacks(case)?))).collect();
     let missing = match required::in_ci() {
         true => {
             let ran = names(&|case| !case.failed);
@@ -257,22 +250,21 @@ fn test(context: &mut Context) -> Outcome {
     outcome
 }
 
-/// Streams the output of the documentation's tests while it sums the result lines.
+/// Shows the output of the documentation's tests while it sums the result lines.
 fn doc_tests(context: &Context) -> Result<Totals, String> {
-    let mut command = context.cargo("test --workspace --doc --no-fail-fast -- --show-output");
+    let mut command = context.cargo("test --workspace --doc --no-fail-fast");
     let started = command.stdout(Stdio::piped()).spawn();
     let mut child = started.map_err(|error| format!("doc tests: not started: {error}"))?;
-    let mut stream = Stream::default();
+    let mut totals = Totals::default();
     if let Some(stdout) = child.stdout.take() {
         // By bytes: a test may print what is not UTF-8.
         for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-            if let Some(line) = stream.line(&String::from_utf8_lossy(&line)) {
-                println!("{line}");
-            }
+            let line = String::from_utf8_lossy(&line);
+            totals += result_line(&line).unwrap_or_default();
+            println!("{line}");
         }
     }
     let status = child.wait().map_err(|error| format!("doc tests: {error}"))?;
-    let totals = stream.finish();
     match status.success() || totals.failed > 0 {
         true => Ok(totals),
         false => Err(format!("doc tests: {status}")),

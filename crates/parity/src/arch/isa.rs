@@ -1,7 +1,7 @@
 //! The primitives of an instruction set, and the walk over the bytes that all operations share.
 //!
-//! Invariant: an [`Isa`] value is the proof that this CPU has the instructions, which makes calls of
-//! its methods sound. Everything here is `#[inline(always)]` except the tails, so that it is
+//! Invariant: an [`Isa`] value is the proof that this CPU has the instructions, which makes calls
+//! of its methods sound. Everything here is `#[inline(always)]` except the tails, so that it is
 //! compiled into [`Isa::run`] with the instruction set switched on. For the same reason there are
 //! no closures on the hot path: a closure would be compiled without it.
 //!
