@@ -401,7 +401,8 @@ pub(super) fn stripe_cache_growing(cell: &Cell) -> Option<Finding> {
              more during the samples, and writes waited for them"
         ),
         _ => format!(
-            "{} of the {end} entries of the stripe cache were in use: writes waited for free entries",
+            "{} of the {end} entries of the stripe cache were in use: writes waited for free \
+             entries",
             active.unwrap_or(end)
         ),
     };
