@@ -1,11 +1,11 @@
-//! What plain copies reach: the ceiling of a workload on members in memory.
+//! The rate of plain copies: the ceiling of a workload on members in memory.
 //!
-//! An engine over memory can do no less than move the bytes that the level demands. So its ceiling
-//! is a loop that moves exactly these and decides nothing: `copy_from_slice` on one core, one
+//! An engine over memory must at least move the bytes that the level demands. So its ceiling is a
+//! loop that moves exactly these, without any decisions: `copy_from_slice` on one core, one
 //! request after the other (depth first), over as many members of the same size as the array has,
 //! in huge pages as the members are. Places are random or go forward, as in the workload.
 //!
-//! What is moved for each request:
+//! Copies for each request:
 //!
 //! - *random read*: the block from a member to the host's buffer.
 //! - *random read, RAID 5 of n with one missing*: for one in n, the range from all n - 1 others.
@@ -20,12 +20,12 @@
 //!   chunk once more as if it were computed.
 //! - *full-stripe write*: the host's copy; each data and each parity chunk to its member.
 //!
-//! *The host's copy* is what a generator does before each write: fill a buffer from a small pool.
-//! There are as many host buffers as requests in flight, so they are as warm in cache as there.
-//! Parity computation is left out: it is part of the engine's distance to its ceiling.
+//! *The host's copy* is the generator's work before each write: it fills a buffer from a small
+//! pool. There are as many host buffers as requests in flight, so they are as warm in cache as
+//! there. Parity computation is left out: it is part of the engine's distance to its ceiling.
 //!
-//! Invariant: bytes are counted as the workload counts them, once per request, whatever is moved
-//! behind it. Called by `engine_table`.
+//! Invariant: bytes are counted as in the workload, once per request, however many bytes are
+//! moved. Called by `engine_table`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -38,24 +38,24 @@ use crate::record::Sample;
 use crate::stats::SplitMix64;
 use crate::workload::Kind;
 
-/// A workload whose ceiling is wanted.
+/// A workload whose ceiling is to be measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Of the array.
+    /// Level of the array.
     pub level: Level,
-    /// What is done.
+    /// Kind of the workload.
     pub kind: Kind,
     /// Whether one member is missing (RAID 5).
     pub degraded: bool,
-    /// Bytes of a request.
+    /// Request size, bytes.
     pub block_bytes: usize,
     /// Queue depth.
     pub depth: usize,
-    /// Bytes of a chunk.
+    /// Chunk size, bytes.
     pub chunk_bytes: usize,
 }
 
-/// What is moved for a share of the requests, in blocks.
+/// Copies for a share of the requests, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Moves {
     /// How many of `members` requests are of this kind.
@@ -64,7 +64,7 @@ struct Moves {
     writes: usize,
 }
 
-/// As many members as an array has, and what a host has besides.
+/// Memory of an array's members, and the host's buffers.
 pub struct CopySet {
     members: Vec<MmapMut>,
     member_bytes: usize,
@@ -76,7 +76,7 @@ pub struct CopySet {
     next_chunk: usize,
 }
 
-/// Memory in huge pages, as members and buffers of hosts have it; every page is there.
+/// Memory in huge pages, as for members and host buffers; every page is populated.
 fn huge(bytes: usize) -> std::io::Result<MmapMut> {
     let mut map = MmapMut::map_anon(bytes)?;
     // Advice only: without it the ceiling is a little lower, as the members are slower.
@@ -86,7 +86,7 @@ fn huge(bytes: usize) -> std::io::Result<MmapMut> {
 }
 
 impl CopySet {
-    /// Memory for `members` members of `member_bytes` each; every page is there.
+    /// Memory for `members` members of `member_bytes` each; every page is populated.
     ///
     /// # Errors
     /// When the system has no memory for it.
@@ -108,7 +108,7 @@ impl CopySet {
         })
     }
 
-    /// Copies for so long, and says what the workload would have moved.
+    /// Copies for `time`, and returns the sample that the workload would have given.
     ///
     /// # Errors
     /// When the system has no memory for the host's buffers.
@@ -130,7 +130,7 @@ impl CopySet {
         let table = moves(work, self.members.len());
         let (begin, mut ops) = (Instant::now(), 0u64);
         loop {
-            // The clock is read as often as a generator reads it: once a batch.
+            // The clock is read once a batch, as in a generator.
             for slot in 0..work.depth {
                 match work.kind.is_sequential() {
                     true => self.stream(work, slot * block),
@@ -182,7 +182,7 @@ impl CopySet {
                 false => self.host[host..host + block].copy_from_slice(from),
             }
         }
-        // A read-modify-write goes back to where it came from.
+        // A read-modify-write writes to the addresses that it has read.
         let back = if moves.reads == moves.writes { 0 } else { moves.reads };
         for index in 0..moves.writes {
             let from = match index {
@@ -208,7 +208,7 @@ impl CopySet {
             let (row, column) = (self.next_chunk / data % rows, self.next_chunk % data);
             self.next_chunk += 1;
             let at = row * chunk;
-            // Parity goes round, so that every member has its share of everything.
+            // Parity rotates, so that the load is equal on all members.
             let member = |place: usize| (row + place) % count;
             let buffer = host + step..host + step + part;
             if work.kind.is_write() {

@@ -1,25 +1,25 @@
-//! What members share on the way to the host: one disk, one channel, one bus.
+//! Resources that members share on the path to the host: disk, channel, bus.
 //!
 //! ```text
 //!   member 0 --+                                   members of one spindle are parts of one disk
 //!              +-- disk 0 --+
 //!   member 1 --+            |
-//!                           +-- channel 0 --+      a channel has one command at a time
+//!                           +-- channel 0 --+      a channel serves one command at a time
 //!   member 2 --+            |               |
 //!              +-- disk 1 --+               +-- bus
 //!   member 3 --+                            |      a bus has a rate in bytes per second
 //!                disks 2, 3 --- channel 1 --+
 //! ```
 //!
-//! Neighbours share: members in the order of the array's slots, as they stand in the list of a
-//! machine that was built in that order.
+//! Neighbours share: members in the order of the array's slots, as in a machine that was cabled in
+//! that order.
 //!
-//! Invariant: the paced members and the bound are wired by the same numbers. Pure. Called by
-//! `matrix` (what makes sense), `target` (paced members) and `bound`.
+//! Invariant: the paced members and the bound use the same topology. Pure. Called by `matrix`
+//! (validation), `target` (paced members) and `bound`.
 
 use crate::members::MemberExpr;
 
-/// What members share. Without any: nothing.
+/// Shared resources of members. The default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StorageTopology {
     /// Rate of a bus that all share, bytes per second.
@@ -33,13 +33,13 @@ pub struct StorageTopology {
 /// A member's part of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which disk, from 0.
+    /// Index of the disk, from 0.
     pub disk: usize,
-    /// Which channel, from 0; `None` without channels.
+    /// Index of the channel, from 0; `None` without channels.
     pub channel: Option<usize>,
-    /// Which part of the disk, from 0 at its beginning.
+    /// Index of the part, from 0 at the beginning of the disk.
     pub part: usize,
-    /// Parts of the disk.
+    /// Number of parts of the disk.
     pub parts: usize,
 }
 
@@ -60,10 +60,11 @@ impl StorageTopology {
         (0..members).map(part).collect()
     }
 
-    /// Whether members can be wired so: what shares a disk must be a disk, and the same one.
+    /// Checks the topology of members: members that share a spindle must be paced by the same
+    /// profile at the same place.
     ///
     /// # Errors
-    /// Which members cannot.
+    /// Names the invalid members.
     pub fn check(&self, members: &[MemberExpr]) -> Result<(), String> {
         let parts = self.parts(members.len());
         let alone = |part: &Part| part.parts == 1;

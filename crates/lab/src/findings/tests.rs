@@ -182,7 +182,7 @@ fn one_slow_member() {
     let found = check("one-slow-member", &cell, &none);
     assert_eq!((found.evidence["member"], found.evidence["others_busy"]), (2.0, 0.5));
     assert!((found.evidence["time_per_byte_ratio"] - 1.94).abs() < 1e-9);
-    assert!(found.text.ends_with("unless all are alike and one stays behind"), "{}", found.text);
+    assert!(found.text.ends_with("unless all are alike and one lags behind"), "{}", found.text);
     let random = Cell { workload: "rand-read".into(), ..cell.clone() };
     let of_random = find(&random).remove(0);
     assert!(of_random.text.ends_with("wait for it"), "{}", of_random.text);

@@ -1,4 +1,4 @@
-//! Arrays of Linux md that run: their members and their state, from sysfs.
+//! Running arrays of Linux md: their members and their state, from sysfs.
 //!
 //! ```text
 //!   /sys/block/md0/slaves/sda1          the members' names
@@ -12,14 +12,14 @@
 //! ```
 //! The kernel's Documentation/admin-guide/md.rst.
 //!
-//! Invariant: what a file does not say is `None`. Called from `snapshot` and `recorder`.
+//! Invariant: a missing or empty attribute is `None`. Called from `snapshot` and `recorder`.
 
 use std::fs;
 use std::path::Path;
 
 use crate::host::line;
 
-/// An array that runs.
+/// A running array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArrayState {
     /// `md0`.
@@ -30,13 +30,13 @@ pub struct ArrayState {
     pub layout: Option<i32>,
     /// Bytes of a chunk; 0 where the level has none.
     pub chunk_bytes: Option<u64>,
-    /// Slots.
+    /// Number of slots.
     pub slots: Option<u32>,
-    /// Members that are missing.
+    /// Number of missing members.
     pub degraded: Option<u32>,
     /// Its members, in slot order, spares last.
     pub members: Vec<Slot>,
-    /// What runs in the background.
+    /// Background work.
     pub sync: Option<SyncProgress>,
     /// Entries of the stripe cache, one page of every member each.
     pub stripe_cache: Option<u64>,
@@ -44,7 +44,7 @@ pub struct ArrayState {
     pub stripe_cache_active: Option<u64>,
 }
 
-/// A member of an array that runs.
+/// A member of a running array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// `sda1`.

@@ -1,14 +1,14 @@
-//! Watches while a cell runs, on a thread of its own, and gives the cell's series.
+//! Records counters during a cell, on a separate thread, and returns the cell's series.
 //!
 //! ```text
 //!   runner ---- counters at its own pace ----> tap (one track per lane)
 //!   thread ---- /proc, /sys every 100 ms ----> tracks of machine, disks, array
-//!                                     stop: both cut to the same stretch, at equal steps
+//!                                     stop: both cut to the same interval, at equal steps
 //! ```
 //!
-//! Invariant: the series covers the samples, where a tap says when they began and ended; otherwise
-//! the recorder's own life. Nothing grows with the length of the run. Called from `bench` and by
-//! places.
+//! Invariant: the series covers the samples, if a tap gives their start and end; otherwise the
+//! lifetime of the recorder. Memory does not grow with the length of the run. Called from `bench`
+//! and by places.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -25,43 +25,43 @@ use super::time_series::Track;
 use crate::meter::{self, KernelThreads, ThreadCpu};
 use crate::record::{Cell, MemberLoad, MemberSeries, Series, StripeCacheUse, SyncRun};
 
-/// Between two looks. The CPU counters of Linux move in steps of 10 ms.
+/// Sampling interval. The CPU counters of Linux move in steps of 10 ms.
 const GAP: Duration = Duration::from_millis(100);
 
-/// What is to be watched.
+/// The sources to record.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// Where `/proc` and `/sys` are.
+    /// Paths of `/proc` and `/sys`.
     pub roots: Roots,
-    /// Disks by name, in slot order, where the engine does not count itself.
+    /// Disks by name, in slot order, where the engine has no counters.
     pub disks: Vec<String>,
     /// The array of Linux md, by name: `md0`.
     pub array: Option<String>,
-    /// What the engine's lanes count.
+    /// Counters of the engine's lanes.
     pub tap: Option<Arc<CounterSource>>,
 }
 
-/// What was seen.
+/// The recorded data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
     /// Counters over time.
     pub series: Series,
-    /// Means over the whole stretch, member by member.
+    /// Means over the whole interval, per member.
     pub members: Vec<MemberLoad>,
-    /// CPU time of the kernel's threads between the first sample's begin and the last one's end;
-    /// `None` without a tap that says when that was, or where they cannot be seen.
+    /// CPU time of kernel threads between the start of the first sample and the end of the last
+    /// one; `None` without a tap, or where they are not visible.
     pub kernel: Option<Vec<ThreadCpu>>,
-    /// What md did in the background.
+    /// Background work of md.
     pub sync: Option<SyncRun>,
     /// Its stripe cache.
     pub stripe_cache: Option<StripeCacheUse>,
 }
 
-/// Counters of the engine's members, noted by the threads that drive it.
+/// Counters of the engine's members, recorded by the threads that drive it.
 #[derive(Debug)]
 pub struct CounterSource {
     lanes: Mutex<BTreeMap<u16, Track>>,
-    /// How often samples have begun and ended: the recorder looks at the kernel's threads then.
+    /// Number of starts and ends of samples: the recorder reads the kernel threads at each.
     edges: AtomicU32,
     recorder: OnceLock<Thread>,
 }
@@ -77,7 +77,7 @@ impl Default for CounterSource {
 const PER_MEMBER: usize = 5;
 
 impl CounterSource {
-    /// The samples of a lane begin: what was noted before is forgotten.
+    /// The samples of a lane begin: earlier points are dropped.
     pub fn begin(&self, lane: u16, now: u64, leaves: &[Counters]) {
         let mut track = Track::new(GAP.as_nanos() as u64);
         track.push(now, flat(leaves));
@@ -85,7 +85,7 @@ impl CounterSource {
         self.edge();
     }
 
-    /// A look in between. `leaves` is asked only when a point is wanted.
+    /// Records a point in between. `leaves` is called only when a point is due.
     pub fn note(&self, lane: u16, now: u64, leaves: impl FnOnce() -> Vec<Counters>) {
         if let Some(track) = self.lock().get_mut(&lane).filter(|track| track.wants(now)) {
             track.push(now, flat(&leaves()));
@@ -130,7 +130,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins. Where no thread can be had, nothing will have been seen.
+    /// Starts recording. If the thread cannot be started, the recorded data is empty.
     pub fn start(watched: Watched) -> Recorder {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = stop.clone();
@@ -145,13 +145,13 @@ impl Recorder {
         };
         let thread = std::thread::Builder::new().name("recorder".into()).spawn(body).ok();
         if let (Some(tap), Some(thread)) = (tap, &thread) {
-            // A tap has one recorder; a second one looks when its own time has come.
+            // A tap wakes one recorder; a second one samples at its own interval.
             let _ = tap.recorder.set(thread.thread().clone());
         }
         Recorder { stop, thread }
     }
 
-    /// Ends, and tells what was seen.
+    /// Stops, and returns the recorded data.
     pub fn stop(mut self) -> Recorded {
         self.end().unwrap_or_default()
     }
@@ -171,7 +171,7 @@ impl Drop for Recorder {
 }
 
 impl Recorded {
-    /// Puts it into a cell, but for the CPU time, which is the meters'.
+    /// Stores the data in a cell, except for the CPU time, which comes from the meters.
     pub fn put_into(self, cell: &mut Cell) {
         if self.series.step_s > 0.0 {
             cell.series = Some(self.series);
@@ -189,7 +189,7 @@ struct Sampler {
     disks: Track,
     /// The last reading of each disk, and what it has counted since the first.
     counted: Vec<(Option<DiskCounters>, [f64; PER_MEMBER])>,
-    /// Edges of the tap that were looked at, and the kernel's threads at the first and last one.
+    /// Processed edges of the tap, and the kernel threads at the first and last one.
     edges: u32,
     kernel: [Option<KernelThreads>; 2],
     first: Option<ArrayState>,
@@ -350,7 +350,7 @@ impl Sampler {
     }
 }
 
-/// The members' rates: what all tracks counted of each.
+/// The members' rates: the sums over all tracks.
 fn members(
     tracks: &[&Track],
     names: &[String],
@@ -377,7 +377,7 @@ fn members(
             write_mb_per_s: scaled(first + 1, 1e-6),
             iops: scaled(first + 2, 1.0),
             in_flight: scaled(first + 3, 1.0),
-            // Counters come in lumps: a step may seem busier than it was long.
+            // Counters advance in jumps: the busy time of a step may exceed its length.
             busy: rounded(sum(first + 4).into_iter().map(|share| share.min(1.0)).collect()),
         }
     };
@@ -461,7 +461,7 @@ pub(super) mod tests {
                 )
             };
             let lines = ["sda", "sdb", "sdc", "md0", "loop0"].into_iter().enumerate().map(line);
-            // In one go: a reader must not find half of it.
+            // Atomically: a reader must not see a partial file.
             self.write("proc/next", &lines.collect::<String>());
             std::fs::rename(self.0.join("proc/next"), self.0.join("proc/diskstats"))
                 .expect("moved");
