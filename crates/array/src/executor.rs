@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_never_forgotten_however_much_is_corrected_after_it() {
+    fn a_failure_event_is_kept_however_many_corrections_follow() {
         let mut events = Events::default();
         let failed = Event::MemberFailed { member: MemberIdx(3), error: Some(MemberError::Gone) };
         events.push(corrected(0, 0));

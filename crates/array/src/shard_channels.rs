@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_waited_for_breaks_the_array() {
+    fn only_a_shard_with_pending_messages_breaks_the_array() {
         let done = Message::Done { host: 1, result: Ok(()) };
         let released = Message::Event(ControlEvent::Released { first_bit: 0, bits: 1 });
         assert!(!breaks(&[], false, &[]));
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_still_waits_in_an_outbox_is_missed() {
+    fn messages_left_in_an_outbox_are_noticed() {
         let mut links = links(2);
         for host in 0..=RING_MESSAGES as u32 {
             links[1].send(0, Message::Done { host, result: Ok(()) });

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "what ends was begun")]
-    fn what_was_taken_cannot_be_taken_again() {
+    fn a_removed_value_cannot_be_removed_again() {
         let mut table = Table::new();
         let at = table.insert(());
         table.remove(at);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_elsewhere_is_not_open_there_and_stays_open_here() {
+    fn descriptors_of_other_threads_are_not_open_there_and_stay_open_here() {
         if !possible() {
             return;
         }

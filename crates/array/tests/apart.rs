@@ -44,7 +44,7 @@ fn first(driver: &mut Driver, write: Option<u8>) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn leaves_keep_their_data_and_say_who_was_in_service() {
+fn leaves_keep_their_data_and_whether_they_were_in_service() {
     let mut driver = raid5((0..3).map(|_| MemberSpec::ready(mem())).collect());
     first(&mut driver, Some(1)).expect("written");
     driver.fail_member(MemberIdx(1));

@@ -127,7 +127,7 @@ fn a_sleeping_array_wakes_for_a_request() {
 }
 
 #[test]
-fn what_is_not_aligned_or_outside_is_refused() {
+fn unaligned_or_outside_requests_are_refused() {
     let array = raid5();
     let end = array.len_bytes();
     let mut buf = [0; 1024];
@@ -273,7 +273,7 @@ fn a_request_without_a_waiter_returns_its_lease() {
 }
 
 #[test]
-fn stopping_flushes_what_was_written() {
+fn stopping_flushes_written_data() {
     let array = raid5();
     array.write_at(&[1; 4096], 0).expect("written");
     let before: u64 = array.leaf_counters().iter().map(|leaf| leaf.flushes).sum();

@@ -14,7 +14,7 @@ fn since(driver: &Shards, before: &[Counters]) -> Vec<Counters> {
     driver.leaf_counters().iter().zip(before).map(|(now, before)| now.since(before)).collect()
 }
 
-/// What the members were asked for while `work` ran.
+/// The members' I/O while `work` ran.
 fn traffic(driver: &mut Shards, work: impl FnOnce(&mut Shards)) -> Vec<Counters> {
     let before = driver.leaf_counters();
     work(driver);
@@ -164,7 +164,7 @@ fn no_more_than_the_queue_depth_goes_to_a_member() {
 }
 
 #[test]
-fn what_waits_for_a_member_that_was_taken_out_never_reaches_it() {
+fn operations_queued_for_a_failed_member_never_reach_it() {
     let slow = vec![array::Fault::Delay { nanos: 1_000_000 }];
     let mut spec = spec(Level::Raid1, 0, vec![common::faulty(SECTORS, slow), mem(SECTORS)]);
     spec.queue_depth = 1;

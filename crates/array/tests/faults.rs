@@ -72,7 +72,7 @@ fn a_read_error_is_healed_by_writing() {
 }
 
 #[test]
-fn a_mirror_writes_back_what_one_side_cannot_read() {
+fn a_mirror_writes_back_blocks_that_one_side_cannot_read() {
     // Nothing was written: a write would heal the range.
     let mut driver = mirror(vec![Fault::ReadError { range: 0..1024 }]);
     for _ in 0..3 {

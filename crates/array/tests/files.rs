@@ -98,7 +98,7 @@ fn a_disk_that_fills_up_fails_the_write_and_no_member() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn only_regular_files_are_accepted() {
     let store = Store::new(Kind::Direct).expect("a store");
     std::fs::create_dir(store.path("directory")).expect("a directory");
     assert!(refusal(&store.path("directory"), 64).contains("Is a directory"));
@@ -117,7 +117,7 @@ fn a_directory_that_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn what_a_file_holds_stays() {
+fn existing_file_contents_are_kept() {
     let store = Store::new(Kind::Direct).expect("a store");
     for (name, len) in [("shorter", 3 * SECTOR), ("longer", 100 * SECTOR)] {
         let path = store.path(name);
@@ -357,7 +357,7 @@ fn a_driver_can_go_while_the_kernel_works_for_it() {
 }
 
 #[test]
-fn what_was_written_is_in_the_files() {
+fn written_data_are_in_the_files() {
     let mut store = Store::new(Kind::Direct).expect("a store");
     let members = (0..3).map(|_| MemberSpec::Ready(store.member(1024))).collect();
     let mut driver = driver(spec(Level::Raid5, 8, members));

@@ -169,7 +169,7 @@ fn shapes() -> Vec<(Level, Version, BitmapOption, Option<Policy>, usize)> {
 }
 
 #[test]
-fn what_is_written_is_there_after_a_clean_stop_and_after_a_loss() {
+fn written_data_are_there_after_a_clean_stop_and_after_a_loss() {
     for (level, version, bitmap, policy, count) in shapes() {
         let context = format!("{level} {version} {bitmap:?} {policy:?}");
         let members = Members::new(count);
@@ -291,7 +291,7 @@ fn a_start_without_writes_leaves_no_trace() {
 }
 
 #[test]
-fn what_was_examined_before_an_array_was_written_to_starts_it_no_more() {
+fn an_examination_older_than_a_write_does_not_start_the_array() {
     let members = Members::new(2);
     members.create(Level::Raid1, |request| request.assume_clean = true);
     let opened = members.opened(Access::ReadWrite);
@@ -322,7 +322,7 @@ fn what_was_examined_before_an_array_was_written_to_starts_it_no_more() {
 }
 
 #[test]
-fn a_member_whose_superblock_is_gone_is_not_started_from_what_it_was() {
+fn a_member_without_its_superblock_is_not_started_from_an_earlier_examination() {
     let members = Members::new(2);
     members.create(Level::Raid1, |request| request.assume_clean = true);
     let opened = members.opened(Access::ReadWrite);
@@ -472,7 +472,7 @@ fn over_an_overlay_everything_works_and_the_members_stay() {
 }
 
 #[test]
-fn a_device_that_holds_something_is_not_taken() {
+fn a_device_with_data_is_refused() {
     let members = Members::new(2);
     let disks = || -> Vec<Option<Arc<dyn Disk>>> {
         let devices = members.devices(Access::ReadWrite).into_iter();
@@ -504,7 +504,7 @@ fn a_device_that_holds_something_is_not_taken() {
     assert!(error.to_string().contains("m0 is a member of md array 09090909"), "{error}");
 }
 
-/// A device of which a range cannot be written while a test says so.
+/// A device of which a test can make a range unwritable.
 struct Flawed {
     device: Arc<Device>,
     /// First sector, the one behind the last, and the error.
@@ -682,7 +682,7 @@ fn a_resync_without_space_says_why_and_resumes_when_there_is_room() {
 }
 
 #[test]
-fn what_was_opened_read_only_is_not_started() {
+fn devices_opened_read_only_are_not_started() {
     let members = Members::new(2);
     members.create(Level::Raid1, |_| {});
     let before = members.hashes();
@@ -691,7 +691,7 @@ fn what_was_opened_read_only_is_not_started() {
     assert!(members.hashes() == before);
 }
 
-/// What the superblock of a member says of bad blocks, and the list.
+/// A member's bad block area from its superblock, and the list.
 fn bad_blocks(members: &Members, number: usize) -> (bool, BadBlocks) {
     let device = members.device(number, Access::ReadOnly);
     let opened = Opened::device(device.clone()).expect("superblock");
@@ -762,7 +762,7 @@ fn bad_blocks_are_read_elsewhere_and_are_good_again_when_they_have_been_written(
         for lost in 0..count {
             assert!(contents(&members, &[lost]) == expected, "{level} without {lost}");
         }
-        // The next superblock says that there is no list.
+        // The next superblock has no list.
         let array = run(&members.opened(Access::ReadWrite));
         array.write_at(&expected[..4096], 0).unwrap();
         array.stop().unwrap();
@@ -1076,7 +1076,7 @@ fn a_rebuild_that_had_begun_begins_again_in_its_slot_and_the_start_says_so() {
 }
 
 #[test]
-fn a_replacement_that_is_not_complete_is_never_believed_where_writes_passed_it_by() {
+fn an_incomplete_replacement_is_not_trusted_after_writes_that_it_missed() {
     let members = Members::new(3);
     members.create(Level::Raid1, |request| {
         request.assume_clean = true;
@@ -1365,7 +1365,7 @@ fn chunks(members: usize, rows: u64) -> Vec<(u64, u16)> {
 }
 
 #[test]
-fn on_used_disks_what_is_written_ahead_of_the_resync_survives_a_loss_and_nothing_else_is_made_up() {
+fn on_used_disks_only_data_written_ahead_of_the_resync_survive_a_loss() {
     let members = Members::new(5);
     for number in 0..5 {
         std::fs::write(members.path(number), pattern(number as u64 + 3, SECTORS as usize * 512))

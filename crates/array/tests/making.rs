@@ -107,7 +107,7 @@ fn made(disks: &[Arc<Failing>], uuid: u8) -> Result<Vec<String>, CreateFailed> {
 /// Lets the disk in the middle fail after each number of writes in turn: exactly the changed disks
 /// are named.
 #[test]
-fn every_failure_tells_what_was_changed_before() {
+fn every_failure_reports_earlier_changes() {
     let mut kinds = Vec::new();
     for writes in 0.. {
         let disks = ["a", "b", "c"].map(disk);

@@ -286,7 +286,7 @@ fn a_request_may_have_two_operations_of_one_member() {
 }
 
 #[test]
-fn what_the_backing_store_delays_is_counted() {
+fn operations_delayed_by_the_backing_store_are_counted() {
     for (delay, late) in [(0, 0), (20_000_000, 8)] {
         let faults = if delay > 0 { vec![Fault::Delay { nanos: delay }] } else { Vec::new() };
         let inner = Box::new(FaultMember::new(boxed_mem(1024), faults));

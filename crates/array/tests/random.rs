@@ -186,24 +186,24 @@ fn run(test: &str, kinds: &[Kind], wrong: Wrong, nested: bool, cases: u64, reque
 const FILES: [Kind; 3] = [Kind::Direct, Kind::Buffered, Kind::Tmpfs];
 
 #[test]
-fn memory_holds_what_was_written() {
-    run("memory_holds_what_was_written", &[Kind::Mem], Wrong::Nothing, false, 120, 400);
+fn memory_keeps_written_data() {
+    run("memory_keeps_written_data", &[Kind::Mem], Wrong::Nothing, false, 120, 400);
 }
 
 #[test]
-fn files_hold_what_was_written() {
-    run("files_hold_what_was_written", &FILES, Wrong::Nothing, false, 8, 150);
+fn files_keep_written_data() {
+    run("files_keep_written_data", &FILES, Wrong::Nothing, false, 8, 150);
 }
 
 #[test]
-fn degraded_arrays_hold_what_was_written() {
-    let name = "degraded_arrays_hold_what_was_written";
+fn degraded_arrays_keep_written_data() {
+    let name = "degraded_arrays_keep_written_data";
     run(name, &[Kind::Mem], Wrong::Missing, false, 120, 400);
 }
 
 #[test]
-fn degraded_arrays_of_files_hold_what_was_written() {
-    let name = "degraded_arrays_of_files_hold_what_was_written";
+fn degraded_arrays_of_files_keep_written_data() {
+    let name = "degraded_arrays_of_files_keep_written_data";
     run(name, &[Kind::Direct, Kind::Tmpfs], Wrong::Missing, false, 8, 150);
 }
 
@@ -218,13 +218,13 @@ fn failing_files_lose_nothing() {
 }
 
 #[test]
-fn nested_arrays_hold_what_was_written() {
-    run("nested_arrays_hold_what_was_written", &[Kind::Mem], Wrong::Nothing, true, 42, 300);
+fn nested_arrays_keep_written_data() {
+    run("nested_arrays_keep_written_data", &[Kind::Mem], Wrong::Nothing, true, 42, 300);
 }
 
 #[test]
-fn nested_arrays_of_files_hold_what_was_written() {
-    let name = "nested_arrays_of_files_hold_what_was_written";
+fn nested_arrays_of_files_keep_written_data() {
+    let name = "nested_arrays_of_files_keep_written_data";
     run(name, &[Kind::Direct, Kind::Tmpfs], Wrong::Nothing, true, 7, 120);
 }
 

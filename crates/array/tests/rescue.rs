@@ -233,7 +233,7 @@ fn a_replacement_helps_where_the_original_fails() {
 }
 
 #[test]
-fn a_member_that_ends_early_loses_what_it_has_not() {
+fn a_truncated_member_loses_only_the_missing_range() {
     let array = filled(Level::Raid0, Layout::default_for(Level::Raid0), 2);
     let file = std::fs::OpenOptions::new().write(true).open(array.path(0)).unwrap();
     file.set_len(100 * 512).unwrap();

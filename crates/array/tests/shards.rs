@@ -57,9 +57,9 @@ fn requests_that_span_shards_come_back_whole() {
 }
 
 #[test]
-fn threads_that_write_across_shards_find_what_they_wrote() {
+fn threads_that_write_across_shards_read_their_data_back() {
     for seed in seeds(4) {
-        say_replay("shards", "threads_that_write_across_shards_find_what_they_wrote", seed);
+        say_replay("shards", "threads_that_write_across_shards_read_their_data_back", seed);
         let array = Arc::new(start(spec(Level::Raid5, 16, mems(5, 8192)), 3));
         let share = array.len_bytes() / SECTOR as u64 / 4;
         let writers = (0..4).map(|writer| {
@@ -98,7 +98,7 @@ fn threads_that_write_across_shards_find_what_they_wrote() {
 }
 
 #[test]
-fn a_flush_asks_every_written_member_once() {
+fn a_flush_flushes_every_written_member_once() {
     let array = start(spec(Level::Raid5, 16, mems(4, 2048)), 3);
     array.write_at(&pattern(1, 2048), 0).expect("written");
     array.flush().expect("flushed");
@@ -132,7 +132,7 @@ fn a_member_that_dies_under_one_shard_is_lost_to_all() {
 }
 
 #[test]
-fn an_array_that_loses_too_much_fails_what_it_cannot_serve() {
+fn an_array_that_loses_too_much_fails_unservable_requests() {
     let control = FaultControl::default();
     control.set_on(false);
     let dying = || {
@@ -199,7 +199,7 @@ fn leaves_come_back_from_all_shards() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused_as_a_whole() {
+fn invalid_requests_are_refused_as_a_whole() {
     let mut shards =
         Driver::shards(spec(Level::Raid0, 16, mems(2, 512)), &options(2)).expect("shards");
     let mut done = Vec::new();
@@ -229,7 +229,7 @@ fn ends(shards: &mut [Option<Driver>], count: usize) -> Vec<Completion> {
     done
 }
 
-/// Requests to one shard that mostly are others'; says how many.
+/// Submits requests to one shard that mostly belong to others; returns their number.
 fn ask(shard: &mut Driver, op: HostOp, count: u64) -> usize {
     for tag in 0..count {
         let lease = match op {

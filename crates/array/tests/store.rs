@@ -133,7 +133,7 @@ fn one_writes_or_several_read() {
 }
 
 #[test]
-fn what_is_read_only_is_so_for_the_kernel_too() {
+fn read_only_devices_are_read_only_for_the_kernel_too() {
     let dir = tempfile::tempdir().unwrap();
     let image = file(dir.path(), "disk", 64);
     let before = (std::fs::read(&image.path).unwrap(), std::fs::metadata(&image.path).unwrap());
@@ -170,7 +170,7 @@ fn access_modes_of(path: &Path) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_is_no_member_is_named() {
+fn unusable_members_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| Location::whole(dir.path().join(name));
     let error = open(&at("nothing"), Access::ReadOnly).unwrap_err();
@@ -229,7 +229,7 @@ fn disks(locations: &[Location]) -> Vec<Arc<dyn Disk>> {
 }
 
 #[test]
-fn an_overlay_keeps_what_is_written_and_the_members_as_they_are() {
+fn an_overlay_keeps_writes_and_leaves_the_members_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     // Sizes that are no whole blocks.
     let members = [file(dir.path(), "a", 2003), file(dir.path(), "b", 2003)];
@@ -290,7 +290,7 @@ fn check(disk: &dyn Disk, expected: &[u8]) {
 }
 
 #[test]
-fn after_a_crash_an_overlay_has_what_was_synced() {
+fn after_a_crash_an_overlay_has_the_synced_data() {
     let dir = tempfile::tempdir().unwrap();
     let members = [file(dir.path(), "a", 4096)];
     let before = std::fs::read(&members[0].path).unwrap();
@@ -362,7 +362,7 @@ fn an_overlay_refuses_members_that_have_changed() {
 }
 
 #[test]
-fn what_a_device_holds_is_said() {
+fn existing_contents_of_a_device_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let seen = |name: &str| {
         let device = open(&Location::whole(dir.path().join(name)), Access::ReadOnly).unwrap();

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn joins_what_is_contiguous_on_the_member() {
+    fn merges_pieces_that_are_contiguous_on_the_member() {
         let (mut scatter, mut out) = (Coalescer::default(), Effects::new());
         scatter.add(0, 8, slice(8192));
         scatter.add(1, 0, slice(4096));

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn who_dropped_another_member_than_the_array_can_lose_is_apart() {
+    fn a_shard_that_dropped_one_member_too_many_is_apart() {
         let mut failures = failures(Level::Raid5, 3);
         assert_eq!(says(&mut failures, 0, 0, 1), [fail(1, 0), fail(2, 0)]);
         assert_eq!(says(&mut failures, 1, 1, 1), [not_recorded(1, 1)]);

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_waits_for_what_the_others_have_written() {
+    fn a_round_waits_for_the_written_members_of_other_shards() {
         let (mut out, mut ended) = (Effects::new(), Vec::new());
         let (none, io) = (MemberSet::EMPTY, Some(RequestError::Io));
         let mut flushes = Flushes::with_others(2);

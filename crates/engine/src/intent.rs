@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_waits_for_all_its_bits_and_asks_for_each_once() {
+    fn a_write_waits_for_all_its_bits_and_requests_each_once() {
         let (mut intents, mut out) = (intents(), Effects::new());
         assert!(!intents.admit(1, Sector(8), 8, &mut out));
         assert_eq!(events(&mut out), [intent(1, 1)]);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_refused_bit_waits_no_more() {
+    fn writes_waiting_for_a_refused_bit_are_refused() {
         let (mut intents, mut out) = (intents(), Effects::new());
         assert!(!intents.admit(1, Sector(0), 16, &mut out));
         assert!(!intents.admit(2, Sector(8), 16, &mut out));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_half_way_says_so() {
+    fn a_write_that_fails_half_way_is_reported() {
         let (mut intents, mut out) = (intents(), Effects::new());
         intents.admit(1, Sector(20), 8, &mut out);
         granted(&mut intents, 0, 2..4);

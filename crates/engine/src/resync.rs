@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_synced_is_kept_in_few_pieces() {
+    fn failed_ranges_are_kept_in_few_pieces() {
         let mut resync = Resync::of_ranges(1, std::iter::once(0..1 << 20), 1 << 20);
         let mut ranges = Vec::new();
         let mut now = 0;
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_need_is_walked() {
+    fn only_ranges_that_need_a_resync_are_walked() {
         let ranges = [64..128, 128..192, 1024..1088];
         let mut resync = Resync::of_ranges(1, ranges, 1 << 20);
         assert_eq!(resync.position(), 64);

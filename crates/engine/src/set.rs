@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_what_it_was_given_in_order() {
+    fn iterates_over_inserted_slots_in_order() {
         let set: MemberSet = [200, 3, 64, 63].into_iter().collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), [3, 63, 64, 200]);
         assert_eq!(set.len(), 4);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_what_it_would_be_one_by_one() {
+    fn a_range_equals_single_insertions() {
         for start in [0, 1, 63, 64, 65, 128, 200, 254] {
             for end in [0, 1, 63, 64, 65, 128, 200, 254] {
                 let plain: MemberSet = (start..end).collect();

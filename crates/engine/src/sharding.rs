@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_own_is_what_parts_and_local_say() {
+    fn own_ranges_agree_with_parts_and_local() {
         let sharding = sharding(Level::Raid5, 6, 128, 3);
         let unit = sharding.unit_sectors();
         for at in [0, 8, unit - 8, unit, 2 * unit + 8, 3 * unit, 7 * unit - 1] {

@@ -144,7 +144,7 @@ struct Wreck {
     legal: Model,
 }
 
-/// How a kernel decides who belongs to the array.
+/// A kernel's rule for which members belong to the array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
     /// By the event count: before 6.8.
@@ -183,7 +183,7 @@ impl Wreck {
         (header, bits, header.events < self.freshest().events)
     }
 
-    /// Whether the metadata says that this position may be out of sync, whichever member's bitmap
+    /// Whether the metadata mark that this position may be out of sync, whichever member's bitmap
     /// is read.
     fn is_marked(&self, position: u64, accepted: &[usize]) -> bool {
         let Some(from) = self.freshest().resync_offset else { return false };
@@ -414,7 +414,7 @@ impl Case {
             policy,
             devices: (0..members).map(role).collect(),
         };
-        // A stale bitmap says nothing, least of all the truth.
+        // The bits of a stale bitmap are meaningless.
         let header = BitmapHeader { events: if stale { 9 } else { 10 }, events_cleared: 5 };
         let fill = if out_of_sync && !stale { 0xff } else { 0 };
         let bits = vec![fill; shape.map.bits().div_ceil(8) as usize];

@@ -87,7 +87,7 @@ fn a_write_waits_for_its_intents_and_nothing_else_does() {
 }
 
 #[test]
-fn read_only_refuses_what_has_not_begun_and_lets_the_rest_end() {
+fn read_only_refuses_waiting_writes_and_completes_those_in_flight() {
     let mut world = world(array(Level::Raid5, 3));
     world.model.tolerated.push(RequestError::ReadOnly);
     let begun = world.submit(WRITE, 0, 8);
@@ -136,7 +136,7 @@ fn writes_that_rely_on_a_loss_that_cannot_be_recorded_fail() {
 }
 
 #[test]
-fn a_write_that_ends_half_way_says_so_and_reads_keep_to_one_copy() {
+fn a_write_that_fails_half_way_is_reported_and_reads_use_one_copy() {
     let mut world = world(array(Level::Raid1, 2));
     world.model.tolerated.push(RequestError::NoSpace);
     world.members[1].full = 64..72;
@@ -183,7 +183,7 @@ fn spoil(world: &mut World, members: &[usize]) {
 }
 
 #[test]
-fn resync_makes_copies_alike_and_asks_for_no_intent() {
+fn resync_makes_copies_equal_without_intents() {
     for (level, others) in [(Level::Raid1, [1, 2, 3].as_slice()), (Level::Raid10, &[1, 3])] {
         let mut world = world(ShardConfig { in_sync_below: 0, ..array(level, 4) });
         spoil(&mut world, others);
@@ -198,7 +198,7 @@ fn resync_makes_copies_alike_and_asks_for_no_intent() {
 }
 
 #[test]
-fn resync_of_a_mirror_goes_round_a_bad_block_and_mends_it() {
+fn resync_of_a_mirror_reads_around_a_bad_block_and_repairs_it() {
     let mut world = world(ShardConfig { in_sync_below: 0, ..array(Level::Raid1, 3) });
     spoil(&mut world, &[2]);
     world.members[0].bad.extend(40..48);

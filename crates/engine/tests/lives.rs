@@ -20,7 +20,7 @@ use md::ondisk::{Role, Timestamp};
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
 use rng::Rng;
 
-/// How a kernel decides who belongs to the array.
+/// A kernel's rule for which members belong to the array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
     /// By the event count: before 6.8.

@@ -417,7 +417,7 @@ fn a_member_missing_from_the_start_is_recorded_before_the_first_grant() {
 }
 
 #[test]
-fn a_member_that_is_behind_gets_what_the_freshest_says_and_not_what_the_start_decided() {
+fn a_member_that_is_behind_gets_the_contents_of_the_freshest_and_not_the_started_state() {
     // Forced: dirty, and member 3 is missing. The array is started as a clean one.
     let mut config = config(Level::Raid5, 4, 0);
     config.devices.pop();
@@ -535,7 +535,7 @@ fn bits_fade_after_two_idle_periods_behind_a_flush_and_never_while_degraded() {
 }
 
 #[test]
-fn what_is_asked_for_while_bits_are_cleared_is_set_again_before_the_grant() {
+fn bits_requested_while_being_cleared_are_set_again_before_the_grant() {
     let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 2, 0)));
     desk.ask(7, 1);
     desk.ask(8, 1);
@@ -559,7 +559,7 @@ fn what_is_asked_for_while_bits_are_cleared_is_set_again_before_the_grant() {
 }
 
 #[test]
-fn a_bit_that_is_asked_for_when_it_has_faded_is_not_cleared_for_ever() {
+fn a_bit_requested_after_it_has_faded_is_not_cleared_for_ever() {
     let mut desk = Desk::new(with_bitmap(config(Level::Raid1, 2, 0)));
     desk.ask(7, 1);
     desk.ask(8, 1);
@@ -709,7 +709,7 @@ fn superblocks_that_only_some_members_had_room_for_are_written_again_with_the_sa
     assert_eq!(desk.events(), [10; 3], "and clean again");
     assert_eq!(desk.done, "SSSFFFSSS", "what is on a member is not written to it again");
     assert!(desk.superblocks.values().all(|state| state.resync_offset.is_none()));
-    // A stop that finds no room says so.
+    // A stop without room is reported.
     desk.ask(0, 1);
     desk.run();
     desk.release(0, 1);
@@ -723,7 +723,7 @@ fn superblocks_that_only_some_members_had_room_for_are_written_again_with_the_sa
 }
 
 #[test]
-fn a_loss_without_space_to_record_it_ends_what_waits_and_is_tried_again() {
+fn a_loss_without_space_to_record_it_fails_waiting_requests_and_is_retried() {
     let mut desk = Desk::new(config(Level::Raid5, 4, 0));
     desk.ask(0, 1);
     desk.run();

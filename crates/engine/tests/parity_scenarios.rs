@@ -245,7 +245,7 @@ fn a_bad_block_is_written_back_alone_in_a_degraded_array_too() {
 }
 
 #[test]
-fn what_a_direct_read_missed_is_read_again_beside_degraded_pieces() {
+fn ranges_that_a_direct_read_missed_are_read_again_beside_degraded_pieces() {
     // One request: row 0 by recovery, row 1 directly, with a bad block there.
     let mut world = world(ShardConfig { missing: MemberSet::one(0), ..raid6(6, 8, 4) });
     fill(&mut world);
@@ -300,7 +300,7 @@ fn a_request_of_one_granules_length_over_two_bad_ones_is_served() {
 }
 
 #[test]
-fn too_many_bad_blocks_fail_only_who_asks_for_them() {
+fn too_many_bad_blocks_fail_only_requests_that_read_them() {
     let mut world = world(raid5(4, 128, 4));
     fill(&mut world);
     world.members[0].bad.extend([0]);
@@ -414,7 +414,7 @@ fn degraded_sequential_reads_read_no_block_twice() {
 }
 
 #[test]
-fn a_member_that_goes_costs_no_write_and_no_read() {
+fn a_lost_member_fails_no_write_and_no_read() {
     let mut world = world(raid6(6, 128, 16));
     fill(&mut world);
     world.members[3].gone_at = Some(world.now + 300_000);

@@ -405,19 +405,19 @@ fn run_family(name: &str, shapes: &[Shape], trouble: Trouble, count: u64) {
 }
 
 #[test]
-fn striped_arrays_hold_what_was_written() {
-    run_family("striped_arrays_hold_what_was_written", &striped_shapes(), Trouble::Media, 40);
+fn striped_arrays_keep_written_data() {
+    run_family("striped_arrays_keep_written_data", &striped_shapes(), Trouble::Media, 40);
 }
 
 #[test]
-fn mirrored_arrays_hold_what_was_written() {
-    run_family("mirrored_arrays_hold_what_was_written", &mirrored_shapes(), Trouble::Media, 66);
+fn mirrored_arrays_keep_written_data() {
+    run_family("mirrored_arrays_keep_written_data", &mirrored_shapes(), Trouble::Media, 66);
 }
 
 #[test]
-fn arrays_with_one_parity_hold_what_was_written() {
+fn arrays_with_one_parity_keep_written_data() {
     run_family(
-        "arrays_with_one_parity_hold_what_was_written",
+        "arrays_with_one_parity_keep_written_data",
         &one_parity_shapes(),
         Trouble::Media,
         60,
@@ -425,9 +425,9 @@ fn arrays_with_one_parity_hold_what_was_written() {
 }
 
 #[test]
-fn arrays_with_two_parities_hold_what_was_written() {
+fn arrays_with_two_parities_keep_written_data() {
     run_family(
-        "arrays_with_two_parities_hold_what_was_written",
+        "arrays_with_two_parities_keep_written_data",
         &two_parity_shapes(),
         Trouble::Media,
         84,
@@ -435,9 +435,9 @@ fn arrays_with_two_parities_hold_what_was_written() {
 }
 
 #[test]
-fn parity_without_space_costs_only_what_the_failed_write_covers() {
+fn parity_without_space_loses_only_the_range_of_the_failed_write() {
     let shapes = [one_parity_shapes(), two_parity_shapes()].concat();
-    let name = "parity_without_space_costs_only_what_the_failed_write_covers";
+    let name = "parity_without_space_loses_only_the_range_of_the_failed_write";
     run_family(name, &shapes, Trouble::NoSpace, 60);
 }
 

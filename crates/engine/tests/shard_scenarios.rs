@@ -42,7 +42,7 @@ fn dropped(world: &World, shard: u16) -> MemberSet {
 }
 
 #[test]
-fn a_shard_refuses_what_is_not_all_its_own() {
+fn a_shard_refuses_requests_that_it_does_not_own_completely() {
     let mut world = world(Level::Raid5, 4, 2);
     fill(&mut world);
     let unit = start_of(&world, 1);
@@ -72,7 +72,7 @@ fn a_shard_refuses_what_is_not_all_its_own() {
 }
 
 #[test]
-fn a_flush_covers_all_shards_and_asks_each_member_once() {
+fn a_flush_covers_all_shards_and_flushes_each_member_once() {
     for (level, members) in [(Level::Raid5, 4), (Level::Raid10, 4), (Level::Raid0, 3)] {
         let mut world = world(level, members, 3);
         fill(&mut world);
@@ -175,7 +175,7 @@ fn two_shards_that_drop_more_than_the_array_can_lose_acknowledge_nothing_they_ca
 }
 
 #[test]
-fn a_raid_6_loses_two_at_once_and_goes_on() {
+fn a_raid_6_loses_two_concurrently_and_continues() {
     let mut world = world(Level::Raid6, 5, 2);
     fill(&mut world);
     let [a, b] = lose_two_concurrently(&mut world);

@@ -148,7 +148,7 @@ fn a_bad_sector_in_a_row_that_is_not_in_sync_is_an_error_and_stays_one() {
 }
 
 #[test]
-fn what_a_resync_has_passed_is_recovered_again() {
+fn ranges_that_a_resync_has_passed_are_recovered_again() {
     for shape in shapes() {
         let geometry = geometry(shape);
         let mut world = used_disks(geometry.clone());
@@ -268,7 +268,7 @@ fn a_lost_block_that_a_failed_write_covers_is_never_a_mixture() {
 }
 
 #[test]
-fn a_raid_6_that_has_lost_two_puts_back_what_a_failed_write_depends_on() {
+fn a_raid_6_without_two_members_rolls_back_a_failed_write() {
     // Data on members 0 to 3, P and Q on the last two.
     let geometry = geometry((Level::Raid6, Layout::Raid6(Raid6Layout::ParityLast), 6));
     for (first, second) in [(0, 3), (0, 4), (0, 5)] {
@@ -293,7 +293,7 @@ fn a_raid_6_that_has_lost_two_puts_back_what_a_failed_write_depends_on() {
 }
 
 #[test]
-fn what_was_put_back_is_not_reported_as_out_of_sync() {
+fn a_rolled_back_range_is_not_reported_as_out_of_sync() {
     for (short, reported) in [(0, false), (4, true)] {
         let geometry = geometry((Level::Raid5, Layout::Raid5(Raid5Layout::LeftSymmetric), 4));
         let mut world = world(ShardConfig {
@@ -382,9 +382,9 @@ fn a_member_lost_during_the_reads_of_a_write_costs_nothing_when_the_write_fails(
     }
 }
 
-/// After a start by force, Q is made to agree with P, which says what is lost.
+/// After a start by force, Q is regenerated to match P, which defines the lost block.
 #[test]
-fn a_resync_that_fails_leaves_what_it_recovered_from_as_it_was() {
+fn a_failed_resync_leaves_the_blocks_that_it_recovered_from_unchanged() {
     let geometry = geometry((Level::Raid6, Layout::Raid6(Raid6Layout::ParityLast), 6));
     let mut world =
         world(ShardConfig { missing: MemberSet::EMPTY, ..ShardConfig::new(geometry.clone()) });

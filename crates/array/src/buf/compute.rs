@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_generated_can_be_recovered() {
+    fn generated_parity_recovers_lost_blocks() {
         let mut regions = Regions::new().expect("memory");
         regions.add(Arc::new(Region::new(8 * 512).expect("memory")));
         for block in 0..3 {

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_the_map_is_in_the_file_and_the_other_way_round() {
+    fn writes_to_the_map_are_in_the_file_and_vice_versa() {
         let file = file(10_000);
         let mut map = FileMap::new(&file, true).expect("a map");
         map.write(4090, b"across a page").expect("inside");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_is_an_error_and_copies_nothing() {
+    fn ranges_outside_are_an_error_and_copy_nothing() {
         let file = file(8192);
         let mut map = FileMap::new(&file, true).expect("a map");
         let mut bytes = [7; 2];

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "more than was lent")]
-    fn what_lies_behind_a_loan_is_not_lent() {
+    fn bytes_behind_a_loan_are_not_lent() {
         let mut in_place = InPlaceSources::of(0, 4096);
         in_place.note(slice(0, 0, 512), slice(1, 0, 512));
         in_place.find(slice(0, 0, 1024));

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_whichever_way_it_went() {
+    fn written_data_are_read_back_whichever_way_they_were_stored() {
         let (mut io, write) = (io(), OpKind::Write { fua: false });
         let (from, to) = (BLOCK, BufSlice { offset: 8192, ..BLOCK });
         let large = (PAST_FROM_MEMBER_BYTES / 512) as u64;

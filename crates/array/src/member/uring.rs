@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_is_the_same_file_and_memory_and_is_let_go_with_the_ring() {
+    fn registered_files_and_memory_are_the_same_and_released_with_the_ring() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("member");
         File::create(&path).expect("a file");

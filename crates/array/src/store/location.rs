@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_place_is_refused() {
+    fn invalid_locations_are_refused() {
         for (text, problem) in [
             ("", "a member has a path"),
             ("@512", "a member has a path in front of '@'"),

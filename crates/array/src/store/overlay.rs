@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_as_the_page_says() {
+    fn bytes_match_the_format_page() {
         let known = Known { sectors: 0x1234, print: 7 << 32 | 9, name: b"disk".to_vec() };
         let header = encode_header(&[0xab; 16], std::slice::from_ref(&known));
         assert_eq!(&header[..16], b"raidlab-overlay\n");

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_while_the_data_is_flushed_is_not_cleared() {
+    fn bits_requested_during_the_flush_are_not_cleared() {
         let mut bits = Bits::new(&kept(vec![0b11, 0]), &map(16), None);
         bits.begin_clearing(true);
         bits.want(0);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_or_in_need_is_cleared_once_at_most() {
+    fn held_bits_and_bits_that_need_a_resync_are_cleared_once_at_most() {
         let mut bits = Bits::new(&kept(vec![0b111, 0]), &map(16), None);
         bits.begin_clearing(true);
         bits.need(1);

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_in_sync_at_the_start_stays_so_until_a_write_fails_half_way() {
+    fn ranges_in_sync_at_the_start_stay_so_until_a_write_fails_half_way() {
         let mut map = SyncMap::new(&[], 1);
         assert_eq!(map.state(0..1 << 40), InSync::All);
         map.clear(100..108);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_generated_ahead_of_a_resync_is_in_sync() {
+    fn ranges_generated_ahead_of_a_resync_are_in_sync() {
         let mut map = SyncMap::new(&[64..128, 4096..1 << 30], 8);
         assert_eq!(map.state(0..64), InSync::All);
         assert_eq!(map.state(56..72), InSync::Part);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_inside_a_page_keeps_what_lies_behind_it() {
+    fn a_position_inside_a_page_keeps_the_blocks_behind_it() {
         let mut map = SyncMap::new(std::slice::from_ref(&(0..10_000)), 1);
         map.set(5_000..5_001);
         map.resynced_below(4_500);

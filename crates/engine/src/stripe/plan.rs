@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cached_is_not_read() {
+    fn cached_blocks_are_not_read() {
         let warm = StripeState { cached: set(&[5]), ..raid5(5, &[1]) };
         assert_eq!(plan_write(&warm).expect("healthy").reads, set(&[1]));
         let warm = StripeState { cached: set(&[1, 2]), ..raid5(3, &[0]) };

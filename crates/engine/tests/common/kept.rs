@@ -314,7 +314,7 @@ impl World {
         images
     }
 
-    /// Whether the metadata manager said that the array has stopped.
+    /// Whether the metadata manager has reported the array as stopped.
     pub fn has_stopped(&self) -> Option<bool> {
         let others = &self.kept.as_ref().expect("a test with a manager").others;
         others.iter().find_map(|effect| match effect {

@@ -25,7 +25,7 @@ struct Lent {
 pub struct Loans(Vec<Lent>);
 
 impl Loans {
-    /// Notes a read; says what arrives instead of the bytes.
+    /// Records a loan; returns the contents that replace the bytes.
     pub fn note(&mut self, job: &Job, member: usize, slices: &[BufSlice], sector: u64) -> Vec<u8> {
         let operation = job.operation();
         let (start, mut from) = (sector * SECTOR as u64, sector * SECTOR as u64);

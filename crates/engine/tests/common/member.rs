@@ -72,7 +72,7 @@ impl Platter {
     }
 }
 
-/// What a member was asked to do, as iostat would show it.
+/// I/O counters of a member, as iostat shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub reads: u64,

@@ -102,7 +102,7 @@ pub struct World {
     writes_done: u64,
     /// Shard and epoch.
     unrecorded: Vec<(u16, u64)>,
-    /// Members that each shard has said to have dropped.
+    /// Members that each shard has reported as dropped.
     announced: Vec<(u16, u16)>,
     /// Of the next request; never used twice.
     pub next_tag: u64,
@@ -540,7 +540,7 @@ impl World {
         }
     }
 
-    /// Submits one request, waits for it, and says how it ended.
+    /// Submits one request, waits for it, and returns its result.
     pub fn run(&mut self, op: HostOp, at: u64, sectors: u64) -> Result<(), RequestError> {
         let tag = self.submit(op, at, sectors);
         loop {

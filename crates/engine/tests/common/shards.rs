@@ -1,4 +1,4 @@
-//! What goes between the shards of one array: parts of requests, messages, and who has lost whom.
+//! Messages between the shards of one array: parts of requests, control messages, lost members.
 //!
 //! Invariant: messages take their time, and those of one shard do not overtake each other.
 
@@ -49,7 +49,7 @@ impl Between {
 }
 
 impl World {
-    /// A shard says something to the control plane.
+    /// An event of a shard for the control plane.
     pub(super) fn control_event(&mut self, shard: u16, event: ControlEvent) {
         let about_flush =
             matches!(event, ControlEvent::CollectDirtyMembers | ControlEvent::Written { .. });
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// The control plane says something to a shard.
+    /// A command of the control plane for a shard.
     pub(super) fn send_control(&mut self, shard: u16, control: Control) {
         let at = self.now + self.delay((0, 20_000));
         let last = &mut self.between.last_to[usize::from(shard)];

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn who_works_alone_is_alone() {
+    fn exclusive_work_runs_alone() {
         let (gate, inside) = (Arc::new(Gate::default()), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for writer in 0..4 {

@@ -177,7 +177,7 @@ fn requests_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn what_the_array_cannot_serve_is_an_io_error() {
+fn unservable_ranges_are_io_errors() {
     let directory = tempfile::tempdir().expect("a directory");
     let bad = vec![Fault::ReadError { range: 0..1 << 20 }];
     let Some(front) = mounted(directory.path(), || array(Level::Raid0, 2, bad)) else { return };
@@ -216,7 +216,7 @@ fn a_mount_in_use_is_not_unmounted_unless_the_front_is_dropped() {
 }
 
 #[test]
-fn what_cannot_be_mounted_says_why() {
+fn a_failed_mount_says_why() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("file");
     File::create(&file).expect("a file");
