@@ -15,8 +15,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use md::create::{BitmapOption, Device, Request, plan};
 use md::geometry::{Geometry, GeometrySpec, Kind, Parity};
-use md::ondisk::{Field, bitmap, journal, ppl, superblock};
+use md::ondisk::superblock::Policy;
+use md::ondisk::{Area, Field, Timestamp, Uuid, Version, bitmap, journal, ppl, superblock};
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout, RowRole, Sector, StripeNo};
 
 struct Structure {
@@ -64,6 +66,9 @@ const COMPUTED: &[(&str, fn() -> Vec<String>)] = &[
     ("raid6-exponents", raid6_exponents),
     ("raid10-rows", raid10_rows),
     ("raid10-sizes", raid10_sizes),
+    ("superblock-sectors", superblock_sectors),
+    ("data-offsets", data_offsets),
+    ("places", places),
 ];
 
 /// A table with its marker.
@@ -300,6 +305,81 @@ fn raid10_sizes() -> Vec<String> {
         format!("{layout} | {members} | {size} | {used} | {array}")
     };
     table.iter().map(line).collect()
+}
+
+const VERSIONS: [Version; 4] = [Version::V0_90, Version::V1_0, Version::V1_1, Version::V1_2];
+
+fn superblock_sectors() -> Vec<String> {
+    let line = |sectors: u64| {
+        let place = |version| superblock::location(version, sectors);
+        let cells = VERSIONS.map(|version| place(version).map_or("-".into(), |at| at.to_string()));
+        format!("{sectors} | {}", joined(cells, " | "))
+    };
+    [23, 24, 131_072, 131_199, 131_200].map(line).to_vec()
+}
+
+fn request(level: Level, version: Version, sizes: &[u64]) -> Request {
+    let device = |(number, &sectors): (usize, &u64)| Device {
+        label: format!("disk{number}"),
+        sectors,
+        logical_block: 512,
+        uuid: Uuid([number as u8 + 1; 16]),
+        data_offset: None,
+        write_mostly: false,
+        failfast: false,
+    };
+    let devices = sizes.iter().enumerate().map(device).collect();
+    let now = Timestamp { seconds: 1_700_000_000, micros: 0 };
+    let mut request = Request::new(level, devices, Uuid([7; 16]), now);
+    request.version = version;
+    request.bitmap = BitmapOption::None;
+    request
+}
+
+/// In MiB and sectors: without chunks, with chunks of 64 KiB and of 512 KiB.
+fn data_offsets() -> Vec<String> {
+    let line = |mib: u64| {
+        let of = |level, chunk| {
+            let mut request = request(level, Version::V1_2, &[mib * 2048; 3]);
+            request.chunk_sectors = chunk;
+            plan(&request).unwrap().places[0].data_offset
+        };
+        let (none, small) = (of(Level::Raid1, None), of(Level::Raid5, Some(128)));
+        format!("{mib} | {none} | {small} | {}", of(Level::Raid5, None))
+    };
+    [16, 1024, 10 << 10, 100 << 10, 150 << 10, 20 << 20].map(line).to_vec()
+}
+
+/// RAID 5 over three devices of 10 GiB, with 512 KiB chunks.
+fn places() -> Vec<String> {
+    let area = |area: Option<Area>| match area {
+        Some(area) => format!("{} + {}", area.sector, area.sectors),
+        None => "-".to_string(),
+    };
+    let mut lines = Vec::new();
+    for version in VERSIONS {
+        for policy in [Policy::Resync, Policy::Bitmap, Policy::Ppl] {
+            let mut request = request(Level::Raid5, version, &[10 << 21; 3]);
+            request.policy = Some(policy);
+            if policy == Policy::Bitmap {
+                request.bitmap = BitmapOption::Internal { chunk_bytes: None };
+            }
+            // Metadata 0.90 has no partial parity log.
+            let Ok(plan) = plan(&request) else { continue };
+            let place = &plan.places[0];
+            let (name, log) = match policy {
+                Policy::Bitmap => ("bitmap", area(place.bitmap)),
+                Policy::Ppl => ("PPL", area(place.ppl)),
+                _ => ("none", area(None)),
+            };
+            let (sector, bad) = (place.super_sector, area(place.bad_blocks));
+            let (offset, data, used) = (place.data_offset, place.data_sectors, plan.used_sectors);
+            lines.push(format!(
+                "{version} | {name} | {sector} | {log} | {bad} | {offset} | {data} | {used}"
+            ));
+        }
+    }
+    lines
 }
 
 #[test]
