@@ -6,6 +6,8 @@
 //!   compared with the structure of that id in `STRUCTURES` below; together they cover the
 //!   structure without gap or overlap.
 //! - `<!-- values: ID -->`: columns value, name, and anything after them, compared with `VALUES`.
+//! - `<!-- computed: ID -->`: the first cells of every row are what the function of that id in
+//!   `COMPUTED` gives. A failure prints the rows as they should be.
 //!
 //! Both ways: a marker without an entry below fails, and so does an entry without its table. To add
 //! a structure, add its line to `STRUCTURES` and its table to a page.
@@ -13,7 +15,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use md::ondisk::{Field, bitmap, journal, ppl, superblock};
+use md::create::{BitmapOption, Device, Request, plan};
+use md::geometry::{Geometry, GeometrySpec, Kind, Parity};
+use md::ondisk::superblock::Policy;
+use md::ondisk::{Area, Field, Timestamp, Uuid, Version, bitmap, journal, ppl, superblock};
+use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout, RowRole, Sector, StripeNo};
 
 struct Structure {
     id: &'static str,
@@ -50,6 +56,19 @@ const VALUES: &[(&str, &[(&str, u64)])] = &[
     ("bitmap-versions", bitmap::BITMAP_VERSIONS),
     ("bitmap-states", bitmap::BITMAP_STATES),
     ("journal-payload-types", journal::PAYLOAD_TYPES),
+];
+
+/// Worked examples: a row is its cells, with ` | ` between them.
+const COMPUTED: &[(&str, fn() -> Vec<String>)] = &[
+    ("raid0-chunks", raid0_chunks),
+    ("raid5-rows", raid5_rows),
+    ("raid6-rows", raid6_rows),
+    ("raid6-exponents", raid6_exponents),
+    ("raid10-rows", raid10_rows),
+    ("raid10-sizes", raid10_sizes),
+    ("superblock-sectors", superblock_sectors),
+    ("data-offsets", data_offsets),
+    ("places", places),
 ];
 
 /// A table with its marker.
@@ -121,7 +140,8 @@ fn tables(kind: &str) -> BTreeMap<String, Table> {
     let mut tables = BTreeMap::new();
     for (page, text) in pages() {
         for table in tables_of(&page, &text) {
-            assert!(["fields", "values"].contains(&table.kind.as_str()), "{}", table.place());
+            let kinds = ["fields", "values", "computed"];
+            assert!(kinds.contains(&table.kind.as_str()), "{}", table.place());
             if table.kind == kind {
                 let place = table.place();
                 assert!(tables.insert(table.id.clone(), table).is_none(), "{place}: a second one");
@@ -169,6 +189,210 @@ fn compare_values(table: &Table, values: &[(&str, u64)]) -> Result<(), String> {
             Err(format!("{}: the page says {documented:?}, the code {meant:?}", table.place()))
         }
     }
+}
+
+fn compare_computed(table: &Table, computed: &[String]) -> Result<(), String> {
+    let begins = |row: &Vec<String>, line: &String| {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        cells.len() <= row.len() && cells.iter().zip(row).all(|(cell, told)| cell == told)
+    };
+    let rows = &table.rows;
+    if rows.len() == computed.len()
+        && rows.iter().zip(computed).all(|(row, line)| begins(row, line))
+    {
+        return Ok(());
+    }
+    let lines = computed.iter().map(|line| format!("\n| {line} |"));
+    Err(format!("{}: the code computes{}", table.place(), lines.collect::<String>()))
+}
+
+fn geometry(level: Level, layout: Layout, chunk_sectors: u64, sizes: &[u64]) -> Geometry {
+    let member_sectors = sizes.to_vec();
+    Geometry::new(&GeometrySpec { level, layout, chunk_sectors, member_sectors }).unwrap()
+}
+
+fn joined(cells: impl IntoIterator<Item = impl ToString>, between: &str) -> String {
+    cells.into_iter().map(|cell| cell.to_string()).collect::<Vec<_>>().join(between)
+}
+
+/// Chunks of both layouts by member row; members of 2, 5, 4 and 3 chunks.
+fn raid0_chunks() -> Vec<String> {
+    let mut rows = vec![vec!["-".to_string(); 8]; 5];
+    for number in [1, 2] {
+        let layout = Layout::from_number(Level::Raid0, number).unwrap();
+        let geometry = geometry(Level::Raid0, layout, 8, &[16, 40, 32, 24]);
+        let Kind::Striped(striped) = geometry.kind() else { panic!() };
+        for chunk in 0..geometry.array_sectors() / 8 {
+            let place = striped.locate(Sector(chunk * 8));
+            let column = place.member.index() + if number == 1 { 0 } else { 4 };
+            rows[place.sector.0 as usize / 8][column] = chunk.to_string();
+        }
+    }
+    rows.iter()
+        .enumerate()
+        .map(|(row, cells)| format!("{row} | {}", joined(cells, " | ")))
+        .collect()
+}
+
+/// What `text` says of each of `stripes` rows of a layout, behind its number and name.
+fn parity_line(
+    (level, layout): (Level, Layout),
+    (members, stripes): (usize, u64),
+    text: fn(&Parity, StripeNo) -> String,
+) -> String {
+    let geometry = geometry(level, layout, 8, &vec![80; members]);
+    let Kind::Parity(parity) = geometry.kind() else { panic!() };
+    let rows = (0..stripes).map(|stripe| text(parity, StripeNo(stripe)));
+    format!("{} | {layout} | {}", layout.number(), joined(rows, " | "))
+}
+
+fn roles(parity: &Parity, stripe: StripeNo) -> String {
+    let role = |role: &RowRole| match role {
+        RowRole::P => "P".to_string(),
+        RowRole::Q => "Q".to_string(),
+        RowRole::Data(index) => format!("D{index}"),
+    };
+    joined(parity.row(stripe).role.iter().map(role), " ")
+}
+
+fn raid5_rows() -> Vec<String> {
+    let line = |layout| parity_line((Level::Raid5, Layout::Raid5(layout)), (4, 4), roles);
+    Raid5Layout::all().map(line).collect()
+}
+
+fn raid6_rows() -> Vec<String> {
+    let line = |layout| parity_line((Level::Raid6, Layout::Raid6(layout)), (5, 5), roles);
+    Raid6Layout::all().map(line).collect()
+}
+
+/// Only layouts whose exponents are not the data indices.
+fn raid6_exponents() -> Vec<String> {
+    let exponents = |parity: &Parity, stripe| joined(&parity.row(stripe).exponent, " ");
+    let line = |layout| parity_line((Level::Raid6, Layout::Raid6(layout)), (5, 5), exponents);
+    let differs = |line: &String| line.split(" | ").skip(2).any(|cell| cell != "0 1 2");
+    Raid6Layout::all().map(line).filter(differs).collect()
+}
+
+/// Chunks by member row, members of four chunks.
+fn raid10_rows() -> Vec<String> {
+    let table = [
+        (0x102, 3),
+        (0x103, 4),
+        (0x201, 4),
+        (0x1_0201, 3),
+        (0x202, 6),
+        (0x4_0201, 5),
+        (0x2_0201, 6),
+    ];
+    let line = |&(number, members): &(i32, usize)| {
+        let layout = Layout::from_number(Level::Raid10, number).unwrap();
+        let geometry = geometry(Level::Raid10, layout, 8, &vec![32; members]);
+        let Kind::Mirrored(mirrored) = geometry.kind() else { panic!() };
+        let chunk = |row: u64, member: usize| {
+            let at = mirrored.array_sector_of(MemberIdx(member as u16), Sector(row * 8));
+            at.map_or("-".to_string(), |at| (at.0 / 8).to_string())
+        };
+        let rows = (0..4).map(|row| joined((0..members).map(|member| chunk(row, member)), " "));
+        format!("{number:#x} | {layout} | {members} | {}", joined(rows, " | "))
+    };
+    table.iter().map(line).collect()
+}
+
+fn raid10_sizes() -> Vec<String> {
+    let table = [(0x102, 3, 1024), (0x102, 5, 1024), (0x201, 3, 1024), (0x301, 5, 14336)];
+    let line = |&(number, members, size): &(i32, usize, u64)| {
+        let layout = Layout::from_number(Level::Raid10, number).unwrap();
+        let geometry = geometry(Level::Raid10, layout, 128, &vec![size; members]);
+        let (used, array) = (geometry.member_used_sectors(MemberIdx(0)), geometry.array_sectors());
+        format!("{layout} | {members} | {size} | {used} | {array}")
+    };
+    table.iter().map(line).collect()
+}
+
+const VERSIONS: [Version; 4] = [Version::V0_90, Version::V1_0, Version::V1_1, Version::V1_2];
+
+fn superblock_sectors() -> Vec<String> {
+    let line = |sectors: u64| {
+        let place = |version| superblock::location(version, sectors);
+        let cells = VERSIONS.map(|version| place(version).map_or("-".into(), |at| at.to_string()));
+        format!("{sectors} | {}", joined(cells, " | "))
+    };
+    [23, 24, 131_072, 131_199, 131_200].map(line).to_vec()
+}
+
+fn request(level: Level, version: Version, sizes: &[u64]) -> Request {
+    let device = |(number, &sectors): (usize, &u64)| Device {
+        label: format!("disk{number}"),
+        sectors,
+        logical_block: 512,
+        uuid: Uuid([number as u8 + 1; 16]),
+        data_offset: None,
+        write_mostly: false,
+        failfast: false,
+    };
+    let devices = sizes.iter().enumerate().map(device).collect();
+    let now = Timestamp { seconds: 1_700_000_000, micros: 0 };
+    let mut request = Request::new(level, devices, Uuid([7; 16]), now);
+    request.version = version;
+    request.bitmap = BitmapOption::None;
+    request
+}
+
+/// In MiB and sectors: without chunks, with chunks of 64 KiB and of 512 KiB.
+fn data_offsets() -> Vec<String> {
+    let line = |mib: u64| {
+        let of = |level, chunk| {
+            let mut request = request(level, Version::V1_2, &[mib * 2048; 3]);
+            request.chunk_sectors = chunk;
+            plan(&request).unwrap().places[0].data_offset
+        };
+        let (none, small) = (of(Level::Raid1, None), of(Level::Raid5, Some(128)));
+        format!("{mib} | {none} | {small} | {}", of(Level::Raid5, None))
+    };
+    [16, 1024, 10 << 10, 100 << 10, 150 << 10, 20 << 20].map(line).to_vec()
+}
+
+/// RAID 5 over three devices of 10 GiB, with 512 KiB chunks.
+fn places() -> Vec<String> {
+    let area = |area: Option<Area>| match area {
+        Some(area) => format!("{} + {}", area.sector, area.sectors),
+        None => "-".to_string(),
+    };
+    let mut lines = Vec::new();
+    for version in VERSIONS {
+        for policy in [Policy::Resync, Policy::Bitmap, Policy::Ppl] {
+            let mut request = request(Level::Raid5, version, &[10 << 21; 3]);
+            request.policy = Some(policy);
+            if policy == Policy::Bitmap {
+                request.bitmap = BitmapOption::Internal { chunk_bytes: None };
+            }
+            // Metadata 0.90 has no partial parity log.
+            let Ok(plan) = plan(&request) else { continue };
+            let place = &plan.places[0];
+            let (name, log) = match policy {
+                Policy::Bitmap => ("bitmap", area(place.bitmap)),
+                Policy::Ppl => ("PPL", area(place.ppl)),
+                _ => ("none", area(None)),
+            };
+            let (sector, bad) = (place.super_sector, area(place.bad_blocks));
+            let (offset, data, used) = (place.data_offset, place.data_sectors, plan.used_sectors);
+            lines.push(format!(
+                "{version} | {name} | {sector} | {log} | {bad} | {offset} | {data} | {used}"
+            ));
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_pages_give_what_the_code_computes() {
+    let mut tables = tables("computed");
+    for (id, compute) in COMPUTED {
+        let missing = || panic!("no page has 'computed: {id}': {:#?}", compute());
+        let table = tables.remove(*id).unwrap_or_else(missing);
+        compare_computed(&table, &compute()).unwrap_or_else(|problem| panic!("{problem}"));
+    }
+    assert!(tables.is_empty(), "tables without an entry in COMPUTED: {:?}", tables.keys());
 }
 
 #[test]
@@ -228,4 +452,11 @@ fn a_page_that_differs_is_noticed() {
     assert!(compare_values(&values[0], &[("A", 8)]).is_err());
     assert!(compare_values(&values[0], &[("B", 16)]).is_err());
     assert!(compare_values(&values[0], &[]).is_err());
+    let rows = tables_of("p", "<!-- computed: c -->\n| a | b | |\n|---|---|---|\n| 1 | 2 | x |\n");
+    let row = |text: &str| vec![text.to_string()];
+    assert_eq!(compare_computed(&rows[0], &row("1 | 2")), Ok(()));
+    for other in [vec![], row("1 | 3"), row("1 | 2 | x | y"), [row("1 | 2"), row("1 | 2")].concat()]
+    {
+        assert!(compare_computed(&rows[0], &other).is_err(), "{other:?}");
+    }
 }
