@@ -59,7 +59,9 @@ const VALUES: &[(&str, &[(&str, u64)])] = &[
 ];
 
 /// Worked examples: a row is its cells, with ` | ` between them.
-const COMPUTED: &[(&str, fn() -> Vec<String>)] = &[
+type Computed = (&'static str, fn() -> Vec<String>);
+
+const COMPUTED: &[Computed] = &[
     ("raid0-chunks", raid0_chunks),
     ("raid5-rows", raid5_rows),
     ("raid6-rows", raid6_rows),

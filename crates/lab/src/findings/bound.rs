@@ -43,8 +43,8 @@ pub(super) fn missed(cell: &Cell, found: &[Finding]) -> Option<Finding> {
         false => known.join(", "),
     };
     let text = format!(
-        "only {} of what the members could deliver together{of}; {known}: no other finding explains \
-         it",
+        "only {} of what the members could deliver together{of}; {known}: no other finding \
+         explains it",
         percent(share)
     );
     Some(finding("below-the-bound", text, &evidence, None))
