@@ -145,8 +145,8 @@ mod tests {
             .expect("sound")
     }
 
-    /// The bits that the kernel set for the same writes (md-format 3.2): array blocks of 4 KiB
-    /// 67, 1207 and 2827, chunks and bits of 64 KiB.
+    /// The bits that the kernel set for the same writes (docs/format/bitmap.md, Bits):
+    /// array blocks of 4 KiB 67, 1207 and 2827, chunks and bits of 64 KiB.
     #[test]
     fn takes_the_bits_that_the_kernel_took() {
         let blocks = [67u64, 1207, 2827];

@@ -8,7 +8,7 @@
 use crate::level::Level;
 use std::fmt;
 
-/// How RAID 0 starts a zone when members have different sizes (format reference, 6.3).
+/// How RAID 0 starts a zone when members have different sizes (docs/format/geometry.md, RAID 0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Raid0Layout {
     /// Not recorded (number 0): fine while it does not matter, refused when it does.
@@ -19,7 +19,8 @@ pub enum Raid0Layout {
     Alternate,
 }
 
-/// Where RAID 5 puts parity and the first data chunk of a row (format reference, 6.5).
+/// Where RAID 5 puts parity and the first data chunk of a row (docs/format/geometry.md, RAID 4 and
+/// 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Raid5Layout {
     /// Parity moves down from the last member; data in slot order.
@@ -36,7 +37,8 @@ pub enum Raid5Layout {
     ParityLast,
 }
 
-/// Where RAID 6 puts P, Q and data, and in which order Q counts (format reference, 6.5, 6.6).
+/// Where RAID 6 puts P, Q and data, and in which order Q counts (docs/format/geometry.md, RAID 6,
+/// P and Q).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Raid6Layout {
     /// P moves down from the last member, Q behind it; data in slot order.
@@ -80,7 +82,7 @@ pub enum FarSets {
     Current,
 }
 
-/// Copies of RAID 10 (format reference, 6.7). Every chunk has `near * far` copies.
+/// Copies of RAID 10 (docs/format/geometry.md, RAID 10). Every chunk has `near * far` copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Raid10Layout {
     /// Copies side by side in one row, at least 1.

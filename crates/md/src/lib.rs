@@ -1,8 +1,8 @@
 //! The semantics of Linux md: units, levels, layouts, and the mapping of array sectors to members.
 //!
 //! Owns the arithmetic of md and nothing else: no bytes of any member, no files, no clocks. Every
-//! formula is from `docs/format` (the on-disk reference); the tests compare them with arrays that
-//! the kernel wrote.
+//! formula is in `docs/format`: `geometry.md`, `placement.md` and a page for each structure; the
+//! tests compare them with arrays that the kernel wrote.
 //!
 //! Invariant: the mapping is a pure function of a [`GeometrySpec`]; two equal specs map equally.
 //!

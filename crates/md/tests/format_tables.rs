@@ -196,7 +196,7 @@ fn compare_values(table: &Table, values: &[(&str, u64)]) -> Result<(), String> {
 fn compare_computed(table: &Table, computed: &[String]) -> Result<(), String> {
     let begins = |row: &Vec<String>, line: &String| {
         let cells: Vec<&str> = line.split(" | ").collect();
-        cells.len() <= row.len() && cells.iter().zip(row).all(|(cell, told)| cell == told)
+        cells.len() <= row.len() && cells.iter().zip(row).all(|(cell, given)| cell == given)
     };
     let rows = &table.rows;
     if rows.len() == computed.len()

@@ -105,7 +105,7 @@ fn an_unrecorded_raid0_layout_is_fine_while_it_does_not_matter() {
 fn the_smallest_and_largest_arrays_are_accepted() {
     make(Level::Linear, "", 0, &[1]).unwrap();
     make(Level::Raid0, "", 8, &[8]).unwrap();
-    // 24 AND NOT 23, see the format reference, 6.3.
+    // 24 AND NOT 23, see docs/format/geometry.md, Sizes.
     assert_eq!(make(Level::Raid0, "", 24, &[24]).unwrap().array_sectors(), 8);
     make(Level::Raid1, "", 0, &[1]).unwrap();
     // md ignores whatever chunk a RAID 1 superblock holds.

@@ -183,7 +183,7 @@ fn raid10_layouts(members: usize) -> Vec<Raid10Layout> {
     layouts
 }
 
-/// Sizes of the reference, 6.7: array sectors, member sectors, stride.
+/// docs/format/geometry.md, RAID 10, Sizes: array sectors, member sectors, stride.
 fn raid10_sizes(layout: Raid10Layout, n: u64, c: u64, size: u64) -> (u64, u64, u64) {
     let (nc, fc) = (u64::from(layout.near), u64::from(layout.far));
     let chunks = ((size / c) / fc) * n / nc;
@@ -192,7 +192,7 @@ fn raid10_sizes(layout: Raid10Layout, n: u64, c: u64, size: u64) -> (u64, u64, u
     (((per / fc) * n / nc) * c, per * c, stride)
 }
 
-/// DeviceLayout of the reference, 6.7, in its order and step by step.
+/// docs/format/geometry.md, RAID 10, The map: every copy, in its order and step by step.
 fn raid10_copies(layout: Raid10Layout, n: u64, c: u64, stride: u64, s: u64) -> Vec<(u64, u64)> {
     let (nc, fc) = (u64::from(layout.near), u64::from(layout.far));
     let set = match layout.far_sets {
@@ -231,7 +231,7 @@ fn raid10_copies(layout: Raid10Layout, n: u64, c: u64, stride: u64, s: u64) -> V
     copies
 }
 
-/// Whether the reference's formulas put two copies on one member, or two chunks on one place.
+/// Whether the page's formulas put two copies on one member, or two chunks on one place.
 fn raid10_collides(layout: Raid10Layout, n: u64, size: u64) -> bool {
     let (array, _, stride) = raid10_sizes(layout, n, 8, size);
     let mut places = HashMap::new();

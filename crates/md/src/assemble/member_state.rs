@@ -2,7 +2,8 @@
 //!
 //! Invariant: the superblock that most of the freshest members agree with decides every role; a
 //! candidate's own superblock says who it is and how fresh, and that it never had a role. Of two
-//! equally fresh candidates for one place neither is used. Format reference, 8.2 and 8.3.
+//! equally fresh candidates for one place neither is used. Rules: docs/format/assembly.md,
+//! Candidates to Roles.
 
 use super::agree::{Against, Agreement, agree, role_word};
 use super::messages::updates;

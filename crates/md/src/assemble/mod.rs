@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Invariant: a pure function of the candidates and the options; nothing is chosen in silence:
-//! every candidate has a state with a reason, every refusal a sentence to act on. Rules: format
-//! reference, section 8; where Linux md or mdadm would decide otherwise, [`Array::other_verdicts`]
-//! says so.
+//! every candidate has a state with a reason, every refusal a sentence to act on. Rules:
+//! docs/format/assembly.md; where Linux md or mdadm would decide otherwise,
+//! [`Array::other_verdicts`] says so.
 //!
 //! Called by `array` (to run an array) and by the command line (to explain one).
 

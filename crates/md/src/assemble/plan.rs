@@ -1,7 +1,8 @@
 //! Whether an array can be started, read-write and read-only.
 //!
 //! Invariant: a plan that runs serves only what is trusted, or says in its warnings what is not;
-//! one that does not run says what would help. Format reference, 8.4.
+//! one that does not run says what would help. Rules: docs/format/assembly.md, Read-write start,
+//! Force, Read-only use.
 
 use super::agree::same_places;
 use super::areas;

@@ -1,7 +1,7 @@
 //! Derives the repairs of an array at a read-write start.
 //!
-//! Invariant: a typed list, in the order in which it must be done; nothing is done here. Format
-//! reference, 1.5, 3.3, 5 and 8.4.
+//! Invariant: a typed list, in the order in which it must be done; nothing is done here.
+//! Rules: docs/format/assembly.md, What a start repairs.
 
 use super::types::{Candidate, Member, MemberState, Recovery, Repairs, Replay, Resync, Source};
 use crate::geometry::{Geometry, Kind, RowRole};

@@ -1,6 +1,6 @@
 //! The placement of metadata and data by mdadm 4.2.
 //!
-//! Invariant: sectors of the device throughout; every number is from the format reference, 1.7.
+//! Invariant: sectors of the device throughout; numbers and rules: docs/format/placement.md.
 
 use crate::ondisk::Version;
 use crate::ondisk::bitmap::room_sectors;
@@ -117,7 +117,7 @@ mod tests {
     const MIB: u64 = 2048;
     const GIB: u64 = 1024 * MIB;
 
-    /// The examples of the format reference, found by running mdadm 4.2.
+    /// Found by running mdadm 4.2; docs/format/placement.md, Data offset.
     #[test]
     fn data_offsets_are_mdadms() {
         let table = [

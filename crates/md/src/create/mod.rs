@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariant: pure; what the plan names is all that has to be written, and the areas of a member
-//! touch neither each other nor its data. Formulas: format reference, 1.7.
+//! touch neither each other nor its data. Formulas: docs/format/placement.md.
 //!
 //! Where mdadm differs on purpose: it creates RAID 4 and 5 without the last member, which it then
 //! rebuilds as a spare; here all members are active from the start, and the array is resynced from

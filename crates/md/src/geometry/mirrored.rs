@@ -14,8 +14,8 @@
 //!                    F  D  E
 //! ```
 //!
-//! Formulas: format reference, 6.4 and 6.7. Called by the engine for each request and, backwards,
-//! by rebuild.
+//! Formulas: docs/format/geometry.md, RAID 1 and RAID 10. Called by the engine for each request
+//! and, backwards, by rebuild.
 
 use super::chunk::Chunk;
 use super::spec::{GeometryError, GeometrySpec, checked_array_sectors};
@@ -302,8 +302,8 @@ fn far_set(layout: Raid10Layout, members: usize) -> usize {
 }
 
 /// `[far copy][slot of the near copy] -> slot`: each far copy moves on by the number of near
-/// copies, around its far set (format reference, 6.7, with what it does at the edge of the last
-/// set).
+/// copies, around its far set (docs/format/geometry.md, RAID 10, with what it does at the edge of
+/// the last set).
 fn far_slots(layout: Raid10Layout, members: usize) -> Vec<u16> {
     let near = usize::from(layout.near);
     let set = far_set(layout, members);

@@ -13,7 +13,8 @@
 //!   stripe 3   P  D0 D1 D2
 //! ```
 //!
-//! Formulas: format reference, 6.5 and 6.6. Called by the engine for each request and each row.
+//! Formulas: docs/format/geometry.md, RAID 4 and 5, RAID 6, P and Q. Called by the engine for each
+//! request and each row.
 
 use super::chunk::{Chunk, Divisor};
 use super::spec::{GeometryError, GeometrySpec, checked_array_sectors};

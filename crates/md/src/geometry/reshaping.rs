@@ -8,7 +8,8 @@
 //!                 new      |      old                                 old   |       new
 //! ```
 //!
-//! Format reference, section 7. Built by [`crate::assemble`], used to read such an array.
+//! Rules: docs/format/geometry.md, Reshape. Built by [`crate::assemble`], used to read such an
+//! array.
 
 use super::array::{Geometry, Kind};
 use super::spec::{GeometryError, GeometrySpec};

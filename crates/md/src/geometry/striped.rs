@@ -65,7 +65,7 @@ impl Striped {
         }
     }
 
-    /// Format reference, 6.2.
+    /// docs/format/geometry.md, Linear.
     fn linear(spec: &GeometrySpec) -> Result<Striped, GeometryError> {
         let used = rounded_sizes(spec, spec.chunk_sectors.max(1))?;
         let array_sectors = checked_array_sectors(used.iter().map(|&u| u128::from(u)).sum())?;
@@ -80,7 +80,7 @@ impl Striped {
         Ok(Striped { array_sectors, used, chunk: None, zones, layout_matters: false })
     }
 
-    /// Format reference, 6.3.
+    /// docs/format/geometry.md, RAID 0.
     fn raid0(spec: &GeometrySpec) -> Result<Striped, GeometryError> {
         let chunk = Chunk::new(spec.chunk_sectors);
         let used = rounded_sizes(spec, chunk.sectors)?;

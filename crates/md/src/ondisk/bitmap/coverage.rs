@@ -2,7 +2,7 @@
 //! must be made equal again when an array starts.
 //!
 //! Invariant: whatever two members may differ in after a crash is covered by [`touched_by_write`]
-//! of the writes in flight. Formulas: format reference, 3.2 and 3.3.
+//! of the writes in flight. Formulas: docs/format/bitmap.md, Bits and Rules.
 
 use std::ops::Range;
 

@@ -115,7 +115,7 @@ pub struct BitmapHeader {
     pub cluster_name: [u8; 64],
 }
 
-/// Why md refuses to start an array with this bitmap (format reference, 3.4).
+/// Why md refuses to start an array with this bitmap (docs/format/bitmap.md, Header).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitmapProblem {
     /// Not 3, 4 or 5.

@@ -1,7 +1,7 @@
 //! Placement and chunk size of a new bitmap: mdadm 4.2's choices.
 //!
 //! Invariant: the bitmap fits its room, and the room touches neither superblock nor data nor the
-//! bad-block log where mdadm puts them. Formulas: format reference, 1.7.
+//! bad-block log where mdadm puts them. Formulas: docs/format/bitmap.md, A new one.
 
 use std::fmt;
 

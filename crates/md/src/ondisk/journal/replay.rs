@@ -10,7 +10,7 @@
 //! made from it. A row that was flushed is forgotten.
 //!
 //! Invariant: only blocks with right checksums are in the result; a walk reads no more blocks than
-//! the ring has. Format reference, 5.2.
+//! the ring has. Rules: docs/format/journal.md, Replay.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -10,7 +10,7 @@
 //!
 //! Invariant: steps are independent of each other's result: they read data and log, and write
 //! parity. A reader may do them in memory, a writer on the members, and again after another crash.
-//! Format reference, 5.1.
+//! Rules: docs/format/ppl.md, Recovery.
 
 use std::fmt;
 use std::ops::Range;
