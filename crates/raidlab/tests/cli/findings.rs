@@ -118,7 +118,7 @@ fn unreadable_blocks_are_corrected_and_reported() {
         assert_eq!(cell["verified"], Value::Bool(true), "{level}");
         assert!(
             warnings(&cell).contains("unreadable range(s) were reconstructed")
-                || warnings(&cell).contains("cannot be read")
+                || warnings(&cell).contains("unreadable sectors")
         );
     }
     // An ordinary disk has nothing to correct it from.

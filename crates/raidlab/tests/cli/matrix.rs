@@ -236,5 +236,5 @@ fn arrays_in_arrays_run_on_one_core() {
     }
     let ran = raidlab("bench --members mem --size 8M --array raid1(raid0(2),raid0(2)) --cores 2");
     let ran = ran.code(2);
-    assert!(ran.stderr.contains("runs on one core; 2 were asked for"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("runs in one shard only; 2 were requested"), "{}", ran.stderr);
 }
