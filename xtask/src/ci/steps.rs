@@ -195,7 +195,8 @@ fn test(context: &mut Context) -> Outcome {
         let how = "scripts/setup --with-tests, or cargo install --locked cargo-nextest";
         return Outcome::Failed(format!("cargo-nextest is not installed: {how}"));
     }
-    let report = context.workspace.target.join("nextest").join("ci").join("junit.xml");
+    // nextest's own place, whatever the target directory is.
+    let report = context.workspace.root.join("target/nextest/ci/junit.xml");
     // An old report must not be taken for this run's.
     let _ = std::fs::remove_file(&report);
     let ran = finish(&mut context.cargo("nextest run --workspace --profile ci"));
