@@ -86,7 +86,7 @@ pub struct TargetSpec<'a> {
     pub block_bytes: u64,
     /// Maximum of requests in flight, in all lanes together.
     pub in_flight: usize,
-    /// Number of threads that share the array; see [`Driver::lanes`].
+    /// Number of threads that share the array; see [`Driver::shards`].
     pub lanes: u16,
     /// Upper limit of the used area, in bytes.
     pub area_bytes: Option<u64>,

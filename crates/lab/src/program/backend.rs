@@ -23,7 +23,7 @@ pub trait IoBackend: Sync {
     fn refuses(&self, phase: &Phase) -> Option<String>;
 
     /// Whether workers use only descriptors that they open and close themselves: then a worker may
-    /// have a separate descriptor table ([`array::spawn_apart`]).
+    /// have a separate descriptor table ([`array::spawn_with_own_fd_table`]).
     fn hands_are_apart(&self) -> bool;
 
     /// The I/O of one worker. `shared`: other workers write to the same files.
