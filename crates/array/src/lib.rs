@@ -22,7 +22,7 @@
 //! array.write_at(&[7; 4096], 64 * 1024)?;
 //! array.fail_member(md::MemberIdx(1));
 //!
-//! Blocking, and degraded by now: the lost blocks are recovered from parity.
+//! // Blocking, and degraded by now: the lost blocks are recovered from parity.
 //! let mut back = [0; 4096];
 //! array.read_at(&mut back, 64 * 1024)?;
 //! assert_eq!(back, [7; 4096]);

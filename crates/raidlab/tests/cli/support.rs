@@ -123,10 +123,17 @@ pub struct Dir(pub PathBuf);
 impl Dir {
     pub fn new() -> Dir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("raidlab-cli-{}-{next}", std::process::id()));
-        std::fs::create_dir(&path).expect("a directory for the test");
-        Dir(path)
+        loop {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("raidlab-cli-{}-{next}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Dir(path),
+                // Left behind by a test that was killed, in a process of the same number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("no directory for the test: {error}"),
+            }
+        }
     }
 
     pub fn path(&self) -> &str {
