@@ -14,6 +14,9 @@
 //! cannot drop the first member, because its own rows need it. It serves what it still can, but
 //! acknowledges no more writes.
 //!
+//! A flush that failed on a member that must stay is reported to all shards: each of them marks its
+//! parity as out of sync.
+//!
 //! Invariant: all shards that acknowledge writes have lost the same members, and the array can
 //! serve all of its data without them. Called by an executor with the events of all shards, those
 //! of one shard in their order.
@@ -62,7 +65,14 @@ impl FailureCoordinator {
     /// Processes an event of a shard and appends the resulting commands, each with its shard.
     /// Unrelated events are ignored.
     pub fn event(&mut self, shard: u16, event: &ControlEvent, out: &mut Vec<(u16, Control)>) {
-        let ControlEvent::MemberFailed { member, epoch, .. } = *event else { return };
+        let (member, epoch) = match *event {
+            ControlEvent::MemberFailed { member, epoch, .. } => (member, epoch),
+            ControlEvent::NotDurable { .. } => {
+                let shards = 0..self.shards.len() as u16;
+                return out.extend(shards.map(|shard| (shard, Control::NotDurable)));
+            }
+            _ => return,
+        };
         let from = &mut self.shards[usize::from(shard)];
         from.dropped.insert(member.0);
         from.waits = Some(epoch);
@@ -129,6 +139,13 @@ mod tests {
         let event = ControlEvent::MemberFailed { member, error: None, epoch };
         failures.event(shard, &event, &mut out);
         out
+    }
+
+    #[test]
+    fn a_failed_flush_of_a_member_that_must_stay_is_reported_to_all_shards() {
+        let (mut failures, mut out) = (failures(Level::Raid5, 3), Vec::new());
+        failures.event(0, &ControlEvent::NotDurable { member: MemberIdx(1) }, &mut out);
+        assert_eq!(out, [0, 1, 2].map(|shard| (shard, Control::NotDurable)));
     }
 
     fn fail(shard: u16, member: u16) -> (u16, Control) {
