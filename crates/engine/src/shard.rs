@@ -44,8 +44,8 @@ pub struct Status {
 
 #[allow(clippy::large_enum_variant, reason = "there is one per shard")]
 enum Personality {
-    Flat(NonParity),
-    Stripe(Stripes),
+    NonParity(NonParity),
+    Parity(Stripes),
 }
 
 /// A shard; see the crate documentation.
@@ -61,7 +61,7 @@ pub struct Shard {
     ready: Vec<u32>,
     /// Time that the timer is set to.
     timer: Option<u64>,
-    way: Personality,
+    personality: Personality,
 }
 
 impl Shard {
@@ -86,15 +86,15 @@ impl Shard {
         if !config.geometry.enough(|member| !config.missing.contains(member.0)) {
             return Err(ConfigError::TooFewMembers { missing: config.missing.len() });
         }
-        let way = if matches!(config.geometry.kind(), GeometryKind::Parity(_)) {
+        let personality = if matches!(config.geometry.kind(), GeometryKind::Parity(_)) {
             let least = ShardConfig::least_stripe_cache_bytes(&config.geometry);
             let given = config.stripe_cache_bytes;
             if given < least {
                 return Err(ConfigError::StripeCacheTooSmall { given, least });
             }
-            Personality::Stripe(Stripes::new(&config))
+            Personality::Parity(Stripes::new(&config))
         } else {
-            Personality::Flat(NonParity::new(&config.geometry, config.discard_zeroes))
+            Personality::NonParity(NonParity::new(&config.geometry, config.discard_zeroes))
         };
         Ok(Shard {
             requests: Requests::with_capacity(config.max_requests),
@@ -105,7 +105,7 @@ impl Shard {
             intents: config.intents.map(|map| Intents::new(map, config.safe_mode_nanos)),
             ready: Vec::new(),
             timer: None,
-            way,
+            personality,
             config,
         })
     }
@@ -118,7 +118,7 @@ impl Shard {
     /// Whether the last batch has left operations to begin: `handle` must be called again before
     /// the caller waits, preferably with the completions since then.
     pub fn has_more(&self) -> bool {
-        matches!(&self.way, Personality::Stripe(stripes) if stripes.has_more())
+        matches!(&self.personality, Personality::Parity(stripes) if stripes.has_more())
     }
 
     /// The array that the shard serves.
@@ -128,9 +128,9 @@ impl Shard {
 
     /// The shard's status.
     pub fn status(&self) -> Status {
-        let (operations, free) = match &self.way {
-            Personality::Flat(_) => (0, 0),
-            Personality::Stripe(stripes) => (stripes.operations(), stripes.free_bytes()),
+        let (operations, free) = match &self.personality {
+            Personality::NonParity(_) => (0, 0),
+            Personality::Parity(stripes) => (stripes.operations(), stripes.free_bytes()),
         };
         Status {
             failed: self.health.failed(),
@@ -160,9 +160,9 @@ impl Shard {
                 Input::Control(control) => self.control(now, control, out),
             }
         }
-        let Shard { config, requests, health, flushes, way, .. } = self;
+        let Shard { config, requests, health, flushes, personality, .. } = self;
         let mut deadline = None;
-        if let Personality::Stripe(stripes) = way {
+        if let Personality::Parity(stripes) = personality {
             let written = &mut |member| flushes.note_written(member);
             let geometry = &config.geometry;
             let mut cx = crate::stripe::Context { now, geometry, requests, health, out, written };
@@ -234,16 +234,16 @@ impl Shard {
     }
 
     fn start_read(&mut self, now: u64, index: u32, seen: Seen, out: &mut Effects) {
-        let Shard { config, requests, health, flushes, way, streams, .. } = self;
+        let Shard { config, requests, health, flushes, personality, streams, .. } = self;
         let geometry = &config.geometry;
-        match way {
-            Personality::Flat(flat) => {
+        match personality {
+            Personality::NonParity(flat) => {
                 let mut cx = non_parity::Context { geometry, requests, health, out };
                 if let Some(copy) = flat.read(&mut cx, index, seen) {
                     streams.stay_on(seen, copy);
                 }
             }
-            Personality::Stripe(stripes) => {
+            Personality::Parity(stripes) => {
                 let written = &mut |member| flushes.note_written(member);
                 let mut cx =
                     crate::stripe::Context { now, geometry, requests, health, out, written };
@@ -254,13 +254,13 @@ impl Shard {
 
     /// Starts requests that lock their range: writes that have their intents, and resyncs.
     fn start(&mut self, now: u64, index: u32, stream: bool, out: &mut Effects) {
-        let Shard { config, requests, health, flushes, way, .. } = self;
+        let Shard { config, requests, health, flushes, personality, .. } = self;
         let geometry = &config.geometry;
-        match way {
-            Personality::Flat(flat) => {
+        match personality {
+            Personality::NonParity(flat) => {
                 flat.lock(&mut non_parity::Context { geometry, requests, health, out }, index);
             }
-            Personality::Stripe(stripes) => {
+            Personality::Parity(stripes) => {
                 let written = &mut |member| flushes.note_written(member);
                 let mut cx =
                     crate::stripe::Context { now, geometry, requests, health, out, written };
@@ -321,11 +321,11 @@ impl Shard {
         if token.kind() == Kind::Flush {
             return self.flush_done(token, result, out);
         }
-        let Shard { config, requests, health, flushes, way, .. } = self;
+        let Shard { config, requests, health, flushes, personality, .. } = self;
         let geometry = &config.geometry;
         let (index, member) = (token.key().index, token.slot());
-        match way {
-            Personality::Flat(flat) => {
+        match personality {
+            Personality::NonParity(flat) => {
                 assert!(requests.is_live(token.key()), "{token:?} belongs to no request");
                 let mut cx = non_parity::Context { geometry, requests, health, out };
                 match token.kind() {
@@ -348,7 +348,7 @@ impl Shard {
                     }
                 }
             }
-            Personality::Stripe(stripes) => {
+            Personality::Parity(stripes) => {
                 let written = &mut |member| flushes.note_written(member);
                 if token.kind() == Kind::Read {
                     assert!(requests.is_live(token.key()), "{token:?} belongs to no request");
@@ -366,8 +366,8 @@ impl Shard {
     }
 
     fn compute_done(&mut self, now: u64, token: Token, out: &mut Effects) {
-        let Shard { config, requests, health, flushes, way, .. } = self;
-        let Personality::Stripe(stripes) = way else {
+        let Shard { config, requests, health, flushes, personality, .. } = self;
+        let Personality::Parity(stripes) = personality else {
             unreachable!("only levels with parity compute");
         };
         assert!(stripes.ops.is_live(token.key()), "{token:?} belongs to nothing");
@@ -401,7 +401,7 @@ impl Shard {
     /// Marks all parity as out of sync. (Copies have their position, see `Health`.)
     fn doubt_all(&mut self) {
         let span = crate::intent_map::span(&self.config.geometry);
-        if let Personality::Stripe(stripes) = &mut self.way {
+        if let Personality::Parity(stripes) = &mut self.personality {
             stripes.sync.doubt_all(span);
         }
     }
@@ -456,7 +456,7 @@ impl Shard {
             }
             Control::InSyncBelow { position, reports } => {
                 let known = self.health.set_in_sync_below(position, reports);
-                if let (Personality::Stripe(stripes), true) = (&mut self.way, known) {
+                if let (Personality::Parity(stripes), true) = (&mut self.personality, known) {
                     stripes.sync.resynced_below(position);
                 }
             }

@@ -372,12 +372,12 @@ impl Stripes {
                 return self.split_into(cx, at, Grain::Granule);
             }
             // Another plan may be possible without these members.
-            return self.plan_anew(cx, at);
+            return self.replan(cx, at);
         }
         if op.is_write() && !op.keeps_old && op.epoch_planned != cx.health.epoch() {
             // A block that this write does not cover may depend on the row's old contents now,
             // which the plan did not keep.
-            return self.plan_anew(cx, at);
+            return self.replan(cx, at);
         }
         if self.ops[at].recover.is_empty() {
             return self.recovered(cx, at);
@@ -389,7 +389,7 @@ impl Stripes {
         op.open = jobs;
     }
 
-    fn plan_anew(&mut self, cx: &mut Context<'_>, at: u32) {
+    fn replan(&mut self, cx: &mut Context<'_>, at: u32) {
         self.return_memory(at, CacheAfter::AsBefore);
         self.ops[at].phase = Phase::Starting;
         self.start_or_queue(cx, at);
