@@ -30,4 +30,4 @@ pub use layout::{
     FarSets, Layout, LayoutError, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout,
 };
 pub use level::{Level, LevelError};
-pub use units::{MemberIdx, SECTOR_BYTES, Sector, StripeNo};
+pub use units::{MemberIdx, SECTOR_BYTES, Sector, StripeNo, show_size};

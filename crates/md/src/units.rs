@@ -9,9 +9,12 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 /// Bytes in one sector, for md always 512.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A size for people: `2.06 MiB` of 4224 sectors.
-pub(crate) fn show_size(sectors: impl Into<u128>) -> String {
+/// A size in the largest fitting unit: `2.06 MiB` of 4224 sectors.
+pub fn show_size(sectors: impl Into<u128>) -> String {
     let sectors = sectors.into();
+    if sectors < 2 {
+        return format!("{}B", sectors * u128::from(SECTOR_BYTES));
+    }
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut size, mut unit) = (sectors as f64 / 2.0, 0);
     while size >= 1024.0 && unit + 1 < units.len() {

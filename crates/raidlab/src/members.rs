@@ -483,13 +483,6 @@ fn list<'a>(arrays: impl Iterator<Item = &'a Array>) -> String {
     if texts.is_empty() { "none".into() } else { texts.join(", ") }
 }
 
-/// Sectors of a file system's or an array's size, in words: `18.00 MiB`.
-pub fn show_size(sectors: u64) -> String {
-    let bytes = u128::from(sectors) * u128::from(SECTOR_BYTES);
-    let text = indicatif::BinaryBytes(u64::try_from(bytes).unwrap_or(u64::MAX));
-    text.to_string()
-}
-
 /// Whether a word stands for a member that is not there.
 pub fn is_missing(word: &OsStr) -> bool {
     word == "missing"

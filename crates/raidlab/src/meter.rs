@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use md::SECTOR_BYTES;
 
 use crate::console::say;
-use crate::members::show_size;
+use md::show_size;
 
 /// Interval of the lines without a terminal.
 const PAUSE: Duration = Duration::from_secs(10);

@@ -17,6 +17,7 @@
 
 use std::ops::Range;
 
+use crc32fast::hash as crc32;
 use md::SECTOR_BYTES;
 
 use super::disk::Disk;
@@ -225,15 +226,6 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"))
-}
-
-/// CRC-32 as in zip and Ethernet, bit by bit: of some KiB, once for each disk.
-fn crc32(bytes: &[u8]) -> u32 {
-    let byte = |crc: u32, byte: &u8| {
-        let shift = |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1));
-        (0..8).fold(crc ^ u32::from(*byte), shift)
-    };
-    !bytes.iter().fold(!0, byte)
 }
 
 #[cfg(test)]

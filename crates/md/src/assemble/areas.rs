@@ -61,7 +61,7 @@ pub(super) fn odd(all: &[Candidate], shape: &Shape, slots: &Slots) -> Vec<String
     let sentence = |area: &Area| {
         let Area { candidate, start, end, left } = area;
         let label = &all[*candidate].label;
-        let theirs = common.map_or("each at another distance".into(), |it| it.left.to_string());
+        let theirs = common.map_or("other distances".into(), |it| it.left.to_string());
         format!(
             "{label}: its data area, sectors {start} to {end}, ends {left} sectors before the end \
              of the room for it, those of the others {theirs}, and no redundancy is left that \

@@ -14,8 +14,8 @@ use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::bitmap::sync_sectors;
 
 use crate::console::say;
-use crate::members::show_size;
 use crate::meter::Meter;
+use md::show_size;
 
 /// Polling interval of the resync offset.
 const STEP: Duration = Duration::from_millis(100);

@@ -19,11 +19,12 @@ use md::Level;
 use serde_json::{Value, json};
 
 use crate::console::{JsonOut, print_raw, say};
-use crate::members::{Used, overlaps, show_size};
+use crate::members::{Used, overlaps};
 use crate::meter::Meter;
 use crate::size_args::{parse_level, parse_sectors};
 use crate::{Ending, signal};
 use lab::shown::Shown;
+use md::show_size;
 use output::{Output, Stop};
 use source::Source;
 

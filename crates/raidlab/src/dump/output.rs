@@ -17,7 +17,8 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use crate::console::{is_stdout, is_stream};
-use crate::members::{Used, existing_member, overlaps, show_size};
+use crate::members::{Used, existing_member, overlaps};
+use md::show_size;
 
 /// Granularity of zero detection, and size of one write of zeroes, in bytes.
 const BLOCK: usize = 4096;

@@ -15,8 +15,9 @@ use md::assemble::{
 use parity::Kernels;
 
 use super::DumpArguments;
-use crate::members::{Members, array_name, choose, is_missing, show_size};
+use crate::members::{Members, array_name, choose, is_missing};
 use crate::size_args::parse_layout;
+use md::show_size;
 
 /// A readable array, with notes about its state.
 pub struct Source {
