@@ -1,5 +1,5 @@
-//! Starts after a crash, of degraded arrays and of rebuilds that had begun: what is refused, and what
-//! the members say afterwards.
+//! Starts after a crash, of degraded arrays and of rebuilds that had begun: what is refused, and
+//! what the members say afterwards.
 
 use super::*;
 
