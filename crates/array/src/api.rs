@@ -651,7 +651,7 @@ impl Worker {
 
     /// Runs the shard; returns whether it left the array clean.
     fn run(mut self) -> bool {
-        crate::clock::wait_precisely();
+        sys::wait_precisely();
         loop {
             let (stopping, leaving) = self.fetch();
             for call in self.calls.drain(..) {

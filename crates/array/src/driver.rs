@@ -23,12 +23,12 @@ use engine::{
 };
 use md::{Geometry, Level, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use sys::clock_nanos;
 
 use crate::buf::{Lease, LeasePool, Region, Regions, StorePolicy, store_fence};
 use crate::build::{
     ArraySpec, BuildError, ShardOf, WithMetadata, build, divide, refuse_shared_files,
 };
-use crate::clock::{self, clock_nanos};
 use crate::executor::{Event, Executor};
 use crate::member::{Counters, Cqe, Io, MemberInfo, Ring};
 use crate::metadata_writer::MetadataWriter;
@@ -659,7 +659,7 @@ impl Driver {
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
         let of_clerk = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
-        if clock::skip_to(self.executor.deadline().into_iter().chain(of_clerk).min(), until) {
+        if sys::skip_to(self.executor.deadline().into_iter().chain(of_clerk).min(), until) {
             return;
         }
         let wake_at = self.executor.wake_at().into_iter().chain(of_clerk).min();

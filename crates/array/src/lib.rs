@@ -1,7 +1,7 @@
 //! The data plane: real members, real buffers, and the loop that performs the engine's effects.
 //!
-//! *Invariant*: no decision about the array is made here. Unsafe code lives only in `buf`,
-//! `member/uring` and the system calls of `unshared_fds`.
+//! *Invariant*: no decision about the array is made here. Unsafe code lives only in `buf` and
+//! `member/uring`.
 //!
 //! An array with its own threads, for programs that read and write:
 //!
@@ -42,7 +42,6 @@ mod api;
 #[allow(unsafe_code)]
 mod buf;
 mod build;
-mod clock;
 mod driver;
 mod executor;
 mod member;
@@ -52,13 +51,10 @@ pub mod run;
 mod shard_channels;
 pub mod store;
 mod table;
-#[allow(unsafe_code)]
-mod unshared_fds;
 
 pub use api::{Array, ArrayError, Pending};
-pub use buf::{FileMap, Lease, LeasePool};
+pub use buf::{Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, MemberSpec};
-pub use clock::{ModelClock, clock_nanos, wait_precisely};
 pub use driver::{Completion, Driver, DriverOptions, Full};
 pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError, ShardPart, Sharding};
 pub use executor::Event;
@@ -67,4 +63,3 @@ pub use member::{
     FormerLeaf, Io, MemMember, Member, MemberCompletion, MemberInfo, NullMember, Op, OpKind,
     OpenError, PaceControl, PacedMember,
 };
-pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

@@ -23,8 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use array::{Counters, Driver, clock_nanos};
+use array::{Counters, Driver};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use sys::clock_nanos;
 
 use self::generator::{Generator, Part, Together};
 use crate::meter::CpuUsed;
@@ -546,7 +547,7 @@ mod tests {
 
     #[test]
     fn a_sample_of_a_modelled_disk_is_not_wrong_by_a_block() {
-        let clock = array::ModelClock::start();
+        let clock = sys::ModelClock::start();
         let mut target = filled_with("linear(1)", "paced:hdd-2007:mem", 1, 64 << 20);
         target.renew_drives(false).expect("nothing is in flight");
         // A sample is 24 blocks: one more or less would be 4 %.

@@ -1,17 +1,17 @@
 //! The default table on a model clock: every figure beside its bound, alike on every machine.
 //!
 //! The engine, the bytes and the modelled drives are those of `raidlab bench`; only waiting takes
-//! no time ([`array::ModelClock`]). So a level that does not reach the rate of its disks fails
+//! no time ([`sys::ModelClock`]). So a level that does not reach the rate of its disks fails
 //! here, whatever the load of the machine.
 
 use std::path::Path;
 use std::time::Duration;
 
-use array::ModelClock;
 use lab::bench::{self, Settings};
 use lab::matrix::{self, Options};
 use lab::record::{Cell, Record};
 use lab::workload::Kind;
+use sys::ModelClock;
 
 fn settings(sample_ms: u64) -> Settings<'static> {
     Settings {

@@ -155,7 +155,7 @@ pub fn print_lines(text: &str) -> Result<(), String> {
 /// JSON and other formats on stdout. A reader that goes away (`| head`) is no error of ours; a
 /// stdout that is closed or full is one.
 pub fn print_raw(text: &str) -> Result<(), String> {
-    if array::stdout_was_closed() {
+    if sys::stdout_was_closed() {
         return Err("stdout: it is closed; name /dev/null to print nothing".into());
     }
     let mut stdout = std::io::stdout().lock();

@@ -11,10 +11,12 @@ use crate::workspace::Workspace;
 const FORBID: [&str; 8] = ["md", "drive", "nbd", "engine", "sim", "lab", "raidlab", "xtask"];
 
 /// Modules that may hold unsafe code, as a file `x.rs` or a directory `x/`.
-const ADDRESSES: [&str; 8] = [
+const ADDRESSES: [&str; 10] = [
     "crates/parity/src/arch",
+    "crates/sys/src/file_map",
+    "crates/sys/src/mapping",
+    "crates/sys/src/unshared_fds",
     "crates/array/src/buf",
-    "crates/array/src/unshared_fds",
     "crates/array/src/member/mem",
     "crates/array/src/member/uring",
     // A test: the handler of a trap, which does the instruction that this CPU lacks.
@@ -38,7 +40,8 @@ pub fn check_addresses(sources: &Sources) -> Vec<Finding> {
         for token in source.tokens.iter().filter(|token| token.is_ident("unsafe")) {
             let what = "`unsafe` outside its addresses";
             let why = "unsafe code is reviewed in a few known places only";
-            let fix = "use a safe interface of parity/src/arch, array/src/{buf,unshared_fds}, \
+            let fix = "use a safe interface of parity/src/arch, \
+                       sys/src/{file_map,mapping,unshared_fds}, array/src/buf, \
                        array/src/member/{mem,uring} or export/src/*/sys, or extend one";
             findings.push(Finding::new("unsafe", path, token.line, what, why, fix));
         }

@@ -9,13 +9,11 @@
 
 mod compute;
 mod copy;
-mod file_map;
 mod in_place;
 mod lease;
 mod region;
 mod store_policy;
 
-pub use file_map::FileMap;
 pub use lease::{Lease, LeasePool};
 pub use region::{Region, Regions, Span};
 

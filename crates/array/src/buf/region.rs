@@ -3,23 +3,14 @@
 use std::sync::Arc;
 
 use engine::{BufSlice, MAX_SPAN_SECTORS, REGION_ZERO};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use sys::Mapping;
 
 use super::copy;
 
-/// Minimum size for requesting huge pages.
-const HUGE_FROM_BYTES: usize = 4 << 20;
-
-/// An anonymous memory map, zeroed and page-aligned.
+/// Page-aligned memory that spans are taken of.
 pub struct Region {
-    start: *mut u8,
-    len: usize,
+    memory: Mapping,
 }
-
-// SAFETY: a region is plain memory; who may touch which bytes when is the module's invariant.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
 
 impl Region {
     /// Maps `len` bytes, rounded up to a page.
@@ -35,34 +26,12 @@ impl Region {
     /// # Errors
     /// When the system has no memory for it.
     pub(crate) fn with_pages(len: u64, ask_for_huge: bool) -> std::io::Result<Region> {
-        let page = rustix::param::page_size();
-        let len =
-            usize::try_from(len).map_err(std::io::Error::other)?.max(1).next_multiple_of(page);
-        // SAFETY: a new anonymous mapping overlaps nothing.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
-        }?;
-        if ask_for_huge && len >= HUGE_FROM_BYTES {
-            // SAFETY: the range was mapped just now. Advice only: an error changes nothing.
-            let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxHugepage) };
-        }
-        Ok(Region { start: start.cast(), len })
+        Ok(Region { memory: Mapping::with_pages(len, ask_for_huge)? })
     }
 
     /// Its size in bytes.
     pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// All of its bytes, while it is not shared.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: mapped with this length; borrowed alone, and not shared with any driver.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+        self.memory.len()
     }
 
     /// A span of it.
@@ -71,23 +40,11 @@ impl Region {
     /// When the span is not inside the region.
     pub(crate) fn span(&self, offset: u64, len: usize) -> Span {
         let offset = usize::try_from(offset).expect("offset fits the address space");
-        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        assert!(
-            inside,
-            "span of {len} bytes at {offset} is outside a region of {} bytes",
-            self.len
-        );
+        let size = self.len();
+        let inside = offset.checked_add(len).is_some_and(|end| end <= size);
+        assert!(inside, "span of {len} bytes at {offset} is outside a region of {size} bytes");
         // SAFETY: inside the mapping, checked above.
-        Span { start: unsafe { self.start.add(offset) }, len }
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and no span exists any more (the module's
-        // invariant).
-        let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
-        debug_assert!(unmapped.is_ok());
+        Span { start: unsafe { self.memory.as_ptr().add(offset) }, len }
     }
 }
 

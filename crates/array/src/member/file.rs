@@ -268,7 +268,7 @@ impl FileMember {
     fn zero_by_hand(&self, at: u64, len: u64) -> std::io::Result<()> {
         use std::os::unix::fs::FileExt;
         // Page-aligned, as O_DIRECT wants it.
-        let mut zeroes = crate::buf::Region::new(ZEROES_BYTES)?;
+        let mut zeroes = sys::Mapping::new(ZEROES_BYTES)?;
         let mut done = 0;
         while done < len {
             let part = (len - done).min(ZEROES_BYTES);
@@ -345,7 +345,7 @@ fn preallocate(file: &File, has: u64, len: u64) -> std::io::Result<()> {
 /// The smallest unit of O_DIRECT: 512 where single sectors can be read.
 pub(crate) fn direct_block(file: &File) -> u32 {
     use std::os::unix::fs::FileExt;
-    let Ok(mut region) = crate::buf::Region::new(4096) else { return 4096 };
+    let Ok(mut region) = sys::Mapping::new(4096) else { return 4096 };
     match file.read_at(&mut region.bytes_mut()[..512], 512) {
         Ok(_) => 512,
         Err(_) => 4096,

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use drive::{BusId, ChannelId, DriveId, Placement, Profile, Rig};
 use engine::{MemberError, Token};
+use sys::clock_nanos;
 
 use super::traits::{Load, WAKE_NANOS};
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
-use crate::clock::clock_nanos;
 use crate::table::Table;
 
 /// Tolerance before an operation counts as late: a scheduling delay, not a slow store.

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use md::SECTOR_BYTES;
 
 use super::ReadableArray;
-use crate::buf::Region;
+use sys::Mapping;
 
 /// Options for reading a range.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ pub enum StreamError<E> {
 
 /// A piece that has been read, or a hole.
 enum Done {
-    Data { at: u64, len: usize, buffer: Region, lost: Vec<Range<u64>> },
+    Data { at: u64, len: usize, buffer: Mapping, lost: Vec<Range<u64>> },
     Hole { at: u64, sectors: u64 },
 }
 
@@ -81,7 +81,7 @@ struct State {
     wanted: u64,
     /// Completed pieces by number.
     done: BTreeMap<u64, Done>,
-    buffers: Vec<Region>,
+    buffers: Vec<Mapping>,
     /// The stream has ended.
     over: bool,
 }
@@ -157,10 +157,10 @@ pub fn stream<E>(
 
 /// Memory for `pieces` pieces, or for as many as leave room under a limit: a reader's stack is two
 /// pieces long.
-fn buffers<E>(pieces: usize, bytes: u64) -> Result<Vec<Region>, StreamError<E>> {
+fn buffers<E>(pieces: usize, bytes: u64) -> Result<Vec<Mapping>, StreamError<E>> {
     let mut buffers = Vec::with_capacity(pieces);
     while buffers.len() < pieces {
-        match Region::new(bytes) {
+        match Mapping::new(bytes) {
             Ok(buffer) => buffers.push(buffer),
             Err(source) if buffers.is_empty() => {
                 let doing = format!("allocate {bytes} bytes for a piece of the array");

@@ -21,11 +21,11 @@ use md::SECTOR_BYTES;
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
+use sys::Mapping;
 
 use super::Location;
 use super::disk::{Disk, beyond_the_end, read_only_error};
 use super::identity::{Identity, Overlap, loop_device_of, who_uses};
-use crate::buf::Region;
 use crate::member::{FileId, is_shorter};
 
 /// Permitted access to a device.
@@ -366,11 +366,11 @@ impl Device {
     }
 
     /// Reads the blocks around a range, into aligned memory.
-    fn read_blocks(&self, bytes: &Range<u64>) -> io::Result<(Region, usize)> {
+    fn read_blocks(&self, bytes: &Range<u64>) -> io::Result<(Mapping, usize)> {
         let block = u64::from(self.logical_block);
         let start = bytes.start - bytes.start % block;
         let len = bytes.end.next_multiple_of(block) - start;
-        let mut region = Region::new(len)?;
+        let mut region = Mapping::new(len)?;
         self.read_at(&mut region.bytes_mut()[..len as usize], start)?;
         Ok((region, (bytes.start - start) as usize))
     }
@@ -457,7 +457,7 @@ impl Disk for Device {
         let block = u64::from(self.logical_block);
         let whole = bytes.start.is_multiple_of(block) && bytes.end.is_multiple_of(block);
         let (mut region, skip) =
-            if whole { (Region::new(buf.len() as u64)?, 0) } else { self.read_blocks(&bytes)? };
+            if whole { (Mapping::new(buf.len() as u64)?, 0) } else { self.read_blocks(&bytes)? };
         region.bytes_mut()[skip..skip + buf.len()].copy_from_slice(buf);
         let start = bytes.start - skip as u64;
         let len = (bytes.end.next_multiple_of(block) - start) as usize;
@@ -475,7 +475,7 @@ impl Disk for Device {
             return Ok(());
         }
         // The file system has no fallocate for zeroes.
-        let mut zeroes = Region::new(1 << 20)?;
+        let mut zeroes = Mapping::new(1 << 20)?;
         while sector < end {
             let part = (end - sector).min((1 << 20) / SECTOR_BYTES);
             self.write(sector, &zeroes.bytes_mut()[..(part * SECTOR_BYTES) as usize])?;

@@ -10,7 +10,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use array::{Counters, clock_nanos};
+use array::Counters;
+use sys::clock_nanos;
 
 use super::content::Miscompare;
 use super::types::{Phase, Step};
@@ -23,7 +24,7 @@ pub trait IoBackend: Sync {
     fn refuses(&self, phase: &Phase) -> Option<String>;
 
     /// Whether workers use only descriptors that they open and close themselves: then a worker may
-    /// have a separate descriptor table ([`array::spawn_with_own_fd_table`]).
+    /// have a separate descriptor table ([`sys::spawn_with_own_fd_table`]).
     fn hands_are_apart(&self) -> bool;
 
     /// The I/O of one worker. `shared`: other workers write to the same files.

@@ -11,8 +11,9 @@ use std::fs::File;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use array::{Array, Counters, Lease, clock_nanos};
+use array::{Array, Counters, Lease};
 use rustix::fs::Advice;
+use sys::clock_nanos;
 
 use super::backend::{IoBackend, VerifyErrors, WorkerIo, WorkerStats};
 use super::content::ShadowMap;

@@ -11,9 +11,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use array::{Counters, FileMap, clock_nanos};
+use array::Counters;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
+use sys::{FileMap, clock_nanos};
 
 use super::backend::{Aligned, IoBackend, VerifyErrors, WorkerIo, WorkerStats};
 use super::content::{Miscompare, ShadowMap};

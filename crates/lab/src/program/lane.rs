@@ -94,7 +94,7 @@ impl<'g> Lane<'g> {
 
     /// A lane to the worker's own driver.
     pub(super) fn own(driver: Driver) -> Lane<'g> {
-        array::wait_precisely();
+        sys::wait_precisely();
         Lane::Own(Box::new(Own { driver, done: Vec::new(), ended: VecDeque::new() }))
     }
 

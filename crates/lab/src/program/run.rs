@@ -14,7 +14,8 @@ mod workers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Counters, clock_nanos};
+use array::Counters;
+use sys::clock_nanos;
 
 use self::iteration::{Measured, Watch, add, since};
 use self::workers::{Done, PhaseBarrier, State, work};
@@ -311,7 +312,7 @@ impl Run<'_> {
                     work(worker, index as u32, pass, files, hands, field)
                 };
                 match apart {
-                    true => array::spawn_with_own_fd_table(scope, thread, job),
+                    true => sys::spawn_with_own_fd_table(scope, thread, job),
                     false => thread.spawn_scoped(scope, job),
                 }
                 .expect("the system has threads")

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use array::{Completion, Counters, Driver, HostOp, Lease, clock_nanos};
+use array::{Completion, Counters, Driver, HostOp, Lease};
 use md::Sector;
 use rustix::time::{ClockId, clock_gettime};
+use sys::clock_nanos;
 
 use super::Timing;
 use crate::meter::{CpuMeter, CpuUsed};
@@ -169,7 +170,7 @@ impl<'a> Generator<'a> {
         together: &Together,
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Part {
-        array::wait_precisely();
+        sys::wait_precisely();
         let begin = *together.begin.get_or_init(clock_nanos);
         let mut watch = |now: u64| watch(seconds(now - begin));
         let warm = begin + self.timing.warm_up.as_nanos() as u64;

@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use ::array::{Counters, clock_nanos};
+use ::array::Counters;
+use sys::clock_nanos;
 
 use super::array::{self, ArrayState};
 use super::disk::DiskCounters;

@@ -50,7 +50,7 @@ impl Snapshot {
     /// The file that cannot be read or understood.
     pub fn take(roots: &Roots) -> Result<Snapshot, String> {
         let disks = read_disks(roots)?;
-        let at_ns = ::array::clock_nanos();
+        let at_ns = sys::clock_nanos();
         Ok(Snapshot { at_ns, disks, machine: read_machine(roots)? })
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use array::clock_nanos;
+use sys::clock_nanos;
 
 use crate::program::backend::{VerifyErrors, WorkerIo, WorkerStats};
 use crate::program::steps::{Gate, Steps};

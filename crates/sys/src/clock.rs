@@ -1,12 +1,12 @@
-//! The clock that all drivers of the process share, and the model clock that a thread can have in
+//! The clock that all threads of the process share, and the model clock that a thread can have in
 //! its place.
 //!
-//! Model time advances only in [`crate::Driver::wait`], which skips to the next event of a paced
-//! member: a minute of a modelled drive takes no longer than copying the bytes, and the same calls
-//! give the same times.
+//! Model time advances only in [`skip_to`], which a waiting thread calls instead of waiting: a
+//! minute of a modelled drive takes no longer than copying the bytes, and the same calls give the
+//! same times.
 //!
 //! Invariant: the clock of a thread never runs backwards while it stays on one clock. Called by
-//! `driver` and by benchmarks.
+//! `array`'s driver and by benchmarks.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -21,8 +21,8 @@ thread_local! {
 /// Duration of a wait on a model clock without a known event: another thread has to act.
 const STEP_NANOS: u64 = 1_000;
 
-/// Nanoseconds since the first driver of the process was made, or those of the thread's
-/// [`ModelClock`]. All drivers share the clock, so that they can share paced drives.
+/// Nanoseconds since the first call in the process, or those of the thread's [`ModelClock`]. All
+/// threads share the clock, so that they can share modelled drives.
 pub fn clock_nanos() -> u64 {
     MODEL.get().unwrap_or_else(real_nanos)
 }
@@ -33,15 +33,15 @@ fn real_nanos() -> u64 {
 }
 
 /// Sets the calling thread's timer slack to 1 ns, so that waits end on time instead of up to 50 us
-/// later (the kernel's default). [`crate::Array`] does this for its own threads; callers of
-/// [`crate::Driver::wait`] with paced SSD members should do it too.
+/// later (the kernel's default). `array::Array` does this for its own threads; callers of
+/// `array::Driver::wait` with paced SSD members should do it too.
 pub fn wait_precisely() {
     // Without it waits are a little longer: not an error.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Gives the calling thread a model clock until it is dropped. For arrays of one shard on paced
-/// members over memory, driven by this thread: nothing else has events on such a clock.
+/// Gives the calling thread a model clock until it is dropped. For work whose only events are those
+/// of models that this thread drives: nothing else has events on such a clock.
 #[derive(Debug)]
 pub struct ModelClock {
     /// The clock belongs to the thread that has started it.
@@ -66,9 +66,9 @@ impl Drop for ModelClock {
     }
 }
 
-/// On a model clock: advances it to `deadline` or `limit`, whichever comes first. Returns whether
-/// there is such a clock.
-pub(crate) fn skip_to(deadline: Option<u64>, limit: u64) -> bool {
+/// On a model clock: advances it to `deadline` or `limit` (as [`clock_nanos`] counts), whichever
+/// comes first, in place of waiting. Returns whether there is such a clock.
+pub fn skip_to(deadline: Option<u64>, limit: u64) -> bool {
     let Some(now) = MODEL.get() else { return false };
     MODEL.set(Some(deadline.unwrap_or(limit).min(limit).max(now + STEP_NANOS)));
     true

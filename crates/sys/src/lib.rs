@@ -1,0 +1,19 @@
+//! What the other crates need of the system and cannot have from safe libraries: memory maps,
+//! descriptor tables, and the clock that the process shares.
+//!
+//! *Invariant*: every interface is safe, whatever the caller does; nothing here is about RAID.
+//! Unsafe code lives only in `file_map`, `mapping` and `unshared_fds`.
+#![deny(unsafe_code)]
+
+mod clock;
+#[allow(unsafe_code)]
+mod file_map;
+#[allow(unsafe_code)]
+mod mapping;
+#[allow(unsafe_code)]
+mod unshared_fds;
+
+pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
+pub use file_map::FileMap;
+pub use mapping::Mapping;
+pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

@@ -1,0 +1,101 @@
+//! Anonymous memory maps: page-aligned memory for O_DIRECT and for buffers that the kernel reads
+//! and writes.
+//!
+//! Invariant: the memory stays mapped at one address until the mapping is dropped. Safe code
+//! reaches it only through a borrow; a caller that passes addresses on (`array`'s regions) keeps
+//! the mapping alive as long as they are used, in unsafe code of its own.
+//!
+//! This file is one of the few places with `unsafe`.
+
+use std::io::{Error, Result};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// Minimum size for requesting huge pages.
+const HUGE_FROM_BYTES: usize = 4 << 20;
+
+/// An anonymous memory map, zeroed and page-aligned.
+#[derive(Debug)]
+pub struct Mapping {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: `&Mapping` gives an address and a length, and no access.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes, rounded up to a page; large maps in huge pages where the system has them.
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    pub fn new(len: u64) -> Result<Mapping> {
+        Mapping::with_pages(len, true)
+    }
+
+    /// Maps `len` bytes, rounded up to a page. `ask_for_huge`: requests huge pages for large maps;
+    /// otherwise the system's default holds.
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    pub fn with_pages(len: u64, ask_for_huge: bool) -> Result<Mapping> {
+        let page = rustix::param::page_size();
+        let len = usize::try_from(len).map_err(Error::other)?.max(1).next_multiple_of(page);
+        // SAFETY: a new anonymous mapping overlaps nothing.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        if ask_for_huge && len >= HUGE_FROM_BYTES {
+            // SAFETY: the range was mapped just now. Advice only: an error changes nothing.
+            let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxHugepage) };
+        }
+        Ok(Mapping { start: start.cast(), len })
+    }
+
+    /// Its size in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "a mapping has at least one page")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Its first byte. Dereferencing it is the caller's unsafe code.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// All of its bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: mapped with this length, and borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `with_pages` with this length, and not borrowed any more.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_zeroed_and_page_aligned() {
+        let mut mapping = Mapping::new(10_000).expect("memory");
+        assert_eq!(mapping.len() % 4096, 0);
+        assert_eq!(mapping.as_ptr() as usize % 4096, 0);
+        assert!(mapping.bytes_mut().iter().all(|byte| *byte == 0));
+        mapping.bytes_mut()[9_999] = 7;
+        assert_eq!(mapping.bytes_mut()[9_999], 7);
+    }
+}
