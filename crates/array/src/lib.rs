@@ -49,7 +49,6 @@ mod metadata_writer;
 pub mod rescue;
 pub mod run;
 mod shard_channels;
-pub mod store;
 mod table;
 
 pub use api::{Array, ArrayError, Pending};

@@ -22,7 +22,7 @@ use md::ondisk::{Area, Timestamp};
 
 use crate::executor::Event;
 use crate::member::{OpKind, io_error_of};
-use crate::store::Disk;
+use device::Disk;
 
 /// Maximum of notes kept; the oldest are dropped first.
 const MAX_NOTES: usize = 64;

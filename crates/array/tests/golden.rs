@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use array::rescue::{Piece, StreamOptions, prepare, stream};
-use array::store::Disk;
+use device::Disk;
 use md::assemble::{Array, Candidate, Options, Verdict, assemble};
 use md::ondisk::superblock::{READ_BYTES, detect};
 use serde_json::Value;

@@ -15,8 +15,8 @@ use array::rescue::{Piece, StreamOptions, prepare, stream};
 use array::run::{
     CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start_shards,
 };
-use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use array::{Array, ArrayError, Driver, DriverOptions, Event, RequestError};
+use device::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use engine::MemberError;
 use md::assemble::{Candidate, MemberState, Options, Verdict, assemble};
 use md::create::{BitmapOption, Request};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use array::run::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
-use array::store::Disk;
+use device::Disk;
 use md::Level;
 use md::create::{BitmapOption, Plan, Request, plan};
 use md::ondisk::{Timestamp, Uuid};

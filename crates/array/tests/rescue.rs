@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use array::rescue::{Part, Piece, ReadableArray, Source, StreamError, StreamOptions, stream};
-use array::store::{Access, Device, DeviceOptions, Disk, Location};
 use array::{ArraySpec, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec};
+use device::{Access, Device, DeviceOptions, Disk, Location};
 use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Raid6Layout, Sector};
 
 const MEMBER_SECTORS: u64 = 1024 + 40;

@@ -8,8 +8,8 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
-use array::store::{Device, Identity};
 use clap::Args;
+use device::{Device, Identity};
 use lab::shown::{Shown, lines};
 use serde_json::Value;
 

@@ -9,17 +9,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
 
-use array::run::is_a_member;
-use array::store::{
-    Access, Device, DeviceOptions, DeviceProblem, Disk, Identity, Location, Overlap, open_overlay,
-    packed_as, signatures,
+use device::{
+    Access, Device, DeviceOptions, DeviceProblem, Disk, Identity, Location, Overlap, member_signs,
+    open_overlay, packed_as, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::assemble::{Array, Candidate, Found, Options, assemble};
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
 use md::ondisk::superblock::{Checksum, Outcome, Superblock};
 
-use crate::partitioned::{Inside, in_another_unit, superblocks};
+use crate::partitioned::{Inside, in_another_unit};
 
 /// A file or device that a command uses and must not overwrite.
 #[derive(Clone)]
@@ -72,7 +71,7 @@ pub fn overlaps(used: &[Used], path: &Path) -> Option<String> {
 
 /// Why an output file or disk may be a member of an array.
 pub fn existing_member(disk: &dyn Disk) -> Option<String> {
-    is_a_member(disk).first().map(|what| format!("it {what}"))
+    member_signs(disk).first().map(|what| format!("it {what}"))
 }
 
 /// A member that was opened.
@@ -121,7 +120,7 @@ impl Member {
             format!("a superblock {version} at sector {sector}, of the array {uuid}{verdict}")
         });
         let others = others.collect();
-        let may_have_one = superblock.is_some() || !is_a_member(&*disk).is_empty();
+        let may_have_one = superblock.is_some() || !member_signs(&*disk).is_empty();
         Member { name, disk: Some(disk), superblock, instead, others, may_have_one }
     }
 

@@ -7,12 +7,13 @@
 //!
 //! Called from `members` and `examine`.
 
-use array::store::{
-    Access, Device, DeviceOptions, Disk, Location, PartitionTable, partition_tables, signatures,
+use device::{
+    Access, Device, DeviceOptions, Location, PartitionTable, partition_tables, signatures,
+    superblocks,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::Version;
-use md::ondisk::superblock::{Detection, Outcome, READ_BYTES, detect};
+use md::ondisk::superblock::{Detection, Outcome};
 
 /// A disk with a partition table.
 pub struct Inside {
@@ -92,14 +93,6 @@ pub fn in_another_unit(device: &Device) -> Option<String> {
         let there = Device::open(&there, options).ok().filter(|_| *offset > 0)?;
         superblocks(&there).superblock()?;
         Some(format!("{offset} are bytes; {}@{offset}{unit} has one", path.display()))
-    })
-}
-
-/// Every place of a device where a superblock can be.
-pub fn superblocks(disk: &dyn Disk) -> Detection {
-    detect(disk.sectors(), |place| {
-        let mut bytes = vec![0; READ_BYTES];
-        disk.read(place.sector, &mut bytes).map(|()| bytes)
     })
 }
 

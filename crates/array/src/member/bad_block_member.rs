@@ -15,8 +15,8 @@ use md::ondisk::bad_blocks::BadBlocks;
 
 use super::file::io_error_of;
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
-use crate::store::{Disk, read_bad_blocks};
 use crate::table::Table;
+use device::{Disk, read_bad_blocks};
 
 /// The bad block list of one member, shared by all handles on it.
 pub struct BadBlockList {

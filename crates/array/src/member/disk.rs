@@ -11,7 +11,7 @@ use engine::MemberError;
 
 use super::file::io_error_of;
 use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
-use crate::store::Disk;
+use device::Disk;
 
 /// A blocking member; see the module documentation.
 pub struct DiskMember {

@@ -11,10 +11,10 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use device::{Device, Disk, Identity, direct_block, is_shorter};
 use engine::{MemberError, Token};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -23,7 +23,6 @@ use super::traits::Load;
 use super::uring::FileOp;
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::buf::Span;
-use crate::store::{Device, Disk};
 use crate::table::Table;
 
 /// Options for opening a member file.
@@ -128,7 +127,7 @@ impl FileMember {
         if !metadata.is_file() {
             return Err(fail("use it", std::io::Error::other("it is not a regular file")));
         }
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = Identity::of(&metadata);
         let id = FileId { path: path.to_owned(), identity, bytes: 0..u64::MAX };
         let len = options.sectors.checked_mul(md::SECTOR_BYTES).filter(|len| *len <= MAX_BYTES);
         let len = len.ok_or_else(|| fail("preallocate the file", Errno::FBIG.into()))?;
@@ -279,16 +278,6 @@ impl FileMember {
     }
 }
 
-/// Whether a file or device ends before byte `end`; `false` if its size cannot be read.
-pub(crate) fn is_shorter(file: &File, is_block_device: bool, end: u64) -> bool {
-    let bytes = match is_block_device {
-        // A removed device has the capacity 0.
-        true => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).ok(),
-        false => rustix::fs::fstat(file).ok().and_then(|stat| u64::try_from(stat.st_size).ok()),
-    };
-    bytes.is_some_and(|bytes| bytes < end)
-}
-
 /// Creates an empty file if there is none; returns whether it did.
 fn create(path: &Path) -> Result<bool, OpenError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -339,16 +328,6 @@ fn preallocate(file: &File, has: u64, len: u64) -> std::io::Result<()> {
                 return Err(error.into());
             }
         }
-    }
-}
-
-/// The smallest unit of O_DIRECT: 512 where single sectors can be read.
-pub(crate) fn direct_block(file: &File) -> u32 {
-    use std::os::unix::fs::FileExt;
-    let Ok(mut region) = sys::Mapping::new(4096) else { return 4096 };
-    match file.read_at(&mut region.bytes_mut()[..512], 512) {
-        Ok(_) => 512,
-        Err(_) => 4096,
     }
 }
 

@@ -25,10 +25,9 @@ pub use mem::MemMember;
 pub use nested::NestedMember;
 pub use null::NullMember;
 pub use paced::{PaceControl, PacedMember};
-pub use traits::{
-    Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
-};
+pub use traits::{Counters, Cqe, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind};
 
-pub(crate) use file::{direct_block, io_error_of, is_shorter};
+pub(crate) use device::FileId;
+pub(crate) use file::io_error_of;
 pub(crate) use traits::Sealed;
 pub(crate) use uring::Ring;

@@ -1,8 +1,8 @@
 //! The contract between the driver and its members.
 
 use std::ops::Range;
-use std::path::PathBuf;
 
+use device::FileId;
 use engine::{BufSlice, MemberError, Token};
 use md::Sector;
 
@@ -207,17 +207,6 @@ pub struct Cqe {
     pub id: u32,
     /// Bytes moved, or a negated errno.
     pub result: i32,
-}
-
-/// The file that a member keeps its data in.
-#[derive(Clone, Debug)]
-pub struct FileId {
-    /// Path as it was opened.
-    pub path: PathBuf,
-    /// Device and inode: the same for two paths that lead to one file.
-    pub identity: (u64, u64),
-    /// Byte range of the file that the member owns.
-    pub bytes: Range<u64>,
 }
 
 /// State that members share while the driver calls them: memory, the ring, the time.

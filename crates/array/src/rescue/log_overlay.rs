@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use md::SECTOR_BYTES;
 
-use crate::store::Disk;
+use device::Disk;
 
 /// Replacement for the contents of a sector.
 #[derive(Clone)]
@@ -68,11 +68,11 @@ impl Disk for LogOverlay {
     }
 
     fn write(&self, _sector: u64, _buf: &[u8]) -> io::Result<()> {
-        Err(crate::store::read_only_error(&self.name()))
+        Err(device::read_only_error(&self.name()))
     }
 
     fn write_zeroes(&self, _range: Range<u64>) -> io::Result<()> {
-        Err(crate::store::read_only_error(&self.name()))
+        Err(device::read_only_error(&self.name()))
     }
 
     fn sync(&self) -> io::Result<()> {

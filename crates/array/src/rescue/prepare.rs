@@ -16,7 +16,7 @@ use parity::Kernels;
 use super::log_overlay::{LogOverlay, Patch, Patches};
 use super::slot_reader;
 use super::{Part, ReadableArray, Source};
-use crate::store::{Disk, read_bad_blocks};
+use device::{Disk, read_bad_blocks};
 
 /// An array that is ready to be read.
 pub struct Prepared {

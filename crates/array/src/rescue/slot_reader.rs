@@ -12,7 +12,7 @@ use md::SECTOR_BYTES;
 
 use super::compare::Ranges;
 use super::readable_array::add_range;
-use crate::store::Disk;
+use device::Disk;
 
 /// A device that holds a slot, or a part of it.
 #[derive(Clone)]

@@ -9,12 +9,10 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
+use device::{Disk, data_signs, some_data, superblocks};
 use md::SECTOR_BYTES;
 use md::create::{DeviceLayout, Plan, Write};
 use md::ondisk::superblock::{Outcome, READ_BYTES};
-
-use super::look;
-use crate::store::{Disk, packed_as, signatures, some_data};
 
 /// Options for creating an array.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,27 +84,6 @@ impl std::error::Error for CreateFailed {
     }
 }
 
-/// Signs that a device may be a member of an array: a clause for each superblock, or what looks
-/// like one. Unreadable places count, since their contents are unknown.
-pub fn is_a_member(disk: &dyn Disk) -> Vec<String> {
-    let mut seen = Vec::new();
-    for (place, outcome) in look(disk).outcomes {
-        match outcome {
-            Outcome::NoMagic => {}
-            Outcome::Found { superblock, .. } => {
-                let metadata = superblock.metadata();
-                let (uuid, version) = (metadata.set_uuid, metadata.version);
-                seen.push(format!("is a member of md array {uuid} (metadata {version})"));
-            }
-            other => {
-                let sector = place.sector;
-                seen.push(format!("may be a member of an md array: sector {sector}: {other}"));
-            }
-        }
-    }
-    seen
-}
-
 /// Data that the devices of a plan hold: a sentence for each finding. `disks` as for [`create`].
 ///
 /// # Errors
@@ -127,21 +104,8 @@ pub fn refuse_what_is_there(
     if seen.is_empty() || options.force { Ok(seen) } else { Err(CreateFailed::Holds(seen)) }
 }
 
-/// Data that a disk holds, by the signatures at its beginning and end: a clause for each finding,
-/// as in `holds an ext4 file system`. Unreadable places count.
-pub fn what_is_there(disk: &dyn Disk) -> Vec<String> {
-    let mut seen: Vec<String> =
-        signatures(disk).iter().map(|what| format!("holds {what}")).collect();
-    if let Some(what) = packed_as(disk) {
-        // Only the type; the advice after the colon is for readers of the file.
-        seen.push(format!("is {}", what.split(':').next().unwrap_or(what)));
-    }
-    seen.extend(is_a_member(disk));
-    seen
-}
-
 fn what_it_holds(disk: &dyn Disk, places: &DeviceLayout) -> Vec<String> {
-    let mut seen = what_is_there(disk);
+    let mut seen = data_signs(disk);
     // Reused disks are full of old data, as with mdadm; a file with data was probably not meant.
     if seen.is_empty() && !disk.is_block_device() {
         match some_data(disk, &written(places)) {
@@ -242,7 +206,7 @@ impl Making {
     /// between them by their age.
     fn erase_superblocks(&mut self, at: usize) -> std::io::Result<()> {
         let disk = self.disks[at].clone();
-        for (candidate, outcome) in look(&*disk).outcomes {
+        for (candidate, outcome) in superblocks(&*disk).outcomes {
             if !matches!(outcome, Outcome::NoMagic) {
                 self.changes[at] = Some(Change::Erased);
                 let end = candidate.sector + READ_BYTES as u64 / SECTOR_BYTES;

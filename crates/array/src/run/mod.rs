@@ -11,8 +11,6 @@ mod create;
 mod opened;
 mod start;
 
-pub use create::{
-    Change, CreateFailed, CreateOptions, create, is_a_member, refuse_what_is_there, what_is_there,
-};
-pub use opened::{Opened, look};
+pub use create::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
+pub use opened::Opened;
 pub use start::{StartError, StartOptions, start, start_shards};

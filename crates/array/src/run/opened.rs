@@ -3,18 +3,10 @@
 use std::sync::Arc;
 
 use md::assemble::Candidate;
-use md::ondisk::superblock::{Checksum, Detection, READ_BYTES, Superblock, detect};
+use md::ondisk::superblock::{Checksum, Superblock};
 
 use crate::member::{DiskMember, FileMember, Member};
-use crate::store::{Device, Disk};
-
-/// Reads all places of a disk where superblocks can be.
-pub fn look(disk: &dyn Disk) -> Detection {
-    detect(disk.sectors(), |candidate| {
-        let mut bytes = vec![0; READ_BYTES];
-        disk.read(candidate.sector, &mut bytes).map(|()| bytes)
-    })
-}
+use device::{Device, Disk, superblocks};
 
 /// A device with a superblock.
 #[derive(Clone)]
@@ -30,7 +22,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens a plain device; `None` if it has no superblock ([`look`] returns what was found).
+    /// Opens a plain device; `None` if it has no superblock: [`superblocks`] says what was found.
     pub fn device(device: Arc<Device>) -> Option<Opened> {
         let opened = Opened::disk(device.clone())?;
         Some(Opened { device: Some(device), ..opened })
@@ -38,7 +30,7 @@ impl Opened {
 
     /// Opens any disk, such as one with an overlay.
     pub fn disk(disk: Arc<dyn Disk>) -> Option<Opened> {
-        let detection = look(&*disk);
+        let detection = superblocks(&*disk);
         let (superblock, checksum) = detection.superblock()?;
         let superblock = superblock.clone();
         Some(Opened { disk, device: None, superblock, checksum })

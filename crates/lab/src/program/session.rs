@@ -7,11 +7,11 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use array::store::Disk;
 use array::{
     Array, ArraySpec, DEFAULT_STRIPE_CACHE_BYTES, Driver, DriverOptions, FileMember, FileOptions,
     Member, MemberSpec,
 };
+use device::Disk;
 use md::{Layout, Level};
 
 use super::backend::IoBackend;

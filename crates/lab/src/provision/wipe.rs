@@ -8,8 +8,7 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use array::run::what_is_there;
-use array::store::{Access, Device, DeviceOptions, Disk, Location};
+use device::{Access, Device, DeviceOptions, Disk, Location, data_signs};
 
 /// A block device that may be overwritten: open, locked, and still unchanged.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, Stri
     }
     // Opened and locked first, so that its contents cannot change between check and write.
     let device = open(path)?;
-    let there = what_is_there(&device);
+    let there = data_signs(&device);
     if !destroy {
         refuse(&there).map_err(|problem| format!("{shown}: {problem}"))?;
     }
@@ -124,7 +123,7 @@ mod tests {
         std::fs::write(image.path(), &bytes).expect("written");
         let options = DeviceOptions { access: Access::ReadOnly, direct: false };
         let device = Device::open(&Location::whole(image.path()), options).expect("opened");
-        let refused = refuse(&what_is_there(&device)).expect_err("refused");
+        let refused = refuse(&data_signs(&device)).expect_err("refused");
         assert!(refused.starts_with("it may be a member of an md array"), "{refused}");
     }
 }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use array::store::{
+use device::{
     Access, Device as OpenDevice, DeviceError, DeviceOptions, DeviceProblem, Disk, Identity,
     Location, Overlap,
 };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use array::Driver;
 use array::run::{Opened, StartOptions, start};
-use array::store::Device;
+use device::Device;
 use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::bitmap::sync_sectors;
 

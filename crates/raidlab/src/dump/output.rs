@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use array::store::{Device, Disk, Identity};
+use device::{Device, Disk, Identity};
 use md::SECTOR_BYTES;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use array::rescue::{ReadableArray, prepare, prepare_explicit};
-use array::store::{Disk, partition_tables};
+use device::{Disk, partition_tables};
 use md::MemberIdx;
 use md::assemble::{
     Array, ExplicitMember, ExplicitSpec, MemberState, Options, Override, Plan, Verdict, explicit,

@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use array::store::Disk;
 use clap::Parser;
+use device::Disk;
 use md::assemble::Options;
 use md::ondisk::superblock::{Checksum, READ_BYTES};
 use md::ondisk::{Role, Version};

@@ -4,9 +4,9 @@
 //! decoded is a result of its own, so that the rest of the member is still shown. Called from
 //! `examine`.
 
-use array::store::{
+use device::{
     Access, Device, DeviceOptions, Disk, Location, Signature, TableKind, packed_as, read_area,
-    read_bad_blocks, signatures,
+    read_bad_blocks, signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::bad_blocks::BadBlocks;
@@ -16,7 +16,7 @@ use md::ondisk::bitmap::{
 use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock};
 use md::ondisk::{Area, Uuid};
 
-use crate::partitioned::{Inside, Part, in_another_unit, superblocks};
+use crate::partitioned::{Inside, Part, in_another_unit};
 
 /// No bitmap that md makes is longer: 128 KiB.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;

@@ -12,8 +12,8 @@ mod v1;
 use std::ffi::OsString;
 use std::fmt::Write;
 
-use array::store::Location;
 use clap::Args;
+use device::Location;
 use lab::shown::Shown;
 use md::ondisk::superblock::{Kernels, Outcome, Superblock};
 use serde_json::{Value, json};

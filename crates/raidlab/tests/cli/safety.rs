@@ -131,7 +131,7 @@ fn outputs_touch_nothing_that_is_used() {
 
 #[test]
 fn an_overlay_is_no_output() {
-    use array::store::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
+    use device::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
     use std::sync::Arc;
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
@@ -153,7 +153,7 @@ fn an_overlay_is_no_output() {
 
 #[test]
 fn an_output_locked_by_another_process_is_unchanged() {
-    use array::store::{Access, Device, DeviceOptions, Location};
+    use device::{Access, Device, DeviceOptions, Location};
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
     let out = dir.file("out");
@@ -222,7 +222,7 @@ fn an_incomplete_dump_is_an_error() {
 
 #[test]
 fn status_lists_what_it_cannot_look_at() {
-    use array::store::{Access, Device, DeviceOptions, Location};
+    use device::{Access, Device, DeviceOptions, Location};
     let dir = Dir::new();
     let (a, b) = mirror(&dir);
     std::fs::write(dir.file("notes.txt"), "nothing").expect("a file");

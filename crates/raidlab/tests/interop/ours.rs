@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use array::run::{self, CreateOptions, Opened, StartOptions};
-use array::store::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
+use device::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
 use md::assemble::{self, Array as Assembled, Options};
 use md::create::{self, BitmapOption, Plan, Request};
 use md::ondisk::bad_blocks::BadBlocks;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use array::store::{
+use device::{
     Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, OverlayProblem,
     open_overlay, packed_as, signatures,
 };

@@ -1,15 +1,22 @@
-//! Persistent members: opening them, and I/O to them by sector.
+//! What holds a member: files, block devices and parts of images; opened, locked, identified and
+//! examined.
 //!
 //! ```text
 //! Location --open--> Device --+--> Disk   metadata, rescue: blocking, by sector of the device
 //!                             |      ^
 //!                             |   Overlay: writes go to a file of their own
-//!                             +--> FileMember   the data of a running array, through io_uring
+//!                             +--> array::FileMember   the data of a running array, by io_uring
 //! ```
+//!
+//! *Invariant*: what is open for writing is locked against other writers, and a read-only device is
+//! never written. No decision about an array is made here.
+#![forbid(unsafe_code)]
 
 mod areas;
+mod contents;
 mod device;
 mod disk;
+mod file;
 mod identity;
 mod location;
 mod overlay;
@@ -17,9 +24,10 @@ mod partitions;
 mod signature;
 
 pub use areas::{read_area, read_bad_blocks};
+pub use contents::{data_signs, member_signs, superblocks};
 pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
-pub use disk::Disk;
-pub(crate) use disk::read_only_error;
+pub use disk::{Disk, read_only_error};
+pub use file::{FileId, direct_block, is_shorter};
 pub use identity::{Identity, Overlap};
 pub use location::{Location, LocationError};
 pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay};

@@ -23,10 +23,10 @@ use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use sys::Mapping;
 
-use super::Location;
-use super::disk::{Disk, beyond_the_end, read_only_error};
-use super::identity::{Identity, Overlap, loop_device_of, who_uses};
-use crate::member::{FileId, is_shorter};
+use crate::Location;
+use crate::disk::{Disk, beyond_the_end, read_only_error};
+use crate::file::{FileId, direct_block, is_shorter};
+use crate::identity::{Identity, Overlap, loop_device_of, who_uses};
 
 /// Permitted access to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,16 +333,18 @@ impl Device {
         self.is_block_device
     }
 
-    pub(crate) fn file(&self) -> &Arc<File> {
+    /// The open file, for the data of a running array. The lock lasts as long as it is open.
+    pub fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    pub(crate) fn id(&self) -> &FileId {
+    /// The file and the byte range of the member in it.
+    pub fn id(&self) -> &FileId {
         &self.id
     }
 
     /// First byte of the member in its file.
-    pub(crate) fn start_byte(&self) -> u64 {
+    pub fn start_byte(&self) -> u64 {
         self.window.start
     }
 
@@ -566,14 +568,14 @@ impl Opening {
         let path = location.path.clone();
         let logical_block = match is_block_device {
             true => rustix::fs::ioctl_blksszget(&file).unwrap_or(512).clamp(512, 4096),
-            false if direct => crate::member::direct_block(&file),
+            false if direct => direct_block(&file),
             false => 512,
         };
         Device {
             file: Arc::new(file),
             location,
             identity,
-            id: FileId { path, identity: identity.pair(), bytes: window.clone() },
+            id: FileId { path, identity, bytes: window.clone() },
             window,
             access,
             direct,
@@ -596,7 +598,7 @@ fn kind_name(kind: std::fs::FileType) -> &'static str {
     }
 }
 
-pub(super) fn open_file(
+pub(crate) fn open_file(
     path: &Path,
     access: Access,
     direct: bool,
@@ -666,7 +668,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 const RESERVED_AT_ONCE: u64 = 64 << 20;
 
 /// Locks the bytes as long as the file is open: exclusive for writing, shared for reading.
-pub(super) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<(), DeviceProblem> {
+pub(crate) fn lock(file: &File, bytes: &Range<u64>, access: Access) -> Result<(), DeviceProblem> {
     use nix::libc;
     let kind = match access {
         Access::ReadOnly => libc::F_RDLCK,

@@ -2,7 +2,7 @@
 //! whole device.
 //!
 //! All rare or strictly ordered I/O uses it: metadata, rescue, the overlay. The data of a running
-//! array use [`crate::Member`]s made from the same disks.
+//! array use `array::Member`s made from the same disks.
 //!
 //! Invariant: a disk that was opened read-only refuses every write.
 
@@ -60,7 +60,8 @@ pub trait Disk: Send + Sync {
     fn hole_end(&self, sector: u64) -> u64;
 }
 
-pub(crate) fn read_only_error(name: &str) -> io::Error {
+/// The error of a write to a disk that was opened read-only.
+pub fn read_only_error(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::ReadOnlyFilesystem, format!("{name} was opened read-only"))
 }
 

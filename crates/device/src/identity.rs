@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Identity of a file, or of a block device under any of its names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity(u64, u64);
 
 /// Stands for a file system's device number: a block device.
@@ -56,10 +56,6 @@ impl Identity {
         self.0 == BLOCK
     }
 
-    pub(crate) fn pair(self) -> (u64, u64) {
-        (self.0, self.1)
-    }
-
     /// Whether writing to one of the two changes the other, as far as the system reports it.
     pub fn overlap(self, other: Identity) -> Option<Overlap> {
         let (mine, its) = (self.behind_loops(), other.behind_loops());
@@ -73,7 +69,7 @@ impl Identity {
     }
 
     /// The location of these bytes: partitions and loop devices as ranges of the storage below.
-    pub(super) fn place(self, bytes: Range<u64>) -> (Identity, Range<u64>) {
+    pub(crate) fn place(self, bytes: Range<u64>) -> (Identity, Range<u64>) {
         let (mut it, mut bytes) = (self, bytes);
         for _ in 0..DEEPEST {
             let Some((below, offset)) = it.sys().and_then(|at| carrier(&at)) else { break };
@@ -162,7 +158,7 @@ fn carrier(at: &Path) -> Option<(Identity, u64)> {
 }
 
 /// The loop device that a file is attached to.
-pub(super) fn loop_device_of(wanted: Identity) -> Option<PathBuf> {
+pub(crate) fn loop_device_of(wanted: Identity) -> Option<PathBuf> {
     let entries = fs::read_dir("/sys/block").ok()?;
     entries.flatten().find_map(|entry| {
         let same = loop_file(&entry.path()) == Some(wanted);
@@ -171,7 +167,7 @@ pub(super) fn loop_device_of(wanted: Identity) -> Option<PathBuf> {
 }
 
 /// How the kernel uses a busy block device, as far as it reports it.
-pub(super) fn who_uses(path: &Path) -> String {
+pub(crate) fn who_uses(path: &Path) -> String {
     let device = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let listed = |file: &str| {
         let text = fs::read_to_string(file).unwrap_or_default();

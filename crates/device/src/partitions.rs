@@ -20,8 +20,8 @@ use std::ops::Range;
 use crc32fast::hash as crc32;
 use md::SECTOR_BYTES;
 
-use super::disk::Disk;
-use super::signature::bytes;
+use crate::disk::Disk;
+use crate::signature::bytes;
 
 /// Type of a partition table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use md::SECTOR_BYTES;
 
-use super::disk::Disk;
+use crate::disk::Disk;
 
 /// A detected signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub fn signatures(disk: &dyn Disk) -> Vec<Signature> {
 }
 
 /// The bytes of a range; `None` if it is not on the disk, or cannot be read.
-pub(super) fn bytes(disk: &dyn Disk, range: Range<u64>) -> Option<Vec<u8>> {
+pub(crate) fn bytes(disk: &dyn Disk, range: Range<u64>) -> Option<Vec<u8>> {
     let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
     if sectors.end > disk.sectors() {
         return None;

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use md::SECTOR_BYTES;
 
-use super::device::{Access, DeviceProblem, lock, open_file};
-use super::disk::{Disk, beyond_the_end, read_only_error};
+use crate::device::{Access, DeviceProblem, lock, open_file};
+use crate::disk::{Disk, beyond_the_end, read_only_error};
 
 /// Offsets and sizes of the format, in bytes.
 pub(crate) mod layout {
@@ -605,7 +605,7 @@ mod tests {
 
     #[test]
     fn the_page_and_the_code_agree() {
-        let page = include_str!("../../../../docs/format/overlay.md");
+        let page = include_str!("../../../docs/format/overlay.md");
         let own = |list: &[(usize, usize, &str)]| {
             list.iter().map(|(at, size, name)| (*at, *size, name.to_string())).collect::<Vec<_>>()
         };

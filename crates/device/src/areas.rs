@@ -8,7 +8,7 @@ use md::SECTOR_BYTES;
 use md::ondisk::bad_blocks::{BadBlocks, LOG_SECTORS_MAX};
 use md::ondisk::{Area, BadBlockArea};
 
-use super::Disk;
+use crate::Disk;
 
 /// The bytes of an area.
 ///

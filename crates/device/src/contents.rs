@@ -1,0 +1,50 @@
+//! What a disk holds: superblocks, and anything else that would be lost if it were overwritten.
+//!
+//! Invariant: nothing is written; a place that cannot be read counts as holding something, since
+//! its contents are unknown. Called before members are assembled, and before disks are overwritten.
+
+use md::ondisk::superblock::{Detection, Outcome, READ_BYTES, detect};
+
+use crate::{Disk, packed_as, signatures};
+
+/// Reads all places of a disk where superblocks can be.
+pub fn superblocks(disk: &dyn Disk) -> Detection {
+    detect(disk.sectors(), |candidate| {
+        let mut bytes = vec![0; READ_BYTES];
+        disk.read(candidate.sector, &mut bytes).map(|()| bytes)
+    })
+}
+
+/// Signs that a disk may be a member of an array: a clause for each superblock, or what looks like
+/// one, as in `is a member of md array UUID (metadata 1.2)`.
+pub fn member_signs(disk: &dyn Disk) -> Vec<String> {
+    let mut seen = Vec::new();
+    for (place, outcome) in superblocks(disk).outcomes {
+        match outcome {
+            Outcome::NoMagic => {}
+            Outcome::Found { superblock, .. } => {
+                let metadata = superblock.metadata();
+                let (uuid, version) = (metadata.set_uuid, metadata.version);
+                seen.push(format!("is a member of md array {uuid} (metadata {version})"));
+            }
+            other => {
+                let sector = place.sector;
+                seen.push(format!("may be a member of an md array: sector {sector}: {other}"));
+            }
+        }
+    }
+    seen
+}
+
+/// Data that a disk holds, by the signatures at its beginning and end: a clause for each finding,
+/// as in `holds an ext4 file system`.
+pub fn data_signs(disk: &dyn Disk) -> Vec<String> {
+    let mut seen: Vec<String> =
+        signatures(disk).iter().map(|what| format!("holds {what}")).collect();
+    if let Some(what) = packed_as(disk) {
+        // Only the type; the advice after the colon is for readers of the file.
+        seen.push(format!("is {}", what.split(':').next().unwrap_or(what)));
+    }
+    seen.extend(member_signs(disk));
+    seen
+}
