@@ -44,10 +44,9 @@ mod buf;
 mod build;
 mod driver;
 mod executor;
+mod managed;
 mod member;
 mod metadata_writer;
-pub mod rescue;
-pub mod run;
 mod shard_channels;
 mod table;
 
@@ -57,8 +56,9 @@ pub use build::{ArraySpec, BuildError, MemberSpec};
 pub use driver::{Completion, Driver, DriverOptions, Full};
 pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError, ShardPart, Sharding};
 pub use executor::Event;
+pub use managed::{ArrayMetadata, MetadataDevice};
 pub use member::{
-    Counters, Cqe, DiskMember, Fault, FaultControl, FaultMember, FileMember, FileOptions,
-    FormerLeaf, Io, MemMember, Member, MemberCompletion, MemberInfo, NullMember, Op, OpKind,
-    OpenError, PaceControl, PacedMember,
+    BadBlockList, BadBlockMember, Counters, Cqe, DiskMember, Fault, FaultControl, FaultMember,
+    FileMember, FileOptions, FormerLeaf, Io, MemMember, Member, MemberCompletion, MemberInfo,
+    NullMember, Op, OpKind, OpenError, PaceControl, PacedMember,
 };

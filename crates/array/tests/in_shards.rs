@@ -7,7 +7,5 @@ mod api;
 mod faults;
 #[path = "files.rs"]
 mod files;
-#[path = "lasting.rs"]
-mod lasting;
 #[path = "random.rs"]
 mod random;

@@ -8,8 +8,8 @@ use crate::tokens::{Sources, Token, is_module};
 use crate::workspace::Workspace;
 
 /// Crates whose roots say `#![forbid(unsafe_code)]`.
-const FORBID: [&str; 9] =
-    ["md", "drive", "nbd", "engine", "sim", "device", "lab", "raidlab", "xtask"];
+const FORBID: [&str; 10] =
+    ["md", "drive", "nbd", "engine", "sim", "device", "admin", "lab", "raidlab", "xtask"];
 
 /// Modules that may hold unsafe code, as a file `x.rs` or a directory `x/`.
 const ADDRESSES: [&str; 10] = [

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use array::run::{self, CreateFailed, CreateOptions};
+use admin::{self as run, CreateFailed, CreateOptions};
 use clap::{ArgMatches, Args};
 use lab::shown::Shown;
 use md::create::{BitmapOption, Plan, Request};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use admin::{Opened, StartOptions, start};
 use array::Driver;
-use array::run::{Opened, StartOptions, start};
 use device::Device;
 use md::assemble::{Candidate, Options, assemble};
 use md::ondisk::bitmap::sync_sectors;

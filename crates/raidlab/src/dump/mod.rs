@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use array::rescue::{Compared, Failure, Piece, StreamError, StreamOptions, stream};
+use admin::rescue::{Compared, Failure, Piece, StreamError, StreamOptions, stream};
 use clap::Args;
 use md::Level;
 use serde_json::{Value, json};

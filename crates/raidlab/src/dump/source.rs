@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use array::rescue::{ReadableArray, prepare, prepare_explicit};
+use admin::rescue::{ReadableArray, prepare, prepare_explicit};
 use device::{Disk, partition_tables};
 use md::MemberIdx;
 use md::assemble::{

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use array::run::{self, CreateOptions, Opened, StartOptions};
+use admin::{self as run, CreateOptions, Opened, StartOptions};
 use device::{Access, Device, DeviceOptions, Disk, Location, read_bad_blocks};
 use md::assemble::{self, Array as Assembled, Options};
 use md::create::{self, BitmapOption, Plan, Request};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use array::rescue::{Part, Piece, ReadableArray, Source, StreamError, StreamOptions, stream};
+use admin::rescue::{Part, Piece, ReadableArray, Source, StreamError, StreamOptions, stream};
 use array::{ArraySpec, Driver, DriverOptions, FileMember, FileOptions, HostOp, MemberSpec};
 use device::{Access, Device, DeviceOptions, Disk, Location};
 use md::{Geometry, GeometrySpec, Layout, Level, Raid5Layout, Raid6Layout, Sector};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use array::run::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
+use admin::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 use device::Disk;
 use md::Level;
 use md::create::{BitmapOption, Plan, Request, plan};

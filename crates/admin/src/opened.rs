@@ -5,7 +5,7 @@ use std::sync::Arc;
 use md::assemble::Candidate;
 use md::ondisk::superblock::{Checksum, Superblock};
 
-use crate::member::{DiskMember, FileMember, Member};
+use array::{DiskMember, FileMember, Member};
 use device::{Device, Disk, superblocks};
 
 /// A device with a superblock.
@@ -48,7 +48,7 @@ impl Opened {
     }
 
     /// A member for its data area.
-    pub(super) fn member(&self, area: std::ops::Range<u64>) -> Box<dyn Member> {
+    pub(crate) fn member(&self, area: std::ops::Range<u64>) -> Box<dyn Member> {
         match &self.device {
             Some(device) => Box::new(FileMember::of_device(device, area)),
             None => Box::new(DiskMember::new(self.disk.clone(), area)),

@@ -1,6 +1,5 @@
 //! Persistent arrays: created, started, stopped, dropped as by a crash, started again.
 
-mod common;
 #[path = "lasting/devices_gone.rs"]
 mod devices_gone;
 #[path = "lasting/starts.rs"]
@@ -11,10 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use array::rescue::{Piece, StreamOptions, prepare, stream};
-use array::run::{
-    CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start_shards,
-};
+use admin::rescue::{Piece, StreamOptions, prepare, stream};
+use admin::{CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start_shards};
 use array::{Array, ArrayError, Driver, DriverOptions, Event, RequestError};
 use device::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use engine::MemberError;
@@ -96,6 +93,11 @@ fn decide(opened: &[Opened], options: &Options) -> md::assemble::Array {
     found.arrays.remove(0)
 }
 
+/// How many shards the arrays have: one, and several as a module of `in_shards.rs`.
+fn shards() -> u16 {
+    if module_path!().starts_with("in_shards") { 3 } else { 1 }
+}
+
 fn started(opened: &[Opened], options: &Options) -> Result<Vec<Driver>, StartError> {
     started_as(opened, options, DriverOptions::default())
 }
@@ -105,7 +107,7 @@ fn started_as(
     options: &Options,
     driver: DriverOptions,
 ) -> Result<Vec<Driver>, StartError> {
-    let (shards, shard_unit_sectors) = (common::shards::shards(), 64);
+    let (shards, shard_unit_sectors) = (shards(), 64);
     let driver = DriverOptions { shards, shard_unit_sectors, ..driver };
     let how = StartOptions { driver, ..StartOptions::default() };
     start_shards(&decide(opened, options), opened, &how)

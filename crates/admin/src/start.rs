@@ -5,6 +5,10 @@
 //! manager take over. Nothing else is written before the first write of a host: a start leaves no
 //! trace.
 
+use array::{
+    ArrayMetadata, ArraySpec, BadBlockList, BadBlockMember, BuildError, Driver, DriverOptions,
+    MemberSpec, MetadataDevice,
+};
 use engine::{DeviceNumber, ManagedBitmap, ManagedDevice, MetadataConfig, MetadataManager};
 use md::assemble::{Array, Member, MemberState, Plan, Replay, Shape, Source, only_parity};
 use md::ondisk::bitmap::{BitmapHeader, BitmapKind, sync_sectors, uuid_on_disk};
@@ -13,12 +17,7 @@ use md::ondisk::superblock::DeviceState;
 use md::ondisk::{MemberMetadata, Role};
 use md::{Geometry, Level, MemberIdx};
 
-use super::Opened;
-use crate::build::{ArraySpec, BuildError, MemberSpec, WithMetadata};
-use crate::driver::{Driver, DriverOptions};
-use crate::member::{BadBlockList, BadBlockMember};
-use crate::metadata_writer::{DeviceMetadata, MetadataWriter};
-use crate::rescue;
+use crate::{Opened, rescue};
 
 /// Options for starting an array.
 #[derive(Clone, Debug)]
@@ -131,12 +130,7 @@ pub fn start_shards(
     it.bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
     let manager = it.manager(resync_offset, options.driver.shards.max(1))?;
-    let keeping = WithMetadata {
-        intents: manager.intent_map(),
-        in_sync_below: manager.in_sync_below(),
-        out_of_sync: manager.out_of_sync(),
-    };
-    let kept = it.kept()?;
+    let devices = it.metadata_devices()?;
     let bad_blocks = std::mem::take(&mut it.bad_blocks);
     let spec = ArraySpec {
         level: geometry.level(),
@@ -146,10 +140,8 @@ pub fn start_shards(
         stripe_cache_bytes: options.stripe_cache_bytes,
         queue_depth: options.queue_depth,
     };
-    let notes = it.notes();
-    let metadata_writer = |step, unit| MetadataWriter::new(manager, kept, notes, step, unit);
-    let shards = Driver::with_metadata(spec, &options.driver, &keeping, metadata_writer);
-    let shards = shards.map_err(StartError::Build)?;
+    let metadata = ArrayMetadata { manager, devices, notes: it.notes() };
+    let shards = Driver::managed(spec, &options.driver, metadata).map_err(StartError::Build)?;
     let (is, should) = (shards[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
     Ok(shards)
@@ -494,20 +486,19 @@ impl Starting<'_> {
         Ok(Some((header, file[256..len as usize].to_vec())))
     }
 
-    fn kept(&self) -> Result<Vec<DeviceMetadata>, StartError> {
+    fn metadata_devices(&self) -> Result<Vec<MetadataDevice>, StartError> {
         let defining = self.read_bitmap(self.array.defining)?.map(|(header, _)| header);
-        let kept = |(candidate, _): (usize, Option<MemberIdx>)| {
+        let device = |(candidate, _): (usize, Option<MemberIdx>)| {
             let (member, metadata) = (&self.members[candidate], &self.metadata[candidate]);
-            DeviceMetadata {
+            MetadataDevice {
                 number: DeviceNumber(metadata.dev_number),
                 disk: member.disk.clone(),
                 superblock: member.superblock.clone(),
                 bitmap: metadata.bitmap.zip(defining.clone()),
                 ppl: metadata.ppl.map(|ppl| ppl.area),
-                ppl_is_empty: false,
             }
         };
-        Ok(self.devices().into_iter().map(kept).collect())
+        Ok(self.devices().into_iter().map(device).collect())
     }
 
     fn member_specs(&self, mut bad_blocks: Vec<(usize, BadBlockList)>) -> Vec<MemberSpec> {

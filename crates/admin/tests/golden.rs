@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use array::rescue::{Piece, StreamOptions, prepare, stream};
+use admin::rescue::{Piece, StreamOptions, prepare, stream};
 use device::Disk;
 use md::assemble::{Array, Candidate, Options, Verdict, assemble};
 use md::ondisk::superblock::{READ_BYTES, detect};

@@ -1,6 +1,6 @@
 //! Reads damaged or degraded arrays, and writes nothing.
 //!
-//! Why this is not a [`crate::Driver`] over read-only members: the engine runs an array that must
+//! Why this is not a [`array::Driver`] over read-only members: the engine runs an array that must
 //! stay consistent, so it writes repaired ranges back, drops members that fail and completes a
 //! request with one error. Here nothing may be written, a failing member is retried for every range
 //! that may still be readable, members may be valid in part only (an interrupted rebuild, bad block
