@@ -75,6 +75,16 @@ impl std::fmt::Display for CreateFailed {
     }
 }
 
+impl CreateFailed {
+    /// The devices that were changed.
+    pub fn changed(&self) -> &[(String, Change)] {
+        match self {
+            CreateFailed::Holds(_) => &[],
+            CreateFailed::Device { changed, .. } => changed,
+        }
+    }
+}
+
 impl std::error::Error for CreateFailed {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -151,6 +161,12 @@ pub fn create(
     options: CreateOptions,
 ) -> Result<Vec<String>, CreateFailed> {
     let seen = refuse_what_is_there(plan, disks, options)?;
+    write(plan, disks)?;
+    Ok(seen)
+}
+
+/// Writes a planned array; what the devices hold has been looked at.
+pub(crate) fn write(plan: &Plan, disks: &[Option<Arc<dyn Disk>>]) -> Result<(), CreateFailed> {
     let mut making = Making { disks: planned(plan, disks), changes: Vec::new() };
     making.changes = vec![None; making.disks.len()];
     making.each("erase its old contents", |making, at| making.erase_superblocks(at))?;
@@ -174,8 +190,7 @@ pub fn create(
         disk.write(superblock.sector(), &bytes).and_then(|()| disk.sync())?;
         making.changes[at] = Some(Change::Member);
         Ok(())
-    })?;
-    Ok(seen)
+    })
 }
 
 /// The devices of an array that is being created, and their changes so far.

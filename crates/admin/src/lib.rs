@@ -11,10 +11,25 @@
 #![forbid(unsafe_code)]
 
 mod create;
+mod describe;
+mod members;
+mod new_array;
 mod opened;
+mod partitioned;
 pub mod rescue;
+mod resync;
+mod shared_storage;
 mod start;
 
 pub use create::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
+pub use describe::{ArrayDescription, Counts, Health, Pending, describe, left_over};
+pub use members::{ChooseError, Member, Members, MembersError, array_name, choose, is_named};
+pub use new_array::{
+    CreatedArray, LeftFile, NewArray, NewArrayError, NewArrayFailed, NewMember, PreparedArray,
+    ReserveError, Reserved, random_uuid,
+};
 pub use opened::Opened;
+pub use partitioned::{Inside, Part, in_another_unit};
+pub use resync::{ResyncError, ResyncEvent, ResyncReport};
+pub use shared_storage::{SharedStorage, Sharing};
 pub use start::{StartError, StartOptions, start, start_shards};

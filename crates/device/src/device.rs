@@ -91,7 +91,19 @@ pub enum DeviceProblem {
 
 impl std::fmt::Display for DeviceError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: ", self.location)?;
+        write!(f, "{}: {}", self.location, self.problem_text())
+    }
+}
+
+impl DeviceError {
+    /// The problem as text, without the name of the device.
+    pub fn problem_text(&self) -> String {
+        let mut text = String::new();
+        self.show_problem(&mut text).expect("a string takes everything");
+        text
+    }
+
+    fn show_problem(&self, f: &mut dyn std::fmt::Write) -> std::fmt::Result {
         match &self.problem {
             DeviceProblem::System { doing, source } => {
                 write!(f, "cannot {doing}: {source}")?;

@@ -36,6 +36,11 @@ fn without_numbers(text: &str) -> String {
     out
 }
 
+/// The message of an error.
+pub fn text_of(error: impl std::error::Error) -> String {
+    error.to_string()
+}
+
 /// Many lines on stderr.
 pub fn say_lines(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", lines(text.trim_end_matches('\n')));

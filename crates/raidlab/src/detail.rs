@@ -6,18 +6,19 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 
+use admin::{ArrayDescription, Members, array_name, describe, left_over};
 use clap::Args;
 use lab::shown::Shown;
 use md::Kind;
-use md::assemble::{Array, Found, MemberState, Options, Override, Plan, Replay, Shape, Verdict};
+use md::assemble::{Array, MemberState, Options, Override, Plan, Replay, Shape, Verdict};
 use md::ondisk::bitmap::BitmapKind;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Version};
 use serde_json::{Value, json};
 
-use crate::console::JsonOut;
+use crate::console::{JsonOut, text_of};
 use crate::examine::LOCKLESS;
-use crate::members::{Members, Used, array_name, choose};
+use crate::members::{Used, choose};
 use crate::{Ending, mdadm};
 
 const EXAMPLES: &str = "\
@@ -48,7 +49,7 @@ pub struct DetailArguments {
 /// Runs the command.
 pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
-    let members = Members::open(&arguments.members, None)?;
+    let members = Members::open(&arguments.members, None).map_err(text_of)?;
     let found = members.assemble(&Options::default());
     let arrays: Vec<&Array> = match arguments.array.as_deref() {
         Some(wanted) => vec![choose(&found, Some(wanted))?],
@@ -62,9 +63,7 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
             text.push('\n');
         }
         text.push_str(&show(array, &members, &host));
-        finding |= array.read_write.verdict != Verdict::Run
-            || is_dirty(array, &members)
-            || !doubts(array, &members).is_empty();
+        finding |= describe(array, &members).needs_attention(array);
     }
     if arguments.array.is_none() {
         for line in left_over(&found, &members) {
@@ -88,79 +87,21 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
     Ok(if finding { Ending::Finding } else { Ending::Fine })
 }
 
-/// A note about a member that belongs to no array.
-fn left_over(found: &Found, members: &Members) -> Vec<String> {
-    let spares = found.floating_spares.iter().map(|&candidate| {
-        let name = &members.candidates[candidate].label;
-        format!("{name}: a spare that belongs to no array yet")
-    });
-    spares.chain(members.non_members()).collect()
-}
-
-/// The metadata of the defining superblock.
-pub fn defining<'a>(array: &Array, members: &'a Members) -> &'a MemberMetadata {
-    &members.candidates[array.defining].metadata
-}
-
-/// Whether the array was not stopped.
-pub fn is_dirty(array: &Array, members: &Members) -> bool {
-    defining(array, members).resync_offset.is_some()
-}
-
-/// Number of members by state.
-pub struct Counts {
-    /// In sync in a slot.
-    pub active: usize,
-    /// Spare, or being rebuilt.
-    pub spare: usize,
-    /// Failed, stale, foreign, unusable.
-    pub out: usize,
-    /// The journal.
-    pub journal: usize,
-}
-
-/// Contradictions between members, and members that carry superblocks of other arrays.
-pub fn doubts(array: &Array, members: &Members) -> Vec<String> {
-    let two = members.with_two(array);
-    array.contradictions.iter().cloned().chain(two).collect()
-}
-
-/// Counts the members of an array.
-pub fn counts(array: &Array) -> Counts {
-    let mut counts = Counts { active: 0, spare: 0, out: 0, journal: 0 };
-    for member in &array.members {
-        match member.state {
-            MemberState::Active(_) => counts.active += 1,
-            MemberState::Recovering { .. }
-            | MemberState::Replacement { .. }
-            | MemberState::Spare => {
-                counts.spare += 1;
-            }
-            MemberState::Journal => counts.journal += 1,
-            MemberState::Stale { .. }
-            | MemberState::Faulty
-            | MemberState::Foreign { .. }
-            | MemberState::Duplicate { .. }
-            | MemberState::Unusable => counts.out += 1,
-        }
-    }
-    counts
-}
-
 fn line(out: &mut String, label: &str, value: impl std::fmt::Display) {
     let _ = writeln!(out, "{label:>18} : {}", Shown(value));
 }
 
 fn show(array: &Array, members: &Members, host: &str) -> String {
     let mut out = String::new();
-    let metadata = defining(array, members);
+    let description = describe(array, members);
+    let metadata = description.metadata;
     let _ = writeln!(out, "{}:", Shown(array_name(array)));
     sizes(&mut out, array, metadata);
     bitmap(&mut out, array, members);
-    state(&mut out, array, members);
+    state(&mut out, array, &description);
     shape(&mut out, metadata);
     out.push('\n');
-    let _ = writeln!(out, "{:>18} : {}", "Consistency Policy", policy(metadata));
+    let _ = writeln!(out, "{:>18} : {}", "Consistency Policy", policy_name(description.policy));
     out.push('\n');
     if array.version == Version::V0_90 {
         let local = mdadm::local_to_v0(array.set_uuid, host);
@@ -174,7 +115,7 @@ fn show(array: &Array, members: &Members, host: &str) -> String {
         line(&mut out, "Events", metadata.events);
     }
     table(&mut out, array, members);
-    outlook(&mut out, array, members);
+    outlook(&mut out, array, members, &description.doubts);
     out
 }
 
@@ -210,11 +151,10 @@ fn bitmap(out: &mut String, array: &Array, members: &Members) {
     out.push('\n');
 }
 
-fn state(out: &mut String, array: &Array, members: &Members) {
-    let metadata = defining(array, members);
-    let counts = counts(array);
+fn state(out: &mut String, array: &Array, description: &ArrayDescription<'_>) {
+    let (metadata, counts) = (description.metadata, description.counts);
     line(out, "Update Time", mdadm::time(metadata.updated));
-    line(out, "State", words(array, members).join(", "));
+    line(out, "State", description.words().join(", "));
     line(out, "Active Devices", counts.active);
     line(out, "Working Devices", counts.active + counts.spare + counts.journal);
     line(out, "Failed Devices", counts.out);
@@ -227,30 +167,6 @@ fn state(out: &mut String, array: &Array, members: &Members) {
     }
 }
 
-/// The state in mdadm's words.
-pub fn words(array: &Array, members: &Members) -> Vec<&'static str> {
-    let mut words = vec![if is_dirty(array, members) { "active" } else { "clean" }];
-    match &array.read_write.verdict {
-        _ if array.missing.is_empty() => {}
-        Verdict::Run | Verdict::RunDegraded { .. } => words.push("degraded"),
-        _ => match array.read_only.verdict {
-            Verdict::Run | Verdict::RunDegraded { .. } => words.push("degraded"),
-            _ => words.push("FAILED"),
-        },
-    }
-    if matches!(array.shape, Ok(Shape::Reshaping(_))) {
-        words.push("reshaping");
-    }
-    let repairs = &array.read_write.repairs;
-    if repairs.resync.is_some() {
-        words.push("resync pending");
-    }
-    if !repairs.recoveries.is_empty() {
-        words.push("rebuild pending");
-    }
-    words
-}
-
 fn shape(out: &mut String, metadata: &MemberMetadata) {
     if let Some(layout) = mdadm::layout(metadata.level, metadata.layout) {
         line(out, "Layout", layout);
@@ -261,16 +177,6 @@ fn shape(out: &mut String, metadata: &MemberMetadata) {
         }
         -1 => line(out, "Rounding", format_args!("{}K", metadata.chunk_sectors / 2)),
         _ => {}
-    }
-}
-
-fn policy(metadata: &MemberMetadata) -> &'static str {
-    match metadata.level {
-        _ if metadata.has_journal => "journal",
-        _ if metadata.ppl.is_some() => "ppl",
-        _ if metadata.bitmap.is_some() => "bitmap",
-        ..=0 => "none",
-        _ => "resync",
     }
 }
 
@@ -332,7 +238,7 @@ fn state_word(standing: &MemberState) -> &'static str {
 }
 
 /// Why members are left out, and the result of a start.
-fn outlook(out: &mut String, array: &Array, members: &Members) {
+fn outlook(out: &mut String, array: &Array, members: &Members, doubts: &[String]) {
     let reasons = array.members.iter().filter(|member| {
         !matches!(
             member.state,
@@ -351,7 +257,7 @@ fn outlook(out: &mut String, array: &Array, members: &Members) {
                      were run separately";
         lines.push(("Split".into(), split.into()));
     }
-    lines.extend(doubts(array, members).into_iter().map(|doubt| ("Doubt".into(), doubt)));
+    lines.extend(doubts.iter().map(|doubt| ("Doubt".into(), doubt.clone())));
     lines.push(("To run it".into(), verdict(&array.read_write)));
     lines.extend(repairs(&array.read_write).into_iter().map(|text| ("Then".into(), text)));
     lines.push(("To read it".into(), verdict(&array.read_only)));
@@ -412,7 +318,8 @@ fn repairs(plan: &Plan) -> Vec<String> {
 }
 
 fn json(array: &Array, members: &Members) -> Value {
-    let metadata = defining(array, members);
+    let description = describe(array, members);
+    let metadata = description.metadata;
     let rows = array.members.iter().map(|member| {
         let candidate = &members.candidates[member.candidate];
         json!({
@@ -443,12 +350,12 @@ fn json(array: &Array, members: &Members) -> Value {
         "created_unix_s": metadata.created.seconds,
         "updated_unix_s": metadata.updated.seconds,
         "events": metadata.events,
-        "state": words(array, members),
-        "clean": !is_dirty(array, members),
-        "consistency_policy": policy(metadata),
+        "state": description.words(),
+        "clean": !description.dirty,
+        "consistency_policy": policy_name(description.policy),
         "missing_slots": array.missing.iter().map(|slot| slot.0).collect::<Vec<_>>(),
         "split": array.split,
-        "doubts": doubts(array, members),
+        "doubts": description.doubts,
         "members": rows.collect::<Vec<_>>(),
         "to_run": plan_json(&array.read_write),
         "to_read": plan_json(&array.read_only),

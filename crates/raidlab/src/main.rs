@@ -17,7 +17,6 @@ mod mdadm;
 mod members;
 mod meter;
 mod output;
-mod partitioned;
 mod progress;
 mod report;
 mod results;

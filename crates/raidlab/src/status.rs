@@ -7,17 +7,18 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
 
+use admin::{Members, array_name, describe};
 use clap::Args;
 use lab::shown::Shown;
-use md::assemble::{Array, Found, MemberState, Options, Verdict};
+use md::assemble::{Array, Found, MemberState, Options};
 use md::ondisk::Version;
 use serde_json::{Value, json};
 
 use crate::Ending;
-use crate::console::JsonOut;
-use crate::detail::{counts, defining, doubts, is_dirty, mdstat_level, words};
+use crate::console::{JsonOut, text_of};
+use crate::detail::mdstat_level;
 use crate::mdadm;
-use crate::members::{Members, Used, array_name};
+use crate::members::Used;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,9 +43,10 @@ pub struct StatusArguments {
 pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let members = match arguments.members.as_slice() {
-        [only] if Path::new(only).is_dir() => Members::in_directory(Path::new(only))?,
-        several => Members::open(several, None)?,
+        [only] if Path::new(only).is_dir() => Members::in_directory(Path::new(only)),
+        several => Members::open(several, None),
     };
+    let members = members.map_err(text_of)?;
     let found = members.assemble(&Options::default());
     let mut text = String::new();
     for array in &found.arrays {
@@ -53,7 +55,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
     let unused = unused(&found, &members);
     let list = if unused.is_empty() { "<none>".into() } else { unused.join(" ") };
     let _ = writeln!(text, "unused devices: {}", Shown(list));
-    for doubt in found.arrays.iter().flat_map(|array| doubts(array, &members)) {
+    for doubt in found.arrays.iter().flat_map(|array| describe(array, &members).doubts) {
         let _ = writeln!(text, "doubt: {}", Shown(doubt));
     }
     for why in members.unread() {
@@ -72,11 +74,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
     if named && members.has_strangers() {
         return Ok(Ending::NotAMember);
     }
-    let is_odd = |array: &Array| {
-        array.read_write.verdict != Verdict::Run
-            || is_dirty(array, &members)
-            || !doubts(array, &members).is_empty()
-    };
+    let is_odd = |array: &Array| describe(array, &members).needs_attention(array);
     let unseen = !members.unseen.is_empty() || !members.unread().is_empty();
     let finding = unseen || found.arrays.iter().any(is_odd);
     Ok(if finding { Ending::Finding } else { Ending::Fine })
@@ -91,9 +89,10 @@ fn unused(found: &Found, members: &Members) -> Vec<String> {
 }
 
 fn show(array: &Array, members: &Members) -> String {
-    let metadata = defining(array, members);
+    let description = describe(array, members);
+    let metadata = description.metadata;
     let mut out = String::new();
-    let state = words(array, members).join(", ");
+    let state = description.words().join(", ");
     let level = mdadm::level(metadata.level);
     let _ = write!(out, "{} : {state} {level}", Shown(array_name(array)));
     for member in &array.members {
@@ -110,7 +109,7 @@ fn show(array: &Array, members: &Members) -> String {
     };
     let _ = write!(out, "\n      {size} blocks{version}{}", mdstat_level(array, metadata));
     if metadata.level > 0 {
-        let (slots, active) = (letters(array).len(), counts(array).active);
+        let (slots, active) = (letters(array).len(), description.counts.active);
         let _ = write!(out, " [{slots}/{active}] [{}]", letters(array));
     }
     out.push_str("\n\n");
@@ -140,15 +139,16 @@ fn letters(array: &Array) -> String {
 }
 
 fn json(array: &Array, members: &Members) -> Value {
-    let metadata = defining(array, members);
+    let description = describe(array, members);
+    let metadata = description.metadata;
     json!({
         "name": array.name,
         "array_uuid": array.set_uuid.to_string(),
         "version": array.version.name(),
         "level": mdadm::level(metadata.level),
-        "state": words(array, members),
+        "state": description.words(),
         "slots": letters(array),
-        "doubts": doubts(array, members),
+        "doubts": description.doubts,
         "array_sectors": array.shape.as_ref().ok().map(|shape| shape.array_sectors()),
         "members": array
             .members

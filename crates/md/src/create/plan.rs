@@ -335,7 +335,7 @@ impl<'a> ResolvedRequest<'a> {
             Level::Raid6 => missing == 2,
             Level::Raid1 | Level::Raid10 => false,
         };
-        if none_left || self.request.assume_clean {
+        if none_left || self.request.assume_clean || self.request.members_are_zero {
             return (None, None);
         }
         // Dirty and degraded could not be started after a crash: the last member is rebuilt.

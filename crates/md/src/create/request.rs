@@ -72,6 +72,9 @@ pub struct Request {
     pub write_behind: Option<u32>,
     /// The members are in sync already, or shall be called so.
     pub assume_clean: bool,
+    /// All members are zero-filled: they are in sync on every level, for the parity of zeroes is
+    /// zero, and need no first resync.
+    pub members_are_zero: bool,
     /// Allow a single device.
     pub force: bool,
     /// The array's name; 1.x only.
@@ -100,6 +103,7 @@ impl Request {
             policy: None,
             write_behind: None,
             assume_clean: false,
+            members_are_zero: false,
             force: false,
             name: String::new(),
             homehost: None,

@@ -4,24 +4,27 @@
 //! data of a member is overwritten only with `--force`.
 
 pub mod mdadm_only;
-mod members;
-mod resync;
 mod show;
 
 use std::ffi::OsString;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admin::{self as run, CreateFailed, CreateOptions};
+use admin::{
+    CreateFailed, CreatedArray, LeftFile, NewArray, NewArrayError, NewArrayFailed, NewMember,
+    Reserved, ResyncEvent, ResyncReport, random_uuid,
+};
 use clap::{ArgMatches, Args};
+use device::Location;
 use lab::shown::Shown;
 use md::create::{BitmapOption, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
-use md::{Level, SECTOR_BYTES};
+use md::{Level, SECTOR_BYTES, show_size};
 
-use crate::console::{JsonOut, say, say_lines};
-use crate::members::Used;
+use crate::console::{JsonOut, say, say_lines, text_of};
+use crate::members::{Used, is_missing};
+use crate::meter::Meter;
 use crate::size_args::{parse_layout, parse_level, parse_sectors};
 use crate::{Ending, mdadm, signal};
 
@@ -205,64 +208,115 @@ fn parse_policy(text: &str) -> Result<Policy, String> {
 pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
     check_counts(arguments)?;
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
-    // From here on, files may have been created that must be removed after a failure.
+    // From here on, files may be created that must be removed after a failure.
     let stop = signal::watch()?;
-    let members = members::open(arguments)?;
-    let mut request = request(arguments, &members)?;
-    let mut plan = md::create::plan(&request).map_err(|error| error.to_string())?;
-    // Zero-filled members are in sync on every level: the parity of zeroes is zero.
-    let zeroes = members.are_new() && !request.assume_clean;
-    if zeroes {
-        // Zero-filled members are really in sync, so the warning about --assume-clean is dropped.
-        let warnings = plan.warnings;
-        request.assume_clean = true;
-        plan = md::create::plan(&request).map_err(|error| error.to_string())?;
-        plan.warnings = warnings;
-    }
-    let options = CreateOptions { force: arguments.force };
-    let seen = run::refuse_what_is_there(&plan, &members.disks, options).map_err(holds)?;
-    let text = show::text(&request, &plan, arguments.dry_run, zeroes);
-    let json = || show::json(&request, &plan, arguments.dry_run);
+    let prepared = new_array(arguments)?.prepare().map_err(failed)?;
+    let text = show::text(prepared.request(), prepared.plan(), arguments.dry_run);
+    let json = show::json(prepared.request(), prepared.plan(), arguments.dry_run);
     if arguments.dry_run {
-        seen.iter().for_each(|what| say(format_args!("raidlab: would be lost: {what}")));
-        arguments.json.put(&text, json)?;
+        for what in prepared.overwritten() {
+            say(format_args!("raidlab: would be lost: {what}"));
+        }
+        arguments.json.put(&text, || json)?;
+        say_left(&prepared.discard());
         return Ok(Ending::Fine);
     }
     // The plan is printed before anything is written, so that a wrong one can still be stopped.
     say_lines(&text);
-    if !members.reserve(arguments, &stop)? {
+    let running = || !stop.load(Ordering::Relaxed);
+    if !arguments.no_prealloc {
+        match prepared.reserve(running) {
+            Ok(Reserved::All) => {}
+            Ok(Reserved::Stopped { kept, made_files }) => {
+                let gone = if made_files { "; the created files are removed" } else { "" };
+                let kept = kept_text(&kept);
+                say(format_args!("raidlab: stopped: nothing was written{gone}{kept}"));
+                say_left(&prepared.discard());
+                return Ok(Ending::Stopped);
+            }
+            Err(error) => {
+                say_left(&prepared.discard());
+                let kept = kept_text(&error.kept);
+                return Err(format!("{error}; --no-prealloc does without{kept}"));
+            }
+        }
+    }
+    if !running() {
+        say_left(&prepared.discard());
         return Ok(Ending::Stopped);
     }
-    let made = run::create(&plan, &members.disks, options);
-    // Overwritten contents are reported even if the creation failed.
-    let lost = made.as_ref().err().is_none_or(changed_something);
-    seen.iter().filter(|_| lost).for_each(|what| say(format_args!("raidlab: lost: {what}")));
-    made.map_err(holds)?;
-    members.keep();
-    let wanted = plan.resync_offset.is_some() && !arguments.no_resync;
+    let created = prepared.create().map_err(failed)?;
+    say_lost(&created.overwritten);
+    let wanted = created.needs_resync() && !arguments.no_resync;
     let (left, ending) = match wanted {
-        false => (plan.resync_offset.is_some(), Ending::Fine),
-        true => match resync::resync(&members.opened, &stop)? {
+        false => (created.needs_resync(), Ending::Fine),
+        true => match resync(&created, &stop)? {
             true => (false, Ending::Fine),
-            false if stop.load(Ordering::Relaxed) => (true, Ending::Stopped),
+            false if !running() => (true, Ending::Stopped),
             false => (true, Ending::Finding),
         },
     };
-    arguments.json.put(&done_text(&request, &plan, left), json)?;
+    arguments.json.put(&done_text(&created.request, &created.plan, left), || json)?;
     Ok(ending)
 }
 
-fn changed_something(error: &CreateFailed) -> bool {
-    matches!(error, CreateFailed::Device { changed, .. } if !changed.is_empty())
+/// Runs the first resync, with its progress. Returns whether the array is in sync and was stopped
+/// clean.
+fn resync(created: &CreatedArray, stop: &AtomicBool) -> Result<bool, String> {
+    let mut meter: Option<Meter> = None;
+    let mut observe = |event| match event {
+        ResyncEvent::Progress { done, sectors } => {
+            meter.get_or_insert_with(|| Meter::new("resynced", sectors)).set(done);
+        }
+        ResyncEvent::Note(note) => say(format_args!("raidlab: {note}")),
+    };
+    let report = created.resync(stop, &mut observe).map_err(text_of)?;
+    if let Some(meter) = meter {
+        meter.finish();
+    }
+    let ResyncReport { in_sync, clean, done, sectors, stalled } = report;
+    if !in_sync && !stop.load(Ordering::Relaxed) {
+        let why = stalled.map(|why| format!(": {why}")).unwrap_or_default();
+        let (here, all) = (show_size(done), show_size(sectors));
+        say(format_args!("raidlab: the resync stopped at {here} of {all}{why}"));
+    }
+    if in_sync && !clean {
+        say(format_args!("raidlab: the array could not be stopped clean"));
+    }
+    Ok(in_sync && clean)
 }
 
-/// The error text; for members with data also how to override.
-fn holds(error: CreateFailed) -> String {
-    match error {
-        CreateFailed::Holds(what) => {
+/// The error text, with the options that override a refusal. What stays behind, and what was lost
+/// by then, is reported.
+fn failed(failed: NewArrayFailed) -> String {
+    let NewArrayFailed { error, left, lost } = failed;
+    say_lost(&lost);
+    say_left(&left);
+    match *error {
+        NewArrayError::NoFile(_) => {
+            format!("{error}; --file-size SIZE creates it as an image file")
+        }
+        NewArrayError::Create(CreateFailed::Holds(what)) => {
             format!("{} Nothing was written; --force overwrites existing data", what.join(" "))
         }
         error => error.to_string(),
+    }
+}
+
+fn say_lost(lost: &[String]) {
+    lost.iter().for_each(|what| say(format_args!("raidlab: lost: {what}")));
+}
+
+fn say_left(left: &[LeftFile]) {
+    left.iter().for_each(|file| say(format_args!("raidlab: {file}")));
+}
+
+/// Existing image files keep the space that was reserved for them.
+fn kept_text(kept: &[Location]) -> String {
+    let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
+    match kept.is_empty() {
+        true => String::new(),
+        false => format!("; space reserved so far stays reserved: {}", kept.join(", ")),
     }
 }
 
@@ -288,7 +342,29 @@ fn check_counts(arguments: &CreateArguments) -> Result<(), String> {
     Ok(())
 }
 
-fn request(arguments: &CreateArguments, members: &members::Given) -> Result<Request, String> {
+fn new_array(arguments: &CreateArguments) -> Result<NewArray, String> {
+    let member = |(at, word): (usize, &OsString)| {
+        if is_missing(word) {
+            return Ok(None);
+        }
+        let location = Location::parse(word).map_err(text_of)?;
+        let applies = |from: Option<usize>| from.is_some_and(|from| at >= from);
+        let (write_mostly, failfast) =
+            (applies(arguments.marks.write_mostly), applies(arguments.marks.failfast));
+        Ok(Some(NewMember { location, write_mostly, failfast }))
+    };
+    let members =
+        arguments.members.iter().enumerate().map(member).collect::<Result<_, String>>()?;
+    Ok(NewArray {
+        request: request(arguments)?,
+        members,
+        file_sectors: arguments.file_size,
+        overwrite: arguments.force,
+        read_only: arguments.dry_run,
+    })
+}
+
+fn request(arguments: &CreateArguments) -> Result<Request, String> {
     let level = arguments.level;
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let bitmap = match (arguments.bitmap, arguments.bitmap_chunk) {
@@ -304,7 +380,7 @@ fn request(arguments: &CreateArguments, members: &members::Given) -> Result<Requ
         Some(host) => Some(host.to_string()),
         None => Some(mdadm::host_name()),
     };
-    let mut set_uuid = arguments.uuid.map_or_else(random_uuid, Ok)?;
+    let mut set_uuid = arguments.uuid.map_or_else(uuid, Ok)?;
     if let (Version::V0_90, Some(host), None) = (arguments.metadata, &host, arguments.uuid) {
         set_uuid.0[8..].copy_from_slice(&mdadm::home_host_digest(host));
     }
@@ -314,7 +390,6 @@ fn request(arguments: &CreateArguments, members: &members::Given) -> Result<Requ
         chunk_sectors: arguments.chunk,
         version: arguments.metadata,
         raid_devices: arguments.raid_devices.into(),
-        devices: members.devices.clone(),
         used_sectors: arguments.size,
         data_offset: arguments.data_offset,
         bitmap,
@@ -329,15 +404,8 @@ fn request(arguments: &CreateArguments, members: &members::Given) -> Result<Requ
     })
 }
 
-/// A random UUID from the kernel.
-fn random_uuid() -> Result<Uuid, String> {
-    let mut uuid = Uuid::default();
-    let flags = rustix::rand::GetRandomFlags::empty();
-    match rustix::rand::getrandom(&mut uuid.0, flags) {
-        Ok(16) => Ok(uuid),
-        Ok(_) => Err("the system gave too few random bytes".into()),
-        Err(error) => Err(format!("the system gives no random bytes: {error}")),
-    }
+fn uuid() -> Result<Uuid, String> {
+    random_uuid().map_err(NewArrayError::Random).map_err(text_of)
 }
 
 fn done_text(request: &Request, plan: &Plan, left: bool) -> String {

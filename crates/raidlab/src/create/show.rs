@@ -13,7 +13,7 @@ use crate::detail::policy_name;
 use crate::mdadm;
 
 /// The plan as text: properties of the array, and the areas on its members.
-pub fn text(request: &Request, plan: &Plan, dry_run: bool, zeroes: bool) -> String {
+pub fn text(request: &Request, plan: &Plan, dry_run: bool) -> String {
     let mut out = String::new();
     let mut line = |label: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(out, "{label:>18} : {}", Shown(value));
@@ -42,6 +42,7 @@ pub fn text(request: &Request, plan: &Plan, dry_run: bool, zeroes: bool) -> Stri
         line("Name", &request.name);
     }
     line("UUID", &request.set_uuid);
+    let zeroes = request.members_are_zero && !request.assume_clean;
     let first_sync = match (plan.resync_offset, zeroes) {
         (Some(_), _) => "pending",
         (None, true) => "none: all members are new files of zeroes",

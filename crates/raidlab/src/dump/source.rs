@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use admin::rescue::{ReadableArray, prepare, prepare_explicit};
+use admin::{Members, array_name};
 use device::{Disk, partition_tables};
 use md::MemberIdx;
 use md::assemble::{
@@ -15,7 +16,8 @@ use md::assemble::{
 use parity::Kernels;
 
 use super::DumpArguments;
-use crate::members::{Members, array_name, choose, is_missing};
+use crate::console::text_of;
+use crate::members::{choose, is_missing};
 use crate::size_args::parse_layout;
 use md::show_size;
 
@@ -44,9 +46,10 @@ pub fn open(arguments: &DumpArguments) -> Result<Source, String> {
     }
     let overlay = arguments.overlay.as_deref();
     let members = match arguments.level {
-        Some(_) => Members::open_as_named(&there, overlay)?,
-        None => Members::open(&there, overlay)?,
+        Some(_) => Members::open_as_named(&there, overlay),
+        None => Members::open(&there, overlay),
     };
+    let members = members.map_err(text_of)?;
     read_from(arguments, &members)
 }
 
@@ -254,7 +257,7 @@ fn described(arguments: &DumpArguments, members: &Members) -> Result<Source, Str
     let level = arguments.level.expect("only called with a level");
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let default_chunk = if level.has_chunks() { 1024 } else { 0 };
-    members.refuse_overlaps()?;
+    members.refuse_overlaps().map_err(text_of)?;
     let mut opened = members.all.iter();
     let listed: Vec<Option<usize>> = (0..arguments.members.len())
         .map(|place| {
@@ -270,7 +273,7 @@ fn described(arguments: &DumpArguments, members: &Members) -> Result<Source, Str
         (!is_missing(&arguments.members[place])).then(|| &members.all[index])
     };
     let chosen: Vec<_> = slots.iter().map(|place| place.and_then(member_at)).collect();
-    let explicit_member = |member: &crate::members::Member| ExplicitMember {
+    let explicit_member = |member: &admin::Member| ExplicitMember {
         label: member.name.clone(),
         device_sectors: member.disk.as_ref().map_or(0, |disk| disk.sectors()),
         data_offset: None,

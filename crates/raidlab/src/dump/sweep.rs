@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use super::DumpArguments;
 use super::source::{Source, read_from};
-use crate::members::{Member, Members};
+use admin::{Member, Members};
 
 #[derive(Parser)]
 struct Line {

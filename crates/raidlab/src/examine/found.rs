@@ -4,6 +4,7 @@
 //! decoded is a result of its own, so that the rest of the member is still shown. Called from
 //! `examine`.
 
+use admin::{Inside, Part, in_another_unit};
 use device::{
     Access, Device, DeviceOptions, Disk, Location, Signature, TableKind, packed_as, read_area,
     read_bad_blocks, signatures, superblocks,
@@ -16,7 +17,7 @@ use md::ondisk::bitmap::{
 use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock};
 use md::ondisk::{Area, Uuid};
 
-use crate::partitioned::{Inside, Part, in_another_unit};
+use crate::console::text_of;
 
 /// No bitmap that md makes is longer: 128 KiB.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
@@ -116,7 +117,8 @@ impl Found {
         let rows = inside.parts.iter().map(row).collect();
         whole.table = Some(Table { kind: kind.map_err(|why| *why), rows });
         let members = inside.parts.into_iter().filter(|part| part.may_be_member);
-        let members = members.map(|part| part.device.map(|device| Found::on(&device)));
+        let members =
+            members.map(|part| part.device.map(|device| Found::on(&device)).map_err(text_of));
         Ok(std::iter::once(Ok(whole)).chain(members).collect())
     }
 

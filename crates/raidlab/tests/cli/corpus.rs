@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::support::Dir;
+use crate::support::{Dir, remove_leftovers};
 
 /// One golden array.
 pub struct Case {
@@ -87,6 +87,7 @@ pub fn case(name: &str) -> &'static Case {
 }
 
 fn unpack(corpus: &Path) -> Corpus {
+    remove_leftovers();
     let directory = Dir::new();
     let entries = std::fs::read_dir(corpus).expect("the corpus");
     let mut paths: Vec<PathBuf> = entries

@@ -84,8 +84,11 @@ fn a_member_is_not_given_twice() {
     assert_eq!(dir.names(), [""; 0]);
     let (a, b) = mirror(&dir);
     std::fs::hard_link(&a, &link).expect("a link");
-    refused(&format!("{MIRROR} --force {a} {link}"), &[&link, "given twice", "the same as", &a]);
-    refused(&format!("{MIRROR} --force --dry-run {a} {link}"), &[&link, "the same as", &a]);
+    refused(
+        &format!("{MIRROR} --force {a} {link}"),
+        &[&link, "given twice", "the same file as", &a],
+    );
+    refused(&format!("{MIRROR} --force --dry-run {a} {link}"), &[&link, "the same file as", &a]);
     refused(&format!("{MIRROR} --force {a}@1M+8M {link}@8M"), &["shares bytes with"]);
     for (words, named) in [
         (format!("{a} {link}"), "the same file as"),

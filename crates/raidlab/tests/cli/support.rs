@@ -156,6 +156,20 @@ pub fn names(path: &Path) -> Vec<String> {
         .collect()
 }
 
+/// Removes directories of test processes that have ended: what a static holds is never dropped, and
+/// the golden arrays are gigabytes for each process.
+pub fn remove_leftovers() {
+    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let rest = name.strip_prefix("raidlab-cli-").and_then(|rest| rest.split_once('-'));
+        let process = rest.and_then(|(process, _)| process.parse::<u32>().ok());
+        if process.is_some_and(|it| !Path::new("/proc").join(it.to_string()).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 impl Drop for Dir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);

@@ -5,11 +5,11 @@
 //! is in the same place for a disk and for a partition that ends with it; an array does not reach
 //! as far as the superblocks of its members, so there a partition that holds it owns it.
 //!
-//! Called from `members` and `examine`.
+//! Called from `members`, and by programs that show disks.
 
 use device::{
-    Access, Device, DeviceOptions, Location, PartitionTable, partition_tables, signatures,
-    superblocks,
+    Access, Device, DeviceError, DeviceOptions, Location, PartitionTable, partition_tables,
+    signatures, superblocks,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::Version;
@@ -30,7 +30,7 @@ pub struct Part {
     /// Its place on the disk.
     pub location: Location,
     /// It, or why it cannot be opened.
-    pub device: Result<Device, String>,
+    pub device: Result<Device, DeviceError>,
     /// Whether it has a superblock, or something that may have been one.
     pub may_be_member: bool,
     /// The version and the place on the disk of its superblock.
@@ -104,7 +104,7 @@ fn part(disk: &Device, number: u32, sectors: &std::ops::Range<u64>) -> Part {
         size: Some((sectors.end - sectors.start) * SECTOR_BYTES),
     };
     let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-    let device = Device::open(&location, options).map_err(|error| error.to_string());
+    let device = Device::open(&location, options);
     let detection = device.as_ref().ok().map(|device| superblocks(device));
     let may_be_member = detection.as_ref().is_none_or(|detection| {
         detection.outcomes.iter().any(|(_, outcome)| !matches!(outcome, Outcome::NoMagic))

@@ -1,0 +1,475 @@
+//! The members that an administrator names: opened read-only, examined, and assembled into arrays.
+//!
+//! Invariant: no member is ever opened for writing here. A member is identified by its place in the
+//! list that was given, also where some of the list turn out to hold no superblock.
+//!
+//! Called by [`crate::rescue`], and by programs that show arrays without running them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{
+    Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, LocationError,
+    Overlap, OverlayError, member_signs, open_overlay, packed_as, signatures, superblocks,
+};
+use md::SECTOR_BYTES;
+use md::assemble::{Array, Candidate, Found, Options, assemble};
+use md::ondisk::bitmap::{BitmapHeader, BitmapKind};
+use md::ondisk::superblock::{Checksum, Outcome, Superblock};
+use thiserror::Error;
+
+use crate::partitioned::{Inside, in_another_unit};
+use crate::shared_storage::{SharedStorage, shared};
+
+/// Why members cannot be opened.
+#[derive(Debug, Error)]
+pub enum MembersError {
+    /// A name is not a location.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// One cannot be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The overlay does not belong to them, or cannot be read.
+    #[error(transparent)]
+    Overlay(#[from] OverlayError),
+    /// Two share bytes, where a caller's description needs distinct ones.
+    #[error(transparent)]
+    Shared(#[from] SharedStorage),
+    /// A directory cannot be listed.
+    #[error("{}: {source}", path.display())]
+    Directory {
+        /// Its path.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+}
+
+/// Why no array is selected.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ChooseError {
+    /// No member has a superblock.
+    #[error("no array among the members: none of them holds a superblock")]
+    None,
+    /// None of them has that name or UUID.
+    #[error("no such array among the members; there is {there}")]
+    NoSuch {
+        /// The arrays that are there, as a list.
+        there: String,
+    },
+    /// Several are there.
+    #[error("{count} arrays among the members: {there}")]
+    Several {
+        /// Their number.
+        count: usize,
+        /// The arrays that match, as a list.
+        there: String,
+    },
+}
+
+/// A member that was opened.
+#[derive(Clone)]
+pub struct Member {
+    /// As it was named.
+    pub name: String,
+    /// It, with the overlay over it if there is one; nothing where it cannot be opened.
+    pub disk: Option<Arc<dyn Disk>>,
+    /// Its superblock.
+    pub superblock: Option<(Superblock, Checksum)>,
+    /// Without a superblock: its contents, as text.
+    pub instead: String,
+    /// Other superblocks that it carries, each in words.
+    pub others: Vec<String>,
+    /// Whether there is a superblock, or something that may have been one.
+    may_have_one: bool,
+}
+
+impl Member {
+    /// Looks at a member.
+    pub fn read(name: String, disk: Arc<dyn Disk>) -> Member {
+        let detection = superblocks(&*disk);
+        let superblock =
+            detection.superblock().map(|(superblock, checksum)| (superblock.clone(), checksum));
+        let mut instead = String::new();
+        if superblock.is_none() {
+            instead = "no md superblock".into();
+            let odd = detection.outcomes.iter().find(|(_, it)| !matches!(it, Outcome::NoMagic));
+            let signs: Vec<String> = signatures(&*disk).iter().map(ToString::to_string).collect();
+            if let Some((place, outcome)) = odd {
+                let sector = place.sector;
+                instead += &format!(" that can be used, but there may be one: sector {sector}: ");
+                instead += &outcome.to_string();
+            } else if let Some(packed) = packed_as(&*disk) {
+                instead += &format!(": it is {packed}");
+            } else if !signs.is_empty() {
+                instead += &format!(", but {}", signs.join(", "));
+            }
+        }
+        let others = detection.others().map(|(place, other, checksum)| {
+            let metadata = other.metadata();
+            let (version, uuid) = (metadata.version, metadata.set_uuid);
+            let verdict = if checksum.is_correct() { "" } else { ", its checksum is wrong" };
+            let sector = place.sector;
+            format!("a superblock {version} at sector {sector}, of the array {uuid}{verdict}")
+        });
+        let others = others.collect();
+        let may_have_one = superblock.is_some() || !member_signs(&*disk).is_empty();
+        Member { name, disk: Some(disk), superblock, instead, others, may_have_one }
+    }
+
+    /// Says more of one without a superblock.
+    fn because(mut self, why: &str) -> Member {
+        if self.superblock.is_none() {
+            self.instead += &format!("; {why}");
+        }
+        self
+    }
+
+    /// A member that is not to be read, or cannot be.
+    fn left_out(name: String, disk: Option<Arc<dyn Disk>>, instead: String) -> Member {
+        let others = Vec::new();
+        Member { name, disk, superblock: None, instead, others, may_have_one: false }
+    }
+}
+
+/// All members that were given, and the arrays among them.
+pub struct Members {
+    /// In the order in which they were given.
+    pub all: Vec<Member>,
+    /// Those with a superblock, for the assembly.
+    pub candidates: Vec<Candidate>,
+    /// The place in `all` of each candidate.
+    pub given: Vec<usize>,
+    /// Of each of `all`, its place among the names that were given: a disk with a partition table
+    /// can be several members.
+    pub named: Vec<usize>,
+    /// Of those that were named, what was opened.
+    devices: Vec<Arc<Device>>,
+    /// `name: why` of files of a directory that cannot be looked at.
+    pub unseen: Vec<String>,
+}
+
+impl Members {
+    /// Opens the members; with an overlay, its contents lie over them. In place of a disk that has
+    /// no superblock but a partition table, the partitions with superblocks are the members.
+    ///
+    /// # Errors
+    /// The first that cannot be opened; of several, one that exists and cannot be read is left out.
+    pub fn open(names: &[OsString], overlay: Option<&Path>) -> Result<Members, MembersError> {
+        Members::opened(names, overlay, true)
+    }
+
+    /// Opens exactly what is named, for which the caller's description holds.
+    ///
+    /// # Errors
+    /// As [`Members::open`].
+    pub fn open_as_named(
+        names: &[OsString],
+        overlay: Option<&Path>,
+    ) -> Result<Members, MembersError> {
+        Members::opened(names, overlay, false)
+    }
+
+    fn opened(
+        names: &[OsString],
+        overlay: Option<&Path>,
+        inside: bool,
+    ) -> Result<Members, MembersError> {
+        let mut devices: Vec<Arc<Device>> = Vec::new();
+        let mut given = Vec::new();
+        for name in names {
+            let location = Location::parse(name)?;
+            let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+            given.push(match Device::open(&location, options) {
+                Ok(device) => {
+                    let twin = twin(&device, &devices);
+                    devices.push(Arc::new(device));
+                    Given::Opened(devices.len() - 1, twin)
+                }
+                Err(error) if names.len() > 1 && cannot_be_read(&error.problem) => {
+                    Given::Unread(error)
+                }
+                Err(error) => return Err(error.into()),
+            });
+        }
+        if devices.is_empty() && !given.is_empty() {
+            match given.swap_remove(0) {
+                Given::Unread(error) => return Err(error.into()),
+                other => given.insert(0, other),
+            }
+        }
+        let (named, given): (Vec<usize>, Vec<Given>) = match inside {
+            true => unfold(given, &mut devices).into_iter().unzip(),
+            false => given.into_iter().enumerate().unzip(),
+        };
+        // What is given twice has one overlay.
+        let singles = given.iter().filter_map(|given| match given {
+            Given::Opened(at, None) | Given::NoneInside(at, _) => {
+                Some(devices[*at].clone() as Arc<dyn Disk>)
+            }
+            _ => None,
+        });
+        let disks: Vec<_> = singles.collect();
+        let disks: Vec<Arc<dyn Disk>> = match overlay {
+            None => disks,
+            Some(path) => {
+                let over = open_overlay(path, &disks, Access::ReadOnly)?;
+                over.into_iter().map(|disk| Arc::new(disk) as Arc<dyn Disk>).collect()
+            }
+        };
+        let mut disks = disks.into_iter();
+        let members = given.into_iter().map(|given| match given {
+            Given::Unread(error) => {
+                Member::left_out(error.location.to_string(), None, error.problem_text())
+            }
+            Given::Opened(at, None) => {
+                let disk = disks.next().expect("one for each single one");
+                Member::read(devices[at].location().to_string(), disk)
+            }
+            Given::NoneInside(at, why) => {
+                let disk = disks.next().expect("one for each single one");
+                Member::read(devices[at].location().to_string(), disk).because(&why)
+            }
+            Given::Opened(at, Some(twin)) => {
+                let name = devices[at].location().to_string();
+                let disk = devices[at].clone() as Arc<dyn Disk>;
+                Member::left_out(name, Some(disk), twin.clause())
+            }
+        });
+        let all = members.collect::<Vec<_>>().into_iter();
+        Ok(Members { devices, named, ..Members::of(all) })
+    }
+
+    /// All members with a superblock among the files of a directory; the others are no members.
+    /// Unreadable files may be members, and are listed.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub fn in_directory(directory: &Path) -> Result<Members, MembersError> {
+        let fail = |source| MembersError::Directory { path: directory.to_owned(), source };
+        let (mut paths, mut unseen) = (Vec::new(), Vec::new());
+        for entry in std::fs::read_dir(directory).map_err(fail)? {
+            let path = entry.map_err(fail)?.path();
+            match std::fs::metadata(&path) {
+                Ok(there) if there.is_file() => paths.push(path),
+                Ok(_) => {}
+                Err(error) => unseen.push(format!("{}: {error}", path.display())),
+            }
+        }
+        paths.sort();
+        let options = DeviceOptions { access: Access::ReadOnly, direct: false };
+        let mut opened = Vec::new();
+        for path in paths {
+            match Device::open(&Location::whole(path), options) {
+                Ok(device) => match Inside::of(&device).filter(Inside::has_members) {
+                    Some(inside) => {
+                        for part in inside.parts.into_iter().filter(|part| part.may_be_member) {
+                            let name = part.location.to_string();
+                            match part.device {
+                                Ok(device) => opened.push(Member::read(name, Arc::new(device))),
+                                Err(error) => unseen.push(error.to_string()),
+                            }
+                        }
+                    }
+                    None => {
+                        let member = Member::read(device.location().to_string(), Arc::new(device));
+                        opened.extend(member.may_have_one.then_some(member));
+                    }
+                },
+                Err(error) if matches!(error.problem, DeviceProblem::Empty) => {}
+                Err(error) => unseen.push(error.to_string()),
+            }
+        }
+        unseen.sort();
+        Ok(Members { unseen, ..Members::of(opened.into_iter()) })
+    }
+
+    /// Refuses members that share bytes: with a geometry in the caller's words, nothing else would
+    /// show it.
+    ///
+    /// # Errors
+    /// Two of them.
+    pub fn refuse_overlaps(&self) -> Result<(), SharedStorage> {
+        let devices = self.devices.iter().enumerate();
+        let found = devices.map(|(at, device)| shared(device, &self.devices[..at]));
+        found.flatten().next().map_or(Ok(()), Err)
+    }
+
+    /// Members that were looked at.
+    pub fn of(members: impl Iterator<Item = Member>) -> Members {
+        let all: Vec<Member> = members.collect();
+        let (mut candidates, mut given) = (Vec::new(), Vec::new());
+        for (index, member) in all.iter().enumerate() {
+            let Some((superblock, checksum)) = &member.superblock else { continue };
+            let Some(disk) = &member.disk else { continue };
+            let (sectors, block) = (disk.sectors(), disk.logical_block());
+            let (name, block) = (&member.name, block as usize);
+            candidates.push(Candidate::new(name, sectors, block, superblock, *checksum));
+            given.push(index);
+        }
+        let named = (0..all.len()).collect();
+        Members { all, candidates, given, named, devices: Vec::new(), unseen: Vec::new() }
+    }
+
+    /// The arrays among them.
+    pub fn assemble(&self, options: &Options) -> Found {
+        assemble(&self.candidates, options)
+    }
+
+    /// What kind of bitmap a candidate has, the inner `None` where that cannot be known; `None`
+    /// without a bitmap.
+    pub fn bitmap_kind(&self, candidate: usize) -> Option<Option<BitmapKind>> {
+        let area = self.candidates[candidate].metadata.bitmap?;
+        let mut head = [0; SECTOR_BYTES as usize];
+        let disk = self.all[self.given[candidate]].disk.as_ref();
+        let read = disk.and_then(|disk| disk.read(area.sector, &mut head).ok());
+        let header = read.and_then(|()| BitmapHeader::decode(&head).ok());
+        Some(header.and_then(|header| header.kind()))
+    }
+
+    /// The disks of the candidates.
+    pub fn candidate_disks(&self) -> Vec<Arc<dyn Disk>> {
+        self.given.iter().filter_map(|&index| self.all[index].disk.clone()).collect()
+    }
+
+    /// Sentences about members of an array that carry superblocks of others as well.
+    pub fn with_two(&self, array: &Array) -> Vec<String> {
+        let of = array.members.iter().map(|member| &self.all[self.given[member.candidate]]);
+        let sentence = |member: &Member| {
+            let (name, others) = (&member.name, member.others.join(", "));
+            let used = member.superblock.as_ref().map(|(superblock, _)| superblock.version());
+            let used = used.map_or(String::new(), |version| format!(" {version}"));
+            format!(
+                "{name} also carries {others}; its superblock{used}, the one that was made last, \
+                 is used."
+            )
+        };
+        of.filter(|member| !member.others.is_empty()).map(sentence).collect()
+    }
+
+    /// `name: why` of those that are there and cannot be read.
+    pub fn unread(&self) -> Vec<String> {
+        let unread = self.all.iter().filter(|member| member.disk.is_none());
+        unread.map(|member| format!("{}: {}", member.name, member.instead)).collect()
+    }
+
+    /// Whether one of them can be read and has no superblock.
+    pub fn has_strangers(&self) -> bool {
+        self.all.iter().any(|member| member.superblock.is_none() && member.disk.is_some())
+    }
+
+    /// `name: why` of those without a superblock.
+    pub fn non_members(&self) -> Vec<String> {
+        let strangers = self.all.iter().filter(|member| member.superblock.is_none());
+        strangers.map(|member| format!("{}: {}", member.name, member.instead)).collect()
+    }
+}
+
+/// The result of opening a named member.
+enum Given {
+    /// Its place among the devices, and the one that it is the same as.
+    Opened(usize, Option<SharedStorage>),
+    /// Its place among the devices, and what to say of it if it has no superblock: a disk with a
+    /// partition table and no member in it, an offset in another unit.
+    NoneInside(usize, String),
+    /// It cannot be read.
+    Unread(DeviceError),
+}
+
+/// What was named, each with its place among the names; in place of a disk the members among its
+/// partitions. Those of them that were named themselves are there already.
+fn unfold(given: Vec<Given>, devices: &mut Vec<Arc<Device>>) -> Vec<(usize, Given)> {
+    let mut all = Vec::new();
+    for (named, given) in given.into_iter().enumerate() {
+        let inside = match &given {
+            Given::Opened(at, None) => Inside::of(&devices[*at]).map(|inside| (*at, inside)),
+            _ => None,
+        };
+        match inside {
+            None => all.push(match given {
+                Given::Opened(at, None) => match in_another_unit(&devices[at]) {
+                    Some(why) => (named, Given::NoneInside(at, why)),
+                    None => (named, given),
+                },
+                _ => (named, given),
+            }),
+            Some((at, inside)) if !inside.has_members() => {
+                all.push((named, Given::NoneInside(at, inside.instead())));
+            }
+            Some((_, inside)) => {
+                for part in inside.parts.into_iter().filter(|part| part.may_be_member) {
+                    match part.device {
+                        Ok(device) if twin(&device, devices).is_some() => {}
+                        Ok(device) => {
+                            devices.push(Arc::new(device));
+                            all.push((named, Given::Opened(devices.len() - 1, None)));
+                        }
+                        Err(error) => all.push((named, Given::Unread(error))),
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The opened device that is the same member.
+fn twin(device: &Device, devices: &[Arc<Device>]) -> Option<SharedStorage> {
+    let same = devices.iter().find(|it| device.overlap(it) == Some(Overlap::Same))?;
+    shared(device, std::slice::from_ref(same))
+}
+
+/// Whether a member exists and cannot be read, so that the others are used without it. A name that
+/// does not exist is more likely a typing error.
+fn cannot_be_read(problem: &DeviceProblem) -> bool {
+    match problem {
+        DeviceProblem::Empty => true,
+        DeviceProblem::System { source, .. } => source.kind() != std::io::ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+/// The name of an array in messages: its name without the host, or its UUID.
+pub fn array_name(array: &Array) -> String {
+    let name = array.name.split_once(':').map_or(array.name.as_str(), |(_, name)| name);
+    if name.is_empty() { array.set_uuid.to_string() } else { name.to_string() }
+}
+
+/// Whether `wanted` names this array: its uuid, its name, or its name without the host.
+pub fn is_named(array: &Array, wanted: &str) -> bool {
+    let is_uuid = wanted.parse() == Ok(array.set_uuid);
+    let name = &array.name;
+    is_uuid || !name.is_empty() && (name == wanted || array_name(array) == wanted)
+}
+
+/// The selected array: the only one, or the one that `wanted` names.
+///
+/// # Errors
+/// None matches, or several do.
+pub fn choose<'a>(found: &'a Found, wanted: Option<&str>) -> Result<&'a Array, ChooseError> {
+    let matching: Vec<&Array> = match wanted {
+        Some(wanted) => found.arrays.iter().filter(|array| is_named(array, wanted)).collect(),
+        None => found.arrays.iter().collect(),
+    };
+    match (matching.as_slice(), wanted) {
+        ([only], _) => Ok(only),
+        ([], Some(_)) => Err(ChooseError::NoSuch { there: list(found.arrays.iter()) }),
+        ([], None) => Err(ChooseError::None),
+        (several, _) => {
+            let (count, there) = (several.len(), list(several.iter().copied()));
+            Err(ChooseError::Several { count, there })
+        }
+    }
+}
+
+fn list<'a>(arrays: impl Iterator<Item = &'a Array>) -> String {
+    let texts: Vec<String> = arrays
+        .map(|array| {
+            let members = array.members.len();
+            format!("{} '{}' ({members} members)", array.set_uuid, array.name)
+        })
+        .collect();
+    if texts.is_empty() { "none".into() } else { texts.join(", ") }
+}
