@@ -13,6 +13,7 @@ use device::{Disk, data_signs, some_data, superblocks};
 use md::SECTOR_BYTES;
 use md::create::{DeviceLayout, Plan, Write};
 use md::ondisk::superblock::{Outcome, READ_BYTES};
+use thiserror::Error;
 
 /// Options for creating an array.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,11 +23,13 @@ pub struct CreateOptions {
 }
 
 /// Why an array was not created.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum CreateFailed {
     /// Devices hold data: one sentence each.
+    #[error("{}", .0.join("\n"))]
     Holds(Vec<String>),
     /// A device could not be written.
+    #[error("{name}: cannot {doing}: {}; {}", sys::reason(source), changed_text(changed))]
     Device {
         /// Name of the device.
         name: String,
@@ -50,29 +53,24 @@ pub enum Change {
     Member,
 }
 
-impl std::fmt::Display for CreateFailed {
+impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CreateFailed::Holds(what) => f.write_str(&what.join("\n")),
-            CreateFailed::Device { name, doing, source, changed } => {
-                write!(f, "{name}: cannot {doing}: {source}")?;
-                f.write_str(match changed.is_empty() {
-                    true => "; no member was changed",
-                    false => "; changed already: ",
-                })?;
-                for (at, (name, change)) in changed.iter().enumerate() {
-                    let comma = if at > 0 { ", " } else { "" };
-                    let change = match change {
-                        Change::Erased => "its old superblocks are erased",
-                        Change::Prepared => "its contents are erased, it has no superblock",
-                        Change::Member => "it has the new array's superblock",
-                    };
-                    write!(f, "{comma}{name} ({change})")?;
-                }
-                Ok(())
-            }
-        }
+        f.write_str(match self {
+            Change::Erased => "its old superblocks are erased",
+            Change::Prepared => "its contents are erased, it has no superblock",
+            Change::Member => "it has the new array's superblock",
+        })
     }
+}
+
+/// What a failed creation leaves on the devices.
+fn changed_text(changed: &[(String, Change)]) -> String {
+    if changed.is_empty() {
+        return "no member was changed".into();
+    }
+    let each: Vec<String> =
+        changed.iter().map(|(name, change)| format!("{name} ({change})")).collect();
+    format!("changed already: {}", each.join(", "))
 }
 
 impl CreateFailed {
@@ -81,15 +79,6 @@ impl CreateFailed {
         match self {
             CreateFailed::Holds(_) => &[],
             CreateFailed::Device { changed, .. } => changed,
-        }
-    }
-}
-
-impl std::error::Error for CreateFailed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            CreateFailed::Holds(_) => None,
-            CreateFailed::Device { source, .. } => Some(source),
         }
     }
 }

@@ -38,7 +38,7 @@ pub enum MembersError {
     #[error(transparent)]
     Shared(#[from] SharedStorage),
     /// A directory cannot be listed.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), sys::reason(source))]
     Directory {
         /// Its path.
         path: PathBuf,

@@ -65,7 +65,7 @@ pub enum NewArrayError {
     #[error(transparent)]
     Shared(#[from] SharedStorage),
     /// The system gives no random UUID.
-    #[error("the system gives no random bytes: {0}")]
+    #[error("the system gives no random bytes: {}", sys::reason(.0))]
     Random(#[source] io::Error),
     /// The request is invalid.
     #[error(transparent)]
@@ -92,7 +92,7 @@ pub struct NewArrayFailed {
 #[derive(Debug, Error)]
 #[error("{location} stays: {}", match .why {
     None => "another process uses it".to_string(),
-    Some(error) => format!("it cannot be removed: {error}"),
+    Some(error) => format!("it cannot be removed: {}", sys::reason(error)),
 })]
 pub struct LeftFile {
     /// Where it is.
@@ -137,7 +137,7 @@ pub enum Reserved {
 
 /// Disk space cannot be reserved.
 #[derive(Debug, Error)]
-#[error("{location}: cannot reserve its disk space: {source}; nothing was written")]
+#[error("{location}: cannot reserve its disk space: {}; nothing was written", sys::reason(source))]
 pub struct ReserveError {
     /// The member.
     pub location: Location,

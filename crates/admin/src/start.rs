@@ -16,6 +16,7 @@ use md::ondisk::ppl::PplVerdict;
 use md::ondisk::superblock::DeviceState;
 use md::ondisk::{MemberMetadata, Role};
 use md::{Geometry, Level, MemberIdx};
+use thiserror::Error;
 
 use crate::{Opened, rescue};
 
@@ -41,11 +42,13 @@ impl Default for StartOptions {
 }
 
 /// Why an array was not started.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum StartError {
     /// The assembly decided against it, or it needs an unsupported feature: sentences.
+    #[error("{0}")]
     Refused(String),
     /// A member cannot be read or written.
+    #[error("{name}: cannot {doing}: {}", sys::reason(source))]
     Member {
         /// Name of the member.
         name: String,
@@ -55,29 +58,8 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// It cannot be assembled.
-    Build(BuildError),
-}
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            StartError::Refused(why) => f.write_str(why),
-            StartError::Member { name, doing, source } => {
-                write!(f, "{name}: cannot {doing}: {source}")
-            }
-            StartError::Build(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            StartError::Refused(_) => None,
-            StartError::Member { source, .. } => Some(source),
-            StartError::Build(error) => Some(error),
-        }
-    }
+    #[error(transparent)]
+    Build(#[from] BuildError),
 }
 
 /// Starts the array by its read-write plan, in one shard. `members` are the devices that the

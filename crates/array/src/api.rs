@@ -33,11 +33,13 @@ use crate::table::Table;
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Why a call failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
     /// The array could not serve the range, or could not store it.
-    Request(RequestError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// Offset or length is not a multiple of the array's logical block, or outside the array.
+    #[error("{len} bytes at {offset}: the array has {array_bytes} bytes in blocks of {block}")]
     Range {
         /// First byte of the request.
         offset: u64,
@@ -49,29 +51,15 @@ pub enum ArrayError {
         block: u32,
     },
     /// The array has been stopped.
+    #[error("the array has been stopped")]
     Stopped,
     /// The array has been stopped but is not clean: the next start treats it as after a crash.
+    #[error(
+        "the array has been stopped, but its metadata cannot say so: the next start finds it as \
+         after a crash"
+    )]
     Unclean,
 }
-
-impl std::fmt::Display for ArrayError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ArrayError::Request(error) => error.fmt(f),
-            ArrayError::Range { offset, len, array_bytes, block } => write!(
-                f,
-                "{len} bytes at {offset}: the array has {array_bytes} bytes in blocks of {block}"
-            ),
-            ArrayError::Stopped => f.write_str("the array has been stopped"),
-            ArrayError::Unclean => f.write_str(
-                "the array has been stopped, but its metadata cannot say so: the next start finds \
-                 it as after a crash",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ArrayError {}
 
 /// State of one request, shared by the caller and the worker thread.
 #[derive(Default)]

@@ -4,11 +4,12 @@
 //! clear line.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::{ConfigError, MAX_MEMBERS, MemberSet, Shard, ShardConfig, Sharding};
 use md::{Geometry, GeometryError, GeometrySpec, Layout, Level};
+use thiserror::Error;
 
 use crate::buf::{InPlaceSources, Region, Regions};
 use crate::executor::Executor;
@@ -51,18 +52,22 @@ impl MemberSpec {
 }
 
 /// Why an array cannot be assembled.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum BuildError {
     /// The geometry is invalid.
-    Geometry(GeometryError),
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
     /// The engine cannot run it.
-    Engine(ConfigError),
+    #[error(transparent)]
+    Engine(#[from] ConfigError),
     /// It has an array as a member, which is supported in one shard only.
+    #[error("an array with nested arrays runs in one shard only; {shards} were requested")]
     NestedLanes {
         /// Number of shards requested.
         shards: u16,
     },
     /// Two members keep their data in one file.
+    #[error("{}", same_file(path, also))]
     SameFile {
         /// The file, as one of them names it.
         path: PathBuf,
@@ -70,6 +75,7 @@ pub enum BuildError {
         also: PathBuf,
     },
     /// A system resource (memory, io_uring) is missing.
+    #[error("cannot {doing}: {}", sys::reason(source))]
     System {
         /// The operation that failed.
         doing: &'static str,
@@ -78,35 +84,11 @@ pub enum BuildError {
     },
 }
 
-impl std::fmt::Display for BuildError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            BuildError::Geometry(error) => error.fmt(f),
-            BuildError::Engine(error) => error.fmt(f),
-            BuildError::NestedLanes { shards } => write!(
-                f,
-                "an array with nested arrays runs in one shard only; {shards} were requested"
-            ),
-            BuildError::SameFile { path, also } if path == also => {
-                write!(f, "{}: given twice as a member", path.display())
-            }
-            BuildError::SameFile { path, also } => {
-                let (path, also) = (path.display(), also.display());
-                write!(f, "{path} and {also} are one file, given twice as a member")
-            }
-            BuildError::System { doing, source } => write!(f, "cannot {doing}: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BuildError::Geometry(error) => Some(error),
-            BuildError::Engine(error) => Some(error),
-            BuildError::NestedLanes { .. } | BuildError::SameFile { .. } => None,
-            BuildError::System { source, .. } => Some(source),
-        }
+fn same_file(path: &Path, also: &Path) -> String {
+    let (path, also) = (path.display(), also.display());
+    match path.to_string() == also.to_string() {
+        true => format!("{path}: given twice as a member"),
+        false => format!("{path} and {also} are one file, given twice as a member"),
     }
 }
 

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use sys::Mapping;
+use thiserror::Error;
 
 use crate::Location;
 use crate::disk::{Disk, beyond_the_end, read_only_error};
@@ -47,18 +48,42 @@ pub struct DeviceOptions {
 }
 
 /// Why a device cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{location}: {problem}{}", self.hint())]
 pub struct DeviceError {
     /// The member's location.
     pub location: Location,
     /// The reason.
+    #[source]
     pub problem: DeviceProblem,
 }
 
+impl DeviceError {
+    /// The problem as text, without the name of the device.
+    pub fn problem_text(&self) -> String {
+        format!("{}{}", self.problem, self.hint())
+    }
+
+    /// What a name that does not exist was probably meant to be.
+    fn hint(&self) -> &'static str {
+        let name = self.location.path.to_string_lossy();
+        match &self.problem {
+            DeviceProblem::System { source, .. }
+                if source.kind() == io::ErrorKind::NotFound && name.contains('@') =>
+            {
+                "; a part is PATH@OFFSET or PATH@OFFSET+SIZE, in bytes or with a unit: 2048s \
+                 (sectors), 64K, 1M"
+            }
+            _ => "",
+        }
+    }
+}
+
 /// The reason why a device cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum DeviceProblem {
     /// A system call failed.
+    #[error("cannot {doing}: {}", sys::reason(source))]
     System {
         /// The operation that failed.
         doing: &'static str,
@@ -66,86 +91,37 @@ pub enum DeviceProblem {
         source: io::Error,
     },
     /// Neither a regular file nor a block device.
+    #[error("it is {is}; members are regular files and block devices")]
     Kind {
         /// Its file type.
         is: &'static str,
     },
     /// The kernel uses it.
+    #[error("it is in use: {how}")]
     InUse {
         /// The kind of use, as far as it is known.
         how: String,
     },
     /// Another process has it open as a member.
+    #[error("{}", match access {
+        Access::ReadWrite => "another process has it open (as a member, or as a virtual disk)",
+        Access::ReadOnly => "another process writes to it (as a member, or as a virtual disk)",
+    })]
     Locked {
         /// The access that was requested here.
         access: Access,
     },
     /// The byte range is outside the file or device.
+    #[error("the part is out of range: {} has {bytes} bytes", path.display())]
     Window {
+        /// Path of the file or device.
+        path: PathBuf,
         /// Size of the file or device in bytes.
         bytes: u64,
     },
     /// It is smaller than one sector.
+    #[error("it is smaller than one sector")]
     Empty,
-}
-
-impl std::fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.location, self.problem_text())
-    }
-}
-
-impl DeviceError {
-    /// The problem as text, without the name of the device.
-    pub fn problem_text(&self) -> String {
-        let mut text = String::new();
-        self.show_problem(&mut text).expect("a string takes everything");
-        text
-    }
-
-    fn show_problem(&self, f: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        match &self.problem {
-            DeviceProblem::System { doing, source } => {
-                write!(f, "cannot {doing}: {source}")?;
-                let name = self.location.path.to_string_lossy();
-                let is_slip = source.kind() == io::ErrorKind::NotFound && name.contains('@');
-                match is_slip {
-                    true => f.write_str(
-                        "; a part is PATH@OFFSET or PATH@OFFSET+SIZE, in bytes or with a unit: \
-                         2048s (sectors), 64K, 1M",
-                    ),
-                    false => Ok(()),
-                }
-            }
-            DeviceProblem::Kind { is } => {
-                write!(f, "it is {is}; members are regular files and block devices")
-            }
-            DeviceProblem::InUse { how } => write!(f, "it is in use: {how}"),
-            DeviceProblem::Locked { access: Access::ReadWrite } => {
-                f.write_str("another process has it open (as a member, or as a virtual disk)")
-            }
-            DeviceProblem::Locked { access: Access::ReadOnly } => {
-                f.write_str("another process writes to it (as a member, or as a virtual disk)")
-            }
-            DeviceProblem::Window { bytes } => {
-                write!(
-                    f,
-                    "the part is out of range: {} has {bytes} bytes",
-                    self.location.path.display()
-                )
-            }
-            DeviceProblem::Empty => f.write_str("it is smaller than one sector"),
-        }
-    }
-}
-
-impl std::error::Error for DeviceError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.problem {
-            DeviceProblem::System { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }
 
 /// An opened member; see the module documentation.
@@ -660,7 +636,7 @@ fn window(location: &Location, bytes: u64) -> Result<Range<u64>, DeviceProblem> 
         None => bytes,
     };
     if end > bytes || location.offset > bytes {
-        return Err(DeviceProblem::Window { bytes });
+        return Err(DeviceProblem::Window { path: location.path.clone(), bytes });
     }
     let len = (end - location.offset) / SECTOR_BYTES * SECTOR_BYTES;
     if len == 0 {

@@ -23,7 +23,7 @@ mod overlay;
 mod partitions;
 mod signature;
 
-pub use areas::{read_area, read_bad_blocks};
+pub use areas::{AreaError, read_area, read_bad_blocks};
 pub use contents::{data_signs, member_signs, superblocks};
 pub use device::{Access, Device, DeviceError, DeviceOptions, DeviceProblem};
 pub use disk::{Disk, read_only_error};

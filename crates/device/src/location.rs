@@ -18,6 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use md::SECTOR_BYTES;
+use thiserror::Error;
 
 /// The location of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,21 +32,14 @@ pub struct Location {
 }
 
 /// Why a text is not a valid location.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{given}: {problem}")]
 pub struct LocationError {
     /// The text.
     pub given: String,
     /// The problem.
     pub problem: &'static str,
 }
-
-impl fmt::Display for LocationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.given, self.problem)
-    }
-}
-
-impl std::error::Error for LocationError {}
 
 impl Location {
     /// The whole file or device at a path.

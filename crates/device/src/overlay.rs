@@ -22,6 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use md::SECTOR_BYTES;
 
+use thiserror::Error;
+
 use crate::device::{Access, DeviceProblem, lock, open_file};
 use crate::disk::{Disk, beyond_the_end, read_only_error};
 
@@ -76,18 +78,21 @@ const MAX_MEMBERS: usize = (HEADER_BYTES - MEMBER_AT) / MEMBER_BYTES;
 const PRINT_BYTES: u64 = 128 << 10;
 
 /// Why an overlay cannot be used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("overlay {}: {problem}", path.display())]
 pub struct OverlayError {
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
+    #[source]
     pub problem: OverlayProblem,
 }
 
 /// What is wrong with an overlay.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum OverlayProblem {
     /// A system call failed.
+    #[error("cannot {doing}: {}", sys::reason(source))]
     System {
         /// The operation that failed.
         doing: &'static str,
@@ -95,10 +100,13 @@ pub enum OverlayProblem {
         source: io::Error,
     },
     /// Another process has it open.
+    #[error("another process has it open")]
     Locked,
     /// It is not an overlay, or is damaged.
+    #[error("{0}")]
     Format(&'static str),
     /// A member does not belong to it, or was written to since.
+    #[error("member {name} {problem}")]
     Member {
         /// Name of the member.
         name: String,
@@ -106,29 +114,8 @@ pub enum OverlayProblem {
         problem: &'static str,
     },
     /// More members than an overlay supports.
+    #[error("it has room for {MAX_MEMBERS} members")]
     TooManyMembers,
-}
-
-impl std::fmt::Display for OverlayError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "overlay {}: ", self.path.display())?;
-        match &self.problem {
-            OverlayProblem::System { doing, source } => write!(f, "cannot {doing}: {source}"),
-            OverlayProblem::Locked => f.write_str("another process has it open"),
-            OverlayProblem::Format(problem) => f.write_str(problem),
-            OverlayProblem::Member { name, problem } => write!(f, "member {name} {problem}"),
-            OverlayProblem::TooManyMembers => write!(f, "it has room for {MAX_MEMBERS} members"),
-        }
-    }
-}
-
-impl std::error::Error for OverlayError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.problem {
-            OverlayProblem::System { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }
 
 struct State {

@@ -47,7 +47,7 @@ fn a_part_of_an_image_is_a_member_of_its_own() {
     assert!(error.to_string().contains("disk@11776+512"), "{error}");
     for (offset, size) in [(64 * 512 + 512, None), (0, Some(65 * 512)), (512, Some(64 * 512))] {
         let error = open(&part(&image, offset, size), Access::ReadOnly).unwrap_err();
-        assert!(matches!(error.problem, DeviceProblem::Window { bytes: 32768 }), "{error}");
+        assert!(matches!(error.problem, DeviceProblem::Window { bytes: 32768, .. }), "{error}");
     }
     let error = open(&part(&image, 64 * 512, None), Access::ReadOnly).unwrap_err();
     assert!(matches!(error.problem, DeviceProblem::Empty), "{error}");

@@ -97,6 +97,9 @@ pub enum MemberError {
     ShortWrite,
     /// The member refused the operation as invalid.
     Invalid,
+    /// The operation failed for a reason that says nothing about the medium: the path to the device
+    /// is lost, access is denied.
+    Other,
 }
 
 impl MemberError {
@@ -121,6 +124,7 @@ impl std::fmt::Display for MemberError {
             MemberError::NoSpace => "no space left on the member's backing store",
             MemberError::ShortWrite => "short write: no space left on the member's backing store",
             MemberError::Invalid => "member refused the operation as invalid",
+            MemberError::Other => "I/O error that is not the medium's",
         })
     }
 }

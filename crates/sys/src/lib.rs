@@ -10,10 +10,12 @@ mod clock;
 mod file_map;
 #[allow(unsafe_code)]
 mod mapping;
+mod reason;
 #[allow(unsafe_code)]
 mod unshared_fds;
 
 pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
 pub use file_map::FileMap;
 pub use mapping::Mapping;
+pub use reason::{Reason, reason};
 pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

@@ -27,7 +27,7 @@ mod stream;
 
 pub use compare::Compared;
 pub(crate) use prepare::{LogWrite, ppl_writes};
-pub use prepare::{Prepared, prepare, prepare_explicit};
+pub use prepare::{NoGeometry, Prepared, prepare, prepare_explicit};
 pub use readable_array::{Part, ReadableArray};
 pub use slot_reader::{Failure, Source};
 pub use stream::{Piece, StreamError, StreamOptions, stream};

@@ -16,7 +16,7 @@ use parity::Kernels;
 use super::log_overlay::{LogOverlay, Patch, Patches};
 use super::slot_reader;
 use super::{Part, ReadableArray, Source};
-use device::{Disk, read_bad_blocks};
+use device::{AreaError, Disk, read_bad_blocks};
 
 /// An array that is ready to be read.
 pub struct Prepared {
@@ -27,6 +27,11 @@ pub struct Prepared {
     /// Measures that failed, so that the data may be old or wrong, one sentence each.
     pub doubts: Vec<String>,
 }
+
+/// The array has no geometry, so that nothing can be read: the reason of the decision.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoGeometry(pub String);
 
 /// Prepares an array from the assembly decision. `candidates` and `disks` are those that the
 /// decision was made from; `plan` is usually its read-only plan.
@@ -42,9 +47,9 @@ pub fn prepare(
     candidates: &[Candidate],
     disks: &[Arc<dyn Disk>],
     kernels: Kernels,
-) -> Result<Prepared, String> {
+) -> Result<Prepared, NoGeometry> {
     assert_eq!(candidates.len(), disks.len(), "every candidate has a disk");
-    let shape = array.shape.as_ref().map_err(String::clone)?;
+    let shape = array.shape.as_ref().map_err(|why| NoGeometry(why.clone()))?;
     let mut it = Preparing {
         array,
         plan,
@@ -232,7 +237,7 @@ impl Preparing<'_> {
     }
 
     /// The bad sectors of a member, as sectors of the device.
-    fn bad_blocks(&self, candidate: usize) -> Result<Arc<[Range<u64>]>, String> {
+    fn bad_blocks(&self, candidate: usize) -> Result<Arc<[Range<u64>]>, AreaError> {
         let metadata = &self.candidates[candidate].metadata;
         let Some(log) = metadata.bad_blocks else { return Ok([].into()) };
         let bad = read_bad_blocks(&*self.disks[candidate], log)?;

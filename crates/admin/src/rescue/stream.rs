@@ -53,11 +53,13 @@ pub enum Piece<'a> {
 }
 
 /// Why a stream ended early.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StreamError<E> {
     /// The consumer returned an error.
+    #[error("{0}")]
     Consumer(E),
     /// No memory for one piece, or no thread could be started.
+    #[error("cannot {doing}: {}", sys::reason(source))]
     System {
         /// The operation that failed.
         doing: String,

@@ -16,7 +16,7 @@ use md::ondisk::bad_blocks::BadBlocks;
 use super::file::io_error_of;
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::table::Table;
-use device::{Disk, read_bad_blocks};
+use device::{AreaError, Disk, read_bad_blocks};
 
 /// The bad block list of one member, shared by all handles on it.
 pub struct BadBlockList {
@@ -43,7 +43,7 @@ impl BadBlockList {
         disk: Arc<dyn Disk>,
         place: BadBlockArea,
         data_offset: u64,
-    ) -> Result<BadBlockList, String> {
+    ) -> Result<BadBlockList, AreaError> {
         let bad = read_bad_blocks(&*disk, place)?;
         let on_disk = bad.clone();
         Ok(BadBlockList { disk, place, data_offset, bad, on_disk, version: 0, written: 0 })

@@ -35,7 +35,8 @@ pub struct FileOptions {
 }
 
 /// Why a file cannot be used as a member.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot {doing}: {}", path.display(), sys::reason(source))]
 pub struct OpenError {
     /// Path of the file.
     pub path: PathBuf,
@@ -43,18 +44,6 @@ pub struct OpenError {
     pub doing: &'static str,
     /// The system's error.
     pub source: std::io::Error,
-}
-
-impl std::fmt::Display for OpenError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: cannot {}: {}", self.path.display(), self.doing, self.source)
-    }
-}
-
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 /// The largest file offset that the kernel's calls accept.
@@ -340,16 +329,26 @@ pub(crate) fn io_error_of(error: &std::io::Error, kind: OpKind) -> MemberError {
     }
 }
 
+/// Maps an error of the system. The block layer makes ENODATA of a medium error, EILSEQ of a failed
+/// integrity check, EREMOTEIO of a target's error, ENOLINK of a lost path, EBADE of a reservation
+/// conflict, and EIO of anything that a driver does not distinguish: md treats that as a bad
+/// sector, too.
 fn error_of(errno: Errno, kind: OpKind) -> MemberError {
     match errno {
         // The kernel has dropped dirty pages and reports it once: the next sync would succeed. Data
         // are lost, as with a medium error.
-        Errno::NOSPC | Errno::DQUOT | Errno::FBIG if kind == OpKind::Flush => MemberError::Medium,
-        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => MemberError::NoSpace,
-        Errno::NODEV | Errno::NXIO | Errno::BADF | Errno::STALE => MemberError::Gone,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::NOMEM if kind == OpKind::Flush => {
+            MemberError::Medium
+        }
+        // A lack of memory is not the member's fault either.
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::NOMEM => MemberError::NoSpace,
+        Errno::NODEV | Errno::NXIO | Errno::BADF | Errno::STALE | Errno::NOMEDIUM => {
+            MemberError::Gone
+        }
         Errno::TIMEDOUT => MemberError::Timeout,
-        Errno::INVAL if kind != OpKind::Read => MemberError::Invalid,
-        _ => MemberError::Medium,
+        Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO => MemberError::Medium,
+        Errno::INVAL | Errno::OPNOTSUPP | Errno::FAULT => MemberError::Invalid,
+        _ => MemberError::Other,
     }
 }
 
@@ -491,5 +490,28 @@ mod tests {
         assert_eq!(error_of(Errno::NOSPC, write), MemberError::NoSpace);
         assert_eq!(error_of(Errno::NOSPC, OpKind::Flush), MemberError::Medium);
         assert_eq!(error_of(Errno::DQUOT, OpKind::Flush), MemberError::Medium);
+    }
+
+    #[test]
+    fn only_errors_of_the_medium_are_medium_errors() {
+        for (errno, error) in [
+            (Errno::IO, MemberError::Medium),
+            (Errno::NODATA, MemberError::Medium),
+            (Errno::ILSEQ, MemberError::Medium),
+            (Errno::REMOTEIO, MemberError::Medium),
+            (Errno::NODEV, MemberError::Gone),
+            (Errno::NOMEDIUM, MemberError::Gone),
+            (Errno::TIMEDOUT, MemberError::Timeout),
+            (Errno::INVAL, MemberError::Invalid),
+            (Errno::FAULT, MemberError::Invalid),
+            (Errno::NOMEM, MemberError::NoSpace),
+            (Errno::NOLINK, MemberError::Other),
+            (Errno::BADE, MemberError::Other),
+            (Errno::PERM, MemberError::Other),
+        ] {
+            for kind in [OpKind::Read, OpKind::Write { fua: false }] {
+                assert_eq!(error_of(errno, kind), error, "{errno:?}");
+            }
+        }
     }
 }

@@ -160,7 +160,8 @@ fn assembled(arguments: &DumpArguments, members: &Members) -> Result<Source, Str
     notes.extend(more);
     notes.extend(array.read_only.warnings.iter().cloned());
     let disks = members.candidate_disks();
-    let prepared = prepare(array, &array.read_only, &members.candidates, &disks, kernels())?;
+    let prepared = prepare(array, &array.read_only, &members.candidates, &disks, kernels())
+        .map_err(text_of)?;
     notes.extend(prepared.notes);
     doubts.extend(prepared.doubts);
     let below = members.candidates[array.defining].metadata.resync_offset;

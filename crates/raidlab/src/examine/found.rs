@@ -170,12 +170,13 @@ impl Found {
         let metadata = superblock.metadata();
         let uuid = uuid_on_disk(metadata.set_uuid, metadata.version);
         self.bitmap = metadata.bitmap.map(|area| read_bitmap(device, area, uuid));
-        self.bad_blocks = metadata.bad_blocks.map(|area| read_bad_blocks(device, area));
+        self.bad_blocks =
+            metadata.bad_blocks.map(|area| read_bad_blocks(device, area).map_err(text_of));
     }
 }
 
 fn read_bitmap(device: &Device, area: Area, uuid: Uuid) -> Result<FoundBitmap, String> {
-    let first = read_area(device, Area { sectors: 1, ..area })?;
+    let first = read_area(device, Area { sectors: 1, ..area }).map_err(text_of)?;
     let header = BitmapHeader::decode(&first).map_err(|error| error.to_string())?;
     let problem = header.check(uuid).err();
     let bits = read_bits(device, area, &header);
@@ -199,7 +200,7 @@ fn read_states(
     if sectors > area.sectors {
         return Err(format!("{sectors} sectors of bitmap, there is room for {}", area.sectors));
     }
-    let file = read_area(device, Area { sectors, ..area })?;
+    let file = read_area(device, Area { sectors, ..area }).map_err(text_of)?;
     LocklessStates::count(&file).map_err(|error| error.to_string())
 }
 
@@ -211,6 +212,6 @@ fn read_bits(device: &Device, area: Area, header: &BitmapHeader) -> Result<Bitma
     if sectors > area.sectors || bytes > BITMAP_BYTES_MAX {
         return Err(format!("{sectors} sectors of bitmap, there is room for {}", area.sectors));
     }
-    let file = read_area(device, Area { sectors, ..area })?;
+    let file = read_area(device, Area { sectors, ..area }).map_err(text_of)?;
     Bitmap::decode(&file, header.sync_size).map_err(|error| error.to_string())
 }
