@@ -32,4 +32,4 @@ pub use opened::Opened;
 pub use partitioned::{Inside, Part, in_another_unit};
 pub use resync::{ResyncError, ResyncEvent, ResyncReport};
 pub use shared_storage::{SharedStorage, Sharing};
-pub use start::{StartError, StartOptions, start, start_shards};
+pub use start::{BitmapFailed, StartError, StartOptions, start, start_shards};

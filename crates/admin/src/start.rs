@@ -9,13 +9,12 @@ use array::{
     ArrayMetadata, ArraySpec, BadBlockList, BadBlockMember, BuildError, Driver, DriverOptions,
     MemberSpec, MetadataDevice,
 };
+use device::AreaError;
 use engine::{DeviceNumber, ManagedBitmap, ManagedDevice, MetadataConfig, MetadataManager};
-use md::assemble::{Array, Member, MemberState, Plan, Replay, Shape, Source, only_parity};
-use md::ondisk::bitmap::{BitmapHeader, BitmapKind, sync_sectors, uuid_on_disk};
-use md::ondisk::ppl::PplVerdict;
-use md::ondisk::superblock::DeviceState;
-use md::ondisk::{MemberMetadata, Role};
-use md::{Geometry, Level, MemberIdx};
+use md::Level;
+use md::assemble::{Array, Member, StartDevice, StartMember, StartPlan, StartRefusal, StartState};
+use md::ondisk::bitmap::{BitmapHeader, BitmapKind, BitmapProblem, sync_sectors, uuid_on_disk};
+use md::ondisk::{DecodeError, MemberMetadata};
 use thiserror::Error;
 
 use crate::{Opened, rescue};
@@ -44,9 +43,35 @@ impl Default for StartOptions {
 /// Why an array was not started.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The assembly decided against it, or it needs an unsupported feature: sentences.
-    #[error("{0}")]
-    Refused(String),
+    /// The assembly decided against it, or it needs an unsupported feature.
+    #[error(transparent)]
+    Refused(#[from] StartRefusal),
+    /// A superblock is not what the decision was made from.
+    #[error(
+        "{name}: its superblock has changed since it was examined, or cannot be read any more. \
+         Examine the members again."
+    )]
+    Changed {
+        /// Name of the member.
+        name: String,
+    },
+    /// A member's list of bad blocks cannot be used.
+    #[error("{name}: its list of bad blocks: {source}.")]
+    BadBlocks {
+        /// Name of the member.
+        name: String,
+        /// The reason.
+        source: AreaError,
+    },
+    /// The bitmap cannot be used.
+    #[error("{name}: its bitmap cannot be used: {problem}.")]
+    Bitmap {
+        /// Name of the member that has it.
+        name: String,
+        /// The reason.
+        #[source]
+        problem: BitmapFailed,
+    },
     /// A member cannot be read or written.
     #[error("{name}: cannot {doing}: {}", sys::reason(source))]
     Member {
@@ -60,6 +85,26 @@ pub enum StartError {
     /// It cannot be assembled.
     #[error(transparent)]
     Build(#[from] BuildError),
+}
+
+/// Why a bitmap cannot be used: a clause.
+#[derive(Debug, Error)]
+pub enum BitmapFailed {
+    /// It cannot be read.
+    #[error("{}", sys::reason(.0))]
+    Read(#[source] std::io::Error),
+    /// Its header has a wrong format.
+    #[error(transparent)]
+    Format(#[from] DecodeError),
+    /// Its header does not fit the array.
+    #[error(transparent)]
+    Header(#[from] BitmapProblem),
+    /// It is of a type that is only read.
+    #[error("bitmaps of this type are supported for reading only")]
+    Kind,
+    /// It does not fit its area.
+    #[error("it is longer than the area reserved for it")]
+    Area,
 }
 
 /// Starts the array by its read-write plan, in one shard. `members` are the devices that the
@@ -93,144 +138,63 @@ pub fn start_shards(
     members: &[Opened],
     options: &StartOptions,
 ) -> Result<Vec<Driver>, StartError> {
-    let plan = &array.read_write;
-    if !plan.verdict.runs() {
-        return Err(StartError::Refused(why_not(plan)));
-    }
-    let geometry = match &array.shape {
-        Ok(Shape::Settled(geometry)) => geometry,
-        Ok(Shape::Reshaping(_)) => {
-            return refused("The array is in the middle of a reshape: it can only be read.");
-        }
-        Err(why) => return refused(why),
-    };
     let metadata: Vec<MemberMetadata> =
         members.iter().map(|member| member.superblock.metadata()).collect();
-    let mut it =
-        Starting { array, plan, geometry, members, metadata: &metadata, bad_blocks: Vec::new() };
-    it.check()?;
-    it.bad_blocks = it.read_bad_blocks()?;
+    let labels: Vec<String> = members.iter().map(|member| member.disk.name()).collect();
+    let found = members.iter().zip(&metadata).zip(&labels);
+    let found = found.map(|((member, metadata), label)| StartMember {
+        label,
+        logical_block: member.disk.logical_block(),
+        read_only: member.disk.is_read_only(),
+        superblock: &member.superblock,
+        metadata,
+    });
+    let plan = StartPlan::new(array, found.collect())?;
+    let geometry = plan.geometry();
+    let it = Starting { array, plan, members, metadata: &metadata };
+    it.is_as_examined()?;
+    let bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
-    let manager = it.manager(resync_offset, options.driver.shards.max(1))?;
+    let manager = it.manager(resync_offset, &bad_blocks, options.driver.shards.max(1))?;
     let devices = it.metadata_devices()?;
-    let bad_blocks = std::mem::take(&mut it.bad_blocks);
+    let notes = it.plan.notes();
     let spec = ArraySpec {
         level: geometry.level(),
         layout: geometry.layout(),
-        chunk_sectors: it.defining().chunk_sectors.into(),
+        chunk_sectors: it.plan.defining().chunk_sectors.into(),
         members: it.member_specs(bad_blocks),
         stripe_cache_bytes: options.stripe_cache_bytes,
         queue_depth: options.queue_depth,
     };
-    let metadata = ArrayMetadata { manager, devices, notes: it.notes() };
+    let metadata = ArrayMetadata { manager, devices, notes };
     let shards = Driver::managed(spec, &options.driver, metadata).map_err(StartError::Build)?;
     let (is, should) = (shards[0].geometry().array_sectors(), geometry.array_sectors());
     assert_eq!(is, should, "the members give the geometry that the superblocks describe");
     Ok(shards)
 }
 
-fn refused<T>(why: impl Into<String>) -> Result<T, StartError> {
-    Err(StartError::Refused(why.into()))
-}
-
-fn why_not(plan: &Plan) -> String {
-    use md::assemble::Verdict;
-    match &plan.verdict {
-        Verdict::NeedsForce { risk, .. } => risk.clone(),
-        Verdict::Refused { why } => why.clone(),
-        Verdict::RunPartial { lost } => lost.clone(),
-        Verdict::Run | Verdict::RunDegraded { .. } => unreachable!("the plan runs"),
-    }
-}
-
 struct Starting<'a> {
     array: &'a Array,
-    plan: &'a Plan,
-    geometry: &'a Geometry,
+    plan: StartPlan<'a>,
     members: &'a [Opened],
     /// By candidate.
     metadata: &'a [MemberMetadata],
-    /// The members that serve and have bad blocks.
-    bad_blocks: Vec<(usize, BadBlockList)>,
 }
 
 impl Starting<'_> {
-    fn defining(&self) -> &MemberMetadata {
-        &self.metadata[self.array.defining]
-    }
-
-    /// The in-sync members, with their slots: those that the engine uses.
-    fn serving(&self) -> impl Iterator<Item = (MemberIdx, &Source)> {
-        let slots = self.plan.slots.iter().enumerate();
-        slots.filter_map(|(slot, source)| {
-            let source = source.as_ref().filter(|source| source.is_whole())?;
-            Some((MemberIdx(slot as u16), source))
-        })
-    }
-
-    /// Refuses features that the engine does not support and would silently get wrong.
-    fn check(&self) -> Result<(), StartError> {
-        if self.defining().has_journal {
-            return refused(
-                "The array has a journal: it can be read here, including data that is only in the \
-                 journal, but not written.",
-            );
-        }
-        for (_, source) in self.serving() {
-            let disk = &self.members[source.candidate].disk;
-            if disk.is_read_only() {
-                return refused(format!("{} was opened read-only.", disk.name()));
-            }
-        }
-        self.is_in_blocks()?;
-        self.is_as_examined()
-    }
-
-    /// Whether the array uses whole blocks of its members: the engine works in blocks, and would
-    /// compute another geometry from members that are rounded down.
-    fn is_in_blocks(&self) -> Result<(), StartError> {
-        let disk = |source: &Source| &self.members[source.candidate].disk;
-        let widest = self.serving().max_by_key(|(_, source)| disk(source).logical_block());
-        let Some((_, widest)) = widest else { return Ok(()) };
-        let block = disk(widest).logical_block();
-        for (slot, source) in self.serving() {
-            let sectors = self.geometry.member_used_sectors(slot);
-            if (sectors * md::SECTOR_BYTES).is_multiple_of(block.into()) {
-                continue;
-            }
-            let field = match self.geometry.level() {
-                Level::Linear | Level::Raid0 => "data_size",
-                _ => "size",
-            };
-            let (name, other) = (disk(source).name(), disk(widest).name());
-            return refused(format!(
-                "{name}: the array uses {sectors} sectors of it ({field}), which is not a multiple \
-                 of the logical block of {block} bytes that {other} has."
-            ));
-        }
-        Ok(())
-    }
-
     /// Whether the superblocks are still those that the decision was made from: another start from
     /// the same state may have left a member behind since. The devices are locked, so that nothing
     /// changes after this.
     fn is_as_examined(&self) -> Result<(), StartError> {
-        let devices = self.devices();
         for Member { candidate, .. } in &self.array.members {
             let member = &self.members[*candidate];
-            let is_needed = *candidate == self.array.defining
-                || devices.iter().any(|(device, _)| device == candidate);
             let is_same = match Opened::disk(member.disk.clone()) {
                 Some(now) => now.superblock == member.superblock && now.checksum == member.checksum,
                 // A member that is left out may be damaged by now.
-                None => !is_needed,
+                None => !self.plan.needs(*candidate),
             };
             if !is_same {
-                return refused(format!(
-                    "{}: its superblock has changed since it was examined, or cannot be read any \
-                     more. Examine the members again.",
-                    member.disk.name()
-                ));
+                return Err(StartError::Changed { name: member.disk.name() });
             }
         }
         Ok(())
@@ -239,15 +203,12 @@ impl Starting<'_> {
     /// The bad block lists that are not empty, by candidate.
     fn read_bad_blocks(&self) -> Result<Vec<(usize, BadBlockList)>, StartError> {
         let mut lists = Vec::new();
-        for (_, source) in self.serving() {
+        for (_, source) in self.plan.serving() {
             let candidate = source.candidate;
             let Some(place) = self.metadata[candidate].bad_blocks else { continue };
             let disk = &self.members[candidate].disk;
-            let list =
-                BadBlockList::read(disk.clone(), place, source.data_offset).map_err(|problem| {
-                    let name = disk.name();
-                    StartError::Refused(format!("{name}: its list of bad blocks: {problem}."))
-                })?;
+            let list = BadBlockList::read(disk.clone(), place, source.data_offset)
+                .map_err(|source| StartError::BadBlocks { name: disk.name(), source })?;
             if !list.is_empty() {
                 lists.push((candidate, list));
             }
@@ -261,16 +222,15 @@ impl Starting<'_> {
     /// A crash in the middle leaves logs and members unchanged or partly replayed: the next start
     /// repeats the replay.
     fn replay(&self, options: &StartOptions) -> Result<Option<u64>, StartError> {
-        let resync = self.plan.repairs.resync.map(|resync| resync.from);
-        if self.plan.repairs.replay != Some(Replay::Ppl) {
-            return Ok(resync);
+        if !self.plan.replays_ppl() {
+            return Ok(self.plan.resync_offset(None));
         }
         let candidates: Vec<_> = self.members.iter().map(Opened::candidate).collect();
         let disks: Vec<_> = self.members.iter().map(|member| member.disk.clone()).collect();
         let kernels = options.driver.kernels;
-        let log =
-            rescue::ppl_writes(self.array, self.plan, &candidates, &disks, self.geometry, kernels);
-        self.is_covered(&log.gaps)?;
+        let (plan, geometry) = (&self.array.read_write, self.plan.geometry());
+        let log = rescue::ppl_writes(self.array, plan, &candidates, &disks, geometry, kernels);
+        self.plan.check_logs(&log.gaps)?;
         let mut written = Vec::new();
         for rescue::LogWrite { candidate, sector, bytes } in log.writes {
             let disk = &disks[candidate];
@@ -282,31 +242,7 @@ impl Starting<'_> {
         for candidate in written {
             disks[candidate].sync().map_err(self.failed(candidate, "replay its log"))?;
         }
-        Ok(if log.verdict == Some(PplVerdict::Clean) { None } else { resync })
-    }
-
-    /// Whether the parity is valid after the replay. It does not matter for a member that is not in
-    /// sync: nothing is recovered from its parity, since its data are missing too.
-    fn is_covered(&self, gaps: &[(MemberIdx, String)]) -> Result<(), StartError> {
-        let serving: Vec<_> = self.serving().collect();
-        let slots = (0..self.geometry.members() as u16).map(MemberIdx);
-        let missing: Vec<MemberIdx> =
-            slots.filter(|slot| serving.iter().all(|(of, _)| of != slot)).collect();
-        if only_parity(self.geometry, &missing) {
-            return Ok(());
-        }
-        for (slot, source) in serving {
-            let Some((_, problem)) = gaps.iter().find(|(of, _)| *of == slot) else { continue };
-            let name = self.members[source.candidate].disk.name();
-            return refused(format!(
-                "{name}: {problem}. The array was dirty when it stopped, and slot {} is missing: \
-                 without that log, data recovered for the slot may be wrong in stripes with writes \
-                 in flight, including blocks that were not written. Find the missing member; the \
-                 array can be read without it.",
-                missing[0]
-            ));
-        }
-        Ok(())
+        Ok(self.plan.resync_offset(log.verdict))
     }
 
     fn failed(
@@ -318,113 +254,36 @@ impl Starting<'_> {
         move |source| StartError::Member { name, doing, source }
     }
 
-    /// The devices to keep metadata on, by candidate: members in sync with their slots, and spares.
-    /// A rebuild that had begun is not continued here: see [`Starting::manager`].
-    fn devices(&self) -> Vec<(usize, Option<MemberIdx>)> {
-        let mut devices: Vec<_> =
-            self.serving().map(|(slot, source)| (source.candidate, Some(slot))).collect();
-        for member in &self.array.members {
-            let is_spare = matches!(
-                member.state,
-                MemberState::Spare
-                    | MemberState::Recovering { .. }
-                    | MemberState::Replacement { .. }
-            );
-            let known = devices.iter().any(|(candidate, _)| *candidate == member.candidate);
-            if is_spare && !known {
-                devices.push((member.candidate, None));
-            }
-        }
-        devices
-    }
-
-    /// The slot that a candidate is being rebuilt for, or is to take over, and the sector up to
-    /// which it is in sync; `None`: completely.
-    fn rebuilt(&self, candidate: usize) -> Option<(MemberIdx, Option<u64>)> {
-        let mut members = self.array.members.iter();
-        match members.find(|member| member.candidate == candidate)?.state {
-            MemberState::Recovering { slot, up_to } => Some((slot, Some(up_to))),
-            MemberState::Replacement { slot, up_to } => Some((slot, up_to)),
-            _ => None,
-        }
-    }
-
-    /// Rebuild progress that is lost once the array is written to: a sentence for each rebuild that
-    /// had begun.
-    fn notes(&self) -> Vec<String> {
-        let begun = self.devices().into_iter().filter_map(|(candidate, serves)| {
-            let (slot, up_to) = self.rebuilt(candidate).filter(|_| serves.is_none())?;
-            let far = match up_to {
-                Some(0) => return None,
-                Some(sector) => format!("up to sector {sector} of its data"),
-                None => "completely".into(),
-            };
-            let name = self.members[candidate].disk.name();
-            Some(format!(
-                "{name} is in sync {far} for slot {slot}, but not used: its rebuild starts from \
-                 the beginning once the array has been written to."
-            ))
-        });
-        begun.collect()
-    }
-
     fn manager(
         &self,
         resync_offset: Option<u64>,
+        bad_blocks: &[(usize, BadBlockList)],
         shards: u16,
     ) -> Result<MetadataManager, StartError> {
-        let mut state = self.members[self.array.defining].superblock.state();
-        let mut found = state.clone();
-        state.resync_offset = resync_offset;
-        let mut devices = Vec::new();
-        for (candidate, slot) in self.devices() {
-            let number = self.metadata[candidate].dev_number;
-            // State that only its own superblock has.
-            let own = self.members[candidate].superblock.state();
-            let own = own.devices.get(number as usize).cloned().flatten();
-            // A device under rebuild gets no writes, so its data are out of date from the first
-            // write on. It keeps its slot, in sync up to sector 0: Linux restarts its rebuild.
-            let rebuilt = self.rebuilt(candidate);
-            let role = slot.or(rebuilt.map(|(slot, _)| slot));
-            let role = role.map_or(Role::Spare, |slot| Role::Slot(slot.0));
-            let mut device = own.unwrap_or_else(|| DeviceState::new(role));
-            if let Some(Some(listed)) = found.devices.get_mut(number as usize) {
-                *listed = DeviceState { role: listed.role, ..device.clone() };
-            }
-            device.role = role;
-            device.recovery_offset = (slot.is_none() && rebuilt.is_some()).then_some(0);
-            device.recovery_by_bitmap = false;
-            device.replacement &= slot.is_none() && rebuilt.is_some();
-            device.bad_blocks_in_use = self.bad_blocks.iter().any(|(of, _)| *of == candidate);
-            if state.devices.len() <= number as usize {
-                state.devices.resize(number as usize + 1, None);
-            }
-            state.devices[number as usize] = Some(device);
-            let events = self.metadata[candidate].events;
-            devices.push(ManagedDevice { number: DeviceNumber(number), slot, events });
-        }
-        let in_turn = devices.iter().zip(self.devices()).any(|(_, (candidate, _))| {
-            let member = &self.members[candidate];
-            let block = member.disk.logical_block() as usize;
-            member.superblock.encode(block).len() > block
+        let with_bad_blocks: Vec<usize> = bad_blocks.iter().map(|(of, _)| *of).collect();
+        let StartState { found, state, superblocks_in_turn } =
+            self.plan.state(resync_offset, &with_bad_blocks);
+        let devices = self.plan.devices().into_iter().map(|device| {
+            let StartDevice { number, slot, events, .. } = device;
+            ManagedDevice { number: DeviceNumber(number), slot, events }
         });
         Ok(MetadataManager::new(MetadataConfig {
-            geometry: self.geometry.clone(),
+            geometry: self.plan.geometry().clone(),
             shards,
-            devices,
+            devices: devices.collect(),
             state,
             found,
             bitmap: self.bitmap()?,
-            superblocks_in_turn: in_turn,
+            superblocks_in_turn,
             checkpoint_nanos: engine::DEFAULT_CHECKPOINT_NANOS,
         }))
     }
 
     /// The bitmap of the member that defines the array; bits that are not valid count as set.
     fn bitmap(&self) -> Result<Option<ManagedBitmap>, StartError> {
-        let defining = self.defining();
+        let defining = self.plan.defining();
         let Some((header, bits)) = self.read_bitmap(self.array.defining)? else { return Ok(None) };
-        let by_bitmap = self.plan.repairs.resync.is_none_or(|resync| resync.by_bitmap);
+        let by_bitmap = self.plan.by_bitmap();
         let stale = header.is_stale(defining.events);
         Ok(Some(ManagedBitmap {
             chunk_sectors: u64::from(header.chunk_bytes) / md::SECTOR_BYTES,
@@ -438,40 +297,41 @@ impl Starting<'_> {
     /// Header and bits of a member's bitmap.
     fn read_bitmap(&self, candidate: usize) -> Result<Option<(BitmapHeader, Vec<u8>)>, StartError> {
         let metadata = &self.metadata[candidate];
-        let Some(area) = metadata.bitmap.filter(|_| self.geometry.level() > Level::Raid0) else {
+        let Some(area) = metadata.bitmap.filter(|_| self.plan.geometry().level() > Level::Raid0)
+        else {
             return Ok(None);
         };
-        let failed = |problem: String| {
-            let name = self.members[candidate].disk.name();
-            StartError::Refused(format!("{name}: its bitmap cannot be used: {problem}."))
-        };
+        let failed =
+            |problem| StartError::Bitmap { name: self.members[candidate].disk.name(), problem };
         let disk = &self.members[candidate].disk;
         let mut head = vec![0; 4096];
         let read = disk.read(area.sector, &mut head);
-        read.map_err(|error| failed(error.to_string()))?;
-        let header = BitmapHeader::decode(&head).map_err(|error| failed(error.to_string()))?;
+        read.map_err(|error| failed(BitmapFailed::Read(error)))?;
+        let header = BitmapHeader::decode(&head);
+        let header = header.map_err(|error| failed(BitmapFailed::Format(error)))?;
         let checked = header.check(uuid_on_disk(metadata.set_uuid, metadata.version));
-        checked.map_err(|error| failed(error.to_string()))?;
+        checked.map_err(|error| failed(BitmapFailed::Header(error)))?;
         if header.kind() != Some(BitmapKind::Plain) {
-            return Err(failed("bitmaps of this type are supported for reading only".into()));
+            return Err(failed(BitmapFailed::Kind));
         }
-        let covered = sync_sectors(self.geometry).unwrap_or(0);
+        let covered = sync_sectors(self.plan.geometry()).unwrap_or(0);
         let chunk = u64::from(header.chunk_bytes) / md::SECTOR_BYTES;
         let len = 256 + covered.div_ceil(chunk.max(1)).div_ceil(8);
         let sectors = len.div_ceil(md::SECTOR_BYTES);
         if sectors > area.sectors {
-            return Err(failed("it is longer than the area reserved for it".into()));
+            return Err(failed(BitmapFailed::Area));
         }
         let mut file = vec![0; (sectors * md::SECTOR_BYTES) as usize];
         let read = disk.read(area.sector, &mut file);
-        read.map_err(|error| failed(error.to_string()))?;
+        read.map_err(|error| failed(BitmapFailed::Read(error)))?;
         Ok(Some((header, file[256..len as usize].to_vec())))
     }
 
     fn metadata_devices(&self) -> Result<Vec<MetadataDevice>, StartError> {
         let defining = self.read_bitmap(self.array.defining)?.map(|(header, _)| header);
-        let device = |(candidate, _): (usize, Option<MemberIdx>)| {
-            let (member, metadata) = (&self.members[candidate], &self.metadata[candidate]);
+        let device = |StartDevice { candidate, .. }| {
+            let (member, metadata): (&Opened, &MemberMetadata) =
+                (&self.members[candidate], &self.metadata[candidate]);
             MetadataDevice {
                 number: DeviceNumber(metadata.dev_number),
                 disk: member.disk.clone(),
@@ -480,16 +340,17 @@ impl Starting<'_> {
                 ppl: metadata.ppl.map(|ppl| ppl.area),
             }
         };
-        Ok(self.devices().into_iter().map(device).collect())
+        Ok(self.plan.devices().into_iter().map(device).collect())
     }
 
     fn member_specs(&self, mut bad_blocks: Vec<(usize, BadBlockList)>) -> Vec<MemberSpec> {
-        let defining = self.defining();
+        let defining = self.plan.defining();
         let missing = || MemberSpec::Missing { sectors: defining.used_sectors };
-        let mut specs: Vec<MemberSpec> = (0..self.geometry.members()).map(|_| missing()).collect();
-        for (slot, source) in self.serving() {
+        let mut specs: Vec<MemberSpec> =
+            (0..self.plan.geometry().members()).map(|_| missing()).collect();
+        for (slot, source) in self.plan.serving() {
             let metadata = &self.metadata[source.candidate];
-            let sectors = match self.geometry.level() {
+            let sectors = match self.plan.geometry().level() {
                 Level::Linear | Level::Raid0 => metadata.data_sectors,
                 _ => defining.used_sectors,
             };

@@ -10,7 +10,7 @@
 //! docs/format/assembly.md; where Linux md or mdadm would decide otherwise,
 //! [`Array::other_verdicts`] says so.
 //!
-//! Called by `array` (to run an array) and by the command line (to explain one).
+//! Called by `admin` (to run an array) and by the command line (to explain one).
 
 mod agree;
 mod areas;
@@ -21,13 +21,14 @@ mod plan;
 mod readable;
 mod repair;
 mod shape;
+mod start;
 mod types;
 
 pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
 pub use plan::data_starts;
 pub use readable::Readable;
-pub use repair::only_parity;
 pub use shape::Shape;
+pub use start::{StartDevice, StartMember, StartPlan, StartRefusal, StartState};
 pub use types::{
     Array, Candidate, Found, Member, MemberState, Options, OtherVerdict, Override, Plan, Recovery,
     Repairs, Replay, Resync, Software, Source, Verdict,

@@ -5,5 +5,6 @@ mod explicit;
 mod hostile;
 mod reading;
 mod standings;
+mod start_plan;
 mod starting;
 mod support;

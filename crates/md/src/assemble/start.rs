@@ -1,0 +1,357 @@
+//! The decisions of a read-write start: which members serve, which devices keep metadata, what is
+//! refused, and the state that the first update of the superblocks writes.
+//!
+//! Invariant: pure. The caller reads what is on the devices (bad block lists, logs, the bitmap),
+//! writes what is decided, and refuses what is refused, in the order of [`StartPlan`]'s methods.
+//! Rules: docs/format/assembly.md, What a start repairs.
+//!
+//! Called by `admin`, and by simulations of a start.
+
+use std::fmt;
+
+use super::repair::only_parity;
+use super::shape::Shape;
+use super::types::{Array, MemberState, Replay, Source, Verdict};
+use crate::geometry::Geometry;
+use crate::level::Level;
+use crate::ondisk::ppl::PplVerdict;
+use crate::ondisk::superblock::{ArrayState, DeviceState, Superblock};
+use crate::ondisk::{MemberMetadata, Role};
+use crate::units::{MemberIdx, SECTOR_BYTES};
+
+/// A candidate as a start finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct StartMember<'a> {
+    /// The caller's name for it, used in messages.
+    pub label: &'a str,
+    /// Logical block of its device in bytes.
+    pub logical_block: u32,
+    /// Whether its device refuses writes.
+    pub read_only: bool,
+    /// Its superblock.
+    pub superblock: &'a Superblock,
+    /// The contents of it.
+    pub metadata: &'a MemberMetadata,
+}
+
+/// Why an array is not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartRefusal {
+    /// The decision is against it, or it has no geometry: a sentence.
+    Verdict(String),
+    /// It is in the middle of a reshape.
+    Reshaping,
+    /// It has a journal.
+    Journal,
+    /// A member cannot be written.
+    ReadOnly {
+        /// Its label.
+        label: String,
+    },
+    /// The array uses a part of a block of a member: the engine works in blocks, and would compute
+    /// another geometry from members that are rounded down.
+    Blocks {
+        /// The member's label.
+        label: String,
+        /// Sectors of it that the array uses.
+        sectors: u64,
+        /// The field of the superblock that says so.
+        field: &'static str,
+        /// The largest logical block among the members, in bytes.
+        block: u32,
+        /// The label of a member that has it.
+        widest: String,
+    },
+    /// A partial parity log is needed and cannot be used.
+    LogGap {
+        /// The member's label.
+        label: String,
+        /// What is wrong with its log: a clause.
+        problem: String,
+        /// A slot without a member in sync.
+        missing: MemberIdx,
+    },
+}
+
+/// A sentence or two.
+impl fmt::Display for StartRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartRefusal::Verdict(why) => f.write_str(why),
+            StartRefusal::Reshaping => {
+                f.write_str("The array is in the middle of a reshape: it can only be read.")
+            }
+            StartRefusal::Journal => f.write_str(
+                "The array has a journal: it can be read here, including data that is only in the \
+                 journal, but not written.",
+            ),
+            StartRefusal::ReadOnly { label } => write!(f, "{label} was opened read-only."),
+            StartRefusal::Blocks { label, sectors, field, block, widest } => write!(
+                f,
+                "{label}: the array uses {sectors} sectors of it ({field}), which is not a \
+                 multiple of the logical block of {block} bytes that {widest} has."
+            ),
+            StartRefusal::LogGap { label, problem, missing } => write!(
+                f,
+                "{label}: {problem}. The array was dirty when it stopped, and slot {missing} is \
+                 missing: without that log, data recovered for the slot may be wrong in stripes \
+                 with writes in flight, including blocks that were not written. Find the missing \
+                 member; the array can be read without it."
+            ),
+        }
+    }
+}
+
+impl std::error::Error for StartRefusal {}
+
+/// A device that keeps metadata of the running array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartDevice {
+    /// Its candidate.
+    pub candidate: usize,
+    /// Its number in the superblocks' tables.
+    pub number: u32,
+    /// The slot that it serves; `None`: a spare, or a member whose rebuild starts anew.
+    pub slot: Option<MemberIdx>,
+    /// Its event count.
+    pub events: u64,
+}
+
+/// The array's metadata at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartState {
+    /// As the superblocks have it.
+    pub found: ArrayState,
+    /// As the first update writes it.
+    pub state: ArrayState,
+    /// Whether superblocks are longer than a block of their device, so that a crash can tear one:
+    /// they are then written one after the other.
+    pub superblocks_in_turn: bool,
+}
+
+/// A start that is not refused so far.
+#[derive(Clone, Debug)]
+pub struct StartPlan<'a> {
+    array: &'a Array,
+    geometry: &'a Geometry,
+    members: Vec<StartMember<'a>>,
+    serving: Vec<(MemberIdx, Source)>,
+}
+
+impl<'a> StartPlan<'a> {
+    /// Decides about a start. `members` by candidate, as the array was assembled from.
+    ///
+    /// # Errors
+    /// What the array or its members do not allow, and features that the engine would get wrong.
+    pub fn new(
+        array: &'a Array,
+        members: Vec<StartMember<'a>>,
+    ) -> Result<StartPlan<'a>, StartRefusal> {
+        let plan = &array.read_write;
+        match &plan.verdict {
+            Verdict::Run | Verdict::RunDegraded { .. } => {}
+            Verdict::RunPartial { lost: why }
+            | Verdict::NeedsForce { risk: why, .. }
+            | Verdict::Refused { why } => return Err(StartRefusal::Verdict(why.clone())),
+        }
+        let geometry = match &array.shape {
+            Ok(Shape::Settled(geometry)) => geometry,
+            Ok(Shape::Reshaping(_)) => return Err(StartRefusal::Reshaping),
+            Err(why) => return Err(StartRefusal::Verdict(why.clone())),
+        };
+        let slots = (0..).map(MemberIdx).zip(&plan.slots);
+        let serving = slots.filter_map(|(slot, source)| {
+            let source = source.as_ref().filter(|source| source.is_whole())?;
+            Some((slot, source.clone()))
+        });
+        let serving = serving.collect();
+        let it = StartPlan { array, geometry, members, serving };
+        if it.defining().has_journal {
+            return Err(StartRefusal::Journal);
+        }
+        for (_, source) in &it.serving {
+            let member = it.members[source.candidate];
+            if member.read_only {
+                return Err(StartRefusal::ReadOnly { label: member.label.into() });
+            }
+        }
+        it.is_in_blocks()?;
+        Ok(it)
+    }
+
+    /// The geometry that the array runs with.
+    pub fn geometry(&self) -> &'a Geometry {
+        self.geometry
+    }
+
+    /// What the superblock that defines the array says.
+    pub fn defining(&self) -> &'a MemberMetadata {
+        self.members[self.array.defining].metadata
+    }
+
+    /// The members in sync with their slots: those that the engine uses.
+    pub fn serving(&self) -> &[(MemberIdx, Source)] {
+        &self.serving
+    }
+
+    /// Whether logs are to be replayed into the members before anything else.
+    pub fn replays_ppl(&self) -> bool {
+        self.array.read_write.repairs.replay == Some(Replay::Ppl)
+    }
+
+    /// Where redundancy is in doubt from, after a replay with this verdict (`None`: there was no
+    /// replay, or it is incomplete).
+    pub fn resync_offset(&self, replayed: Option<PplVerdict>) -> Option<u64> {
+        let resync = self.array.read_write.repairs.resync;
+        resync.map(|resync| resync.from).filter(|_| replayed != Some(PplVerdict::Clean))
+    }
+
+    /// Whether the bitmap says which regions are to be resynced.
+    pub fn by_bitmap(&self) -> bool {
+        self.array.read_write.repairs.resync.is_none_or(|resync| resync.by_bitmap)
+    }
+
+    fn is_in_blocks(&self) -> Result<(), StartRefusal> {
+        let member = |source: &Source| &self.members[source.candidate];
+        let widest = self.serving.iter().max_by_key(|(_, source)| member(source).logical_block);
+        let Some((_, widest)) = widest else { return Ok(()) };
+        let block = member(widest).logical_block;
+        for (slot, source) in &self.serving {
+            let sectors = self.geometry.member_used_sectors(*slot);
+            if (sectors * SECTOR_BYTES).is_multiple_of(block.into()) {
+                continue;
+            }
+            let field = match self.geometry.level() {
+                Level::Linear | Level::Raid0 => "data_size",
+                _ => "size",
+            };
+            let (label, widest) = (member(source).label.into(), member(widest).label.into());
+            return Err(StartRefusal::Blocks { label, sectors, field, block, widest });
+        }
+        Ok(())
+    }
+
+    /// Refuses a replay that leaves invalid parity which data would be recovered from. `gaps`: what
+    /// is wrong with the log of a member, by slot. A gap does not matter for a member that is not
+    /// in sync: nothing is recovered from its parity, since its data are missing too.
+    ///
+    /// # Errors
+    /// The first gap that matters.
+    pub fn check_logs(&self, gaps: &[(MemberIdx, String)]) -> Result<(), StartRefusal> {
+        let slots = (0..self.geometry.members() as u16).map(MemberIdx);
+        let missing: Vec<MemberIdx> =
+            slots.filter(|slot| self.serving.iter().all(|(of, _)| of != slot)).collect();
+        if only_parity(self.geometry, &missing) {
+            return Ok(());
+        }
+        for (slot, source) in &self.serving {
+            let Some((_, problem)) = gaps.iter().find(|(of, _)| of == slot) else { continue };
+            return Err(StartRefusal::LogGap {
+                label: self.members[source.candidate].label.into(),
+                problem: problem.clone(),
+                missing: missing[0],
+            });
+        }
+        Ok(())
+    }
+
+    /// The devices that keep metadata: members in sync with their slots, and spares. A rebuild that
+    /// had begun is not continued: see [`StartPlan::state`].
+    pub fn devices(&self) -> Vec<StartDevice> {
+        let device = |candidate: usize, slot| {
+            let metadata = self.members[candidate].metadata;
+            let (number, events) = (metadata.dev_number, metadata.events);
+            StartDevice { candidate, number, slot, events }
+        };
+        let mut devices: Vec<StartDevice> =
+            self.serving.iter().map(|(slot, it)| device(it.candidate, Some(*slot))).collect();
+        for member in &self.array.members {
+            let is_spare = matches!(
+                member.state,
+                MemberState::Spare
+                    | MemberState::Recovering { .. }
+                    | MemberState::Replacement { .. }
+            );
+            if is_spare && devices.iter().all(|it| it.candidate != member.candidate) {
+                devices.push(device(member.candidate, None));
+            }
+        }
+        devices
+    }
+
+    /// Whether the superblock of a candidate must be as it was when the decision was made. One that
+    /// is left out may be damaged by now.
+    pub fn needs(&self, candidate: usize) -> bool {
+        candidate == self.array.defining
+            || self.devices().iter().any(|device| device.candidate == candidate)
+    }
+
+    /// Rebuild progress that is lost once the array is written to: a sentence for each rebuild that
+    /// had begun.
+    pub fn notes(&self) -> Vec<String> {
+        let devices = self.devices().into_iter().filter(|device| device.slot.is_none());
+        let begun = devices.filter_map(|StartDevice { candidate, .. }| {
+            let (slot, up_to) = self.rebuilt(candidate)?;
+            let far = match up_to {
+                Some(0) => return None,
+                Some(sector) => format!("up to sector {sector} of its data"),
+                None => "completely".into(),
+            };
+            let name = self.members[candidate].label;
+            Some(format!(
+                "{name} is in sync {far} for slot {slot}, but not used: its rebuild starts from \
+                 the beginning once the array has been written to."
+            ))
+        });
+        begun.collect()
+    }
+
+    /// The slot that a candidate is being rebuilt for, or is to take over, and the sector up to
+    /// which it is in sync; `None`: completely.
+    fn rebuilt(&self, candidate: usize) -> Option<(MemberIdx, Option<u64>)> {
+        let mut members = self.array.members.iter();
+        match members.find(|member| member.candidate == candidate)?.state {
+            MemberState::Recovering { slot, up_to } => Some((slot, Some(up_to))),
+            MemberState::Replacement { slot, up_to } => Some((slot, up_to)),
+            _ => None,
+        }
+    }
+
+    /// The array's state, with redundancy in doubt from `resync_offset` on; `bad_blocks`: the
+    /// candidates whose list of bad blocks is not empty.
+    ///
+    /// A device under rebuild gets no writes, so its data are out of date from the first write on.
+    /// It keeps its slot, in sync up to sector 0: Linux restarts its rebuild.
+    pub fn state(&self, resync_offset: Option<u64>, bad_blocks: &[usize]) -> StartState {
+        let mut state = self.members[self.array.defining].superblock.state();
+        let mut found = state.clone();
+        state.resync_offset = resync_offset;
+        let mut superblocks_in_turn = false;
+        for StartDevice { candidate, number, slot, .. } in self.devices() {
+            let member = &self.members[candidate];
+            let at = number as usize;
+            // State that only its own superblock has.
+            let own = member.superblock.state().devices.get(at).cloned().flatten();
+            let rebuilt = self.rebuilt(candidate);
+            let role = slot.or(rebuilt.map(|(slot, _)| slot));
+            let role = role.map_or(Role::Spare, |slot| Role::Slot(slot.0));
+            let mut device = own.unwrap_or_else(|| DeviceState::new(role));
+            if let Some(Some(listed)) = found.devices.get_mut(at) {
+                *listed = DeviceState { role: listed.role, ..device.clone() };
+            }
+            device.role = role;
+            device.recovery_offset = (slot.is_none() && rebuilt.is_some()).then_some(0);
+            device.recovery_by_bitmap = false;
+            device.replacement &= slot.is_none() && rebuilt.is_some();
+            device.bad_blocks_in_use = bad_blocks.contains(&candidate);
+            if state.devices.len() <= at {
+                state.devices.resize(at + 1, None);
+            }
+            state.devices[at] = Some(device);
+            let block = member.logical_block as usize;
+            superblocks_in_turn |= member.superblock.encode(block).len() > block;
+        }
+        StartState { found, state, superblocks_in_turn }
+    }
+}

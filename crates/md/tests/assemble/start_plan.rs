@@ -1,0 +1,125 @@
+//! The decisions of a start, without devices: what is refused, who serves, what is written first.
+
+use md::Level;
+use md::MemberIdx;
+use md::assemble::{Array, Candidate, Options, StartMember, StartPlan, StartRefusal, assemble};
+use md::create::{Device, Request, plan};
+use md::ondisk::ppl::PplVerdict;
+use md::ondisk::superblock::{Checksum, Policy, Superblock};
+use md::ondisk::{MemberMetadata, Timestamp, Uuid};
+
+const SECTORS: u64 = 1 << 16;
+
+/// Superblocks of a new array; `block`: the logical block of each device.
+fn superblocks(block: &[u32], change: impl FnOnce(&mut Request)) -> Vec<Superblock> {
+    let devices = block.iter().enumerate().map(|(number, &logical_block)| Device {
+        label: format!("d{number}"),
+        sectors: SECTORS,
+        logical_block,
+        uuid: Uuid([number as u8 + 1; 16]),
+        data_offset: None,
+        write_mostly: false,
+        failfast: false,
+    });
+    let now = Timestamp { seconds: 1_700_000_000, micros: 0 };
+    let mut request = Request::new(Level::Raid5, devices.collect(), Uuid([7; 16]), now);
+    change(&mut request);
+    plan(&request).expect("a plan").superblocks
+}
+
+struct Found {
+    superblocks: Vec<Superblock>,
+    metadata: Vec<MemberMetadata>,
+    labels: Vec<String>,
+    array: Array,
+}
+
+/// The array of those superblocks that are given by number.
+fn found(superblocks: &[Superblock], numbers: &[usize], options: &Options) -> Found {
+    let superblocks: Vec<Superblock> = numbers.iter().map(|&at| superblocks[at].clone()).collect();
+    let labels: Vec<String> = numbers.iter().map(|number| format!("d{number}")).collect();
+    let candidate = |(it, label): (&Superblock, &String)| {
+        Candidate::new(label, SECTORS, 512, it, Checksum::Correct { stored: 0 })
+    };
+    let candidates: Vec<Candidate> = superblocks.iter().zip(&labels).map(candidate).collect();
+    let array = assemble(&candidates, options).arrays.remove(0);
+    let metadata = superblocks.iter().map(Superblock::metadata).collect();
+    Found { superblocks, metadata, labels, array }
+}
+
+impl Found {
+    fn start(&self, block: u32, read_only: bool) -> Result<StartPlan<'_>, StartRefusal> {
+        let each = self.superblocks.iter().zip(&self.metadata).zip(&self.labels);
+        let members = each.map(|((superblock, metadata), label)| StartMember {
+            label,
+            logical_block: block,
+            read_only,
+            superblock,
+            metadata,
+        });
+        StartPlan::new(&self.array, members.collect())
+    }
+}
+
+#[test]
+fn a_new_array_is_resynced_and_all_members_serve() {
+    let new = superblocks(&[512; 3], |_| ());
+    let found = found(&new, &[0, 1, 2], &Options::default());
+    let start = found.start(512, false).expect("it starts");
+    let slots: Vec<MemberIdx> = start.serving().iter().map(|(slot, _)| *slot).collect();
+    assert_eq!(slots, [0, 1, 2].map(MemberIdx));
+    assert_eq!((start.resync_offset(None), start.replays_ppl()), (Some(0), false));
+    let state = start.state(Some(0), &[1]);
+    let bad = state.state.devices.iter().flatten().map(|device| device.bad_blocks_in_use);
+    assert_eq!(bad.collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(state.found.devices.len(), 3);
+    assert!((0..3).all(|candidate| start.needs(candidate)));
+}
+
+#[test]
+fn without_a_member_it_is_started_only_when_it_was_clean() {
+    let clean = superblocks(&[512; 3], |request| request.assume_clean = true);
+    let it = found(&clean, &[0, 2], &Options::default());
+    let start = it.start(512, false).expect("degraded");
+    assert_eq!(start.devices().iter().map(|it| it.number).collect::<Vec<_>>(), [0, 2]);
+    let dirty = superblocks(&[512; 3], |_| ());
+    let it = found(&dirty, &[0, 2], &Options::default());
+    assert!(matches!(it.start(512, false), Err(StartRefusal::Verdict(_))));
+    let forced = Options { force: true, ..Options::default() };
+    let it = found(&dirty, &[0, 2], &forced);
+    it.start(512, false).expect("forced");
+}
+
+#[test]
+fn what_cannot_be_written_is_refused() {
+    let clean = superblocks(&[512; 3], |request| request.assume_clean = true);
+    let it = found(&clean, &[0, 1, 2], &Options::default());
+    let refused = it.start(512, true).err();
+    assert_eq!(refused, Some(StartRefusal::ReadOnly { label: "d0".into() }));
+    let odd = superblocks(&[512; 2], |request| {
+        (request.level, request.assume_clean) = (Level::Raid1, true);
+        request.used_sectors = Some(4097);
+    });
+    let it = found(&odd, &[0, 1], &Options::default());
+    it.start(512, false).expect("in sectors");
+    let refused = it.start(4096, false).err();
+    assert!(matches!(refused, Some(StartRefusal::Blocks { block: 4096, .. })), "{refused:?}");
+}
+
+#[test]
+fn a_log_that_is_needed_and_damaged_refuses_a_degraded_start() {
+    let logged = superblocks(&[512; 3], |request| request.policy = Some(Policy::Ppl));
+    let gaps = [(MemberIdx(2), "its log is damaged".to_string())];
+    let forced = Options { force: true, ..Options::default() };
+    let it = found(&logged, &[0, 2], &forced);
+    let start = it.start(512, false).expect("with its logs");
+    assert!(start.replays_ppl());
+    let refused = start.check_logs(&gaps).expect_err("slot 1 is computed from that parity");
+    let StartRefusal::LogGap { label, missing, .. } = refused else { panic!("{refused}") };
+    assert_eq!((label.as_str(), missing), ("d2", MemberIdx(1)));
+    start.check_logs(&[]).expect("whole logs");
+    assert_eq!(start.resync_offset(Some(PplVerdict::Clean)), None);
+    // Nothing is recovered from parity while all members are there.
+    let it = found(&logged, &[0, 1, 2], &Options::default());
+    it.start(512, false).expect("complete").check_logs(&gaps).expect("not needed");
+}
