@@ -71,9 +71,14 @@ pub fn is_missing(word: &OsStr) -> bool {
 
 /// [`admin::choose`], with the option in the message.
 pub fn choose<'a>(found: &'a Found, wanted: Option<&str>) -> Result<&'a Array, String> {
-    admin::choose(found, wanted).map_err(|error| match (&error, wanted) {
+    admin::choose(found, wanted).map_err(|error| choice_text(&error, wanted))
+}
+
+/// Why no array is selected, with the option that selects one.
+pub fn choice_text(error: &ChooseError, wanted: Option<&str>) -> String {
+    match (error, wanted) {
         (_, Some(wanted)) => format!("--array {wanted}: {error}"),
         (ChooseError::Several { .. }, None) => format!("{error}; name one with --array"),
         (_, None) => error.to_string(),
-    })
+    }
 }

@@ -19,6 +19,7 @@
 
 mod compare;
 mod log_overlay;
+mod open;
 mod prepare;
 mod readable_array;
 mod rows;
@@ -26,6 +27,7 @@ mod slot_reader;
 mod stream;
 
 pub use compare::Compared;
+pub use open::{Check, Description, Rescue, RescueError, RescueOptions, rescue, rescue_described};
 pub(crate) use prepare::{LogWrite, ppl_writes};
 pub use prepare::{NoGeometry, Prepared, prepare, prepare_explicit};
 pub use readable_array::{Part, ReadableArray};

@@ -23,10 +23,10 @@ use crate::members::{Used, overlaps};
 use crate::meter::Meter;
 use crate::size_args::{parse_level, parse_sectors};
 use crate::{Ending, signal};
+use admin::rescue::Rescue;
 use lab::shown::Shown;
 use md::show_size;
 use output::{Output, Stop};
-use source::Source;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -125,6 +125,14 @@ pub struct DumpArguments {
     size: Option<u64>,
 }
 
+/// The range in which the redundancy is compared.
+fn range_text(below: u64) -> String {
+    match below {
+        u64::MAX => "all of it".into(),
+        below => format!("below sector {below}"),
+    }
+}
+
 /// The result of a dump.
 struct Outcome {
     name: String,
@@ -186,7 +194,7 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending, String> {
     report(arguments, &outcome, to_stdout)
 }
 
-fn copy(arguments: &DumpArguments, source: Source, output: &mut Output) -> Result<Outcome, String> {
+fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Result<Outcome, String> {
     let stop = signal::watch()?;
     let view = &source.view;
     let sectors = view.sectors();
@@ -199,7 +207,7 @@ fn copy(arguments: &DumpArguments, source: Source, output: &mut Output) -> Resul
         sha256: None,
         notes: source.notes,
         doubts: source.doubts,
-        compares: source.compared,
+        compares: source.compares_below.map(range_text),
         compared: Compared::default(),
         stop: None,
         failures: Default::default(),

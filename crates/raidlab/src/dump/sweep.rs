@@ -20,7 +20,8 @@ use md::ondisk::{Role, Version};
 use sha2::{Digest, Sha256};
 
 use super::DumpArguments;
-use super::source::{Source, read_from};
+use super::source::read_from;
+use admin::rescue::Rescue;
 use admin::{Member, Members};
 
 #[derive(Parser)]
@@ -163,7 +164,7 @@ impl Golden {
         golden
     }
 
-    fn source(&self, members: Vec<Member>) -> Result<Source, String> {
+    fn source(&self, members: Vec<Member>) -> Result<Rescue, String> {
         read_from(&self.arguments, &Members::of(members.into_iter()))
     }
 
@@ -224,7 +225,7 @@ impl Golden {
         end
     }
 
-    fn read(&self, source: &Source) -> End {
+    fn read(&self, source: &Rescue) -> End {
         let (view, sectors) = (&source.view, source.view.sectors());
         let mut wrong = sectors * 512 != self.contents.len() as u64;
         let mut at = 0;
@@ -240,7 +241,7 @@ impl Golden {
             }
             let start = at as usize * 512;
             wrong |= self.contents.get(start..start + buf.len()) != Some(&*buf);
-            if wrong && source.compared.is_none() {
+            if wrong && source.compares_below.is_none() {
                 return End::Wrong;
             }
             at += count;

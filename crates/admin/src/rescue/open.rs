@@ -1,0 +1,349 @@
+//! The array to be read: assembled from superblocks, or described by the caller.
+//!
+//! Invariant: nothing is written; a refusal names what is missing and the risk, and its kind names
+//! the override. Called by programs that read arrays.
+
+use std::sync::Arc;
+
+use device::{Disk, partition_tables};
+use md::assemble::{
+    Array, ExplicitError, ExplicitMember, ExplicitSpec, MemberState, Options, Override, Plan,
+    Verdict, explicit,
+};
+use md::{MemberIdx, show_size};
+use parity::Kernels;
+use thiserror::Error;
+
+use super::{NoGeometry, ReadableArray, prepare, prepare_explicit};
+use crate::{ChooseError, Member, Members, SharedStorage, array_name, choose};
+
+/// An array that is ready to be read, with notes about its state.
+pub struct Rescue {
+    /// The array.
+    pub view: ReadableArray,
+    /// Its name in messages.
+    pub name: String,
+    /// Notes about the contents: degraded slots, members left out.
+    pub notes: Vec<String>,
+    /// Reasons why the contents may be wrong: members that contradict each other, logs that could
+    /// not be applied.
+    pub doubts: Vec<String>,
+    /// The redundancy is compared below this array sector (`u64::MAX`: everywhere); `None`: it is
+    /// not compared.
+    pub compares_below: Option<u64>,
+}
+
+/// How much of the redundancy is compared with the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Nothing: only what the contents need is read.
+    Nothing,
+    /// What is known to be in sync, if there is redundancy.
+    InSync,
+    /// All of it; an array without redundancy is refused.
+    Everything,
+}
+
+/// How an array with superblocks is to be read.
+#[derive(Clone, Debug)]
+pub struct RescueOptions {
+    /// Its UUID or name, if there are several.
+    pub array: Option<String>,
+    /// The overrides; their order is `order`.
+    pub assemble: Options,
+    /// The named member of each slot, by its place among the names.
+    pub order: Option<Vec<Option<usize>>>,
+    /// What is compared.
+    pub check: Check,
+}
+
+/// An array without superblocks.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Level, chunk, offsets; its members follow from `slots`.
+    pub spec: ExplicitSpec,
+    /// By slot, the place of the member among those that were opened.
+    pub slots: Vec<Option<usize>>,
+    /// Accept that a part of the data is lost.
+    pub partial: bool,
+    /// What is compared.
+    pub check: Check,
+}
+
+/// Why an array cannot be read.
+#[derive(Debug, Error)]
+pub enum RescueError {
+    /// No array is selected.
+    #[error("{error}{}", appended(.non_members))]
+    Choose {
+        /// The reason.
+        #[source]
+        error: ChooseError,
+        /// Members without a superblock: `name: why`.
+        non_members: Vec<String>,
+    },
+    /// The order names a member that is not one, or not one alone.
+    #[error("{place}: {problem}")]
+    Order {
+        /// Its place among the names.
+        place: usize,
+        /// The problem.
+        problem: String,
+    },
+    /// It is read only with an override.
+    #[error("{name}: {risk}")]
+    NeedsForce {
+        /// The array.
+        name: String,
+        /// The required override.
+        with: Override,
+        /// The problem and the data at risk.
+        risk: String,
+        /// Notes and doubts so far.
+        notes: Vec<String>,
+    },
+    /// It cannot be read.
+    #[error("{name}: {why}{}", appended(.notes))]
+    Refused {
+        /// The array.
+        name: String,
+        /// The reason.
+        why: String,
+        /// Notes and doubts so far.
+        notes: Vec<String>,
+    },
+    /// It has no geometry.
+    #[error(transparent)]
+    Geometry(#[from] NoGeometry),
+    /// All redundancy was to be compared, and there is none.
+    #[error("{name}: these members have no redundancy to compare")]
+    NoRedundancy {
+        /// The array.
+        name: String,
+    },
+    /// A member that a description needs cannot be opened.
+    #[error("{name}: {why}")]
+    Unread {
+        /// The member.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// Two members of a description share bytes.
+    #[error(transparent)]
+    Shared(#[from] SharedStorage),
+    /// The description is invalid.
+    #[error(transparent)]
+    Described(#[from] ExplicitError),
+    /// A part of the described array is lost.
+    #[error("{lost}")]
+    Partial {
+        /// The lost data.
+        lost: String,
+    },
+}
+
+/// Notes behind a message.
+pub(super) fn appended(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("; {note}")).collect()
+}
+
+/// Makes the array of these members readable, by their superblocks.
+///
+/// # Errors
+/// See [`RescueError`].
+pub fn rescue(
+    members: &Members,
+    options: &RescueOptions,
+    kernels: Kernels,
+) -> Result<Rescue, RescueError> {
+    let order = options.order.as_ref().map(|places| candidates_of(places, members)).transpose()?;
+    let found = members.assemble(&Options { order, ..options.assemble.clone() });
+    let non_members = members.non_members();
+    let mut notes: Vec<String> =
+        non_members.iter().map(|member| format!("left out: {member}")).collect();
+    let array = choose(&found, options.array.as_deref())
+        .map_err(|error| RescueError::Choose { error, non_members })?;
+    let name = array_name(array);
+    notes.extend(left_out(array, members));
+    let mut doubts = array.contradictions.clone();
+    if options.array.is_none() {
+        doubts.extend(members.with_two(array));
+    }
+    let so_far = || notes.iter().chain(&doubts).cloned().collect();
+    let plan = &array.read_only;
+    let more = match &plan.verdict {
+        Verdict::Run => Vec::new(),
+        Verdict::RunDegraded { missing } => degraded(missing, plan, members),
+        Verdict::RunPartial { lost } => vec![format!("partial: {lost}")],
+        Verdict::NeedsForce { with, risk } => {
+            let (with, risk) = (*with, risk.clone());
+            return Err(RescueError::NeedsForce { name, with, risk, notes: so_far() });
+        }
+        Verdict::Refused { why } => {
+            return Err(RescueError::Refused { name, why: why.clone(), notes: so_far() });
+        }
+    };
+    notes.extend(more);
+    notes.extend(plan.warnings.iter().cloned());
+    let disks = members.candidate_disks();
+    let prepared = prepare(array, plan, &members.candidates, &disks, kernels)?;
+    notes.extend(prepared.notes);
+    doubts.extend(prepared.doubts);
+    let below = members.candidates[array.defining].metadata.resync_offset;
+    let it = Rescue { view: prepared.view, name, notes, doubts, compares_below: None };
+    compared(it, options.check, below)
+}
+
+/// Makes an array readable as the caller describes it; superblocks are ignored. `members` were
+/// opened as named.
+///
+/// # Errors
+/// See [`RescueError`].
+///
+/// # Panics
+/// When a slot's place is not among the members.
+pub fn rescue_described(
+    members: &Members,
+    description: &Description,
+    kernels: Kernels,
+) -> Result<Rescue, RescueError> {
+    if let Some(unread) = members.all.iter().find(|member| member.disk.is_none()) {
+        let (name, why) = (unread.name.clone(), unread.instead.clone());
+        return Err(RescueError::Unread { name, why });
+    }
+    members.refuse_overlaps()?;
+    let slots = description.slots.iter();
+    let chosen: Vec<Option<&Member>> =
+        slots.map(|place| place.map(|place| &members.all[place])).collect();
+    let explicit_member = |member: &Member| ExplicitMember {
+        label: member.name.clone(),
+        device_sectors: member.disk.as_ref().map_or(0, |disk| disk.sectors()),
+        data_offset: None,
+        data_sectors: None,
+    };
+    let described = explicit(&ExplicitSpec {
+        members: chosen.iter().map(|member| member.map(explicit_member)).collect(),
+        ..description.spec.clone()
+    })?;
+    let mut notes = described.read_only.warnings.clone();
+    notes.extend(chosen.iter().flatten().filter_map(|member| {
+        let disk = member.disk.as_ref()?;
+        let (name, table) = (&member.name, partition_tables(&**disk).into_iter().next()?);
+        let kind = table.kind;
+        Some(format!(
+            "{name} holds a {kind} and is read from its start; {name}@OFFSET names a part"
+        ))
+    }));
+    match &described.read_only.verdict {
+        Verdict::RunPartial { lost } if !description.partial => {
+            return Err(RescueError::Partial { lost: lost.clone() });
+        }
+        Verdict::RunPartial { lost } => notes.push(format!("partial: {lost}")),
+        _ => {}
+    }
+    let disks: Vec<Option<Arc<dyn Disk>>> =
+        chosen.iter().map(|member| member.and_then(|member| member.disk.clone())).collect();
+    let view = prepare_explicit(&described, &disks, kernels);
+    let name = "array as described".to_string();
+    let it = Rescue { view, name, notes, doubts: Vec::new(), compares_below: None };
+    compared(it, description.check, None)
+}
+
+/// Enables the comparison of the redundancy during the read: where it is known to be in sync (array
+/// sectors below `below`), or everywhere.
+fn compared(it: Rescue, check: Check, below: Option<u64>) -> Result<Rescue, RescueError> {
+    if !it.view.has_redundancy() {
+        return match check {
+            Check::Everything => Err(RescueError::NoRedundancy { name: it.name }),
+            Check::Nothing | Check::InSync => Ok(it),
+        };
+    }
+    if check == Check::Nothing {
+        return Ok(it);
+    }
+    let below = below.filter(|&below| below > 0 && check == Check::InSync).unwrap_or(u64::MAX);
+    Ok(Rescue { view: it.view.compared(below), compares_below: Some(below), ..it })
+}
+
+/// Notes about slots that are reconstructed from the other members: slots without a member, and the
+/// rest of those whose member is too short or was not completely rebuilt.
+fn degraded(missing: &[MemberIdx], plan: &Plan, members: &Members) -> Vec<String> {
+    let source = |slot: &MemberIdx| plan.slots.get(slot.index()).and_then(Option::as_ref);
+    let (partly, gone): (Vec<&MemberIdx>, Vec<&MemberIdx>) =
+        missing.iter().partition(|slot| source(slot).is_some_and(|it| it.valid_sectors > 0));
+    let gone: Vec<String> = gone.iter().map(ToString::to_string).collect();
+    let mut notes = Vec::new();
+    if !gone.is_empty() {
+        notes.push(format!(
+            "degraded: slot(s) {} reconstructed from the other members",
+            gone.join(", ")
+        ));
+    }
+    notes.extend(partly.iter().filter_map(|slot| {
+        let it = source(slot)?;
+        let candidate = &members.candidates[it.candidate];
+        let (name, up_to) = (&candidate.label, it.valid_sectors);
+        let end = it.data_offset.saturating_add(up_to);
+        let why = match end >= candidate.device_sectors {
+            true => "the device ends there",
+            false => "it was rebuilt only up to there",
+        };
+        let size = show_size(up_to);
+        Some(format!(
+            "degraded: {name} serves slot {slot} up to sector {up_to} of its data ({size}): {why}; \
+             the rest is reconstructed from the other members"
+        ))
+    }));
+    notes
+}
+
+/// Converts places among the names to candidates.
+fn candidates_of(
+    places: &[Option<usize>],
+    members: &Members,
+) -> Result<Vec<Option<usize>>, RescueError> {
+    let candidate = |place: &Option<usize>| {
+        let Some(place) = *place else { return Ok(None) };
+        let is_there = |&candidate: &usize| members.named[members.given[candidate]] == place;
+        let there: Vec<usize> = (0..members.given.len()).filter(is_there).collect();
+        let problem = match there.as_slice() {
+            [only] => return Ok(Some(*only)),
+            [] => non_member(members, place),
+            several => {
+                let names = several.iter().map(|&it| members.candidates[it].label.as_str());
+                let names = names.collect::<Vec<_>>().join(", ");
+                format!("several members: {names}; name one of them")
+            }
+        };
+        Err(RescueError::Order { place, problem })
+    };
+    places.iter().map(candidate).collect()
+}
+
+fn non_member(members: &Members, place: usize) -> String {
+    let of_the_name = members.all.iter().zip(&members.named).filter(|(_, named)| **named == place);
+    let member = of_the_name.map(|(member, _)| format!("{}: {}", member.name, member.instead));
+    member.collect::<Vec<_>>().join("; ")
+}
+
+/// A note about each member that is not read.
+fn left_out(array: &Array, members: &Members) -> Vec<String> {
+    let plan = &array.read_only;
+    let used = |candidate: usize| {
+        let serves = plan.slots.iter().flatten().any(|source| source.candidate == candidate);
+        serves || plan.journal == Some(candidate)
+    };
+    let out = array.members.iter().filter(|member| {
+        let expected = matches!(member.state, MemberState::Spare | MemberState::Journal);
+        !expected && !used(member.candidate)
+    });
+    let sentence = |member: &md::assemble::Member| {
+        let name = &members.candidates[member.candidate].label;
+        match member.why.contains(name.as_str()) {
+            true => format!("left out: {}", member.why),
+            false => format!("left out: {name}: {}", member.why),
+        }
+    };
+    out.map(sentence).collect()
+}
