@@ -238,7 +238,7 @@ impl Array {
         Array::run_shards(Driver::shards(spec, options)?)
     }
 
-    /// Starts a worker thread for an assembled array (see [`crate::run`]).
+    /// Starts a worker thread for an assembled array (`admin` starts one from devices).
     ///
     /// # Errors
     /// When a system resource is missing.
