@@ -7,7 +7,7 @@ CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 
 # What `make bench` passes on; `make bench ARGS=...` replaces it.
-ARGS ?= --html $(TARGET)/bench/report.html --json $(TARGET)/bench/record.json
+ARGS ?= --html $(TARGET)/bench/report.html --json=$(TARGET)/bench/record.json
 
 # What `make bench-arrays` passes on: peers, --rounds N, --seconds S, --dir DIR, --json FILE.
 PEER_ARGS ?=
@@ -71,7 +71,7 @@ bench: setup
 
 bench-engine: setup
 	@mkdir -p $(TARGET)/bench
-	$(CARGO) run --release -p raidlab -- bench --engine --json $(TARGET)/bench/engine.json
+	$(CARGO) run --release -p raidlab -- bench engine --json=$(TARGET)/bench/engine.json
 
 bench-peers: setup
 	CARGO=$(CARGO) benches/peers/run

@@ -1,5 +1,5 @@
 //! The engine's own speed as one table: figure, target, copy ceiling, verdict. What
-//! `raidlab bench --engine` prints.
+//! `raidlab bench engine` prints.
 //!
 //! ```text
 //! for each array:  fill | row: figure, ceiling, figure, ceiling, ... | check everything | next row
@@ -11,7 +11,7 @@
 //! copies.
 //!
 //! Invariant: a figure is the median of its rounds, all of which are in the document; a row whose
-//! data was wrong is never met. Called by `raidlab bench --engine`.
+//! data was wrong is never met. Called by `raidlab bench engine`.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};

@@ -3,7 +3,7 @@
 //!
 //! Invariant: every operation has given the right answer before it is timed, and kernels that are
 //! compared took turns in one run. A figure is GB/s (10^9 bytes) of the *row's data*; an update
-//! counts the one block that changes. Called by `raidlab bench --kernels`.
+//! counts the one block that changes. Called by `raidlab bench kernels`.
 
 use std::fmt::Write;
 use std::hint::black_box;

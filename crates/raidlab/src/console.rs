@@ -46,16 +46,21 @@ pub fn say_lines(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", lines(text.trim_end_matches('\n')));
 }
 
-/// `--json` of the verbs that show something.
+/// `--json`, the same for all verbs.
 #[derive(Args)]
 pub struct JsonOut {
-    /// Print JSON instead of text; with =FILE write it there, and print the text as well
+    /// Write JSON to stdout instead of text, or with =FILE to a file besides it
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
           default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
 impl JsonOut {
+    /// The file, `-` for stdout, if JSON is requested.
+    pub fn path(&self) -> Option<&Path> {
+        self.json.as_deref()
+    }
+
     /// Whether stdout is for JSON.
     pub fn is_stdout(&self) -> bool {
         self.json.as_deref().is_some_and(is_stdout)

@@ -16,7 +16,9 @@ mod generate;
 mod mdadm;
 mod members;
 mod meter;
+mod old_forms;
 mod output;
+mod programs;
 mod progress;
 mod report;
 mod results;
@@ -26,7 +28,6 @@ mod status;
 mod sweep;
 mod watch;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -45,6 +46,10 @@ struct Arguments {
 enum Command {
     /// Measure arrays: level x layout x chunk x members x workload, every byte checked.
     Bench(Box<bench::BenchArguments>),
+    /// Measure the cases of a file, store the results; resumes where it was interrupted.
+    Sweep(Box<sweep::SweepArguments>),
+    /// List the programs that bench and sweeps run, such as bonnie++, with their options.
+    Programs(programs::ProgramsArguments),
     /// Show results: tables, charts, one offline HTML page, Markdown, CSV, Parquet.
     Report(Box<report::ReportArguments>),
     /// Compare two records or runs, cell by cell: slower, faster, or no difference.
@@ -78,7 +83,12 @@ enum Ending {
 }
 
 fn main() -> ExitCode {
-    let parsed = Arguments::command().try_get_matches_from(joined(std::env::args_os()));
+    let (words, notes) = match old_forms::rewritten(std::env::args_os(), &Arguments::command()) {
+        Ok(rewritten) => rewritten,
+        Err(problem) => return failed(&problem),
+    };
+    notes.iter().for_each(|note| console::say(format_args!("raidlab: note: {note}")));
+    let parsed = Arguments::command().try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -87,7 +97,9 @@ fn main() -> ExitCode {
     // The matches of the verb, for verbs that need the source of their options.
     let said = matches.subcommand().map_or(&matches, |(_, said)| said);
     let ended = match arguments.command {
-        Command::Bench(arguments) => bench::run(&arguments, said),
+        Command::Bench(arguments) => bench::run(*arguments, said),
+        Command::Sweep(arguments) => sweep::run(&arguments, said),
+        Command::Programs(arguments) => programs::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
@@ -110,19 +122,6 @@ fn main() -> ExitCode {
 fn failed(problem: &str) -> ExitCode {
     console::say(format_args!("raidlab: {problem}"));
     ExitCode::from(2)
-}
-
-/// Turns `--json -` into `--json=-`. The value of `--json` is optional, so a following argument is
-/// not its file, but a dash can only mean stdout.
-fn joined(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut all: Vec<OsString> = Vec::new();
-    for argument in arguments {
-        match all.last_mut() {
-            Some(last) if last == "--json" && argument == "-" => last.push("=-"),
-            _ => all.push(argument),
-        }
-    }
-    all
 }
 
 fn arguments(matches: &ArgMatches) -> Result<Arguments, clap::Error> {

@@ -1,7 +1,8 @@
 //! Output of results: table, record and report.
 //!
-//! Invariant: with `--json -` stdout holds the record and nothing else; otherwise the table. A run
-//! that writes nothing leaves no file that was not there before. Called from `bench`.
+//! Invariant: with `--json` stdout holds the record and nothing else; otherwise the table. A run
+//! that writes nothing leaves no file that was not there before. Called from `bench`,
+//! `sweep` and `programs`.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use lab::record::Record;
 use serde::Serialize;
 
 use crate::console::{
-    check_replaceable, is_stdout, print_lines, print_raw, replace_record, say, say_lines,
+    JsonOut, check_replaceable, is_stdout, print_lines, print_raw, replace_record, say, say_lines,
 };
 
 /// The open outputs of a bench.
@@ -23,7 +24,8 @@ pub struct Outputs {
 
 impl Outputs {
     /// Opens the files before anything is measured: a typing error must not cost the results.
-    pub fn open(json: Option<&Path>, html: Option<&Path>) -> Result<Outputs, String> {
+    pub fn open(json: &JsonOut, html: Option<&Path>) -> Result<Outputs, String> {
+        let json = json.path();
         let owned = |path: Option<&Path>| path.map(Path::to_owned);
         let mut outputs = Outputs { json: owned(json), html: owned(html), made: Vec::new() };
         if html.is_some_and(is_stdout) {

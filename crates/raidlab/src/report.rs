@@ -11,7 +11,7 @@ use lab::report::Report;
 use lab::shown::Shown;
 
 use crate::Ending;
-use crate::console::{is_stdout, print_lines, print_raw, replace_record, say};
+use crate::console::{JsonOut, is_stdout, print_lines, print_raw, replace_record, say};
 use crate::output::json_of;
 use crate::results::{DbArgument, Which, chosen, read_record, report_of_run};
 
@@ -42,9 +42,8 @@ pub struct ReportArguments {
     /// Write one row per cell as CSV; - is stdout
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     csv: Option<PathBuf>,
-    /// Write the record as JSON; - is stdout
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOut,
     /// Write one row per cell as Parquet
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     parquet: Option<PathBuf>,
@@ -88,13 +87,13 @@ type Render<'a> = &'a dyn Fn() -> String;
 
 fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
     let records = std::slice::from_ref(&report.record);
-    let texts: [(&str, &Option<PathBuf>, Render<'_>); 4] = [
-        ("--html", &arguments.html, &|| lab::html::render_report(report)),
-        ("--markdown", &arguments.markdown, &|| lab::markdown::render(report)),
-        ("--csv", &arguments.csv, &|| lab::results::csv(records)),
-        ("--json", &arguments.json, &|| report.record.to_json()),
+    let texts: [(&str, Option<&Path>, Render<'_>); 4] = [
+        ("--html", arguments.html.as_deref(), &|| lab::html::render_report(report)),
+        ("--markdown", arguments.markdown.as_deref(), &|| lab::markdown::render(report)),
+        ("--csv", arguments.csv.as_deref(), &|| lab::results::csv(records)),
+        ("--json", arguments.json.path(), &|| report.record.to_json()),
     ];
-    let to_stdout = texts.iter().filter(|(_, path, _)| path.as_deref().is_some_and(is_stdout));
+    let to_stdout = texts.iter().filter(|(_, path, _)| path.is_some_and(is_stdout));
     let to_stdout = to_stdout.count();
     if to_stdout > 1 {
         return Err("only one format can go to stdout".into());
@@ -134,7 +133,7 @@ fn put_parquet(path: &Path, report: &Report) -> Result<(), String> {
 /// `--list`.
 fn list(arguments: &ReportArguments) -> Result<Ending, String> {
     let runs = arguments.db.open()?.runs().map_err(|e| e.to_string())?;
-    match arguments.json.as_deref() {
+    match arguments.json.path() {
         None => {}
         Some(path) if is_stdout(path) => {
             return print_raw(&json_of(&runs)).map(|()| Ending::Fine);

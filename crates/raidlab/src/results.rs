@@ -182,7 +182,7 @@ pub fn read_record(path: &Path) -> Result<Record, String> {
     // A disk or an image named by mistake is rejected without reading all of it.
     let begins = file.fill_buf().map_err(fail)?.iter().find(|byte| !byte.is_ascii_whitespace());
     if begins != Some(&b'{') {
-        return Err(is_not("it does not begin with `{`; `bench --json FILE` writes records"));
+        return Err(is_not("it does not begin with `{`; `bench --json=FILE` writes records"));
     }
     let mut text = Vec::new();
     file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).map_err(fail)?;

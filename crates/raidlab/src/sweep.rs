@@ -1,19 +1,19 @@
-//! `raidlab bench SWEEP.toml`.
+//! `raidlab sweep FILE.toml`.
 //!
 //! ```text
 //!   file -> tables of texts -> the parser of `bench` -> plans -> items -> results
 //! ```
 //!
-//! Invariant: a sweep accepts every option of `bench`, because the parser of `bench` reads it;
-//! options of the command line override the file. Called from `bench`.
+//! Invariant: a sweep accepts every option of `bench` that describes a matrix, because the same
+//! parser reads it; options of the command line override the file.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, Parser};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
 use lab::bench::{Progress, Settings};
 use lab::matrix::Plan;
 use lab::record::Cell;
@@ -25,53 +25,64 @@ use lab::sweep::{
     program_on_array, run_tasks, tasks,
 };
 
-use crate::bench::{self, BenchArguments, BenchPlan, Engine, ProgramRunner, Target};
+use crate::bench::{
+    self, BenchPlan, Engine, HostOptions, Matrix, MatrixOptions, ProgramRunner, ResultOptions,
+    Target,
+};
 use crate::console::say;
 use crate::output::{Outputs, json_of};
 use crate::progress::{Reporter, Status};
 use crate::{Ending, one_line, signal};
 
-/// A parser with the options of `bench` only, for the options of a file.
-#[derive(Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-struct BenchParser {
+const EXAMPLES: &str = "\
+Examples:
+  raidlab sweep sweeps/wiki-2-disks.toml && raidlab report    measure, then show
+  raidlab sweep sweeps/wiki-2-disks.toml --dry-run            the items, and how long they take
+  raidlab sweep my.toml --members mem --runs 2                options override the file
+
+The file has the options of `raidlab bench` by their names; every list multiplies. What is stored
+is not measured again: run the same command to resume.";
+
+/// Measure the cases of a file one after the other, and store each result when it is final.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SweepArguments {
+    /// A TOML file with options of `bench`, as in sweeps/wiki-2-disks.toml
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Start over, as a new run, instead of resuming the newest
+    #[arg(long)]
+    again: bool,
     #[command(flatten)]
-    bench: BenchArguments,
+    results: ResultOptions,
+    /// Options that override the file's.
+    #[command(flatten)]
+    matrix: MatrixOptions,
+    #[command(flatten)]
+    host: HostOptions,
 }
 
-/// Options of the command line only: they concern this process, not the measurement; and
-/// permission to overwrite a device is never taken from a file.
-const NOT_IN_A_FILE: [&str; 12] = [
-    "db",
-    "dry-run",
-    "again",
-    "json",
-    "html",
-    "kernels",
-    "engine",
-    "kernel",
-    "dir",
-    "cores",
-    "programs",
-    "destroy-contents",
-];
+/// A parser for the options of a file.
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct MatrixParser {
+    #[command(flatten)]
+    options: MatrixOptions,
+}
 
 /// The options that a file may set.
 fn known() -> Vec<String> {
-    let command = BenchParser::command();
-    let names = command.get_arguments().filter_map(|argument| argument.get_long());
-    names.filter(|name| !NOT_IN_A_FILE.contains(name)).map(str::to_string).collect()
+    let command = MatrixParser::command();
+    command.get_arguments().filter_map(|argument| argument.get_long()).map(String::from).collect()
 }
 
 /// Options of the command line that override the file: values by key.
 fn given(matches: &ArgMatches) -> Vec<(String, Vec<String>)> {
-    let command = BenchParser::command();
-    let known = known();
+    let command = MatrixParser::command();
     let mut found = Vec::new();
     for argument in command.get_arguments() {
         let (id, Some(long)) = (argument.get_id().as_str(), argument.get_long()) else { continue };
-        let said = matches.value_source(id) == Some(ValueSource::CommandLine);
-        if said && known.iter().any(|name| name == long) {
+        if matches.value_source(id) == Some(ValueSource::CommandLine) {
             // A flag has no values.
             let valued = argument.get_action().takes_values();
             let values = matches.get_raw(id).filter(|_| valued).into_iter().flatten();
@@ -83,11 +94,8 @@ fn given(matches: &ArgMatches) -> Vec<(String, Vec<String>)> {
 }
 
 /// Runs a sweep, or shows what it would run.
-pub fn run(
-    arguments: &BenchArguments,
-    file: &Path,
-    matches: &ArgMatches,
-) -> Result<Ending, String> {
+pub fn run(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Ending, String> {
+    let (file, host) = (arguments.file.as_path(), &arguments.host);
     let text = std::fs::read_to_string(file);
     let text = text.map_err(|e| format!("{}: cannot be read: {e}", file.display()))?;
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -102,21 +110,18 @@ pub fn run(
     let mut tables = Vec::new();
     for table in &sweep.runs {
         let read = read(table, &given).map_err(|e| format!("{}: {e}", file.display()))?;
-        let checked = read.check_programs();
+        let checked = read.options.check_programs();
         checked.map_err(|e| format!("{}: line {}: {e}", file.display(), table.line))?;
         tables.push(read);
     }
-    unused_options(&tables, arguments, &given).map_err(|e| format!("{}: {e}", file.display()))?;
-    let directory = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let kernels = bench::kernels_of(arguments)?;
-    let marks = TargetLabels::new(tables.iter().flat_map(|table| &table.target));
+    unused_options(&tables, host, &given).map_err(|e| format!("{}: {e}", file.display()))?;
+    let (directory, kernels) = (host.directory(), host.kernels());
+    let marks = TargetLabels::new(tables.iter().flat_map(|table| &table.options.target));
     let mut parts = Vec::new();
     let mut impossible = Vec::new();
     for (table, read) in sweep.runs.iter().zip(&tables) {
-        let settings = read.settings(&directory, kernels);
-        // These two are options of the command line only.
-        let (cores, kernels_chosen) = (arguments.cores, arguments.kernels_chosen());
-        let settings = Settings { cores, kernels_chosen, ..settings };
+        let read = &read.options;
+        let settings = read.settings(host, &directory, kernels);
         // A matrix without runnable cells keeps its index: parts and tables are parallel lists.
         let (plan, programs) = part(read, &settings, &marks).unwrap_or_else(|why| {
             impossible.push((unplanned(table), why));
@@ -130,24 +135,25 @@ pub fn run(
     }
     let sweeping =
         Sweeping { arguments, sweep: &sweep, tables: &tables, parts: &parts, marks, impossible };
-    if arguments.dry_run { sweeping.show() } else { sweeping.run_sweep() }
+    if arguments.results.dry_run { sweeping.show() } else { sweeping.run_sweep() }
 }
 
 /// Refuses options of the command line without effect. Options of the file without effect are only
 /// noted: a target or workload of the command line overrides the file's and may make them unused.
 fn unused_options(
-    tables: &[BenchArguments],
-    command: &BenchArguments,
+    tables: &[Matrix],
+    host: &HostOptions,
     given: &[(String, Vec<String>)],
 ) -> Result<(), String> {
-    let unused = bench::unused_options(tables, command);
+    let unused = bench::unused_options(tables, host);
     let in_file = |option: &str| {
-        !NOT_IN_A_FILE.contains(&option) && given.iter().all(|(key, _)| key != option)
+        let overridden = given.iter().any(|(key, _)| key == option);
+        !overridden && tables.iter().any(|table| table.has(option))
     };
-    if let Some(refused) = unused.iter().find(|found| !in_file(found.option)) {
+    if let Some(refused) = unused.iter().find(|found| !in_file(&found.option)) {
         return Err(refused.to_string());
     }
-    let keys: Vec<&str> = unused.iter().map(|found| found.option).collect();
+    let keys: Vec<&str> = unused.iter().map(|found| found.option.as_str()).collect();
     if !keys.is_empty() {
         say(format_args!(
             "note: ignored: {} of the sweep file: no effect with this target or workload",
@@ -159,7 +165,7 @@ fn unused_options(
 
 /// The block workloads and programs of one matrix.
 fn part(
-    table: &BenchArguments,
+    table: &MatrixOptions,
     settings: &Settings<'_>,
     marks: &TargetLabels,
 ) -> Result<(Plan, Vec<ProgramItem>), String> {
@@ -209,8 +215,8 @@ fn unplanned(table: &SweepTable) -> Item {
     Item { key: ItemKey(format!("matrix: {what}")), what }
 }
 
-/// One table's options, as `bench` reads them.
-fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<BenchArguments, String> {
+/// The options of one table, with those of the command line over them.
+fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<Matrix, String> {
     let words = |key: &str, values: &[String]| -> Vec<String> {
         match values {
             [] => vec![format!("--{key}")],
@@ -224,16 +230,18 @@ fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<BenchArgu
         }
         let own = words(&option.key, &option.values);
         // Parsed separately first, so that an error can be attributed to this line.
-        if let Err(error) = BenchParser::try_parse_from(&own) {
+        if let Err(error) = MatrixParser::try_parse_from(&own) {
             return Err(format!("line {}: {}", option.line, one_line(&error.to_string())));
         }
         all.extend(own);
     }
     all.extend(given.iter().flat_map(|(key, values)| words(key, values)));
-    let alone = BenchParser::try_parse_from(&all);
-    alone
-        .map(|alone| alone.bench)
-        .map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))
+    let matches = MatrixParser::command().try_get_matches_from(&all);
+    let parsed = matches.and_then(|matches| {
+        let MatrixParser { options } = MatrixParser::from_arg_matches(&matches)?;
+        Ok(Matrix::new(options, &matches))
+    });
+    parsed.map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))
 }
 
 /// A sweep as JSON, for `--dry-run`.
@@ -262,10 +270,10 @@ struct Impossible {
 }
 
 struct Sweeping<'a> {
-    arguments: &'a BenchArguments,
+    arguments: &'a SweepArguments,
     sweep: &'a SweepFile,
     /// Parallel to `parts`.
-    tables: &'a [BenchArguments],
+    tables: &'a [Matrix],
     parts: &'a [Part<'a>],
     marks: TargetLabels,
     impossible: Vec<(Item, String)>,
@@ -291,10 +299,10 @@ impl Sweeping<'_> {
 
     /// `--dry-run`: prints items, finished ones and the remaining time. Creates nothing.
     fn show(&self) -> Result<Ending, String> {
-        let path = self.arguments.db.path()?;
+        let path = self.arguments.results.db.path()?;
         let (mut begun, mut took) = (None, HashMap::new());
         if path.exists() {
-            let store = self.arguments.db.open()?;
+            let store = self.arguments.results.db.open()?;
             begun = self.begun(&store)?;
             took = store.programs_took().map_err(|e| e.to_string())?;
         }
@@ -309,7 +317,7 @@ impl Sweeping<'_> {
             out.push_str(&format!("cannot be run: {}: {}\n", item.what, item.reason));
         }
         out.push_str(&self.summary(&finished, &took));
-        let outputs = self.arguments.outputs_of_a_list()?;
+        let outputs = self.arguments.results.outputs_of_a_list()?;
         outputs.write_texts(&(out + "\n"), &json_of(&shown), None)?;
         Ok(if self.impossible.is_empty() { Ending::Fine } else { Ending::Finding })
     }
@@ -358,12 +366,13 @@ impl Sweeping<'_> {
 
     fn run_sweep(&self) -> Result<Ending, String> {
         let arguments = self.arguments;
+        let results = &arguments.results;
         let text = |e: lab::results::StoreError| e.to_string();
         let all = self.all();
         let stop = signal::watch()?;
-        let outputs = Outputs::open(arguments.json.as_deref(), arguments.html.as_deref())?;
-        bench::hold_to_cores(arguments)?;
-        let mut store = arguments.db.create()?;
+        let outputs = Outputs::open(&results.json, results.html.as_deref())?;
+        bench::hold_to_cores(arguments.host.cores)?;
+        let mut store = results.db.create()?;
         let head = lab::sweep::head(&all).ok_or_else(|| self.nothing())?;
         let new = NewRun {
             title: &self.sweep.title,
@@ -454,8 +463,8 @@ fn seconds(tasks: &[Task<'_>]) -> f64 {
 
 /// The command line's side of a running sweep: progress, signals and programs.
 struct Here<'a> {
-    arguments: &'a BenchArguments,
-    tables: &'a [BenchArguments],
+    arguments: &'a SweepArguments,
+    tables: &'a [Matrix],
     marks: &'a TargetLabels,
     reporter: Reporter,
     stop: &'a AtomicBool,
@@ -468,7 +477,7 @@ impl SweepHost for Here<'_> {
         // What others' devices hold takes neither memory nor space here.
         match task.program.is_some_and(|program| !program.place.uses_engine()) {
             true => Ok(()),
-            false => bench::check_plan(&task.plan, self.arguments),
+            false => bench::check_plan(&task.plan, &self.arguments.host),
         }
     }
 
@@ -483,8 +492,8 @@ impl SweepHost for Here<'_> {
         let wanted = ProgramRunner {
             programs: std::slice::from_ref(&program.choice),
             sizes: program.size.as_slice(),
-            destroy: self.arguments.destroy_contents,
-            ..self.tables[task.part].wanted(place, &stopped, &show)
+            destroy: self.arguments.host.destroy_contents,
+            ..self.tables[task.part].options.wanted(place, &stopped, &show)
         };
         let engine = Engine { plan: &task.plan, settings: task.settings };
         let engine = program.case.is_some().then_some(&engine);

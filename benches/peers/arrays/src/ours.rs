@@ -34,7 +34,7 @@ pub fn number(cell: &Value, field: &str) -> Result<f64, String> {
 /// The only cell of the record, on one CPU.
 pub fn cell(settings: &Settings, array: &Array, load: &Load) -> Result<Value, String> {
     let mut command = Command::new(&settings.raidlab);
-    command.args(["bench", "--cores", "1", "--runs", "1", "--warm-up", "0.1", "--json", "-"]);
+    command.args(["bench", "--cores", "1", "--runs", "1", "--warm-up", "0.1", "--json"]);
     command.args(["--level", array.level, "--members", &array.members, "--chunk", "64K"]);
     if array.level != "single" {
         command.args(["--disks", &array.disks.to_string()]);

@@ -424,7 +424,7 @@ fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
         (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
     ];
     if let Some((_, why)) = refused.iter().find(|(found, _)| *found) {
-        return Err(format!("kernel: {why}"));
+        return Err(format!("md: {why}"));
     }
     let own_chunk = case.expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
     Ok(KernelArray {
@@ -681,7 +681,7 @@ mod tests {
             (Options { members: paced(), buses: vec![1 << 26], ..raid5() }, "--bus"),
         ] {
             let refused = kernel_array(&case(options)).expect_err(named);
-            assert!(refused.starts_with("kernel: ") && refused.contains(named), "{refused}");
+            assert!(refused.starts_with("md: ") && refused.contains(named), "{refused}");
         }
     }
 }

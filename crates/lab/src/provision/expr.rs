@@ -1,8 +1,8 @@
 //! Place expressions: `engine`, `path:DIR`, `device:/dev/X`, `fs:ext4,data=journal,block=1K`,
-//! `kernel:/dev/X+/dev/Y`.
+//! `md:/dev/X+/dev/Y`.
 //!
 //! ```text
-//! PLACE  = engine | path:DIR | device:PATH | fs:KIND[,OPTION]... | kernel:PATH[+PATH]...[,KNOB]...
+//! PLACE  = engine | path:DIR | device:PATH | fs:KIND[,OPTION]... | md:PATH[+PATH]...[,KNOB]...
 //! KIND   = ext2 | ext3 | ext4 | xfs | btrfs
 //! OPTION = block=SIZE | journal=ARRAY | unaligned | lvm | KNOB | on=PLACE (the last one)
 //!        | anything else, which mount gets as it is: noatime, data=journal, barrier=0
@@ -295,12 +295,13 @@ impl FromStr for TargetExpr {
             ("device", _) => Err(error(text, "a block device is wanted, as in device:/dev/md0")),
             ("fs", Some(rest)) => file_system(rest).map(TargetExpr::FileSystem),
             ("fs", None) => Err(error(text, "a file system is wanted, as in fs:ext4")),
-            ("kernel", Some(rest)) => kernel(rest).map(TargetExpr::Kernel),
-            ("kernel", None) => Err(error(text, "devices are wanted: kernel:/dev/sdb+/dev/sdc")),
+            // The older name is `kernel`; records still have it.
+            ("md" | "kernel", Some(rest)) => kernel(rest).map(TargetExpr::Kernel),
+            ("md" | "kernel", None) => Err(error(text, "devices are wanted: md:/dev/sdb+/dev/sdc")),
             _ => Err(error(
                 text,
                 "unknown; there are engine, path:DIR, device:/dev/X, fs:KIND and \
-                 kernel:/dev/X+/dev/Y",
+                 md:/dev/X+/dev/Y",
             )),
         }
     }
@@ -383,7 +384,7 @@ impl FsExpr {
             return Err(error(
                 text,
                 "queue-depth and stripe-cache belong to the array: give them after \
-                 on=kernel:/dev/X+/dev/Y, or with --queue-depth and --stripe-cache",
+                 on=md:/dev/X+/dev/Y, or with --queue-depth and --stripe-cache",
             ));
         }
         let extended = matches!(self.kind, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4);
@@ -457,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_file_system_on_something_else() {
-        let fs = fs("fs:xfs,on=kernel:/dev/sdb+/dev/sdc,stripe-cache=4096,assume-clean");
+        let fs = fs("fs:xfs,on=md:/dev/sdb+/dev/sdc,stripe-cache=4096,assume-clean");
         let TargetExpr::Kernel(kernel) = &*fs.on else { panic!("{fs:?}") };
         assert_eq!(kernel.devices.len(), 2);
         assert_eq!(kernel.knobs.stripe_cache_pages, Some(4096));
@@ -481,9 +482,9 @@ mod tests {
             ("fs:ext4,journal=raid1(2),on=device:/dev/sda", "engine's only"),
             ("fs:ext4,queue-depth=0", "from 1 on"),
             ("fs:ext4,queue-depth=4", "belong to the array"),
-            ("fs:ext4,stripe-cache=256,on=kernel:/dev/sda", "belong to the array"),
-            ("kernel:sda", "whole path"),
-            ("kernel:/dev/sda,stripe=1", "unknown; there are read-ahead"),
+            ("fs:ext4,stripe-cache=256,on=md:/dev/sda", "belong to the array"),
+            ("md:sda", "whole path"),
+            ("md:/dev/sda,stripe=1", "unknown; there are read-ahead"),
         ] {
             let error = text.parse::<TargetExpr>().expect_err(text).to_string();
             assert!(error.contains(named), "{text}: {error}");

@@ -58,7 +58,7 @@ pub fn kernel_steps(
 ) -> Result<Vec<Step>, String> {
     let given = kernel.devices.len();
     if given != array.disks {
-        return Err(format!("kernel: {given} device(s) are given, the array has {}", array.disks));
+        return Err(format!("md: {given} device(s) are given, the array has {}", array.disks));
     }
     let mut args: Vec<String> = ["--create", "--run", "--metadata=1.2"].map(String::from).into();
     args.push(format!("--level={}", array.level.to_string().trim_start_matches("raid")));
@@ -251,7 +251,7 @@ const NUMBERS_END: u32 = 256;
 fn free_number(blocks: &Path, from: u32) -> Result<u32, String> {
     (from..NUMBERS_END)
         .find(|number| !is_taken(blocks, *number))
-        .ok_or_else(|| "kernel: md200 to md255 all exist; stop one that is unused".into())
+        .ok_or_else(|| "md: md200 to md255 all exist; stop one that is unused".into())
 }
 
 fn is_taken(blocks: &Path, number: u32) -> bool {
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn mdadm_gets_all_options_and_is_undone_in_order() {
         assert_eq!(
-            steps("kernel:/dev/sdb+/dev/sdc+/dev/sdd", &RAID5).expect("a plan"),
+            steps("md:/dev/sdb+/dev/sdc+/dev/sdd", &RAID5).expect("a plan"),
             [
                 "mdadm --create --run --metadata=1.2 --level=5 --raid-devices=3 --chunk=64K \
                  --bitmap=none /dev/md200 /dev/sdb /dev/sdc /dev/sdd",
@@ -305,21 +305,21 @@ mod tests {
                 "mdadm --zero-superblock /dev/sdb /dev/sdc /dev/sdd",
             ]
         );
-        let clean = steps("kernel:/dev/sdb+/dev/sdc+/dev/sdd,assume-clean", &RAID5);
+        let clean = steps("md:/dev/sdb+/dev/sdc+/dev/sdd,assume-clean", &RAID5);
         let clean = clean.expect("a plan");
         assert!(clean[0].contains(" --assume-clean /dev/md200 "), "{clean:?}");
         let mirror = KernelArray { level: Level::Raid1, chunk_bytes: 0, disks: 2, layout: None };
-        let plan = steps("kernel:/dev/sdb+/dev/sdc", &mirror).expect("a plan");
+        let plan = steps("md:/dev/sdb+/dev/sdc", &mirror).expect("a plan");
         assert!(!plan[0].contains("--chunk") && mirror.is_redundant(), "{plan:?}");
         let raid0 = KernelArray { level: Level::Raid0, disks: 2, ..RAID5 };
-        let plan = steps("kernel:/dev/sdb+/dev/sdc", &raid0).expect("a plan");
+        let plan = steps("md:/dev/sdb+/dev/sdc", &raid0).expect("a plan");
         assert!(plan[0].contains("--level=0 ") && !plan[0].contains("bitmap"), "{plan:?}");
         assert!(!raid0.is_redundant());
     }
 
     #[test]
     fn settings_have_their_names_in_sysfs() {
-        let text = "kernel:/dev/sdb,read-ahead=4M,scheduler=none";
+        let text = "md:/dev/sdb,read-ahead=4M,scheduler=none";
         let Ok(TargetExpr::Kernel(kernel)) = text.parse() else { panic!("{text}") };
         let expected =
             [("queue/read_ahead_kb", "4096".to_string()), ("queue/scheduler", "none".to_string())];
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(free_number(blocks.path(), 200), Ok(201));
         (201..256).filter(|number| *number != 202).for_each(taken);
         let refused = free_number(blocks.path(), 200).expect_err("all are taken");
-        assert!(refused.starts_with("kernel: md200 to md255 all exist"), "{refused}");
+        assert!(refused.starts_with("md: md200 to md255 all exist"), "{refused}");
     }
 
     #[test]
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn another_number_of_members_is_refused() {
-        let error = steps("kernel:/dev/sdb+/dev/sdc", &RAID5).expect_err("refused");
-        assert_eq!(error, "kernel: 2 device(s) are given, the array has 3");
+        let error = steps("md:/dev/sdb+/dev/sdc", &RAID5).expect_err("refused");
+        assert_eq!(error, "md: 2 device(s) are given, the array has 3");
     }
 }

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn places_of_one_name_get_the_last_part_of_their_paths() {
         assert_eq!(marks(&["path:/mnt/hdd", "path:/mnt/ssd"]), [" (hdd)", " (ssd)"]);
-        let kernel = ["kernel:/dev/sdb+/dev/sdc", "kernel:/dev/sdd+/dev/sde"];
+        let kernel = ["md:/dev/sdb+/dev/sdc", "md:/dev/sdd+/dev/sde"];
         assert_eq!(marks(&kernel), [" (sdb+sdc)", " (sdd+sde)"]);
         let on = ["fs:ext4,on=device:/dev/sdb", "fs:ext4,on=device:/dev/sdc", "fs:ext4"];
         assert_eq!(marks(&on), [" (sdb)", " (sdc)", ""]);
@@ -106,7 +106,7 @@ mod tests {
     fn a_place_whose_name_is_its_own_has_no_mark() {
         let texts = ["path:/mnt", "path:/mnt", "fs:ext4", "fs:ext4,data=journal", "engine"];
         assert_eq!(marks(&texts), [""; 5]);
-        let knobs = ["kernel:/dev/a+/dev/b", "kernel:/dev/a+/dev/b,assume-clean"];
+        let knobs = ["md:/dev/a+/dev/b", "md:/dev/a+/dev/b,assume-clean"];
         assert_eq!(marks(&knobs), ["", ""]);
     }
 }

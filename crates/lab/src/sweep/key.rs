@@ -316,8 +316,8 @@ mod tests {
             on("dd", &other),
             within("dd", "fs:ext4", &one),
             within("dd", "fs:ext4,data=journal", &one),
-            within("dd", "kernel:/dev/a+/dev/b", &one),
-            within("dd", "kernel:/dev/a+/dev/c", &one),
+            within("dd", "md:/dev/a+/dev/b", &one),
+            within("dd", "md:/dev/a+/dev/c", &one),
             elsewhere("dd", "path:/a", None),
             elsewhere("dd", "path:/b", None),
             elsewhere("dd", "path:/a", Some(1 << 30)),
@@ -350,7 +350,7 @@ mod tests {
         let one = of(format!("device:{disk}"));
         assert_eq!(one.len(), 1);
         assert_eq!(of(format!("fs:ext4,on=device:{link}")), one);
-        let both = of(format!("fs:ext4,on=kernel:{other}+{disk}"));
+        let both = of(format!("fs:ext4,on=md:{other}+{disk}"));
         assert!(both.len() == 2 && both[1] == one[0] && both[0] != one[0], "{both:?}");
         for shared in ["engine", "fs:ext4", "path:/tmp"] {
             assert_eq!(of(shared.into()), []);

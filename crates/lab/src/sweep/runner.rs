@@ -403,7 +403,7 @@ mod tests {
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");
         let place = |text: &str| text.parse::<TargetExpr>().expect("a place");
-        let (disk, array) = ("device:/nonexistent/sdb", "kernel:/nonexistent/sdb+/nonexistent/sdc");
+        let (disk, array) = ("device:/nonexistent/sdb", "md:/nonexistent/sdb+/nonexistent/sdc");
         let programs = vec![dd("a", place(disk)), dd("b", place(disk)), dd("c", place(array))];
         let parts = [Part { plan: Plan::default(), settings: settings(), programs }];
         let tasks = tasks(&parts, &HashSet::new());

@@ -38,7 +38,7 @@ impl FromStr for WorkloadName {
         if ProgramSpec::is_meant(text) {
             return text.parse().map(WorkloadName::Program);
         }
-        let also = "; and programs: raidlab bench --programs lists them";
+        let also = "; and programs: raidlab programs lists them";
         text.parse().map(WorkloadName::Blocks).map_err(|problem: String| problem + also)
     }
 }

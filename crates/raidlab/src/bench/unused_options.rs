@@ -9,53 +9,19 @@ use std::fmt;
 
 use lab::provision::TargetExpr;
 
-use super::BenchArguments;
+use super::options::{
+    ArrayOptions, BlockOptions, EngineOptions, HostOptions, Matrix, MatrixOptions, ProgramOptions,
+    names_of,
+};
 
-/// A predicate of the options of one matrix.
-type Asked = fn(&BenchArguments) -> bool;
-
-/// Options, and whether they are given.
-type Options = [(&'static str, Asked)];
-
-/// Options of block workloads.
-const OF_BLOCKS: [(&str, Asked); 6] = [
-    ("block", |args| !args.block.is_empty()),
-    ("depth", |args| !args.depth.is_empty()),
-    ("jobs", |args| !args.jobs.is_empty()),
-    ("read-ahead", |args| !args.read_ahead.is_empty()),
-    ("seconds", |args| args.seconds.is_some()),
-    ("warm-up", |args| args.warm_up.is_some()),
-];
-
-/// Options of arrays, of the engine and of Linux md.
-const OF_ARRAYS: [(&str, Asked); 6] = [
-    ("level", |args| !args.level.is_empty()),
-    ("layout", |args| !args.layout.is_empty()),
-    ("disks", |args| !args.disks.is_empty()),
-    ("chunk", |args| !args.chunk.is_empty()),
-    ("array", |args| !args.array.is_empty()),
-    ("degraded", |args| !args.degraded.is_empty()),
-];
-
-/// Options of arrays of the engine.
-const OF_ENGINE: [(&str, Asked); 6] = [
-    ("members", |args| !args.members.is_empty()),
-    ("stripe-cache", |args| !args.stripe_cache.is_empty()),
-    ("bus", |args| !args.bus.is_empty()),
-    ("channel", |args| !args.channel.is_empty()),
-    ("spindle", |args| !args.spindle.is_empty()),
-    ("queue-depth", |args| !args.queue_depth.is_empty()),
-];
-
-/// Options of programs.
-const OF_PROGRAMS: [(&str, Asked); 2] =
-    [("interval", |args| args.interval.is_some()), ("drop-caches", |args| args.drop_caches)];
+/// Whether anything in a matrix uses a group of options.
+type Uses = fn(&MatrixOptions) -> bool;
 
 /// An option that has no effect.
 #[derive(Debug)]
 pub struct UnusedOption {
     /// Long name, without `--`.
-    pub option: &'static str,
+    pub option: String,
     /// Why it has no effect: the missing target or workload that it applies to.
     pub why: String,
 }
@@ -66,43 +32,38 @@ impl fmt::Display for UnusedOption {
     }
 }
 
-/// Returns the options without effect, of one command or of all matrices of a sweep. `command` has
-/// the options that a matrix cannot set.
-pub fn unused_options(tables: &[BenchArguments], command: &BenchArguments) -> Vec<UnusedOption> {
+/// Returns the options without effect, of one command or of all matrices of a sweep.
+pub fn unused_options(matrices: &[Matrix], host: &HostOptions) -> Vec<UnusedOption> {
     let unasked = "no --target has an array of the engine";
     let blocks = "applies to block workloads only (seq-read, seq-write, rand-read, rand-write); \
-                  raidlab bench --programs lists the options of programs";
+                  raidlab programs lists the options of programs";
     let programs = "applies to programs only, as in --workload bonnie++; block workloads have no \
                     phases and bypass the page cache";
     let arrays = "no --target creates an array: path: and device: are measured as they are";
     let engine = format!("{unasked}, and the option applies to nothing else");
-    let with_programs: Asked = |args| !args.choices().is_empty();
-    let of_tables: [(&Options, Asked, &str); 4] = [
-        (&OF_BLOCKS, BenchArguments::moves_blocks, blocks),
-        (&OF_PROGRAMS, with_programs, programs),
-        (&OF_ARRAYS, asks_for_array, arrays),
-        (&OF_ENGINE, asks_engine, &engine),
+    let with_programs: Uses = |options| !options.choices().is_empty();
+    let groups: [(Vec<String>, Uses, &str); 4] = [
+        (names_of::<BlockOptions>(), MatrixOptions::moves_blocks, blocks),
+        (names_of::<ProgramOptions>(), with_programs, programs),
+        (names_of::<ArrayOptions>(), asks_for_array, arrays),
+        (names_of::<EngineOptions>(), asks_engine, &engine),
     ];
     let mut found = Vec::new();
-    for (options, used, why) in of_tables {
-        let options = options.iter().filter(|(_, given)| is_unused(tables, *given, used));
-        found.extend(options.map(|(option, _)| UnusedOption { option, why: why.into() }));
+    for (options, uses, why) in groups {
+        let unused = options.into_iter().filter(|option| is_unused(matrices, option, uses));
+        found.extend(unused.map(|option| UnusedOption { option, why: why.into() }));
     }
-    let no_engine = !tables.iter().any(asks_engine);
-    let no_device = !tables.iter().any(takes_device);
-    let of_command = [
-        ("kernel", command.kernels_chosen() && no_engine, "so no parity is computed here"),
-        ("dir", command.dir.is_some() && no_engine, "so there are no member files"),
+    let any = |uses: Uses| matrices.iter().any(|matrix| uses(&matrix.options));
+    let no_parity = format!("{unasked}, so no parity is computed here");
+    let no_files = format!("{unasked}, so there are no member files");
+    let no_device = "no --target uses a device:".to_string();
+    let of_host = [
+        ("parity-impl", host.parity_impl.is_some() && !any(asks_engine), no_parity),
+        ("dir", host.dir.is_some() && !any(asks_engine), no_files),
+        ("destroy-contents", host.destroy_contents && !any(takes_device), no_device),
     ];
-    let of_command = of_command.into_iter().filter(|(_, unused, _)| *unused);
-    found.extend(
-        of_command
-            .map(|(option, _, why)| UnusedOption { option, why: format!("{unasked}, {why}") }),
-    );
-    if command.destroy_contents && no_device {
-        let why = "no --target uses a device:".into();
-        found.push(UnusedOption { option: "destroy-contents", why });
-    }
+    let of_host = of_host.into_iter().filter(|(_, unused, _)| *unused);
+    found.extend(of_host.map(|(option, _, why)| UnusedOption { option: option.into(), why }));
     found
 }
 
@@ -110,35 +71,27 @@ pub fn unused_options(tables: &[BenchArguments], command: &BenchArguments) -> Ve
 ///
 /// # Errors
 /// The first option without effect.
-pub fn refuse_unused(command: &BenchArguments) -> Result<(), String> {
-    match unused_options(std::slice::from_ref(command), command).first() {
+pub fn refuse_unused(matrix: &Matrix, host: &HostOptions) -> Result<(), String> {
+    match unused_options(std::slice::from_ref(matrix), host).first() {
         Some(option) => Err(option.to_string()),
         None => Ok(()),
     }
 }
 
 /// Whether the option is given in a matrix, and in none where it is used.
-fn is_unused(tables: &[BenchArguments], given: Asked, used: Asked) -> bool {
-    let mut given = tables.iter().filter(|args| given(args)).peekable();
-    given.peek().is_some() && !given.any(used)
+fn is_unused(matrices: &[Matrix], option: &str, uses: Uses) -> bool {
+    let mut given = matrices.iter().filter(|matrix| matrix.has(option)).peekable();
+    given.peek().is_some() && !given.any(|matrix| uses(&matrix.options))
 }
 
-fn asks_engine(args: &BenchArguments) -> bool {
-    args.target.iter().any(TargetExpr::uses_engine)
+fn asks_engine(options: &MatrixOptions) -> bool {
+    options.target.iter().any(TargetExpr::uses_engine)
 }
 
-fn asks_for_array(args: &BenchArguments) -> bool {
-    args.target.iter().any(TargetExpr::uses_array)
+fn asks_for_array(options: &MatrixOptions) -> bool {
+    options.target.iter().any(TargetExpr::uses_array)
 }
 
-fn takes_device(args: &BenchArguments) -> bool {
-    args.target.iter().any(TargetExpr::takes_device)
-}
-
-impl BenchArguments {
-    /// Whether block workloads run directly on arrays of the engine.
-    pub fn moves_blocks(&self) -> bool {
-        let engine = self.target.contains(&TargetExpr::Engine);
-        engine && (self.choices().is_empty() || !self.kinds().is_empty())
-    }
+fn takes_device(options: &MatrixOptions) -> bool {
+    options.target.iter().any(TargetExpr::takes_device)
 }

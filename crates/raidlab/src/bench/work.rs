@@ -3,14 +3,12 @@
 //!
 //! Invariant: what cannot be run is refused before anything is created. Called from `bench`.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use lab::bench::{Progress, Settings};
 use lab::host::Host;
 use lab::matrix::{self, Options, Plan};
 use lab::program::ProgramSpec;
-use lab::program::run::Timing;
-use lab::program::spec::Sizing;
 use lab::provision::{KernelExpr, TargetExpr};
 use lab::record::{Cell, Record};
 use lab::sweep::TargetLabels;
@@ -18,7 +16,7 @@ use lab::workload::Kind;
 
 use super::programs::{Engine, ProgramRunner};
 use super::unused_options::refuse_unused;
-use super::{BenchArguments, INTERVAL_SECONDS, announce, check_plan};
+use super::{HostOptions, Matrix, MatrixOptions, announce, check_plan};
 use crate::console::say;
 use crate::progress::{Reporter, Status};
 
@@ -48,14 +46,14 @@ impl BenchPlan {
     ///
     /// # Errors
     /// If options contradict each other or have no effect, or the plan does not fit into memory.
-    pub fn plan(arguments: &BenchArguments) -> Result<BenchPlan, String> {
-        let work = BenchPlan::shape(arguments)?;
-        refuse_unused(arguments)?;
+    pub fn plan(matrix: &Matrix, host: &HostOptions) -> Result<BenchPlan, String> {
+        let work = BenchPlan::shape(&matrix.options)?;
+        refuse_unused(matrix, host)?;
         // Targets on external devices need neither memory nor disk space for members.
         let here = work.targets.iter().filter(|target| target.place.uses_engine());
         let arrays = here.filter_map(|target| target.arrays.as_ref());
         for plan in work.blocks.iter().chain(arrays) {
-            check_plan(plan, arguments)?;
+            check_plan(plan, host)?;
         }
         Ok(work)
     }
@@ -64,10 +62,10 @@ impl BenchPlan {
     ///
     /// # Errors
     /// If options contradict each other.
-    pub fn shape(arguments: &BenchArguments) -> Result<BenchPlan, String> {
-        arguments.check_programs()?;
-        let (choices, options) = (arguments.choices(), arguments.options());
-        let engine = arguments.target.contains(&TargetExpr::Engine);
+    pub fn shape(matrix: &MatrixOptions) -> Result<BenchPlan, String> {
+        matrix.check_programs()?;
+        let (choices, options) = (matrix.choices(), matrix.options());
+        let engine = matrix.target.contains(&TargetExpr::Engine);
         if !engine && !options.workloads.is_empty() {
             let name = options.workloads[0].name();
             return Err(format!(
@@ -75,15 +73,15 @@ impl BenchPlan {
                  --target"
             ));
         }
-        let elsewhere = arguments.target.iter().any(|place| *place != TargetExpr::Engine);
+        let elsewhere = matrix.target.iter().any(|place| *place != TargetExpr::Engine);
         if elsewhere && choices.is_empty() {
             return Err("--target: needs a program, as in --workload bonnie++".into());
         }
-        let blocks = arguments.moves_blocks().then(|| matrix::plan(&options)).transpose()?;
+        let blocks = matrix.moves_blocks().then(|| matrix::plan(&options)).transpose()?;
         // A single block workload yields each array exactly once.
         let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
         let mut targets: Vec<Target> = Vec::new();
-        for place in arguments.target.iter().filter(|_| !choices.is_empty()) {
+        for place in matrix.target.iter().filter(|_| !choices.is_empty()) {
             if targets.iter().all(|target| target.place != *place) {
                 targets.push(Target::new(place, &arrays)?);
             }
@@ -109,13 +107,14 @@ impl BenchPlan {
     /// that background load is spread over all cells. `keep` receives cells when they are final.
     pub fn carry_out(
         &self,
-        arguments: &BenchArguments,
+        (matrix, host): (&MatrixOptions, &HostOptions),
+        repeat: Option<u32>,
         settings: &Settings<'_>,
         stopped: &dyn Fn() -> bool,
         keep: &mut dyn FnMut(&[Cell]),
     ) -> (Record, Result<(), String>) {
-        let Some(repeat) = arguments.repeat.filter(|repeat| *repeat > 1) else {
-            return self.once(arguments, settings, stopped, keep);
+        let Some(repeat) = repeat.filter(|repeat| *repeat > 1) else {
+            return self.once((matrix, host), settings, stopped, keep);
         };
         let mut all: Option<Record> = None;
         for repetition in 1..=repeat {
@@ -130,7 +129,7 @@ impl BenchPlan {
                 mark(&mut cells);
                 keep(&cells);
             };
-            let (mut record, ended) = self.once(arguments, &settings, stopped, &mut keep);
+            let (mut record, ended) = self.once((matrix, host), &settings, stopped, &mut keep);
             mark(&mut record.cells);
             match &mut all {
                 Some(all) => all.cells.extend(record.cells),
@@ -145,7 +144,7 @@ impl BenchPlan {
 
     fn once(
         &self,
-        arguments: &BenchArguments,
+        (matrix, host): (&MatrixOptions, &HostOptions),
         settings: &Settings<'_>,
         stopped: &dyn Fn() -> bool,
         keep: &mut dyn FnMut(&[Cell]),
@@ -165,8 +164,12 @@ impl BenchPlan {
         };
         let marks = TargetLabels::new(self.targets.iter().map(|target| &target.place));
         let ended = self.targets.iter().try_for_each(|Target { place, arrays }| {
-            let wanted = arguments.wanted((place, marks.of(place)), stopped, &show);
-            let wanted = ProgramRunner { programs: &self.choices, seed: settings.seed, ..wanted };
+            let wanted = ProgramRunner {
+                programs: &self.choices,
+                seed: settings.seed,
+                destroy: host.destroy_contents,
+                ..matrix.wanted((place, marks.of(place)), stopped, &show)
+            };
             let engine = arrays.as_ref().map(|plan| Engine { plan, settings });
             wanted.run(engine.as_ref(), &mut add)
         });
@@ -197,7 +200,7 @@ impl Target {
 /// The options of a Linux md array. Its members are the named devices, not `--members`.
 fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options, String> {
     if arrays.levels.is_empty() && arrays.arrays.is_empty() {
-        return Err("kernel: needs the level of the md array, as in --level raid5".into());
+        return Err("md: needs the level of the md array, as in --level raid5".into());
     }
     let mut own = Options { members: Vec::new(), ..arrays.clone() };
     // An array expression contains the number of members.
@@ -207,9 +210,9 @@ fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options, String> {
     Ok(own)
 }
 
-impl BenchArguments {
-    /// A runner for a target, still without programs: the caller adds them. `mark` distinguishes
-    /// the target from others of the same name.
+impl MatrixOptions {
+    /// A runner for a target, still without programs and without permission to overwrite: the
+    /// caller adds them. `mark` distinguishes the target from others of the same name.
     pub fn wanted<'a>(
         &'a self,
         (target, mark): (&'a TargetExpr, &'a str),
@@ -220,47 +223,12 @@ impl BenchArguments {
             target,
             mark,
             programs: &[],
-            sizes: &self.size,
+            sizes: self.sizes_given(),
             timing: self.timing(),
-            destroy: self.destroy_contents,
-            seed: self.seed,
+            destroy: false,
+            seed: self.seed(),
             stop,
             show,
-        }
-    }
-
-    /// Timing of the phases of programs.
-    pub fn timing(&self) -> Timing {
-        let interval = Duration::from_secs_f64(self.interval.unwrap_or(INTERVAL_SECONDS));
-        Timing {
-            drop_caches: self.drop_caches,
-            interval,
-            runs: self.runs.unwrap_or(1),
-            until_steady: self.until_steady,
-            ..Timing::default()
-        }
-    }
-
-    /// Refuses programs that are invalid on every target.
-    ///
-    /// # Errors
-    /// Names the program and its option.
-    pub fn check_programs(&self) -> Result<(), String> {
-        let memory_bytes = lab::host::memory_bytes().unwrap_or(0);
-        for size in self.sizes() {
-            let scale = Sizing { memory_bytes, size, page_cache: true, ..Sizing::default() };
-            for choice in self.choices() {
-                choice.program(&scale)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sizes of a program's files, bytes; one `None` without `--size`.
-    pub fn sizes(&self) -> Vec<Option<u64>> {
-        match self.size[..] {
-            [] => vec![None],
-            _ => self.size.iter().copied().map(Some).collect(),
         }
     }
 }

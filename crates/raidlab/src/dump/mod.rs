@@ -95,9 +95,6 @@ pub struct DumpArguments {
     /// Read through an overlay written by an earlier run
     #[arg(long, value_name = "FILE", help_heading = "Member selection")]
     overlay: Option<PathBuf>,
-    /// Accepted, without effect: members are always read-only
-    #[arg(long, help_heading = "Member selection")]
-    read_only: bool,
 
     /// RAID level, if superblocks are lost or wrong: they are ignored, and members are given in
     /// slot order

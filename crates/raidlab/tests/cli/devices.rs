@@ -226,7 +226,7 @@ fn a_bench_that_is_refused_erases_nothing() {
     }
     let held = std::fs::read(&disk).expect("read");
     let Some(device) = Loop::over(&disk) else { return };
-    let bench = |words: &str| raidlab(&format!("bench --json - --destroy-contents {words}"));
+    let bench = |words: &str| raidlab(&format!("bench --json --destroy-contents {words}"));
     let (bare, below) = (format!("device:{}", device.0), format!("on=device:{}", device.0));
     for (words, named) in [
         (format!("--target {bare} --workload fio:{job}"), "verify"),
@@ -269,7 +269,7 @@ fn every_program_that_runs_on_a_device_finds_there_what_it_wrote() {
         &format!("fio:{job}"),
     ];
     for program in programs {
-        let words = "--destroy-contents --size 16M --json -";
+        let words = "--destroy-contents --size 16M --json";
         let words = format!("bench --target device:{} --workload {program} {words}", device.0);
         let cells = raidlab(&words).code(0).cells();
         assert!(!cells.is_empty(), "{program}");

@@ -51,14 +51,14 @@ fn the_silent_corruption_in_the_readme_is_found_every_time() {
     let words = words.trim().strip_prefix("raidlab ").expect("a command").to_string();
     for seed in 1..=5 {
         let short = format!("--seconds 0.05 --warm-up 0 --runs 2 --size 16M --seed {seed}");
-        let cells = raidlab(&format!("{words} {short} --json -")).code(1).cells();
+        let cells = raidlab(&format!("{words} {short} --json")).code(1).cells();
         let wrong = cells.iter().filter(|cell| cell["verified"] == Value::Bool(false));
         assert_eq!((cells.len(), wrong.count()), (4, 4), "seed {seed}");
     }
 }
 
 fn bench_all(words: &str) -> Vec<Value> {
-    let words = format!("bench --seconds 0.02 --warm-up 0 --json - {words}");
+    let words = format!("bench --seconds 0.02 --warm-up 0 --json {words}");
     crate::support::raidlab(&words).code(1).cells()
 }
 

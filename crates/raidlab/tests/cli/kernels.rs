@@ -1,4 +1,4 @@
-//! Which parity kernels run: `--kernel` for an array, `--kernels` for the kernels by themselves.
+//! Which parity kernels run: `--parity-impl` for an array, `bench kernels` for the kernels alone.
 //!
 //! What this CPU lacks is asked of `parity`, never guessed: the same tests hold on any machine.
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{bench, raidlab};
 
 /// As few samples as can be; the shapes are those of every run.
-const QUICK_TABLE: &str = "bench --kernels --runs 1";
+const QUICK_TABLE: &str = "bench kernels --runs 1";
 
 const OPERATIONS: [&str; 8] = [
     "xor_gen",
@@ -29,7 +29,7 @@ fn available() -> Vec<&'static str> {
 fn an_array_runs_with_the_kernels_that_were_asked_for_and_the_record_says_so() {
     for name in available() {
         let ran = bench(&format!(
-            "--kernel {name} --level raid6 --members mem --size 4M --chunk 64K \
+            "--parity-impl {name} --level raid6 --members mem --size 4M --chunk 64K \
              --workload seq-write,rand-write"
         ));
         let ran = ran.code(0);
@@ -58,10 +58,10 @@ fn kernels_that_this_cpu_lacks_are_refused_with_what_they_need() {
         return;
     }
     for name in missing {
-        for words in ["bench --members mem", "bench --kernels"] {
-            let ran = raidlab(&format!("{words} --kernel {name}")).code(2);
+        for words in ["bench --members mem", "bench kernels"] {
+            let ran = raidlab(&format!("{words} --parity-impl {name}")).code(2);
             assert_eq!(ran.stdout, "");
-            for part in ["--kernel", name, "needs", "CPU"] {
+            for part in ["--parity-impl", name, "needs", "CPU"] {
                 assert!(ran.stderr.contains(part), "'{part}' is not named: {}", ran.stderr);
             }
         }
@@ -73,7 +73,7 @@ fn the_table_has_every_operation_and_the_limits() {
     // Not the reference: it would need minutes for the large blocks.
     let mut columns = vec!["portable", Kernels::best().name()];
     columns.dedup();
-    let ran = raidlab(&format!("{QUICK_TABLE} --kernel {}", columns.join(","))).code(0);
+    let ran = raidlab(&format!("{QUICK_TABLE} --parity-impl {}", columns.join(","))).code(0);
     let text = &ran.stdout;
     for name in OPERATIONS {
         let lines = text.lines().filter(|line| line.split_whitespace().next() == Some(name));
@@ -96,7 +96,7 @@ fn the_table_has_every_operation_and_the_limits() {
 
 #[test]
 fn the_json_of_the_table_is_what_was_promised() {
-    let ran = raidlab(&format!("{QUICK_TABLE} --kernel portable --json -")).code(0);
+    let ran = raidlab(&format!("{QUICK_TABLE} --parity-impl portable --json")).code(0);
     let table: Value = serde_json::from_str(&ran.stdout).expect("stdout is one document");
     let figures = table["kernels"].as_array().expect("a list");
     let mut operations: Vec<&str> = Vec::new();
@@ -132,7 +132,9 @@ fn the_json_of_the_table_is_what_was_promised() {
 #[test]
 fn the_kernels_are_measured_without_an_array() {
     for words in ["--level raid5", "--members mem", "--html report.html", "--block 4K"] {
-        let ran = raidlab(&format!("bench --kernels {words}")).code(2);
-        assert!(ran.stderr.contains("--kernels"), "{}", ran.stderr);
+        let ran = raidlab(&format!("bench kernels {words}")).code(2);
+        let option = words.split(' ').next().expect("an option");
+        let wanted = format!("unexpected argument '{option}'");
+        assert!(ran.stderr.contains(&wanted), "{}", ran.stderr);
     }
 }

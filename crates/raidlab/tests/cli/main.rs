@@ -2,6 +2,7 @@
 //!
 //! Nothing here asserts a speed, but that a bus slows paced members down.
 
+mod compatibility;
 mod corpus;
 mod create;
 mod detail;

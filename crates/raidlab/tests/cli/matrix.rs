@@ -11,7 +11,7 @@ fn fields(cells: &[Value], name: &str) -> Vec<Value> {
 #[test]
 fn lists_multiply() {
     let ran = raidlab(
-        "bench --seconds 0.01 --runs 1 --warm-up 0 --json - --members mem,null --size 8M \
+        "bench --seconds 0.01 --runs 1 --warm-up 0 --json --members mem,null --size 8M \
          --level raid0 --level raid5,raid6 --disks 4,5 --chunk 64K,128K \
          --workload rand-read,rand-write --depth 1,4 --jobs 1,2",
     )
@@ -129,7 +129,7 @@ fn files_are_verified_and_leave_no_trace() {
 #[test]
 fn a_bus_holds_paced_members_back() {
     let ran = raidlab(
-        "bench --seconds 0.3 --runs 1 --warm-up 0.1 --json - --size 64M --level raid0 --disks 2 \
+        "bench --seconds 0.3 --runs 1 --warm-up 0.1 --json --size 64M --level raid0 --disks 2 \
          --members paced:hdd-2007:mem --bus 20MB/s,1GB/s --workload seq-read",
     )
     .code(0);

@@ -52,7 +52,6 @@ fn the_line_names_what_is_wrong() {
         ("--cores 0", &["--cores", "a number of CPUs", "1 or more"]),
         ("--cores none", &["--cores", "a number of CPUs"]),
         ("--cores 60000 --members null", &["--cores 60000", "may run on", "use no more"]),
-        ("--engine --members mem", &["--engine", "--members"]),
         ("--size 0", &["--size 0"]),
         ("--size 18446744073709551615", &["--size", "1024T"]),
         ("--size 4K --jobs 64", &["64 job(s)", "do not fit into 4 KiB", "--size"]),
@@ -60,14 +59,14 @@ fn the_line_names_what_is_wrong() {
         ("--level raid5 --stripe-cache 900T", &["memory", "stripe cache", "--stripe-cache"]),
         ("--read-ahead 900T --workload seq-read", &["memory", "buffers", "--read-ahead"]),
         ("--level raid0 --size 16G --block 16M --depth 1024 --jobs 256", &["memory", "--depth"]),
-        ("--kernel sse9", &["--kernel", "sse9", "no such parity kernels", "gfni-avx512"]),
-        ("--kernel portable,reference", &["--kernel", "one at a time", "--kernels"]),
+        ("--parity-impl sse9", &["--parity-impl", "sse9", "no such parity kernels", "gfni-avx512"]),
+        ("--parity-impl portable,reference", &["--parity-impl", "one at a time", "bench kernels"]),
         ("--html -", &["--html -", "file"]),
-        ("--json record --html record", &["--json", "--html", "same file"]),
+        ("--json=record --html record", &["--json", "--html", "same file"]),
         ("--lvel raid0", &["--lvel", "--level"]),
         ("--disks 4-6", &["--disks", "a whole number; several are written with commas"]),
-        ("--json /no/such/directory/record", &["--json /no/such/directory/record"]),
-        ("--json /", &["--json /", "cannot write"]),
+        ("--json=/no/such/directory/record", &["--json /no/such/directory/record"]),
+        ("--json=/", &["--json /", "cannot write"]),
         ("--members file:/no/such/directory", &["/no/such/directory", "member files"]),
         ("--members file --dir /no/such/directory", &["/no/such/directory", "member files"]),
         ("--members file --dir /dev/null", &["/dev/null", "member files"]),
@@ -140,10 +139,11 @@ fn the_engine_table_names_what_it_has_no_row_for() {
     for (words, named) in [
         ("--size 1M", &["--size", "64M"][..]),
         ("--size 900T", &["memory", "--size"]),
-        ("--level raid4", &["--engine", "no row", "--level"]),
+        ("--level raid4", &["bench engine", "no row", "--level"]),
         ("--level single", &["--level single", "arrays only"]),
+        ("--members mem", &["--members"]),
     ] {
-        refused(raidlab(&format!("bench --engine {words}")), named);
+        refused(raidlab(&format!("bench engine {words}")), named);
     }
 }
 
@@ -215,7 +215,7 @@ fn results_that_cannot_be_kept_say_why_and_leave_nothing() {
 fn outputs_that_were_never_written_are_not_left_behind() {
     let dir = Dir::new();
     let (json, html) = (dir.file("record.json"), dir.file("report.html"));
-    let outputs = format!("--json {json} --html {html}");
+    let outputs = format!("--json={json} --html {html}");
     refused(raidlab(&format!("bench --members disk {outputs}")), &["unknown kind"]);
     assert_eq!(dir.names(), [""; 0]);
     let mount = match Mount::new("size=8M") {
@@ -240,7 +240,7 @@ fn what_was_measured_before_an_error_is_kept() {
     let dir = Dir::new();
     let json = dir.file("record.json");
     let words = "bench --seconds 0.02 --runs 1 --warm-up 0 --size 8M,64M --workload rand-read";
-    let more = format!("--members file --level raid0 --dir {} --json {json}", mount.0.path());
+    let more = format!("--members file --level raid0 --dir {} --json={json}", mount.0.path());
     let ran = raidlab(&format!("{words} {more}")).code(2);
     assert!(ran.stderr.contains("1 of 2 cells were measured before the failure"), "{}", ran.stderr);
     assert!(ran.stdout.contains("RAID 0"), "{}", ran.stdout);

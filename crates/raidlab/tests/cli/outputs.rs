@@ -127,7 +127,7 @@ fn every_field_of_the_record_is_there() {
 fn levels_and_layouts_have_their_stable_names() {
     let common = "--members mem --size 16M --workload seq-read --seconds 0.01 --runs 1";
     let ran = raidlab(&format!(
-        "bench --warm-up 0 --json - {common} \
+        "bench --warm-up 0 --json {common} \
          --level single,linear,raid0,raid1,raid4,raid5,raid6,raid10"
     ))
     .code(0);
@@ -183,7 +183,7 @@ fn record_and_report_go_to_files() {
     // What was there before is replaced, not appended to.
     std::fs::write(&json, "old".repeat(100_000)).expect("a file");
     let words = "--level single,raid0 --members paced:sata-ssd:mem --size 8M --workload seq-read";
-    let ran = raidlab(&format!("bench {QUICK} {words} --json {json} --html {html}")).code(0);
+    let ran = raidlab(&format!("bench {QUICK} {words} --json={json} --html {html}")).code(0);
     assert!(ran.stdout.contains("RAID 0"), "the table is on stdout: {}", ran.stdout);
     let record: Value =
         serde_json::from_str(&std::fs::read_to_string(&json).expect("a record")).expect("JSON");

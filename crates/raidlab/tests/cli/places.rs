@@ -95,7 +95,7 @@ fn file_systems_are_an_axis_of_a_sweep() {
     let targets = "target = ['fs:ext4', 'fs:ext4,data=journal,journal=raid1(2)']\n";
     let text = format!("title = 'x'\n[[run]]\n{array}{targets}workload = 'dd:fdatasync'\n");
     std::fs::write(&sweep, text).expect("written");
-    let dry = raidlab(&format!("bench {sweep} --dry-run --db={db}")).code(0).stdout;
+    let dry = raidlab(&format!("sweep {sweep} --dry-run --db={db}")).code(0).stdout;
     for what in [
         "raid5(3) 64 KiB, file, fs:ext4: dd:fdatasync",
         "raid5(4) 64 KiB, file, fs:ext4,data=journal,journal=raid1(2): dd:fdatasync",
@@ -107,12 +107,12 @@ fn file_systems_are_an_axis_of_a_sweep() {
         return;
     }
     // The members' files are made by threads with descriptors of their own: the results stay whole.
-    let cells = run_programs(&format!("{sweep} --db={db}")).code(0).cells();
+    let cells = raidlab(&format!("sweep {sweep} --db={db} --json")).code(0).cells();
     assert_eq!(cells.len(), 2 * 4);
     let journals = |name: &str| cells.iter().filter(|c| c["place"]["journal"] == name).count();
     assert_eq!(journals("raid1(2)"), 4);
     assert!(cells.iter().all(|cell| cell["verified"] == Value::Bool(true)), "{cells:?}");
-    let again = run_programs(&format!("{sweep} --db={db}")).code(0);
+    let again = raidlab(&format!("sweep {sweep} --db={db} --json")).code(0);
     assert!(again.stderr.contains("all items were measured before"), "{}", again.stderr);
     let report = raidlab(&format!("report --db={db}")).code(0).stdout;
     assert!(report.contains("By file system: dd write"), "{report}");
@@ -127,12 +127,12 @@ fn what_cannot_be_set_up_is_said_in_one_line() {
         ("--target fs:xfs,journal=none --workload dd", "xfs cannot have its journal there"),
         ("--target fs:ext4,on=path:/tmp --workload dd", "needs a block device under it"),
         ("--target kernel --workload dd", "devices are wanted"),
-        ("--target kernel:/dev/null+/dev/zero --level raid1 --workload dd", "no block device"),
-        ("--target kernel:/dev/null+/dev/zero --workload dd", "needs the level of the md array"),
-        ("--target fs:xfs,on=kernel:/dev/null --workload dd", "needs the level of the md array"),
+        ("--target md:/dev/null+/dev/zero --level raid1 --workload dd", "no block device"),
+        ("--target md:/dev/null+/dev/zero --workload dd", "needs the level of the md array"),
+        ("--target fs:xfs,on=md:/dev/null --workload dd", "needs the level of the md array"),
         // As many members as there are devices, unless it is said.
-        ("--target kernel:/dev/null+/dev/zero --level raid6 --workload dd", "raid6(2)"),
-        ("--target kernel:/dev/null --level raid6 --disks 3 --workload dd", "raid6(3)"),
+        ("--target md:/dev/null+/dev/zero --level raid6 --workload dd", "raid6(2)"),
+        ("--target md:/dev/null --level raid6 --disks 3 --workload dd", "raid6(3)"),
         ("--target fs:ext4 --level raid1 --members mem --size 8M", "needs a program"),
     ] {
         let ran = raidlab(&format!("bench {words}")).code(2);

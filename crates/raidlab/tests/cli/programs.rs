@@ -60,7 +60,7 @@ fn reports_name_the_target_and_show_findings() {
     let aside = Dir::new();
     let record = aside.file("d.json");
     let words = format!("bench --target path:{} --workload dd --size 16M", scratch.path());
-    let ran = raidlab(&format!("{words} --json {record}")).code(0);
+    let ran = raidlab(&format!("{words} --json={record}")).code(0);
     // It stayed in the page cache.
     // Writes reach the members and reads come from them: two sentences.
     assert_eq!(ran.stdout.matches("finding: page-cache: ").count(), 2, "{}", ran.stdout);
@@ -186,7 +186,7 @@ fn blocks_and_programs_go_into_one_record() {
 fn unused_options_are_refused() {
     let scratch = Dir::new();
     let elsewhere = format!("--target path:{} --size 1M --workload dd", scratch.path());
-    let kernel = "--target kernel:/dev/null --level linear --workload dd";
+    let kernel = "--target md:/dev/null --level linear --workload dd";
     let engine = "--level single --members mem --size 4M --workload dd";
     let refused = |words: String, option: &str| {
         let ran = raidlab(&format!("bench {words}")).code(2);
@@ -201,7 +201,7 @@ fn unused_options_are_refused() {
             refused(format!("{words} {option}"), name);
         }
     }
-    for option in ["--members mem", "--kernel portable", "--dir /"] {
+    for option in ["--members mem", "--parity-impl portable", "--dir /"] {
         let name = option.split(' ').next().expect("a name");
         for words in [&elsewhere, kernel] {
             refused(format!("{words} {option}"), name);
@@ -228,7 +228,7 @@ fn unused_options_are_refused() {
         refused(format!("{blocks} {option}"), option.split(' ').next().expect("a name"));
     }
     // An option is accepted if it applies to one workload or target.
-    let both = format!("{engine},seq-read --runs 1 --seconds 0.05 --kernel portable");
+    let both = format!("{engine},seq-read --runs 1 --seconds 0.05 --parity-impl portable");
     assert_eq!(run_programs(&both).code(0).cells().len(), 3);
     let both = format!("{elsewhere} --target engine --level single --members mem");
     assert_eq!(run_programs(&both).code(0).cells().len(), 4);
@@ -240,7 +240,7 @@ fn in_a_sweep_one_matrix_that_uses_an_option_is_enough() {
     let sweep = scratch.file("sweep.toml");
     let ran = |text: &str, words: &str| {
         std::fs::write(&sweep, text).expect("written");
-        raidlab(&format!("bench {sweep} --dry-run --db={} {words}", scratch.file("none.db")))
+        raidlab(&format!("sweep {sweep} --dry-run --db={} {words}", scratch.file("none.db")))
     };
     let program = "[[run]]\nlevel = 'single'\nmembers = 'mem'\nsize = '4M'\nworkload = 'dd'\n";
     let blocks = program.replace("dd", "seq-read");
@@ -257,8 +257,8 @@ fn in_a_sweep_one_matrix_that_uses_an_option_is_enough() {
     assert!(!noted.stderr.contains("ignored:"), "{noted:?}");
     ran(&format!("[defaults]\nwarm-up = 2\n{program}{blocks}"), "--seconds 1").code(0);
     let elsewhere = "[[run]]\ntarget = 'path:/'\nworkload = 'dd'\n";
-    let refused = ran(elsewhere, "--kernel portable").code(2);
-    assert!(refused.stderr.contains("sweep.toml: --kernel: "), "{}", refused.stderr);
+    let refused = ran(elsewhere, "--parity-impl portable").code(2);
+    assert!(refused.stderr.contains("sweep.toml: --parity-impl: "), "{}", refused.stderr);
 }
 
 /// The command line overrides the file, also where other options of the file lose their effect.
@@ -269,7 +269,7 @@ fn a_sweep_runs_on_another_target_than_its_own() {
     let db = scratch.file("none.db");
     let dry = |words: &str| {
         raidlab(&format!(
-            "bench {sweep} --dry-run --db={db} --target path:{} {words}",
+            "sweep {sweep} --dry-run --db={db} --target path:{} {words}",
             scratch.path()
         ))
     };
@@ -289,7 +289,7 @@ fn what_programs_measured_is_kept_with_the_rest() {
     let db = scratch.file("results.db");
     let what = "--level single --members mem --size 4M --workload seq-read,dd";
     run_programs(&format!("{what} --db={db}")).code(0);
-    let kept = raidlab(&format!("report --db={db} --json -")).code(0).cells();
+    let kept = raidlab(&format!("report --db={db} --json")).code(0).cells();
     let names: Vec<&str> = kept.iter().filter_map(|cell| cell["phase"].as_str()).collect();
     assert_eq!((kept.len(), names), (3, vec!["write", "read"]));
     // Sweeps run them, too; what each of them is can stand in the file or be wrong there.
@@ -298,12 +298,12 @@ fn what_programs_measured_is_kept_with_the_rest() {
     let write = |workload: &str| {
         let text = format!("title = 'x'\n{run}workload = ['seq-read', '{workload}']\n");
         std::fs::write(&sweep, text).expect("written");
-        run_programs(&format!("{sweep} --db={db}"))
+        raidlab(&format!("sweep {sweep} --db={db} --json"))
     };
     let ran = write("dd:cnt=3").code(2);
     assert!(ran.stderr.contains("dd: no option 'cnt'"), "{}", ran.stderr);
     write("dd").code(0);
-    let kept = raidlab(&format!("report --db={db} --json -")).code(0).cells();
+    let kept = raidlab(&format!("report --db={db} --json")).code(0).cells();
     let names: Vec<&str> = kept.iter().filter_map(|cell| cell["phase"].as_str()).collect();
     assert_eq!((kept.len(), names), (3, vec!["write", "read"]), "the last run");
 }
@@ -320,11 +320,10 @@ fn targets_of_the_same_name_are_distinguished() {
     };
     let [one, other] = &directories;
     let what = "--size 1M --workload dd:bs=64K";
-    let both = raidlab(&format!("bench --json - --target path:{one} --target path:{other} {what}"));
+    let both = raidlab(&format!("bench --json --target path:{one} --target path:{other} {what}"));
     let both = names(both.code(0).cells());
     assert!(both[0].ends_with(" (one)") && both[1].ends_with(" (other)"), "{both:?}");
-    let alone =
-        names(raidlab(&format!("bench --json - --target path:{one} {what}")).code(0).cells());
+    let alone = names(raidlab(&format!("bench --json --target path:{one} {what}")).code(0).cells());
     assert_eq!(alone.len(), 1);
     assert_eq!(both[0], format!("{} (one)", alone[0]), "alone it needs no mark");
     // In a sweep they may stand in different tables.
@@ -333,7 +332,7 @@ fn targets_of_the_same_name_are_distinguished() {
         format!("[[run]]\ntarget = 'path:{path}'\nsize = '1M'\nworkload = 'dd:bs=64K'\n")
     };
     std::fs::write(&sweep, run(one) + &run(other)).expect("written");
-    let ran = raidlab(&format!("bench {sweep} --db={db} --json -")).code(0);
+    let ran = raidlab(&format!("sweep {sweep} --db={db} --json")).code(0);
     assert_eq!(names(ran.cells()), both);
     assert!(!ran.stdout.contains(scratch.path()), "the record holds no path of the user");
 }
@@ -345,7 +344,7 @@ fn programs_that_were_run_several_times_can_be_compared() {
     let measured = |name: &str, runs: u32| {
         let path = dir.file(name);
         let words = "--level raid0 --disks 2 --members mem --size 4M --workload dd:bs=64K";
-        raidlab(&format!("bench {words} --runs {runs} --json {path}")).code(0);
+        raidlab(&format!("bench {words} --runs {runs} --json={path}")).code(0);
         path
     };
     let (one, other) = (measured("a.json", 5), measured("b.json", 5));
@@ -372,7 +371,7 @@ fn repetitions_are_runs_that_can_be_compared_and_one_run_is_too_few() {
         let path = dir.file(name);
         let words = "--level single,raid0 --disks 2 --members mem --size 4M --workload rand-read";
         let short = "--seconds 0.05 --warm-up 0 --runs 3";
-        let ran = raidlab(&format!("bench {words} {short} {more} --json {path}")).code(0);
+        let ran = raidlab(&format!("bench {words} {short} {more} --json={path}")).code(0);
         assert_eq!(ran.stdout.matches("\nRAID 0").count(), 3, "three views: {}", ran.stdout);
         path
     };
@@ -444,7 +443,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         let ran = raidlab(&format!("bench {words}")).code(2);
         assert!(ran.stderr.contains(said), "{words}: {}", ran.stderr);
     }
-    let listed = raidlab("bench --programs").code(0).stdout;
+    let listed = raidlab("programs").code(0).stdout;
     for name in ["bonnie-1.2", "bonnie++-2.00", "dd:", "iozone-3", "streams", "tiobench", "oltp"] {
         assert!(listed.contains(name), "{name}");
     }

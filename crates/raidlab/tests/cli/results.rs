@@ -35,27 +35,27 @@ fn with_sweep(text: &str) -> (Dir, String, String) {
 }
 
 fn cells(db: &str) -> Vec<Value> {
-    raidlab(&format!("report --db {db} --run last --json -")).code(0).cells()
+    raidlab(&format!("report --db {db} --run last --json")).code(0).cells()
 }
 
 #[test]
 fn a_sweep_is_measured_once_and_again_only_when_asked() {
     let (dir, file, db) = with_sweep(SWEEP);
-    let dry = raidlab(&format!("bench {file} --db {db} --dry-run")).code(0);
+    let dry = raidlab(&format!("sweep {file} --db {db} --dry-run")).code(0);
     assert!(dry.stdout.contains("8 item(s), 0 of them done"), "{}", dry.stdout);
     assert!(dry.stdout.contains("raid0(2) 64 KiB, mem: seq-read 1 MiB x 4"), "{}", dry.stdout);
     assert_eq!(dir.names().len(), 1, "a dry run makes nothing");
-    let first = raidlab(&format!("bench {file} --db {db}")).code(0);
+    let first = raidlab(&format!("sweep {file} --db {db}")).code(0);
     assert!(first.stderr.contains("[8/8"), "{}", first.stderr);
     assert_eq!(cells(&db).len(), 8, "chunks do not multiply RAID 1");
-    let second = raidlab(&format!("bench {file} --db {db}")).code(0);
+    let second = raidlab(&format!("sweep {file} --db {db}")).code(0);
     assert!(second.stderr.contains("all items were measured before"), "{}", second.stderr);
     let more = format!("{SWEEP}\n[[run]]\nlevel = 'raid5'\ndisks = 3\n");
     std::fs::write(&file, more).expect("a longer sweep");
-    let third = raidlab(&format!("bench {file} --db {db}")).code(0);
+    let third = raidlab(&format!("sweep {file} --db {db}")).code(0);
     assert!(third.stderr.contains("10 item(s), 8 of them done"), "{}", third.stderr);
     assert_eq!(cells(&db).len(), 10);
-    raidlab(&format!("bench {file} --db {db} --again")).code(0);
+    raidlab(&format!("sweep {file} --db {db} --again")).code(0);
     let list = raidlab(&format!("report --list --db {db}")).code(0).stdout;
     assert_eq!(list.lines().count(), 2, "{list}");
     assert!(list.lines().all(|line| line.contains("A small sweep: 10 cell(s)")), "{list}");
@@ -64,12 +64,12 @@ fn a_sweep_is_measured_once_and_again_only_when_asked() {
 #[test]
 fn options_of_the_command_line_override_the_file() {
     let (_dir, file, db) = with_sweep(SWEEP);
-    let dry = raidlab(&format!("bench {file} --db {db} --dry-run --workload seq-write")).code(0);
+    let dry = raidlab(&format!("sweep {file} --db {db} --dry-run --workload seq-write")).code(0);
     assert!(dry.stdout.contains("4 item(s)") && dry.stdout.contains("seq-write"), "{}", dry.stdout);
     assert!(!dry.stdout.contains("seq-read"), "{}", dry.stdout);
     // Flags, too, which have no value.
     let flag = "--workload dd,seq-read --drop-caches";
-    raidlab(&format!("bench {file} --db {db} --dry-run {flag}")).code(0);
+    raidlab(&format!("sweep {file} --db {db} --dry-run {flag}")).code(0);
 }
 
 /// A sweep that is killed in the middle loses the cell that it was measuring and nothing else.
@@ -95,7 +95,7 @@ fn a_killed_sweep_resumes() {
     child.wait().expect("a child");
     let before = cells(&db);
     assert!((3..8).contains(&before.len()), "{}", before.len());
-    let rest = raidlab(&format!("bench {file} --db {db}")).code(0);
+    let rest = raidlab(&format!("sweep {file} --db {db}")).code(0);
     let done = format!("8 item(s), {} of them done", before.len());
     assert!(rest.stderr.contains(&done), "{}", rest.stderr);
     let after = cells(&db);
@@ -109,11 +109,11 @@ fn programs_are_items_of_a_sweep_too() {
     let text = "[defaults]\nmembers = 'mem'\nsize = '16M'\nseconds = 0.02\nruns = 2\nwarm-up = 0\n\
                 [[run]]\nlevel = ['raid0', 'raid5']\nworkload = ['dd:bs=1M', 'seq-read']\n";
     let (dir, file, db) = with_sweep(text);
-    let dry = raidlab(&format!("bench {file} --db {db} --dry-run")).code(0);
+    let dry = raidlab(&format!("sweep {file} --db {db} --dry-run")).code(0);
     assert!(dry.stdout.contains("raid5(4) 256 KiB, mem: dd:bs=1M"), "{}", dry.stdout);
     assert!(dry.stdout.contains("4 item(s), 0 of them done"), "{}", dry.stdout);
     assert!(dry.stdout.contains("and the time of 2 program(s)"), "{}", dry.stdout);
-    let ran = raidlab(&format!("bench {file} --db {db}")).code(0);
+    let ran = raidlab(&format!("sweep {file} --db {db}")).code(0);
     assert!(ran.stderr.contains("[4/4, 0s left] "), "{}", ran.stderr);
     let cells = cells(&db);
     let of = |level: &str, dd: bool| {
@@ -123,15 +123,15 @@ fn programs_are_items_of_a_sweep_too() {
     for level in ["raid0", "raid5"] {
         assert_eq!((of(level, false), of(level, true)), (1, 2), "{level}: blocks; dd's two phases");
     }
-    let again = raidlab(&format!("bench {file} --db {db}")).code(0);
+    let again = raidlab(&format!("sweep {file} --db {db}")).code(0);
     assert!(again.stderr.contains("4 item(s), 4 of them done"), "{}", again.stderr);
-    let again = raidlab(&format!("bench {file} --db {db} --dry-run --again")).code(0);
+    let again = raidlab(&format!("sweep {file} --db {db} --dry-run --again")).code(0);
     let known = "the time of 2 program(s) (phases of 2 of them took ";
     assert!(again.stdout.contains(known), "{}", again.stdout);
     // What no target would accept is known before the first item is measured.
     std::fs::write(&file, text.replace("dd:bs=1M", "dd:bs=7")).expect("a sweep");
     for dry in ["--dry-run", ""] {
-        let refused = raidlab(&format!("bench {file} --db {db} --again {dry}")).code(2);
+        let refused = raidlab(&format!("sweep {file} --db {db} --again {dry}")).code(2);
         let stderr = &refused.stderr;
         assert!(stderr.contains("small.toml: line 7: dd:bs=7: "), "{stderr}");
         assert_eq!(stderr.matches("dd:bs=7").count(), 1, "{stderr}");
@@ -141,7 +141,7 @@ fn programs_are_items_of_a_sweep_too() {
     std::fs::create_dir(&target).expect("a directory");
     let text = format!("[[run]]\ntarget = 'path:{target}'\nsize = '1M'\nworkload = 'dd:bs=64K'\n");
     std::fs::write(&file, text).expect("a sweep");
-    let ran = raidlab(&format!("bench {file} --db {db} --again")).code(0);
+    let ran = raidlab(&format!("sweep {file} --db {db} --again")).code(0);
     assert!(ran.stderr.contains("[1/1, 0s left] path: dd:bs=64K"), "{}", ran.stderr);
     assert_eq!(self::cells(&db)[0]["target"], "path");
     let stored = std::fs::read(&db).expect("the results");
@@ -156,7 +156,7 @@ fn members_share_disks_and_channels_as_the_sweep_says() {
                 [[run]]\nlevel = ['single', 'raid0']\ndisks = 4\nspindle = [1, 4]\n\
                 channel = [1, 2]\n";
     let (_dir, file, db) = with_sweep(text);
-    raidlab(&format!("bench {file} --db {db}")).code(0);
+    raidlab(&format!("sweep {file} --db {db}")).code(0);
     let cells = cells(&db);
     let field = |name: &str| cells.iter().map(|cell| cell[name].as_u64()).collect::<Vec<_>>();
     let (spindles, channels) = (field("members_per_spindle"), field("disks_per_channel"));
@@ -173,7 +173,7 @@ fn members_share_disks_and_channels_as_the_sweep_says() {
 fn items_that_cannot_run_are_recorded_and_the_sweep_continues() {
     let text = format!("{SWEEP}\n[[run]]\nlevel = 'raid0'\nmembers = 'file:/nonexistent/place'\n");
     let (_dir, file, db) = with_sweep(&text);
-    let ran = raidlab(&format!("bench {file} --db {db}")).code(1);
+    let ran = raidlab(&format!("sweep {file} --db {db}")).code(1);
     assert!(ran.stderr.contains("could not be run: raid0(4) 256 KiB"), "{}", ran.stderr);
     assert_eq!(cells(&db).len(), 8);
     let text = raidlab(&format!("report --db {db}")).code(0).stdout;
@@ -194,7 +194,7 @@ fn mistakes_in_a_sweep_are_reported_with_file_line_and_key() {
         (SWEEP.replace("runs = 2", "json = 'x'"), "line 10: unknown key 'json'"),
     ] {
         let (dir, file, db) = with_sweep(&text);
-        let ran = raidlab(&format!("bench {file} --db {db}")).code(2);
+        let ran = raidlab(&format!("sweep {file} --db {db}")).code(2);
         assert!(ran.stderr.contains(&file) && ran.stderr.contains(part), "{part}: {}", ran.stderr);
         assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
         assert_eq!(dir.names().len(), 1, "nothing is made");
@@ -213,7 +213,7 @@ fn every_shipped_sweep_can_be_read_and_planned() {
         }
         let dir = Dir::new();
         let (file, db) = (file.display(), dir.file("none.db"));
-        let ran = raidlab(&format!("bench {file} --dry-run --db {db}")).code(0);
+        let ran = raidlab(&format!("sweep {file} --dry-run --db {db}")).code(0);
         assert!(ran.stdout.contains("item(s), 0 of them done"), "{file}: {}", ran.stdout);
         assert!(!ran.stderr.contains("left out"), "{file}: {}", ran.stderr);
         assert!(dir.names().is_empty());
@@ -248,12 +248,12 @@ fn a_bench_is_kept_where_xdg_says_and_only_when_asked() {
     let ran = at_home(&dir, &format!("{bench} --db")).code(0);
     assert!(ran.stderr.contains("results: run 1 in "), "{}", ran.stderr);
     assert_eq!(dir.names(), ["raidlab"]);
-    let record = at_home(&dir, "report --json -").code(0).record();
+    let record = at_home(&dir, "report --json").code(0).record();
     assert_eq!(record["cells"].as_array().expect("a list").len(), 1);
     at_home(&dir, &format!("{bench} --db")).code(0);
     let all = at_home(&dir, "report --run all --csv -").code(0).stdout;
     assert_eq!(all.lines().count(), 3, "{all}");
-    let older = at_home(&dir, "report --run last~1 --json -").code(0).record();
+    let older = at_home(&dir, "report --run last~1 --json").code(0).record();
     assert_eq!(older, record);
     at_home(&dir, "report --run 7").code(2);
     at_home(&dir, "report --run last~2").code(2);
@@ -266,21 +266,21 @@ fn lists_are_json_where_that_is_asked_for() {
         serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{words}: {e}: {}", ran.stdout))
     };
     let (dir, file, db) = with_sweep(SWEEP);
-    let programs = json("bench --programs --json -");
+    let programs = json("programs --json");
     let dd = programs.as_array().expect("a list").iter().find(|tool| tool["name"] == "dd");
     assert_eq!(dd.expect("dd")["options"][0]["option"], "bs=SIZE");
-    let dry = json(&format!("bench {file} --db {db} --dry-run --json -"));
+    let dry = json(&format!("sweep {file} --db {db} --dry-run --json"));
     assert_eq!(dry["items"].as_array().expect("a list").len(), 8);
     assert_eq!((&dry["items"][0]["done"], &dry["title"]), (&false.into(), &"A small sweep".into()));
     assert!(dry["seconds_left"].as_f64().expect("a number") > 0.0);
-    let wanted = format!("bench {file} --db {db}");
+    let wanted = format!("sweep {file} --db {db}");
     raidlab(&wanted).code(0);
     let dry = json(&format!("{wanted} --dry-run --json=-"));
     assert!(dry["items"].as_array().expect("a list").iter().all(|item| item["done"] == true));
-    let list = json(&format!("report --list --db {db} --json -"));
+    let list = json(&format!("report --list --db {db} --json"));
     assert_eq!((&list[0]["id"], &list[0]["cells"]), (&1.into(), &8.into()));
     let aside = dir.file("list.json");
-    let ran = raidlab(&format!("report --list --db {db} --json {aside}")).code(0);
+    let ran = raidlab(&format!("report --list --db {db} --json={aside}")).code(0);
     assert_eq!(ran.stdout, "");
     let text = std::fs::read_to_string(&aside).expect("the file");
     assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), list);
@@ -291,10 +291,10 @@ fn lists_are_json_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_dash_is_stdout_wherever_json_is() {
+fn json_without_a_file_is_stdout_wherever_it_stands() {
     let dir = Dir::new();
     let record = record_of(&dir, "a.json", 1.0);
-    for words in [format!("{record} {record} --json -"), format!("--json - {record} {record}")] {
+    for words in [format!("{record} {record} --json"), format!("--json {record} {record}")] {
         let ran = raidlab(&format!("compare {words}")).code(0);
         let compared: Value = serde_json::from_str(&ran.stdout).expect("JSON");
         assert_eq!(compared["pairs"].as_array().expect("a list").len(), 1);
@@ -350,11 +350,11 @@ fn a_report_goes_into_every_format() {
     let dir = Dir::new();
     let record = dir.file("record.json");
     let words = "--members mem --size 4M --level raid0 --disks 2,3 --workload seq-read";
-    raidlab(&format!("bench {QUICK} {words} --json {record}")).code(0);
+    raidlab(&format!("bench {QUICK} {words} --json={record}")).code(0);
     let files = ["page.html", "page.md", "cells.csv", "copy.json", "cells.parquet"];
     let [html, markdown, csv, json, parquet] = files.map(|name| dir.file(name));
     let words = format!(
-        "report {record} --html {html} --markdown {markdown} --csv {csv} --json {json} \
+        "report {record} --html {html} --markdown {markdown} --csv {csv} --json={json} \
          --parquet {parquet}"
     );
     let ran = raidlab(&words).code(0);
@@ -368,7 +368,7 @@ fn a_report_goes_into_every_format() {
     assert!(read(&parquet).starts_with(b"PAR1") && read(&parquet).ends_with(b"PAR1"));
     let table = raidlab(&format!("report {record} {record}")).code(0).stdout;
     assert!(table.contains("RAID 0, seq-read: 2: "), "{table}");
-    raidlab(&format!("report {record} --csv - --json -")).code(2);
+    raidlab(&format!("report {record} --csv - --json")).code(2);
     raidlab(&format!("report {record} --published nothing")).code(2);
     let stderr = raidlab(&format!("report {}", dir.file("none.json"))).code(2).stderr;
     assert!(stderr.contains("none.json: cannot be read"), "{stderr}");
@@ -378,7 +378,7 @@ fn a_report_goes_into_every_format() {
 fn record_of(dir: &Dir, name: &str, factor: f64) -> String {
     let path = dir.file(name);
     let words = "--members mem --size 4M --level raid0 --workload seq-read";
-    raidlab(&format!("bench {QUICK} {words} --json {path}")).code(0);
+    raidlab(&format!("bench {QUICK} {words} --json={path}")).code(0);
     let text = std::fs::read_to_string(&path).expect("a record");
     let mut record: Value = serde_json::from_str(&text).expect("JSON");
     let sample = |run: u32, at: u32| {

@@ -26,7 +26,7 @@ fn start(dir: &Dir, workloads: &str, more: &str) -> Child {
 /// from outside that a sample was taken, so it is given more time until one was.
 fn stopped_in_a_cell(dir: &Dir, workloads: &str, signal: Signal) -> (serde_json::Value, String) {
     for wait_ms in (0..7).map(|attempt| 250 << attempt) {
-        let mut child = start(dir, workloads, "--warm-up 0 --seconds 0.1 --runs 5000 --json -");
+        let mut child = start(dir, workloads, "--warm-up 0 --seconds 0.1 --runs 5000 --json");
         let mut stdout = child.stdout.take().expect("a pipe");
         let mut rest = wait_for(&mut child, ", about ");
         std::thread::sleep(Duration::from_millis(wait_ms));
@@ -86,7 +86,7 @@ fn what_was_written_and_not_read_back_is_not_called_verified() {
 fn ctrl_c_before_anything_was_measured_ends_in_order() {
     let dir = Dir::new();
     let json = dir.file("record.json");
-    let mut child = start(&dir, "seq-read,seq-write", &format!("--warm-up 600 --json {json}"));
+    let mut child = start(&dir, "seq-read,seq-write", &format!("--warm-up 600 --json={json}"));
     let mut stdout = child.stdout.take().expect("a pipe");
     let _rest = wait_for(&mut child, ", about ");
     send(&child, Signal::INT);

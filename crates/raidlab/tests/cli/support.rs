@@ -73,12 +73,12 @@ pub fn mdadm(arguments: &[&str]) -> Option<String> {
 
 /// A quick bench with its record on stdout.
 pub fn bench(words: &str) -> Ran {
-    raidlab(&format!("bench {QUICK} --json - {words}"))
+    raidlab(&format!("bench {QUICK} --json {words}"))
 }
 
 /// The same for programs, which take as long as they take.
 pub fn run_programs(words: &str) -> Ran {
-    raidlab(&format!("bench --json - {words}"))
+    raidlab(&format!("bench --json {words}"))
 }
 
 pub fn warnings(cell: &Value) -> String {

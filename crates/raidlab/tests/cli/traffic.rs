@@ -44,7 +44,7 @@ fn sequential_writes_merge_into_full_stripes() {
     // Whole rows of 5 x 64 KiB, so that the stream wraps where a stripe ends, and once at most.
     let words = "--level raid5 --disks 6 --chunk 64K --size 320M --block 64K --depth 32 \
                  --workload seq-write --members mem --seconds 0.2";
-    let ran = crate::support::raidlab(&format!("bench --runs 1 --warm-up 0.1 --json - {words}"));
+    let ran = crate::support::raidlab(&format!("bench --runs 1 --warm-up 0.1 --json {words}"));
     let cell = ran.code(0).cell();
     let (read, written) = (total(&cell, "read_bytes"), total(&cell, "written_bytes"));
     // 0.1 %, and a row wherever a stream starts, before it is detected.

@@ -27,7 +27,7 @@ fn made() -> Vec<Step> {
         laboratory(format!("{how} bench --target {target} {array} {STREAM}"))
     };
     let left = || laboratory("left @0 @1 @2 @3");
-    let kernel = "on=kernel:@0+@1+@2+@3";
+    let kernel = "on=md:@0+@1+@2+@3";
     let ours = format!("{RAID5} --members mem");
     vec![
         bench("measured", &format!("fs:ext4,noatime,read-ahead=1M,{kernel}"), RAID5),

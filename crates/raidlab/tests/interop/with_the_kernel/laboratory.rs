@@ -26,7 +26,7 @@ fn made_by_raidlab(scratch: &Scratch) -> ArrayJob {
     let disks = (0..5).map(image).collect();
     let restored = || [laboratory("settings @0 @1 @2 @3"), laboratory("left @0 @1 @2 @3")];
     let bench = |target: &str, words: &str| {
-        format!("bench --target kernel:{target} {words} --workload dd:bs=64K:fdatasync")
+        format!("bench --target md:{target} {words} --workload dd:bs=64K:fdatasync")
     };
     let knobs = "stripe-cache=512,read-ahead=1M,scheduler=mq-deadline,queue-depth=8";
     let raid5 = "--level raid5 --layout right-asymmetric --disks 3 --chunk 16K";

@@ -55,7 +55,7 @@ left() {
 
 # begin WORD...: raidlab in the background.
 begin() {
-    raidlab "$@" --json "$record" >"$said" 2>&1 &
+    raidlab "$@" "--json=$record" >"$said" 2>&1 &
     pid=$!
 }
 

@@ -1,0 +1,59 @@
+//! `raidlab bench kernels`: the parity kernels alone, without arrays.
+//!
+//! Called from `bench`.
+
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use parity::Kernels;
+
+use super::options::{parse_cores, parse_kernels};
+use super::{RUNS, hold_to_cores};
+use crate::console::JsonOut;
+use crate::output::Outputs;
+use crate::{Ending, signal};
+
+const EXAMPLES: &str = "\
+Examples:
+  raidlab bench kernels                          every kernel that this CPU can run
+  raidlab bench kernels --parity-impl avx2,gfni-avx2
+  raidlab bench kernels --json=kernels.json";
+
+/// Measure the parity kernels: operation x kernel x block size, GB/s of data, next to the limit of
+/// memory bandwidth.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct KernelsArguments {
+    /// Kernels to measure: reference, portable, avx2, gfni-avx2, avx512, gfni-avx512 [default: all
+    /// that this CPU can run, but the reference]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = parse_kernels)]
+    parity_impl: Vec<Kernels>,
+    /// Samples of each figure [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+    /// Pin to N CPUs [default: unpinned]
+    #[arg(long, value_name = "N", value_parser = parse_cores)]
+    cores: Option<u32>,
+    #[command(flatten)]
+    json: JsonOut,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the outputs cannot be written.
+pub fn run(arguments: &KernelsArguments) -> Result<Ending, String> {
+    let all = || Kernels::available().filter(|&kernels| kernels != Kernels::reference()).collect();
+    let chosen = match arguments.parity_impl.is_empty() {
+        true => all(),
+        false => arguments.parity_impl.clone(),
+    };
+    hold_to_cores(arguments.cores)?;
+    let stop = signal::watch()?;
+    let stopped = || stop.load(Ordering::Relaxed);
+    let settings = lab::kernels::Settings::usual(chosen, arguments.runs.unwrap_or(RUNS) as usize);
+    let outputs = Outputs::open(&arguments.json, None)?;
+    let table = lab::kernels::run(&settings, &stopped)?;
+    outputs.write_texts(&table.text(), &table.to_json(), None)?;
+    Ok(if stopped() { Ending::Stopped } else { Ending::Fine })
+}
