@@ -5,8 +5,8 @@
 //! PATH@OFFSET          from OFFSET to its end: a partition inside an image of a whole disk
 //! PATH@OFFSET+SIZE     SIZE bytes from OFFSET on
 //! ```
-//! Numbers are bytes; `s` makes them sectors of 512 bytes, as partition tables list them, and `K`,
-//! `M`, `G`, `T` powers of 1024. If the text behind the last `@` is not a number, it belongs to the
+//! Numbers are bytes, as with `losetup --offset`, or have a unit (`md::size`): `2048s` are sectors,
+//! as partition tables list them. If the text behind the last `@` is not a number, it belongs to the
 //! path; a file whose name really ends in `@8` is given as `name@8@0`.
 //!
 //! Invariant: `Location::parse(&location.to_string()) == Ok(location)` for every path that is text.
@@ -17,7 +17,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use md::SECTOR_BYTES;
+use md::{BareNumber, SECTOR_BYTES, SizeError, SizeProblem, parse_size};
 use thiserror::Error;
 
 /// The location of a member.
@@ -93,22 +93,16 @@ impl Location {
 /// A number of bytes; `None` when it does not fit.
 type Number = Option<u64>;
 
-/// Parses a number, `None` if the text is not one.
+/// Parses a number, `None` if the text is not one. A fraction or a blank is part of a file's name.
 fn number(text: &str) -> Option<Number> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "" | "B" => 1,
-        "s" => SECTOR_BYTES,
-        "k" | "K" | "KiB" => 1 << 10,
-        "M" | "MiB" => 1 << 20,
-        "G" | "GiB" => 1 << 30,
-        "T" | "TiB" => 1 << 40,
-        _ => return None,
-    };
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+    if text.contains(['.', ' ']) {
         return None;
     }
-    Some(digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)))
+    match parse_size(text, BareNumber::Bytes) {
+        Ok(bytes) => Some(Some(bytes)),
+        Err(SizeError { problem: SizeProblem::TooLarge, .. }) => Some(None),
+        Err(_) => None,
+    }
 }
 
 impl fmt::Display for Location {
@@ -152,6 +146,8 @@ mod tests {
             ("a@8@0", at("a@8", 0, None)),
             ("a@-1", at("a@-1", 0, None)),
             ("a@1Q", at("a@1Q", 0, None)),
+            ("a@1.5", at("a@1.5", 0, None)),
+            ("a@1 M", at("a@1 M", 0, None)),
             ("a@512+", at("a@512+", 0, None)),
             ("a@", at("a@", 0, None)),
         ] {

@@ -29,8 +29,9 @@ use array::{
     PaceControl, PacedMember,
 };
 use drive::{DriveId, Placement, Profile};
+use md::{BareNumber, parse_size};
 
-use crate::quantity::{parse_seconds, parse_size, show_size};
+use crate::quantity::{parse_seconds, show_size};
 use crate::topology::StorageTopology;
 
 /// Limit of members in a set: md's limit is 1920 for RAID 0; a set may serve nested arrays.
@@ -242,7 +243,9 @@ fn known_profile(name: &str) -> Result<&'static Profile, String> {
 }
 
 fn fault_rule(text: &str) -> Result<Fault, MembersError> {
-    let size = |value: &str| parse_size(value).map_err(|e| error(text, e.to_string()));
+    // Positions, as in PATH@OFFSET.
+    let size =
+        |value: &str| parse_size(value, BareNumber::Bytes).map_err(|e| error(text, e.to_string()));
     let range = |value: &str| {
         let (from, to) = value
             .split_once("..")

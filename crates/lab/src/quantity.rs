@@ -1,7 +1,8 @@
-//! Sizes, rates and durations in the syntax of the command line.
+//! Rates and durations in the syntax of the command line, and how sizes are shown. Sizes are read
+//! by `md::parse_size`.
 //!
-//! Invariant: ambiguous text is refused, and the message shows the valid syntax. Sizes count in
-//! powers of 1024 (`4K` is 4096 bytes), rates of buses in powers of 1000 unless they say `MiB`.
+//! Invariant: ambiguous text is refused, and the message shows the valid syntax. Rates of buses
+//! count in powers of 1000 unless they say `MiB`.
 
 /// The reason why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,36 +21,12 @@ impl std::fmt::Display for QuantityError {
 
 impl std::error::Error for QuantityError {}
 
-const SIZE: &str = "a size is a number with a suffix B, K, M, G or T (powers of 1024), as in 64K";
 const RATE: &str = "a rate is a number of MB/s, MiB/s, GB/s or GiB/s, as in 133MB/s";
 const SECONDS: &str = "a time is a number of seconds above 0, as in 0.7 or 2s or 500ms";
 
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim())
-}
-
-/// Bytes: `4096`, `4K`, `64KiB`, `1M`, `2G`. Fractions work where they come to whole bytes.
-///
-/// # Errors
-/// A message with the syntax of sizes.
-pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
-    let fail = || QuantityError { text: text.into(), wanted: SIZE };
-    let (number, suffix) = split(text.trim());
-    let shift = match suffix.to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" | "kb" => 10,
-        "m" | "mib" | "mb" => 20,
-        "g" | "gib" | "gb" => 30,
-        "t" | "tib" | "tb" => 40,
-        _ => return Err(fail()),
-    };
-    let unit = 1u64 << shift;
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(unit).ok_or_else(fail);
-    }
-    let bytes = number.parse::<f64>().map_err(|_| fail())? * unit as f64;
-    if bytes.fract() == 0.0 && bytes < 9e15 { Ok(bytes as u64) } else { Err(fail()) }
 }
 
 /// Bytes per second: `133MB/s`, `2GB/s`, `250MiB/s`; without a unit, MB/s.
@@ -105,7 +82,7 @@ pub fn show_size(bytes: u64) -> String {
 }
 
 /// `64K`, `1540K`, `513`: the same bytes to the last one, in the largest unit that they are whole
-/// in, as [`parse_size`] reads it.
+/// in, as [`md::parse_size`] reads it.
 pub fn exact_size(bytes: u64) -> String {
     let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
     let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
@@ -124,28 +101,10 @@ pub fn show_seconds(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use md::{BareNumber, parse_size};
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn sizes_as_people_write_them() {
-        for (text, bytes) in [
-            ("512", 512),
-            ("4K", 4096),
-            ("64k", 65536),
-            ("1MiB", 1 << 20),
-            ("1.5M", 3 << 19),
-            ("2G", 2 << 30),
-        ] {
-            assert_eq!(parse_size(text), Ok(bytes), "{text}");
-        }
-        for text in ["", "K", "4X", "-1", "1.0001K", "4 K K", "99999999999999999999", "1e3"] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
-        assert_eq!(show_size(960 << 10), "960 KiB");
-        assert_eq!(show_size(3 << 29), "1.5 GiB");
-    }
 
     #[test]
     fn rates_and_times_as_people_write_them() {
@@ -163,10 +122,12 @@ mod tests {
         #[test]
         fn sizes_come_back(number in 0u64..1 << 40, suffix in 0usize..5) {
             let (name, shift) = [("", 0), ("K", 10), ("MiB", 20), ("b", 0), ("kb", 10)][suffix];
-            prop_assert_eq!(parse_size(&format!("{number}{name}")), Ok(number << shift));
+            let parse = |text: &str| parse_size(text, BareNumber::Bytes);
+            prop_assert_eq!(parse(&format!("{number}{name}")), Ok(number << shift));
+            prop_assert_eq!(parse(&exact_size(number)), Ok(number));
             // What is shown can be given: exactly where it is whole, within its decimal otherwise.
             let shown = show_size(number);
-            match parse_size(&shown) {
+            match parse(&shown.replace("bytes", "B")) {
                 Ok(bytes) => prop_assert!(bytes.abs_diff(number) * 10 <= number.max(1024)),
                 Err(_) => prop_assert!(shown.contains('.'), "{}", shown),
             }
@@ -176,9 +137,11 @@ mod tests {
         fn no_text_is_too_strange(
             text in prop_oneof!["\\PC{0,30}", "[0-9.]{0,25}[ a-zA-Z/]{0,5}"],
         ) {
-            let bytes = parse_size(&text);
-            if let Err(error) = &bytes {
-                prop_assert!(error.to_string().contains("as in 64K"));
+            // With a unit, what a number without one means makes no difference.
+            let size = parse_size(&text, BareNumber::Refused);
+            if let Ok(bytes) = size {
+                prop_assert_eq!(parse_size(&text, BareNumber::Bytes), Ok(bytes));
+                prop_assert_eq!(parse_size(&text, BareNumber::Kib), Ok(bytes));
             }
             if let Ok(rate) = parse_rate(&text) {
                 prop_assert!(rate >= 1);

@@ -19,7 +19,7 @@ pub mod layout;
 pub mod level;
 pub mod nested;
 pub mod ondisk;
-
+pub mod size;
 pub mod units;
 
 pub use geometry::{
@@ -30,4 +30,5 @@ pub use layout::{
     FarSets, Layout, LayoutError, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout,
 };
 pub use level::{Level, LevelError};
+pub use size::{BareNumber, SizeError, SizeProblem, parse_size};
 pub use units::{MemberIdx, SECTOR_BYTES, Sector, StripeNo, show_size};

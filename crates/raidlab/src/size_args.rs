@@ -1,26 +1,28 @@
-//! Sizes and layouts on the command line, as mdadm reads them.
+//! Sizes and layouts on the command line.
 //!
-//! Invariant: a number without a unit is KiB, as with mdadm's `--chunk`, `--size` and
-//! `--data-offset`. Called from `create` and `dump`.
+//! Invariant: a number without a unit is KiB in the verbs with mdadm's options (`create`, `dump`),
+//! as with mdadm's `--chunk`, `--size` and `--data-offset`; elsewhere it is refused.
 
-use md::{Layout, Level, SECTOR_BYTES};
+use md::{BareNumber, Layout, Level, SECTOR_BYTES, SizeProblem, parse_size};
+
+/// A size in bytes, which needs a unit: `64K`, `64KiB`.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    parse_size(text.trim(), BareNumber::Refused).map_err(|error| error.problem.to_string())
+}
 
 /// A size in sectors: `64`, `64K` (KiB), `1M`, `10G`, `2T`, or `2048s` for sectors.
 pub fn parse_sectors(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "s" | "S" => SECTOR_BYTES,
-        "" | "k" | "K" | "KiB" => 1 << 10,
-        "m" | "M" | "MiB" => 1 << 20,
-        "g" | "G" | "GiB" => 1 << 30,
-        "t" | "T" | "TiB" => 1 << 40,
-        _ => return Err("a number of KiB, or with a unit as in 64K, 1M, 10G, 2048s".into()),
-    };
-    let number = digits
-        .parse::<u64>()
-        .map_err(|_| String::from("a number of KiB, or with a unit as in 64K, 1M, 10G, 2048s"))?;
-    let bytes = number.checked_mul(unit).filter(|&bytes| bytes <= i64::MAX as u64);
-    bytes.map(|bytes| bytes / SECTOR_BYTES).ok_or_else(|| "too large".into())
+    let bytes = parse_size(text, BareNumber::Kib).map_err(|error| match error.problem {
+        SizeProblem::Malformed => {
+            "a number of KiB, or with a unit as in 64K, 1M, 10G, 2048s".to_string()
+        }
+        problem => problem.to_string(),
+    })?;
+    match bytes {
+        _ if bytes > i64::MAX as u64 => Err("too large".into()),
+        _ if !bytes.is_multiple_of(SECTOR_BYTES) => Err("a multiple of 512 bytes".into()),
+        _ => Ok(bytes / SECTOR_BYTES),
+    }
 }
 
 /// A level: `5`, `raid5`, `linear`, `mirror`, `stripe`.
@@ -53,12 +55,19 @@ mod tests {
 
     #[test]
     fn sizes_are_kib_unless_they_say_otherwise() {
-        for (text, sectors) in
-            [("64", 128), ("64K", 128), ("1M", 2048), ("2048s", 2048), ("2T", 1 << 32), ("0", 0)]
-        {
+        for (text, sectors) in [
+            ("64", 128),
+            ("64K", 128),
+            ("1M", 2048),
+            ("2048s", 2048),
+            ("2T", 1 << 32),
+            ("0", 0),
+            ("1.5M", 3072),
+            ("1K", 2),
+        ] {
             assert_eq!(parse_sectors(text), Ok(sectors), "{text}");
         }
-        for text in ["", "K", "-1", "64Q", "1.5M", "99999999999T"] {
+        for text in ["", "K", "-1", "64Q", "1.5", "100B", "8388608T", "99999999999T"] {
             assert!(parse_sectors(text).is_err(), "{text}");
         }
     }

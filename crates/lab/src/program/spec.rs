@@ -10,11 +10,12 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use md::{BareNumber, parse_size};
 use sha2::{Digest, Sha256};
 
 use super::tools;
 use super::types::Program;
-use crate::quantity::{parse_size, show_size};
+use crate::quantity::show_size;
 
 /// Sizes that depend on the target.
 #[derive(Clone, Copy, Debug, Default)]
@@ -251,13 +252,13 @@ impl ProgramOptions<'_> {
         })
     }
 
-    /// A size, if there is one.
+    /// A size, if there is one. `bare`: what the tool means by a number without a unit.
     ///
     /// # Errors
     /// When it is none, or 0.
-    pub fn size(&self, name: &str) -> Result<Option<u64>, String> {
+    pub fn size(&self, name: &str, bare: BareNumber) -> Result<Option<u64>, String> {
         let Some(value) = self.value(name) else { return Ok(None) };
-        let bytes = parse_size(value?).map_err(|problem| format!("{name}: {problem}"))?;
+        let bytes = parse_size(value?, bare).map_err(|problem| format!("{name}: {problem}"))?;
         if bytes == 0 { Err(format!("{name}: a size above 0")) } else { Ok(Some(bytes)) }
     }
 
@@ -265,8 +266,8 @@ impl ProgramOptions<'_> {
     ///
     /// # Errors
     /// When it is none.
-    pub fn block(&self, name: &str, usual: u64) -> Result<u64, String> {
-        let bytes = self.size(name)?.unwrap_or(usual);
+    pub fn block(&self, name: &str, usual: u64, bare: BareNumber) -> Result<u64, String> {
+        let bytes = self.size(name, bare)?.unwrap_or(usual);
         match bytes % 256 == 0 && bytes <= 16 << 20 {
             true => Ok(bytes),
             false => Err(format!("{name}: a block is a multiple of 256 bytes, at most 16M")),

@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use md::nested::ArrayExpr;
+use md::{BareNumber, parse_size};
 
-use crate::quantity::{exact_size, parse_size};
+use crate::quantity::exact_size;
 
 /// The place of a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -261,7 +262,8 @@ impl BlockDeviceSettings {
         };
         match name {
             "read-ahead" => {
-                let bytes = parse_size(value).map_err(|e| error(word, e.to_string()))?;
+                let bytes = parse_size(value, BareNumber::Refused)
+                    .map_err(|e| error(word, e.to_string()))?;
                 if bytes % 1024 != 0 {
                     return Err(error(word, "the kernel counts read-ahead in KiB"));
                 }
@@ -335,7 +337,9 @@ fn file_system(text: &str) -> Result<FsExpr, PlaceError> {
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("block", size) => {
-                let bytes = parse_size(size).map_err(|e| error(word, e.to_string()))?;
+                // As for mkfs, a number alone is bytes.
+                let bytes =
+                    parse_size(size, BareNumber::Bytes).map_err(|e| error(word, e.to_string()))?;
                 let possible = bytes.is_power_of_two() && (512..=65_536).contains(&bytes);
                 let problem = "a block is a power of two from 512 to 64K";
                 fs.block_bytes = Some(possible.then_some(bytes).ok_or(error(word, problem))?);

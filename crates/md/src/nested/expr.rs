@@ -12,6 +12,8 @@
 use crate::geometry::MAX_MEMBERS;
 use crate::layout::Layout;
 use crate::level::Level;
+use crate::size::{BareNumber, parse_size};
+use crate::units::SECTOR_BYTES;
 use std::fmt;
 use std::str::FromStr;
 
@@ -161,9 +163,7 @@ impl<'a> Parser<'a> {
             }
             return Ok(());
         }
-        let Some(sectors) = chunk_sectors(word) else {
-            return Err(self.error_at(start, "a chunk size is a number with K or M, as in 64K"));
-        };
+        let sectors = chunk_sectors(word).map_err(|problem| self.error_at(start, problem))?;
         if !level.has_chunks() {
             return Err(self.error_at(start, format!("{level} has no chunks")));
         }
@@ -238,16 +238,13 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `64K`, `1M`, `24s`; upper or lower case.
-fn chunk_sectors(word: &str) -> Option<u64> {
-    let digits = word.find(|c: char| !c.is_ascii_digit())?;
-    let unit = match &word[digits..] {
-        "s" | "S" => 1,
-        "k" | "K" => 2,
-        "m" | "M" => 2048,
-        _ => return None,
-    };
-    word[..digits].parse::<u64>().ok()?.checked_mul(unit)
+/// `64K`, `1M`, `24s`; whole sectors.
+fn chunk_sectors(word: &str) -> Result<u64, String> {
+    let bytes = parse_size(word, BareNumber::Refused).map_err(|e| e.problem.to_string())?;
+    match bytes.is_multiple_of(SECTOR_BYTES) {
+        true => Ok(bytes / SECTOR_BYTES),
+        false => Err("a chunk is a multiple of 512 bytes".into()),
+    }
 }
 
 #[cfg(test)]
@@ -314,8 +311,10 @@ mod tests {
             ("raid5,foo(3)", 6, "no such layout name"),
             ("raid5,64K,64K(3)", 10, "twice"),
             ("raid5,ls,la(3)", 9, "twice"),
-            ("raid5,64(3)", 6, "K or M"),
-            ("raid5,99999999999999999999K(3)", 6, "K or M"),
+            ("raid5,64(3)", 6, "as in 64K or 64KiB"),
+            ("raid5,64Q(3)", 6, "as in 64K or 64KiB"),
+            ("raid5,100B(3)", 6, "a multiple of 512"),
+            ("raid5,99999999999999999999K(3)", 6, "too large"),
             ("raid1,64K(2)", 6, "no chunks"),
             ("raid1,n2(2)", 6, "no layouts"),
             ("raid1(raid0(2),)", 15, "expected"),

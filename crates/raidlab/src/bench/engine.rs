@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use clap::Args;
 use lab::matrix::BenchLevel;
-use lab::quantity::parse_size;
 use lab::workload::Kind;
 use parity::Kernels;
 
@@ -15,6 +14,7 @@ use super::options::{fastest_kernels, parse_kernels, parse_sample};
 use super::{RUNS, programs::WorkloadName};
 use crate::console::{JsonOut, say};
 use crate::output::Outputs;
+use crate::size_args::parse_bytes;
 use crate::{Ending, signal};
 
 /// Length of a sample: there are many rows, and memory members are steady.
@@ -61,7 +61,7 @@ fn parse_kind(text: &str) -> Result<Kind, String> {
 }
 
 fn parse_area(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text).map_err(|e| e.to_string())?;
+    let bytes = parse_bytes(text)?;
     if bytes < LEAST_BYTES { Err("the table needs 64M or more".into()) } else { Ok(bytes) }
 }
 

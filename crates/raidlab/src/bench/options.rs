@@ -17,13 +17,14 @@ use lab::program::ProgramSpec;
 use lab::program::run::Timing;
 use lab::program::spec::Sizing;
 use lab::provision::TargetExpr;
-use lab::quantity::{parse_rate, parse_seconds, parse_size};
+use lab::quantity::{parse_rate, parse_seconds};
 use lab::workload::Kind;
 use md::nested::ArrayExpr;
 use parity::Kernels;
 
 use super::RUNS;
 use super::programs::WorkloadName;
+use crate::size_args::parse_bytes;
 
 /// Default of `--seconds`: length of a sample.
 const SAMPLE_SECONDS: f64 = 0.7;
@@ -51,7 +52,7 @@ pub struct MatrixOptions {
     pub target: Vec<TargetExpr>,
     /// Used size of the array, members are sized to fit; for programs, total size of all files
     /// [default: members of 128M, fully used; on other targets twice the memory]
-    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_bytes)]
     size: Vec<u64>,
     /// Samples per cell; a program is run N times, each time in a clean state, and each run is one
     /// sample of its phases [default: 5; for programs 1]
@@ -80,7 +81,7 @@ pub struct ArrayOptions {
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = parse_count)]
     disks: Vec<u32>,
     /// Chunk sizes [default: 256K]
-    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_bytes)]
     chunk: Vec<u64>,
     /// Layouts by md's names, as in left-symmetric, n2, f2, o2 [default: md's default]
     #[arg(long, value_delimiter = ',', value_name = "LAYOUT", help_heading = "Arrays")]
@@ -103,7 +104,7 @@ pub struct EngineOptions {
     #[arg(long, value_delimiter = ',', value_name = "SET")]
     members: Vec<MemberSet>,
     /// Stripe cache size of RAID 4, 5 and 6 [default: 32M]
-    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size,
+    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_bytes,
           help_heading = "Arrays")]
     stripe_cache: Vec<u64>,
     /// Bandwidth of a bus shared by all paced members, as in 133MB/s
@@ -141,7 +142,7 @@ pub struct BlockOptions {
           value_parser = clap::value_parser!(u32).range(1..=256))]
     jobs: Vec<u32>,
     /// Read-ahead of sequential readers, beyond their I/O depth [default: 0]
-    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_size,
+    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = parse_bytes,
           help_heading = "Workload")]
     read_ahead: Vec<u64>,
     /// Length of a sample [default: 0.7; of sequential workloads on modelled disks, as long as a
@@ -224,7 +225,7 @@ fn parse_one_kernels(name: &str) -> Result<Kernels, String> {
 }
 
 fn parse_block(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text).map_err(|e| e.to_string())?;
+    let bytes = parse_bytes(text)?;
     if bytes == 0 || bytes % 512 != 0 || bytes > 16 << 20 {
         return Err("a block is a multiple of 512 bytes, at most 16M".into());
     }

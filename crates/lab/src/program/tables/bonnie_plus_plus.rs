@@ -8,6 +8,8 @@
 //! that of the seeks and of the removal, which are two cells here. A single seeker unlinks after
 //! its clock.
 
+use md::BareNumber;
+
 use super::{cpu_percent, kib_per_s, phase};
 use crate::program::spec::ProgramSpec;
 use crate::record::Cell;
@@ -176,7 +178,8 @@ pub fn csv(run: &[&Cell], machine: &str) -> String {
     fields.extend(rates(BLOCKS, &|name, cell| block_figures(run, name, cell)));
     let has_names = NAMES.iter().any(|name| phase(run, name).is_some());
     let bytes = |name: &str| {
-        let given = option(run, name).and_then(|size| crate::quantity::parse_size(&size).ok());
+        let given =
+            option(run, name).and_then(|size| md::parse_size(&size, BareNumber::Bytes).ok());
         given.map_or(String::new(), |bytes| bytes.to_string())
     };
     fields.push(if has_names { or("n", "16") } else { String::new() });

@@ -2,6 +2,8 @@
 //!
 //! Invariant: the order is the tool's, not the table's; each clock stops after the close.
 
+use md::BareNumber;
+
 use super::{Tool, open};
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
@@ -29,8 +31,8 @@ const REWRITE_EVERY: u64 = 10;
 
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let volumes = given.number("volumes", 1, 1..=256)?;
-    let chunk = given.block("chunk", 8192)?;
-    let seek = given.block("seek", chunk)?;
+    let chunk = given.block("chunk", 8192, BareNumber::Refused)?;
+    let seek = given.block("seek", chunk, BareNumber::Refused)?;
     let seekers = given.number("seekers", 3, 1..=256)?;
     let tickets = given.number("seeks", 4000, 1..=1 << 32)?;
     let sync = given.flag("sync")?;

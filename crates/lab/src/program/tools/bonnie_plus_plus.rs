@@ -10,6 +10,8 @@
 //! what it held while its clock runs. Here that is a phase of its own, after the file was compared;
 //! the tool's table puts both together ([`crate::program::tables`]).
 
+use md::BareNumber;
+
 use super::{Tool, open, sync_and_close};
 use crate::program::names::NameSet;
 use crate::program::spec::{ProgramOptions, Sizing};
@@ -133,7 +135,7 @@ impl Shape {
 }
 
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
-    let chunk = given.block("chunk", 8192)?;
+    let chunk = given.block("chunk", 8192, BareNumber::Bytes)?;
     if !chunk.is_power_of_two() || chunk > 1 << 20 {
         return Err("chunk: a power of two from 256 to 1M".into());
     }
@@ -162,7 +164,10 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     stages.push(Stage::of(shape.seeks(seeks, seekers)));
     stages.push(Stage::once(shape.remove()));
     let count = given.number("n", 16, 0..=1024)? as u32 * 1024;
-    let (max_bytes, min_bytes) = (given.size("max")?.unwrap_or(0), given.size("min")?.unwrap_or(0));
+    let (max_bytes, min_bytes) = (
+        given.size("max", BareNumber::Bytes)?.unwrap_or(0),
+        given.size("min", BareNumber::Bytes)?.unwrap_or(0),
+    );
     if min_bytes > max_bytes {
         return Err("min is larger than max".into());
     }

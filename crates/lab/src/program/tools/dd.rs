@@ -3,6 +3,8 @@
 //! Invariant: as dd does it: the output is opened (and emptied) before the clock starts; what
 //! `fdatasync` takes is inside it.
 
+use md::BareNumber;
+
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, Stage, Transfer, Worker};
@@ -23,7 +25,7 @@ pub(super) const TOOL: Tool = Tool {
 };
 
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
-    let block = given.block("bs", 1 << 20)?;
+    let block = given.block("bs", 1 << 20, BareNumber::Bytes)?;
     let count = given.number("count", 0, 0..=1 << 40)?;
     let bytes = match count {
         0 => scale.whole(block)?,

@@ -3,7 +3,9 @@
 //! Invariant: an unsupported option is an error that names its line; nothing is ignored
 //! silently.
 
-use crate::quantity::{parse_seconds, parse_size};
+use md::{BareNumber, parse_size};
+
+use crate::quantity::parse_seconds;
 
 /// One section, with what `[global]` gave it.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,8 +105,10 @@ impl Job {
             Some("0") => Ok(false),
             Some(value) => Err(format!("{name}={value}: 0 or 1")),
         };
+        // fio counts in bytes.
         let size = || {
-            let bytes = parse_size(text()?).map_err(|problem| format!("{name}: {problem}"))?;
+            let bytes = parse_size(text()?, BareNumber::Bytes)
+                .map_err(|problem| format!("{name}: {problem}"))?;
             if bytes == 0 { Err(format!("{name}: a size above 0")) } else { Ok(bytes) }
         };
         match name {

@@ -4,6 +4,8 @@
 //! outside the clock unless asked for. IOzone's fwrite and fread are the C library's, not the
 //! disks', and are not run.
 
+use md::BareNumber;
+
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
@@ -86,7 +88,7 @@ impl Shape {
 }
 
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
-    let record = given.block("r", 64 << 10)?;
+    let record = given.block("r", 64 << 10, BareNumber::Refused)?;
     let auto = given.flag("auto")?;
     let workers = given.number("t", 1, 1..=256)? as u32;
     let depth = given.number("async", 1, 1..=1024)? as u32;

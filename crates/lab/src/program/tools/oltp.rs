@@ -2,6 +2,8 @@
 //! readers, synchronous random writes by ten writers, and one log, written in synchronous
 //! pieces of 256 KiB.
 
+use md::BareNumber;
+
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
@@ -31,7 +33,7 @@ const FILL_BLOCK: u64 = 1 << 20;
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let readers = given.number("readers", 32, 0..=1024)?;
     let writers = given.number("writers", 10, 0..=1024)?;
-    let piece = given.block("log", 256 << 10)?;
+    let piece = given.block("log", 256 << 10, BareNumber::Refused)?;
     let seconds = given.number("time", 30, 1..=86_400)?;
     let all = scale.whole(16 * FILL_BLOCK.max(piece))?;
     // An eighth is the log's, which begins again when it is full.

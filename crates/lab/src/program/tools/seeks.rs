@@ -1,5 +1,7 @@
 //! seeks: random 4 KiB reads over the whole target, with a queue depth.
 
+use md::BareNumber;
+
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
@@ -22,7 +24,7 @@ pub(super) const TOOL: Tool = Tool {
 
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let depth = given.number("q", 1, 1..=1024)? as u32;
-    let block = given.block("block", 4096)?;
+    let block = given.block("block", 4096, BareNumber::Refused)?;
     let seconds = given.number("time", 10, 1..=86_400)?;
     const FILL_BLOCK: u64 = 1 << 20;
     let bytes = scale.whole(block.max(FILL_BLOCK))?;

@@ -3,6 +3,8 @@
 //!
 //! Invariant: the concurrent phases are measured at the members while all processes run.
 
+use md::BareNumber;
+
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, ReadOff, Stage, Transfer, Worker};
@@ -24,9 +26,9 @@ pub(super) const TOOL: Tool = Tool {
 
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let count = given.number("files", 200, 1..=4096)?;
-    let block = given.block("block", 128 << 10)?;
+    let block = given.block("block", 128 << 10, BareNumber::Refused)?;
     let usual = scale.size.map_or(40 << 20, |size| size / count);
-    let bytes = given.size("size")?.unwrap_or(usual);
+    let bytes = given.size("size", BareNumber::Refused)?.unwrap_or(usual);
     let bytes = Sizing { size: Some(bytes), ..*scale }.whole(block)?;
     let needed = crate::program::extents::Extents::bytes_of(count, bytes);
     if scale.capacity.is_some_and(|capacity| needed > capacity) {

@@ -1,5 +1,7 @@
 //! tiobench: 1, 2, 4, 8 threads, each with a part of the bytes in a file of its own.
 
+use md::BareNumber;
+
 use super::Tool;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, Count, How, Op, Order, Phase, Program, Stage, Transfer, Worker};
@@ -21,7 +23,7 @@ pub(super) const TOOL: Tool = Tool {
 const THREADS: [u64; 4] = [1, 2, 4, 8];
 
 fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
-    let block = given.block("block", 4096)?;
+    let block = given.block("block", 4096, BareNumber::Bytes)?;
     let count = given.number("random", 1000, 1..=1 << 32)?;
     let asked = given.number("t", 0, 0..=256)?;
     let threads: &[u64] = if asked == 0 { &THREADS } else { &[asked] };
