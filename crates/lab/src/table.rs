@@ -9,11 +9,6 @@ use crate::record::{Cell, Record};
 /// Columns of the terminal that the table is made for.
 pub const WIDTH: usize = 120;
 
-/// Whether to colour: the output is a terminal and `NO_COLOR` (no-color.org) is not set.
-pub fn colour_wanted(terminal: bool) -> bool {
-    terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
 /// The record as text, ending with a newline.
 pub fn render(record: &Record, colour: bool) -> String {
     let grid = PivotTable::new(record);

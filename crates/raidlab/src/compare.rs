@@ -12,11 +12,20 @@ use crate::Ending;
 use crate::console::{JsonOut, check_replaceable, is_stdout, replace_record};
 use crate::results::{DbArgument, Which, chosen, read_record};
 
+const EXAMPLES: &str = "\
+Examples:
+  raidlab compare last~1 last                    the two newest runs of the results file
+  raidlab compare before.json after.json --max-slowdown 3%
+  raidlab compare a1.json,a2.json b1.json,b2.json --markdown -    several records on each side
+
+Ends with 1 when a cell is slower than --max-slowdown allows and the runs show it.";
+
 /// Two records side by side: the ratio B/A of each cell with its 99 % interval, from a rank test
 /// over runs that holds for any noise. Samples of one run are one value: bench --repeat makes
 /// several. Exit 1 when a cell is slower than --max-slowdown allows and the runs show it, corrected
 /// for the number of cells.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
     /// The record to compare with: a file, or a run in the results: its number, last, last~1;
     /// several with commas between them are one record

@@ -8,6 +8,8 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
 use clap::Args;
 use device::{Device, Identity};
 use lab::shown::{Shown, lines};
@@ -39,6 +41,12 @@ fn without_numbers(text: &str) -> String {
 /// The message of an error.
 pub fn text_of(error: impl std::error::Error) -> String {
     error.to_string()
+}
+
+/// Whether a stream takes colours: a terminal that has them (TERM), unless NO_COLOR or CLICOLOR
+/// says otherwise.
+pub fn has_colours(stream: &impl RawStream) -> bool {
+    AutoStream::choice(stream) != ColorChoice::Never
 }
 
 /// Many lines on stderr.

@@ -4,14 +4,14 @@
 //! that writes nothing leaves no file that was not there before. Called from `bench`,
 //! `sweep` and `programs`.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use lab::record::Record;
 use serde::Serialize;
 
 use crate::console::{
-    JsonOut, check_replaceable, is_stdout, print_lines, print_raw, replace_record, say, say_lines,
+    JsonOut, check_replaceable, has_colours, is_stdout, print_lines, print_raw, replace_record,
+    say, say_lines,
 };
 
 /// The open outputs of a bench.
@@ -52,11 +52,10 @@ impl Outputs {
 
     /// Writes all of them.
     pub fn write(self, record: &Record) -> Result<(), String> {
-        let terminal = match self.json_to_stdout() {
-            true => std::io::stderr().is_terminal(),
-            false => std::io::stdout().is_terminal(),
+        let colour = match self.json_to_stdout() {
+            true => has_colours(&std::io::stderr()),
+            false => has_colours(&std::io::stdout()),
         };
-        let colour = lab::table::colour_wanted(terminal);
         let shown = lab::repeat::folded(record);
         // Programs are shown as their own tools show them.
         let (programs, blocks) = split(&shown);

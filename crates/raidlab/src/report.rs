@@ -3,7 +3,6 @@
 //! Invariant: with one of the formats on stdout (`-`), stdout holds it and nothing else; otherwise
 //! the table.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -11,36 +10,47 @@ use lab::report::Report;
 use lab::shown::Shown;
 
 use crate::Ending;
-use crate::console::{JsonOut, is_stdout, print_lines, print_raw, replace_record, say};
+use crate::console::{
+    JsonOut, has_colours, is_stdout, print_lines, print_raw, replace_record, say,
+};
 use crate::output::json_of;
 use crate::results::{DbArgument, Which, chosen, read_record, report_of_run};
 
+const EXAMPLES: &str = "\
+Examples:
+  raidlab report                               the newest run of the results file, as tables
+  raidlab report --list                        all runs
+  raidlab report --run last~1 --html run.html  the run before it, as one offline page with charts
+  raidlab report a.json b.json --csv -         records that bench --json=FILE wrote
+
+Ends with 1 when data was wrong or requests failed.";
+
 /// Without files: the newest run in the results. Without a format: a table.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ReportArguments {
-    /// Records that `bench --json` wrote
+    /// Records that `bench --json=FILE` wrote
     #[arg(value_name = "RECORD", conflicts_with_all = ["run", "list"])]
     records: Vec<PathBuf>,
     #[command(flatten)]
     db: DbArgument,
     /// Which run: its number, last, last~1 (the one before) or all
-    #[arg(long, value_name = "RUN", default_value = "last", help_heading = "Results")]
+    #[arg(long, value_name = "RUN", default_value = "last")]
     run: Which,
     /// List the runs, with --json for programs
-    #[arg(long, help_heading = "Results",
-          conflicts_with_all = ["published", "html", "markdown", "csv", "parquet"])]
+    #[arg(long, conflicts_with_all = ["published", "html", "markdown", "csv", "parquet"])]
     list: bool,
     /// Published figures to show beside [default: those that the sweep names; none: no figures]
     #[arg(long, value_name = "NAME", help_heading = "Results")]
     published: Option<String>,
     /// Write one offline HTML page
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write Markdown; - is stdout
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Write one row per cell as CSV; - is stdout
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     #[command(flatten)]
     json: JsonOut,
@@ -115,8 +125,7 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
     if files {
         return Ok(());
     }
-    let colour = lab::table::colour_wanted(std::io::stdout().is_terminal());
-    print_lines(&lab::report::text(report, colour))
+    print_lines(&lab::report::text(report, has_colours(&std::io::stdout())))
 }
 
 fn put_parquet(path: &Path, report: &Report) -> Result<(), String> {

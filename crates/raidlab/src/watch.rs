@@ -3,8 +3,9 @@
 //! Invariant: reads `/proc` and `/sys` and nothing else; needs no root. Ends with 0 on Ctrl-C and
 //! when the reader goes away.
 
-use std::io::{ErrorKind, IsTerminal, Write};
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,14 @@ use clap::Args;
 use lab::quantity::parse_seconds;
 use lab::watch::{Frame, Roots, Selection, Snapshot, render};
 
+use crate::console::{JsonOut, has_colours, is_stdout, replace_record};
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
 Examples:
   raidlab watch                   every array with its members, and every other disk
   raidlab watch md0 nvme0n1       an array with its members, and a disk
-  raidlab watch --count 1 --json  one report for a program
+  raidlab watch --count 1 --json  one report for a program: a line of JSON for each
 
 r/s, w/s: operations per second; rMB/s, wMB/s: 10^6 bytes per second; KiB/op: mean size of an
 operation; queue: mean number in flight; util%: time with at least one in flight. A disk that works
@@ -37,9 +39,8 @@ pub struct WatchArguments {
     /// Stop after N reports [default: on Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Print one line of JSON per report instead of the table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonOut,
     /// Reads proc and sys below this directory instead of /
     #[arg(long, value_name = "DIR", hide = true)]
     root: Option<PathBuf>,
@@ -60,9 +61,9 @@ const NAP: Duration = Duration::from_millis(50);
 pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
     let roots = arguments.root.as_deref().map_or_else(Roots::default, Roots::below);
     let selection = Selection::find(&roots, &arguments.devices)?;
+    let mut aside = Aside::open(&arguments.json)?;
     let stop = signal::watch()?;
-    let terminal = std::io::stdout().is_terminal();
-    let colour = lab::table::colour_wanted(terminal);
+    let colour = has_colours(&std::io::stdout());
     let interval = Duration::from_secs_f64(arguments.interval);
     let mut before = Snapshot::take(&roots)?;
     let mut next = Instant::now();
@@ -77,8 +78,10 @@ pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
         }
         let now = Snapshot::take(&roots)?;
         let frame = Frame::between(&before, &now, &selection, &selection.arrays());
-        let text = match arguments.json {
-            true => format!("{}\n", frame.to_json()),
+        let json = format!("{}\n", frame.to_json());
+        aside.put(&json)?;
+        let text = match arguments.json.is_stdout() {
+            true => json,
             // Reports are paragraphs.
             false if shown > 0 => format!("\n{}", render(&frame, colour)),
             false => render(&frame, colour),
@@ -91,6 +94,27 @@ pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
         next = next.max(Instant::now() - interval);
     }
     Ok(Ending::Fine)
+}
+
+/// The file of `--json=FILE`.
+struct Aside<'a>(Option<(&'a Path, File)>);
+
+impl Aside<'_> {
+    fn open(json: &JsonOut) -> Result<Aside<'_>, String> {
+        let Some(path) = json.path().filter(|path| !is_stdout(path)) else {
+            return Ok(Aside(None));
+        };
+        replace_record(path, "").map_err(|error| format!("--json {error}"))?;
+        let file = OpenOptions::new().append(true).open(path);
+        let fail = |error| format!("--json {}: cannot write: {error}", path.display());
+        Ok(Aside(Some((path, file.map_err(fail)?))))
+    }
+
+    fn put(&mut self, line: &str) -> Result<(), String> {
+        let Some((path, file)) = &mut self.0 else { return Ok(()) };
+        let written = file.write_all(line.as_bytes());
+        written.map_err(|error| format!("--json {}: cannot write: {error}", path.display()))
+    }
 }
 
 /// Prints; `false` when the reader has gone away.

@@ -53,34 +53,26 @@ pub struct CreateArguments {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
     /// RAID level: linear, 0, 1, 4, 5, 6, 10
-    #[arg(short, long, value_parser = parse_level, help_heading = "Array")]
+    #[arg(short, long, value_parser = parse_level)]
     level: Level,
     /// Layout, by mdadm's name or md's number [default: as mdadm]
     #[arg(short = 'p', long, visible_alias = "parity", help_heading = "Array")]
     layout: Option<String>,
     /// Chunk size [default: 512K]
-    #[arg(short, long, alias = "rounding", value_name = "SIZE", value_parser = parse_sectors,
-          help_heading = "Array")]
+    #[arg(short, long, alias = "rounding", value_name = "SIZE", value_parser = parse_sectors)]
     chunk: Option<u64>,
     /// Number of active devices
-    #[arg(short = 'n', long, alias = "raid-disks", value_name = "N", help_heading = "Array")]
+    #[arg(short = 'n', long, alias = "raid-disks", value_name = "N")]
     raid_devices: u16,
     /// Number of spare devices, listed after the active ones
-    #[arg(
-        short = 'x',
-        long,
-        alias = "spare-disks",
-        value_name = "N",
-        default_value = "0",
-        help_heading = "Array"
-    )]
+    #[arg(short = 'x', long, alias = "spare-disks", value_name = "N", default_value = "0")]
     spare_devices: u16,
     /// Space to use from each member [default: that of the smallest member]
     #[arg(short = 'z', long, value_name = "SIZE", value_parser = parse_sectors,
           help_heading = "Array")]
     size: Option<u64>,
     /// Name of the array [default: none]
-    #[arg(short = 'N', long, default_value = "", help_heading = "Array")]
+    #[arg(short = 'N', long, default_value = "", hide_default_value = true)]
     name: String,
     /// Home host, the prefix of the name; 'none' for none [default: this machine's host name]
     #[arg(long, value_name = "NAME", help_heading = "Array")]
@@ -100,11 +92,10 @@ pub struct CreateArguments {
     write_behind: Option<u32>,
 
     /// Metadata version: 0.90, 1.0, 1.1, 1.2
-    #[arg(short = 'e', long, value_parser = parse_version, default_value = "1.2",
-          help_heading = "Metadata")]
+    #[arg(short = 'e', long, value_parser = parse_version, default_value = "1.2")]
     metadata: Version,
     /// Write-intent bitmap: internal or none [default: internal above 100 GiB a member, as mdadm]
-    #[arg(short, long, value_parser = parse_bitmap, help_heading = "Metadata")]
+    #[arg(short, long, value_parser = parse_bitmap)]
     bitmap: Option<BitmapOption>,
     /// Chunk size of the bitmap [default: as mdadm]
     #[arg(long, value_name = "SIZE", value_parser = parse_sectors, help_heading = "Metadata")]
@@ -121,13 +112,13 @@ pub struct CreateArguments {
     #[arg(long, help_heading = "Creation")]
     assume_clean: bool,
     /// Overwrite existing data or superblocks; as with mdadm, also allow a single-device array
-    #[arg(short, long, help_heading = "Creation")]
+    #[arg(short, long)]
     force: bool,
     /// Accepted for compatibility with mdadm, without effect: there are no prompts
     #[arg(short = 'R', long, help_heading = "Creation")]
     run: bool,
     /// Create missing members as image files of this size
-    #[arg(long, value_name = "SIZE", value_parser = parse_sectors, help_heading = "Creation")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_sectors)]
     file_size: Option<u64>,
     /// Create sparse image files: they are not preallocated, and the disk can run full while the
     /// array is in use
@@ -140,7 +131,7 @@ pub struct CreateArguments {
     #[arg(long, help_heading = "Creation")]
     no_resync: bool,
     /// Show the plan, write nothing
-    #[arg(long, help_heading = "Creation")]
+    #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     json: JsonOut,

@@ -52,17 +52,17 @@ pub struct DumpArguments {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
     /// Output: a new file, or - for stdout
-    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Overwrite FILE if it exists, or a block device
-    #[arg(long, requires = "output", help_heading = "Output")]
+    #[arg(long, requires = "output")]
     overwrite: bool,
     /// Print the SHA-256 of the contents; can be used without -o
-    #[arg(long, help_heading = "Output")]
+    #[arg(long)]
     sha256: bool,
     /// Compare all redundancy, also ranges that were never in sync; can be used without -o and
     /// --sha256
-    #[arg(long, help_heading = "Output")]
+    #[arg(long)]
     check: bool,
     /// Do not compare the redundancy: read only what the contents need
     #[arg(long, conflicts_with = "check", help_heading = "Output")]
@@ -75,10 +75,10 @@ pub struct DumpArguments {
     depth: u16,
 
     /// Select one of several arrays by its UUID or name
-    #[arg(long, value_name = "UUID|NAME", help_heading = "Member selection")]
+    #[arg(long, value_name = "UUID|NAME")]
     array: Option<String>,
     /// The member of each slot, as indexes into the list of members, from 0: 0,2,missing,1
-    #[arg(long, value_delimiter = ',', value_name = "PLACES", help_heading = "Member selection")]
+    #[arg(long, value_delimiter = ',', value_name = "PLACES")]
     order: Vec<String>,
     /// Use members with older event counts where no other is left: their data may be stale
     #[arg(long, help_heading = "Member selection")]
@@ -87,10 +87,10 @@ pub struct DumpArguments {
     #[arg(long, help_heading = "Member selection")]
     ignore_checksums: bool,
     /// Read an array that is refused as too risky, and print the risk; implies --ignore-events
-    #[arg(long, help_heading = "Member selection")]
+    #[arg(long)]
     force: bool,
     /// Dump what can be read; lost ranges are written as zeroes and listed
-    #[arg(long, help_heading = "Member selection")]
+    #[arg(long)]
     partial: bool,
     /// Read through an overlay written by an earlier run
     #[arg(long, value_name = "FILE", help_heading = "Member selection")]

@@ -11,6 +11,7 @@ mod documents;
 mod dump;
 mod examine;
 mod findings;
+mod help;
 mod kernels;
 mod matrix;
 mod misuse;

@@ -53,6 +53,27 @@ fn members_stand_below_their_array() {
     assert_eq!(frames[0]["groups"].as_array().expect("a list").len(), 1);
     assert_eq!(frames[0]["groups"][0]["disks"][0]["slot"], 0);
     assert_eq!(frames[0]["groups"][0]["array"]["reads_per_s"], 0.0);
+    let aside = Dir::new();
+    let file = aside.file("watch.json");
+    std::fs::write(&file, "from before").expect("a file");
+    let ran = raidlab(&format!("{words} --json={file} md7")).code(0);
+    assert!(ran.stdout.contains("device"), "{}", ran.stdout);
+    let lines = std::fs::read_to_string(&file).expect("the file");
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    let frame: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(frame["groups"].as_array().expect("a list").len(), 1);
+}
+
+#[test]
+fn colours_follow_the_environment() {
+    let dir = machine();
+    for (set, wanted) in [("CLICOLOR_FORCE", true), ("NO_COLOR", false), ("UNSET", false)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
+        command.args(["watch", "--interval", "10ms", "--count", "1", "--root", dir.path()]);
+        command.env_remove("CLICOLOR_FORCE").env_remove("NO_COLOR").env(set, "1");
+        let output = command.stdin(Stdio::null()).output().expect("the program starts");
+        assert_eq!(output.stdout.contains(&0x1b), wanted, "{set}");
+    }
 }
 
 #[test]
