@@ -154,14 +154,14 @@ fn jobs_blocks_and_depths_of_every_size() {
     let cells = bench("--members mem --size 16M --level raid5 --jobs 3 --depth 2").code(0).cells();
     assert!(cells.iter().all(|cell| cell["verified"] == true && cell["jobs"] == 3));
     // Sectors, blocks that are no power of two, and the largest there is.
-    for block in ["512", "6K", "1536K", "16M"] {
+    for block in ["512B", "6K", "1536K", "16M"] {
         let words =
             format!("--members mem --size 64M --level raid5,raid1 --block {block} --depth 3");
         let cells = bench(&words).code(0).cells();
         assert_eq!(cells.len(), 8, "{block}");
         assert!(cells.iter().all(|cell| cell["verified"] == true), "{block}");
     }
-    let cell = bench("--members mem --size 1M --level raid0 --block 512 --workload rand-write")
+    let cell = bench("--members mem --size 1M --level raid0 --block 512B --workload rand-write")
         .code(0)
         .cell();
     assert_eq!(cell["block_kib"], json!(0.5));
