@@ -6,8 +6,8 @@
 //! PATH@OFFSET+SIZE     SIZE bytes from OFFSET on
 //! ```
 //! Numbers are bytes, as with `losetup --offset`, or have a unit (`md::size`): `2048s` are sectors,
-//! as partition tables list them. If the text behind the last `@` is not a number, it belongs to the
-//! path; a file whose name really ends in `@8` is given as `name@8@0`.
+//! as partition tables list them. If the text behind the last `@` is not a number, it belongs to
+//! the path; a file whose name really ends in `@8` is given as `name@8@0`.
 //!
 //! Invariant: `Location::parse(&location.to_string()) == Ok(location)` for every path that is text.
 //! Called to parse members on a command line.
