@@ -186,7 +186,7 @@ fn names_of_then_are_names_of_today() {
     }
 }
 
-/// Keys of a record's cell, as docs/bench.md had them.
+/// Keys of a record's cell, as the documents of then had them.
 #[test]
 fn keys_of_the_record_stay() {
     let words = "--level raid5 --disks 3 --members mem --size 4M --workload seq-write --cores 1";

@@ -28,7 +28,8 @@ fn run(lines: &str, dir: &Dir) -> Vec<(String, String, Option<i32>)> {
     run.collect()
 }
 
-fn page(name: &str) -> String {
+/// The text of a document.
+pub fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

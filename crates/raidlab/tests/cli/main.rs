@@ -19,6 +19,7 @@ mod outputs;
 mod partitions;
 mod places;
 mod programs;
+mod reference;
 mod results;
 mod safety;
 mod shown;
