@@ -10,6 +10,7 @@ mod leftovers;
 mod links;
 mod machine_paths;
 mod map;
+mod page_width;
 mod pure;
 mod reasons;
 mod sizes;
@@ -49,6 +50,7 @@ pub fn run(workspace: &Workspace, bin: Option<&Path>) -> Result<Report> {
     report.findings.extend(changelog::check(workspace, &tree));
     report.findings.extend(tools::check(&tree, &sources));
     report.findings.extend(words::check(&tree, &sources));
+    report.findings.extend(page_width::check(&tree));
     match bin.map(PathBuf::from).or_else(|| newest_binary(&workspace.target)) {
         Some(bin) => report.findings.extend(flags::check(&tree, &flags::Help::of(&bin))),
         None => report.skipped.push(
