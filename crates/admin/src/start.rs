@@ -155,8 +155,10 @@ pub fn start_shards(
     it.is_as_examined()?;
     let bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
-    let manager = it.manager(resync_offset, &bad_blocks, options.driver.shards.max(1))?;
-    let devices = it.metadata_devices()?;
+    let bitmap = it.read_bitmap(array.defining)?;
+    let devices = it.metadata_devices(bitmap.as_ref().map(|(header, _)| header));
+    let bitmap = bitmap.map(|(header, bits)| it.managed_bitmap(&header, bits));
+    let manager = it.manager(resync_offset, &bad_blocks, bitmap, options.driver.shards.max(1));
     let notes = it.plan.notes();
     let spec = ArraySpec {
         level: geometry.level(),
@@ -258,8 +260,9 @@ impl Starting<'_> {
         &self,
         resync_offset: Option<u64>,
         bad_blocks: &[(usize, BadBlockList)],
+        bitmap: Option<ManagedBitmap>,
         shards: u16,
-    ) -> Result<MetadataManager, StartError> {
+    ) -> MetadataManager {
         let with_bad_blocks: Vec<usize> = bad_blocks.iter().map(|(of, _)| *of).collect();
         let StartState { found, state, superblocks_in_turn } =
             self.plan.state(resync_offset, &with_bad_blocks);
@@ -267,31 +270,28 @@ impl Starting<'_> {
             let StartDevice { number, slot, events, .. } = device;
             ManagedDevice { number: DeviceNumber(number), slot, events }
         });
-        Ok(MetadataManager::new(MetadataConfig {
+        MetadataManager::new(MetadataConfig {
             geometry: self.plan.geometry().clone(),
             shards,
             devices: devices.collect(),
             state,
             found,
-            bitmap: self.bitmap()?,
+            bitmap,
             superblocks_in_turn,
             checkpoint_nanos: engine::DEFAULT_CHECKPOINT_NANOS,
-        }))
+        })
     }
 
     /// The bitmap of the member that defines the array; bits that are not valid count as set.
-    fn bitmap(&self) -> Result<Option<ManagedBitmap>, StartError> {
-        let defining = self.plan.defining();
-        let Some((header, bits)) = self.read_bitmap(self.array.defining)? else { return Ok(None) };
-        let by_bitmap = self.plan.by_bitmap();
-        let stale = header.is_stale(defining.events);
-        Ok(Some(ManagedBitmap {
+    fn managed_bitmap(&self, header: &BitmapHeader, bits: Vec<u8>) -> ManagedBitmap {
+        let stale = header.is_stale(self.plan.defining().events);
+        ManagedBitmap {
             chunk_sectors: u64::from(header.chunk_bytes) / md::SECTOR_BYTES,
             daemon_sleep_nanos: u64::from(header.daemon_sleep_s) * 1_000_000_000,
             events_cleared: header.events_cleared,
             bits,
-            stale: stale || !by_bitmap,
-        }))
+            stale: stale || !self.plan.by_bitmap(),
+        }
     }
 
     /// Header and bits of a member's bitmap.
@@ -327,8 +327,8 @@ impl Starting<'_> {
         Ok(Some((header, file[256..len as usize].to_vec())))
     }
 
-    fn metadata_devices(&self) -> Result<Vec<MetadataDevice>, StartError> {
-        let defining = self.read_bitmap(self.array.defining)?.map(|(header, _)| header);
+    /// `bitmap`: the header of the member that defines the array.
+    fn metadata_devices(&self, bitmap: Option<&BitmapHeader>) -> Vec<MetadataDevice> {
         let device = |StartDevice { candidate, .. }| {
             let (member, metadata): (&Opened, &MemberMetadata) =
                 (&self.members[candidate], &self.metadata[candidate]);
@@ -336,11 +336,11 @@ impl Starting<'_> {
                 number: DeviceNumber(metadata.dev_number),
                 disk: member.disk.clone(),
                 superblock: member.superblock.clone(),
-                bitmap: metadata.bitmap.zip(defining.clone()),
+                bitmap: metadata.bitmap.zip(bitmap.cloned()),
                 ppl: metadata.ppl.map(|ppl| ppl.area),
             }
         };
-        Ok(self.plan.devices().into_iter().map(device).collect())
+        self.plan.devices().into_iter().map(device).collect()
     }
 
     fn member_specs(&self, mut bad_blocks: Vec<(usize, BadBlockList)>) -> Vec<MemberSpec> {

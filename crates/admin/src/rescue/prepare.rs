@@ -50,14 +50,7 @@ pub fn prepare(
 ) -> Result<Prepared, NoGeometry> {
     assert_eq!(candidates.len(), disks.len(), "every candidate has a disk");
     let shape = array.shape.as_ref().map_err(|why| NoGeometry(why.clone()))?;
-    let mut it = Preparing {
-        array,
-        plan,
-        candidates,
-        disks: disks.to_vec(),
-        notes: Vec::new(),
-        doubts: Vec::new(),
-    };
+    let mut it = Preparing::new(array, plan, candidates, disks);
     let mut newest = Patches::new();
     if let Shape::Settled(geometry) = shape {
         it.replay_ppl(geometry, kernels);
@@ -143,14 +136,7 @@ pub(crate) fn ppl_writes(
     geometry: &Geometry,
     kernels: Kernels,
 ) -> LogReplay {
-    let mut it = Preparing {
-        array,
-        plan,
-        candidates,
-        disks: disks.to_vec(),
-        notes: Vec::new(),
-        doubts: Vec::new(),
-    };
+    let mut it = Preparing::new(array, plan, candidates, disks);
     let LogPatches { patches, verdict, gaps } = it.ppl_patches(geometry, kernels);
     let writes = patches.into_iter().flat_map(|(candidate, patches)| {
         patches.into_iter().map(move |(sector, patch)| match patch {
@@ -181,7 +167,17 @@ struct Preparing<'a> {
     doubts: Vec<String>,
 }
 
-impl Preparing<'_> {
+impl<'a> Preparing<'a> {
+    fn new(
+        array: &'a Array,
+        plan: &'a Plan,
+        candidates: &'a [Candidate],
+        disks: &[Arc<dyn Disk>],
+    ) -> Preparing<'a> {
+        let disks = disks.to_vec();
+        Preparing { array, plan, candidates, disks, notes: Vec::new(), doubts: Vec::new() }
+    }
+
     /// The sources of each slot: the plan's choice, then other members with a part of it.
     fn slots(&mut self, count: usize, generation: Generation) -> Vec<Vec<Source>> {
         let mut slots = vec![Vec::new(); count];
