@@ -78,10 +78,10 @@ pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
         }
         let now = Snapshot::take(&roots)?;
         let frame = Frame::between(&before, &now, &selection, &selection.arrays());
-        let json = format!("{}\n", frame.to_json());
-        aside.put(&json)?;
+        let json = || format!("{}\n", frame.to_json());
+        aside.put(json)?;
         let text = match arguments.json.is_stdout() {
-            true => json,
+            true => json(),
             // Reports are paragraphs.
             false if shown > 0 => format!("\n{}", render(&frame, colour)),
             false => render(&frame, colour),
@@ -110,9 +110,9 @@ impl Aside<'_> {
         Ok(Aside(Some((path, file.map_err(fail)?))))
     }
 
-    fn put(&mut self, line: &str) -> Result<(), String> {
+    fn put(&mut self, line: impl FnOnce() -> String) -> Result<(), String> {
         let Some((path, file)) = &mut self.0 else { return Ok(()) };
-        let written = file.write_all(line.as_bytes());
+        let written = file.write_all(line().as_bytes());
         written.map_err(|error| format!("--json {}: cannot write: {error}", path.display()))
     }
 }
