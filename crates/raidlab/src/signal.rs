@@ -3,19 +3,23 @@
 //! Called from the verbs that move data.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-/// Installs the handlers; the flag is set by the first signal. Must be called only once.
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// The exit status of a command that a signal ended.
+const STOPPED: i32 = 130;
+
+/// Installs the handlers; the flag is set by the first signal, before the command goes on. Must be
+/// called only once.
 pub fn watch() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
-    let seen = stop.clone();
-    let watched = ctrlc::set_handler(move || {
-        if seen.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
-    watched.map_err(|error| {
-        format!("cannot start the thread that waits for Ctrl-C (is memory limited?): {error}")
-    })?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // In this order: the first signal finds the flag unset, sets it, and the second exits.
+        flag::register_conditional_shutdown(signal, STOPPED, stop.clone())
+            .and_then(|_| flag::register(signal, stop.clone()))
+            .map_err(|error| format!("cannot install a signal handler: {error}"))?;
+    }
     Ok(stop)
 }
