@@ -17,12 +17,13 @@
 //! the same times (no hash order, no random numbers: the angle of a platter follows from time and
 //! address). The crate is independent of RAID, holds no data, and reads no clock.
 //!
-//! Callers: the paced members of `array`, `sim`, and `lab` for its bounds.
+//! Callers: the paced members of `array`, `sim`, and `model` for its bounds.
 
 #![forbid(unsafe_code)]
 
 mod bus;
 mod channel;
+mod fault;
 mod flash;
 mod op;
 mod placement;
@@ -32,6 +33,7 @@ mod rig;
 mod rotating;
 mod solid;
 
+pub use fault::Fault;
 pub use op::{Completion, Nanos, Op, OpKind};
 pub use placement::Placement;
 pub use profile::{Confidence, Kind, Number, Profile, ProfileError};

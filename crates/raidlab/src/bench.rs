@@ -13,17 +13,17 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use clap::{ArgMatches, Args, Subcommand};
-use lab::bench::Settings;
-use lab::matrix::Plan;
-use lab::quantity::show_seconds;
-use lab::record::Cell;
+use results::record::Cell;
 use serde_json::json;
+use spec::matrix::Plan;
+use spec::settings::Settings;
+use spec::units::show_seconds;
 
-use crate::Ending;
 use crate::console::{JsonOut, say};
 use crate::output::{Outputs, json_of};
 use crate::results::{DbArgument, RunRecorder};
-use crate::signal;
+use crate::{Ending, signal};
+
 pub use options::{HostOptions, Matrix, MatrixOptions};
 pub use programs::{Engine, ProgramRunner};
 pub use unused_options::unused_options;
@@ -158,8 +158,8 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending, St
 /// Checks that member directories are writable and that the plan fits into memory.
 pub fn check_plan(plan: &Plan, host: &HostOptions) -> Result<(), String> {
     check_directory(plan, &host.directory())?;
-    match lab::host::available_memory_bytes() {
-        Some(available) => lab::bench::check_memory(plan, host.cores.unwrap_or(1), available),
+    match metrics::host::available_memory_bytes() {
+        Some(available) => bench::blocks::check_memory(plan, host.cores.unwrap_or(1), available),
         None => Ok(()),
     }
 }
@@ -182,13 +182,13 @@ fn dry_run(
     };
     for case in work.blocks.iter().flat_map(|plan| &plan.arrays) {
         let names = case.cells.iter().map(|cell| cell.kind.name().to_string());
-        add(lab::bench::case_name(case), names.collect());
+        add(spec::matrix::case_name(case), names.collect());
     }
     for target in &work.targets {
         let programs = work.choices.iter().map(ToString::to_string);
         add(target.place.name(), programs.collect());
     }
-    let estimate = work.blocks.as_ref().map(|plan| lab::bench::estimate_seconds(plan, settings));
+    let estimate = work.blocks.as_ref().map(|plan| bench::blocks::estimate_seconds(plan, settings));
     let outputs = results.outputs_of_a_list()?;
     if let (Some(plan), Some(seconds)) = (&work.blocks, estimate) {
         announce(plan, seconds);
@@ -229,9 +229,9 @@ fn check_directory(plan: &Plan, default: &Path) -> Result<(), String> {
 
 /// Pins this process to the first CPUs of its affinity mask.
 fn hold_to(cores: u32) -> Result<(), String> {
-    let allowed = lab::runner::allowed_cpus()?;
+    let allowed = bench::runner::allowed_cpus()?;
     match allowed.get(..cores as usize) {
-        Some(first) => lab::runner::hold_to(first),
+        Some(first) => bench::runner::hold_to(first),
         None => Err(format!(
             "--cores {cores}: this process may run on {} CPU(s); use no more",
             allowed.len()

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lab::compare::Comparison;
-use lab::record::Record;
+use report::compare::Comparison;
+use results::record::Record;
 
 use crate::Ending;
 use crate::console::{JsonOut, check_replaceable, is_stdout, replace_record};
@@ -77,14 +77,14 @@ pub fn run(arguments: &CompareArguments) -> Result<Ending, String> {
         ));
     }
     let text = match page_to_stdout {
-        true => lab::compare::markdown(&comparison),
-        false => lab::compare::text(&comparison),
+        true => report::compare::markdown(&comparison),
+        false => report::compare::text(&comparison),
     };
     arguments
         .json
         .put(&text, || serde_json::to_value(&comparison).expect("a comparison is plain data"))?;
     if let Some(page) = page.filter(|_| !page_to_stdout) {
-        replace_record(page, lab::compare::markdown(&comparison))
+        replace_record(page, report::compare::markdown(&comparison))
             .map_err(|error| format!("--markdown {error}"))?;
     }
     Ok(if comparison.failed() { Ending::Finding } else { Ending::Fine })

@@ -12,7 +12,7 @@ use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use clap::Args;
 use device::{Device, Identity};
-use lab::shown::{Shown, lines};
+use report::shown::{Shown, lines};
 use serde_json::Value;
 
 use crate::members::{Used, existing_member, overlaps};

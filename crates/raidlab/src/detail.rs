@@ -8,12 +8,12 @@ use std::fmt::Write;
 
 use admin::{ArrayDescription, Members, array_name, describe, left_over};
 use clap::Args;
-use lab::shown::Shown;
 use md::Kind;
 use md::assemble::{Array, MemberState, Options, Override, Plan, Replay, Shape, Verdict};
 use md::ondisk::bitmap::BitmapKind;
 use md::ondisk::superblock::Policy;
 use md::ondisk::{MemberMetadata, Version};
+use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::console::{JsonOut, text_of};

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::record::Record;
+use results::record::Record;
 use serde::Serialize;
 
 use crate::console::{
@@ -56,17 +56,17 @@ impl Outputs {
             true => has_colours(&std::io::stderr()),
             false => has_colours(&std::io::stdout()),
         };
-        let shown = lab::repeat::folded(record);
+        let shown = report::repeat::folded(record);
         // Programs are shown as their own tools show them.
         let (programs, blocks) = split(&shown);
         let mut table = match (blocks.cells.is_empty(), programs.cells.is_empty()) {
             (true, true) => "nothing was measured\n".to_string(),
             (true, false) => String::new(),
-            (false, _) => lab::table::render(&blocks, colour),
+            (false, _) => report::table::render(&blocks, colour),
         };
-        table.push_str(&lab::program::tables::render(&programs));
-        table.push_str(&lab::table::findings_of(&programs, colour));
-        let html = self.html.is_some().then(|| lab::html::render(&shown));
+        table.push_str(&report::tool_tables::render(&programs));
+        table.push_str(&report::table::findings_of(&programs, colour));
+        let html = self.html.is_some().then(|| report::html::render(&shown));
         self.write_texts(&table, &record.to_json(), html.as_deref())
     }
 

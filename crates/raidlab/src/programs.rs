@@ -18,8 +18,8 @@ pub struct ProgramsArguments {
 /// # Errors
 /// If the list cannot be written.
 pub fn run(arguments: &ProgramsArguments) -> Result<Ending, String> {
-    let tools = lab::program::tools::described();
-    let text = lab::program::tools::describe();
+    let tools = spec::program::tools::described();
+    let text = spec::program::tools::describe();
     Outputs::open(&arguments.json, None)?.write_texts(&text, &json_of(&tools), None)?;
     Ok(Ending::Fine)
 }

@@ -5,10 +5,10 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use bench::blocks::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::bench::Progress;
-use lab::quantity::show_seconds;
-use lab::record::Cell;
+use results::record::Cell;
+use spec::units::show_seconds;
 
 use crate::console::say;
 

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lab::report::Report;
-use lab::shown::Shown;
+use report::runs::Report;
+use report::shown::Shown;
 
 use crate::Ending;
 use crate::console::{
@@ -69,7 +69,8 @@ pub fn run(arguments: &ReportArguments) -> Result<Ending, String> {
         None => {}
         Some("none") => report.published = None,
         Some(name) => {
-            let figures = lab::published::named(name).map_err(|e| format!("--published: {e}"))?;
+            let figures =
+                report::published::named(name).map_err(|e| format!("--published: {e}"))?;
             report.published = Some(figures);
         }
     }
@@ -98,9 +99,9 @@ type Render<'a> = &'a dyn Fn() -> String;
 fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
     let records = std::slice::from_ref(&report.record);
     let texts: [(&str, Option<&Path>, Render<'_>); 4] = [
-        ("--html", arguments.html.as_deref(), &|| lab::html::render_report(report)),
-        ("--markdown", arguments.markdown.as_deref(), &|| lab::markdown::render(report)),
-        ("--csv", arguments.csv.as_deref(), &|| lab::results::csv(records)),
+        ("--html", arguments.html.as_deref(), &|| report::html::render_report(report)),
+        ("--markdown", arguments.markdown.as_deref(), &|| report::markdown::render(report)),
+        ("--csv", arguments.csv.as_deref(), &|| results::csv(records)),
         ("--json", arguments.json.path(), &|| report.record.to_json()),
     ];
     let to_stdout = texts.iter().filter(|(_, path, _)| path.is_some_and(is_stdout));
@@ -125,14 +126,14 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
     if files {
         return Ok(());
     }
-    print_lines(&lab::report::text(report, has_colours(&std::io::stdout())))
+    print_lines(&report::runs::text(report, has_colours(&std::io::stdout())))
 }
 
 fn put_parquet(path: &Path, report: &Report) -> Result<(), String> {
     if is_stdout(path) {
         return Err("--parquet -: it goes to a file; name one".into());
     }
-    let bytes = lab::results::parquet(std::slice::from_ref(&report.record));
+    let bytes = results::parquet(std::slice::from_ref(&report.record));
     let bytes = bytes.map_err(|e| format!("--parquet {}: {e}", path.display()))?;
     replace_record(path, &bytes).map_err(|e| format!("--parquet {e}"))?;
     say(format_args!("parquet: {}", path.display()));

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use lab::record::{Cell, Record};
-use lab::report::{Report, Source};
-use lab::results::{Item, ItemKey, NewRun, RunInfo, Store, tell_of_waits};
+use report::runs::{Report, Source};
+use results::record::{Cell, Record};
+use results::{NewRun, RunInfo, Store, tell_of_waits};
+use spec::sweep::{Item, ItemKey};
 
 use crate::console::say;
 
@@ -34,7 +35,7 @@ impl DbArgument {
 
     /// The path of the file, given or default.
     pub fn path(&self) -> Result<PathBuf, String> {
-        self.db.clone().flatten().or_else(lab::results::default_path).ok_or_else(|| {
+        self.db.clone().flatten().or_else(results::default_path).ok_or_else(|| {
             "--db FILE: no default path: neither XDG_DATA_HOME nor HOME is set".into()
         })
     }
@@ -168,7 +169,7 @@ pub fn report_of_run(store: &Store, run: &RunInfo) -> Result<Report, String> {
     report.sources = vec![Source { name: format!("run {}", run.id), ..report.sources[0].clone() }];
     report.not_run = store.not_run(run.id).map_err(|e| e.to_string())?;
     report.published = match &run.published {
-        Some(name) => lab::published::named(name).ok(),
+        Some(name) => report::published::named(name).ok(),
         None => None,
     };
     Ok(report)

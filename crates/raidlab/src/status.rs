@@ -9,16 +9,15 @@ use std::path::Path;
 
 use admin::{Members, array_name, describe};
 use clap::Args;
-use lab::shown::Shown;
 use md::assemble::{Array, Found, MemberState, Options};
 use md::ondisk::Version;
+use report::shown::Shown;
 use serde_json::{Value, json};
 
-use crate::Ending;
 use crate::console::{JsonOut, text_of};
 use crate::detail::mdstat_level;
-use crate::mdadm;
 use crate::members::Used;
+use crate::{Ending, mdadm};
 
 const EXAMPLES: &str = "\
 Examples:

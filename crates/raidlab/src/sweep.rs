@@ -12,17 +12,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use ::bench::blocks::Progress;
+use ::bench::sweep::{Part, ProgramItem, SweepHost, Task, run_tasks, tasks};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
-use lab::bench::{Progress, Settings};
-use lab::matrix::Plan;
-use lab::record::Cell;
-use lab::results::{Item, ItemKey, NewRun, Store};
+use results::record::Cell;
+use results::{NewRun, Store};
 use serde::Serialize;
-
-use lab::sweep::{
-    Part, ProgramItem, SweepFile, SweepHost, SweepTable, TargetLabels, Task, program_elsewhere,
-    program_on_array, run_tasks, tasks,
+use spec::matrix::Plan;
+use spec::settings::Settings;
+use spec::sweep::{
+    Item, ItemKey, SweepFile, SweepTable, TargetLabels, program_elsewhere, program_on_array,
 };
 
 use crate::bench::{
@@ -104,7 +104,7 @@ pub fn run(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Ending, S
     let sweep = SweepFile::parse(&text, &stem.unwrap_or_default(), &names)
         .map_err(|e| format!("{}: {e}", file.display()))?;
     if let Some(name) = &sweep.published {
-        lab::published::named(name).map_err(|e| format!("{}: {e}", file.display()))?;
+        report::published::named(name).map_err(|e| format!("{}: {e}", file.display()))?;
     }
     let given = given(matches);
     let mut tables = Vec::new();
@@ -210,7 +210,7 @@ fn part(
 /// The item of a matrix that cannot be planned.
 fn unplanned(table: &SweepTable) -> Item {
     let option =
-        |option: &lab::sweep::SweepOption| format!("{} = {}", option.key, option.values.join(","));
+        |option: &spec::sweep::SweepOption| format!("{} = {}", option.key, option.values.join(","));
     let what = table.options.iter().map(option).collect::<Vec<_>>().join("; ");
     Item { key: ItemKey(format!("matrix: {what}")), what }
 }
@@ -287,10 +287,10 @@ impl Sweeping<'_> {
     /// The run to resume, and its finished items.
     fn begun(&self, store: &Store) -> Result<Option<(i64, HashSet<ItemKey>)>, String> {
         let all = self.all();
-        let Some(head) = lab::sweep::head(&all).filter(|_| !self.arguments.again) else {
+        let Some(head) = ::bench::sweep::head(&all).filter(|_| !self.arguments.again) else {
             return Ok(None);
         };
-        let text = |e: lab::results::StoreError| e.to_string();
+        let text = |e: results::StoreError| e.to_string();
         match store.newest_of(&self.sweep.name, &head).map_err(text)? {
             Some(run) => Ok(Some((run, store.finished(run).map_err(text)?))),
             None => Ok(None),
@@ -308,7 +308,7 @@ impl Sweeping<'_> {
         }
         let finished = begun.map(|(_, finished)| finished).unwrap_or_default();
         let shown = self.shown(&finished);
-        let mut out = format!("{}\n", lab::shown::Shown(&shown.title));
+        let mut out = format!("{}\n", report::shown::Shown(&shown.title));
         for item in &shown.items {
             let mark = if item.done { "done" } else { "" };
             out.push_str(&format!("{mark:4}  {}  {}\n", item.key, item.what));
@@ -350,13 +350,13 @@ impl Sweeping<'_> {
         let count = |tasks: &[Task<'_>]| tasks.iter().map(|task| task.items.len()).sum::<usize>();
         let (all, rest) = (count(&self.all()), tasks(self.parts, finished));
         let programs = programs(&rest);
-        let mut time = format!("about {}", lab::quantity::show_seconds(seconds(&rest)));
+        let mut time = format!("about {}", spec::units::show_seconds(seconds(&rest)));
         if programs > 0 {
             time.push_str(&format!(" and the time of {programs} program(s)"));
             let keys = rest.iter().filter_map(|task| Some(&task.program?.item.key));
             let known: Vec<f64> = keys.filter_map(|key| took.get(key).copied()).collect();
             if !known.is_empty() {
-                let seconds = lab::quantity::show_seconds(known.iter().sum());
+                let seconds = spec::units::show_seconds(known.iter().sum());
                 let known = known.len();
                 time.push_str(&format!(" (phases of {known} of them took {seconds} before)"));
             }
@@ -367,13 +367,13 @@ impl Sweeping<'_> {
     fn run_sweep(&self) -> Result<Ending, String> {
         let arguments = self.arguments;
         let results = &arguments.results;
-        let text = |e: lab::results::StoreError| e.to_string();
+        let text = |e: results::StoreError| e.to_string();
         let all = self.all();
         let stop = signal::watch()?;
         let outputs = Outputs::open(&results.json, results.html.as_deref())?;
         bench::hold_to_cores(arguments.host.cores)?;
         let mut store = results.db.create()?;
-        let head = lab::sweep::head(&all).ok_or_else(|| self.nothing())?;
+        let head = ::bench::sweep::head(&all).ok_or_else(|| self.nothing())?;
         let new = NewRun {
             title: &self.sweep.title,
             sweep: Some(&self.sweep.name),
@@ -447,7 +447,7 @@ fn programs(tasks: &[Task<'_>]) -> usize {
 
 /// The reason why a program could not be run, without prefixes that repeat the item's name.
 fn without_name(why: &str, program: &ProgramItem) -> String {
-    let name = program.case.as_ref().map(lab::bench::case_name).unwrap_or_default();
+    let name = program.case.as_ref().map(spec::matrix::case_name).unwrap_or_default();
     let names = [
         format!("{name}: "),
         format!("{name}, {}: ", program.place.name()),

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lab::quantity::parse_seconds;
-use lab::watch::{Frame, Roots, Selection, Snapshot, render};
+use metrics::{Frame, Roots, Selection, Snapshot, render};
+use spec::units::parse_seconds;
 
 use crate::console::{JsonOut, has_colours, is_stdout, replace_record};
 use crate::{Ending, signal};

@@ -9,7 +9,7 @@
 //! all files of the other threads open until the thread is really gone, which is after it is
 //! joined: among them exclusive claims (`O_EXCL`), and connections whose peers wait for their end.
 //!
-//! This file is one of the few places with `unsafe`. Called by the benchmarks in `lab`.
+//! This file is one of the few places with `unsafe`. Called by `bench`.
 
 use std::io::Result;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -9,7 +9,7 @@ use crate::tree::Tree;
 use crate::workspace::{Crate, Kind, Workspace};
 
 /// (crate, the workspace crates it may use). A crate appears in the workspace when it has code.
-pub const TABLE: [(&str, &[&str]); 14] = [
+pub const TABLE: [(&str, &[&str]); 20] = [
     ("parity", &[]),
     ("md", &[]),
     ("drive", &[]),
@@ -21,12 +21,40 @@ pub const TABLE: [(&str, &[&str]); 14] = [
     ("array", &["sys", "device", "engine", "md", "drive", "nbd", "parity"]),
     ("admin", &["sys", "device", "array", "engine", "md", "parity"]),
     ("export", &["array", "nbd"]),
-    ("lab", &["parity", "md", "drive", "sys", "device", "array", "export", "sim"]),
+    ("spec", &["parity", "md", "drive"]),
+    ("results", &["spec"]),
+    ("model", &["spec", "md", "drive"]),
+    ("metrics", &["sys", "results", "array"]),
+    ("report", &["md", "spec", "results"]),
+    (
+        "bench",
+        &[
+            "spec", "results", "model", "metrics", "parity", "md", "drive", "sys", "device",
+            "array", "export", "sim",
+        ],
+    ),
+    ("engine-table", &["parity", "md", "sys", "spec", "results", "metrics", "bench"]),
     (
         "raidlab",
         &[
-            "parity", "md", "drive", "nbd", "engine", "sim", "sys", "device", "array", "admin",
-            "export", "lab",
+            "parity",
+            "md",
+            "drive",
+            "nbd",
+            "engine",
+            "sim",
+            "sys",
+            "device",
+            "array",
+            "admin",
+            "export",
+            "spec",
+            "results",
+            "model",
+            "metrics",
+            "report",
+            "bench",
+            "engine-table",
         ],
     ),
     ("xtask", &[]),
@@ -164,8 +192,24 @@ pub mod tests {
     fn the_table_has_no_cycle() {
         // Rows stand below everything they use, so the order itself is the proof.
         let order = [
-            "parity", "md", "drive", "nbd", "engine", "sim", "sys", "device", "array", "admin",
-            "export", "lab",
+            "parity",
+            "md",
+            "drive",
+            "nbd",
+            "engine",
+            "sim",
+            "sys",
+            "device",
+            "array",
+            "admin",
+            "export",
+            "spec",
+            "results",
+            "model",
+            "metrics",
+            "report",
+            "bench",
+            "engine-table",
         ];
         let place = |name: &str| order.iter().position(|n| *n == name).unwrap_or(order.len());
         for (name, uses) in TABLE {

@@ -8,8 +8,24 @@ use crate::tokens::{Sources, Token, is_module};
 use crate::workspace::Workspace;
 
 /// Crates whose roots say `#![forbid(unsafe_code)]`.
-const FORBID: [&str; 10] =
-    ["md", "drive", "nbd", "engine", "sim", "device", "admin", "lab", "raidlab", "xtask"];
+const FORBID: [&str; 16] = [
+    "md",
+    "drive",
+    "nbd",
+    "engine",
+    "sim",
+    "device",
+    "admin",
+    "spec",
+    "results",
+    "model",
+    "metrics",
+    "report",
+    "bench",
+    "engine-table",
+    "raidlab",
+    "xtask",
+];
 
 /// Modules that may hold unsafe code, as a file `x.rs` or a directory `x/`.
 const ADDRESSES: [&str; 10] = [

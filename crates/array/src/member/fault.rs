@@ -6,46 +6,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use drive::Fault;
 use engine::{MemberError, Token};
 
 use super::traits::Load;
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::table::Table;
-
-/// One scripted fault. Byte addresses are relative to the member; ranges are half open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Every read of this byte returns it with a flipped bit, without an error.
-    FlipRead {
-        /// Byte address.
-        at: u64,
-    },
-    /// Reads of the range fail with a medium error, until it is written.
-    ReadError {
-        /// Bytes that fail.
-        range: Range<u64>,
-    },
-    /// Writes to the range fail.
-    WriteError {
-        /// Bytes that fail.
-        range: Range<u64>,
-    },
-    /// After this number of operations the member is gone.
-    Gone {
-        /// Number of operations that still succeed.
-        after: u64,
-    },
-    /// Writes that cover this byte store only the data before it, without an error.
-    TornWrite {
-        /// The byte at which the write tears; torn at its sector.
-        at: u64,
-    },
-    /// Every operation is delayed.
-    Delay {
-        /// Delay in nanoseconds.
-        nanos: u64,
-    },
-}
 
 /// Turns the scripts of fault members on and off, so that data can be filled in without faults.
 #[derive(Clone, Debug)]

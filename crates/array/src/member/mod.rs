@@ -19,7 +19,8 @@ mod uring;
 
 pub use bad_block_member::{BadBlockList, BadBlockMember};
 pub use disk::DiskMember;
-pub use fault::{Fault, FaultControl, FaultMember};
+pub use drive::Fault;
+pub use fault::{FaultControl, FaultMember};
 pub use file::{FileMember, FileOptions, OpenError};
 pub use mem::MemMember;
 pub use nested::NestedMember;

@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
-use lab::matrix::BenchLevel;
-use lab::workload::Kind;
 use parity::Kernels;
+use spec::matrix::BenchLevel;
+use spec::workload::Kind;
 
+use super::RUNS;
 use super::options::{fastest_kernels, parse_kernels, parse_sample};
-use super::{RUNS, programs::WorkloadName};
+use super::programs::WorkloadName;
 use crate::console::{JsonOut, say};
 use crate::output::Outputs;
 use crate::size_args::parse_bytes;
@@ -74,27 +75,27 @@ pub fn run(arguments: &EngineArguments) -> Result<Ending, String> {
         BenchLevel::Md(level) => Ok(*level),
         BenchLevel::Single => Err("--level single: the table has rows of arrays only".to_string()),
     });
-    let settings = lab::engine_table::Settings {
+    let settings = engine_table::Settings {
         sample: Duration::from_secs_f64(arguments.seconds.unwrap_or(SAMPLE_SECONDS)),
         rounds: arguments.runs.unwrap_or(RUNS),
         area_bytes: arguments.size.unwrap_or(AREA_BYTES),
         kernels: arguments.parity_impl.unwrap_or_else(fastest_kernels),
         seed: arguments.seed,
-        cpus: lab::runner::allowed_cpus()?,
+        cpus: bench::runner::allowed_cpus()?,
         levels: levels.collect::<Result<_, _>>()?,
         workloads: arguments.workload.clone(),
     };
     if !settings.has_rows() {
         return Err("bench engine: no row has this --level and this --workload".into());
     }
-    if let Some(available) = lab::host::available_memory_bytes() {
+    if let Some(available) = metrics::host::available_memory_bytes() {
         settings.check_memory(available)?;
     }
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = Outputs::open(&arguments.json, None)?;
     let mut tell = |what: &str| say(format_args!("{what}"));
-    let table = lab::engine_table::run(&settings, &stopped, &mut tell)?;
+    let table = engine_table::run(&settings, &stopped, &mut tell)?;
     outputs.write_texts(&table.text(), &table.to_json(), None)?;
     Ok(match (stopped(), table.is_met()) {
         (true, _) => Ending::Stopped,

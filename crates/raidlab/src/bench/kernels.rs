@@ -51,9 +51,9 @@ pub fn run(arguments: &KernelsArguments) -> Result<Ending, String> {
     hold_to_cores(arguments.cores)?;
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
-    let settings = lab::kernels::Settings::usual(chosen, arguments.runs.unwrap_or(RUNS) as usize);
+    let settings = bench::kernels::Settings::usual(chosen, arguments.runs.unwrap_or(RUNS) as usize);
     let outputs = Outputs::open(&arguments.json, None)?;
-    let table = lab::kernels::run(&settings, &stopped)?;
+    let table = bench::kernels::run(&settings, &stopped)?;
     outputs.write_texts(&table.text(), &table.to_json(), None)?;
     Ok(if stopped() { Ending::Stopped } else { Ending::Fine })
 }

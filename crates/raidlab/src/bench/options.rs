@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
-use lab::bench::Settings;
-use lab::matrix::{BenchLevel, Options};
-use lab::members::MemberSet;
-use lab::program::ProgramSpec;
-use lab::program::run::Timing;
-use lab::program::spec::Sizing;
-use lab::provision::TargetExpr;
-use lab::quantity::{parse_rate, parse_seconds};
-use lab::workload::Kind;
 use md::nested::ArrayExpr;
 use parity::Kernels;
+use spec::matrix::{BenchLevel, Options};
+use spec::members::MemberSet;
+use spec::program::ProgramSpec;
+use spec::program::spec::Sizing;
+use spec::program::timing::Timing;
+use spec::settings::Settings;
+use spec::target::TargetExpr;
+use spec::units::{parse_rate, parse_seconds};
+use spec::workload::Kind;
 
 use super::RUNS;
 use super::programs::WorkloadName;
@@ -375,7 +375,7 @@ impl MatrixOptions {
     /// # Errors
     /// Names the program and its option.
     pub fn check_programs(&self) -> Result<(), String> {
-        let memory_bytes = lab::host::memory_bytes().unwrap_or(0);
+        let memory_bytes = metrics::host::memory_bytes().unwrap_or(0);
         for size in self.sizes() {
             let scale = Sizing { memory_bytes, size, page_cache: true, ..Sizing::default() };
             for choice in self.choices() {

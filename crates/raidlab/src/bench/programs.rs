@@ -7,18 +7,20 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use lab::bench::Settings;
-use lab::host;
-use lab::matrix::Plan;
-use lab::program::files::left_behind;
-use lab::program::run::{Progress, Timing};
-use lab::program::session::{RunResult, Session};
-use lab::program::spec::Sizing;
-use lab::program::{Program, ProgramSpec};
-use lab::provision::{MountOrDevice, TargetExpr, facts_of, open_to_write_over};
-use lab::quantity::show_size;
-use lab::record::{Cell, Place};
-use lab::workload::Kind;
+use bench::program::files::left_behind;
+use bench::program::run::Progress;
+use bench::program::session::{RunResult, Session};
+use bench::provision::{MountOrDevice, facts_of, open_to_write_over};
+use metrics::host;
+use results::record::{Cell, Place};
+use spec::matrix::Plan;
+use spec::program::spec::Sizing;
+use spec::program::timing::Timing;
+use spec::program::{Program, ProgramSpec};
+use spec::settings::Settings;
+use spec::target::TargetExpr;
+use spec::units::show_size;
+use spec::workload::Kind;
 
 use crate::console::say;
 
@@ -126,7 +128,7 @@ impl ProgramRunner<'_> {
                 if (self.stop)() {
                     return Ok(());
                 }
-                let (capacity, stripe) = lab::bench::extent_of(case)?;
+                let (capacity, stripe) = bench::blocks::extent_of(case)?;
                 let scale = Sizing {
                     memory_bytes: host::memory_bytes().unwrap_or(0),
                     size: case.area_bytes,
@@ -135,7 +137,7 @@ impl ProgramRunner<'_> {
                     page_cache: false,
                     stripe_bytes: Some(stripe).filter(|stripe| *stripe > 0),
                 };
-                let name = lab::bench::case_name(case);
+                let name = spec::matrix::case_name(case);
                 let brought = session.on_case(choice, scale, case, engine.settings);
                 keep(brought).map_err(|problem| format!("{name}: {problem}"))
             }),
@@ -165,7 +167,7 @@ impl ProgramRunner<'_> {
                     return Ok(());
                 }
                 let brought = session.on_place(choice, place, Some((case, engine.settings)));
-                let name = lab::bench::case_name(case);
+                let name = spec::matrix::case_name(case);
                 keep(brought).map_err(|problem| format!("{name}, {}: {problem}", place.name()))
             }),
             (place, None) => keep(session.on_place(choice, place, None)),

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use lab::provision::TargetExpr;
+use spec::target::TargetExpr;
 
 use super::options::{
     ArrayOptions, BlockOptions, EngineOptions, HostOptions, Matrix, MatrixOptions, ProgramOptions,

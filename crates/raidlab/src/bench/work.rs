@@ -5,14 +5,14 @@
 
 use std::time::SystemTime;
 
-use lab::bench::{Progress, Settings};
-use lab::host::Host;
-use lab::matrix::{self, Options, Plan};
-use lab::program::ProgramSpec;
-use lab::provision::{KernelExpr, TargetExpr};
-use lab::record::{Cell, Record};
-use lab::sweep::TargetLabels;
-use lab::workload::Kind;
+use bench::blocks::Progress;
+use results::record::{Cell, Record};
+use spec::matrix::{self, Options, Plan};
+use spec::program::ProgramSpec;
+use spec::settings::Settings;
+use spec::sweep::TargetLabels;
+use spec::target::{KernelExpr, TargetExpr};
+use spec::workload::Kind;
 
 use super::programs::{Engine, ProgramRunner};
 use super::unused_options::refuse_unused;
@@ -96,10 +96,11 @@ impl BenchPlan {
     /// A record without cells: host and time.
     pub fn head(&self, settings: &Settings<'_>) -> Record {
         match self.plans().next() {
-            Some(plan) => lab::bench::head(plan, settings),
-            None => {
-                Record::new(Host::probe(Some(settings.kernels.name()), None), SystemTime::now())
-            }
+            Some(plan) => bench::blocks::head(plan, settings),
+            None => Record::new(
+                metrics::host::probe(Some(settings.kernels.name()), None),
+                SystemTime::now(),
+            ),
         }
     }
 
@@ -239,7 +240,7 @@ fn run_blocks(
     stopped: &dyn Fn() -> bool,
     keep: &mut dyn FnMut(&[Cell]),
 ) -> (Record, Result<(), String>) {
-    let estimate = lab::bench::estimate_seconds(plan, settings);
+    let estimate = bench::blocks::estimate_seconds(plan, settings);
     announce(plan, estimate);
     let mut reporter = Reporter::new(plan.cells(), 0, estimate);
     let mut show = |progress: Progress<'_>| {
@@ -248,7 +249,7 @@ fn run_blocks(
         }
         reporter.show(&progress);
     };
-    let ran = lab::bench::run(plan, settings, stopped, &mut show);
+    let ran = bench::blocks::run(plan, settings, stopped, &mut show);
     reporter.finish();
     ran
 }

@@ -16,11 +16,11 @@ use admin::{
 };
 use clap::{ArgMatches, Args};
 use device::Location;
-use lab::shown::Shown;
 use md::create::{BitmapOption, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Level, SECTOR_BYTES, show_size};
+use report::shown::Shown;
 
 use crate::console::{JsonOut, say, say_lines, text_of};
 use crate::members::{Used, is_missing};

@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use lab::shown::Shown;
 use md::create::{DeviceLayout, Plan, Request};
 use md::ondisk::{Area, Role};
+use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::detail::policy_name;

@@ -13,9 +13,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use admin::rescue::{Compared, Failure, Piece, StreamError, StreamOptions, stream};
+use admin::rescue::{Compared, Failure, Piece, Rescue, StreamError, StreamOptions, stream};
 use clap::Args;
-use md::Level;
+use md::{Level, show_size};
+use output::{Output, Stop};
+use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::console::{JsonOut, print_raw, say};
@@ -23,10 +25,6 @@ use crate::members::{Used, overlaps};
 use crate::meter::Meter;
 use crate::size_args::{parse_level, parse_sectors};
 use crate::{Ending, signal};
-use admin::rescue::Rescue;
-use lab::shown::Shown;
-use md::show_size;
-use output::{Output, Stop};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use lab::shown::Shown;
 use md::ondisk::bitmap::{LocklessStates, MAGIC_NUMBER, STATE_STALE};
+use report::shown::Shown;
 
 use super::found::{Found, FoundBitmap};
 use crate::mdadm;

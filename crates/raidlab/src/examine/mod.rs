@@ -14,16 +14,16 @@ use std::fmt::Write;
 
 use clap::Args;
 use device::Location;
-use lab::shown::Shown;
-use md::ondisk::superblock::{Kernels, Outcome, Superblock};
-use serde_json::{Value, json};
-
-pub use found::Found;
 use found::Row;
+use md::ondisk::superblock::{Kernels, Outcome, Superblock};
+use report::shown::Shown;
+use serde_json::{Value, json};
 
 use crate::console::{JsonOut, say};
 use crate::members::Used;
 use crate::{Ending, mdadm};
+
+pub use found::Found;
 
 const EXAMPLES: &str = "\
 Examples:

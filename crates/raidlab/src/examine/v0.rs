@@ -5,9 +5,9 @@
 
 use std::fmt::Write;
 
-use lab::shown::Shown;
 use md::ondisk::Timestamp;
 use md::ondisk::superblock::{Checksum, DISKS_MAX, DiskV0, SuperblockV0};
+use report::shown::Shown;
 
 use crate::mdadm;
 

@@ -5,10 +5,10 @@
 
 use std::fmt::Write;
 
-use lab::shown::Shown;
 use md::ondisk::Version;
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::superblock::{Checksum, SuperblockV1, feature};
+use report::shown::Shown;
 
 use crate::mdadm;
 

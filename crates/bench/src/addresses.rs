@@ -1,0 +1,325 @@
+//! The order of the blocks of a workload, and the number of requests in flight. Sans-io: the same
+//! workload drives any target.
+//!
+//! ```text
+//! sequential   job 0 |----->          |  job 1 |----->         |    each wraps in its own part
+//! random       every job anywhere, uniformly
+//!
+//! on two cores | unit 0 | unit 1 | unit 2 | unit 3 |     each core's generator: the blocks that
+//!               core 0   core 1   core 0   core 1        begin in its lane's units
+//! ```
+//! Invariant: a block with a write in flight is not accessed again before its completion, so that
+//! its expected contents are always defined.
+
+use array::Sharding;
+use md::Sector;
+use spec::rng::SplitMix64;
+use spec::workload::Spec;
+
+struct Job {
+    first: u64,
+    end: u64,
+    next: u64,
+    under_way: usize,
+}
+
+/// A block to be read or written by a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Index of the job.
+    pub job: u32,
+    /// Index of the block, from the start of the area.
+    pub block: u64,
+    /// The block's index in the generator's own share.
+    place: u64,
+}
+
+/// The blocks of an area that belong to one generator. The shares of all lanes are disjoint, and
+/// together they are the area.
+#[derive(Clone, Debug)]
+pub struct Share {
+    count: u64,
+    places: Places,
+}
+
+#[derive(Clone, Debug)]
+enum Places {
+    /// All blocks.
+    All,
+    /// The units of a lane, each of `unit_blocks` whole blocks.
+    Units { unit_blocks: u64, lane: u64, lanes: u64 },
+    /// A list of blocks, where block size and unit size are not multiples.
+    Listed(Vec<u64>),
+}
+
+impl Share {
+    /// All of an area of `blocks` blocks.
+    pub fn all(blocks: u64) -> Share {
+        Share { count: blocks, places: Places::All }
+    }
+
+    /// The blocks of `block_sectors` sectors that begin in the units of `lane`. A block that
+    /// extends into another lane's unit is split by the driver.
+    pub fn of_lane(blocks: u64, block_sectors: u64, sharding: Sharding, lane: u16) -> Share {
+        let lanes = u64::from(sharding.shards());
+        if lanes == 1 {
+            return Share::all(blocks);
+        }
+        let owner = |block: &u64| sharding.shard_of(Sector(block * block_sectors));
+        if !sharding.unit_sectors().is_multiple_of(block_sectors) {
+            let own: Vec<u64> = (0..blocks).filter(|block| owner(block) == lane).collect();
+            return Share { count: own.len() as u64, places: Places::Listed(own) };
+        }
+        let (unit_blocks, lane) = (sharding.unit_sectors() / block_sectors, u64::from(lane));
+        let round = unit_blocks * lanes;
+        let rest = (blocks % round).saturating_sub(lane * unit_blocks).min(unit_blocks);
+        let count = blocks / round * unit_blocks + rest;
+        Share { count, places: Places::Units { unit_blocks, lane, lanes } }
+    }
+
+    /// Number of blocks.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    #[inline]
+    fn block(&self, place: u64) -> u64 {
+        match &self.places {
+            Places::All => place,
+            Places::Units { unit_blocks, lane, lanes } => {
+                let unit = place / unit_blocks * lanes + lane;
+                unit * unit_blocks + place % unit_blocks
+            }
+            Places::Listed(own) => own[place as usize],
+        }
+    }
+}
+
+/// Generates the steps of a workload.
+pub struct Workload {
+    spec: Spec,
+    share: Share,
+    jobs: Vec<Job>,
+    turn: usize,
+    busy: Vec<u64>,
+    random: SplitMix64,
+}
+
+impl Workload {
+    /// A workload over these blocks.
+    ///
+    /// # Panics
+    /// When there are fewer blocks than jobs.
+    pub fn new(spec: Spec, share: Share, seed: u64) -> Workload {
+        let blocks = share.count();
+        let count = u64::from(spec.jobs.max(1));
+        assert!(blocks >= count, "{blocks} blocks are too few for {count} jobs");
+        let part = blocks / count;
+        let jobs = (0..count).map(|job| Job {
+            first: job * part,
+            end: (job + 1) * part,
+            next: job * part,
+            under_way: 0,
+        });
+        Workload {
+            spec,
+            share,
+            jobs: jobs.collect(),
+            turn: 0,
+            busy: vec![0; if spec.kind.is_write() { blocks.div_ceil(64) as usize } else { 0 }],
+            random: SplitMix64(seed),
+        }
+    }
+
+    /// The next block, or `None` while every job has its queue depth in flight.
+    pub fn begin(&mut self) -> Option<Step> {
+        for _ in 0..self.jobs.len() {
+            let at = self.turn;
+            self.turn = (self.turn + 1) % self.jobs.len();
+            if self.jobs[at].under_way < self.spec.window()
+                && let Some(place) = self.choose(at)
+            {
+                self.jobs[at].under_way += 1;
+                self.set_busy(place, true);
+                return Some(Step { job: at as u32, block: self.share.block(place), place });
+            }
+        }
+        None
+    }
+
+    /// Completes a step that `begin` returned.
+    pub fn done(&mut self, step: Step) {
+        let job = &mut self.jobs[step.job as usize];
+        assert!(job.under_way > 0, "job {} ends more than it began", step.job);
+        job.under_way -= 1;
+        self.set_busy(step.place, false);
+    }
+
+    /// A place in the own share.
+    fn choose(&mut self, at: usize) -> Option<u64> {
+        if self.spec.kind.is_sequential() {
+            let job = &self.jobs[at];
+            let place = job.next;
+            if self.is_busy(place) {
+                return None;
+            }
+            let job = &mut self.jobs[at];
+            job.next = if place + 1 == job.end { job.first } else { place + 1 };
+            return Some(place);
+        }
+        // In a small area most blocks may be in flight: give up after a few tries.
+        (0..16).find_map(|_| {
+            let place = self.random.below(self.share.count());
+            (!self.is_busy(place)).then_some(place)
+        })
+    }
+
+    fn is_busy(&self, place: u64) -> bool {
+        self.busy.get((place / 64) as usize).is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
+
+    fn set_busy(&mut self, place: u64, busy: bool) {
+        if let Some(word) = self.busy.get_mut((place / 64) as usize) {
+            let bit = 1 << (place % 64);
+            *word = if busy { *word | bit } else { *word & !bit };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use md::{Geometry, GeometrySpec, Layout, Level};
+    use proptest::prelude::*;
+    use spec::workload::Kind;
+
+    use super::*;
+
+    fn spec(kind: Kind, depth: u32, jobs: u32) -> Spec {
+        Spec { kind, block_bytes: 4096, depth, jobs, read_ahead_bytes: 0 }
+    }
+
+    #[test]
+    fn sequential_jobs_wrap_in_their_own_parts() {
+        let mut workload = Workload::new(spec(Kind::SeqRead, 1, 2), Share::all(8), 1);
+        let mut seen = [Vec::new(), Vec::new()];
+        for _ in 0..12 {
+            let step = workload.begin().expect("at most one in flight");
+            seen[step.job as usize].push(step.block);
+            workload.done(step);
+        }
+        assert_eq!(seen[0], [0, 1, 2, 3, 0, 1]);
+        assert_eq!(seen[1], [4, 5, 6, 7, 4, 5]);
+    }
+
+    #[test]
+    fn no_block_is_written_twice_at_once() {
+        for kind in [Kind::SeqWrite, Kind::RandWrite] {
+            let mut workload = Workload::new(spec(kind, 64, 1), Share::all(16), 1);
+            let mut out = std::collections::HashSet::new();
+            while let Some(step) = workload.begin() {
+                assert!(out.insert(step.block), "{kind:?}: block {} is out twice", step.block);
+            }
+            assert!(out.len() > 8, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn read_ahead_widens_the_window_of_sequential_readers_only() {
+        let ahead = |kind| Spec { read_ahead_bytes: 40_000, ..spec(kind, 2, 1) };
+        assert_eq!(ahead(Kind::SeqRead).window(), 12);
+        assert_eq!(ahead(Kind::RandRead).window(), 2);
+        let mut workload = Workload::new(ahead(Kind::SeqRead), Share::all(100), 1);
+        assert_eq!(std::iter::from_fn(|| workload.begin()).count(), 12);
+    }
+
+    #[test]
+    fn random_blocks_reach_everywhere() {
+        let mut workload = Workload::new(spec(Kind::RandRead, 1, 1), Share::all(100), 3);
+        let mut seen = [false; 100];
+        for _ in 0..2000 {
+            let step = workload.begin().expect("at most one in flight");
+            seen[step.block as usize] = true;
+            workload.done(step);
+        }
+        assert!(seen.iter().all(|seen| *seen));
+    }
+
+    #[test]
+    fn the_shares_of_all_lanes_are_disjoint_and_the_whole_area() {
+        let geometry = Geometry::new(&GeometrySpec {
+            level: Level::Raid5,
+            layout: Layout::default_for(Level::Raid5),
+            chunk_sectors: 128,
+            member_sectors: vec![1 << 20; 6],
+        });
+        let geometry = geometry.expect("an array");
+        for lanes in [1, 2, 3] {
+            let sharding = Sharding::new(&geometry, lanes);
+            // Blocks that fit the units of 4160 KiB, and some that do not.
+            for block_sectors in [1, 8, 128, 640, 2048, 2560] {
+                let blocks = 20 * sharding.unit_sectors() / block_sectors + 3;
+                let mut owners = vec![None; blocks as usize];
+                for lane in 0..lanes {
+                    let share = Share::of_lane(blocks, block_sectors, sharding, lane);
+                    let mut last = None;
+                    for block in (0..share.count()).map(|place| share.block(place)) {
+                        assert!(last < Some(block), "a stream goes forward");
+                        last = Some(block);
+                        assert_eq!(owners[block as usize].replace(lane), None);
+                        assert_eq!(sharding.shard_of(Sector(block * block_sectors)), lane);
+                    }
+                }
+                assert!(owners.iter().all(Option::is_some), "{lanes} lanes, {block_sectors}");
+            }
+        }
+    }
+
+    proptest! {
+        /// For any order of completions: windows are kept, no block has two writes in flight, and
+        /// with nothing in flight there is always a next block.
+        #[test]
+        fn it_goes_on_whatever_happens(
+            kind in proptest::sample::select(&Kind::ALL[..]),
+            depth in 1u32..20,
+            jobs in 1u32..6,
+            blocks in 6u64..60,
+            ends in proptest::collection::vec(any::<proptest::sample::Index>(), 1..200),
+        ) {
+            let spec = Spec { read_ahead_bytes: 5000, ..spec(kind, depth, jobs) };
+            let mut workload = Workload::new(spec, Share::all(blocks), 1);
+            let mut out: Vec<Step> = Vec::new();
+            let mut next: Vec<Option<u64>> = vec![None; jobs as usize];
+            let share = blocks / u64::from(jobs);
+            for end in ends {
+                while let Some(step) = workload.begin() {
+                    prop_assert!(step.block < blocks && step.job < jobs);
+                    if kind.is_write() {
+                        prop_assert!(out.iter().all(|other| other.block != step.block));
+                    }
+                    if kind.is_sequential() {
+                        let first = u64::from(step.job) * share;
+                        let wanted = next[step.job as usize].unwrap_or(first);
+                        prop_assert_eq!(step.block, wanted);
+                        let after = step.block + 1;
+                        let after = if after == first + share { first } else { after };
+                        next[step.job as usize] = Some(after);
+                    }
+                    out.push(step);
+                    let of_job = out.iter().filter(|other| other.job == step.job).count();
+                    prop_assert!(of_job <= spec.window());
+                }
+                prop_assert!(!out.is_empty(), "stuck with nothing in flight");
+                let step = out.swap_remove(end.index(out.len()));
+                workload.done(step);
+            }
+            out.drain(..).for_each(|step| workload.done(step));
+            prop_assert!(workload.begin().is_some());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "too few for 3 jobs")]
+    fn every_job_needs_a_block() {
+        Workload::new(spec(Kind::SeqRead, 1, 3), Share::all(2), 1);
+    }
+}

@@ -1,0 +1,766 @@
+//! Runs a plan: creates each array, fills it, runs its cells, and writes the record.
+//!
+//! Invariant: every cell of the plan ends up in the record, or the reason why not in its warnings
+//! or in the error; a run that is stopped, or ends with an error, keeps the cells measured so far.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use array::{Array, Event};
+use drive::{Placement, Profile};
+use md::nested::{ArrayExpr, Members, NestedGeometry};
+use md::{Geometry, Level};
+use metrics::{CounterSource, Recorder, Watched};
+use model::bound::{self, CellShape, MemberDrive, Pattern, Shape};
+use results::findings;
+use results::host::Host;
+use results::record::{Cell, Record, ThreadTime};
+use spec::matrix::{ArrayCase, BenchLevel, Plan, case_name};
+use spec::members::{MemberExpr, placement_for};
+use spec::settings::Settings;
+use spec::topology::StorageTopology;
+use spec::units::show_size;
+use spec::workload::{Kind, Spec};
+
+use crate::program::session::BufferRequirements;
+use crate::provision::EngineSpec;
+use crate::runner::{self, Outcome, Timing};
+use crate::target::{RedundancyReport, Target, TargetSpec, VerifyErrors};
+
+/// A progress event.
+pub enum Progress<'p> {
+    /// An array is being filled.
+    Filling {
+        /// The array's name.
+        array: &'p str,
+        /// Completed share, 0 to 1.
+        done: f64,
+    },
+    /// A cell is running.
+    Running {
+        /// The array's name.
+        array: &'p str,
+        /// The workload's.
+        workload: &'p str,
+        /// Elapsed seconds.
+        seconds: f64,
+    },
+    /// A cell is complete.
+    Measured(&'p Cell),
+    /// All cells of one entry of [`ArrayCase::cells`] are final.
+    Final {
+        /// Index of the entry.
+        entry: usize,
+        /// Its cells.
+        cells: &'p [Cell],
+    },
+}
+
+/// Every how many-th read is checked during the samples on members in memory: there the engine's
+/// own speed is measured, and everything is checked afterwards.
+const MEMORY_CHECK_EVERY: u32 = 16;
+/// Name prefix of io_uring's worker threads of a process.
+const KERNEL_WORKERS: &str = "iou-";
+/// Above this share of late operations the backing store was the bottleneck.
+const LATE_SHARE: f64 = 0.01;
+
+/// Rate of filling and reading back, bytes per second of members: only for the ETA.
+const BULK_RATE: f64 = 1e9;
+/// Further time to create an array, seconds.
+const PER_ARRAY_SECONDS: f64 = 0.3;
+
+/// Estimated duration of a plan, seconds: warm-ups and samples, fills and checks.
+pub fn estimate_seconds(plan: &Plan, settings: &Settings<'_>) -> f64 {
+    let cells = plan.cells() as f64 * timing(settings, 1).total().as_secs_f64();
+    let arrays = plan.arrays.iter().map(|case| {
+        let read_back = |cell: &&Spec| cell.kind.is_write() || check_every(case) > 1;
+        // Filled once, and with redundancy read several times without some members.
+        let proofs = if matches!(case.expr.level, Level::Linear | Level::Raid0) { 0 } else { 3 };
+        let passes = 1 + proofs + case.cells.iter().filter(read_back).count();
+        let bytes = case.member_bytes as f64 * case.members.len() as f64;
+        PER_ARRAY_SECONDS + passes as f64 * bytes / BULK_RATE
+    });
+    cells + arrays.sum::<f64>()
+}
+
+fn check_every(case: &ArrayCase) -> u32 {
+    let memory = case.members.iter().all(MemberExpr::is_memory);
+    if memory { MEMORY_CHECK_EVERY } else { 1 }
+}
+
+fn timing(settings: &Settings<'_>, check_every: u32) -> Timing {
+    Timing {
+        warm_up: settings.warm_up,
+        sample: settings.sample,
+        runs: settings.runs,
+        until_steady: settings.until_steady,
+        check_every,
+        check_later: false,
+        seed: settings.seed,
+    }
+}
+
+/// The share of a pass over the array that the samples of a stream may take, warm-up included.
+const PASS_SHARE: f64 = 0.93;
+/// Samples are not made shorter than this: then the stream restarts.
+const LEAST_SAMPLE: Duration = Duration::from_millis(100);
+
+/// On modelled disks a stream ends before it would restart at the array's beginning, which costs a
+/// long seek on one disk while the disk of another copy is already there: warm-up and samples are
+/// shortened, unless their length was given by option.
+fn within_a_pass(
+    timing: Timing,
+    case: &ArrayCase,
+    spec: &Spec,
+    settings: &Settings<'_>,
+    bound: &Cell,
+    target: &Target,
+) -> Timing {
+    let rotates = |member: &MemberExpr| {
+        member.drive().is_some_and(|(profile, _)| profile.kind() == drive::Kind::Rotating)
+    };
+    let streams = spec.kind.is_sequential() && case.members.iter().all(rotates);
+    let given = settings.sample_given || settings.until_steady.is_some();
+    let Some(rate) = bound.bound_mb_per_s.filter(|_| streams && !given) else { return timing };
+    let pass = target.area_bytes() as f64 / (rate * 1e6) * PASS_SHARE;
+    let share = pass / timing.total().as_secs_f64();
+    let sample = timing.sample.mul_f64(share.min(1.0));
+    if share >= 1.0 || sample < LEAST_SAMPLE {
+        return timing;
+    }
+    Timing { warm_up: timing.warm_up.mul_f64(share), sample, ..timing }
+}
+
+/// Runs a plan. Cells measured before an error are in the record, too.
+///
+/// # Errors
+/// Besides the record: one line when an array cannot be created, filled or measured.
+pub fn run(
+    plan: &Plan,
+    settings: &Settings<'_>,
+    stop: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> (Record, Result<(), String>) {
+    let mut bench = Bench { settings, stop, progress, record: head(plan, settings) };
+    let mut cases = plan.arrays.iter();
+    let ended = cases.try_for_each(|case| match stop() {
+        true => Ok(()),
+        false => bench.array(case).map_err(|e| format!("{}: {e}", case_name(case))),
+    });
+    bench.record.set_ratios();
+    (bench.record, ended)
+}
+
+/// The head of the record that [`run`] would write: host and start time, without cells.
+pub fn head(plan: &Plan, settings: &Settings<'_>) -> Record {
+    Record::new(probe_host(plan, settings), SystemTime::now())
+}
+
+fn probe_host(plan: &Plan, settings: &Settings<'_>) -> Host {
+    let members = plan.arrays.iter().flat_map(|array| &array.members);
+    let backing = members.filter_map(|member| member.directory()).next();
+    metrics::host::probe(
+        Some(settings.kernels.name()),
+        backing.map(|dir| dir.unwrap_or(settings.directory)),
+    )
+}
+
+struct Bench<'a, 'p> {
+    settings: &'a Settings<'a>,
+    stop: &'a dyn Fn() -> bool,
+    progress: &'a mut (dyn FnMut(Progress<'_>) + 'p),
+    record: Record,
+}
+
+impl Bench<'_, '_> {
+    /// Creates an array, fills it and runs its cells.
+    fn array(&mut self, case: &ArrayCase) -> Result<(), String> {
+        let (name, stop) = (case_name(case), self.stop);
+        let mut target = make_target(case, self.settings, largest(case))?;
+        let progress = &mut *self.progress;
+        target.fill(stop, &mut |done| progress(Progress::Filling { array: &name, done }))?;
+        if stop() {
+            return Ok(());
+        }
+        target.degrade(case.degraded)?;
+        let mut measured = 0;
+        for (entry, spec) in case.cells.iter().enumerate() {
+            let progress = &mut *self.progress;
+            let mut tell = |seconds| {
+                let workload = spec.kind.name();
+                progress(Progress::Running { array: &name, workload, seconds });
+            };
+            let every = check_every(case);
+            let mut bound = Cell::default();
+            set_bound(&mut bound, case, spec, &target);
+            let timing = timing(self.settings, every);
+            let timing = within_a_pass(timing, case, spec, self.settings, &bound, &target);
+            let tap = Arc::new(CounterSource::default());
+            target.tap = Some(tap.clone());
+            target.renew_drives(!spec.kind.is_sequential())?;
+            let recorder = Recorder::start(Watched { tap: Some(tap), ..Watched::default() });
+            let mut outcome = runner::run(&mut target, *spec, timing, stop, &mut tell)?;
+            let mut recorded = recorder.stop();
+            outcome.cpu.kernel = recorded.kernel.take();
+            if outcome.stopped && outcome.samples.is_empty() {
+                break;
+            }
+            let mut cell = make_cell(case, spec, self.settings, &target, &outcome, every, bound);
+            recorded.put_into(&mut cell);
+            cell.findings = findings::find(&cell);
+            (self.progress)(Progress::Measured(&cell));
+            // The last one is final only after the array's redundancy has been verified.
+            if !outcome.stopped && entry + 1 < case.cells.len() {
+                (self.progress)(Progress::Final { entry, cells: std::slice::from_ref(&cell) });
+            }
+            self.record.cells.push(cell);
+            measured += 1;
+        }
+        match self.record.cells.last_mut().filter(|_| measured > 0 && !stop()) {
+            Some(last) => {
+                verify_redundancy(target, last, stop)?;
+                if !stop() {
+                    let (entry, cells) = (case.cells.len() - 1, std::slice::from_ref(last));
+                    (self.progress)(Progress::Final { entry, cells });
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn make_target(
+    case: &ArrayCase,
+    settings: &Settings<'_>,
+    (block_bytes, in_flight): (u64, usize),
+) -> Result<Target, String> {
+    Target::new(&TargetSpec {
+        expr: &case.expr,
+        chunk_sectors: case.chunk_bytes / md::SECTOR_BYTES,
+        members: &case.members,
+        directory: settings.directory,
+        topology: case.topology,
+        member_bytes: case.member_bytes,
+        stripe_cache_bytes: case.stripe_cache_bytes,
+        queue_depth: case.queue_depth.map_or(usize::MAX, |depth| depth as usize),
+        block_bytes,
+        in_flight: in_flight * usize::from(settings.lanes()),
+        lanes: settings.lanes(),
+        area_bytes: case.area_bytes,
+        unit_bytes: unit_bytes(case) as usize,
+        kernels: settings.kernels,
+        seed: settings.seed,
+    })
+}
+
+/// The largest block of any cell, and the largest number of requests in flight.
+fn largest(case: &ArrayCase) -> (u64, usize) {
+    let block_bytes = case.cells.iter().map(|cell| cell.block_bytes).max();
+    let in_flight = case.cells.iter().map(Spec::in_flight).max();
+    (block_bytes.unwrap_or(4096), in_flight.unwrap_or(1))
+}
+
+fn unit_bytes(case: &ArrayCase) -> u64 {
+    let whole_pages = case.cells.iter().all(|cell| cell.block_bytes % 4096 == 0);
+    if whole_pages { 4096 } else { 512 }
+}
+
+/// Checks that every array of the plan fits into memory with its buffers, before the machine swaps
+/// or the OOM killer runs. `available` is free memory in bytes; `lanes` is the number of threads
+/// that submit requests.
+///
+/// # Errors
+/// One line that names the array, the largest consumer, and the option that reduces it.
+pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), String> {
+    for case in &plan.arrays {
+        let in_memory = case.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
+        let members = u128::from(case.member_bytes) * in_memory.count() as u128;
+        let (block_bytes, in_flight) = largest(case);
+        let (leases, lease_bytes) = crate::target::buffers(block_bytes, in_flight * lanes as usize);
+        let buffers = leases as u128 * u128::from(lease_bytes);
+        let cache = u128::from(case.stripe_cache_bytes);
+        let cache = if case.has_parity() { cache } else { 0 };
+        // Four bytes for the version of each unit.
+        let all = u128::from(case.member_bytes) * case.members.len() as u128;
+        let versions = case.area_bytes.map_or(all, u128::from) / u128::from(unit_bytes(case)) * 4;
+        let parts = [
+            (members, "members in memory", "--size"),
+            (buffers, "buffers of requests in flight", "--depth, --jobs, --block or --read-ahead"),
+            (cache, "the stripe cache", "--stripe-cache"),
+            (versions, "the map of expected block versions", "--size"),
+        ];
+        let needed: u128 = parts.iter().map(|(bytes, ..)| bytes).sum();
+        let most = parts.iter().max_by_key(|(bytes, ..)| *bytes).expect("four parts");
+        if needed > u128::from(available) {
+            let show = |bytes: u128| show_size(u64::try_from(bytes).unwrap_or(u64::MAX));
+            return Err(format!(
+                "{}: needs {} of memory, {} of it for {}, and {} are available; use less {}",
+                case_name(case),
+                show(needed),
+                show(most.0),
+                most.1,
+                show_size(available),
+                most.2
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn make_cell(
+    case: &ArrayCase,
+    spec: &Spec,
+    settings: &Settings<'_>,
+    target: &Target,
+    outcome: &Outcome,
+    check_every: u32,
+    bound: Cell,
+) -> Cell {
+    let late: u64 = outcome.leaves.iter().map(|leaf| leaf.late).sum();
+    let drive = case.members.iter().find_map(MemberExpr::drive);
+    let mut cell = Cell {
+        workload: spec.kind.name().into(),
+        block_kib: spec.block_bytes as f64 / 1024.0,
+        depth: spec.depth,
+        jobs: spec.jobs,
+        samples: outcome.samples.clone(),
+        latency_us: outcome.latency,
+        latency_curve: outcome.latencies.curve(),
+        cpu_process_s: Some(outcome.cpu.process_s),
+        random_seed: Some(settings.seed),
+        warm_up_s: Some(settings.warm_up.as_secs_f64()),
+        verified: match outcome.findings.is_clean() {
+            false => Some(false),
+            true => (target.keeps_data() && outcome.checked).then_some(true),
+        },
+        per_member: outcome.leaves.iter().map(metrics::traffic).collect(),
+        read_ahead_kib: (spec.read_ahead_bytes > 0).then_some(spec.read_ahead_bytes / 1024),
+        late_ops: drive.is_some().then_some(late),
+        checked_every: (target.keeps_data() && !spec.kind.is_write()).then_some(check_every),
+        cpu_threads: threads(outcome),
+        placement: drive
+            .map(|(profile, given)| placement_name(profile, given, !spec.kind.is_sequential())),
+        generator_ns_per_op: Some(runner::calibrate(*spec, target.unit_bytes(), check_every)),
+        bound_mb_per_s: bound.bound_mb_per_s,
+        bound_note: bound.bound_note,
+        unshared_bound_mb_per_s: bound.unshared_bound_mb_per_s,
+        ..describe(case, settings, target.geometry())
+    };
+    outcome.cpu.put_machine_into(&mut cell);
+    cell.summarise();
+    warn(&mut cell, target, outcome, late);
+    cell
+}
+
+/// The fields that all cells of an array share.
+fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> Cell {
+    let has_chunks = case.expr.level.has_chunks() && case.level != BenchLevel::Single;
+    let layout = geometry.layout();
+    let drive = case.members.iter().find_map(MemberExpr::drive);
+    Cell {
+        target: "engine".into(),
+        level: match case.level {
+            BenchLevel::Single => "single".into(),
+            BenchLevel::Md(level) => level.to_string(),
+        },
+        layout: (layout != md::Layout::None).then(|| layout.to_string()),
+        disks: case.expr.leaves() as u32,
+        members: case.set.to_string(),
+        chunk_kib: match has_chunks {
+            true => Some(geometry.chunk_sectors() * md::SECTOR_BYTES / 1024),
+            false => case.takes_chunk().then_some(case.chunk_bytes / 1024),
+        },
+        degraded: case.degraded,
+        array: case.nested.then(|| case.expr.to_string()),
+        stripe_cache_kib: case.has_parity().then_some(case.stripe_cache_bytes / 1024),
+        queue_depth: case.queue_depth,
+        cores: settings.cores,
+        rounds_max: settings.until_steady.map(|most| most.max(settings.runs)),
+        bus_mb_per_s: case.topology.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
+        disks_per_channel: case.topology.disks_per_channel,
+        members_per_spindle: case.topology.members_per_spindle,
+        member_bytes: Some(case.member_bytes),
+        placement: drive.map(|(profile, given)| placement_name(profile, given, false)),
+        ..Cell::default()
+    }
+}
+
+/// An array of a plan for a program, with the fields that its cells share. Paced members are paced
+/// from the start.
+///
+/// # Errors
+/// One line that names the invalid member, directory, size or geometry.
+pub fn array_for_program(
+    case: &ArrayCase,
+    settings: &Settings<'_>,
+    needs: &BufferRequirements,
+) -> Result<(Array, Cell), String> {
+    let mut target = make_target(case, settings, (needs.lease_bytes, needs.in_flight))?;
+    target.degrade(case.degraded)?;
+    target.set_paced(true);
+    let cell = describe(case, settings, target.geometry());
+    let array = Array::run_shards(target.lanes).map_err(|error| error.to_string())?;
+    Ok((array, cell))
+}
+
+/// An array of a plan, to be served as a block device.
+pub fn engine_spec(case: &ArrayCase, settings: &Settings<'_>) -> EngineSpec {
+    EngineSpec {
+        expr: case.expr.clone(),
+        chunk_bytes: case.chunk_bytes,
+        members: case.members.clone(),
+        directory: settings.directory.to_path_buf(),
+        topology: case.topology,
+        member_bytes: case.member_bytes,
+        stripe_cache_bytes: case.stripe_cache_bytes,
+        queue_depth: case.queue_depth.map_or(usize::MAX, |depth| depth as usize),
+        kernels: settings.kernels,
+    }
+}
+
+/// The fields that all cells of an array share.
+///
+/// # Errors
+/// When its geometry is impossible.
+pub fn described(case: &ArrayCase, settings: &Settings<'_>) -> Result<Cell, String> {
+    Ok(describe(case, settings, nested_geometry(case)?.geometry()))
+}
+
+fn nested_geometry(case: &ArrayCase) -> Result<NestedGeometry, String> {
+    let leaves = vec![case.member_bytes / md::SECTOR_BYTES; case.expr.leaves()];
+    let nested = NestedGeometry::new(&case.expr, case.chunk_bytes / md::SECTOR_BYTES, &leaves);
+    nested.map_err(|error| error.to_string())
+}
+
+/// Size of an array of a plan and of its stripe, in bytes.
+///
+/// # Errors
+/// When its geometry is impossible.
+pub fn extent_of(case: &ArrayCase) -> Result<(u64, u64), String> {
+    let nested = nested_geometry(case)?;
+    let stripe = nested.geometry().stripe_sectors() * md::SECTOR_BYTES;
+    Ok((Shape::from(&nested).bytes(), stripe))
+}
+
+/// CPU time by thread, over the samples. Lanes measure their own time exactly; the time of the
+/// others (io_uring's workers, kernel threads) comes from the kernel's clock ticks. With a single
+/// lane, the time of the generating thread is that of the process without these workers.
+fn threads(outcome: &Outcome) -> Vec<ThreadTime> {
+    let mut threads = outcome.lanes.clone();
+    let others = outcome.cpu.threads.iter().flatten();
+    let others = others.filter(|thread| thread.name.starts_with(KERNEL_WORKERS));
+    threads.extend(others.map(ThreadTime::from));
+    threads.extend(outcome.cpu.kernel.iter().flatten().map(ThreadTime::from));
+    threads.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
+    threads
+}
+
+/// After the last cell of an array: a wrong copy or parity block counts as wrong data, even if no
+/// read of the workloads has reached it.
+fn verify_redundancy(
+    target: Target,
+    last: &mut Cell,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), String> {
+    let Some(RedundancyReport { lost_inside, without, found }) = target.verify_redundancy(stop)?
+    else {
+        return Ok(());
+    };
+    let words =
+        |leaves: &[usize]| leaves.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    if !lost_inside.is_empty() {
+        last.warnings.push(format!(
+            "leaf {} of a nested array failed, in this cell or before: the figures are of a \
+             degraded array; replace the member and measure again",
+            words(&lost_inside)
+        ));
+    }
+    let without = words(&without);
+    if found.wrong_reads > 0 {
+        last.verified = Some(false);
+        last.warnings.push(format!(
+            "with member(s) {without} removed after the run, {} read(s) returned wrong data: \
+             copies or parity are wrong, and a member failure would lose data",
+            found.wrong_reads
+        ));
+    }
+    if let Some(error) = &found.first_error {
+        last.warnings.push(format!(
+            "with members removed after the run, lastly {without}, {} request(s) failed ({error}): \
+             other members have unreadable sectors that no request had reached; a member failure \
+             would lose data",
+            found.failed_requests
+        ));
+    }
+    Ok(())
+}
+
+fn placement_name(profile: &Profile, given: Option<Placement>, random: bool) -> String {
+    let flash = profile.kind() == drive::Kind::Solid;
+    match placement_for(profile, given, random) {
+        Placement::Window { .. } if flash => "fresh".into(),
+        Placement::Stretch if flash => "scaled".into(),
+        Placement::Window { at } => format!("window@{at}"),
+        Placement::Stretch => "stretch".into(),
+    }
+}
+
+/// The leaves of the outermost level's members that are out of service.
+fn missing_leaves(case: &ArrayCase, target: &Target) -> Vec<usize> {
+    let counts: Vec<usize> = match &case.expr.members {
+        Members::Leaves(count) => vec![1; *count],
+        Members::Arrays(arrays) => arrays.iter().map(ArrayExpr::leaves).collect(),
+    };
+    let failed = target.failed();
+    let mut first = 0;
+    let mut missing = Vec::new();
+    for (member, leaves) in counts.into_iter().enumerate() {
+        if failed.contains(&(member as u16)) {
+            missing.extend(first..first + leaves);
+        }
+        first += leaves;
+    }
+    missing
+}
+
+/// Sets the bound of the members, where all of them have a drive model.
+fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
+    let Ok(nested) = nested_geometry(case) else { return };
+    let shape = match case.level {
+        BenchLevel::Single => Shape::single(case.member_bytes),
+        BenchLevel::Md(_) => Shape::from(&nested),
+    };
+    let drives = case.members.iter().map(|member| {
+        let (profile, given) = member.drive()?;
+        let placement = placement_for(profile, given, !spec.kind.is_sequential());
+        Some(MemberDrive { profile, placement, member_bytes: case.member_bytes })
+    });
+    let members: Vec<Option<MemberDrive<'_>>> = drives.collect();
+    let missing = missing_leaves(case, target);
+    let asked = CellShape {
+        shape: &shape,
+        members: &members,
+        topology: case.topology,
+        missing: &missing,
+        pattern: match spec.kind {
+            Kind::SeqRead => Pattern::SequentialRead,
+            Kind::SeqWrite => Pattern::SequentialWrite,
+            Kind::RandRead => Pattern::RandomRead,
+            Kind::RandWrite => Pattern::RandomWrite,
+        },
+        block_bytes: spec.block_bytes,
+        depth: spec.depth,
+        jobs: spec.jobs,
+        span_bytes: Some(target.area_bytes()),
+    };
+    if let Some(bound) = bound::bound(&asked) {
+        cell.bound_mb_per_s = Some(bound.mb_per_s);
+        cell.bound_note = Some(bound.note);
+    }
+    let apart = StorageTopology {
+        bus_bytes_per_s: case.topology.bus_bytes_per_s,
+        ..StorageTopology::default()
+    };
+    if case.topology != apart {
+        let bound = bound::bound(&CellShape { topology: apart, ..asked });
+        cell.unshared_bound_mb_per_s = bound.map(|bound| bound.mb_per_s);
+    }
+}
+
+/// Sets the warnings of a cell, each with a remedy.
+fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
+    let mut warnings = Vec::new();
+    warn_of_findings(&mut warnings, cell, &outcome.findings, target.unit_bytes() as u64);
+    if !target.keeps_data() {
+        warnings.push("null members discard writes: nothing could be verified".into());
+    } else if !outcome.checked {
+        warnings.push("stopped before all data was read back: written data is not verified".into());
+    }
+    warn_of_events(&mut warnings, &outcome.events);
+    let ops: u64 = cell.per_member.iter().map(|member| member.reads + member.writes).sum();
+    if late as f64 > ops as f64 * LATE_SHARE {
+        warnings.push(format!(
+            "{late} of {ops} member operations were later than the modelled drive: the backing \
+             store was the bottleneck; use --dir on a faster file system, or paced:PROFILE:mem"
+        ));
+    }
+    if outcome.stopped {
+        warnings.push("stopped early: fewer or shorter samples than asked for".into());
+    }
+    if cell.samples.iter().all(|sample| sample.ops == 0) {
+        warnings.push("no request was completed in any sample: use longer --seconds".into());
+    } else if let (Some(false), Some(most)) = (cell.steady, cell.rounds_max) {
+        warnings.push(format!(
+            "the last five of {} samples are no steady window (--until-steady {most}): that is the \
+             result; the members' speed varies",
+            cell.samples.len()
+        ));
+    } else if cell.steady == Some(false) {
+        warnings.push("no steady window: use a longer --seconds or more --runs".into());
+    }
+    cell.warnings = warnings;
+}
+
+fn warn_of_findings(
+    warnings: &mut Vec<String>,
+    cell: &Cell,
+    findings: &VerifyErrors,
+    unit_bytes: u64,
+) {
+    if let Some(error) = &findings.first_error {
+        warnings.push(format!(
+            "{} request(s) failed ({error}): the figure leaves them out",
+            findings.failed_requests
+        ));
+    }
+    let Some(wrong) = findings.first_wrong else { return };
+    let why = match findings.failed_requests > 0 && cell.writes() {
+        true => "the contents after a failed write are undefined",
+        false => {
+            "a member corrupts data silently; test the members one by one, each as --level single"
+        }
+    };
+    warnings.push(format!(
+        "{} read(s) returned data that differs from the data written, the first at byte {} of the \
+         array: {why}",
+        findings.wrong_reads,
+        wrong.unit * unit_bytes + wrong.byte as u64
+    ));
+}
+
+fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
+    let mut corrected = 0;
+    for event in events {
+        match event {
+            Event::Corrected { .. } => corrected += 1,
+            Event::MemberFailed { member, error } => {
+                let why = error
+                    .map_or("it was removed on request".to_string(), |error| error.to_string());
+                let member = member.0;
+                warnings.push(format!(
+                    "member {member} failed ({why}): this figure and those that follow on the \
+                     array are of a degraded array; replace the member and measure again"
+                ));
+            }
+        }
+    }
+    if corrected > 0 {
+        warnings.push(format!(
+            "{corrected} unreadable range(s) were reconstructed and written back: check the \
+             members' health"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use spec::matrix::{self, Options};
+
+    use super::*;
+
+    fn plan(words: &str, level: &str, more: Options) -> Plan {
+        let members = vec![words.parse().expect("a set")];
+        let levels = vec![level.parse().expect("a level")];
+        matrix::plan(&Options { levels, members, ..more }).expect("a plan")
+    }
+
+    #[test]
+    fn memory_is_needed_for_members_buffers_cache_and_notes() {
+        // Four members of 128 MiB, 32 buffers of 1 MiB, 32 MiB of stripe cache, 4 bytes of 4 KiB.
+        let mem = plan("mem", "raid5", Options::default());
+        let needed = (512 << 20) + (32 << 20) + (32 << 20) + (512 << 10);
+        assert_eq!(check_memory(&mem, 1, needed), Ok(()));
+        let error = check_memory(&mem, 1, needed - 1).expect_err("a byte is missing");
+        assert!(error.contains("512 MiB of it for members in memory"), "{error}");
+        assert!(error.starts_with("raid5(4): ") && error.ends_with("use less --size"), "{error}");
+        // Files are not memory.
+        let file = plan("paced:hdd-2007", "raid0", Options::default());
+        assert_eq!(check_memory(&file, 1, 17 << 20), Ok(()));
+        let deep = Options { depths: vec![1024], blocks: vec![16 << 20], ..Options::default() };
+        let error = check_memory(&plan("file", "raid0", deep), 1, 8 << 30).expect_err("16 GiB");
+        assert!(error.contains("16 GiB of it for buffers") && error.contains("--depth"), "{error}");
+    }
+
+    #[test]
+    fn the_estimate_knows_of_fills_and_checks() {
+        let settings = |runs| Settings {
+            warm_up: Duration::from_secs(1),
+            sample: Duration::from_secs(2),
+            runs,
+            sample_given: true,
+            directory: Path::new("/nonexistent"),
+            until_steady: None,
+            cores: None,
+            seed: 1,
+            kernels: parity::Kernels::best(),
+            kernels_chosen: false,
+        };
+        let sizes = |sizes: &[u64]| Options { sizes: sizes.to_vec(), ..Options::default() };
+        let small = plan("file", "raid0", sizes(&[64 << 20]));
+        let large = plan("file", "raid0", sizes(&[64 << 30]));
+        let one = estimate_seconds(&small, &settings(1));
+        assert!((12.0..14.0).contains(&one), "4 cells of 3 s, and a little: {one}");
+        assert!((estimate_seconds(&small, &settings(2)) - one - 8.0).abs() < 1e-6);
+        assert!(estimate_seconds(&large, &settings(1)) > one + 100.0);
+    }
+
+    #[test]
+    fn what_was_measured_before_an_error_is_in_the_record() {
+        let set = |set: &str| set.parse().expect("a set");
+        let options = Options {
+            levels: vec!["raid5".parse().expect("a level")],
+            members: vec![set("mem*3+fault:gone@2:mem"), set("file")],
+            sizes: vec![4 << 20],
+            workloads: vec![Kind::RandRead],
+            ..Options::default()
+        };
+        let settings = Settings {
+            warm_up: Duration::ZERO,
+            sample: Duration::from_millis(5),
+            runs: 1,
+            sample_given: true,
+            directory: Path::new("/nonexistent"),
+            until_steady: None,
+            cores: None,
+            seed: 1,
+            kernels: parity::Kernels::best(),
+            kernels_chosen: false,
+        };
+        let plan = matrix::plan(&options).expect("a plan");
+        let (record, ended) = run(&plan, &settings, &|| false, &mut |_| {});
+        let error = ended.expect_err("there is no such directory");
+        assert!(error.starts_with("raid5(4): /nonexistent: cannot make a member"), "{error}");
+        assert_eq!(record.cells.len(), 1);
+        assert_eq!(record.cells[0].verified, Some(true));
+        assert!(record.cells[0].warnings[0].contains("member 3 failed"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_size_is_too_absurd_to_be_checked(
+            level in proptest::sample::select(vec!["raid0", "raid1", "raid5", "raid6", "raid10"]),
+            size in proptest::prelude::any::<u64>(),
+            blocks in 1u64..32_769,
+            jobs in 1u32..257,
+            read_ahead in proptest::prelude::any::<u64>(),
+            cache in proptest::prelude::any::<u64>(),
+        ) {
+            let plan = matrix::plan(&Options {
+                levels: vec![level.parse().expect("a level")],
+                members: vec!["mem".parse().expect("a set")],
+                sizes: vec![size],
+                blocks: vec![blocks * 512],
+                jobs: vec![jobs],
+                read_aheads: vec![read_ahead],
+                stripe_caches: vec![cache],
+                ..Options::default()
+            });
+            if let Ok(plan) = plan {
+                let _ = check_memory(&plan, 1, 1 << 30);
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The runner: provisions targets, performs workloads and programs on them, checks what was read,
+//! and returns cells.
+//!
+//! ```text
+//!   Plan --> blocks:  target (an array of the engine) --> runner: generator per shard --> cells
+//!   Program -> program: provision (file system, md, device) -> run: workers, barrier --> cells
+//!   sweep:  the items of both, one by one, resumed after any kind of end
+//! ```
+//!
+//! Invariant: every cell of a plan ends up in the record, or the reason why not.
+
+#![forbid(unsafe_code)]
+
+pub mod addresses;
+pub mod blocks;
+pub mod kernels;
+pub mod member_factory;
+pub mod pattern;
+pub mod program;
+pub mod provision;
+pub mod runner;
+pub mod shadow_map;
+pub mod sweep;
+pub mod target;
+
+// What `spec` gives as the default is the engine's.
+const _: () =
+    assert!(spec::matrix::DEFAULT_STRIPE_CACHE_BYTES == array::DEFAULT_STRIPE_CACHE_BYTES);

@@ -1,0 +1,200 @@
+//! Backends of programs.
+//!
+//! ```text
+//! IoBackend (shared)  --hands-->  WorkerIo, one per worker: performs its steps
+//! ```
+//! Invariant: every step ends with its bytes counted in the worker's statistics, or with an error
+//! that names the file and the operation; wrong data is counted, never ignored.
+//!
+//! Implemented by `files` and `extents`; driven by `run`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use array::Counters;
+use metrics::Watched;
+use results::stats::LatencyRecorder;
+use spec::program::types::{Phase, Step};
+use sys::clock_nanos;
+
+use super::content::Miscompare;
+
+/// A backend that runs programs.
+pub trait IoBackend: Sync {
+    /// The reason why a phase is not applicable here; `None`: it is.
+    fn refuses(&self, phase: &Phase) -> Option<String>;
+
+    /// Whether workers use only descriptors that they open and close themselves: then a worker may
+    /// have a separate descriptor table ([`sys::spawn_with_own_fd_table`]).
+    fn hands_are_apart(&self) -> bool;
+
+    /// The I/O of one worker. `shared`: other workers write to the same files.
+    ///
+    /// # Errors
+    /// When there is no memory or no ring for it.
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String>;
+
+    /// Compares the contents of a file with the written data, with direct I/O where possible.
+    /// `stop` is polled.
+    ///
+    /// # Errors
+    /// When it cannot be read at all.
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String>;
+
+    /// Drops the kernel's caches.
+    ///
+    /// # Errors
+    /// The reason why they cannot be dropped.
+    fn drop_caches(&self) -> Result<(), String>;
+
+    /// Counters of each member, where members can be distinguished.
+    fn members(&self) -> Vec<Counters>;
+
+    /// Further sources for a recorder besides machine and members: disks, an array of the kernel.
+    fn watched(&self) -> Watched {
+        Watched::default()
+    }
+}
+
+/// The I/O of one worker.
+pub trait WorkerIo: Send {
+    /// Performs a step, or starts it where several may be in flight.
+    ///
+    /// # Errors
+    /// Names the file and the failed operation.
+    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), String>;
+
+    /// Waits for all requests in flight.
+    ///
+    /// # Errors
+    /// As above.
+    fn settle(&mut self, _tally: &mut WorkerStats<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Data that differs from the written data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VerifyErrors {
+    /// Number of wrong reads, or of wrong units in a check.
+    pub count: u64,
+    /// The first one.
+    pub first: Option<Miscompare>,
+}
+
+impl VerifyErrors {
+    /// Counts one.
+    pub fn note(&mut self, wrong: Miscompare) {
+        self.count += 1;
+        self.first.get_or_insert(wrong);
+    }
+
+    /// Adds the counts of `others`.
+    pub fn add(&mut self, others: &VerifyErrors) {
+        self.count += others.count;
+        self.first = self.first.or(others.first);
+    }
+}
+
+/// Statistics of a worker.
+pub struct WorkerStats<'a> {
+    /// Bytes moved for the program.
+    pub bytes: u64,
+    /// Number of blocks, bytes or names.
+    pub ops: u64,
+    /// Latency of each operation.
+    pub latency: LatencyRecorder,
+    /// Wrong data.
+    pub mistakes: VerifyErrors,
+    /// When it becomes true, a long step ends early.
+    pub over: Option<&'a AtomicBool>,
+    /// Bytes so far, for progress display.
+    progress: &'a AtomicU64,
+}
+
+impl<'a> WorkerStats<'a> {
+    /// Empty statistics.
+    pub fn new(progress: &'a AtomicU64) -> WorkerStats<'a> {
+        WorkerStats {
+            bytes: 0,
+            ops: 0,
+            latency: LatencyRecorder::new(),
+            mistakes: VerifyErrors::default(),
+            over: None,
+            progress,
+        }
+    }
+
+    /// Whether a long step is to end early.
+    pub fn is_over(&self) -> bool {
+        self.over.is_some_and(|over| over.load(Ordering::Relaxed))
+    }
+
+    /// Counts one operation that started at `started` ([`clock_nanos`]); returns the current time.
+    pub fn done(&mut self, bytes: u64, started: u64) -> u64 {
+        let now = clock_nanos();
+        self.latency.record(now - started);
+        self.ops += 1;
+        self.bytes += bytes;
+        self.progress.store(self.bytes, Ordering::Relaxed);
+        now
+    }
+
+    /// Counts single bytes moved since `started`, too fast to time each; returns the current time.
+    pub fn done_many(&mut self, bytes: u64, started: u64) -> u64 {
+        self.ops += bytes.saturating_sub(1);
+        self.done(bytes, started)
+    }
+}
+
+/// Page-aligned memory, as O_DIRECT requires.
+pub struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Aligned {
+    /// A zeroed buffer of `len` bytes.
+    pub fn new(len: usize) -> Aligned {
+        let bytes = vec![0; len + PAGE];
+        let start = bytes.as_ptr().align_offset(PAGE);
+        assert!(start < PAGE, "a pointer to bytes can be aligned");
+        Aligned { bytes, start, len }
+    }
+
+    /// The bytes of the buffer.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.start + self.len]
+    }
+
+    /// The bytes of the buffer, for writing.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len]
+    }
+
+    /// Grows it to at least `len` bytes; returns whether the contents were lost.
+    pub fn at_least(&mut self, len: usize) -> bool {
+        let longer = len > self.len;
+        if longer {
+            *self = Aligned::new(len);
+        }
+        longer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_begins_at_a_page() {
+        let mut memory = Aligned::new(5);
+        assert_eq!(memory.bytes().as_ptr() as usize % PAGE, 0);
+        assert!(!memory.at_least(3));
+        assert!(memory.at_least(10_000));
+        assert_eq!(memory.bytes_mut().as_ptr() as usize % PAGE, 0);
+        assert_eq!(memory.bytes().len(), 10_000);
+    }
+}

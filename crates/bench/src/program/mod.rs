@@ -1,0 +1,27 @@
+//! Runs programs: bonnie, bonnie++, dd, IOzone and other tools, described by `spec::program`.
+//!
+//! ```text
+//!      Program: stages of phases of workers of acts (spec)                     pure
+//!                                |
+//!                             steps: one thing to do after the other           pure
+//!                                |
+//!                runner: threads, barrier, clock, checks                       run
+//!                                |
+//!            ground: files in a directory | extents of an array                files, extents
+//!                                |
+//!                     outcomes -> record cells                                 cells
+//! ```
+//!
+//! Invariant: programs are independent of the backend, and backends of the programs.
+
+pub mod backend;
+pub mod cells;
+pub mod content;
+pub mod extents;
+pub mod files;
+mod lane;
+pub mod metered;
+pub mod run;
+pub mod session;
+pub mod steps;
+mod timing;

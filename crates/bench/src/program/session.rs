@@ -1,0 +1,692 @@
+//! Programs on targets: combines program, backend and cells.
+//!
+//! Invariant: after any end, measured cells are returned, and everything created is removed. Each
+//! of several runs of a program starts from the same state: files, arrays and file systems are
+//! created again, with different data. Called from the command line, and by sweeps.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use array::{
+    Array, ArraySpec, DEFAULT_STRIPE_CACHE_BYTES, Driver, DriverOptions, FileMember, FileOptions,
+    Member, MemberSpec,
+};
+use device::Disk;
+use md::{Layout, Level};
+use metrics::{Watched, described, drives, host, metadata};
+use results::record::{self, Cell};
+use spec::matrix::{ArrayCase, BenchLevel};
+use spec::program::spec::{ProgramSpec, Sizing};
+use spec::program::timing::Timing;
+use spec::program::types::{Calls, Order, Phase, Program, Transfer, extent_bytes};
+use spec::settings::Settings;
+use spec::target::TargetExpr;
+use spec::topology::StorageTopology;
+use spec::units::show_size;
+
+use super::backend::IoBackend;
+use super::cells::{RunContext, cells};
+use super::content::VersionMap;
+use super::extents::Extents;
+use super::files::{Files, drop_page_cache, own_name};
+use super::lane::OwnDriver;
+use super::metered::MeteredBackend;
+use super::run::{PhaseOutcome, Progress, run};
+use super::timing::Repetition;
+use crate::blocks as bench;
+use crate::blocks::array_for_program;
+use crate::provision::{
+    KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget, Request, ServedArray, WipeTarget,
+    open_to_write_over,
+};
+
+/// Settings and callbacks of program runs.
+pub struct Session<'a> {
+    /// Clock, repetitions, caches.
+    pub timing: Timing,
+    /// Size of all files together; `None`: by memory and target.
+    pub size: Option<u64>,
+    /// Seed of the run's data.
+    pub seed: u64,
+    /// Overwrite the contents of a `device:`.
+    pub destroy: bool,
+    /// Polled; `true` stops the run.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Receives progress events.
+    pub tell: &'a mut dyn FnMut(&Program, Progress<'_>),
+}
+
+/// Buffer requirements of a program on an array.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferRequirements {
+    /// Bytes of the longest request.
+    pub lease_bytes: u64,
+    /// Maximum of requests in flight.
+    pub in_flight: usize,
+}
+
+/// Result of a run: the measured cells, and its error if it failed.
+pub type RunResult = (Vec<Cell>, Result<(), String>);
+
+/// One run of a program: the program, the outcomes of its phases, and the context.
+struct ProgramRun {
+    program: Program,
+    outcomes: Vec<PhaseOutcome>,
+    around: RunContext,
+}
+
+/// A run, if it was started, and its error if it failed.
+type Once = (Option<ProgramRun>, Result<(), String>);
+
+impl Session<'_> {
+    /// Runs a program on files in a directory.
+    pub fn on_directory(
+        &mut self,
+        choice: &ProgramSpec,
+        directory: &Path,
+        place: record::Place,
+    ) -> RunResult {
+        let base = Cell { target: "path".into(), place: Some(place), ..Cell::default() };
+        self.repeated(&mut |session, first| {
+            session.in_directory(choice, directory, base.clone(), &[], first)
+        })
+    }
+
+    /// Runs a program the requested number of times. `once` runs it from a clean state; it receives
+    /// the program of the first run.
+    fn repeated(&mut self, once: &mut dyn FnMut(&mut Self, Option<&Program>) -> Once) -> RunResult {
+        let (seed, mut all) = (self.seed, None::<ProgramRun>);
+        let mut ended = Ok(());
+        for run in 1.. {
+            let brought;
+            (brought, ended) = once(self, all.as_ref().map(|all| &all.program));
+            match (&mut all, brought) {
+                (Some(all), Some(brought)) => all.add(brought),
+                (all, brought) => *all = all.take().or(brought),
+            }
+            let outcomes = all.as_ref().map_or(&[][..], |all| &all.outcomes);
+            if ended.is_err() || (self.stop)() || !self.timing.once_more(run, outcomes) {
+                break;
+            }
+            // Data of an earlier run must not pass as data of this one.
+            self.seed = seed.wrapping_add(u64::from(run));
+        }
+        self.seed = seed;
+        (all.map_or_else(Vec::new, |all| cells(&all.program, &all.outcomes, &all.around)), ended)
+    }
+
+    /// Sets a place up, runs a program there and tears the place down. `case` is the array below
+    /// it, of the engine or of the kernel, where the place needs one.
+    pub fn on_place(
+        &mut self,
+        choice: &ProgramSpec,
+        expr: &TargetExpr,
+        case: Option<(&ArrayCase, &Settings<'_>)>,
+    ) -> RunResult {
+        // The program uses the area of the plan; the rest of the array is for the file system.
+        self.size = case.and_then(|(case, _)| case.area_bytes).or(self.size);
+        self.repeated(&mut |session, first| match set_up(expr, case, session.destroy, session.stop)
+        {
+            Err(problem) => (None, Err(problem)),
+            Ok((place, base)) => {
+                let (ran, ended) = session.in_place(choice, expr, &place, base, first);
+                let taken_down = place.take_down();
+                let ended = match (ended, taken_down) {
+                    (Err(first), Err(then)) => Err(format!("{first}; {then}")),
+                    (ended, taken_down) => ended.and(taken_down),
+                };
+                (ran, ended)
+            }
+        })
+    }
+
+    fn in_place(
+        &mut self,
+        choice: &ProgramSpec,
+        expr: &TargetExpr,
+        place: &ProvisionedTarget,
+        base: Cell,
+        first: Option<&Program>,
+    ) -> Once {
+        match place.ground() {
+            PlaceGround::Directory(path) => {
+                self.in_directory(choice, path, base, place.arrays(), first)
+            }
+            PlaceGround::Device(path) => {
+                let opened = match expr {
+                    TargetExpr::Device(_) => open_to_write_over(path, self.destroy),
+                    _ => WipeTarget::made_for_it(path),
+                };
+                match opened {
+                    Err(problem) => (None, Err(problem)),
+                    Ok(device) => self.on_opened(choice, &device, path, base),
+                }
+            }
+        }
+    }
+
+    fn in_directory(
+        &mut self,
+        choice: &ProgramSpec,
+        path: &Path,
+        base: Cell,
+        arrays: &[ServedArray],
+        first: Option<&Program>,
+    ) -> Once {
+        match self.prepare_directory(choice, path, first) {
+            Err(problem) => (None, Err(problem)),
+            Ok((program, ground)) => {
+                let ground = MeteredBackend::new(ground, path, arrays);
+                self.run(program, &ground, base, host::memory_bytes())
+            }
+        }
+    }
+
+    /// Runs a program on a block device. Its signatures are erased after all checks have passed.
+    pub fn on_device(
+        &mut self,
+        choice: &ProgramSpec,
+        opened: &WipeTarget,
+        path: &Path,
+        base: Cell,
+    ) -> RunResult {
+        self.repeated(&mut |session, _| session.on_opened(choice, opened, path, base.clone()))
+    }
+
+    fn on_opened(
+        &mut self,
+        choice: &ProgramSpec,
+        opened: &WipeTarget,
+        path: &Path,
+        base: Cell,
+    ) -> Once {
+        let device = opened.device();
+        let capacity = device.sectors() * md::SECTOR_BYTES;
+        let memory_bytes = host::memory_bytes().unwrap_or(0);
+        let scale = device_scale(self.size, capacity, memory_bytes, !device.is_direct());
+        let prepared = choice.program(&scale).and_then(|program| {
+            fits_memory(&program)?;
+            let member = FileMember::of_device(device, 0..device.sectors());
+            let drop = scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), String>);
+            let ground =
+                alone(member, &BufferRequirements::of(&program), &program, self.seed, drop)?;
+            Ok((program, ground))
+        });
+        match prepared {
+            Err(problem) => (None, Err(problem)),
+            Ok((program, ground)) => {
+                let cache = scale.page_cache.then(host::memory_bytes).flatten();
+                let ground = MeteredBackend::new(Box::new(ground), path, &[]);
+                match self.wipe_signatures(opened, &program, &ground) {
+                    Err(problem) => (None, Err(format!("{}: {problem}", path.display()))),
+                    Ok(()) => self.run(program, &ground, base, cache),
+                }
+            }
+        }
+    }
+
+    /// Erases the signatures of a device, unless nothing would be written to it.
+    fn wipe_signatures(
+        &self,
+        opened: &WipeTarget,
+        program: &Program,
+        ground: &dyn IoBackend,
+    ) -> Result<(), String> {
+        if (self.stop)() || program.phases().all(|phase| ground.refuses(phase).is_some()) {
+            return Ok(());
+        }
+        if self.timing.drop_caches {
+            ground.drop_caches()?;
+        }
+        opened.wipe_signatures()
+    }
+
+    /// Sizing of a program in a directory.
+    ///
+    /// # Errors
+    /// When the directory cannot be examined.
+    pub fn directory_scale(&self, directory: &Path) -> Result<Sizing, String> {
+        let space = rustix::fs::statvfs(directory);
+        let space = space.map_err(|error| format!("{}: {error}", directory.display()))?;
+        // A full file system is slow, and others may need some of it.
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        Ok(Sizing {
+            memory_bytes: host::memory_bytes().unwrap_or(0),
+            size: self.size,
+            usual: None,
+            capacity: Some(free / 10 * 9),
+            page_cache: true,
+            stripe_bytes: None,
+        })
+    }
+
+    fn prepare_directory(
+        &self,
+        choice: &ProgramSpec,
+        directory: &Path,
+        first: Option<&Program>,
+    ) -> Result<(Program, Box<dyn IoBackend>), String> {
+        let scale = self.directory_scale(directory)?;
+        // Free space changes between runs; all runs use files of the same size.
+        let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()))?;
+        fits_memory(&program)?;
+        if program.calls != Calls::Queued {
+            let ground = Files::new(directory, &program, self.seed)?;
+            return Ok((program, Box::new(ground)));
+        }
+        let needs = BufferRequirements::of(&program);
+        let bytes = program.files.iter().map(|bytes| extent_bytes(1, *bytes)).sum();
+        let member = own_file(directory, bytes, program.direct)?;
+        let drop = Some(drop_page_cache as fn() -> Result<(), String>);
+        let ground = alone(member, &needs, &program, self.seed, drop)?;
+        Ok((program, Box::new(ground)))
+    }
+
+    /// Runs a program on an array of a plan.
+    pub fn on_case(
+        &mut self,
+        choice: &ProgramSpec,
+        scale: Sizing,
+        case: &ArrayCase,
+        settings: &Settings<'_>,
+    ) -> RunResult {
+        self.repeated(&mut |session, _| session.once_on_case(choice, scale, case, settings))
+    }
+
+    fn once_on_case(
+        &mut self,
+        choice: &ProgramSpec,
+        scale: Sizing,
+        case: &ArrayCase,
+        settings: &Settings<'_>,
+    ) -> Once {
+        let mut base = Cell::default();
+        let prepared = choice.program(&scale).and_then(|program| {
+            fits_memory(&program)?;
+            let needs = BufferRequirements::of(&program);
+            let (array, cell) = array_for_program(case, settings, &needs)?;
+            base = cell;
+            let ground = Extents::new(array, needs.lease_bytes, &program, self.seed, None)?;
+            Ok((program, ground))
+        });
+        match prepared {
+            Err(problem) => (None, Err(problem)),
+            Ok((program, ground)) => self.run(program, &ground, base, None),
+        }
+    }
+
+    fn run(
+        &mut self,
+        mut program: Program,
+        ground: &dyn IoBackend,
+        base: Cell,
+        page_cache_bytes: Option<u64>,
+    ) -> Once {
+        // Each run uses other addresses.
+        program.draw_anew(self.seed);
+        let base = Cell { random_seed: Some(self.seed), ..base };
+        let tell = &mut *self.tell;
+        let mut progress = |event: Progress<'_>| tell(&program, event);
+        let (mut outcomes, ended) = run(&program, ground, self.timing, self.stop, &mut progress);
+        if self.timing.counts_runs() {
+            outcomes.iter_mut().for_each(PhaseOutcome::fold);
+        }
+        let caches_dropped = self.timing.drop_caches;
+        let least_s = self.timing.least.as_secs_f64();
+        let watched = ground.watched();
+        let base = with_disks_below(with_array_below(base, &watched), &watched);
+        let runs_max = self.timing.runs_max();
+        let base = Cell { samples_are_runs: self.timing.counts_runs(), ..base };
+        let around = RunContext { base, page_cache_bytes, caches_dropped, least_s, runs_max };
+        (Some(ProgramRun { program, outcomes, around }), ended)
+    }
+}
+
+impl ProgramRun {
+    /// Adds another run of the same program, also an incomplete one.
+    fn add(&mut self, run: ProgramRun) {
+        let pairs = self.outcomes.iter_mut().zip(run.outcomes);
+        pairs.for_each(|(outcome, other)| outcome.add_run(other));
+    }
+}
+
+/// Sets a place up, and returns the fields that its cells share.
+fn set_up(
+    expr: &TargetExpr,
+    case: Option<(&ArrayCase, &Settings<'_>)>,
+    destroy: bool,
+    stop: &dyn Fn() -> bool,
+) -> Result<(ProvisionedTarget, Cell), String> {
+    let described = case.map(|(case, settings)| bench::described(case, settings)).transpose()?;
+    let mut base = described.unwrap_or_default();
+    let engine = case.filter(|_| expr.uses_engine());
+    let kernel = case.filter(|_| !expr.uses_engine());
+    let kernel = kernel.map(|(case, _)| kernel_array(case)).transpose()?;
+    if let Some(array) = &kernel {
+        base = Cell {
+            level: array.level.to_string(),
+            layout: base.layout,
+            disks: array.disks as u32,
+            members: "device".into(),
+            chunk_kib: array.level.has_chunks().then_some(array.chunk_bytes / 1024),
+            ..Cell::default()
+        };
+    }
+    let spec = engine.map(|(case, settings)| bench::engine_spec(case, settings));
+    let place =
+        ProvisionedTarget::set_up(Request { place: expr, engine: spec, kernel, destroy, stop })?;
+    if let (Some(array), Some((case, _))) = (place.arrays().first(), engine) {
+        array.degrade(case.degraded)?;
+    }
+    let name = place.facts().name.clone();
+    base.target = name.split([':', ',']).next().unwrap_or_default().to_string();
+    base.place = Some(place.facts().clone());
+    base.warnings = place.warnings().to_vec();
+    Ok((place, base))
+}
+
+/// Adds the kernel's array to a cell without an array of its own, where the device or the directory
+/// is on one: the traffic of members is meaningful only with the level.
+fn with_array_below(base: Cell, watched: &Watched) -> Cell {
+    let found = watched.array.as_ref().filter(|_| matches!(base.level.as_str(), "" | "single"));
+    let Some(array) = found.and_then(|name| described(&watched.roots, name)) else { return base };
+    let Some(level) = array.level.and_then(|name| name.parse::<Level>().ok()) else { return base };
+    let layout = array.layout.and_then(|number| Layout::from_number(level, number).ok());
+    let layout = layout.filter(|layout| *layout != Layout::None);
+    Cell {
+        level: level.to_string(),
+        layout: layout.map(|layout| layout.to_string()),
+        disks: array.slots.unwrap_or(watched.disks.len() as u32),
+        members: "device".into(),
+        chunk_kib: array.chunk_bytes.filter(|bytes| *bytes > 0).map(|bytes| bytes / 1024),
+        degraded: array.degraded.unwrap_or(0),
+        ..base
+    }
+}
+
+/// Adds the known disks of a place, and the metadata version and bitmap of an array of md.
+fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
+    if let Some(place) = &mut base.place {
+        place.drives = drives(&watched.roots, &watched.disks);
+        let array = watched.array.as_ref().map(|array| metadata(&watched.roots, array));
+        (place.metadata, place.bitmap) = array.unwrap_or_default();
+    }
+    base
+}
+
+/// An array of a plan as an array of md. Options that do not apply to md, or have another syntax
+/// there, are refused: a record must not contain settings that were not in effect.
+fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
+    let cache = case.has_parity() && case.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
+    let wired = case.topology != StorageTopology::default();
+    let refused = [
+        (case.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
+        (case.nested, "nested arrays are not supported there"),
+        (case.degraded > 0, "--degraded: its members are not removed"),
+        (cache, "--stripe-cache: give stripe-cache=PAGES after the devices"),
+        (case.queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
+        (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
+    ];
+    if let Some((_, why)) = refused.iter().find(|(found, _)| *found) {
+        return Err(format!("md: {why}"));
+    }
+    let own_chunk = case.expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
+    Ok(KernelArray {
+        level: case.expr.level,
+        layout: case.expr.layout,
+        chunk_bytes: own_chunk.unwrap_or(case.chunk_bytes),
+        disks: case.expr.leaves(),
+    })
+}
+
+/// Sizing on a device.
+fn device_scale(size: Option<u64>, capacity: u64, memory_bytes: u64, page_cache: bool) -> Sizing {
+    Sizing {
+        memory_bytes,
+        size,
+        // A whole disk takes hours to fill. Programs with sizes of their own keep those.
+        usual: Some(capacity.min(memory_bytes.saturating_mul(2))),
+        capacity: Some(capacity),
+        page_cache,
+        stripe_bytes: None,
+    }
+}
+
+impl BufferRequirements {
+    /// The requirements of a program.
+    pub fn of(program: &Program) -> BufferRequirements {
+        let blocks = program.phases().flat_map(|phase| phase.acts()).filter_map(|act| match act {
+            spec::program::types::Act::Transfer(transfer) => Some(transfer.block),
+            _ => None,
+        });
+        let in_flight = program.phases().map(|phase| {
+            phase.workers.iter().map(|worker| worker.depth.max(1) as usize).sum::<usize>()
+        });
+        BufferRequirements {
+            lease_bytes: blocks.max().unwrap_or(4096).clamp(64 << 10, 16 << 20),
+            // And some for the comparison.
+            in_flight: in_flight.max().unwrap_or(1) + 8,
+        }
+    }
+
+    /// The options of a driver that serves it.
+    pub fn options(&self) -> DriverOptions {
+        DriverOptions {
+            // One more than slots: a flush, or a synchronous read.
+            max_requests: self.in_flight.max(64) + 1,
+            leases: self.in_flight,
+            lease_bytes: self.lease_bytes.next_multiple_of(4096) as usize,
+            ..DriverOptions::default()
+        }
+    }
+}
+
+/// Refuses a program whose map of block versions would not fit into memory.
+fn fits_memory(program: &Program) -> Result<(), String> {
+    // A shuffle numbers its blocks with 32 bits.
+    let shuffled = program.phases().flat_map(Phase::transfers);
+    let shuffled = shuffled.filter(|transfer| transfer.order == Order::Shuffled);
+    let most = shuffled.map(Transfer::blocks).max().unwrap_or(0);
+    if most > u64::from(u32::MAX) {
+        return Err(format!(
+            "{}: {most} blocks in random order, each once, are more than 2^32; use larger blocks \
+             or a smaller --size",
+            program.asked
+        ));
+    }
+    let needed = VersionMap::needs_bytes(&program.files, program.unit_bytes()?);
+    match host::available_memory_bytes() {
+        Some(available) if needed > available => Err(format!(
+            "{}: needs {} of memory for the map of expected block versions, and {} are available; \
+             use a smaller --size",
+            program.asked,
+            show_size(needed),
+            show_size(available)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A member on an unlinked file in `directory`: for asynchronous I/O on a file.
+fn own_file(directory: &Path, bytes: u64, direct: bool) -> Result<FileMember, String> {
+    let path = directory.join(own_name());
+    let sectors = bytes.div_ceil(md::SECTOR_BYTES);
+    let member = FileMember::open(&path, FileOptions { sectors, direct });
+    // It exists as long as it is open.
+    let removed = std::fs::remove_file(&path);
+    let member = member.map_err(|error| error.to_string())?;
+    removed.map_err(|error| format!("{}: cannot remove it: {error}", path.display()))?;
+    if direct && !member.is_direct() {
+        return Err(format!("{}: no direct I/O here; use direct=0", directory.display()));
+    }
+    Ok(member)
+}
+
+/// A single device or file: each worker accesses it through its own driver.
+pub(super) fn alone(
+    member: FileMember,
+    needs: &BufferRequirements,
+    program: &Program,
+    seed: u64,
+    drop_caches: Option<fn() -> Result<(), String>>,
+) -> Result<Extents, String> {
+    let share = |member: &FileMember| member.share().expect("files can be shared");
+    let few = |in_flight| BufferRequirements { in_flight, ..*needs };
+    // For the comparison; the workers have their own drivers.
+    let array = single(MemberSpec::Ready(share(&member)), &few(2))?;
+    let (member, needs) = (Mutex::new(member), *needs);
+    let make = move |in_flight| {
+        let member = member.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each job of a tool opens its file itself. Without /proc they share one open file.
+        let (member, cached): (Box<dyn Member>, _) = match member.reopened() {
+            Ok(own) => {
+                let cached = own.cached();
+                (Box::new(own), cached)
+            }
+            Err(_) => (share(&member), member.cached()),
+        };
+        let spec = linear(MemberSpec::Ready(member));
+        // The tools do not use them.
+        let options = DriverOptions {
+            huge_pages: false,
+            ..BufferRequirements { in_flight, ..needs }.options()
+        };
+        let driver = Driver::new(spec, &options).map_err(|error| error.to_string())?;
+        Ok(OwnDriver { driver, cached })
+    };
+    let ground = Extents::new(array, needs.lease_bytes, program, seed, drop_caches)?;
+    Ok(ground.with_own_drivers(Box::new(make)))
+}
+
+/// An array of one member: a device or a file, accessed through io_uring.
+///
+/// # Errors
+/// When the system lacks what it needs.
+pub fn single(member: MemberSpec, needs: &BufferRequirements) -> Result<Array, String> {
+    Array::start(linear(member), &needs.options()).map_err(|error| error.to_string())
+}
+
+fn linear(member: MemberSpec) -> ArraySpec {
+    ArraySpec {
+        level: Level::Linear,
+        layout: Layout::default_for(Level::Linear),
+        chunk_sectors: 0,
+        members: vec![member],
+        stripe_cache_bytes: 0,
+        queue_depth: usize::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spec::matrix::{Options, plan};
+
+    use super::*;
+
+    fn case(options: Options) -> ArrayCase {
+        plan(&options).expect("a plan").arrays.remove(0)
+    }
+
+    fn raid5() -> Options {
+        Options { levels: vec!["raid5".parse().expect("a level")], disks: vec![3], ..mem() }
+    }
+
+    fn mem() -> Options {
+        Options { members: vec!["mem".parse().expect("a set")], ..Options::default() }
+    }
+
+    fn array(text: &str) -> Options {
+        Options { arrays: vec![text.parse().expect("an array")], ..mem() }
+    }
+
+    #[test]
+    fn md_makes_the_array_that_was_asked_for() {
+        let made = kernel_array(&case(array("raid5,16K(3)"))).expect("an array");
+        assert_eq!((made.level, made.chunk_bytes, made.disks), (Level::Raid5, 16 << 10, 3));
+        let chunks = vec![128 << 10];
+        let made = kernel_array(&case(Options { chunks, ..raid5() })).expect("an array");
+        assert_eq!(made.chunk_bytes, 128 << 10);
+    }
+
+    fn with_runs(timing: Timing, stop: &dyn Fn() -> bool) -> (Vec<Cell>, Result<(), String>, u32) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut fills = 0;
+        let mut tell = |_: &Program, event: Progress<'_>| {
+            fills += u32::from(matches!(event, Progress::Checking { .. }));
+        };
+        let size = Some(1 << 20);
+        let mut session = Session { timing, size, seed: 1, destroy: false, stop, tell: &mut tell };
+        let choice = "dd:bs=64K".parse().expect("a program");
+        let place = record::Place::default();
+        let (cells, ended) = session.on_directory(&choice, directory.path(), place);
+        assert_eq!(session.seed, 1);
+        assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0);
+        (cells, ended, fills)
+    }
+
+    #[test]
+    fn each_run_of_a_program_is_a_sample_of_each_of_its_phases() {
+        let least = std::time::Duration::from_millis(5);
+        let timing = Timing { least, runs: 3, ..Timing::default() };
+        let (cells, ended, fills) = with_runs(timing, &|| false);
+        assert_eq!((ended, cells.len()), (Ok(()), 2));
+        assert!(fills >= 3, "each run reads back what it wrote");
+        for cell in &cells {
+            assert_eq!((cell.samples.len(), cell.verified), (3, Some(true)));
+            assert!(cell.interval.is_none() && cell.spread.is_some(), "three are few");
+            assert!(cell.samples_are_runs && cell.random_seed.is_some());
+            assert!(cell.cpu_s_per_gib.is_some_and(|cpu| cpu.is_finite()));
+        }
+        let few = Timing { until_steady: Some(7), runs: 1, ..timing };
+        let (cells, ended, _) = with_runs(few, &|| false);
+        assert_eq!(ended, Ok(()));
+        assert!((5..=7).contains(&cells[0].samples.len()), "{}", cells[0].samples.len());
+        assert_eq!(cells[0].rounds_max, Some(7));
+    }
+
+    #[test]
+    fn on_a_device_programs_keep_sizes_of_their_own() {
+        let scale = device_scale(None, 64 << 30, 4 << 30, false);
+        let made =
+            |text: &str| text.parse::<ProgramSpec>().expect(text).program(&scale).expect(text);
+        assert_eq!(made("streams").files, vec![40 << 20; 200]);
+        assert_eq!(made("seeks").files, [8 << 30], "twice the memory");
+        let job = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(job.path(), "[j]\nrw=write\n").expect("written");
+        let job: ProgramSpec = format!("fio:{}", job.path().display()).parse().expect("a program");
+        assert!(job.program(&scale).expect_err("no size").contains("or give --size"));
+    }
+
+    #[test]
+    fn more_blocks_than_a_shuffle_can_number_are_refused() {
+        let fits = |rw: &str, size: &str| {
+            let job = tempfile::NamedTempFile::new().expect("a file");
+            let text = format!("[j]\nrw={rw}\nbs=512\nsize={size}\n");
+            std::fs::write(job.path(), text).expect("written");
+            let choice: ProgramSpec =
+                format!("fio:{}", job.path().display()).parse().expect("a job");
+            let scale = device_scale(None, 64 << 40, 4 << 30, false);
+            fits_memory(&choice.program(&scale).expect("a program"))
+        };
+        let refused = fits("randread", "3T").expect_err("2^32 blocks and more");
+        assert!(refused.contains("more than 2^32; use larger blocks"), "{refused}");
+        assert!(fits("read", "3T").err().is_none_or(|error| !error.contains("2^32")));
+        assert_eq!(fits("randread", "1G"), Ok(()));
+    }
+
+    #[test]
+    fn options_that_md_lacks_are_refused() {
+        let paced = || vec!["paced:hdd-2007".parse().expect("a set")];
+        for (options, named) in [
+            (Options { levels: vec![BenchLevel::Single], ..mem() }, "device:/dev/X"),
+            (array("raid1(raid0(2),raid0(2))"), "nested arrays"),
+            (Options { degraded: vec![1], ..raid5() }, "--degraded"),
+            (Options { stripe_caches: vec![8 << 20], ..raid5() }, "stripe-cache=PAGES"),
+            (Options { queue_depths: vec![2], ..raid5() }, "queue-depth=N"),
+            (Options { members: paced(), buses: vec![1 << 26], ..raid5() }, "--bus"),
+        ] {
+            let refused = kernel_array(&case(options)).expect_err(named);
+            assert!(refused.starts_with("md: ") && refused.contains(named), "{refused}");
+        }
+    }
+}

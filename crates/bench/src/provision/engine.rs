@@ -1,0 +1,220 @@
+//! An array of the engine, served as a block device: FUSE file, loop device on it.
+//!
+//! Invariant: the array is owned by the front's own threads (see `export::fuse`); its state is
+//! queried there.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use array::{Array, Counters, FaultControl, PaceControl};
+use export::fuse::{Front, FrontOptions};
+use md::nested::ArrayExpr;
+use metrics::host;
+use spec::matrix::tolerated_losses;
+use spec::members::MemberExpr;
+use spec::topology::StorageTopology;
+
+use super::plan::Stripes;
+use super::steps::{Step, Undo};
+use crate::target::{TargetSpec, array_spec};
+
+/// Queue depth of a loop device and its array.
+const IN_FLIGHT: usize = 128;
+/// Size of each member of the array that holds an external journal, bytes.
+const JOURNAL_MEMBER_BYTES: u64 = 128 << 20;
+
+/// Specification of an array of the engine.
+#[derive(Clone, Debug)]
+pub struct EngineSpec {
+    /// The array expression.
+    pub expr: ArrayExpr,
+    /// Default chunk size, in bytes.
+    pub chunk_bytes: u64,
+    /// One per leaf.
+    pub members: Vec<MemberExpr>,
+    /// Directory of member files.
+    pub directory: PathBuf,
+    /// Buses, channels and spindles that the members share.
+    pub topology: StorageTopology,
+    /// Size of each member, in bytes.
+    pub member_bytes: u64,
+    /// Stripe memory, in bytes.
+    pub stripe_cache_bytes: u64,
+    /// Queue depth of each member.
+    pub queue_depth: usize,
+    /// Parity kernels.
+    pub kernels: parity::Kernels,
+}
+
+impl EngineSpec {
+    /// The array of a journal, over members like the first of this one.
+    pub(super) fn for_journal(&self, expr: &ArrayExpr) -> Option<EngineSpec> {
+        let member = self.members.first()?.clone();
+        Some(EngineSpec {
+            expr: expr.clone(),
+            members: vec![member; expr.leaves()],
+            member_bytes: JOURNAL_MEMBER_BYTES,
+            // Separate disks, behind a separate bus of the same rate.
+            topology: StorageTopology {
+                bus_bytes_per_s: self.topology.bus_bytes_per_s,
+                ..StorageTopology::default()
+            },
+            ..self.clone()
+        })
+    }
+
+    fn make(&self, pace: &PaceControl, faults: &FaultControl) -> Result<Array, String> {
+        let (spec, options) = array_spec(
+            &TargetSpec {
+                expr: &self.expr,
+                chunk_sectors: self.chunk_bytes / md::SECTOR_BYTES,
+                members: &self.members,
+                directory: &self.directory,
+                topology: self.topology,
+                member_bytes: self.member_bytes,
+                stripe_cache_bytes: self.stripe_cache_bytes,
+                queue_depth: self.queue_depth,
+                block_bytes: 1 << 20,
+                in_flight: IN_FLIGHT,
+                area_bytes: None,
+                unit_bytes: 4096,
+                lanes: 1,
+                kernels: self.kernels,
+                seed: 0,
+            },
+            pace,
+            faults,
+        )?;
+        Array::start(spec, &options).map_err(|error| error.to_string())
+    }
+}
+
+/// Handle to an array that a place serves, for its counters and for failing members.
+#[derive(Clone)]
+pub struct ServedArray {
+    front: Arc<Mutex<Option<Front>>>,
+    pace: PaceControl,
+    /// The block device.
+    pub(super) device: PathBuf,
+    pub(super) stripes: Option<Stripes>,
+    pub(super) missing_protections: Vec<String>,
+}
+
+impl ServedArray {
+    /// Creates the array and its block device. The pace of paced members is off until
+    /// [`ServedArray::set_paced`]: setting the place up is not measured.
+    pub(super) fn set_up(spec: EngineSpec, undo: &mut Undo) -> Result<ServedArray, String> {
+        let directory = super::set_up::make_directory("front", undo)?;
+        let (pace, faults) = (PaceControl::default(), FaultControl::default());
+        pace.set_on(false);
+        let front = {
+            let pace = pace.clone();
+            Front::start(FrontOptions::new(&directory), move || spec.make(&pace, &faults))
+        };
+        let front = front.map_err(|error| error.to_string())?;
+        let file = front.file().display().to_string();
+        let missing_protections = front.missing_protections().to_vec();
+        let asked = front.ask(|array| (Stripes::of(array.geometry()), array.logical_block()));
+        let (stripes, block) = asked.ok_or("the front's thread has ended")?;
+        let front = Arc::new(Mutex::new(Some(front)));
+        let stop = front.clone();
+        undo.push_call(format!("stopping the array mounted at {file}"), move || {
+            let front = stop.lock().expect("no panic while the front is locked").take();
+            front.map_or(Ok(()), |mut front| front.stop().map_err(|error| error.to_string()))
+        });
+        let device = loop_device(&file, block, undo)?;
+        Ok(ServedArray { front, pace, device, stripes, missing_protections })
+    }
+
+    /// Counters of every leaf so far; empty when the array has been stopped.
+    pub fn leaf_counters(&self) -> Vec<Counters> {
+        self.ask(Array::leaf_counters).unwrap_or_default()
+    }
+
+    /// Fails the first members that the array can lose.
+    ///
+    /// # Errors
+    /// The array cannot serve with that many missing members.
+    pub fn degrade(&self, count: u32) -> Result<(), String> {
+        let degraded = self.ask(move |array| {
+            let gone = tolerated_losses(array.geometry(), count, &|_| false)?;
+            gone.into_iter().for_each(|member| array.fail_member(member));
+            Ok(())
+        });
+        degraded.unwrap_or_else(|| Err("the array has been stopped".into()))
+    }
+
+    /// Switches the pace of all paced members on or off.
+    pub fn set_paced(&self, on: bool) {
+        self.pace.set_on(on);
+    }
+
+    fn ask<T: Send + 'static>(&self, call: impl FnOnce(&Array) -> T + Send + 'static) -> Option<T> {
+        let front = self.front.lock().expect("no panic while the front is locked");
+        front.as_ref()?.ask(call)
+    }
+}
+
+/// Sets up a loop device on a file, with direct I/O: the page cache would hold everything twice and
+/// write it back outside the measurement. Auto-clear removes it with its last user, which is this
+/// process at first: if that is killed, the device is removed.
+fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, String> {
+    let block = block.to_string();
+    let args = ["--find", "--show", "--direct-io=on", "--sector-size", &block, file];
+    let file_system = std::fs::metadata(file).map_err(|error| format!("{file}: {error}"))?.dev();
+    let device = PathBuf::from(Step::run("losetup", args).perform()?);
+    let name = device.display().to_string();
+    let held = std::fs::File::open(&device);
+    // While a device is open, this only sets auto-clear.
+    let armed = Step::run("losetup", ["-d", &name]).perform();
+    let held = held.map_err(|error| format!("{name}: {error}"))?;
+    undo.push_call(format!("losetup -d {name}"), move || {
+        drop(held);
+        detach(&name, file_system)
+    });
+    armed?;
+    let direct = setting(&device, "loop/dio").unwrap_or_default();
+    if direct != "1" {
+        return Err(format!("{}: the kernel refuses direct I/O on {file}", device.display()));
+    }
+    Ok(device)
+}
+
+/// Waits until auto-clear has removed a loop device, and detaches it otherwise. Its number may be
+/// reused by another process immediately, whose device must stay: ours is the one on a file of this
+/// file system, which no other loop device uses.
+fn detach(device: &str, file_system: u64) -> Result<(), String> {
+    for _ in 0..100 {
+        if backing(device) != Some(file_system) {
+            return Ok(());
+        }
+        if setting(device, "loop/autoclear").as_deref() != Some("1") {
+            // While it is still open, this only sets auto-clear.
+            Step::run("losetup", ["-d", device]).perform()?;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Err("still in use".into())
+}
+
+/// Device number (`st_dev`) of the backing file of a loop device.
+fn backing(device: &str) -> Option<u64> {
+    let args = ["--list", "--noheadings", "--output", "BACK-MAJ:MIN", device];
+    let said = Step::run("losetup", args).perform().ok()?;
+    let (major, minor) = said.trim().split_once(':')?;
+    Some(rustix::fs::makedev(major.trim().parse().ok()?, minor.trim().parse().ok()?))
+}
+
+/// Path of an attribute of a block device in sysfs.
+pub(super) fn in_sysfs(device: &std::path::Path, name: &str) -> std::io::Result<PathBuf> {
+    let device = std::fs::canonicalize(device)?;
+    // sysfs replaces slashes in names like cciss/c0d0 by exclamation marks.
+    let below = device.strip_prefix("/dev").unwrap_or(&device).to_string_lossy().replace('/', "!");
+    Ok(PathBuf::from("/sys/class/block").join(below).join(name))
+}
+
+/// Value of an attribute of a block device in sysfs.
+pub(super) fn setting(device: impl AsRef<std::path::Path>, name: &str) -> Option<String> {
+    host::line(in_sysfs(device.as_ref(), name).ok()?)
+}

@@ -1,0 +1,20 @@
+//! Places: directories and devices for measurements, set up and torn down (decision 0008).
+//!
+//! ```text
+//!  expr (parsed) -> plan (steps as values) -> set_up (runs them, undoes them in reverse)
+//! ```
+
+mod engine;
+mod kernel;
+mod lvm;
+mod plan;
+mod set_up;
+mod steps;
+mod wipe;
+
+pub use engine::{EngineSpec, ServedArray};
+pub use kernel::{KernelArray, kernel_steps};
+pub use plan::{Stripes, mkfs, mount};
+pub use set_up::{MountOrDevice, ProvisionedTarget, Request, facts_of};
+pub use steps::{Step, Undo};
+pub use wipe::{WipeTarget, open_to_write_over};

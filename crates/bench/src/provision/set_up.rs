@@ -1,0 +1,404 @@
+//! Sets a place up, and tears it down.
+//!
+//! Invariant: everything that is created is undone when the [`ProvisionedTarget`] is dropped, in
+//! reverse order. If the process is killed the kernel does it: mounts are in a mount namespace of
+//! the calling thread and of the threads that it starts, loop devices are auto-cleared. So the
+//! thread that sets a place up must also start the threads that use it.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use metrics::host;
+use results::record;
+use spec::target::{BlockDeviceSettings, FsExpr, Journal, TargetExpr};
+
+use super::engine::{EngineSpec, ServedArray, in_sysfs, setting};
+use super::kernel::{KernelArray, set_up_kernel};
+use super::plan::{Stripes, mkfs, mount, rehearsal};
+use super::steps::{Step, Undo};
+use super::wipe::{open_to_write_over, wipe};
+
+/// The directory or block device of a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MountOrDevice {
+    /// A directory for files.
+    Directory(PathBuf),
+    /// A block device, as one extent.
+    Device(PathBuf),
+}
+
+/// A request to set up a place.
+pub struct Request<'a> {
+    /// The parsed place expression.
+    pub place: &'a TargetExpr,
+    /// The engine's array, where the place uses one.
+    pub engine: Option<EngineSpec>,
+    /// The kernel's array, where the place uses one.
+    pub kernel: Option<KernelArray>,
+    /// Overwrite the contents of a `device:`. Below a file system its signatures are erased just
+    /// before mkfs; a raw device is left unchanged, and is opened for writing with
+    /// [`open_to_write_over`].
+    pub destroy: bool,
+    /// Polled during long steps; `true` aborts the setup.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// A place that is set up; torn down when dropped.
+pub struct ProvisionedTarget {
+    ground: MountOrDevice,
+    facts: record::Place,
+    arrays: Vec<ServedArray>,
+    warnings: Vec<String>,
+    undo: Undo,
+}
+
+impl ProvisionedTarget {
+    /// Sets a place up.
+    ///
+    /// # Errors
+    /// One line: the missing requirement, or the failed step with its message. Everything created
+    /// before is undone.
+    pub fn set_up(request: Request<'_>) -> Result<ProvisionedTarget, String> {
+        let mut making = Provisioner::new(request.stop);
+        (making.engine, making.kernel) = (request.engine, request.kernel);
+        making.destroy = request.destroy;
+        let ground = making.ground(request.place)?;
+        let Provisioner { mut facts, arrays, warnings, undo, .. } = making;
+        facts.name = request.place.name();
+        facts.memory_bytes = host::memory_bytes();
+        match &ground {
+            MountOrDevice::Directory(path) => look_at_mount(path, &mut facts),
+            MountOrDevice::Device(path) => look_at_queue(path, &mut facts),
+        }
+        arrays.iter().for_each(|array| array.set_paced(true));
+        Ok(ProvisionedTarget { ground, facts, arrays, warnings, undo })
+    }
+
+    /// The directory or device to use.
+    pub fn ground(&self) -> &MountOrDevice {
+        &self.ground
+    }
+
+    /// Its configuration as the kernel shows it.
+    pub fn facts(&self) -> &record::Place {
+        &self.facts
+    }
+
+    /// The engine's arrays below it: the file system's, then its journal's if it has one.
+    pub fn arrays(&self) -> &[ServedArray] {
+        &self.arrays
+    }
+
+    /// Warnings that apply to all figures measured here.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Tears the place down.
+    ///
+    /// # Errors
+    /// One line that names everything that could not be undone.
+    pub fn take_down(mut self) -> Result<(), String> {
+        // Cached data is written to the members at full speed: it is not measured.
+        self.arrays.iter().for_each(|array| array.set_paced(false));
+        self.undo.take_back()
+    }
+}
+
+impl Drop for ProvisionedTarget {
+    fn drop(&mut self) {
+        self.arrays.iter().for_each(|array| array.set_paced(false));
+    }
+}
+
+/// A place that is partially set up. Dropping it undoes the completed steps.
+struct Provisioner<'a> {
+    engine: Option<EngineSpec>,
+    kernel: Option<KernelArray>,
+    facts: record::Place,
+    arrays: Vec<ServedArray>,
+    warnings: Vec<String>,
+    undo: Undo,
+    destroy: bool,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Provisioner<'a> {
+    fn new(stop: &'a dyn Fn() -> bool) -> Provisioner<'a> {
+        Provisioner {
+            stop,
+            destroy: false,
+            engine: None,
+            kernel: None,
+            facts: record::Place::default(),
+            arrays: Vec::new(),
+            warnings: Vec::new(),
+            undo: Undo::default(),
+        }
+    }
+
+    fn ground(&mut self, place: &TargetExpr) -> Result<MountOrDevice, String> {
+        match place {
+            TargetExpr::Path(path) if path.is_dir() => Ok(MountOrDevice::Directory(path.clone())),
+            TargetExpr::Path(path) => Err(format!("path:{}: is no directory", path.display())),
+            TargetExpr::FileSystem(fs) => self.file_system(fs).map(MountOrDevice::Directory),
+            _ => Ok(MountOrDevice::Device(self.device(place)?.0)),
+        }
+    }
+
+    /// A block device, with its stripe geometry where known.
+    fn device(&mut self, place: &TargetExpr) -> Result<(PathBuf, Option<Stripes>), String> {
+        match place {
+            TargetExpr::Engine => {
+                need_root("an array as a block device")?;
+                let spec = self.engine.take().ok_or("no array is given for the place")?;
+                self.serve(spec)
+            }
+            TargetExpr::Device(path) => {
+                open_to_write_over(path, self.destroy)?;
+                Ok((path.clone(), None))
+            }
+            TargetExpr::Kernel(kernel) => {
+                need_root("an array of the kernel's")?;
+                let array = self.kernel.take().ok_or("no array is given for the place")?;
+                for path in &kernel.devices {
+                    open_to_write_over(path, false)?;
+                }
+                let device = set_up_kernel(kernel, &array, self.stop, &mut self.undo)?;
+                Ok((device, array.stripes()?))
+            }
+            TargetExpr::Path(_) | TargetExpr::FileSystem(_) => {
+                Err("a block device is wanted".into())
+            }
+        }
+    }
+
+    fn serve(&mut self, spec: EngineSpec) -> Result<(PathBuf, Option<Stripes>), String> {
+        let array = ServedArray::set_up(spec, &mut self.undo)?;
+        let found = (array.device.clone(), array.stripes);
+        for sentence in &array.missing_protections {
+            if !self.warnings.contains(sentence) {
+                self.warnings.push(sentence.clone());
+            }
+        }
+        self.arrays.push(array);
+        Ok(found)
+    }
+
+    fn file_system(&mut self, fs: &FsExpr) -> Result<PathBuf, String> {
+        need_root(&format!("a file system of our own (fs:{})", fs.kind.name()))?;
+        if fs.lvm {
+            super::lvm::can_map(Path::new(super::lvm::CONTROL))?;
+        }
+        export::fuse::private_mounts()
+            .map_err(|error| format!("cannot have mounts of its own (CAP_SYS_ADMIN): {error}"))?;
+        let journal_spec = match (&fs.journal, &self.engine) {
+            (Journal::On(expr), Some(spec)) => spec.for_journal(expr),
+            _ => None,
+        };
+        let (mut device, stripes) = self.device(&fs.on)?;
+        let journal = match journal_spec {
+            Some(spec) => {
+                self.facts.journal = Some(spec.expr.to_string());
+                Some(self.serve(spec)?.0)
+            }
+            None => None,
+        };
+        apply_settings(&device, &fs.knobs, &mut self.undo, &mut self.facts.knobs)?;
+        look_at_queue(&device, &mut self.facts);
+        if let TargetExpr::Device(path) = &*fs.on {
+            self.wipe_signatures(path, fs, stripes, journal.as_deref())?;
+        }
+        if fs.lvm {
+            let ours = self.arrays.iter().any(|array| array.device == device);
+            device = super::lvm::volume(&device, stripes, ours, &mut self.undo)?;
+        }
+        self.facts.lvm = Some(fs.lvm);
+        let steps = mkfs(fs, stripes, &device, journal.as_deref())?;
+        let commands = steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        self.facts.mkfs_options = Some(commands);
+        steps.iter().try_for_each(|step| step.perform().map(drop))?;
+        let directory = make_directory("mount", &mut self.undo)?;
+        mount(fs, &device, journal.as_deref(), &directory).perform()?;
+        self.undo.push(Step::Unmount(directory.clone()));
+        Ok(directory)
+    }
+
+    /// Erases the signatures of the device below a file system, after every check that could refuse
+    /// has passed, and registers that they are erased again at the end.
+    fn wipe_signatures(
+        &mut self,
+        path: &Path,
+        fs: &FsExpr,
+        stripes: Option<Stripes>,
+        journal: Option<&Path>,
+    ) -> Result<(), String> {
+        if fs.lvm {
+            Step::run("lvm", ["version"]).perform()?;
+        }
+        // The last step formats the device itself; the journal's device is our own, and the
+        // rehearsal expects it.
+        let steps = mkfs(fs, stripes, path, journal)?;
+        let (last, before) = steps.split_last().expect("a file system is made by something");
+        before.iter().try_for_each(|step| step.perform().map(drop))?;
+        rehearsal(last).perform()?;
+        open_to_write_over(path, self.destroy)?.wipe_signatures()?;
+        // Only if something was written; and undone after the layers above it.
+        let (what, path) = (format!("erasing {}", path.display()), path.to_path_buf());
+        self.undo.push_call(what, move || wipe(&path));
+        Ok(())
+    }
+}
+
+fn need_root(what: &str) -> Result<(), String> {
+    match rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(format!("{what} needs root: mounts and block devices are the kernel's")),
+    }
+}
+
+/// Removes the empty directories of processes that were killed. A directory that is not empty, or a
+/// mount point, stays: `rmdir` refuses it.
+fn sweep_temporary(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let numbers =
+            ["raidlab-front-", "raidlab-mount-"].iter().find_map(|s| name.strip_prefix(s));
+        let process = numbers.and_then(|numbers| numbers.split_once('-')?.0.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            // Another process may remove it concurrently.
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Creates a temporary directory, which is removed at the end.
+pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, String> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    sweep_temporary(&std::env::temp_dir());
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = format!("raidlab-{name}-{}-{next}", std::process::id());
+    let path = std::env::temp_dir().join(path);
+    let made = DirBuilder::new().mode(0o700).create(&path);
+    made.map_err(|error| format!("{}: cannot be made: {error}", path.display()))?;
+    undo.push(Step::RemoveDirectory(path.clone()));
+    Ok(path)
+}
+
+/// Applies settings, and registers the restoration of the old values.
+pub(super) fn apply_settings(
+    device: &Path,
+    knobs: &BlockDeviceSettings,
+    undo: &mut Undo,
+    said: &mut BTreeMap<String, String>,
+) -> Result<(), String> {
+    for (name, value) in super::kernel::queue_settings(knobs) {
+        apply_setting(device, name, &value, undo)?;
+        said.insert(name.to_string(), value);
+    }
+    Ok(())
+}
+
+/// Writes one attribute of a block device, and registers the restoration of its old value.
+pub(super) fn apply_setting(
+    device: &Path,
+    name: &str,
+    value: &str,
+    undo: &mut Undo,
+) -> Result<(), String> {
+    let shown = device.display();
+    let before =
+        setting(device, name).ok_or_else(|| format!("{shown}: the kernel has no {name} here"))?;
+    // The selected choice is in brackets: `none [mq-deadline]`.
+    let before = host::chosen(&before);
+    let path = in_sysfs(device, name).map_err(|error| format!("{shown}: {error}"))?;
+    Step::Set { path: path.clone(), value: value.into() }.perform()?;
+    undo.push(Step::Set { path, value: before });
+    Ok(())
+}
+
+/// Configuration of an existing place, as the kernel shows it.
+pub fn facts_of(name: String, ground: &MountOrDevice) -> record::Place {
+    let memory_bytes = host::memory_bytes();
+    let mut facts = record::Place { name, memory_bytes, ..record::Place::default() };
+    match ground {
+        MountOrDevice::Directory(path) => {
+            look_at_mount(path, &mut facts);
+            let device = std::fs::metadata(path).map(|found| found.dev());
+            device.iter().for_each(|device| look_at_queue_of(*device, &mut facts));
+        }
+        MountOrDevice::Device(path) => look_at_queue(path, &mut facts),
+    }
+    facts
+}
+
+fn look_at_queue(device: &Path, facts: &mut record::Place) {
+    let number = std::fs::metadata(device).map(|found| found.rdev());
+    number.iter().for_each(|number| look_at_queue_of(*number, facts));
+}
+
+fn look_at_queue_of(device: u64, facts: &mut record::Place) {
+    let Some(queue) = host::queue_of(device) else { return };
+    let setting = |name: &str| host::line(format!("{queue}/{name}"));
+    facts.read_ahead_kib = setting("read_ahead_kb").and_then(|text| text.parse().ok());
+    facts.scheduler = setting("scheduler").map(|text| host::chosen(&text));
+}
+
+fn look_at_mount(path: &Path, facts: &mut record::Place) {
+    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+    let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    // The longest mount point above the path, and of several mounts there the last.
+    let best = host::mounts(&mounts).filter(|mount| canonical.starts_with(&mount.point));
+    let best = best.max_by_key(|mount| mount.point.as_os_str().len());
+    if let Some(mount) = best {
+        facts.file_system = Some(mount.kind.to_string());
+        facts.mount_options = Some(mount.all_options());
+    }
+    if let Ok(space) = rustix::fs::statvfs(path) {
+        facts.block_bytes = Some(space.f_bsize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_empty_directories_of_processes_that_are_gone_are_swept() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let here = |name: &str| scratch.path().join(name);
+        // Process IDs are below 2^22 (proc_sys_kernel(5)).
+        let names = ["raidlab-front-4294967295-0", "raidlab-mount-4294967295-1", "raidlab-mount-x"];
+        let own = format!("raidlab-front-{}-0", std::process::id());
+        names.iter().for_each(|name| std::fs::create_dir(here(name)).expect("made"));
+        std::fs::create_dir(here(&own)).expect("made");
+        std::fs::write(here(names[1]).join("file"), "x").expect("written");
+        sweep_temporary(scratch.path());
+        let left = [names[0], names[1], names[2], &own].map(|name| here(name).exists());
+        assert_eq!(left, [false, true, true, true]);
+    }
+
+    fn nothing_on(place: &TargetExpr) -> Request<'_> {
+        Request { place, engine: None, kernel: None, destroy: false, stop: &|| false }
+    }
+
+    #[test]
+    fn what_is_there_is_described_and_left_alone() {
+        let here = TargetExpr::Path(std::env::temp_dir());
+        let request = nothing_on(&here);
+        let place = ProvisionedTarget::set_up(request).expect("it is there");
+        assert_eq!(place.facts().name, "path");
+        assert!(place.facts().file_system.is_some(), "{:?}", place.facts());
+        assert!(place.facts().memory_bytes.is_some());
+        place.take_down().expect("nothing to take down");
+        assert!(std::env::temp_dir().is_dir());
+        let gone = TargetExpr::Path("/no/such/directory".into());
+        let request = nothing_on(&gone);
+        let error = ProvisionedTarget::set_up(request).err().expect("refused");
+        assert_eq!(error, "path:/no/such/directory: is no directory");
+    }
+}

@@ -1,0 +1,373 @@
+//! A generator: one lane of a target, one workload, and the samples of both.
+//!
+//! Invariant: during `run` a lane is polled by its own generator only; it must keep polling until
+//! no lane has requests in flight: a request of one lane may have to be served by another. Called
+//! only from `runner`.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use array::{Completion, Counters, Driver, HostOp, Lease};
+use md::Sector;
+use metrics::CounterSource;
+use metrics::meter::{CpuMeter, CpuUsed};
+use results::record::{Sample, ThreadTime};
+use results::stats::LatencyRecorder;
+use rustix::time::{ClockId, clock_gettime};
+use spec::workload::Spec;
+use sys::clock_nanos;
+
+use super::Timing;
+use crate::addresses::{Step, Workload};
+use crate::shadow_map::ShadowMap;
+use crate::target::VerifyErrors;
+
+/// Interval at which a generator polls `stop` and reports progress, ns.
+const WATCH_NANOS: u64 = 100_000_000;
+
+/// State shared by the generators of a run.
+pub(super) struct Together {
+    count: usize,
+    here: AtomicUsize,
+    given_up: AtomicBool,
+    begin: OnceLock<u64>,
+    /// The samples of each lane so far.
+    samples: Mutex<Vec<Vec<Sample>>>,
+    /// The samples are sufficient.
+    enough: AtomicBool,
+    drained: AtomicUsize,
+}
+
+impl Together {
+    pub(super) fn new(count: usize) -> Together {
+        Together {
+            count,
+            here: AtomicUsize::new(0),
+            given_up: AtomicBool::new(false),
+            begin: OnceLock::new(),
+            samples: Mutex::new(vec![Vec::new(); count]),
+            enough: AtomicBool::new(false),
+            drained: AtomicUsize::new(0),
+        }
+    }
+
+    /// Waits until every generator has a thread; `false` if a thread could not be started.
+    pub(super) fn all_are_here(&self) -> bool {
+        self.here.fetch_add(1, Ordering::AcqRel);
+        while self.here.load(Ordering::Acquire) < self.count {
+            if self.given_up.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    /// Records a lane's sample. The verdict covers all lanes together: the last lane to end a
+    /// sample computes it.
+    pub(super) fn note(&self, lane: usize, sample: Sample, timing: &Timing) {
+        let mut samples = self.samples.lock().expect("no panic while the samples are locked");
+        samples[lane].push(sample);
+        let taken = samples[lane].len();
+        if samples.iter().all(|other| other.len() >= taken) {
+            let all: Vec<&[Sample]> = samples.iter().map(|other| &other[..taken]).collect();
+            if timing.enough(&super::join(&all)) {
+                self.enough.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether the samples are sufficient.
+    pub(super) fn is_enough(&self) -> bool {
+        self.enough.load(Ordering::Acquire)
+    }
+
+    /// Signals that not all threads could be started.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Results of one generator.
+pub(super) struct Part {
+    pub(super) samples: Vec<Sample>,
+    pub(super) latencies: LatencyRecorder,
+    pub(super) findings: VerifyErrors,
+    pub(super) leaves: Vec<Counters>,
+    pub(super) thread: ThreadTime,
+    /// CPU time of the whole process and machine; only the first lane measures it.
+    pub(super) cpu: Option<CpuUsed>,
+}
+
+struct Flight {
+    step: Step,
+    started: u64,
+}
+
+/// Generates one workload on one lane.
+pub(super) struct Generator<'a> {
+    driver: &'a mut Driver,
+    filler: &'a ShadowMap,
+    /// Expected contents, where reads can be verified.
+    book: Option<&'a ShadowMap>,
+    /// Where the members' counters are recorded.
+    tap: Option<&'a CounterSource>,
+    workload: Workload,
+    spec: Spec,
+    timing: Timing,
+    flights: Vec<Option<Flight>>,
+    idle: Vec<(usize, Lease)>,
+    /// Steps to be submitted; empty between submissions.
+    steps: Vec<Step>,
+    reads: u32,
+    findings: VerifyErrors,
+    latencies: LatencyRecorder,
+    bytes: u64,
+    ops: u64,
+}
+
+impl<'a> Generator<'a> {
+    /// Allocates the buffers; nothing is in flight yet.
+    pub(super) fn new(
+        driver: &'a mut Driver,
+        filler: &'a ShadowMap,
+        book: Option<&'a ShadowMap>,
+        tap: Option<&'a CounterSource>,
+        workload: Workload,
+        spec: Spec,
+        timing: Timing,
+    ) -> Result<Generator<'a>, String> {
+        let (mut flights, mut idle) = (Vec::new(), Vec::new());
+        for slot in 0..spec.in_flight() {
+            let lease = driver.leases().take(spec.block_bytes as usize);
+            idle.push((slot, lease.ok_or("the target has too few buffers")?));
+            flights.push(None);
+        }
+        Ok(Generator {
+            driver,
+            filler,
+            book,
+            tap,
+            workload,
+            spec,
+            timing,
+            flights,
+            idle,
+            steps: Vec::with_capacity(spec.in_flight()),
+            reads: 0,
+            findings: VerifyErrors::default(),
+            latencies: LatencyRecorder::new(),
+            bytes: 0,
+            ops: 0,
+        })
+    }
+
+    /// Runs warm-up, samples and drain. `watch` receives the elapsed seconds and returns whether to
+    /// stop.
+    pub(super) fn run(
+        mut self,
+        lane: usize,
+        together: &Together,
+        watch: &mut dyn FnMut(f64) -> bool,
+    ) -> Part {
+        sys::wait_precisely();
+        let begin = *together.begin.get_or_init(clock_nanos);
+        let mut watch = |now: u64| watch(seconds(now - begin));
+        let warm = begin + self.timing.warm_up.as_nanos() as u64;
+        self.until(warm, false, lane, &mut watch);
+        let before = self.driver.leaf_counters();
+        if let Some(tap) = self.tap {
+            tap.begin(lane as u16, clock_nanos(), &before);
+        }
+        let meter = (lane == 0).then(CpuMeter::start);
+        let cpu_before = thread_seconds();
+        let samples = self.samples(lane, together, &mut watch);
+        let cpu_after = thread_seconds();
+        let cpu = meter.map(|meter| meter.stop());
+        let after = self.driver.leaf_counters();
+        if let Some(tap) = self.tap {
+            tap.end(lane as u16, clock_nanos(), &after);
+        }
+        self.drain(together);
+        Part {
+            samples,
+            latencies: self.latencies,
+            findings: self.findings,
+            leaves: after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(),
+            thread: ThreadTime { name: format!("lane-{lane}"), seconds: cpu_after - cpu_before },
+            cpu,
+        }
+    }
+
+    fn samples(
+        &mut self,
+        lane: usize,
+        together: &Together,
+        watch: &mut dyn FnMut(u64) -> bool,
+    ) -> Vec<Sample> {
+        let mut samples: Vec<Sample> = Vec::new();
+        let mut start = clock_nanos();
+        let first = start;
+        for run in 1..=self.timing.rounds_max() {
+            let end = first + self.timing.sample.as_nanos() as u64 * u64::from(run);
+            (self.bytes, self.ops) = (0, 0);
+            let now = self.until(end, true, lane, watch);
+            let part = Sample { seconds: seconds(now - start), bytes: self.bytes, ops: self.ops };
+            start = now;
+            if now >= end {
+                samples.push(part);
+                together.note(lane, part, &self.timing);
+                let runs = self.timing.runs as usize;
+                if samples.len() >= runs && together.is_enough() {
+                    break;
+                }
+                continue;
+            }
+            match samples.last_mut() {
+                Some(last) => add(last, &part),
+                None if part.ops > 0 => samples.push(part),
+                None => {}
+            }
+            break;
+        }
+        samples
+    }
+
+    /// Runs the workload until the first request that completes at `end` or later, and returns the
+    /// time of that completion: a sample lasts from a completion to a completion, so that its rate
+    /// does not depend on its offset within a request. If nothing completes for a sample's length,
+    /// it ends without a completion. A time before `end` means that the run was stopped.
+    fn until(
+        &mut self,
+        end: u64,
+        measured: bool,
+        lane: usize,
+        watch: &mut dyn FnMut(u64) -> bool,
+    ) -> u64 {
+        let mut done = Vec::new();
+        let mut last_watch = 0;
+        let last = end + self.timing.sample.as_nanos() as u64;
+        loop {
+            let now = clock_nanos();
+            if now >= last {
+                return now;
+            }
+            if now - last_watch > WATCH_NANOS {
+                if watch(now) {
+                    return now;
+                }
+                if let Some(tap) = self.tap {
+                    tap.note(lane as u16, now, || self.driver.leaf_counters());
+                }
+                last_watch = now;
+            }
+            self.submit(now);
+            self.driver.poll(&mut done);
+            if done.is_empty() {
+                let limit = Duration::from_nanos(last - now).min(Duration::from_millis(100));
+                self.driver.wait(limit, None);
+            } else {
+                let now = clock_nanos();
+                done.drain(..).for_each(|completion| self.complete(completion, now, measured));
+                if now >= end {
+                    return now;
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, now: u64) {
+        // All steps are drawn before the first is submitted, so that the cache misses of their
+        // versions in the map overlap.
+        let mut steps = std::mem::take(&mut self.steps);
+        let drawn = std::iter::from_fn(|| self.workload.begin()).take(self.idle.len());
+        steps.extend(drawn);
+        if self.spec.kind.is_write() {
+            steps.iter().for_each(|step| self.filler.touch(self.first_unit(step.block)));
+        }
+        let sectors = self.spec.block_bytes / md::SECTOR_BYTES;
+        for step in steps.drain(..) {
+            let (slot, mut lease) = self.idle.pop().expect("as many as steps");
+            let op = if self.spec.kind.is_write() {
+                self.filler.fill_next(self.first_unit(step.block), lease.bytes_mut());
+                HostOp::Write { fua: false }
+            } else {
+                HostOp::Read
+            };
+            self.flights[slot] = Some(Flight { step, started: now });
+            let at = Sector(step.block * sectors);
+            let submitted = self.driver.submit(op, at, sectors, Some(lease), slot as u64);
+            assert!(submitted.is_ok(), "the target has room for all that is in flight");
+        }
+        self.steps = steps;
+    }
+
+    fn first_unit(&self, block: u64) -> u64 {
+        block * self.spec.block_bytes / self.filler.unit_bytes() as u64
+    }
+
+    fn complete(&mut self, completion: Completion, now: u64, measured: bool) {
+        let slot = completion.tag as usize;
+        let flight = self.flights[slot].take().expect("a flight lands once");
+        let lease = completion.lease.expect("reads and writes have a lease");
+        self.workload.done(flight.step);
+        if measured && completion.result.is_ok() {
+            self.latencies.record(now - flight.started);
+            self.bytes += lease.len() as u64;
+            self.ops += 1;
+        }
+        if let Err(error) = completion.result {
+            self.findings.failed_requests += 1;
+            self.findings.first_error.get_or_insert_with(|| error.to_string());
+        } else if let Some(book) = self.book.filter(|_| !self.spec.kind.is_write()) {
+            self.reads = self.reads.wrapping_add(1);
+            if self.reads.is_multiple_of(self.timing.check_every)
+                && let Err(wrong) = book.check(self.first_unit(flight.step.block), lease.bytes())
+            {
+                self.findings.wrong_reads += 1;
+                self.findings.first_wrong.get_or_insert(wrong);
+            }
+        }
+        self.idle.push((slot, lease));
+    }
+
+    /// Waits for the requests in flight, here and in all other lanes; these are checked, but not
+    /// counted in samples.
+    fn drain(&mut self, together: &Together) {
+        let mut done = Vec::new();
+        let mut counted = false;
+        loop {
+            if self.idle.len() == self.flights.len() && !counted {
+                counted = true;
+                together.drained.fetch_add(1, Ordering::AcqRel);
+            }
+            if counted && together.drained.load(Ordering::Acquire) == together.count {
+                return;
+            }
+            self.driver.poll(&mut done);
+            if done.is_empty() {
+                let limit = if together.count == 1 { 100 } else { 1 };
+                self.driver.wait(Duration::from_millis(limit), None);
+            }
+            let now = clock_nanos();
+            done.drain(..).for_each(|completion| self.complete(completion, now, false));
+        }
+    }
+}
+
+pub(super) fn add(sample: &mut Sample, more: &Sample) {
+    sample.seconds += more.seconds;
+    sample.bytes += more.bytes;
+    sample.ops += more.ops;
+}
+
+pub(super) fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// CPU time of the calling thread.
+fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

@@ -1,0 +1,597 @@
+//! Runs a sweep: stored items are skipped, items that cannot be run are recorded, and the sweep
+//! continues with the rest.
+//!
+//! Invariant: after any end, also of the process, the run in the results holds exactly the items
+//! that were measured completely; resuming measures the others. Items that failed before are tried
+//! again, once. Of several processes that resume the same run, each tries the items that no other
+//! has tried since its own start, reports all failures since then, and the last to end waits for no
+//! other process. A device is used by one process at a time.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::slice;
+use std::time::Duration;
+
+use results::record::{Cell, Record};
+use results::{LockHolder, Sequence, Store, StoreError};
+use spec::matrix::{ArrayCase, Plan};
+use spec::program::ProgramSpec;
+use spec::settings::Settings;
+use spec::sweep::{Item, ItemKey, key};
+use spec::target::TargetExpr;
+
+use crate::blocks as bench;
+use crate::blocks::Progress;
+use crate::program::session::RunResult;
+
+/// A matrix of a sweep, ready to run.
+pub struct Part<'a> {
+    /// Its arrays, with their block workloads.
+    pub plan: Plan,
+    /// Timing and other settings of the measurement.
+    pub settings: Settings<'a>,
+    /// Programs, each on one array or place.
+    pub programs: Vec<ProgramItem>,
+}
+
+/// A program of a sweep.
+#[derive(Clone, Debug)]
+pub struct ProgramItem {
+    /// The program and its options.
+    pub choice: ProgramSpec,
+    /// Where it runs.
+    pub place: TargetExpr,
+    /// The array of the engine that it runs on; `None`: on another place, given by `place`.
+    pub case: Option<ArrayCase>,
+    /// Size of all its files together, bytes; `None`: derived from memory and place.
+    pub size: Option<u64>,
+    /// Its key and description.
+    pub item: Item,
+}
+
+/// A pending task: one array with its block workloads, or one program.
+#[derive(Clone)]
+pub struct Task<'p> {
+    /// Index of its part of the sweep, from 0.
+    pub part: usize,
+    /// Timing and other settings of the measurement.
+    pub settings: &'p Settings<'p>,
+    /// The array with the cells to be measured; for a program, its array if it has one.
+    pub plan: Plan,
+    /// The program, if it is one.
+    pub program: Option<&'p ProgramItem>,
+    /// The items of its cells, or of the program.
+    pub items: Vec<Item>,
+}
+
+impl<'p> Task<'p> {
+    /// The task without its `finished` items; `None`: all are finished.
+    fn without(&self, finished: &HashSet<ItemKey>) -> Option<Task<'p>> {
+        let keep: Vec<bool> = self.items.iter().map(|i| !finished.contains(&i.key)).collect();
+        let mut plan = self.plan.clone();
+        if self.program.is_none() {
+            // One array, and an item for each of its cells.
+            for case in &mut plan.arrays {
+                let mut kept = keep.iter();
+                case.cells.retain(|_| kept.next() == Some(&true));
+            }
+        }
+        let items = self.items.iter().zip(&keep).filter(|(_, keep)| **keep);
+        let items: Vec<Item> = items.map(|(item, _)| item.clone()).collect();
+        let Task { part, settings, program, .. } = *self;
+        (!items.is_empty()).then_some(Task { part, settings, plan, program, items })
+    }
+
+    /// The devices that no other process may use while it runs.
+    fn devices(&self) -> Vec<ItemKey> {
+        self.program.map(|program| key::devices(&program.place)).unwrap_or_default()
+    }
+
+    /// Estimated duration, seconds; `None` for a program, whose duration is unknown.
+    pub fn estimate_seconds(&self) -> Option<f64> {
+        self.program.is_none().then(|| bench::estimate_seconds(&self.plan, self.settings))
+    }
+}
+
+/// How a sweep ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ended {
+    /// Number of items that this call measured.
+    pub measured: usize,
+    /// Items that failed since it began, here or in other processes that resume the run, with the
+    /// reason.
+    pub failed: Vec<(Item, String)>,
+    /// It was stopped by the caller.
+    pub stopped: bool,
+    /// Message of the program that was stopped: it names anything that could not be removed.
+    pub interrupted: Option<String>,
+}
+
+/// Pending tasks: one per array and per program, without the items that are `finished` and without
+/// those that an earlier task already measures.
+pub fn tasks<'p>(parts: &'p [Part<'p>], finished: &HashSet<ItemKey>) -> Vec<Task<'p>> {
+    let mut seen = finished.clone();
+    let mut tasks = Vec::new();
+    for (part, Part { plan, settings, programs }) in parts.iter().enumerate() {
+        for case in &plan.arrays {
+            let mut cells = Vec::new();
+            let mut items = Vec::new();
+            for spec in &case.cells {
+                let item = key::item(case, spec, settings);
+                if seen.insert(item.key.clone()) {
+                    cells.push(*spec);
+                    items.push(item);
+                }
+            }
+            if !items.is_empty() {
+                let plan = one(ArrayCase { cells, ..case.clone() });
+                tasks.push(Task { part, settings, plan, program: None, items });
+            }
+        }
+        for program in programs {
+            if seen.insert(program.item.key.clone()) {
+                let plan = program.case.clone().map_or_else(Plan::default, one);
+                let items = vec![program.item.clone()];
+                tasks.push(Task { part, settings, plan, program: Some(program), items });
+            }
+        }
+    }
+    tasks
+}
+
+fn one(case: ArrayCase) -> Plan {
+    Plan { arrays: vec![case], left_out: Vec::new() }
+}
+
+/// Callbacks of a sweep, implemented by the caller.
+pub trait SweepHost {
+    /// Whether a task can be run here.
+    ///
+    /// # Errors
+    /// The reason why it cannot be run.
+    fn ready(&mut self, task: &Task<'_>) -> Result<(), String>;
+
+    /// Runs a task that is a program. Returns its cells and its result.
+    fn program(&mut self, task: &Task<'_>) -> RunResult;
+
+    /// Receives the progress events of [`bench::run`].
+    fn progress(&mut self, event: Progress<'_>);
+
+    /// Called periodically while only `items` items are left, all claimed by `processes` or on
+    /// devices that these are using.
+    fn waits(&mut self, items: usize, processes: &[u32]);
+
+    /// Whether the sweep is to stop.
+    fn stopped(&self) -> bool;
+}
+
+/// Interval between polls of other processes' claims.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Measures the tasks, one after the other, into a run of `store`. Items that another process which
+/// resumes the same run has finished or claimed are skipped; at the end this process waits for
+/// them, and measures those that were released unfinished.
+///
+/// # Errors
+/// When results cannot be stored: further measurements would be lost. An item that cannot be
+/// measured is not an error: it is recorded.
+pub fn run_tasks(
+    tasks: &[Task<'_>],
+    store: &mut Store,
+    run: i64,
+    host: &mut dyn SweepHost,
+) -> Result<Ended, StoreError> {
+    let owner = LockHolder::new();
+    let since = store.moment()?;
+    let carried = run_as((&owner, since), tasks, store, run, host);
+    // Also after an error, which is returned; otherwise the claims end with the process.
+    let released = store.release(run, &owner);
+    let mut ended = carried?;
+    released?;
+    let ours = keys(tasks);
+    ended.failed = store.failed(run, since)?;
+    ended.failed.retain(|(item, _)| ours.contains(&item.key));
+    ended.stopped = host.stopped();
+    if !ended.stopped {
+        store.end(run)?;
+    }
+    Ok(ended)
+}
+
+/// The keys of all items of the tasks.
+fn keys<'t>(tasks: &'t [Task<'_>]) -> HashSet<&'t ItemKey> {
+    tasks.iter().flat_map(|task| &task.items).map(|item| &item.key).collect()
+}
+
+fn run_as(
+    (owner, since): (&LockHolder, Sequence),
+    tasks: &[Task<'_>],
+    store: &mut Store,
+    run: i64,
+    host: &mut dyn SweepHost,
+) -> Result<Ended, StoreError> {
+    let mut ended = Ended::default();
+    let mut left: Vec<Task<'_>> = tasks.to_vec();
+    loop {
+        for task in &left {
+            if host.stopped() {
+                return Ok(ended);
+            }
+            let theirs = store.claim(run, &task.items, &task.devices(), owner, since)?;
+            if let Some(task) = &task.without(&theirs) {
+                one_task(task, store, run, host, &mut ended)?;
+                // Other processes may try the items that were not measured.
+                store.release(run, owner)?;
+            }
+        }
+        let tried = store.tried(run, since)?;
+        left = left.iter().filter_map(|task| task.without(&tried)).collect();
+        if left.is_empty() || !others_have_gone(&left, owner, store, run, host)? {
+            return Ok(ended);
+        }
+    }
+}
+
+/// Waits while other processes hold claims on some of these. Returns whether they released them.
+fn others_have_gone(
+    tasks: &[Task<'_>],
+    owner: &LockHolder,
+    store: &mut Store,
+    run: i64,
+    host: &mut dyn SweepHost,
+) -> Result<bool, StoreError> {
+    let wanted = tasks.iter().flat_map(|task| {
+        let devices = task.devices();
+        let keys = move |item: &Item| [slice::from_ref(&item.key), &devices].concat();
+        task.items.iter().map(keys)
+    });
+    let wanted: Vec<Vec<ItemKey>> = wanted.collect();
+    loop {
+        let claims: HashMap<ItemKey, LockHolder> =
+            store.claimed_by_others(run, owner)?.into_iter().collect();
+        let wait = |keys: &&Vec<ItemKey>| keys.iter().any(|key| claims.contains_key(key));
+        let waiting: Vec<&Vec<ItemKey>> = wanted.iter().filter(wait).collect();
+        if waiting.is_empty() {
+            return Ok(true);
+        }
+        let others = waiting.iter().copied().flatten().filter_map(|key| claims.get(key));
+        let processes: BTreeSet<u32> = others.map(|other| other.process).collect();
+        host.waits(waiting.len(), &Vec::from_iter(processes));
+        if host.stopped() {
+            return Ok(false);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn one_task(
+    task: &Task<'_>,
+    store: &mut Store,
+    run: i64,
+    host: &mut dyn SweepHost,
+    ended: &mut Ended,
+) -> Result<(), StoreError> {
+    let mut stored = vec![false; task.items.len()];
+    let result = match host.ready(task) {
+        Err(why) => Err(why),
+        Ok(()) if task.program.is_some() => {
+            let (cells, result) = host.program(task);
+            if host.stopped() {
+                // It is measured again from the start: a partial program is not stored.
+                ended.interrupted = result.err();
+                Ok(())
+            } else {
+                if result.is_ok() {
+                    store.put(run, &task.items[0], &cells)?;
+                    stored[0] = true;
+                }
+                result
+            }
+        }
+        Ok(()) => {
+            let put = |item: &Item, cells: &[Cell]| store.put(run, item, cells);
+            blocks(task, put, host, &mut stored)?
+        }
+    };
+    ended.measured += stored.iter().filter(|stored| **stored).count();
+    if let Err(why) = result {
+        // If all cells are stored, the check of the redundancy has failed.
+        let missing = task.items.iter().zip(&stored).filter(|(_, stored)| !**stored);
+        for (item, _) in missing {
+            store.put_not_run(run, item, &why)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs block workloads on an array. Inner result: of the measurement; outer: of the store.
+fn blocks(
+    task: &Task<'_>,
+    mut put: impl FnMut(&Item, &[Cell]) -> Result<(), StoreError>,
+    host: &mut dyn SweepHost,
+    stored: &mut [bool],
+) -> Result<Result<(), String>, StoreError> {
+    let problem = RefCell::new(None);
+    let host = RefCell::new(host);
+    let mut progress = |event: Progress<'_>| {
+        let mut problem = problem.borrow_mut();
+        if let (Progress::Final { entry, cells }, None) = (&event, &*problem) {
+            match put(&task.items[*entry], cells) {
+                Ok(()) => stored[*entry] = true,
+                Err(why) => *problem = Some(why),
+            }
+        }
+        host.borrow_mut().progress(event);
+    };
+    // A measurement that cannot be stored is useless.
+    let stop = || problem.borrow().is_some() || host.borrow().stopped();
+    let result = bench::run(&task.plan, task.settings, &stop, &mut progress).1;
+    match problem.into_inner() {
+        Some(problem) => Err(problem),
+        None => Ok(result),
+    }
+}
+
+/// The head of the record of a sweep: the host, with the members of its first task.
+pub fn head(tasks: &[Task<'_>]) -> Option<Record> {
+    tasks.first().map(|task| bench::head(&task.plan, task.settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use results::NewRun;
+    use spec::matrix::{self, Options};
+    use spec::workload::Kind;
+
+    use super::*;
+
+    /// Counts the callbacks, and simulates other processes from within them.
+    #[derive(Default)]
+    struct Scripted<'s> {
+        cells: usize,
+        /// The number of items of each `waits` callback.
+        waited: Vec<usize>,
+        stopped: bool,
+        /// Runs before the first task, as another process.
+        before: Option<Box<dyn FnOnce() + 's>>,
+        /// Runs when the first own item begins, as another process.
+        other: Option<Box<dyn FnOnce() + 's>>,
+        /// Runs when an item is waited for, as the process that holds it.
+        holder: Option<Box<dyn FnOnce() + 's>>,
+        /// Result of a program.
+        program: Option<fn(&mut Scripted<'s>) -> RunResult>,
+    }
+
+    impl SweepHost for Scripted<'_> {
+        fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
+            if let Some(before) = self.before.take() {
+                before();
+            }
+            Ok(())
+        }
+
+        fn program(&mut self, _: &Task<'_>) -> RunResult {
+            self.program.expect("no program was expected")(self)
+        }
+
+        fn progress(&mut self, event: Progress<'_>) {
+            if let Some(other) = self.other.take() {
+                other();
+            }
+            self.cells += usize::from(matches!(event, Progress::Final { .. }));
+        }
+
+        fn waits(&mut self, items: usize, processes: &[u32]) {
+            assert_eq!(processes, [std::process::id()]);
+            self.waited.push(items);
+            if let Some(holder) = self.holder.take() {
+                holder();
+            }
+        }
+
+        fn stopped(&self) -> bool {
+            self.stopped
+        }
+    }
+
+    fn dd(key: &str, place: TargetExpr) -> ProgramItem {
+        let item = Item { key: ItemKey(key.into()), what: key.into() };
+        let choice = "dd".parse().expect("a program");
+        ProgramItem { choice, place, case: None, size: None, item }
+    }
+
+    #[test]
+    fn a_device_that_another_uses_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let mut store = Store::create(&file).expect("a file");
+        let place = |text: &str| text.parse::<TargetExpr>().expect("a place");
+        let (disk, array) = ("device:/nonexistent/sdb", "md:/nonexistent/sdb+/nonexistent/sdc");
+        let programs = vec![dd("a", place(disk)), dd("b", place(disk)), dd("c", place(array))];
+        let parts = [Part { plan: Plan::default(), settings: Settings::quick(), programs }];
+        let tasks = tasks(&parts, &HashSet::new());
+        let head = head(&tasks).expect("tasks");
+        let run = store.begin(&NewRun::default(), &head).expect("a run");
+        let (mut theirs, owner) = (Store::open(&file).expect("the file"), LockHolder::new());
+        let now = theirs.moment().expect("a moment");
+        theirs.claim(run, &tasks[0].items, &tasks[0].devices(), &owner, now).expect("claimed");
+        let item = tasks[0].items[0].clone();
+        let end = move || {
+            theirs.put(run, &item, &[Cell::default()]).expect("stored");
+            theirs.release(run, &owner).expect("given back");
+        };
+        let mut host = Scripted {
+            holder: Some(Box::new(end)),
+            program: Some(|host| match host.holder {
+                Some(_) => (vec![], Err("it is in use".into())),
+                None => (vec![Cell::default()], Ok(())),
+            }),
+            ..Scripted::default()
+        };
+        let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+        assert_eq!((ended.measured, ended.failed), (2, vec![]));
+        assert_eq!(host.waited.first(), Some(&3));
+        assert_eq!(store.finished(run).expect("keys").len(), 3);
+    }
+
+    #[test]
+    fn what_an_interrupted_program_leaves_behind_is_handed_on() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut store = Store::create(&directory.path().join("results.db")).expect("a file");
+        let program = dd("dd", TargetExpr::Engine);
+        let (plan, settings) = (Plan::default(), Settings::quick());
+        let parts = [Part { plan, settings, programs: vec![program] }];
+        let tasks = tasks(&parts, &HashSet::new());
+        let head = head(&tasks).expect("a task");
+        let run = store.begin(&NewRun::default(), &head).expect("a run");
+        let mut host = Scripted {
+            program: Some(|host| {
+                host.stopped = true;
+                (vec![Cell::default()], Err("could not be undone: mdadm --stop /dev/md200".into()))
+            }),
+            ..Scripted::default()
+        };
+        let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+        let said = "could not be undone: mdadm --stop /dev/md200".to_string();
+        let expected = Ended { stopped: true, interrupted: Some(said), ..Ended::default() };
+        assert_eq!(ended, expected);
+        assert!(store.finished(run).expect("readable").is_empty(), "it is measured anew");
+    }
+
+    /// Two arrays under random reads and `workloads`.
+    fn part(workloads: &[Kind]) -> Part<'static> {
+        let options = Options {
+            levels: vec!["raid0".parse().expect("a level"), "raid1".parse().expect("a level")],
+            members: vec!["mem".parse().expect("a set")],
+            sizes: vec![4 << 20],
+            workloads: workloads.to_vec(),
+            ..Options::default()
+        };
+        let plan = matrix::plan(&options).expect("a plan");
+        Part { plan, settings: Settings::quick(), programs: Vec::new() }
+    }
+
+    #[test]
+    fn items_finished_by_another_process_are_not_measured_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let mut store = Store::create(&file).expect("a file");
+        let parts = [part(&[Kind::RandRead, Kind::SeqRead])];
+        let tasks = tasks(&parts, &HashSet::new());
+        assert_eq!(tasks.iter().map(|task| task.items.len()).collect::<Vec<_>>(), [2, 2]);
+        let head = head(&tasks).expect("tasks");
+        for theirs in [0, 1] {
+            let run = store.begin(&NewRun::default(), &head).expect("a run");
+            let mut other = Store::open(&file).expect("the file");
+            let item = tasks[1].items[theirs].clone();
+            let measure = move || other.put(run, &item, &[Cell::default()]).expect("stored");
+            let mut host = Scripted { other: Some(Box::new(measure)), ..Scripted::default() };
+            let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+            assert_eq!((ended.measured, host.cells), (3, 3));
+            let finished = store.finished(run).expect("keys");
+            assert!(tasks.iter().flat_map(|t| &t.items).all(|item| finished.contains(&item.key)));
+            let mut cells = store.record(run).expect("the run").cells;
+            cells.retain(|cell| !cell.workload.is_empty());
+            let own = &cells[2];
+            let left = [Kind::SeqRead, Kind::RandRead][theirs].name();
+            assert_eq!(
+                (cells.len(), own.level.as_str(), own.workload.as_str()),
+                (3, "raid1", left)
+            );
+            // With all items finished there is no task.
+            let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+            assert_eq!((ended.measured, host.cells), (0, 3));
+        }
+    }
+
+    /// How another process that holds an item ends.
+    #[derive(Clone, Copy, PartialEq)]
+    enum TheirEnd {
+        Measured,
+        Failed,
+        Killed,
+    }
+
+    #[test]
+    fn what_another_is_at_is_waited_for_and_measured_where_they_give_it_up() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let mut store = Store::create(&file).expect("a file");
+        let parts = [part(&[Kind::RandRead])];
+        let tasks = tasks(&parts, &HashSet::new());
+        let head = head(&tasks).expect("tasks");
+        let ends = [TheirEnd::Measured, TheirEnd::Failed, TheirEnd::Killed];
+        for (end, failed_before) in ends.map(|end| [(end, false), (end, true)]).concat() {
+            let run = store.begin(&NewRun::default(), &head).expect("a run");
+            let (mut theirs, owner) = (Store::open(&file).expect("the file"), LockHolder::new());
+            let item = tasks[0].items[0].clone();
+            if failed_before {
+                theirs.put_not_run(run, &item, "no room yesterday").expect("noted");
+            }
+            let now = theirs.moment().expect("a moment");
+            theirs.claim(run, &tasks[0].items, &[], &owner, now).expect("claimed");
+            let ended = move || match end {
+                TheirEnd::Measured => theirs.put(run, &item, &[Cell::default()]).expect("stored"),
+                TheirEnd::Failed => theirs.put_not_run(run, &item, "no room").expect("noted"),
+                TheirEnd::Killed => theirs.release(run, &owner).expect("given back"),
+            };
+            let mut host = Scripted { holder: Some(Box::new(ended)), ..Scripted::default() };
+            let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+            assert_eq!(host.waited.first(), Some(&1));
+            let ours = if end == TheirEnd::Killed { 2 } else { 1 };
+            assert_eq!((ended.measured, host.cells), (ours, ours));
+            let failed = if end == TheirEnd::Failed { 1 } else { 0 };
+            assert_eq!(store.finished(run).expect("keys").len(), 2 - failed);
+            let why: Vec<&str> = ended.failed.iter().map(|(_, why)| why.as_str()).collect();
+            assert_eq!(why, vec!["no room"; failed], "as the one who tried it ends");
+        }
+    }
+
+    #[test]
+    fn items_that_failed_in_another_process_are_not_tried_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let mut store = Store::create(&file).expect("a file");
+        let parts = [part(&[Kind::RandRead])];
+        let tasks = tasks(&parts, &HashSet::new());
+        let run = store.begin(&NewRun::default(), &head(&tasks).expect("tasks")).expect("a run");
+        let item = tasks[1].items[0].clone();
+        store.put_not_run(run, &item, "no room yesterday").expect("noted");
+        let mut theirs = Store::open(&file).expect("the file");
+        let (key, fail) = (item.key.clone(), move || {
+            theirs.put_not_run(run, &item, "no room").expect("noted");
+        });
+        let mut host = Scripted { other: Some(Box::new(fail)), ..Scripted::default() };
+        let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+        assert_eq!((ended.measured, host.cells, host.waited.len()), (1, 1, 0));
+        assert_eq!((&ended.failed[0].0.key, ended.failed[0].1.as_str()), (&key, "no room"));
+        // The next process that resumes the run measures it.
+        let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
+        assert_eq!((ended.measured, ended.failed), (1, vec![]));
+        assert_eq!(store.finished(run).expect("keys").len(), 2);
+    }
+
+    /// Both start each item at nearly the same time.
+    #[test]
+    fn two_in_lockstep_measure_everything_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("results.db");
+        let store = Store::create(&file).expect("a file");
+        let parts = [part(&[Kind::RandRead, Kind::SeqRead])];
+        let tasks = tasks(&parts, &HashSet::new());
+        let run = store.begin(&NewRun::default(), &head(&tasks).expect("tasks")).expect("a run");
+        let begin = std::sync::Barrier::new(2);
+        let one = || {
+            let mut store = Store::open(&file).expect("the file");
+            let wait = || _ = begin.wait();
+            let mut host = Scripted { before: Some(Box::new(wait)), ..Scripted::default() };
+            run_tasks(&tasks, &mut store, run, &mut host).expect("stored").measured
+        };
+        let measured = std::thread::scope(|scope| {
+            let other = scope.spawn(one);
+            one() + other.join().expect("no panic")
+        });
+        assert_eq!(measured, 4);
+        assert_eq!(store.record(run).expect("the run").cells.len(), 4);
+    }
+}

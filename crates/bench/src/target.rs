@@ -1,0 +1,758 @@
+//! A target: an array with known contents that a workload can be run against.
+//!
+//! Invariant: after `fill`, the expected contents of every unit of the area are defined; a unit
+//! that differs when read is reported, never ignored. Called from `runner`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use array::{
+    ArraySpec, Completion, Driver, DriverOptions, Event, FaultControl, HostOp, Lease, Member,
+    MemberSpec, PaceControl,
+};
+use md::nested::{ArrayExpr, Members, NestedGeometry};
+use md::{Geometry, Layout, Level, MemberIdx, Sector};
+use metrics::CounterSource;
+use model::bound::Shape;
+use spec::matrix::tolerated_losses;
+use spec::members::MemberExpr;
+use spec::topology::StorageTopology;
+
+use crate::member_factory::{Disk, MemberFactory};
+use crate::pattern::Miscompare;
+use crate::shadow_map::ShadowMap;
+
+/// Request size for filling and reading back, bytes.
+const BULK_BYTES: u64 = 1 << 20;
+const BULK_DEPTH: usize = 8;
+/// Limit of buffer memory, bytes: with very many requests in flight, buffers are only as long as
+/// necessary, and filling uses smaller requests.
+const MANY_BUFFERS_BYTES: u64 = 256 << 20;
+const LEAST_BULK_BYTES: u64 = 64 << 10;
+/// Polls within which all lanes must receive a failure event: far more than necessary.
+const LANES_AGREE_ROUNDS: usize = 1000;
+/// Polls of at most 10 ms in which the drives finish background work.
+const DRIVES_REST_ROUNDS: usize = 3000;
+
+/// Number and length of the buffers for `in_flight` concurrent requests of `block_bytes`.
+pub fn buffers(block_bytes: u64, in_flight: usize) -> (usize, u64) {
+    let count = in_flight.max(BULK_DEPTH);
+    let bulk = MANY_BUFFERS_BYTES / (count as u64).next_power_of_two();
+    let bytes = block_bytes.max(bulk.clamp(LEAST_BULK_BYTES, BULK_BYTES));
+    (count, bytes.next_multiple_of(4096))
+}
+
+/// Specification of an array target.
+pub struct TargetSpec<'a> {
+    /// The array expression.
+    pub expr: &'a ArrayExpr,
+    /// Default chunk size, in sectors.
+    pub chunk_sectors: u64,
+    /// One per leaf.
+    pub members: &'a [MemberExpr],
+    /// Directory of member files.
+    pub directory: &'a Path,
+    /// Buses, channels and spindles that the members share.
+    pub topology: StorageTopology,
+    /// Size of each member, in bytes.
+    pub member_bytes: u64,
+    /// Stripe memory, in bytes.
+    pub stripe_cache_bytes: u64,
+    /// Queue depth of each member.
+    pub queue_depth: usize,
+    /// Longest request, in bytes.
+    pub block_bytes: u64,
+    /// Maximum of requests in flight, in all lanes together.
+    pub in_flight: usize,
+    /// Number of threads that share the array; see [`Driver::shards`].
+    pub lanes: u16,
+    /// Upper limit of the used area, in bytes.
+    pub area_bytes: Option<u64>,
+    /// Smallest unit that will be read or written, in bytes.
+    pub unit_bytes: usize,
+    /// Parity kernels.
+    pub kernels: parity::Kernels,
+    /// Seed of the run's data.
+    pub seed: u64,
+}
+
+/// Wrong data and failed requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyErrors {
+    /// Reads, of a block or of a range of the area, that returned wrong data.
+    pub wrong_reads: u64,
+    /// The first wrong byte.
+    pub first_wrong: Option<Miscompare>,
+    /// Requests that ended with an error.
+    pub failed_requests: u64,
+    /// The first error.
+    pub first_error: Option<String>,
+}
+
+impl VerifyErrors {
+    /// Whether nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.wrong_reads == 0 && self.failed_requests == 0
+    }
+
+    /// Adds the errors of another part of the run.
+    pub fn add(&mut self, other: &VerifyErrors) {
+        self.wrong_reads += other.wrong_reads;
+        self.failed_requests += other.failed_requests;
+        self.first_wrong = self.first_wrong.or(other.first_wrong);
+        if self.first_error.is_none() {
+            self.first_error.clone_from(&other.first_error);
+        }
+    }
+}
+
+/// Result of reading the array without some members.
+#[derive(Clone, Debug)]
+pub struct RedundancyReport {
+    /// Leaves that failed in nested arrays.
+    pub lost_inside: Vec<usize>,
+    /// Leaves that were missing in the last read with an error.
+    pub without: Vec<usize>,
+    /// Errors of all reads.
+    pub found: VerifyErrors,
+}
+
+/// An array with defined contents.
+pub struct Target {
+    /// The array: one driver for each lane.
+    pub(crate) lanes: Vec<Driver>,
+    /// Its expected contents.
+    pub(crate) book: ShadowMap,
+    /// Where the runner records the members' counters during the samples.
+    pub tap: Option<Arc<CounterSource>>,
+    recipe: ArrayBuilder,
+    pace: PaceControl,
+    faults: FaultControl,
+    area_bytes: u64,
+    bulk_bytes: u64,
+    keeps_data: bool,
+    /// Events of members that have not been fetched yet.
+    events: Vec<Event>,
+}
+
+impl Target {
+    /// Creates the members and the array over them. Nothing is written yet.
+    ///
+    /// # Errors
+    /// One line that names the invalid member, directory, size or geometry.
+    pub fn new(spec: &TargetSpec<'_>) -> Result<Target, String> {
+        let (pace, faults) = (PaceControl::default(), FaultControl::default());
+        let (recipe, mut leaves) = ArrayBuilder::with_leaves(spec, &pace, &faults)?;
+        let lease_bytes = recipe.options.lease_bytes as u64;
+        let lanes = recipe.lanes(&mut leaves)?;
+        let facts = lanes[0].info();
+        if spec.unit_bytes < facts.logical_block as usize {
+            return Err(format!(
+                "--block: these members work in units of {} bytes; use multiples of that",
+                facts.logical_block
+            ));
+        }
+        let whole = facts.sectors * md::SECTOR_BYTES;
+        let area = spec.area_bytes.map_or(whole, |bytes| bytes.min(whole));
+        let unit = spec.unit_bytes as u64;
+        Ok(Target {
+            lanes,
+            book: ShadowMap::new(spec.seed, spec.unit_bytes, area),
+            tap: None,
+            recipe,
+            pace,
+            faults,
+            area_bytes: area / unit * unit,
+            bulk_bytes: lease_bytes.min(BULK_BYTES),
+            keeps_data: facts.keeps_data,
+            events: Vec::new(),
+        })
+    }
+
+    /// The array's geometry.
+    pub fn geometry(&self) -> &Geometry {
+        self.lanes[0].geometry()
+    }
+
+    /// Members out of service, by slot.
+    pub fn failed(&self) -> Vec<u16> {
+        let failed = self.lanes[0].failed();
+        (0..self.geometry().members() as u16).filter(|slot| failed.contains(*slot)).collect()
+    }
+
+    /// Size of the used area, in bytes.
+    pub fn area_bytes(&self) -> u64 {
+        self.area_bytes
+    }
+
+    /// Whether data can be verified: `null` members discard it.
+    pub fn keeps_data(&self) -> bool {
+        self.keeps_data
+    }
+
+    /// Resets the modelled drives for a workload: each as after power-on, with its data placed for
+    /// the workload. No request may be in flight.
+    ///
+    /// # Errors
+    /// When a member is still busy after a timeout.
+    pub fn renew_drives(&mut self, random: bool) -> Result<(), String> {
+        let mut none = Vec::new();
+        let mut left = self.recipe.disks.clone();
+        for _ in 0..DRIVES_REST_ROUNDS {
+            // Corrections of read errors may still be in flight.
+            self.lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
+            left.retain(|disk| !disk.renew(&self.pace, random));
+            if left.is_empty() {
+                return Ok(());
+            }
+            self.lanes[0].wait(Duration::from_millis(10), None);
+        }
+        Err("a modelled drive is still at work long after the last request".into())
+    }
+
+    /// Switches the pace of all paced members on or off.
+    pub fn set_paced(&self, on: bool) {
+        self.pace.set_on(on);
+    }
+
+    /// Writes the first version of everything, unpaced and without the faults of fault members,
+    /// which apply to the workloads only. `stop` is polled, and ends it early; `progress` receives
+    /// the completed share, 0 to 1.
+    ///
+    /// # Errors
+    /// When a request fails: an array that cannot be filled cannot be measured.
+    pub fn fill(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(), String> {
+        self.set_paced(false);
+        self.faults.set_on(false);
+        self.book.set_all(1);
+        let found = self.bulk(true, stop, progress);
+        self.faults.set_on(true);
+        self.set_paced(true);
+        match found.first_error {
+            Some(error) => Err(format!("filling the array failed: {error}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads everything back, unpaced, and checks every byte.
+    pub fn check_all(&mut self, stop: &dyn Fn() -> bool) -> VerifyErrors {
+        if !self.keeps_data {
+            return VerifyErrors::default();
+        }
+        self.set_paced(false);
+        let found = self.bulk(false, stop, &mut |_| {});
+        self.set_paced(true);
+        found
+    }
+
+    /// Fails the first members that the array can lose.
+    ///
+    /// # Errors
+    /// The array cannot serve with that many missing members.
+    pub fn degrade(&mut self, count: u32) -> Result<(), String> {
+        let failed = self.failed();
+        let gone = tolerated_losses(self.geometry(), count, &|slot| failed.contains(&slot))?;
+        self.take_out(&gone);
+        Ok(())
+    }
+
+    /// Verifies the redundancy: assembles the array repeatedly, each time without another set of
+    /// members that it can lose, and reads everything, so that every copy and all parity is used
+    /// once. Nested arrays are verified down to the leaves. Stops at wrong data. `None` where no
+    /// member can be removed.
+    ///
+    /// # Errors
+    /// When the array cannot be assembled again.
+    pub fn verify_redundancy(
+        mut self,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<RedundancyReport>, String> {
+        if !self.keeps_data {
+            return Ok(None);
+        }
+        let outer_out = self.failed();
+        let mut leaves = Driver::shards_into_leaves(std::mem::take(&mut self.lanes));
+        // The contents of the members do not depend on the number of lanes: one lane reads them.
+        self.recipe.options.shards = 1;
+        let present: Vec<bool> = leaves.iter().map(|leaf| leaf.in_service).collect();
+        let mut lost_inside = Vec::new();
+        let mut first = 0;
+        for (member, inside) in (0u16..).zip(self.recipe.leaves_of_members()) {
+            if !outer_out.contains(&member) {
+                lost_inside.extend((first..first + inside).filter(|leaf| !present[*leaf]));
+            }
+            first += inside;
+        }
+        let mut proof =
+            RedundancyReport { lost_inside, without: Vec::new(), found: VerifyErrors::default() };
+        let sets = self.recipe.removable_sets(&present)?;
+        if sets.is_empty() {
+            return Ok((!proof.lost_inside.is_empty()).then_some(proof));
+        }
+        for without in sets {
+            if stop() || proof.found.wrong_reads > 0 {
+                break;
+            }
+            let mut given: Vec<Option<Box<dyn Member>>> = Vec::new();
+            for (leaf, former) in leaves.iter_mut().enumerate() {
+                let needed = former.in_service && !without.contains(&leaf);
+                given.push(if needed { former.member.take() } else { None });
+            }
+            let had: Vec<bool> = given.iter().map(Option::is_some).collect();
+            self.lanes = self.recipe.lanes(&mut given)?;
+            let found = self.check_all(stop);
+            if !found.is_clean() {
+                proof.without = without;
+                proof.found.add(&found);
+            }
+            let former = Driver::shards_into_leaves(std::mem::take(&mut self.lanes));
+            let mut back = former.into_iter().filter(|former| former.member.is_some());
+            for (leaf, unused) in given.into_iter().enumerate() {
+                if unused.is_some() {
+                    leaves[leaf].member = unused;
+                } else if had[leaf] {
+                    leaves[leaf] = back.next().expect("as many as were given");
+                }
+            }
+        }
+        Ok(Some(proof))
+    }
+
+    fn take_out(&mut self, gone: &[MemberIdx]) {
+        // Earlier events of members were not caused here.
+        self.gather_events();
+        let mut none = Vec::new();
+        for member in gone {
+            self.lanes[0].fail_member(*member);
+            // The first lane notifies the others.
+            for _ in 0..LANES_AGREE_ROUNDS {
+                self.lanes.iter_mut().for_each(|lane| lane.poll(&mut none));
+                if self.lanes.iter().all(|lane| lane.failed().contains(member.0)) {
+                    break;
+                }
+            }
+        }
+        self.lanes.iter_mut().for_each(|lane| drop(lane.take_events()));
+    }
+
+    /// Events of members since the last call, except for members removed on purpose.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.gather_events();
+        std::mem::take(&mut self.events)
+    }
+
+    /// Collects events. Every lane reports a failed member; it is recorded once.
+    fn gather_events(&mut self) {
+        for event in self.lanes.iter_mut().flat_map(Driver::take_events) {
+            let same = |earlier: &Event| match (earlier, &event) {
+                (Event::MemberFailed { member: a, .. }, Event::MemberFailed { member: b, .. }) => {
+                    a == b
+                }
+                _ => false,
+            };
+            match self.events.iter_mut().find(|before| same(before)) {
+                // The lane that saw the error has its cause; notified lanes do not.
+                Some(before @ Event::MemberFailed { error: None, .. }) => *before = event,
+                Some(_) => {}
+                None => self.events.push(event),
+            }
+        }
+    }
+
+    /// Smallest unit that is read or written, in bytes.
+    pub fn unit_bytes(&self) -> usize {
+        self.book.unit_bytes()
+    }
+
+    fn bulk(
+        &mut self,
+        write: bool,
+        stop: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(f64),
+    ) -> VerifyErrors {
+        let mut found = VerifyErrors::default();
+        let stripe = self.geometry().stripe_sectors() * md::SECTOR_BYTES;
+        let (unit, bulk) = (self.unit_bytes() as u64, self.bulk_bytes);
+        // Whole stripes where they fit, so that filling an array with parity reads nothing.
+        let size = match stripe {
+            0 => bulk / unit * unit,
+            _ if stripe <= bulk => bulk / stripe * stripe,
+            _ => bulk / unit * unit,
+        };
+        let (mut next, mut under_way) = (0, 0);
+        let mut done: Vec<Completion> = Vec::new();
+        loop {
+            // A failed fill ends it; after a failed read, later ranges may be readable.
+            let on = !stop() && (!write || found.first_error.is_none());
+            if under_way == 0 && (next >= self.area_bytes || !on) {
+                break;
+            }
+            while on && under_way < BULK_DEPTH && next < self.area_bytes {
+                let len = size.min(self.area_bytes - next);
+                let sector = Sector(next / md::SECTOR_BYTES);
+                let owner = self.lanes[0].sharding().shard_of(sector);
+                let lane = &mut self.lanes[usize::from(owner)];
+                let Some(mut lease) = lane.leases().take(len as usize) else { break };
+                let op = if write { HostOp::Write { fua: false } } else { HostOp::Read };
+                if write {
+                    self.book.fill(next / unit, lease.bytes_mut());
+                }
+                let tag = next;
+                let sectors = len / md::SECTOR_BYTES;
+                if lane.submit(op, sector, sectors, Some(lease), tag).is_err() {
+                    break;
+                }
+                next += len;
+                under_way += 1;
+            }
+            self.lanes.iter_mut().for_each(|lane| lane.poll(&mut done));
+            if done.is_empty() {
+                // One thread serves all lanes here: it must not sleep long for one of them.
+                let limit = if self.lanes.len() == 1 { 100 } else { 1 };
+                let limit = Duration::from_millis(limit);
+                self.lanes.iter_mut().for_each(|lane| lane.wait(limit, None));
+            }
+            for end in done.drain(..) {
+                under_way -= 1;
+                self.judge(&end, end.tag / unit, write, &mut found);
+            }
+            progress(next as f64 / self.area_bytes.max(1) as f64);
+        }
+        found
+    }
+
+    fn judge(&self, end: &Completion, first: u64, write: bool, found: &mut VerifyErrors) {
+        if let Err(error) = end.result {
+            found.failed_requests += 1;
+            found.first_error.get_or_insert_with(|| error.to_string());
+        } else if !write {
+            let bytes = end.lease.as_ref().map_or(&[][..], Lease::bytes);
+            if let Err(mismatch) = self.book.check(first, bytes) {
+                found.wrong_reads += 1;
+                found.first_wrong.get_or_insert(mismatch);
+            }
+        }
+    }
+}
+
+/// Leaves in order; `None` where one is missing.
+type Leaves = Vec<Option<Box<dyn Member>>>;
+
+/// Assembles the array from any subset of its leaves.
+struct ArrayBuilder {
+    expr: ArrayExpr,
+    chunk_sectors: u64,
+    member_sectors: u64,
+    stripe_cache_bytes: u64,
+    queue_depth: usize,
+    options: DriverOptions,
+    /// Every modelled drive, without duplicates.
+    disks: Vec<Disk>,
+}
+
+/// The array of a specification, with its members created, for a caller that runs it on separate
+/// threads.
+///
+/// # Errors
+/// See [`Target::new`].
+pub(crate) fn array_spec(
+    spec: &TargetSpec<'_>,
+    pace: &PaceControl,
+    faults: &FaultControl,
+) -> Result<(ArraySpec, DriverOptions), String> {
+    let (recipe, mut leaves) = ArrayBuilder::with_leaves(spec, pace, faults)?;
+    Ok((recipe.array(&recipe.expr, &mut leaves)?, recipe.options))
+}
+
+impl ArrayBuilder {
+    /// The builder of a specification, and its leaves, created.
+    fn with_leaves(
+        spec: &TargetSpec<'_>,
+        pace: &PaceControl,
+        faults: &FaultControl,
+    ) -> Result<(ArrayBuilder, Leaves), String> {
+        if spec.members.len() != spec.expr.leaves() {
+            return Err("the member set does not fit the array".into());
+        }
+        let maker = MemberFactory {
+            directory: spec.directory,
+            pace,
+            faults,
+            sectors: spec.member_bytes / md::SECTOR_BYTES,
+        };
+        let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
+        let disks = maker.disks(spec.members, spec.topology);
+        let whole = |disk: &&Disk| disk.is_first_part();
+        let recipe = ArrayBuilder {
+            disks: disks.iter().flatten().filter(whole).copied().collect(),
+            expr: spec.expr.clone(),
+            chunk_sectors: spec.chunk_sectors,
+            member_sectors: maker.sectors,
+            stripe_cache_bytes: spec.stripe_cache_bytes,
+            queue_depth: spec.queue_depth,
+            options: DriverOptions {
+                max_requests: leases.max(64),
+                shards: spec.lanes.max(1),
+                leases,
+                lease_bytes: lease_bytes as usize,
+                kernels: spec.kernels,
+                ..DriverOptions::default()
+            },
+        };
+        let leaves = spec.members.iter().zip(disks);
+        let leaves = leaves.map(|(member, disk)| maker.make(member, disk).map(Some));
+        let leaves = leaves.collect::<Result<Vec<_>, _>>()?;
+        Ok((recipe, leaves))
+    }
+
+    /// The array over the present leaves. Leaves of a nested array that has too many missing leaves
+    /// to serve are left unused.
+    fn lanes(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Vec<Driver>, String> {
+        let array = self.array(&self.expr, leaves)?;
+        Driver::shards(array, &self.options).map_err(|e| e.to_string())
+    }
+
+    fn array(
+        &self,
+        expr: &ArrayExpr,
+        leaves: &mut [Option<Box<dyn Member>>],
+    ) -> Result<ArraySpec, String> {
+        let mut members = Vec::new();
+        match &expr.members {
+            Members::Leaves(_) => members.extend(leaves.iter_mut().map(|leaf| match leaf.take() {
+                Some(leaf) => MemberSpec::Ready(leaf),
+                None => MemberSpec::Missing { sectors: self.member_sectors },
+            })),
+            Members::Arrays(arrays) => {
+                let mut first = 0;
+                for inner in arrays {
+                    let own = &mut leaves[first..first + inner.leaves()];
+                    let present: Vec<bool> = own.iter().map(Option::is_some).collect();
+                    let shape = self.shape(inner)?;
+                    members.push(match shape.enough(&present) {
+                        true => MemberSpec::Array(self.array(inner, own)?),
+                        false => MemberSpec::Missing { sectors: shape.bytes() / md::SECTOR_BYTES },
+                    });
+                    first += inner.leaves();
+                }
+            }
+        }
+        let chunk = expr.chunk.unwrap_or(self.chunk_sectors);
+        Ok(ArraySpec {
+            level: expr.level,
+            layout: expr.layout.unwrap_or(Layout::default_for(expr.level)),
+            chunk_sectors: if expr.level.has_chunks() { chunk } else { 0 },
+            members,
+            stripe_cache_bytes: self.stripe_cache_bytes,
+            queue_depth: self.queue_depth,
+        })
+    }
+
+    fn shape(&self, expr: &ArrayExpr) -> Result<Shape, String> {
+        let sectors = vec![self.member_sectors; expr.leaves()];
+        let nested = NestedGeometry::new(expr, self.chunk_sectors, &sectors);
+        nested.map(|nested| Shape::from(&nested)).map_err(|e| e.to_string())
+    }
+
+    /// Number of leaves of each member of the outermost array.
+    fn leaves_of_members(&self) -> Vec<usize> {
+        match &self.expr.members {
+            Members::Leaves(count) => vec![1; *count],
+            Members::Arrays(arrays) => arrays.iter().map(ArrayExpr::leaves).collect(),
+        }
+    }
+
+    /// Sets of leaves that can be missing together: for each leaf the set that begins with it, in
+    /// circular order. So each leaf is missing once, and data that it shares with another leaf is
+    /// read from that leaf. On RAID 4 and 5 the first two sets need all parity: where one lacks the
+    /// parity of a row, the other has it. On RAID 6 three disjoint sets would be sufficient.
+    fn removable_sets(&self, present: &[bool]) -> Result<Vec<Vec<usize>>, String> {
+        let shape = self.shape(&self.expr)?;
+        let mut sets: Vec<Vec<usize>> = Vec::new();
+        for start in 0..present.len() {
+            let (mut there, mut out) = (present.to_vec(), Vec::new());
+            for leaf in (start..present.len()).chain(0..start) {
+                if std::mem::take(&mut there[leaf]) {
+                    let spared = shape.enough(&there);
+                    there[leaf] = !spared;
+                    out.extend(spared.then_some(leaf));
+                }
+            }
+            out.sort_unstable();
+            if !out.is_empty() && !sets.contains(&out) {
+                sets.push(out);
+            }
+        }
+        match (self.expr.level, &self.expr.members) {
+            (Level::Raid4 | Level::Raid5, Members::Leaves(_)) => sets.truncate(2),
+            (Level::Raid6, Members::Leaves(_)) => sets.truncate(6),
+            _ => {}
+        }
+        Ok(sets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spec::members::MemberSet;
+
+    use super::*;
+
+    /// An array in memory, 3 MiB of it used.
+    fn target(array: &str, members: &str) -> Target {
+        let expr: ArrayExpr = array.parse().expect("an expression");
+        let set: MemberSet = members.parse().expect("a set");
+        let spec = TargetSpec {
+            expr: &expr,
+            chunk_sectors: 128,
+            members: &set.expand(expr.leaves()).expect("members"),
+            directory: Path::new("/nonexistent"),
+            topology: StorageTopology::default(),
+            member_bytes: 4 << 20,
+            stripe_cache_bytes: 1 << 20,
+            queue_depth: usize::MAX,
+            block_bytes: 4096,
+            in_flight: 4,
+            lanes: 1,
+            area_bytes: Some(3 << 20),
+            unit_bytes: 4096,
+            kernels: parity::Kernels::best(),
+            seed: 1,
+        };
+        Target::new(&spec).expect("a target")
+    }
+
+    fn filled(array: &str, members: &str) -> Target {
+        let mut target = target(array, members);
+        target.fill(&|| false, &mut |_| {}).expect("filled");
+        target
+    }
+
+    #[test]
+    fn what_was_filled_is_there_with_and_without_members() {
+        for array in [
+            "linear(2)",
+            "raid0(3)",
+            "raid1(3)",
+            "raid5(4)",
+            "raid6(5)",
+            "raid10,f2(3)",
+            "raid1(raid0(2),raid5(3))",
+            "raid5(raid1(2),raid0(2),raid0(2))",
+        ] {
+            let mut target = filled(array, "mem");
+            assert!(target.check_all(&|| false).is_clean(), "{array}");
+            let spared = target.verify_redundancy(&|| false).expect("put together again");
+            let redundant = !["linear(2)", "raid0(3)"].contains(&array);
+            assert_eq!(spared.is_some(), redundant, "{array}");
+            assert!(spared.is_none_or(|proof| proof.found.is_clean()), "{array}");
+        }
+    }
+
+    #[test]
+    fn no_copy_and_no_parity_can_be_wrong_unseen() {
+        for (array, leaves) in [
+            ("raid1(3)", 3),
+            ("raid4(3)", 3),
+            ("raid5(4)", 4),
+            ("raid5,parity-first(3)", 3),
+            ("raid6(4)", 4),
+            ("raid6(7)", 7),
+            ("raid6,ddf-N-restart(5)", 5),
+            ("raid6,left-symmetric-6(4)", 4),
+            ("raid10(4)", 4),
+            ("raid10(5)", 5),
+            ("raid10,f2(3)", 3),
+            ("raid10,o2(4)", 4),
+            ("raid0(raid1(2),raid5(3))", 5),
+            ("raid1(raid0(2),raid0(2))", 4),
+        ] {
+            for leaf in 0..leaves {
+                // Every row of 64 KiB of the first 256 KiB, which all of these use.
+                for row in 0..4 {
+                    let bad = format!("fault:flip@{}:mem", row * 65536 + 100);
+                    let set: Vec<&str> =
+                        (0..leaves).map(|at| if at == leaf { &bad } else { "mem" }).collect();
+                    let target = filled(array, &set.join("+"));
+                    let proof = target.verify_redundancy(&|| false).expect("put together again");
+                    let found = proof.expect("redundancy allows a removal").found;
+                    assert!(!found.is_clean(), "{array}: leaf {leaf}, row {row}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn leaves_failed_in_nested_arrays_are_reported_and_not_read_again() {
+        let mut target = filled("raid0(raid1(2),raid1(2))", "mem*3+fault:gone@0:mem");
+        assert!(target.check_all(&|| false).is_clean());
+        for block in 0..target.area_bytes() / 65536 {
+            let mut lease = target.lanes[0].leases().take(65536).expect("a buffer");
+            target.book.fill_next(block * 16, lease.bytes_mut());
+            let at = Sector(block * 128);
+            let op = HostOp::Write { fua: false };
+            target.lanes[0].submit(op, at, 128, Some(lease), 0).expect("room");
+            target.lanes[0].poll(&mut Vec::new());
+        }
+        let proof = target.verify_redundancy(&|| false).expect("put together again");
+        let proof = proof.expect("one of the other mirror can be spared");
+        assert_eq!(proof.lost_inside, [3]);
+        assert!(proof.found.is_clean(), "what leaf 3 holds is old: {:?}", proof.found);
+    }
+
+    #[test]
+    fn outermost_members_are_taken_out_and_never_too_many() {
+        let mut target = filled("raid1(raid0(2),raid0(2))", "mem");
+        target.degrade(1).expect("one can go");
+        assert_eq!(target.failed(), [0]);
+        let before = target.lanes[0].leaf_counters();
+        assert!(target.check_all(&|| false).is_clean());
+        let after = target.lanes[0].leaf_counters();
+        let read: Vec<bool> = after.iter().zip(&before).map(|(a, b)| a.reads > b.reads).collect();
+        assert_eq!(read, [false, false, true, true]);
+        let error = target.degrade(1).expect_err("the last one cannot");
+        assert!(error.contains("cannot serve with 1 member(s) missing"), "{error}");
+    }
+
+    #[test]
+    fn a_member_lost_before_degrading_is_remembered() {
+        let mut target = filled("raid6(5)", "mem*4+fault:gone@2:mem");
+        assert!(target.check_all(&|| false).is_clean());
+        target.degrade(1).expect("one more");
+        let events = target.take_events();
+        let lost = events.iter().any(|event| {
+            matches!(event, Event::MemberFailed { member, error: Some(_) } if member.0 == 4)
+        });
+        assert!(lost, "{events:?}");
+        assert!(target.take_events().is_empty());
+    }
+
+    #[test]
+    fn a_filled_area_is_wrong_after_silent_damage_and_old_data() {
+        let mut target = filled("raid0(2)", "mem+fault:flip@0:mem");
+        let found = target.check_all(&|| false);
+        // The second chunk begins at 64 KiB.
+        assert_eq!(found.first_wrong, Some(Miscompare { unit: 16, byte: 0 }));
+        assert_eq!((found.wrong_reads, found.failed_requests), (1, 0));
+        // A version that was never written: the data on the members is stale.
+        let mut target = filled("raid0(2)", "mem");
+        target.book.fill_next(5, &mut [0; 4096]);
+        let found = target.check_all(&|| false);
+        assert_eq!(found.first_wrong, Some(Miscompare { unit: 5, byte: 8 }));
+    }
+
+    #[test]
+    fn buffers_hold_every_block_and_shrink_where_they_are_many() {
+        assert_eq!(buffers(4096, 1), (8, 1 << 20));
+        assert_eq!(buffers(4096, 256), (256, 1 << 20));
+        assert_eq!(buffers(4096, 257), (257, 512 << 10));
+        assert_eq!(buffers(4096, 1 << 18), (1 << 18, 64 << 10));
+        assert_eq!(buffers(16 << 20, 1 << 18), (1 << 18, 16 << 20));
+        assert_eq!(buffers(2_000_384, 4), (8, 2_002_944));
+    }
+}

@@ -1,0 +1,128 @@
+//! The default table on a model clock: every figure beside its bound, alike on every machine.
+//!
+//! The engine, the bytes and the modelled drives are those of `raidlab bench`; only waiting takes
+//! no time ([`sys::ModelClock`]). So a level that does not reach the rate of its disks fails
+//! here, whatever the load of the machine.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bench::blocks as bench;
+use results::record::{Cell, Record};
+use spec::matrix::{self, Options};
+use spec::settings::Settings;
+use spec::workload::Kind;
+use sys::ModelClock;
+
+fn settings(sample_ms: u64) -> Settings<'static> {
+    Settings {
+        warm_up: Duration::from_millis(300),
+        sample: Duration::from_millis(sample_ms),
+        sample_given: false,
+        runs: 5,
+        until_steady: None,
+        directory: Path::new("/nonexistent"),
+        cores: None,
+        seed: 1,
+        kernels: parity::Kernels::best(),
+        kernels_chosen: false,
+    }
+}
+
+/// The default table on modelled disks over memory.
+fn table() -> Record {
+    let options = Options {
+        members: vec!["paced:hdd-2007:mem".parse().expect("a set")],
+        ..Options::default()
+    };
+    // A set that says nothing of numbers has the rows of the default table.
+    let plan = matrix::plan(&options).expect("a plan");
+    assert_eq!(plan.arrays.len(), 13);
+    let settings = settings(700);
+    let _clock = ModelClock::start();
+    let (record, ended) = bench::run(&plan, &settings, &|| false, &mut |_| {});
+    ended.expect("all of it runs");
+    record
+}
+
+fn name(cell: &Cell) -> String {
+    let layout = cell.layout.as_deref().unwrap_or("");
+    let (disks, lost) = (cell.disks, cell.degraded);
+    format!("{} {layout} x{disks} -{lost} {}", cell.level, cell.workload)
+}
+
+/// How much of its bound a cell must reach: nearly all, with a reason where it does not.
+fn band(cell: &Cell) -> (f64, f64) {
+    match (cell.level.as_str(), cell.workload.as_str()) {
+        // Sequential cells resolve 1 %: what is lost there is lost.
+        (_, "seq-read" | "seq-write") => (0.96, 1.02),
+        _ => (0.88, 1.10),
+    }
+}
+
+#[test]
+fn every_cell_of_the_default_table_is_near_its_bound() {
+    let record = table();
+    let mut outside = Vec::new();
+    for cell in &record.cells {
+        let share = cell.bound_share.expect("modelled drives have a bound");
+        println!(
+            "{:44} {:8.1} {:8.0} {:5.2}x {:4.0}%",
+            name(cell),
+            cell.mb_per_s,
+            cell.iops,
+            cell.ratio_to_single.unwrap_or(0.0),
+            share * 100.0
+        );
+        assert_eq!(cell.verified, Some(true), "{}", name(cell));
+        let (least, most) = band(cell);
+        if !(least..=most).contains(&share) {
+            outside.push(format!("{}: {:.0} %", name(cell), share * 100.0));
+        }
+    }
+    assert!(outside.is_empty(), "{outside:#?}");
+    let ratio = |level: &str, disks, degraded, workload: &str| {
+        let found = record.cells.iter().find(|cell| {
+            (cell.level.as_str(), cell.disks, cell.degraded) == (level, disks, degraded)
+                && cell.workload == workload
+        });
+        found.and_then(|cell| cell.ratio_to_single).expect("a row of the table")
+    };
+    // Well-known ratios: a mirror streams like one disk, and parity costs small
+    // writes.
+    let mirror = ratio("raid1", 2, 0, "seq-read");
+    assert!((mirror - 1.0).abs() < 0.005, "a mirror streams like one disk: {mirror}");
+    for (level, degraded, least, most) in
+        [("raid5", 0, 0.65, 0.85), ("raid5", 1, 0.65, 0.85), ("raid6", 0, 0.6, 0.85)]
+    {
+        let writes = ratio(level, 4, degraded, "rand-write");
+        assert!((least..=most).contains(&writes), "{level}, {degraded} lost: {writes}");
+    }
+}
+
+/// A solid drive that is full: the figure is that of the steady window, not of the burst before it.
+#[test]
+fn a_full_solid_drive_is_measured_until_it_is_steady() {
+    let options = Options {
+        levels: vec!["single".parse().expect("a level")],
+        members: vec!["paced:sata-ssd@stretch:mem".parse().expect("a set")],
+        workloads: vec![Kind::RandWrite],
+        sizes: vec![64 << 20],
+        ..Options::default()
+    };
+    let plan = matrix::plan(&options).expect("a plan");
+    let settings = Settings { until_steady: Some(60), ..settings(1000) };
+    let _clock = ModelClock::start();
+    let (record, ended) = bench::run(&plan, &settings, &|| false, &mut |_| {});
+    ended.expect("it runs");
+    let cell = &record.cells[0];
+    let rates: Vec<f64> = cell.samples.iter().map(|sample| sample.iops().round()).collect();
+    println!("{rates:?}");
+    assert_eq!(cell.steady, Some(true), "{rates:?}");
+    assert!(rates[0] > 2.0 * cell.iops, "a burst at first: {} after {rates:?}", cell.iops);
+    let window = &rates[rates.len() - 5..];
+    let mean = window.iter().sum::<f64>() / 5.0;
+    assert!((cell.iops / mean - 1.0).abs() < 0.001, "{} of {window:?}", cell.iops);
+    let share = cell.bound_share.expect("a bound");
+    assert!((0.85..=1.1).contains(&share), "the bound is that of a full drive: {share}");
+}

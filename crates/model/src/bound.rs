@@ -1,0 +1,194 @@
+//! The bound of a cell: what its members could deliver together for the cell's access pattern.
+//!
+//! Computed from geometry and drive models alone, without any engine (docs/design/0001):
+//!
+//! ```text
+//!   pattern -> request -> demand (unavoidable operations) -> drive::Rig, virtual time
+//!                 ^                                               |
+//!                 '------------ closed loop: the next one --------'
+//! ```
+//!
+//! Sequential patterns run with enough in flight to keep every member streaming, whatever the
+//! cell's depth: adjacent member operations are merged, so the block size does not matter. Random
+//! patterns run at the cell's depth and block. Where a layout leaves a choice, the better one
+//! counts: read-modify-write or reconstruct-write, the nearest copy or always the first. Where
+//! members share a wire or a disk, the length of an operation decides how long the others wait, and
+//! the best length counts. A write pattern ends with a flush, so that volatile caches do not raise
+//! it.
+//!
+//! Invariant: pure and deterministic. Called by the runner for each cell; `closed_loop` runs it.
+
+mod closed_loop;
+mod demand;
+
+use closed_loop::{Outcome, Pace};
+use demand::Policy;
+use drive::{Placement, Profile};
+use spec::topology::StorageTopology;
+
+pub use demand::Shape;
+
+/// One member's drive.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberDrive<'a> {
+    /// The drive model.
+    pub profile: &'a Profile,
+    /// Placement of the member on it.
+    pub placement: Placement,
+    /// Size of the member, bytes.
+    pub member_bytes: u64,
+}
+
+/// Access pattern of the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// One stream per job, reading.
+    SequentialRead,
+    /// One stream per job, writing.
+    SequentialWrite,
+    /// Aligned blocks at random, reading.
+    RandomRead,
+    /// Aligned blocks at random, writing.
+    RandomWrite,
+}
+
+impl Pattern {
+    /// Whether it writes.
+    pub fn writes(self) -> bool {
+        matches!(self, Pattern::SequentialWrite | Pattern::RandomWrite)
+    }
+
+    /// Whether addresses are sequential.
+    pub fn sequential(self) -> bool {
+        matches!(self, Pattern::SequentialRead | Pattern::SequentialWrite)
+    }
+}
+
+/// The properties of a cell that its bound depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct CellShape<'a> {
+    /// The array.
+    pub shape: &'a Shape,
+    /// The drive of each leaf, in slot (nested: text) order; `None` for members that no model
+    /// describes (memory, null, plain files), which makes the bound unknown.
+    pub members: &'a [Option<MemberDrive<'a>>],
+    /// Buses, channels and spindles that the members share.
+    pub topology: StorageTopology,
+    /// Missing leaves.
+    pub missing: &'a [usize],
+    /// The access pattern.
+    pub pattern: Pattern,
+    /// Request size, bytes.
+    pub block_bytes: u64,
+    /// Requests in flight per job.
+    pub depth: u32,
+    /// Number of jobs. Sequential jobs have equal, adjacent shares of the span.
+    pub jobs: u32,
+    /// Bytes of the array that the workload uses, from its start; `None`: all.
+    pub span_bytes: Option<u64>,
+}
+
+/// The bound of a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// MB/s (10^6 bytes) of the workload.
+    pub mb_per_s: f64,
+    /// Requests of the cell's block size per second.
+    pub iops: f64,
+    /// The limiting factor, for display.
+    pub note: String,
+}
+
+/// The bound of a cell. `None` when a member has no drive model, when the array cannot serve its
+/// data without the missing members, or when a request is larger than the span.
+///
+/// # Panics
+/// When there is not one entry in `members` per leaf, a missing leaf does not exist, or block,
+/// depth or jobs is 0.
+pub fn bound(cell: &CellShape<'_>) -> Option<Bound> {
+    assert_eq!(cell.members.len(), cell.shape.leaves(), "one entry per leaf");
+    assert!(cell.block_bytes > 0 && cell.depth > 0 && cell.jobs > 0, "nothing is asked");
+    let mut present = vec![true; cell.members.len()];
+    cell.missing.iter().for_each(|&leaf| present[leaf] = false);
+    let drives: Vec<MemberDrive<'_>> = cell.members.iter().copied().collect::<Option<_>>()?;
+    if !cell.shape.enough(&present) {
+        return None;
+    }
+    let pace = Pace::of(cell)?;
+    let run = |policy: Policy, piece: u64| {
+        closed_loop::run(cell, &drives, &present, &pace, policy, piece)
+    };
+    let pieces = pieces(cell);
+    let outcomes = policies(cell)
+        .into_iter()
+        .flat_map(|policy| pieces.iter().map(move |piece| run(policy, *piece)));
+    let best = outcomes.max_by(|one, two| one.mb_per_s().total_cmp(&two.mb_per_s()))?;
+    let mb_per_s = best.mb_per_s();
+    let iops = mb_per_s * 1e6 / cell.block_bytes as f64;
+    Some(Bound { mb_per_s, iops, note: note(cell, &best) })
+}
+
+/// The policies that may differ for this cell.
+fn policies(cell: &CellShape<'_>) -> Vec<Policy> {
+    let usual = Policy { first_copy: cell.pattern.sequential(), read_modify_write: true };
+    let other = match cell.pattern {
+        Pattern::RandomRead if cell.shape.has_copies() => Policy { first_copy: true, ..usual },
+        Pattern::RandomWrite if cell.shape.has_parity() => {
+            Policy { read_modify_write: false, ..usual }
+        }
+        _ => return vec![usual],
+    };
+    vec![usual, other]
+}
+
+/// Lengths of member operations that may differ for this cell, in sectors. With one command at a
+/// time on a channel, a disk whose read-ahead holds less than a piece keeps the channel while it
+/// reads; with pieces that it holds, the other disks seek in the meantime.
+fn pieces(cell: &CellShape<'_>) -> &'static [u64] {
+    match cell.pattern.sequential() && cell.topology != StorageTopology::default() {
+        true => &[64, 128, 192, 256, 384, closed_loop::PIECE_SECTORS, 1024],
+        false => &[closed_loop::PIECE_SECTORS],
+    }
+}
+
+fn note(cell: &CellShape<'_>, best: &Outcome) -> String {
+    let per_user = |bytes: u64| bytes as f64 / best.issued_bytes.max(1) as f64;
+    let all = per_user(best.leaf_bytes.iter().sum());
+    let on_bus = all * best.user_bytes as f64 / best.seconds();
+    if cell.topology.bus_bytes_per_s.is_some_and(|bus| on_bus > 0.95 * bus as f64) {
+        return format!("the bus limits: it carries {all:.2} bytes per byte");
+    }
+    let shared = sharing(cell.topology);
+    if cell.pattern.sequential() {
+        let busiest = best.leaf_bytes.iter().max().copied().unwrap_or(0);
+        return format!(
+            "streaming: members move {all:.2} bytes per byte, the busiest {:.2}{shared}",
+            per_user(busiest)
+        );
+    }
+    let per_request = |ops: u64| ops as f64 / best.issued_requests.max(1) as f64;
+    format!(
+        "closed loop of {}: {:.1} reads and {:.1} writes per request{shared}",
+        u64::from(cell.depth) * u64::from(cell.jobs),
+        per_request(best.reads),
+        per_request(best.writes)
+    )
+}
+
+/// `; 2 members to a disk; one command at a time for 2 disks`.
+fn sharing(topology: StorageTopology) -> String {
+    let mut text = String::new();
+    if let Some(members) = topology.members_per_spindle.filter(|members| *members > 1) {
+        text.push_str(&format!("; {members} members to a disk"));
+    }
+    match topology.disks_per_channel {
+        Some(1) => text.push_str("; one command at a time for each disk"),
+        Some(disks) => text.push_str(&format!("; one command at a time for {disks} disks")),
+        None => {}
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "bound/tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+//! Latency by percentile, from the fastest request to the slowest, as inline SVG: a line per array.
+//!
+//! ```text
+//!   latency |                  ___/        both axes are logarithmic: the tail of one request in
+//!           | ________________/            a thousand gets as much space as the median
+//!             50 %  90 %  99 %  99.9 %
+//! ```
+//!
+//! Invariant: a logarithmic axis is labelled so; the table of the page has the same figures.
+//! Called by `html`.
+
+use std::fmt::Write;
+
+use results::record::{Cell, LatencyPoint};
+use results::stats::LatencyRecorder;
+use spec::units;
+
+use super::chart::{Scale, escape, shorten};
+use crate::pivot::{self, PivotTable};
+
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 424.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 236.0;
+const WIDTH: f64 = 620.0;
+/// Colours in the style sheet; further curves reuse them, dashed.
+const COLOURS: usize = 8;
+const LEGEND_STEP: f64 = 19.0;
+/// Percentiles that are labelled below the axis.
+const NAMED: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
+/// Powers of ten from all requests to one in 10^n; the slowest request is one further.
+const DECADES: f64 = 5.0;
+
+/// All arrays of one column of the grid; `None` without distributions, as in older records.
+pub(super) fn distribution(grid: &PivotTable<'_>, column: usize) -> Option<String> {
+    let of_column = |cells: &[Option<&'_ Cell>]| cells[column].is_some();
+    let rows = grid.sections.iter().flat_map(|section| &section.rows);
+    let curves: Vec<(String, &[LatencyPoint])> = rows
+        .filter(|row| of_column(&row.cells))
+        .filter_map(|row| Some((row, row.cells[column]?)))
+        .filter(|(_, cell)| !cell.latency_curve.is_empty())
+        .map(|(row, cell)| (pivot::with_disks(&row.label, cell), &cell.latency_curve[..]))
+        .collect();
+    let times = || curves.iter().flat_map(|(_, curve)| curve.iter().map(|point| point.us));
+    let (low, high) = (times().reduce(f64::min)?, times().reduce(f64::max)?);
+    let scale = Scale::logarithmic(low, high, BOTTOM - TOP);
+    let y = |us: f64| BOTTOM - scale.length(us);
+    let mut body = String::new();
+    // Writing to a String cannot fail.
+    for (value, label) in scale.ticks() {
+        let y = y(*value);
+        let _ = write!(
+            body,
+            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\"/>\
+             <text class=\"value plain\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>",
+            LEFT - 6.0,
+            y + 4.0
+        );
+    }
+    for percent in NAMED {
+        let (at, label) = (x(percent), share(percent));
+        let _ = write!(
+            body,
+            "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{BOTTOM}\"/>\
+             <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\">{label}</text>",
+            BOTTOM + 16.0
+        );
+    }
+    let _ = write!(
+        body,
+        "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">percentile of requests</text>",
+        (LEFT + RIGHT) / 2.0,
+        BOTTOM + 33.0
+    );
+    for (index, (label, curve)) in curves.iter().enumerate() {
+        one(&mut body, index, label, curve, &y);
+    }
+    let height = (BOTTOM + 40.0).max(TOP + 10.0 + curves.len() as f64 * LEGEND_STEP);
+    let title = format!("{}: distribution of latency", grid.columns[column].title());
+    let desc = "One line for each array; both axes are logarithmic. Horizontal axis: percentile \
+                of requests. Vertical axis: latency. The table below has the figures.";
+    Some(format!(
+        "<svg role=\"img\" viewBox=\"0 0 {WIDTH} {height:.0}\"><title>{}</title>\
+         <desc>{desc}</desc>{body}</svg>",
+        escape(&title)
+    ))
+}
+
+fn one(
+    body: &mut String,
+    index: usize,
+    label: &str,
+    curve: &[LatencyPoint],
+    y: &dyn Fn(f64) -> f64,
+) {
+    let class = format!("c{}{}", index % COLOURS, if index < COLOURS { "" } else { " dashed" });
+    let points = curve.iter().map(|point| format!("{:.1},{:.1}", x(point.percent), y(point.us)));
+    let points = points.collect::<Vec<_>>().join(" ");
+    let named = curve.iter().filter(|point| NAMED.contains(&point.percent));
+    let named = named.map(|point| format!("{} {}", share(point.percent), units::latency(point.us)));
+    let tooltip = format!("{label}: {}", named.collect::<Vec<_>>().join(", "));
+    let (from, to) = (RIGHT + 12.0, RIGHT + 32.0);
+    let at = TOP + 4.0 + index as f64 * LEGEND_STEP;
+    let _ = write!(
+        body,
+        "<polyline class=\"curve {class}\" points=\"{points}\"><title>{}</title></polyline>\
+         <line class=\"curve {class}\" x1=\"{from}\" y1=\"{at}\" x2=\"{to}\" y2=\"{at}\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+        escape(&tooltip),
+        to + 6.0,
+        at + 4.0,
+        escape(&shorten(label))
+    );
+}
+
+/// Where a share lies: 90 % one step from the left, 99 % two, and so on.
+fn x(percent: f64) -> f64 {
+    let rest = 1.0 - (percent / 100.0).clamp(0.0, 1.0);
+    let steps = if rest > 0.0 { (-rest.log10()).clamp(0.0, DECADES) } else { DECADES };
+    LEFT + steps / DECADES * (RIGHT - LEFT)
+}
+
+/// `99.9 %`, `slowest`.
+pub(super) fn share(percent: f64) -> String {
+    if percent >= 100.0 { "slowest".to_string() } else { format!("{percent} %") }
+}
+
+/// The heads of the table with the figures.
+pub(super) fn heads() -> Vec<String> {
+    LatencyRecorder::CURVE.iter().map(|percent| share(*percent)).collect()
+}
+
+/// A cell's figures below these heads; `None` where it has none.
+pub(super) fn figures(cell: &Cell) -> Option<Vec<String>> {
+    let at = |percent: &f64| {
+        let point = cell.latency_curve.iter().find(|point| point.percent == *percent);
+        point.map_or("–".to_string(), |point| units::latency(point.us))
+    };
+    let known = !cell.latency_curve.is_empty();
+    known.then(|| LatencyRecorder::CURVE.iter().map(at).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use results::fixture;
+
+    use super::*;
+
+    #[test]
+    fn rarer_is_further_to_the_right_and_the_slowest_at_the_end() {
+        let places = LatencyRecorder::CURVE.map(x);
+        assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{places:?}");
+        let step = x(99.0) - x(90.0);
+        assert!((x(99.9) - x(99.0) - step).abs() < 1e-6, "each nine has as much room");
+        assert_eq!((x(0.0), x(100.0)), (LEFT, RIGHT));
+    }
+
+    #[test]
+    fn each_array_with_a_distribution_has_a_line_and_others_none() {
+        let mut record = fixture::record();
+        assert_eq!(distribution(&PivotTable::new(&record), 0), None, "an older record");
+        let point = |percent, us| LatencyPoint { percent, us };
+        let curve = vec![point(50.0, 100.0), point(99.0, 1000.0), point(100.0, 10_000.0)];
+        record.cells[0].latency_curve.clone_from(&curve);
+        record.cells[4].latency_curve = curve;
+        record.cells[4].layout = Some("<evil>".into());
+        let grid = PivotTable::new(&record);
+        let of = grid.columns.iter().position(|of| of.workload == record.cells[4].workload);
+        let chart = distribution(&grid, of.expect("its column")).expect("a chart");
+        assert_eq!(chart.matches("<polyline").count(), 2, "{chart}");
+        assert!(chart.contains("50 % 100 us, 99 % 1.00 ms, slowest 10.0 ms"), "{chart}");
+        assert!(
+            chart.contains("logarithmic") && !chart.contains("<evil>") && !chart.contains("NaN")
+        );
+        let fields = figures(&record.cells[0]).expect("figures");
+        assert_eq!(fields.len(), heads().len());
+        assert_eq!(fields.iter().filter(|field| *field == "–").count(), fields.len() - 3);
+        assert_eq!(figures(&record.cells[1]), None);
+    }
+}

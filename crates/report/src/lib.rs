@@ -1,0 +1,22 @@
+//! Reports over records: tables, Markdown, HTML, comparisons, published figures.
+//!
+//! ```text
+//!   Record(s) -> pivot -> table (terminal), markdown, html
+//!            \-> compare (two records)     \-> published: figures of others beside ours
+//!             \-> tool_tables: as bonnie, fio, IOzone print them
+//! ```
+//!
+//! Invariant: plain data, read only; a figure is never shown without its unit and its provenance.
+
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod html;
+pub mod markdown;
+pub mod pivot;
+pub mod published;
+pub mod repeat;
+pub mod runs;
+pub mod shown;
+pub mod table;
+pub mod tool_tables;

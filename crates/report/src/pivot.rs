@@ -1,0 +1,793 @@
+//! Arranges a record for display: sections by number of disks, rows by array, columns by workload.
+//!
+//! ```text
+//!   columns          sequential read | random read | sequential write | random write
+//!   4 disks  RAID 0        cell      |     cell    |       cell       |     cell
+//!            RAID 5        cell      |      -      |       cell       |     cell
+//! ```
+//!
+//! A column is a workload with its block, depth and jobs; everything else that differs between
+//! cells distinguishes rows and appears in their labels. A record with more than four columns is a
+//! list.
+//!
+//! Invariant: every cell of the record is in exactly one place. Called by `table` and `html`.
+
+use results::record::{Cell, Finding, Record};
+use spec::program::canonical_id;
+use spec::units;
+
+/// Maximum of columns that are shown side by side.
+pub const COLUMNS_MAX: usize = 4;
+
+/// A record's cells, arranged as a table.
+#[derive(Debug)]
+pub struct PivotTable<'a> {
+    /// The workloads.
+    pub columns: Vec<Column>,
+    /// One section for each number of disks, the fewest first.
+    pub sections: Vec<Section<'a>>,
+}
+
+/// A workload with its block, depth and jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// `seq-read` and so on.
+    pub workload: String,
+    /// Block in KiB; `None` where it depends on the array, as for writes of whole stripes.
+    pub block_kib: Option<f64>,
+    /// Requests in flight per job.
+    pub depth: u32,
+    /// Number of jobs.
+    pub jobs: u32,
+    /// Program and phase: `bonnie++-2.00 put-block`; with its options if there is also a column of
+    /// other options: `dd:fdatasync write`. `None`: a block workload.
+    pub phase: Option<String>,
+    item: Option<ProgramName>,
+    /// Whether the figure is in requests per second ([`Cell::counts_requests`]).
+    pub counts_requests: bool,
+    /// Which part of a modelled disk its cells use, where all use the same; otherwise empty.
+    pub stretch_of_disk: String,
+}
+
+/// A program with its options, `dd:fdatasync`: the same under any name of its job file.
+#[derive(Clone, Debug)]
+struct ProgramName(String);
+
+impl PartialEq for ProgramName {
+    fn eq(&self, other: &ProgramName) -> bool {
+        canonical_id(&self.0) == canonical_id(&other.0)
+    }
+}
+
+/// The arrays with the same number of disks.
+#[derive(Debug)]
+pub struct Section<'a> {
+    /// Number of disks.
+    pub disks: u32,
+    /// The arrays, in the order of the record.
+    pub rows: Vec<Row<'a>>,
+}
+
+/// One array.
+#[derive(Debug)]
+pub struct Row<'a> {
+    /// `RAID 10,f2`, and the settings that distinguish it from other rows.
+    pub label: String,
+    /// Its cell in each column.
+    pub cells: Vec<Option<&'a Cell>>,
+}
+
+impl Column {
+    fn of(cell: &Cell) -> Column {
+        Column {
+            workload: cell.workload.clone(),
+            block_kib: Some(cell.block_kib),
+            depth: cell.depth,
+            jobs: cell.jobs,
+            phase: cell.program.as_ref().map(|program| {
+                format!("{program} {}", cell.phase.as_deref().unwrap_or(&cell.workload))
+            }),
+            item: cell.item.clone().map(ProgramName),
+            counts_requests: cell.counts_requests(),
+            stretch_of_disk: String::new(),
+        }
+    }
+
+    /// `sequential read`.
+    pub fn title(&self) -> &str {
+        if let Some(phase) = &self.phase {
+            return phase;
+        }
+        match self.workload.as_str() {
+            "seq-read" => "sequential read",
+            "rand-read" => "random read",
+            "seq-write" => "sequential write",
+            "rand-write" => "random write",
+            other => other,
+        }
+    }
+
+    /// `1 MiB x 4`: block, requests in flight per job, and jobs if there are several.
+    pub fn detail(&self) -> String {
+        let jobs = if self.jobs == 1 { String::new() } else { format!(" x {} jobs", self.jobs) };
+        let block = self.block_kib.map_or("whole stripes".to_string(), units::kib);
+        format!("{block} x {}{jobs}", self.depth)
+    }
+
+    /// [`Column::detail`], with the part of the disk.
+    pub fn detail_and_place(&self) -> String {
+        match self.stretch_of_disk.is_empty() {
+            true => self.detail(),
+            false => format!("{}, {}", self.detail(), self.stretch_of_disk),
+        }
+    }
+
+    /// The column without its block size.
+    fn of_any_block(&self) -> Column {
+        Column { block_kib: None, ..self.clone() }
+    }
+
+    /// The order of the Linux RAID wiki's table.
+    fn rank(&self) -> usize {
+        let known = ["seq-read", "rand-read", "seq-write", "rand-write"];
+        known.iter().position(|name| *name == self.workload).unwrap_or(known.len())
+    }
+}
+
+impl<'a> PivotTable<'a> {
+    /// The places of a record's cells.
+    pub fn new(record: &'a Record) -> PivotTable<'a> {
+        let knobs = varying(&record.cells);
+        let mut columns: Vec<Column> = Vec::new();
+        for cell in &record.cells {
+            let column = column_of(cell, &record.cells, &knobs);
+            if !columns.contains(&column) {
+                columns.push(column);
+            }
+        }
+        columns.sort_by_key(Column::rank);
+        let mut sections: Vec<Section<'a>> = Vec::new();
+        for cell in &record.cells {
+            let place = sections.iter().position(|section| section.disks == cell.disks);
+            let place = place.unwrap_or_else(|| {
+                sections.push(Section { disks: cell.disks, rows: Vec::new() });
+                sections.len() - 1
+            });
+            let own = column_of(cell, &record.cells, &knobs);
+            let at = columns.iter().position(|column| *column == own);
+            let at = at.expect("every cell has given its column");
+            sections[place].put(row_label(cell, &knobs), at, columns.len(), cell);
+        }
+        sections.sort_by_key(|section| section.disks);
+        tell_apart(&mut columns);
+        for (at, column) in columns.iter_mut().enumerate() {
+            let rows = sections.iter().flat_map(|section| &section.rows);
+            let mut used = rows.filter_map(|row| row.cells[at]).map(stretch_of_disk);
+            let first = used.next().unwrap_or_default();
+            let same = used.all(|other| other == first);
+            column.stretch_of_disk = if same { first } else { String::new() };
+        }
+        PivotTable { columns, sections }
+    }
+
+    /// Whether there are few enough columns to stand side by side.
+    pub fn side_by_side(&self) -> bool {
+        self.columns.len() <= COLUMNS_MAX
+    }
+
+    /// Every cell with its row's label and its column, row by row.
+    pub fn cells(&self) -> impl Iterator<Item = (&Row<'a>, &Column, &'a Cell)> {
+        self.sections.iter().flat_map(|section| &section.rows).flat_map(|row| {
+            let columns = row.cells.iter().zip(&self.columns);
+            columns.filter_map(move |(cell, column)| cell.map(|cell| (row, column, cell)))
+        })
+    }
+
+    /// `RAID 5 x4, sequential read`: how many disks only where that differs, and block and depth
+    /// where several columns have one title.
+    fn place(&self, row: &Row<'_>, column: &Column, cell: &Cell) -> String {
+        let array = match self.sections.len() {
+            1 => row.label.clone(),
+            _ => with_disks(&row.label, cell),
+        };
+        let alike = |other: &&Column| other.title() == column.title();
+        match self.columns.iter().filter(alike).count() {
+            0 | 1 => format!("{array}, {}", column.title()),
+            _ => format!("{array}, {} {}", column.title(), column.detail()),
+        }
+    }
+
+    /// Warnings, each once, with the cells that have it; first the cells with wrong data. Warnings
+    /// that differ only in their numbers are merged, with the first cell's numbers. A warning of
+    /// the place is in every cell of a process, and is listed once.
+    pub fn warnings(&self) -> Vec<(String, Vec<String>)> {
+        let mut found: Vec<(String, Vec<String>)> = Vec::new();
+        let wrong = self.cells().filter(|(_, _, cell)| cell.verified == Some(false)).map(
+            |(row, column, cell)| {
+                let text = "DATA DIFFERED from what was written: do not trust these members; \
+                        test their memory, cables and firmware";
+                (text.to_string(), self.place(row, column, cell))
+            },
+        );
+        let warned = self.cells().flat_map(|(row, column, cell)| {
+            let place = self.place(row, column, cell);
+            cell.warnings.iter().map(move |text| (text.clone(), place.clone()))
+        });
+        for (text, place) in wrong.chain(warned) {
+            match found.iter_mut().find(|(known, _)| but_for_numbers(known, &text)) {
+                Some((_, places)) => places.push(place),
+                None => found.push((text, vec![place])),
+            }
+        }
+        let all = self.cells().count();
+        for (_, places) in found.iter_mut().filter(|(_, places)| all > 1 && places.len() == all) {
+            *places = vec!["every cell".into()];
+        }
+        found
+    }
+
+    /// Findings, with all cells that have them. Findings that differ only in their numbers are
+    /// merged; each number of the text is then a range over the cells: `read 1.00 to 2.00`. So the
+    /// text is true of every named cell. Evidence is given for a single cell only.
+    pub fn findings(&self) -> Vec<(Finding, Vec<String>)> {
+        let mut found: Vec<(&Finding, Ranges<'_>, Vec<String>)> = Vec::new();
+        for (row, column, cell) in self.cells() {
+            let place = self.place(row, column, cell);
+            for finding in &cell.findings {
+                let ranges = Ranges::of(&finding.text);
+                let alike = |known: &&mut (&Finding, Ranges<'_>, Vec<String>)| {
+                    // A finding about another member is a separate one.
+                    let member = |finding: &Finding| finding.evidence.get("member").copied();
+                    known.0.name == finding.name
+                        && known.0.command == finding.command
+                        && member(known.0) == member(finding)
+                        && known.1.words == ranges.words
+                };
+                match found.iter_mut().find(alike) {
+                    Some((_, known, places)) => {
+                        known.widen(&ranges);
+                        places.push(place.clone());
+                    }
+                    None => found.push((finding, ranges, vec![place.clone()])),
+                }
+            }
+        }
+        let whole = |(finding, ranges, places): (&Finding, Ranges<'_>, Vec<String>)| {
+            let mut whole = Finding { text: ranges.text(), ..finding.clone() };
+            if places.len() > 1 {
+                whole.evidence.clear();
+            }
+            (whole, places)
+        };
+        found.into_iter().map(whole).collect()
+    }
+}
+
+/// A sentence whose numbers are ranges: words, and between each two of them a number.
+struct Ranges<'t> {
+    words: Vec<&'t str>,
+    /// As written, the smallest and the largest.
+    numbers: Vec<(&'t str, &'t str)>,
+}
+
+impl<'t> Ranges<'t> {
+    /// Digits inside names (`raid5`, `lane-0`) are words.
+    fn of(text: &'t str) -> Ranges<'t> {
+        let (mut words, mut numbers, mut start, mut at) = (Vec::new(), Vec::new(), 0, 0);
+        let bytes = text.as_bytes();
+        let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+        while at < bytes.len() {
+            let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/.".contains(&byte);
+            if !digit(at) || (at > 0 && inside(bytes[at - 1])) {
+                at += 1;
+                continue;
+            }
+            let first = at;
+            while digit(at) || (matches!(bytes.get(at), Some(b'.' | b',')) && digit(at + 1)) {
+                at += 1;
+            }
+            words.push(&text[start..first]);
+            numbers.push((&text[first..at], &text[first..at]));
+            start = at;
+        }
+        words.push(&text[start..]);
+        Ranges { words, numbers }
+    }
+
+    fn widen(&mut self, other: &Ranges<'t>) {
+        let value = |text: &str| text.replace(',', "").parse::<f64>().unwrap_or(0.0);
+        for (mine, theirs) in self.numbers.iter_mut().zip(&other.numbers) {
+            if value(theirs.0) < value(mine.0) {
+                mine.0 = theirs.0;
+            }
+            if value(theirs.1) > value(mine.1) {
+                mine.1 = theirs.1;
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (word, (low, high)) in self.words.iter().zip(&self.numbers) {
+            text.push_str(word);
+            text.push_str(low);
+            if low != high {
+                text.push_str(&format!(" to {high}"));
+            }
+        }
+        text.push_str(self.words.last().unwrap_or(&""));
+        text
+    }
+}
+
+/// Whether two texts are the same but for their numbers.
+fn but_for_numbers(one: &str, other: &str) -> bool {
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        let number = |letter: char| letter.is_ascii_digit() || letter == '.';
+        text.split(number).filter(|part| !part.is_empty())
+    }
+    words(one).eq(words(other))
+}
+
+impl<'a> Section<'a> {
+    fn put(&mut self, label: String, column: usize, columns: usize, cell: &'a Cell) {
+        // A cell that was measured twice gets a row of its own.
+        let free = |row: &&mut Row<'_>| row.label == label && row.cells[column].is_none();
+        if let Some(row) = self.rows.iter_mut().find(free) {
+            row.cells[column] = Some(cell);
+            return;
+        }
+        let mut cells = vec![None; columns];
+        cells[column] = Some(cell);
+        self.rows.push(Row { label, cells });
+    }
+
+    /// `1 disk`, `4 disks`.
+    pub fn title(&self) -> String {
+        match self.disks {
+            0 => "disks unknown".to_string(),
+            1 => "1 disk".to_string(),
+            disks => format!("{disks} disks"),
+        }
+    }
+}
+
+/// Display name of an array: `ordinary disk`, `RAID 10,f2`, `RAID 5, 1 lost`, `raid1(raid0(2),..)`;
+/// a directory or device whose array is unknown is named by its place: `path:DIR`.
+pub fn array_label(cell: &Cell) -> String {
+    if cell.level.is_empty() && cell.array.is_none() {
+        return cell.place_name().unwrap_or(&cell.target).to_string();
+    }
+    let usual = ["original", "unrecorded", "left-symmetric", "none"];
+    let layout = cell.layout.as_deref().filter(|layout| !usual.contains(layout));
+    let name = match (cell.array.as_deref(), cell.level.as_str()) {
+        (Some(array), _) => array.to_string(),
+        (None, "single") => "ordinary disk".to_string(),
+        (None, level) => {
+            let level = level.strip_prefix("raid").map_or(level.into(), |n| format!("RAID {n}"));
+            layout.map_or(level.clone(), |layout| format!("{level},{layout}"))
+        }
+    };
+    match cell.degraded {
+        0 => name,
+        lost => format!("{name}, {lost} lost"),
+    }
+}
+
+/// An array with its number of disks, where that is known: `RAID 5 x4`.
+pub fn with_disks(label: &str, cell: &Cell) -> String {
+    match cell.disks {
+        0 => label.to_string(),
+        disks => format!("{label} x{disks}"),
+    }
+}
+
+/// The number of disks for a column of a table.
+pub fn disks(cell: &Cell) -> String {
+    if cell.disks == 0 { "-".to_string() } else { cell.disks.to_string() }
+}
+
+/// Names columns of one program and phase by the program's options where these differ.
+fn tell_apart(columns: &mut [Column]) {
+    let alike = |one: &Column, other: &Column| one.phase == other.phase && one.item != other.item;
+    let differ: Vec<bool> =
+        columns.iter().map(|one| columns.iter().any(|other| alike(one, other))).collect();
+    for (column, _) in columns.iter_mut().zip(differ).filter(|(_, differs)| *differs) {
+        let Column { phase: Some(phase), item: Some(item), .. } = column else { continue };
+        // Versions of programs have no spaces.
+        let name = phase.split_once(' ').map_or(phase.as_str(), |(_, name)| name);
+        column.phase = Some(format!("{} {name}", item.0));
+    }
+}
+
+/// The column of a cell. Blocks that differ from array to array but not within one (sequential
+/// writes of whole stripes) are one column.
+fn column_of(cell: &Cell, cells: &[Cell], knobs: &[Knob]) -> Column {
+    let own = Column::of(cell);
+    let any = own.of_any_block();
+    let alike = cells.iter().filter(|other| Column::of(other).of_any_block() == any);
+    let mut by_row: Vec<(u32, String, f64)> = Vec::new();
+    let mut differ = false;
+    for other in alike {
+        let place = (other.disks, row_label(other, knobs));
+        differ |= other.block_kib != cell.block_kib;
+        let known = by_row.iter().find(|(disks, label, _)| (*disks, label) == (place.0, &place.1));
+        match known {
+            Some((_, _, block)) if *block != other.block_kib => return own,
+            Some(_) => {}
+            None => by_row.push((place.0, place.1, other.block_kib)),
+        }
+    }
+    if differ && cell.workload == "seq-write" { any } else { own }
+}
+
+fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
+    let name = array_label(cell);
+    // An array named by its place does not repeat it.
+    let in_name = |said: &str| cell.level.is_empty() && name.split(':').any(|part| part == said);
+    let knobs = knobs.iter().filter_map(|knob| knob(cell));
+    let knobs = knobs.filter(|said| !said.is_empty() && *said != name && !in_name(said));
+    let knobs: Vec<String> = knobs.collect();
+    std::iter::once(name.clone()).chain(knobs).collect::<Vec<_>>().join(" ")
+}
+
+/// A setting that may distinguish rows, as text; `None` where the cell does not have it.
+type Knob = fn(&Cell) -> Option<String>;
+
+const KNOBS: [Knob; 12] = [
+    |cell| Some(cell.target.clone()),
+    place,
+    |cell| (cell.level != "single").then(|| cell.members.clone()),
+    chunk,
+    |cell| Some(unusual_placement(cell)),
+    |cell| {
+        cell.read_ahead_kib.map(|size| format!("ra={}", units::kib(size as f64).replace(' ', "")))
+    },
+    |cell| {
+        cell.stripe_cache_kib.map(|size| format!("sc={}", units::kib(size as f64).replace(' ', "")))
+    },
+    |cell| cell.queue_depth.map(|depth| format!("qd={depth}")),
+    |cell| cell.cores.map(|cores| format!("cores={cores}")),
+    |cell| cell.bus_mb_per_s.map(|bus| format!("bus={bus:.0}MB/s")),
+    |cell| cell.disks_per_channel.map(|disks| format!("{disks}/channel")),
+    |cell| cell.members_per_spindle.map(|members| format!("{members}/spindle")),
+];
+
+/// Number of trailing knobs that not every array has.
+const OPTIONAL_KNOBS: usize = 5;
+
+/// Which part of a modelled disk a cell uses: `over the whole stroke`, `128 MiB at the edge`. Empty
+/// where there is no such disk. Flash has no places: it is empty, or scaled to the member.
+pub fn stretch_of_disk(cell: &Cell) -> String {
+    let size = cell.member_bytes.map_or(String::new(), |size| format!("{} ", units::bytes(size)));
+    match cell.placement.as_deref() {
+        Some("stretch") => "the whole disk".to_string(),
+        Some("window@0") => format!("{size}at the outer edge"),
+        Some("fresh") => "empty flash".to_string(),
+        Some("scaled") => "a whole drive, scaled".to_string(),
+        Some(other) => match other.strip_prefix("window@") {
+            Some(at) => format!("{size}at {at} of the stroke"),
+            None => other.to_string(),
+        },
+        None => String::new(),
+    }
+}
+
+/// Placement of the members on their disks, if neither their expression nor the workload implies
+/// it: older records had random blocks in a window at the outer edge.
+fn unusual_placement(cell: &Cell) -> String {
+    let usual = if cell.workload.starts_with("rand-") { "stretch" } else { "window@0" };
+    let placement = cell.placement.as_deref().unwrap_or(usual);
+    let flash = ["fresh", "scaled"].contains(&placement);
+    let said = flash || cell.members.contains('@') || placement == usual;
+    if said { String::new() } else { placement.to_string() }
+}
+
+fn place(cell: &Cell) -> Option<String> {
+    cell.place_name().map(str::to_string)
+}
+
+fn chunk(cell: &Cell) -> Option<String> {
+    cell.chunk_kib.map(|chunk| units::kib(chunk as f64).replace(' ', ""))
+}
+
+/// Labels of the arrays, unique among these cells; `with_chunk`: including the chunk size.
+pub fn labels(cells: &[Cell], with_chunk: bool) -> Vec<String> {
+    labels_without(cells, (!with_chunk).then_some(chunk))
+}
+
+/// As [`labels`], without the place.
+pub fn labels_but_for_places(cells: &[Cell]) -> Vec<String> {
+    labels_without(cells, Some(place))
+}
+
+fn labels_without(cells: &[Cell], left_out: Option<Knob>) -> Vec<String> {
+    let mut knobs = varying(cells);
+    knobs.retain(|knob| left_out.is_none_or(|out| !std::ptr::fn_addr_eq(*knob, out)));
+    cells.iter().map(|cell| row_label(cell, &knobs)).collect()
+}
+
+/// The settings that differ between cells.
+fn varying(cells: &[Cell]) -> Vec<Knob> {
+    let differs = |knob: &Knob| {
+        let mut values = cells.iter().filter_map(knob);
+        values.next().is_some_and(|first| values.any(|value| value != first))
+    };
+    // The absence of a bus is a setting, too; a single disk has none of the settings.
+    let only_some = |knob: &Knob| {
+        let mut arrays = cells.iter().filter(|cell| cell.level != "single");
+        let first = arrays.next().map(|cell| knob(cell).is_some());
+        first.is_some_and(|first| arrays.any(|cell| knob(cell).is_some() != first))
+    };
+    let split = KNOBS.len() - OPTIONAL_KNOBS;
+    let knobs = KNOBS.into_iter().enumerate();
+    let shown = knobs.filter(|(at, knob)| differs(knob) || (*at >= split && only_some(knob)));
+    shown.map(|(_, knob)| knob).collect()
+}
+
+/// The first of some places, and the number of the others.
+pub fn some(places: &[String]) -> String {
+    const PLACES_MAX: usize = 3;
+    let more = places.len().saturating_sub(PLACES_MAX);
+    let mut shown = places[..places.len() - more].join("; ");
+    if more > 0 {
+        shown.push_str(&format!("; and {more} more"));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use results::fixture;
+
+    use super::*;
+
+    #[test]
+    fn the_default_matrix_stands_side_by_side() {
+        let record = fixture::record();
+        let grid = PivotTable::new(&record);
+        assert!(grid.side_by_side());
+        let titles: Vec<&str> = grid.columns.iter().map(Column::title).collect();
+        assert_eq!(titles, ["sequential read", "random read", "sequential write", "random write"]);
+        let disks: Vec<u32> = grid.sections.iter().map(|section| section.disks).collect();
+        assert_eq!(disks, [1, 2, 4]);
+        let labels: Vec<&str> =
+            grid.sections[1].rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["RAID 0", "RAID 1", "RAID 10,n2", "RAID 10,f2", "RAID 10,o2"]);
+        assert!(grid.sections[2].rows.iter().any(|row| row.label == "RAID 6, 1 lost"));
+        assert_eq!(grid.cells().count(), record.cells.len());
+    }
+
+    #[test]
+    fn what_varies_is_named_and_nothing_gets_lost() {
+        let mut record = fixture::record();
+        let mut again = record.cells.clone();
+        for cell in &mut again {
+            cell.chunk_kib = cell.chunk_kib.map(|_| 512);
+            cell.depth = if cell.workload == "rand-read" { 32 } else { cell.depth };
+        }
+        let single = record.cells[0].clone();
+        record.cells.extend(again);
+        record.cells.push(single);
+        let grid = PivotTable::new(&record);
+        assert_eq!(grid.columns.len(), 5);
+        assert!(!grid.side_by_side());
+        let labels: Vec<&str> =
+            grid.sections.iter().flat_map(|s| &s.rows).map(|row| row.label.as_str()).collect();
+        assert!(labels.contains(&"RAID 5 64KiB") && labels.contains(&"RAID 5 512KiB"));
+        assert!(labels.contains(&"RAID 1"), "no chunk, no label: {labels:?}");
+        assert_eq!(grid.cells().count(), record.cells.len());
+    }
+
+    #[test]
+    fn the_sentence_of_a_group_is_true_of_each_cell_in_it() {
+        let finding = |text: &str, command: Option<&str>| Finding {
+            name: "read-modify-write".into(),
+            text: text.into(),
+            evidence: [("read".to_string(), 1.0)].into(),
+            command: command.map(String::from),
+        };
+        let mut record = fixture::record();
+        record.cells.iter_mut().for_each(|cell| cell.findings.clear());
+        let said = |reads: &str, writes: &str| {
+            let text = format!("members read {reads} and wrote {writes} (lane-1): all of 1,024 B");
+            vec![finding(&text, None)]
+        };
+        record.cells[28].findings = said("2.00", "2.00");
+        record.cells[32].findings = said("1.50", "12.0");
+        record.cells[36].findings = said("1.00", "2.00");
+        let grid = PivotTable::new(&record);
+        let found = grid.findings();
+        assert_eq!(found.len(), 1);
+        let wanted = "members read 1.00 to 2.00 and wrote 2.00 to 12.0 (lane-1): all of 1,024 B";
+        assert_eq!((found[0].0.text.as_str(), found[0].1.len()), (wanted, 3));
+        assert!(found[0].0.evidence.is_empty(), "one cell's would stand for all");
+        // Another text, or other advice, is another finding.
+        record.cells[36].findings = vec![finding("one member moved nothing", None)];
+        record.cells[32].findings = vec![finding(&said("1", "2")[0].text, Some("--block 1M"))];
+        assert_eq!(PivotTable::new(&record).findings().len(), 3);
+    }
+
+    #[test]
+    fn places_say_the_depth_where_only_that_tells_them_apart() {
+        let mut record = fixture::record();
+        record.cells.truncate(8);
+        let mut deeper = record.cells[4].clone();
+        deeper.depth *= 4;
+        record.cells.push(deeper);
+        record.cells.iter_mut().for_each(|cell| cell.warnings = vec!["of all".into()]);
+        record.cells[1].warnings.clear();
+        let grid = PivotTable::new(&record);
+        let places = &grid.warnings()[0].1;
+        assert!(places.iter().any(|place| place.ends_with("sequential read 1 MiB x 16")));
+        assert!(places.iter().any(|place| place.ends_with("sequential read 1 MiB x 4")));
+        assert!(places.iter().any(|place| place.ends_with("sequential write")), "{places:?}");
+    }
+
+    #[test]
+    fn a_program_with_other_options_has_columns_of_its_own() {
+        let cell = |item: &str, phase: &str| Cell {
+            program: Some("dd-9.1".into()),
+            phase: Some(phase.into()),
+            item: Some(item.into()),
+            workload: "seq-write".into(),
+            level: "raid5".into(),
+            disks: 4,
+            ..Cell::default()
+        };
+        let mut record = fixture::record();
+        record.cells = vec![cell("dd", "write"), cell("dd:fdatasync", "write")];
+        let titles = |record: &Record| -> Vec<String> {
+            PivotTable::new(record)
+                .columns
+                .iter()
+                .map(|column| column.title().to_string())
+                .collect()
+        };
+        assert_eq!(titles(&record), ["dd write", "dd:fdatasync write"]);
+        let grid = PivotTable::new(&record);
+        assert_eq!(grid.sections[0].rows.len(), 1, "one array, two columns");
+        assert!(grid.sections[0].rows[0].cells.iter().all(Option::is_some));
+        record.cells = vec![cell("dd:fdatasync", "write"), cell("dd:fdatasync", "read")];
+        assert_eq!(titles(&record), ["dd-9.1 write", "dd-9.1 read"], "nothing to tell apart");
+        let (job, same, other) = (
+            "fio:a.fio@00000000000000aa",
+            "fio:b.fio@00000000000000aa",
+            "fio:b.fio@00000000000000bb",
+        );
+        record.cells =
+            vec![cell(job, "write"), Cell { level: "raid6".into(), ..cell(same, "write") }];
+        assert_eq!(titles(&record), ["dd-9.1 write"], "one job, whatever it is called");
+        record.cells.push(cell(other, "write"));
+        let apart = [format!("{job} write"), format!("{other} write")];
+        assert_eq!(titles(&record), apart);
+    }
+
+    #[test]
+    fn to_be_without_a_bus_or_a_channel_tells_arrays_apart_too() {
+        let array = |bus_mb_per_s, disks_per_channel| Cell {
+            level: "raid0".into(),
+            disks: 4,
+            bus_mb_per_s,
+            disks_per_channel,
+            ..Cell::default()
+        };
+        let single = Cell { level: "single".into(), disks: 1, ..Cell::default() };
+        let all =
+            [single.clone(), array(Some(110.0), Some(2)), array(None, Some(2)), array(None, None)];
+        let labels = labels(&all, true);
+        assert_eq!(labels[1], "RAID 0 bus=110MB/s 2/channel");
+        assert_eq!((labels[2].as_str(), labels[3].as_str()), ("RAID 0 2/channel", "RAID 0"));
+        let alike = super::labels(&[single, array(Some(110.0), None)], true);
+        assert_eq!(alike[1], "RAID 0", "the ordinary disk is without in any case");
+    }
+
+    #[test]
+    fn labels_say_what_the_array_is() {
+        let cell = |level: &str, layout: Option<&str>, array: Option<&str>, degraded| Cell {
+            level: level.into(),
+            layout: layout.map(str::to_string),
+            array: array.map(str::to_string),
+            degraded,
+            ..Cell::default()
+        };
+        let table = [
+            (cell("single", None, None, 0), "ordinary disk"),
+            (cell("linear", None, None, 0), "linear"),
+            (cell("raid5", Some("left-symmetric"), None, 1), "RAID 5, 1 lost"),
+            (cell("raid5", Some("parity-last"), None, 0), "RAID 5,parity-last"),
+            (cell("raid10", Some("o2"), None, 0), "RAID 10,o2"),
+            (cell("raid1", None, Some("raid1(raid0(2),raid0(2))"), 0), "raid1(raid0(2),raid0(2))"),
+        ];
+        for (cell, label) in table {
+            assert_eq!(array_label(&cell), label);
+        }
+    }
+
+    #[test]
+    fn what_nobody_knows_the_array_of_is_called_by_its_place() {
+        let place = |name: &str, target: &str| Cell {
+            target: target.into(),
+            program: Some("dd".into()),
+            phase: Some("read".into()),
+            workload: "seq-read".into(),
+            place: Some(results::record::Place { name: name.into(), ..Default::default() }),
+            warnings: vec!["too short".into()],
+            ..Cell::default()
+        };
+        let mut record = fixture::record();
+        record.cells = vec![place("path:DIR", "path")];
+        let grid = PivotTable::new(&record);
+        assert_eq!(grid.sections[0].title(), "disks unknown");
+        assert_eq!(grid.sections[0].rows[0].label, "path:DIR");
+        assert_eq!(grid.warnings()[0].1, ["path:DIR, dd read"]);
+        let array = Cell { level: "raid5".into(), disks: 4, ..place("fs:ext4", "fs") };
+        record.cells.extend([array, place("device:DEV", "device")]);
+        let grid = PivotTable::new(&record);
+        let labels = grid.sections.iter().flat_map(|section| &section.rows);
+        let labels: Vec<&str> = labels.map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["path:DIR", "device:DEV", "RAID 5 fs fs:ext4"]);
+        let (_, places) = &grid.warnings()[0];
+        assert_eq!(places, &["every cell"]);
+        assert_eq!(with_disks("RAID 5", &record.cells[1]), "RAID 5 x4");
+    }
+
+    #[test]
+    fn a_phase_that_could_not_be_run_stands_in_the_column_of_those_that_were() {
+        let create = |level: &str, ops| {
+            let mut cell = Cell {
+                level: level.into(),
+                program: Some("bonnie++-2.00".into()),
+                phase: Some("seq-create".into()),
+                workload: "create".into(),
+                samples: vec![
+                    results::record::Sample { seconds: 1.0, bytes: 0, ops };
+                    ops as usize
+                ],
+                ..Cell::default()
+            };
+            cell.summarise();
+            cell
+        };
+        let cells = vec![create("raid0", 2), create("raid5", 0)];
+        let record = Record { cells, ..fixture::record() };
+        let grid = PivotTable::new(&record);
+        assert_eq!(grid.columns.len(), 1, "{:?}", grid.columns);
+        assert!(grid.columns[0].counts_requests);
+    }
+
+    #[test]
+    fn warnings_come_once_and_wrong_data_first() {
+        let mut record = fixture::record();
+        record.cells[3].warnings = vec!["page cache".into()];
+        record.cells[4].warnings = vec!["page cache".into()];
+        record.cells[5].verified = Some(false);
+        let grid = PivotTable::new(&record);
+        let warnings = grid.warnings();
+        assert!(warnings[0].0.starts_with("DATA DIFFERED"));
+        let shared = warnings.iter().find(|(text, _)| text == "page cache").unwrap();
+        assert_eq!(shared.1.len(), 2);
+        // How many disks is said where that differs, and numbers are those of the first.
+        record.cells[3].warnings = vec!["one pass took 0.4 s".into()];
+        record.cells[4].warnings = vec!["one pass took 12 s".into()];
+        record.cells[4].disks += 1;
+        let grid = PivotTable::new(&record);
+        let warnings = grid.warnings();
+        let (_, places) = warnings.iter().find(|(text, _)| text == "one pass took 0.4 s").unwrap();
+        let disks = [3, 4].map(|at| format!(" x{}, ", record.cells[at].disks));
+        assert!(
+            places.len() == 2
+                && disks
+                    .iter()
+                    .all(|disks| { places.iter().any(|place| place.contains(disks.as_str())) }),
+            "{warnings:?}"
+        );
+        for cell in &mut record.cells {
+            cell.warnings.push("memory is not locked".into());
+        }
+        let grid = PivotTable::new(&record);
+        let found: Vec<_> =
+            grid.warnings().into_iter().filter(|(text, _)| text.contains("locked")).collect();
+        assert_eq!(found, [("memory is not locked".to_string(), vec!["every cell".to_string()])]);
+    }
+}

@@ -1,0 +1,142 @@
+//! Runs of one matrix, again and again: `bench --repeat`. Each cell of each run is in the record;
+//! tables show one for all of them.
+//!
+//! ```text
+//!   record:  A1 B1 C1  A2 B2 C2  A3 B3 C3     in this order of time, other addresses each time
+//!   table:   A  B  C                          median of the runs, spread from run to run
+//! ```
+//! Invariant: only runs of the same measurement are folded (`compare::identity`); the record itself
+//! is never folded. Called by `compare` and by the command line.
+
+use results::record::{Cell, Latency, MemberTraffic, Record, Spread};
+use results::stats;
+
+use crate::compare::identity;
+
+/// The record with one cell for all repetitions of it.
+pub fn folded(record: &Record) -> Record {
+    let mut groups: Vec<(Option<String>, Vec<&Cell>)> = Vec::new();
+    for cell in &record.cells {
+        let key = cell.repetition.map(|_| identity(cell));
+        match groups.iter_mut().find(|(known, _)| key.is_some() && *known == key) {
+            Some((_, cells)) => cells.push(cell),
+            None => groups.push((key, vec![cell])),
+        }
+    }
+    let cells = groups.iter().map(|(_, cells)| fold(cells)).collect();
+    let mut folded = Record { cells, ..record.clone() };
+    if folded.cells.len() < record.cells.len() {
+        folded.set_ratios();
+    }
+    folded
+}
+
+/// One cell of several runs: what is not a figure is that of the run in the middle.
+fn fold(cells: &[&Cell]) -> Cell {
+    let mut by_rate = cells.to_vec();
+    by_rate.sort_by(|one, two| one.rate().total_cmp(&two.rate()));
+    let mut cell = by_rate[(by_rate.len() - 1) / 2].clone();
+    if cells.len() < 2 {
+        return cell;
+    }
+    let rates = |of: fn(&Cell) -> f64| cells.iter().map(|cell| of(cell)).collect::<Vec<f64>>();
+    let sum = |of: fn(&Cell) -> Option<f64>| cells.iter().map(|cell| of(cell)).sum();
+    cell.samples = cells.iter().flat_map(|cell| cell.samples.clone()).collect();
+    cell.cpu_process_s = sum(|cell| cell.cpu_process_s);
+    cell.cpu_system_s = sum(|cell| cell.cpu_system_s);
+    cell.summarise();
+    // What was drawn anew is the run, not the sample.
+    let (mb_per_s, iops) = (rates(|cell| cell.mb_per_s), rates(|cell| cell.iops));
+    cell.mb_per_s = stats::median(&mb_per_s).unwrap_or(0.0);
+    cell.iops = stats::median(&iops).unwrap_or(0.0);
+    cell.spread = stats::range(&mb_per_s).map(|(min, max)| Spread { min, max });
+    cell.put_interval(&mb_per_s);
+    cell.bound_share =
+        cell.bound_mb_per_s.filter(|bound| *bound > 0.0).map(|bound| cell.mb_per_s / bound);
+    cell.steady = cells.iter().map(|cell| cell.steady).reduce(worse).flatten();
+    cell.verified = cells.iter().map(|cell| cell.verified).reduce(worse).flatten();
+    cell.latency_us = latency(cells);
+    cell.latency_curve.clear();
+    cell.others_cpus = stats::median(&rates(|cell| cell.others_cpus.unwrap_or(0.0)))
+        .filter(|_| cells.iter().all(|cell| cell.others_cpus.is_some()));
+    for (at, member) in cell.per_member.iter_mut().enumerate() {
+        let of = |of: fn(&MemberTraffic) -> u64| {
+            cells.iter().filter_map(|cell| cell.per_member.get(at)).map(of).sum()
+        };
+        *member = MemberTraffic {
+            read_bytes: of(|moved| moved.read_bytes),
+            written_bytes: of(|moved| moved.written_bytes),
+            reads: of(|moved| moved.reads),
+            writes: of(|moved| moved.writes),
+        };
+    }
+    for warning in cells.iter().flat_map(|cell| &cell.warnings) {
+        if !cell.warnings.contains(warning) {
+            cell.warnings.push(warning.clone());
+        }
+    }
+    (cell.repetition, cell.random_seed) = (None, None);
+    cell
+}
+
+/// No is worse than unknown, and that than yes.
+fn worse(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+    match (one, other) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+/// Medians of the runs' percentiles, and the slowest request of all.
+fn latency(cells: &[&Cell]) -> Option<Latency> {
+    let all: Vec<Latency> = cells.iter().map(|cell| cell.latency_us).collect::<Option<_>>()?;
+    let median = |of: fn(&Latency) -> f64| stats::median(&all.iter().map(of).collect::<Vec<_>>());
+    Some(Latency {
+        p50: median(|latency| latency.p50)?,
+        p99: median(|latency| latency.p99)?,
+        p999: median(|latency| latency.p999)?,
+        max: all.iter().map(|latency| latency.max).fold(0.0, f64::max),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use results::fixture;
+
+    use super::*;
+
+    #[test]
+    fn runs_of_a_cell_become_one_whose_spread_is_that_of_the_runs() {
+        let mut record = fixture::record();
+        let once = record.cells.len();
+        let mut all = Vec::new();
+        for (repetition, factor) in [(1, 1.0), (2, 3.0), (3, 2.0)] {
+            for cell in &record.cells {
+                let mut cell = Cell { repetition: Some(repetition), ..cell.clone() };
+                cell.random_seed = Some(u64::from(repetition));
+                let scaled = |bytes: u64| (bytes as f64 * factor) as u64;
+                cell.samples.iter_mut().for_each(|sample| sample.bytes = scaled(sample.bytes));
+                cell.summarise();
+                all.push(cell);
+            }
+        }
+        all[once].warnings = vec!["only in the second".into()];
+        all[2 * once].verified = Some(false);
+        let rates = [all[0].mb_per_s, all[once].mb_per_s, all[2 * once].mb_per_s];
+        record.cells = all;
+        let folded = folded(&record);
+        assert_eq!(folded.cells.len(), once);
+        let cell = &folded.cells[0];
+        assert_eq!(cell.mb_per_s, rates[2], "the median of three");
+        let spread = cell.spread.expect("three");
+        assert_eq!((spread.min, spread.max), (rates[0], rates[1]));
+        assert_eq!(cell.samples.len(), 3 * record.cells[0].samples.len());
+        assert_eq!(cell.verified, Some(false), "one that was wrong is enough");
+        assert!(cell.warnings.contains(&"only in the second".to_string()));
+        assert_eq!(cell.repetition, None);
+        // Without repetitions nothing is taken together, not even cells that are the same.
+        record.cells.iter_mut().for_each(|cell| cell.repetition = None);
+        assert_eq!(super::folded(&record), record);
+    }
+}

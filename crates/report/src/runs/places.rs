@@ -1,0 +1,168 @@
+//! Figures by file system: arrays under a program, with the places side by side.
+//!
+//! Invariant: the figures of a row differ in the place (file system, its mount options, its
+//! journal) and in nothing else that distinguishes cells: cells with other options of the program,
+//! block, depth, jobs or size of the files are in separate tables. Figures measured at the members
+//! include more than the program's bytes, different on each place: they are left out. Cells of the
+//! same place are one figure, their median. Pure.
+
+use results::record::Record;
+use results::stats;
+use spec::units;
+
+use crate::pivot;
+
+/// One phase of a program on several places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ByPlace {
+    /// The phase, and the settings that distinguish its cells from other tables ([`super::works`]).
+    pub work: String,
+    /// `MB/s` or `per second`.
+    pub unit: &'static str,
+    /// The places, in the order of the record: `fs:ext4,data=journal`.
+    pub places: Vec<String>,
+    /// Arrays, with a figure for each place where there is one.
+    pub rows: Vec<(String, Vec<Option<f64>>)>,
+}
+
+impl ByPlace {
+    /// The figure of a row on a place, with its ratio to the row's first one: `61.2 (0.48x)`.
+    pub fn told(figures: &[Option<f64>], place: usize) -> String {
+        let Some(figure) = figures[place] else { return "-".into() };
+        let first = figures.iter().position(Option::is_some).filter(|first| *first < place);
+        let of = first.and_then(|first| figures[first]).filter(|of| *of > 0.0);
+        let ratio = of.map_or(String::new(), |of| format!(" ({:.2}x)", figure / of));
+        format!("{}{ratio}", units::digits(figure))
+    }
+}
+
+/// All phases that were measured on at least two places, in the order of the cells.
+pub fn by_place(record: &Record) -> Vec<ByPlace> {
+    type Samples = Vec<(String, String, f64)>;
+    let labels = pivot::labels_but_for_places(&record.cells);
+    let mut works: Vec<(String, &'static str, Samples)> = Vec::new();
+    let placed = record.cells.iter().zip(labels);
+    let placed: Vec<_> = placed.filter(|(cell, _)| cell.place_name().is_some()).collect();
+    let names = super::works(&placed.iter().map(|(cell, _)| *cell).collect::<Vec<_>>());
+    for ((cell, label), work) in placed.into_iter().zip(names) {
+        let (place, unit) = (cell.place_name().unwrap_or_default(), cell.unit());
+        let value = cell.rate();
+        if value <= 0.0 || cell.program_bytes.is_some() {
+            continue;
+        }
+        let at = works
+            .iter()
+            .position(|known| (&known.0, known.1) == (&work, unit))
+            .unwrap_or_else(|| {
+                works.push((work, unit, Vec::new()));
+                works.len() - 1
+            });
+        // Of what lies below such a place nothing is known, nor that it is the same.
+        let array = match cell.level.is_empty() {
+            true => "as it is".to_string(),
+            false => pivot::with_disks(&label, cell),
+        };
+        works[at].2.push((array, place.to_string(), value));
+    }
+    let tables = works.into_iter().map(|(work, unit, samples)| {
+        let places = distinct(samples.iter().map(|(_, place, _)| place));
+        let figure = |label: &str, place: &str| {
+            let mine =
+                samples.iter().filter(|(l, p, _)| (l.as_str(), p.as_str()) == (label, place));
+            stats::median(&mine.map(|(_, _, value)| *value).collect::<Vec<_>>())
+        };
+        let row = |label: String| {
+            let figures = places.iter().map(|place| figure(&label, place)).collect();
+            (label, figures)
+        };
+        let rows = distinct(samples.iter().map(|(label, _, _)| label)).into_iter().map(row);
+        ByPlace { work, unit, rows: rows.collect(), places }
+    });
+    tables.filter(|table| table.places.len() > 1).collect()
+}
+
+fn distinct<'s>(texts: impl Iterator<Item = &'s String>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for text in texts {
+        if !found.contains(text) {
+            found.push(text.clone());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use results::fixture;
+    use results::record::{Cell, Place, Sample};
+
+    use super::*;
+
+    /// A record of dd on two arrays and two file systems.
+    pub(crate) fn record() -> Record {
+        let cell = |level: &str, name: &str, mb_per_s: f64| {
+            let bytes = (mb_per_s * 1e6) as u64;
+            let mut cell = Cell {
+                target: "fs".into(),
+                level: level.into(),
+                disks: 4,
+                program: Some("dd".into()),
+                phase: Some("write".into()),
+                workload: "seq-write".into(),
+                samples: vec![Sample { seconds: 1.0, bytes, ops: 10 }],
+                place: Some(Place { name: name.into(), ..Place::default() }),
+                ..Cell::default()
+            };
+            cell.summarise();
+            cell
+        };
+        let cells = vec![
+            cell("raid0", "fs:ext4", 200.0),
+            cell("raid5", "fs:ext4", 100.0),
+            cell("raid5", "fs:ext4,data=journal", 50.0),
+            cell("raid5", "fs:ext4,data=journal", 54.0),
+        ];
+        Record { cells, ..fixture::record() }
+    }
+
+    #[test]
+    fn places_stand_side_by_side_and_the_first_is_what_the_others_are_of() {
+        let tables = by_place(&record());
+        assert_eq!(tables.len(), 1);
+        assert_eq!((tables[0].work.as_str(), tables[0].unit), ("dd write", "MB/s"));
+        assert_eq!(tables[0].places, ["fs:ext4", "fs:ext4,data=journal"]);
+        let rows = [
+            ("RAID 0 x4".to_string(), vec![Some(200.0), None]),
+            ("RAID 5 x4".to_string(), vec![Some(100.0), Some(52.0)]),
+        ];
+        assert_eq!(tables[0].rows, rows);
+        let fields = [0, 1].map(|place| ByPlace::told(&rows[1].1, place));
+        assert_eq!(fields, ["100", "52.0 (0.52x)"]);
+        assert_eq!(ByPlace::told(&rows[0].1, 1), "-");
+        assert!(by_place(&fixture::record()).is_empty(), "blocks have no place");
+    }
+
+    #[test]
+    fn what_was_done_otherwise_has_a_table_of_its_own() {
+        let plain = record();
+        let with = |change: fn(&mut Cell), name: &str| {
+            let mut cells = plain.cells.clone();
+            cells.iter_mut().for_each(change);
+            let cells = plain.cells.iter().cloned().chain(cells).collect();
+            let tables = by_place(&Record { cells, ..plain.clone() });
+            assert_eq!(tables.len(), 2, "{name}: {tables:?}");
+            assert_ne!(tables[0].work, tables[1].work, "{name}");
+            let rows = &by_place(&plain)[0].rows;
+            assert!(tables.iter().all(|table| table.rows == *rows), "{name}: {tables:?}");
+        };
+        with(|cell| cell.item = Some("dd:bs=1M:fdatasync".into()), "options");
+        with(|cell| cell.block_kib = 1024.0, "block");
+        with(|cell| cell.depth = 4, "depth");
+        with(|cell| cell.jobs = 4, "jobs");
+        with(|cell| cell.file_bytes = Some(1 << 30), "size");
+        with(|cell| cell.caches_dropped = Some(true), "caches");
+        let mut read_off = plain.clone();
+        read_off.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
+        assert!(by_place(&read_off).is_empty(), "the members'");
+    }
+}

@@ -1,0 +1,442 @@
+//! Each rule on a record made by hand that must give it and on one that must not.
+
+use spec::workload::Kind;
+
+use super::*;
+use crate::record::{MemberLoad, Place, StripeCacheUse, SyncRun, ThreadTime};
+
+fn moved(read_bytes: u64, written_bytes: u64) -> MemberTraffic {
+    MemberTraffic { read_bytes, written_bytes, reads: 10_000, writes: 10_000 }
+}
+
+/// Four members, 100 MB read in a second, evenly, in deep queues; nothing to find.
+fn quiet(level: &str, workload: &str) -> Cell {
+    let written = match level {
+        "raid1" => 100_000_000,
+        "raid6" => 50_000_000,
+        _ => 33_000_000,
+    };
+    let share = if workload.ends_with("write") { moved(0, written) } else { moved(25_000_000, 0) };
+    Cell {
+        target: "engine".into(),
+        level: level.into(),
+        disks: 4,
+        chunk_kib: Some(64),
+        workload: workload.into(),
+        block_kib: 1024.0,
+        depth: 4,
+        jobs: 1,
+        samples: vec![Sample { seconds: 1.0, bytes: 100_000_000, ops: 100 }],
+        cpu_process_s: Some(0.2),
+        per_member: vec![share; 4],
+        member_load: vec![MemberLoad { busy: Some(0.97), in_flight: Some(3.0) }; 4],
+        bound_share: Some(0.97),
+        ..Cell::default()
+    }
+}
+
+/// What is found but for the distance from the bound, which has a test of its own.
+fn names(cell: &Cell) -> Vec<String> {
+    let names = find(cell).into_iter().map(|finding| finding.name);
+    names.filter(|name| !name.ends_with("-the-bound")).collect()
+}
+
+/// That `gives` has exactly this finding, well formed, and `gives_not` has none at all.
+fn check(name: &str, gives: &Cell, gives_not: &Cell) -> Finding {
+    let found = find(gives);
+    assert_eq!(names(gives), [name], "{found:?}");
+    assert_eq!(names(gives_not), [""; 0], "{name} without evidence: {:?}", find(gives_not));
+    let finding = found[0].clone();
+    println!("{name}: {}; try {:?}", finding.text, finding.command);
+    assert!(!finding.evidence.is_empty() && finding.evidence.values().all(|v| v.is_finite()));
+    assert!(finding.text.chars().any(|c| c.is_ascii_digit()), "numbers: {}", finding.text);
+    finding
+}
+
+#[test]
+fn an_ordinary_cell_gives_nothing() {
+    for level in ["single", "linear", "raid0", "raid1", "raid4", "raid5", "raid6", "raid10"] {
+        for workload in Kind::ALL.map(Kind::name) {
+            assert_eq!(names(&quiet(level, workload)), [""; 0], "{level} {workload}");
+        }
+    }
+    assert_eq!(find(&Cell::default()), [], "nothing is known of it");
+}
+
+#[test]
+fn page_cache() {
+    let mut cell = quiet("raid0", "seq-read");
+    let place = Place { memory_bytes: Some(8 << 30), ..Place::default() };
+    (cell.place, cell.file_bytes) = (Some(place), Some(1 << 30));
+    let none = cell.clone();
+    cell.per_member = vec![moved(1_000_000, 0); 4];
+    let found = check("page-cache", &cell, &none);
+    assert_eq!(found.evidence["member_bytes_per_user_byte"], 0.04);
+    assert!(found.command.unwrap().contains("16 GiB"));
+    // A record with the cache named, and without members.
+    let mut said = none.clone();
+    (said.cached, said.per_member, said.member_load) =
+        (Some("the page cache".into()), Vec::new(), Vec::new());
+    assert_eq!(names(&said), ["page-cache"]);
+    // A mirror writes more than all of it.
+    let mut mirror = Cell { cached: Some("page cache".into()), ..quiet("raid1", "seq-write") };
+    let all = find(&mirror)[0].text.clone();
+    assert!(all.contains("for each byte 4.00 reached") && !all.contains("only"), "{all}");
+    mirror.per_member.fill(moved(0, 42_000_000));
+    let found = &find(&mirror)[0].text;
+    assert!(found.starts_with("only 42 % of the bytes that had to reach"), "{found}");
+    // 1.69 of 2 copies: the rest is still in a cache, though more than all of it was written.
+    mirror.cached = None;
+    (mirror.disks, mirror.per_member) = (2, vec![moved(0, 78_000_000); 2]);
+    mirror.member_load.truncate(2);
+    assert_eq!(names(&mirror), ["page-cache"]);
+    let degraded =
+        Cell { degraded: 1, per_member: vec![moved(0, 99_000_000), moved(0, 0)], ..mirror };
+    assert_eq!(names(&degraded), [""; 0]);
+}
+
+/// Reads and writes together are what a mixed load moved.
+#[test]
+fn a_mixed_load_on_members_without_a_cache_is_not_a_caches() {
+    for level in ["single", "raid0", "raid5"] {
+        let mut cell = quiet(level, "rand-mixed");
+        cell.per_member = vec![moved(8_000_000, 17_500_000); 4];
+        assert_eq!(names(&cell), [""; 0], "{level}");
+        cell.per_member = vec![moved(8_000_000, 7_000_000); 4];
+        assert_eq!(names(&cell), ["page-cache"], "{level}");
+    }
+}
+
+/// A thread that used more than all of the time was measured at another time.
+#[test]
+fn a_threads_time_from_another_stretch_is_no_limit() {
+    let mut cell = Cell { bound_share: None, ..quiet("raid0", "rand-read") };
+    (cell.member_load, cell.cpu_process_s) = (Vec::new(), Some(0.2));
+    let thread = |seconds| vec![ThreadTime { name: "raidlab".into(), seconds }];
+    cell.cpu_threads = thread(1.6);
+    assert_eq!(names(&cell), [""; 0]);
+    cell.cpu_threads = thread(0.96);
+    assert_eq!(names(&cell), ["cpu-bound"]);
+}
+
+#[test]
+fn resync_running() {
+    let mut cell = quiet("raid5", "seq-read");
+    let idle = SyncRun { action: "idle".into(), ..SyncRun::default() };
+    let none = Cell { sync: Some(idle), ..cell.clone() };
+    let sync = SyncRun { action: "recover".into(), begin: Some(0.1), end: Some(0.2) };
+    cell.sync = Some(sync);
+    let found = check("resync-running", &cell, &none);
+    assert!(found.text.contains("from 10.0 to 20.0 %"), "{}", found.text);
+    assert!(found.text.starts_with("a rebuild of the array"), "{}", found.text);
+    assert_eq!((found.evidence["begin_share"], found.evidence["end_share"]), (0.1, 0.2));
+    cell.sync = Some(SyncRun { action: "check".into(), begin: Some(0.1), end: Some(0.1) });
+    assert!(find(&cell)[0].text.contains("at 10.0 % or a little more"), "{:?}", find(&cell));
+}
+
+#[test]
+fn shared_spindle_and_shared_channel() {
+    let mut cell = Cell {
+        mb_per_s: 100.0,
+        bound_mb_per_s: Some(105.0),
+        unshared_bound_mb_per_s: Some(320.0),
+        ..quiet("raid0", "seq-read")
+    };
+    let idle = Cell { mb_per_s: 30.0, members_per_spindle: Some(2), ..cell.clone() };
+    cell.members_per_spindle = Some(2);
+    let found = check("shared-spindle", &cell, &idle);
+    assert_eq!(found.evidence["unshared_bound_mb_per_s"], 320.0);
+    assert_eq!(found.command.as_deref(), Some("--spindle 1"));
+    cell.members_per_spindle = None;
+    cell.disks_per_channel = Some(2);
+    let enough = Cell { unshared_bound_mb_per_s: Some(110.0), ..cell.clone() };
+    let found = check("shared-channel", &cell, &enough);
+    assert_eq!(found.evidence["sharing"], 2.0);
+    // Two to a channel, but all on one disk.
+    cell.members_per_spindle = Some(4);
+    assert_eq!(names(&cell), ["shared-spindle"]);
+}
+
+#[test]
+fn shared_bus() {
+    let mut cell = quiet("raid0", "seq-read");
+    let none = Cell { bus_mb_per_s: Some(200.0), ..cell.clone() };
+    cell.bus_mb_per_s = Some(110.0);
+    let found = check("shared-bus", &cell, &none);
+    assert_eq!(found.evidence["members_mb_per_s"], 100.0);
+    assert_eq!(found.command.as_deref(), Some("--bus 220MB/s, or members on another bus"));
+}
+
+#[test]
+fn one_slow_member() {
+    let mut cell = quiet("raid0", "seq-read");
+    let none = cell.clone();
+    for at in [0, 1, 3] {
+        cell.member_load[at].busy = Some(0.5);
+    }
+    let found = check("one-slow-member", &cell, &none);
+    assert_eq!((found.evidence["member"], found.evidence["others_busy"]), (2.0, 0.5));
+    assert!((found.evidence["time_per_byte_ratio"] - 1.94).abs() < 1e-9);
+    assert!(found.text.ends_with("unless all are alike and one lags behind"), "{}", found.text);
+    let random = Cell { workload: "rand-read".into(), ..cell.clone() };
+    let of_random = find(&random).remove(0);
+    assert!(of_random.text.ends_with("wait for it"), "{}", of_random.text);
+    // Drives of one model are alike: a member that lags in a stream keeps lagging.
+    let alike = |members: &str| Cell { members: members.into(), ..cell.clone() };
+    assert_eq!(names(&alike("paced:hdd-2007:mem")), [""; 0]);
+    let mixed = "paced:hdd-2007:mem*3+paced:hdd-2007@1.0:mem";
+    assert_eq!(names(&alike(mixed)), ["one-slow-member"]);
+    // All slower than one is not one slower than all.
+    cell.member_load = none.member_load.clone();
+    cell.member_load[1].busy = Some(0.5);
+    assert_eq!(names(&cell), [""; 0]);
+    // Two that are behind are not one.
+    cell.member_load = none.member_load.clone();
+    (cell.member_load[0].busy, cell.member_load[1].busy) = (Some(0.4), Some(0.4));
+    assert_eq!(names(&cell), [""; 0]);
+    // Without busy times no member is slow.
+    cell.member_load = vec![MemberLoad::default(); 4];
+    assert_eq!(names(&cell), [""; 0]);
+}
+
+#[test]
+fn unbalanced_members() {
+    let mut cell = quiet("raid4", "rand-write");
+    (cell.member_load, cell.block_kib) = (Vec::new(), 4.0);
+    let none = cell.clone();
+    cell.per_member[3] = moved(0, 99_000_000);
+    let found = check("unbalanced-members", &cell, &none);
+    assert_eq!(found.evidence["busiest_over_idlest"], 3.0);
+    assert_eq!(found.command.as_deref(), Some("--level raid5"));
+    // By chance: 25 operations a member.
+    cell.per_member.iter_mut().for_each(|member| (member.reads, member.writes) = (0, 25));
+    cell.per_member[3].written_bytes = 60_000_000;
+    assert_eq!(names(&cell), [""; 0]);
+    // A mirror that serves one stream from one copy.
+    let mut mirror = quiet("raid1", "seq-read");
+    mirror.per_member[1..].fill(moved(0, 0));
+    mirror.per_member[0].read_bytes = 100_000_000;
+    mirror.member_load[1..].fill(MemberLoad { busy: Some(0.0), in_flight: Some(0.0) });
+    assert_eq!(names(&mirror), ["unbalanced-members"]);
+    assert_eq!(find(&mirror)[0].command.as_deref(), Some("--jobs 4"));
+    // The workload was served from a cache: a megabyte on one member is no imbalance.
+    let mut cached = mirror.clone();
+    cached.per_member[0].read_bytes = 1_000_000;
+    assert_eq!(names(&cached), ["page-cache"]);
+    // A member that is missing moves nothing.
+    let mut degraded = quiet("raid6", "seq-read");
+    degraded.per_member = vec![moved(34_000_000, 0); 4];
+    (degraded.degraded, degraded.per_member[0]) = (1, moved(0, 0));
+    assert_eq!(names(&degraded), [""; 0]);
+}
+
+#[test]
+fn read_modify_write() {
+    let mut cell = quiet("raid5", "rand-write");
+    cell.block_kib = 4.0;
+    let none = cell.clone();
+    cell.per_member = vec![moved(50_000_000, 50_000_000); 4];
+    let found = check("read-modify-write", &cell, &none);
+    assert_eq!(found.evidence["read_bytes_per_user_byte"], 2.0);
+    assert_eq!(found.evidence["stripe_kib"], 192.0);
+    assert_eq!(found.command.as_deref(), Some("--level raid10"));
+    let sequential = Cell { workload: "seq-write".into(), ..cell.clone() };
+    assert_eq!(find(&sequential)[0].command.as_deref(), Some("--block 192K"));
+    // A rewrite reads what it writes over, and that says nothing about the array.
+    let rewrite = Cell { workload: "seq-rewrite".into(), ..cell.clone() };
+    assert_eq!(names(&rewrite), [""; 0]);
+    // Reads of a resync are not a read-modify-write of the workload.
+    let resync = SyncRun { action: "resync".into(), ..SyncRun::default() };
+    assert_eq!(names(&Cell { sync: Some(resync), ..cell }), ["resync-running"]);
+}
+
+#[test]
+fn stripe_cache_growing() {
+    let mut cell = quiet("raid5", "seq-write");
+    let cache = |end, active| {
+        Some(StripeCacheUse { entries_begin: 256, entries_end: end, active_max: Some(active) })
+    };
+    let none = Cell { stripe_cache: cache(256, 100), ..cell.clone() };
+    cell.stripe_cache = cache(1024, 100);
+    let found = check("stripe-cache-growing", &cell, &none);
+    assert_eq!((found.evidence["entries_begin"], found.evidence["entries_end"]), (256.0, 1024.0));
+    cell.stripe_cache = cache(256, 250);
+    assert!(find(&cell)[0].text.contains("250 of the 256"), "{:?}", find(&cell));
+    // What Linux 6.12 shows of a cache that it lets grow: more in use than there are.
+    cell.stripe_cache = cache(256, 300);
+    let found = &find(&cell)[0];
+    assert!(found.text.starts_with("300 entries") && found.text.contains("keeps 256"), "{found:?}");
+    assert!(found.command.as_deref().is_some_and(|command| command.starts_with("echo 1024 ")));
+}
+
+#[test]
+fn queue_never_deeper_than_one() {
+    let mut cell = quiet("raid0", "rand-read");
+    (cell.block_kib, cell.bound_share) = (4.0, Some(0.3));
+    cell.member_load.fill(MemberLoad { busy: Some(0.25), in_flight: Some(0.25) });
+    let none = Cell { depth: 32, ..cell.clone() };
+    cell.depth = 1;
+    let found = check("queue-never-deeper-than-one", &cell, &none);
+    assert_eq!((found.evidence["in_flight"], found.evidence["members"]), (1.0, 4.0));
+    // Below a program there may be a cache that writes deeper: only a count tells.
+    cell.place = Some(Place::default());
+    assert_eq!(names(&cell), ["queue-never-deeper-than-one"]);
+    cell.member_load[0].in_flight = Some(4.0);
+    assert_eq!(names(&cell), [""; 0]);
+    cell.member_load.clear();
+    assert_eq!(names(&cell), [""; 0]);
+}
+
+#[test]
+fn queue_too_shallow_for_the_members() {
+    let mut cell = quiet("raid0", "rand-read");
+    (cell.disks, cell.per_member) = (12, vec![moved(8_000_000, 0); 12]);
+    cell.member_load = vec![MemberLoad { busy: Some(0.3), in_flight: Some(0.33) }; 12];
+    let busy = MemberLoad { busy: Some(0.95), in_flight: Some(0.33) };
+    let none = Cell { member_load: vec![busy; 12], ..cell.clone() };
+    let found = check("queue-too-shallow", &cell, &none);
+    assert!((found.evidence["members_with_one"] - 3.53).abs() < 0.01, "{found:?}");
+    assert_eq!(found.command.as_deref(), Some("--depth 96"));
+    assert_eq!(names(&Cell { depth: 64, ..cell.clone() }), [""; 0]);
+    assert_eq!(names(&Cell { member_load: Vec::new(), ..cell }), [""; 0], "no counts, no finding");
+}
+
+#[test]
+fn one_command_at_a_time_for_each_member() {
+    let none = Cell { depth: 32, ..quiet("raid5", "rand-read") };
+    let cell = Cell { queue_depth: Some(1), ..none.clone() };
+    let found = check("one-command-each", &cell, &none);
+    assert_eq!(found.command.as_deref(), Some("--queue-depth 32"));
+    // A sequential stream needs no choice, nor do as many requests as members.
+    assert_eq!(names(&Cell { workload: "seq-read".into(), ..cell.clone() }), [""; 0]);
+    assert_eq!(names(&Cell { depth: 4, ..cell }), [""; 0]);
+    let drive = |queue_depth| crate::record::DriveFacts { queue_depth, ..Default::default() };
+    let below = |queue_depth| Cell {
+        place: Some(Place { drives: vec![drive(queue_depth); 4], ..Place::default() }),
+        ..none.clone()
+    };
+    assert_eq!(names(&below(Some(1))), ["one-command-each"]);
+    assert_eq!(names(&below(Some(31))), [""; 0]);
+    assert_eq!(names(&below(None)), [""; 0]);
+}
+
+#[test]
+fn one_member_that_answers_late_is_the_tail() {
+    let latency = |p50, p99| crate::record::Latency { p50, p99, p999: p99, max: p99 };
+    let mut cell = quiet("raid5", "rand-read");
+    (cell.members, cell.bound_share) = ("mem*3+fault:delay=20ms:mem".into(), None);
+    cell.latency_us = Some(latency(14.5, 26_000.0));
+    cell.member_load = vec![MemberLoad::default(); 4];
+    let none = cell.clone();
+    // 20,000 operations in a second, 25 ms each.
+    cell.member_load[3].in_flight = Some(500.0);
+    let found = check("one-slow-member", &cell, &none);
+    assert_eq!((found.evidence["member"], found.evidence["member_us"]), (3.0, 25_000.0));
+    assert!(found.text.contains("member 3 took 25"), "{}", found.text);
+    // The same of files, whose others are known too.
+    cell.member_load[..3].fill(MemberLoad { busy: None, in_flight: Some(4.0) });
+    assert_eq!(names(&cell), ["one-slow-member"]);
+    cell.member_load[2].in_flight = Some(400.0);
+    assert_eq!(names(&cell), [""; 0], "two are late");
+    cell.member_load[2].in_flight = Some(4.0);
+    assert_eq!(
+        names(&Cell { latency_us: Some(latency(20_000.0, 26_000.0)), ..cell.clone() }),
+        [""; 0]
+    );
+    // A member with all the parity has more to do.
+    let mut parity = cell.clone();
+    parity.per_member[3].reads = 90_000;
+    assert!(!names(&parity).contains(&"one-slow-member".to_string()));
+}
+
+#[test]
+fn busy_machine() {
+    let none = Cell { others_cpus: Some(0.05), ..quiet("raid0", "rand-read") };
+    let busy = Cell { others_cpus: Some(1.5), ..none.clone() };
+    let found = check("busy-machine", &busy, &none);
+    assert!(found.text.starts_with("other processes used 1.50 CPUs on average"), "{found:?}");
+    let series = crate::record::Series { stolen_cpus: vec![0.5; 4], ..Default::default() };
+    let stolen = Cell { series: Some(series), ..none };
+    assert!(find(&stolen)[0].text.starts_with("other virtual machines took 0.5"), "{stolen:?}");
+}
+
+#[test]
+fn what_is_far_from_its_bound_has_a_reason_or_is_said_to_have_none() {
+    let at = |share| Cell {
+        bound_share: Some(share),
+        bound_mb_per_s: Some(100.0),
+        ..quiet("raid0", "rand-read")
+    };
+    let all = |cell: &Cell| -> Vec<String> {
+        find(cell).into_iter().map(|finding| finding.name).collect()
+    };
+    for share in [0.86, 1.0, 1.09] {
+        assert_eq!(all(&at(share)), [""; 0], "{share}");
+    }
+    assert_eq!(all(&at(0.6)), ["below-the-bound"]);
+    let text = &find(&at(0.6))[0].text;
+    assert!(text.contains("60 %") && text.contains("busy 97 %"), "{text}");
+    assert_eq!(all(&at(3.2)), ["above-the-bound"]);
+    // Another finding is the reason.
+    let shared = Cell { others_cpus: Some(1.0), ..at(0.6) };
+    assert_eq!(all(&shared), ["busy-machine"]);
+    let cached = Cell { cached: Some("page cache".into()), ..at(3.2) };
+    assert_eq!(all(&cached), ["page-cache"]);
+}
+
+#[test]
+fn read_ahead_too_small() {
+    let mut cell = quiet("raid5", "seq-read");
+    (cell.block_kib, cell.depth, cell.bound_share) = (16.0, 2, Some(0.4));
+    cell.member_load.fill(MemberLoad { busy: Some(0.4), in_flight: Some(1.0) });
+    let none = Cell { read_ahead_kib: Some(1024), ..cell.clone() };
+    let found = check("read-ahead-too-small", &cell, &none);
+    assert_eq!((found.evidence["window_kib"], found.evidence["stripe_kib"]), (32.0, 192.0));
+    assert_eq!(found.command.as_deref(), Some("--read-ahead 384K"));
+    // Below a file system the device's read-ahead counts, and only where members had time.
+    cell.place = Some(Place { read_ahead_kib: Some(128), ..Place::default() });
+    cell.bound_share = None;
+    assert_eq!(find(&cell)[0].command.as_deref(), Some("blockdev --setra 768 /dev/mdX"));
+    // A block device is read with direct I/O, without read-ahead.
+    let large = Place { read_ahead_kib: Some(4096), ..Place::default() };
+    let device = Cell { target: "device".into(), place: Some(large), ..cell.clone() };
+    let found = &find(&device)[0];
+    assert_eq!((found.name.as_str(), found.evidence["window_kib"]), ("read-ahead-too-small", 32.0));
+    assert_eq!(found.command, None);
+    let one = Cell { depth: 1, ..device };
+    let found = find(&one);
+    assert!(found.iter().any(|f| f.name == "queue-never-deeper-than-one"), "{found:?}");
+    cell.member_load.fill(MemberLoad { busy: Some(0.99), in_flight: Some(1.0) });
+    assert_eq!(names(&cell), [""; 0]);
+}
+
+#[test]
+fn generator_bound_and_cpu_bound() {
+    let mut cell = quiet("raid0", "rand-read");
+    (cell.member_load, cell.bound_share, cell.cpu_process_s) = (Vec::new(), None, Some(0.99));
+    cell.samples[0].ops = 1_000_000;
+    cell.generator_ns_per_op = Some(100.0);
+    let busy = cell.clone();
+    let waiting = Cell { cpu_process_s: Some(0.5), ..cell.clone() };
+    let found = check("cpu-bound", &busy, &waiting);
+    assert_eq!(found.evidence["cpu_share"], 0.99);
+    cell.generator_ns_per_op = Some(800.0);
+    let found = check("generator-bound", &cell, &waiting);
+    assert!((found.evidence["generator_share"] - 0.8).abs() < 1e-9);
+    // Members at their limit are the limit, however the host waits for them.
+    let full = vec![MemberLoad { busy: Some(0.99), in_flight: Some(1.0) }; 4];
+    assert_eq!(names(&Cell { member_load: full, ..busy.clone() }), [""; 0]);
+    // Several cores: one thread that is full is enough, half the process is not.
+    let thread = |seconds| vec![ThreadTime { name: "md0_raid5".into(), seconds }];
+    let two = Cell { cores: Some(2), cpu_threads: thread(0.5), ..busy };
+    assert_eq!(names(&two), [""; 0]);
+    let found = find(&Cell { cpu_threads: thread(0.95), ..two.clone() });
+    assert!(found[0].text.starts_with("thread md0_raid5 used 95 %"), "{found:?}");
+    assert_eq!(found[0].command.as_deref(), Some("--cores 4"));
+    // Two workers at half a CPU each are no limit; a saturated one is.
+    let program = Cell { program: Some("dd".into()), cores: None, ..two };
+    let halves = Cell { cpu_process_s: Some(1.0), ..program.clone() };
+    assert_eq!(names(&halves), [""; 0]);
+    let full = find(&Cell { cpu_threads: thread(0.95), cpu_process_s: None, ..program });
+    assert_eq!((full[0].name.as_str(), full[0].command.as_deref()), ("cpu-bound", None));
+}

@@ -1,0 +1,31 @@
+//! What was measured: records, statistics, findings, the results file, exports.
+//!
+//! ```text
+//!   bench, sweep --(a cell as soon as it is final)--> store (SQLite) --> Record --> report
+//!                                                                          \-> export (CSV)
+//! ```
+//!
+//! Invariant: a figure is never stored without its unit, its samples and its provenance. A cell is
+//! stored completely or not at all: each is written in its own transaction, so a crash loses only
+//! the cell that was being measured.
+
+#![forbid(unsafe_code)]
+
+mod columns;
+mod export;
+pub mod findings;
+#[cfg(any(test, feature = "fixture"))]
+pub mod fixture;
+pub mod host;
+mod locks;
+pub mod record;
+mod schema;
+pub mod stats;
+mod store;
+
+pub use columns::{COLUMNS, Column, Value};
+pub use export::{csv, parquet};
+pub use locks::LockHolder;
+pub use store::{
+    NewRun, NotRun, RunInfo, Sequence, Store, StoreError, default_path, tell_of_waits,
+};

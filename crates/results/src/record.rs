@@ -1,0 +1,946 @@
+//! The record: what `bench --json` writes, and what reports, comparisons and other tools read.
+//!
+//! Invariant: the names and meanings here are stable. Fields are only ever added; a field that is
+//! missing in an older record reads as unknown, an unknown field is ignored.
+//! Unknown values are `null`, never a made-up number. Bytes and seconds are stored; rates are
+//! 10^6 bytes per second.
+//!
+//! Written by the runner; read by `pivot`, `table` and `html`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize, Serializer};
+use spec::program::canonical_id;
+
+use crate::host::Host;
+use crate::stats;
+
+/// A run of `bench`: host, start time, and every measured cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Version of raidlab that wrote the record.
+    pub raidlab: String,
+    /// The machine.
+    pub host: Host,
+    /// Start time of the run, RFC 3339 in UTC ([`rfc3339`]).
+    pub started: String,
+    /// The cells, in the order measured.
+    pub cells: Vec<Cell>,
+}
+
+/// One array under one workload.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Kind of place: `engine`, `path`, `device`, `fs` or `kernel`.
+    pub target: String,
+    /// `single`, `linear`, `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid10`; of a nested array
+    /// the outermost level.
+    pub level: String,
+    /// md's name of the layout (RAID 10: `n2`, `f2`, `o2`); `None` for levels without layouts.
+    pub layout: Option<String>,
+    /// Members of the array (nested: leaves).
+    pub disks: u32,
+    /// The member set, as on the command line: `paced:hdd-2007`, `mem`.
+    pub members: String,
+    /// Chunk size in KiB; `None` for levels without chunks.
+    pub chunk_kib: Option<u64>,
+    /// Number of missing members.
+    pub degraded: u32,
+    /// `seq-read`, `seq-write`, `rand-read`, `rand-write`.
+    pub workload: String,
+    /// Request size, in KiB.
+    #[serde(serialize_with = "short_number")]
+    pub block_kib: f64,
+    /// Requests that each job keeps in flight.
+    pub depth: u32,
+    /// Number of jobs.
+    pub jobs: u32,
+    /// Every sample, in the order taken.
+    pub samples: Vec<Sample>,
+    /// Median of the samples' rates, MB/s.
+    pub mb_per_s: f64,
+    /// Median of the samples' requests per second.
+    pub iops: f64,
+    /// Latency of the requests, over all samples.
+    pub latency_us: Option<Latency>,
+    /// CPU time of this process over the samples, user and system, seconds.
+    pub cpu_process_s: Option<f64>,
+    /// CPU time of the whole machine over the samples, seconds: this process, the kernel's threads
+    /// and interrupts, without other processes. `None`, with the reason in `cpu_system_note`, where
+    /// it cannot be determined.
+    pub cpu_system_s: Option<f64>,
+    /// `cpu_process_s` per GiB (2^30 bytes) that the samples moved.
+    pub cpu_s_per_gib: Option<f64>,
+    /// Whether the last five samples are a steady window ([`stats::steady`]); `None` with too few
+    /// samples to say.
+    pub steady: Option<bool>,
+    /// Whether all read data matched the written data; `None` where nothing can be verified,
+    /// because the members store nothing.
+    pub verified: Option<bool>,
+    /// Traffic at each member, below the engine, in slot order (nested: leaf order).
+    pub per_member: Vec<MemberTraffic>,
+    /// Warnings about the figure, each with a remedy.
+    pub warnings: Vec<String>,
+
+    // What follows is additive: absent in a record of another tool, it reads as `None`.
+    /// The expression of a nested array: `raid1(raid0(2),raid0(2))`.
+    #[serde(default)]
+    pub array: Option<String>,
+    /// Read-ahead above the array, KiB.
+    #[serde(default)]
+    pub read_ahead_kib: Option<u64>,
+    /// Stripe cache, KiB.
+    #[serde(default)]
+    pub stripe_cache_kib: Option<u64>,
+    /// Queue depth of a member.
+    #[serde(default)]
+    pub queue_depth: Option<u32>,
+    /// CPU cores that the run was pinned to.
+    #[serde(default)]
+    pub cores: Option<u32>,
+    /// Rate of the bus that the members share, MB/s.
+    #[serde(default)]
+    pub bus_mb_per_s: Option<f64>,
+    /// Disks on each channel, which serves one command at a time.
+    #[serde(default)]
+    pub disks_per_channel: Option<u32>,
+    /// Members that are parts of one disk.
+    #[serde(default)]
+    pub members_per_spindle: Option<u32>,
+    /// Bound of the members if each were a separate disk on a separate channel, MB/s; only where
+    /// they share disks or channels.
+    #[serde(default)]
+    pub unshared_bound_mb_per_s: Option<f64>,
+    /// Size of a member, bytes (the smallest, if they differ).
+    #[serde(default)]
+    pub member_bytes: Option<u64>,
+    /// Where the members lie on their drives: `window@0`, `window@0.5`, `stretch`.
+    #[serde(default)]
+    pub placement: Option<String>,
+    /// What the members could deliver together for this access pattern, MB/s ([`model::bound`]).
+    #[serde(default)]
+    pub bound_mb_per_s: Option<f64>,
+    /// `mb_per_s / bound_mb_per_s`.
+    #[serde(default)]
+    pub bound_share: Option<f64>,
+    /// The limiting factor at the bound.
+    #[serde(default)]
+    pub bound_note: Option<String>,
+    /// `mb_per_s` over that of the ordinary disk under the same workload.
+    #[serde(default)]
+    pub ratio_to_single: Option<f64>,
+    /// Number of operations that the backing store served later than modelled.
+    #[serde(default)]
+    pub late_ops: Option<u64>,
+    /// Every how many-th read was checked while the clock ran (1: all). More than 1, and after
+    /// writes: everything was read back and checked afterwards.
+    #[serde(default)]
+    pub checked_every: Option<u32>,
+    /// The generator's own cost against a null target, ns per request.
+    #[serde(default)]
+    pub generator_ns_per_op: Option<f64>,
+    /// Smallest and largest of the samples' rates.
+    #[serde(default)]
+    pub spread: Option<Spread>,
+    /// The program that the cell is a phase of: `bonnie++-2.00`.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// The phase: `put-block`, `seeks`. `workload` says which kind of access it is.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// The program as given, with its options: `dd:bs=64K:fdatasync`; the same for all
+    /// its phases.
+    #[serde(default)]
+    pub item: Option<String>,
+    /// The place and its configuration; `None` for the engine in process.
+    #[serde(default)]
+    pub place: Option<Place>,
+    /// Size of all files of the program, bytes.
+    #[serde(default)]
+    pub file_bytes: Option<u64>,
+    /// Confidence interval of the median rate, MB/s, with the level `interval_coverage`; `None`
+    /// where there are too few samples for one of 90 %.
+    #[serde(default)]
+    pub interval: Option<Spread>,
+    /// Confidence level of `interval`; `None` also in older records, whose intervals were
+    /// bootstrapped.
+    #[serde(default)]
+    pub interval_coverage: Option<f64>,
+    /// `cpu_process_s` over the wall clock: what bonnie prints as %CPU, as a fraction.
+    #[serde(default)]
+    pub cpu_process_share: Option<f64>,
+    /// `cpu_system_s` per GiB (2^30 bytes) that the samples moved.
+    #[serde(default)]
+    pub machine_cpu_s_per_gib: Option<f64>,
+    /// Why `cpu_system_s` is unknown.
+    #[serde(default)]
+    pub cpu_system_note: Option<String>,
+    /// CPUs that other processes used during the samples, on average.
+    #[serde(default)]
+    pub others_cpus: Option<f64>,
+    /// CPU time of each thread that used any over the samples, the busiest first: of this process,
+    /// and of the kernel.
+    #[serde(default)]
+    pub cpu_threads: Vec<ThreadTime>,
+    /// Rate of each worker of a program's phase over its own time, MB/s.
+    #[serde(default)]
+    pub workers_mb_per_s: Vec<f64>,
+    /// The cache that the figure measures instead of the members.
+    #[serde(default)]
+    pub cached: Option<String>,
+    /// Counters over time.
+    #[serde(default)]
+    pub series: Option<Series>,
+    /// Findings that the evidence in this cell supports.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+    /// Utilization of each member during the samples, in the order of `per_member`.
+    #[serde(default)]
+    pub member_load: Vec<MemberLoad>,
+    /// Background work of an array of Linux md during the cell.
+    #[serde(default)]
+    pub sync: Option<SyncRun>,
+    /// The stripe cache of an array of Linux md during the cell.
+    #[serde(default)]
+    pub stripe_cache: Option<StripeCacheUse>,
+    /// Limit of samples with `--until-steady`; `None`: a fixed number was taken.
+    #[serde(default)]
+    pub rounds_max: Option<u32>,
+    /// The samples are intervals inside the run in which all its workers were active. CPU time,
+    /// load and latency cover the whole run, so they cannot be combined with the samples.
+    #[serde(default)]
+    pub steady_window: bool,
+    /// Of a program: whether the kernel's caches were dropped before the phase; `None` where I/O
+    /// does not pass through them.
+    #[serde(default)]
+    pub caches_dropped: Option<bool>,
+    /// Of a phase that is sampled while it runs: the interval, seconds.
+    #[serde(default)]
+    pub read_off_s: Option<f64>,
+    /// Bytes that the program moved during samples which count the members' bytes: these include
+    /// copies, parity and other use of the disks, and exclude data that stayed in a cache. `None`:
+    /// the samples count the program's bytes.
+    #[serde(default)]
+    pub program_bytes: Option<u64>,
+    /// Number of the repetition of the whole matrix, from 1; `None`: there was only one.
+    #[serde(default)]
+    pub repetition: Option<u32>,
+    /// Seed of addresses and data: a different one in each repetition.
+    #[serde(default)]
+    pub random_seed: Option<u64>,
+    /// Time before the first sample, seconds.
+    #[serde(default)]
+    pub warm_up_s: Option<f64>,
+    /// Each sample is a separate run, on newly created files.
+    #[serde(default)]
+    pub samples_are_runs: bool,
+    /// Latency distribution by percentile, which `latency_us` summarizes.
+    #[serde(default)]
+    pub latency_curve: Vec<LatencyPoint>,
+}
+
+/// Identity of the work, independent of place, array, block size and file size: cells that differ
+/// in it are not comparable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadKey<'c> {
+    workload: &'c str,
+    program: [Option<&'c str>; 3],
+    in_flight: (u32, u32),
+    caches_dropped: bool,
+    read_off: (bool, bool, Option<f64>),
+}
+
+/// Utilization of a member; `None` where it is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemberLoad {
+    /// Share of the time with at least one operation in flight, 0 to 1.
+    pub busy: Option<f64>,
+    /// Mean number of operations in flight.
+    pub in_flight: Option<f64>,
+}
+
+/// Background work of an array of Linux md while a cell ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SyncRun {
+    /// md's word: `idle`, `resync`, `recover`, `check`, `repair`, `reshape`.
+    pub action: String,
+    /// Progress at the start of the cell, 0 to 1; `None` when nothing ran.
+    pub begin: Option<f64>,
+    /// Progress at its end, 0 to 1.
+    pub end: Option<f64>,
+}
+
+/// The stripe cache of an array of Linux md while a cell ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StripeCacheUse {
+    /// `stripe_cache_size` at the start of the cell: the minimum of entries that md keeps, each of
+    /// one page per member.
+    pub entries_begin: u64,
+    /// `stripe_cache_size` at the end of the cell.
+    pub entries_end: u64,
+    /// Maximum of entries in use: more than the above where md allocated more when it ran out.
+    pub active_max: Option<u64>,
+}
+
+/// The place of a cell that was not measured on the engine in process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// As on the command line, without directories of the user: `fs:ext4,data=journal`.
+    pub name: String,
+    /// `ext4`.
+    pub file_system: Option<String>,
+    /// Command line of mkfs.
+    pub mkfs_options: Option<String>,
+    /// Options of the mount, as the kernel shows them.
+    pub mount_options: Option<String>,
+    /// Block of the file system, bytes.
+    pub block_bytes: Option<u64>,
+    /// Location of an external journal: `raid1 of 2`.
+    pub journal: Option<String>,
+    /// Whether LVM is between array and file system.
+    pub lvm: Option<bool>,
+    /// Read-ahead of the block device, KiB.
+    pub read_ahead_kib: Option<u64>,
+    /// Its I/O scheduler.
+    pub scheduler: Option<String>,
+    /// Other knobs that were set, by their names in sysfs.
+    pub knobs: std::collections::BTreeMap<String, String>,
+    /// Memory of the machine, bytes, for comparison with file sizes.
+    pub memory_bytes: Option<u64>,
+    /// The disks below it, in slot order; none below an array of the engine.
+    pub drives: Vec<DriveFacts>,
+    /// Version of md's metadata, where an array of md is below: `1.2`.
+    pub metadata: Option<String>,
+    /// Location of that array's write-intent bitmap: `+8` sectors behind the superblock, or `none`.
+    pub bitmap: Option<String>,
+}
+
+/// A disk, as reported by its driver.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DriveFacts {
+    /// `sda1`.
+    pub name: String,
+    /// `ST3500418AS`.
+    pub model: Option<String>,
+    /// Its firmware.
+    pub firmware: Option<String>,
+    /// Its link: `SATA 3.0 Gbps`, `PCIe 8.0 GT/s x4`, `virtio`.
+    pub link: Option<String>,
+    /// Size of the whole disk, bytes.
+    pub bytes: Option<u64>,
+    /// A rotating disk.
+    pub rotational: Option<bool>,
+    /// Queue depth of the disk or its driver.
+    pub queue_depth: Option<u64>,
+    /// Its I/O scheduler.
+    pub scheduler: Option<String>,
+    /// Its own read-ahead, KiB.
+    pub read_ahead_kib: Option<u64>,
+    /// `write back` where it has a volatile write cache.
+    pub write_cache: Option<String>,
+    /// Logical block size, bytes.
+    pub block_bytes: Option<u64>,
+}
+
+/// CPU time of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadTime {
+    /// Its name: `lane-0`, `md127_raid5`, `iou-wrk-4711`.
+    pub name: String,
+    /// User and system, seconds.
+    pub seconds: f64,
+}
+
+/// Counters over the time of a cell, at equal steps. All lists have one value per step, or are
+/// empty where the value is not counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Series {
+    /// Length of a step, seconds.
+    pub step_s: f64,
+    /// One per member, in slot order; or per disk, by name.
+    pub members: Vec<MemberSeries>,
+    /// Busy CPUs of the whole machine (2.0: two CPUs all the time).
+    pub busy_cpus: Vec<f32>,
+    /// CPU time stolen by other virtual machines, in CPUs.
+    pub stolen_cpus: Vec<f32>,
+    /// Interrupts per second.
+    pub interrupts_per_s: Vec<f32>,
+}
+
+/// One member over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemberSeries {
+    /// `0`, `1`, ... or the disk's name.
+    pub name: String,
+    /// MB/s read.
+    pub read_mb_per_s: Vec<f32>,
+    /// MB/s written.
+    pub write_mb_per_s: Vec<f32>,
+    /// Operations per second, both directions.
+    pub iops: Vec<f32>,
+    /// Mean number of operations in flight.
+    pub in_flight: Vec<f32>,
+    /// Share of the time with at least one operation in flight, 0 to 1.
+    pub busy: Vec<f32>,
+}
+
+/// A finding: a conclusion from the evidence, and the option that would change it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Its name: `page-cache`, `shared-bus`, `read-modify-write`.
+    pub name: String,
+    /// One sentence with the numbers in it.
+    pub text: String,
+    /// The numbers by name, for programs.
+    pub evidence: std::collections::BTreeMap<String, f64>,
+    /// The command that would change it, where there is one.
+    pub command: Option<String>,
+}
+
+/// One timed stretch of a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Duration, seconds.
+    pub seconds: f64,
+    /// Bytes that the requests moved.
+    pub bytes: u64,
+    /// Number of completed requests.
+    pub ops: u64,
+}
+
+/// Latency of requests in microseconds, from submission to completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Maximum.
+    pub max: f64,
+}
+
+/// A point of the distribution of latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyPoint {
+    /// Percentile, 1 to 100.
+    pub percent: f64,
+    /// Latency at this percentile, microseconds.
+    pub us: f64,
+}
+
+/// Traffic of one member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberTraffic {
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Read operations.
+    pub reads: u64,
+    /// Write operations.
+    pub writes: u64,
+}
+
+/// The range of the samples' rates, MB/s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The slowest sample.
+    pub min: f64,
+    /// The fastest sample.
+    pub max: f64,
+}
+
+impl Record {
+    /// An empty record of this build, begun at `started`.
+    pub fn new(host: Host, started: SystemTime) -> Record {
+        let raidlab = env!("CARGO_PKG_VERSION").to_string();
+        Record { raidlab, host, started: rfc3339(started), cells: Vec::new() }
+    }
+
+    /// The document: indented JSON with a newline at its end.
+    pub fn to_json(&self) -> String {
+        // Strings, numbers and lists only: there is nothing in it that could fail.
+        let mut text = serde_json::to_string_pretty(self).expect("a record is plain data");
+        text.push('\n');
+        text
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// The first field that is missing or of another type, with line and column.
+    pub fn from_json(text: &str) -> Result<Record, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Fills `ratio_to_single` of every cell for which the ordinary disk (level `single`) was
+    /// measured in the same way: same workload, place, block, depth, jobs, knobs and kind of
+    /// member, the program with the same options. In a mixed set the first member counts. What was
+    /// measured at the members has no ratio: an array's members move copies and parity, too. Where
+    /// an array is written in whole stripes, a single disk that was written sequentially in another
+    /// block will do: its rate does not depend on it.
+    pub fn set_ratios(&mut self) {
+        let singles: Vec<Cell> =
+            self.cells.iter().filter(|cell| cell.level == "single").cloned().collect();
+        for cell in &mut self.cells {
+            let kind = first_member(&cell.members);
+            let mut alike = singles.iter().filter(|single| {
+                cell.program_bytes.is_none()
+                    && single.measured_like(cell)
+                    && first_member(&single.members) == kind
+            });
+            let same_block = alike.clone().find(|single| single.block_kib == cell.block_kib);
+            let any_block = alike.next().filter(|_| cell.workload == "seq-write");
+            let single = same_block.or(any_block);
+            cell.ratio_to_single = single
+                .filter(|single| single.mb_per_s > 0.0)
+                .map(|single| cell.mb_per_s / single.mb_per_s);
+        }
+    }
+
+    /// Whether no cell read data that differs from the written data.
+    pub fn verified(&self) -> bool {
+        self.cells.iter().all(|cell| cell.verified != Some(false))
+    }
+}
+
+/// `paced:hdd-2007` of `paced:hdd-2007*3+hdd-2009*2`.
+fn first_member(set: &str) -> &str {
+    set.split(['+', '*']).next().unwrap_or(set)
+}
+
+impl Cell {
+    /// Computes what follows from samples, CPU time and bound: medians, spread, steady state,
+    /// CPU per GiB, share of the bound.
+    pub fn summarise(&mut self) {
+        let rates: Vec<f64> = self.samples.iter().map(Sample::mb_per_s).collect();
+        self.steady = stats::steady(&rates);
+        let window = self.window();
+        let rates: Vec<f64> = window.iter().map(Sample::mb_per_s).collect();
+        let iops: Vec<f64> = window.iter().map(Sample::iops).collect();
+        let figure = match self.is_of_window() {
+            true => stats::mean,
+            false => stats::median,
+        };
+        self.mb_per_s = figure(&rates).unwrap_or(0.0);
+        self.iops = figure(&iops).unwrap_or(0.0);
+        self.spread = stats::range(&rates).map(|(min, max)| Spread { min, max });
+        // The window was selected for its similar samples: they say nothing of other windows.
+        match self.is_of_window() {
+            true => (self.interval, self.interval_coverage) = (None, None),
+            false => self.put_interval(&rates),
+        }
+        let gib = self.user_bytes() as f64 / f64::from(1 << 30);
+        let comparable = gib > 0.0 && !self.steady_window;
+        let per_gib = |cpu: Option<f64>| cpu.filter(|_| comparable).map(|cpu| cpu / gib);
+        self.cpu_s_per_gib = per_gib(self.cpu_process_s);
+        self.machine_cpu_s_per_gib = per_gib(self.cpu_system_s);
+        self.bound_share =
+            self.bound_mb_per_s.filter(|bound| *bound > 0.0).map(|bound| self.mb_per_s / bound);
+    }
+
+    /// The interval of the median of these rates, MB/s.
+    pub fn put_interval(&mut self, rates: &[f64]) {
+        let interval = stats::median_interval(rates);
+        self.interval = interval.map(|interval| Spread { min: interval.low, max: interval.high });
+        self.interval_coverage = interval.map(|interval| interval.coverage);
+    }
+
+    /// Whether its figure is the mean of the last five samples, taken with `--until-steady`;
+    /// otherwise it is the median of all.
+    pub fn is_of_window(&self) -> bool {
+        self.rounds_max.is_some() && self.samples.len() >= stats::STEADY_ROUNDS
+    }
+
+    /// The samples that its figure covers.
+    pub fn window(&self) -> &[Sample] {
+        match self.is_of_window() {
+            true => &self.samples[self.samples.len() - stats::STEADY_ROUNDS..],
+            false => &self.samples,
+        }
+    }
+
+    /// Bytes that the samples moved for the workload.
+    pub fn user_bytes(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.bytes).sum()
+    }
+
+    /// Whether the workload writes; `seq-rewrite` does, and reads the blocks that it overwrites.
+    pub fn writes(&self) -> bool {
+        self.workload.ends_with("write")
+    }
+
+    /// Whether it writes and does not read.
+    pub fn only_writes(&self) -> bool {
+        self.workload.ends_with("-write")
+    }
+
+    /// Whether the figure is in requests per second rather than MB/s: where addresses are random,
+    /// and where no bytes are moved, as in creating files, even if that could not be run.
+    pub fn counts_requests(&self) -> bool {
+        let names = ["create", "stat", "delete"].contains(&self.workload.as_str());
+        let no_bytes = self.iops > 0.0 && self.user_bytes() == 0;
+        self.workload.starts_with("rand") || names || no_bytes
+    }
+
+    /// Whether bytes were moved: files are created and deleted without any.
+    pub fn moves_data(&self) -> bool {
+        self.user_bytes() > 0 || self.mb_per_s > 0.0
+    }
+
+    /// Whether anything was done: a phase that does not apply has no rate, rather than a rate of 0.
+    pub fn did_something(&self) -> bool {
+        self.moves_data() || self.iops > 0.0
+    }
+
+    /// The unit of its figure: `MB/s` or `per second`.
+    pub fn unit(&self) -> &'static str {
+        if self.counts_requests() { "per second" } else { "MB/s" }
+    }
+
+    /// Its figure, in its unit.
+    pub fn rate(&self) -> f64 {
+        if self.counts_requests() { self.iops } else { self.mb_per_s }
+    }
+
+    /// One of its samples in the same unit.
+    pub fn rate_of(&self, sample: &Sample) -> f64 {
+        if self.counts_requests() { sample.iops() } else { sample.mb_per_s() }
+    }
+
+    /// Identity of the work.
+    pub fn doing(&self) -> WorkloadKey<'_> {
+        let of_members = self.program_bytes.is_some();
+        let item = self.item.as_deref().map(canonical_id);
+        WorkloadKey {
+            workload: &self.workload,
+            program: [self.program.as_deref(), self.phase.as_deref(), item],
+            in_flight: (self.depth, self.jobs),
+            // Older records lack it; the default was not to drop caches.
+            caches_dropped: self.caches_dropped == Some(true),
+            read_off: (self.steady_window, of_members, self.read_off_s),
+        }
+    }
+
+    /// Bytes that the members moved per byte of the workload: 1 for a healthy read, 2 for a
+    /// mirrored write, 4 for a RAID 5 read-modify-write.
+    pub fn amplification(&self) -> Option<f64> {
+        let moved: u64 = self.per_member.iter().map(MemberTraffic::bytes).sum();
+        let user = self.program_bytes.unwrap_or_else(|| self.user_bytes());
+        (user > 0 && !self.per_member.is_empty()).then(|| moved as f64 / user as f64)
+    }
+
+    /// Traffic of the busiest member over that of the idlest one that moved anything: 1 is even.
+    pub fn imbalance(&self) -> Option<f64> {
+        let busy = || self.per_member.iter().map(MemberTraffic::bytes).filter(|bytes| *bytes > 0);
+        Some(busy().max()? as f64 / busy().min()? as f64)
+    }
+
+    /// Number of present members that moved nothing.
+    pub fn idle_members(&self) -> usize {
+        let idle = self.per_member.iter().filter(|member| member.bytes() == 0).count();
+        idle.saturating_sub(self.degraded as usize)
+    }
+
+    fn measured_like(&self, other: &Cell) -> bool {
+        self.target == other.target
+            && self.place_name() == other.place_name()
+            && self.doing() == other.doing()
+            && self.read_ahead_kib == other.read_ahead_kib
+            && self.queue_depth == other.queue_depth
+            && self.cores == other.cores
+            && self.bus_mb_per_s == other.bus_mb_per_s
+    }
+
+    /// Name of its place: the file system with its options.
+    pub fn place_name(&self) -> Option<&str> {
+        self.place.as_ref().map(|place| place.name.as_str())
+    }
+}
+
+impl Sample {
+    /// Its rate in MB/s (10^6 bytes); 0 for a sample without duration.
+    pub fn mb_per_s(&self) -> f64 {
+        per_second(self.bytes as f64 / 1e6, self.seconds)
+    }
+
+    /// Its requests per second; 0 for a sample without duration.
+    pub fn iops(&self) -> f64 {
+        per_second(self.ops as f64, self.seconds)
+    }
+}
+
+fn per_second(amount: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { amount / seconds } else { 0.0 }
+}
+
+impl MemberTraffic {
+    /// Bytes in both directions.
+    pub fn bytes(&self) -> u64 {
+        self.read_bytes + self.written_bytes
+    }
+}
+
+/// A moment as RFC 3339 in UTC, to the second: `2009-02-13T23:31:30Z`. Moments before 1970 are
+/// written as 1970.
+///
+/// Date from days: Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
+pub fn rfc3339(at: SystemTime) -> String {
+    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March, so that the leap day is their last; eras are 400 years.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Whole numbers without a fraction: `1024`, `0.5`.
+fn short_number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if *value >= 0.0 && value.fract() == 0.0 && *value < 9e15 {
+        serializer.serialize_u64(*value as u64)
+    } else {
+        serializer.serialize_f64(*value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_until_steady_is_the_mean_of_the_window_and_not_of_what_was_before() {
+        let sample = |mb: u64| Sample { seconds: 0.25, bytes: mb * 250_000, ops: mb };
+        // A drive with a large write cache, as it was measured: full after fourteen samples.
+        let rates = [293, 307, 298, 302, 298, 302, 298, 302, 298, 294, 302, 298, 302, 235];
+        let samples: Vec<Sample> =
+            rates.into_iter().chain([84, 84, 84, 84, 80]).map(sample).collect();
+        let mut cell = Cell { samples, rounds_max: Some(40), ..Cell::default() };
+        cell.summarise();
+        assert_eq!(cell.steady, Some(true));
+        assert!((cell.mb_per_s - 83.2).abs() < 1e-9, "{}", cell.mb_per_s);
+        assert!((cell.iops - 4.0 * 83.2).abs() < 1e-9, "{}", cell.iops);
+        assert_eq!(cell.spread, Some(Spread { min: 80.0, max: 84.0 }));
+        cell.rounds_max = None;
+        cell.summarise();
+        assert_eq!(cell.mb_per_s, 298.0, "the median of all samples that were asked for");
+    }
+
+    const LITERAL: &str = r#"{"raidlab": "0.1.0", "host": {}, "started": "2009-02-13T23:31:30Z",
+        "cells": [{"target": "engine", "level": "raid5", "layout": "left-symmetric", "disks": 4,
+        "members": "paced:hdd-2007", "chunk_kib": 64, "degraded": 0, "workload": "seq-read",
+        "block_kib": 1024, "depth": 4, "jobs": 1,
+        "samples": [{"seconds": 2.0, "bytes": 480000000, "ops": 458}],
+        "mb_per_s": 240.0, "iops": 229.0,
+        "latency_us": {"p50": 1.0, "p99": 2.0, "p999": 3.0, "max": 4.0},
+        "cpu_process_s": 0.5, "cpu_system_s": null, "cpu_s_per_gib": 1.1, "steady": null,
+        "verified": true,
+        "per_member": [{"read_bytes": 1, "written_bytes": 2, "reads": 3, "writes": 4}],
+        "warnings": ["page cache"], "of_a_later_version": 1}]}"#;
+
+    #[test]
+    fn a_literal_record_is_read_field_by_field() {
+        let record = Record::from_json(LITERAL).unwrap();
+        assert_eq!(record.host, Host::default());
+        let cell = &record.cells[0];
+        assert_eq!(cell.layout.as_deref(), Some("left-symmetric"));
+        assert_eq!((cell.disks, cell.chunk_kib, cell.block_kib), (4, Some(64), 1024.0));
+        assert_eq!(cell.samples, [Sample { seconds: 2.0, bytes: 480_000_000, ops: 458 }]);
+        assert_eq!(cell.latency_us, Some(Latency { p50: 1.0, p99: 2.0, p999: 3.0, max: 4.0 }));
+        assert_eq!((cell.cpu_process_s, cell.cpu_system_s, cell.steady), (Some(0.5), None, None));
+        let traffic = MemberTraffic { read_bytes: 1, written_bytes: 2, reads: 3, writes: 4 };
+        assert_eq!(cell.per_member, [traffic]);
+        assert_eq!((cell.bound_mb_per_s, cell.array.as_deref()), (None, None));
+        assert!(cell.latency_curve.is_empty(), "an older record");
+    }
+
+    #[test]
+    fn what_is_written_reads_back_and_unknown_is_null() {
+        let mut record = Record::from_json(LITERAL).unwrap();
+        record.cells[0].steady = Some(false);
+        record.cells[0].spread = Some(Spread { min: 1.5, max: 2.5 });
+        let text = record.to_json();
+        assert_eq!(Record::from_json(&text).unwrap(), record);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let cell = &value["cells"][0];
+        assert_eq!(cell["block_kib"], serde_json::json!(1024));
+        assert_eq!(cell["steady"], serde_json::json!(false));
+        for unknown in ["cpu_system_s", "array", "bound_mb_per_s", "late_ops"] {
+            assert!(cell.as_object().unwrap().contains_key(unknown), "{unknown}");
+            assert!(cell[unknown].is_null(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        let error = Record::from_json(r#"{"raidlab": "0", "host": {}, "cells": []}"#).unwrap_err();
+        assert!(error.to_string().contains("started"), "{error}");
+    }
+
+    #[test]
+    fn summaries_follow_from_the_samples() {
+        let sample = |bytes| Sample { seconds: 2.0, bytes, ops: 10 };
+        let mut cell = Cell {
+            samples: vec![sample(200_000_000), sample(100_000_000), sample(600_000_000)],
+            cpu_process_s: Some(1.0),
+            bound_mb_per_s: Some(200.0),
+            ..Cell::default()
+        };
+        cell.summarise();
+        assert_eq!((cell.mb_per_s, cell.iops), (100.0, 5.0));
+        assert_eq!(cell.spread, Some(Spread { min: 50.0, max: 300.0 }));
+        assert_eq!(cell.bound_share, Some(0.5));
+        assert_eq!(cell.steady, None);
+        assert_eq!((cell.interval, cell.interval_coverage), (None, None), "three are too few");
+        cell.samples.extend([sample(300_000_000), sample(400_000_000)]);
+        cell.summarise();
+        assert_eq!((cell.interval, cell.interval_coverage), (cell.spread, Some(0.9375)));
+        cell.samples.truncate(3);
+        cell.summarise();
+        assert_eq!(cell.cpu_s_per_gib, Some(f64::from(1 << 30) / 9e8));
+    }
+
+    #[test]
+    fn the_ratio_is_to_the_single_disk_of_the_same_kind_and_workload() {
+        let cell = |level: &str, members: &str, workload: &str, mb_per_s| Cell {
+            level: level.into(),
+            members: members.into(),
+            workload: workload.into(),
+            mb_per_s,
+            ..Cell::default()
+        };
+        let mut record = Record::new(Host::default(), UNIX_EPOCH);
+        record.cells = vec![
+            cell("raid0", "paced:a", "seq-read", 150.0),
+            cell("single", "paced:b", "seq-read", 10.0),
+            cell("single", "paced:a", "seq-write", 50.0),
+            cell("single", "paced:a", "seq-read", 100.0),
+            cell("raid5", "paced:a*3+b", "seq-read", 200.0),
+            cell("raid0", "mem", "seq-read", 9000.0),
+        ];
+        record.set_ratios();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        assert_eq!(ratios, [Some(1.5), Some(1.0), Some(1.0), Some(1.0), Some(2.0), None]);
+        // Blocks are not compared with a phase of a program, nor the other way round.
+        let dd =
+            |cell: Cell| Cell { program: Some("dd".into()), phase: Some("read".into()), ..cell };
+        record.cells = vec![
+            dd(cell("single", "paced:a", "seq-read", 75.0)),
+            cell("single", "paced:a", "seq-read", 100.0),
+            dd(cell("raid0", "paced:a", "seq-read", 150.0)),
+            cell("raid0", "paced:a", "seq-read", 150.0),
+        ];
+        record.set_ratios();
+        assert_eq!(record.cells[2].ratio_to_single, Some(2.0));
+        assert_eq!(record.cells[3].ratio_to_single, Some(1.5));
+        // Nor a program with one that was run with other settings.
+        let alike = record.cells[2].clone();
+        let otherwise: [fn(&mut Cell); 5] = [
+            |cell| cell.item = Some("dd:fdatasync".into()),
+            |cell| cell.caches_dropped = Some(true),
+            |cell| cell.read_off_s = Some(1.0),
+            |cell| cell.steady_window = true,
+            |cell| cell.program_bytes = Some(1),
+        ];
+        for (index, change) in otherwise.iter().enumerate() {
+            record.cells[2] = alike.clone();
+            change(&mut record.cells[2]);
+            record.set_ratios();
+            assert_eq!(record.cells[2].ratio_to_single, None, "{index}");
+        }
+        record.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
+        record.set_ratios();
+        assert!(record.cells.iter().all(|cell| cell.ratio_to_single.is_none()), "the members'");
+        // Nor one file system with another.
+        let on = |name: &str, cell: Cell| Cell {
+            target: "fs".into(),
+            place: Some(Place { name: name.into(), ..Place::default() }),
+            ..cell
+        };
+        record.cells = vec![
+            on("fs:ext4", cell("single", "paced:a", "seq-read", 75.0)),
+            on("fs:xfs", cell("raid0", "paced:a", "seq-read", 150.0)),
+            on("fs:ext4", cell("raid0", "paced:a", "seq-read", 120.0)),
+        ];
+        record.set_ratios();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        assert_eq!(ratios, [Some(1.0), None, Some(1.6)]);
+    }
+
+    #[test]
+    fn what_is_random_or_moves_no_bytes_is_counted_in_requests() {
+        let cell = |workload: &str, bytes, ops| {
+            let samples = vec![Sample { seconds: 1.0, bytes, ops }];
+            let mut cell = Cell { workload: workload.into(), samples, ..Cell::default() };
+            cell.summarise();
+            cell.unit()
+        };
+        assert_eq!(cell("seq-read", 4096, 1), "MB/s");
+        assert_eq!(cell("rand-mixed", 4096, 1), "per second");
+        assert_eq!(cell("seq-create", 0, 1), "per second");
+        // A phase in which nothing was done has the same unit as one that ran.
+        assert_eq!(cell("seq-read", 0, 0), "MB/s");
+        for names in ["create", "stat", "delete"] {
+            assert_eq!(cell(names, 0, 0), cell(names, 0, 1), "{names} that could not be run");
+        }
+        let sample = Sample { seconds: 2.0, bytes: 4_000_000, ops: 10 };
+        for (workload, figure) in [("seq-read", 2.0), ("rand-read", 5.0)] {
+            let samples = vec![sample];
+            let mut cell = Cell { workload: workload.into(), samples, ..Cell::default() };
+            cell.summarise();
+            assert_eq!((cell.rate(), cell.rate_of(&sample)), (figure, figure), "{workload}");
+        }
+    }
+
+    #[test]
+    fn members_that_move_nothing_are_idle_not_imbalance() {
+        let moved = |read_bytes, written_bytes| MemberTraffic {
+            read_bytes,
+            written_bytes,
+            reads: 0,
+            writes: 0,
+        };
+        let cell = Cell {
+            samples: vec![Sample { seconds: 1.0, bytes: 100, ops: 1 }],
+            per_member: vec![moved(100, 0), moved(100, 100), moved(0, 0), moved(0, 0)],
+            degraded: 1,
+            ..Cell::default()
+        };
+        assert_eq!(cell.amplification(), Some(3.0));
+        let read_off = Cell { program_bytes: Some(150), ..cell.clone() };
+        assert_eq!(read_off.amplification(), Some(2.0), "per byte of the program");
+        assert_eq!(cell.imbalance(), Some(2.0));
+        assert_eq!(cell.idle_members(), 1);
+    }
+
+    #[test]
+    fn moments_are_written_in_utc() {
+        let table = [
+            (0, "1970-01-01T00:00:00Z"),
+            (1_234_567_890, "2009-02-13T23:31:30Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ];
+        for (seconds, text) in table {
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+}

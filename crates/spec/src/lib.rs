@@ -1,0 +1,22 @@
+//! What to measure: arrays, members, workloads, programs, targets, sweeps, units, random numbers.
+//!
+//! ```text
+//!   options, sweep files -> matrix: Plan of ArrayCase x workload Spec -> sweep: Item (key)
+//!                           program: stages of phases of workers of acts
+//!                           target:  where a program runs
+//! ```
+//!
+//! Invariant: pure data and parsers; nothing is opened, measured or changed here.
+
+#![forbid(unsafe_code)]
+
+pub mod matrix;
+pub mod members;
+pub mod program;
+pub mod rng;
+pub mod settings;
+pub mod sweep;
+pub mod target;
+pub mod topology;
+pub mod units;
+pub mod workload;

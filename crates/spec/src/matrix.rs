@@ -1,0 +1,783 @@
+//! Plans arrays and cells from options: the product of all given values, in a sensible order.
+//!
+//! Invariant: a plan contains only arrays that can be built. Invalid combinations (RAID 0 with a
+//! missing member, a layout of another level) are left out and named; when nothing is left, that is
+//! an error. Pure. Called by the command line before anything is created.
+
+use md::nested::{ArrayExpr, Members, NestedGeometry};
+use md::{Geometry, Layout, Level, MemberIdx};
+
+use crate::members::{MemberExpr, MemberSet};
+use crate::topology::StorageTopology;
+use crate::units::{exact_size, show_size};
+use crate::workload::{Kind, Spec};
+
+/// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
+pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
+/// The chunk of the wiki's table.
+pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
+/// Default stripe memory of an array, in bytes: that of the engine.
+pub const DEFAULT_STRIPE_CACHE_BYTES: u64 = 32 << 20;
+const SEQUENTIAL_BLOCK_BYTES: u64 = 1 << 20;
+const RANDOM_BLOCK_BYTES: u64 = 4 << 10;
+/// Upper limit of an array's size: sums of members' sizes stay far below 2^64.
+const MAX_AREA_BYTES: u64 = 1 << 50;
+/// Upper limit of the chunk size in md's geometry.
+const MAX_CHUNK_BYTES: u64 = 32 << 20;
+/// The engine's limit of members.
+const MAX_MEMBERS: u32 = 255;
+
+/// A level of `bench`: one of md, or a single disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BenchLevel {
+    /// One member, no array.
+    Single,
+    /// An array.
+    Md(Level),
+}
+
+impl std::str::FromStr for BenchLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BenchLevel, String> {
+        if text == "single" {
+            return Ok(BenchLevel::Single);
+        }
+        let level = text.parse::<Level>();
+        level.map(BenchLevel::Md).map_err(|e| format!("{e}; or 'single' for an ordinary disk"))
+    }
+}
+
+/// Options of the command line. An empty list means the default.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--level`.
+    pub levels: Vec<BenchLevel>,
+    /// `--layout`, by md's names.
+    pub layouts: Vec<String>,
+    /// `--disks`.
+    pub disks: Vec<u32>,
+    /// `--chunk`, bytes.
+    pub chunks: Vec<u64>,
+    /// `--array`.
+    pub arrays: Vec<ArrayExpr>,
+    /// `--members`.
+    pub members: Vec<MemberSet>,
+    /// `--degraded`.
+    pub degraded: Vec<u32>,
+    /// `--bus`, bytes per second.
+    pub buses: Vec<u64>,
+    /// `--channel`, disks on each.
+    pub channels: Vec<u32>,
+    /// `--spindle`, members on each.
+    pub spindles: Vec<u32>,
+    /// `--read-ahead`, bytes.
+    pub read_aheads: Vec<u64>,
+    /// `--stripe-cache`, bytes.
+    pub stripe_caches: Vec<u64>,
+    /// `--queue-depth`.
+    pub queue_depths: Vec<u32>,
+    /// `--workload`.
+    pub workloads: Vec<Kind>,
+    /// `--block`, bytes.
+    pub blocks: Vec<u64>,
+    /// `--depth`.
+    pub depths: Vec<u32>,
+    /// `--jobs`.
+    pub jobs: Vec<u32>,
+    /// `--size`, bytes of the array.
+    pub sizes: Vec<u64>,
+}
+
+/// One array to be created, with its workloads.
+#[derive(Clone, Debug)]
+pub struct ArrayCase {
+    /// Its level in the record.
+    pub level: BenchLevel,
+    /// The array.
+    pub expr: ArrayExpr,
+    /// Whether it is nested: then its expression goes into the record.
+    pub nested: bool,
+    /// Chunk of arrays that name none.
+    pub chunk_bytes: u64,
+    /// Its members, in words.
+    pub set: MemberSet,
+    /// The same, one per leaf.
+    pub members: Vec<MemberExpr>,
+    /// Size of each member.
+    pub member_bytes: u64,
+    /// How much of the array is used; `None` is all.
+    pub area_bytes: Option<u64>,
+    /// Members to be taken out.
+    pub degraded: u32,
+    /// What the members share.
+    pub topology: StorageTopology,
+    /// Stripe memory.
+    pub stripe_cache_bytes: u64,
+    /// Queue depth of each member; `None`: unlimited.
+    pub queue_depth: Option<u32>,
+    /// Its workloads, in order.
+    pub cells: Vec<Spec>,
+}
+
+impl ArrayCase {
+    /// Whether `chunk_bytes` is the chunk of it, or of an array inside it.
+    pub fn takes_chunk(&self) -> bool {
+        self.level != BenchLevel::Single
+            && any_level(&self.expr, &|expr| expr.level.has_chunks() && expr.chunk.is_none())
+    }
+
+    /// Whether it or an array inside it has parity.
+    pub fn has_parity(&self) -> bool {
+        any_level(&self.expr, &|expr| expr.level.has_parity())
+    }
+}
+
+/// What will be run, and what will not.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// In order.
+    pub arrays: Vec<ArrayCase>,
+    /// Combinations that make no sense, each with the reason.
+    pub left_out: Vec<String>,
+}
+
+impl Plan {
+    /// Number of cells.
+    pub fn cells(&self) -> usize {
+        self.arrays.iter().map(|array| array.cells.len()).sum()
+    }
+}
+
+/// The table of the Linux RAID wiki, and what it leaves open: ordinary disk, two disks, four disks,
+/// degraded.
+const DEFAULT_TABLE: [(&str, u32, u32); 13] = [
+    ("single", 1, 0),
+    ("raid0", 2, 0),
+    ("raid1", 2, 0),
+    ("raid10,n2", 2, 0),
+    ("raid10,f2", 2, 0),
+    ("raid10,o2", 2, 0),
+    ("raid0", 4, 0),
+    ("raid4", 4, 0),
+    ("raid5", 4, 0),
+    ("raid6", 4, 0),
+    ("raid10,n2", 4, 0),
+    ("raid5", 4, 1),
+    ("raid6", 4, 2),
+];
+
+/// What an array is before members and knobs are multiplied in.
+struct Shape {
+    level: BenchLevel,
+    expr: ArrayExpr,
+    nested: bool,
+    degraded: Vec<u32>,
+    chunks: Vec<u64>,
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// One line that names the option and what is wrong with it, when nothing can be run.
+pub fn plan(options: &Options) -> Result<Plan, String> {
+    let mut plan = Plan::default();
+    if let Some(size) = options.sizes.iter().find(|size| !(1..=MAX_AREA_BYTES).contains(*size)) {
+        return Err(format!("--size {size}: an array has 1 byte to 1024T"));
+    }
+    if options.levels.is_empty() && !options.arrays.is_empty() {
+        let given =
+            [("--disks", options.disks.is_empty()), ("--layout", options.layouts.is_empty())];
+        if let Some((option, _)) = given.iter().find(|(_, empty)| !empty) {
+            return Err(format!("{option} is for --level: an --array expression says it itself"));
+        }
+    }
+    let sets = match options.members.is_empty() {
+        true => vec!["paced:hdd-2007".parse().expect("a set that is tested")],
+        false => options.members.clone(),
+    };
+    for set in &sets {
+        for shape in shapes(options, set, &mut plan)? {
+            for &chunk in &shape.chunks {
+                for &degraded in &shape.degraded {
+                    cases(options, set, &shape, chunk, degraded, &mut plan);
+                }
+            }
+        }
+    }
+    if plan.arrays.is_empty() {
+        let why = plan.left_out.first().cloned();
+        return Err(why.unwrap_or_else(|| "nothing to run".into()));
+    }
+    Ok(plan)
+}
+
+fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
+    if given.is_empty() { vec![default] } else { given.to_vec() }
+}
+
+fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Result<Vec<Shape>, String> {
+    let chunks = or(&options.chunks, DEFAULT_CHUNK_BYTES);
+    let any_array = options.levels.is_empty() && options.arrays.is_empty();
+    // With numbers, layouts or missing members given, the plan is their product, not a part of the
+    // default table.
+    let product =
+        !(options.disks.is_empty() && options.layouts.is_empty() && options.degraded.is_empty());
+    if any_array && !product {
+        let shapes = default_table(set, &chunks)?;
+        if !shapes.is_empty() {
+            return Ok(shapes);
+        }
+    }
+    let mut shapes = Vec::new();
+    for expr in &options.arrays {
+        let takes_chunk = any_level(expr, &|e| e.level.has_chunks() && e.chunk.is_none());
+        shapes.push(Shape {
+            level: BenchLevel::Md(expr.level),
+            nested: matches!(expr.members, Members::Arrays(_)),
+            expr: expr.clone(),
+            degraded: or(&options.degraded, 0),
+            chunks: if takes_chunk { chunks.clone() } else { chunks[..1].to_vec() },
+        });
+    }
+    let all = [Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10];
+    let levels = if any_array { all.map(BenchLevel::Md).to_vec() } else { options.levels.clone() };
+    for level in levels {
+        let single = level == BenchLevel::Single;
+        let default = set.counted().map_or(if single { 1 } else { 4 }, |count| count as u32);
+        let disks = if single { vec![1] } else { or(&options.disks, default) };
+        for disks in disks {
+            // An ordinary disk has no layout; it is there once, to be compared with.
+            let layouts = if single { vec![None] } else { optional(&options.layouts) };
+            for layout in layouts {
+                match shape(level, layout.as_deref(), disks, &chunks) {
+                    Ok(mut shape) => {
+                        shape.degraded = or(&options.degraded, 0);
+                        shapes.push(shape);
+                    }
+                    Err(why) => plan.left_out.push(why),
+                }
+            }
+        }
+    }
+    Ok(shapes)
+}
+
+/// The rows of the default table that have as many members as the set counts.
+fn default_table(set: &MemberSet, chunks: &[u64]) -> Result<Vec<Shape>, String> {
+    let mut shapes = Vec::new();
+    for (name, disks, degraded) in DEFAULT_TABLE {
+        if set.counted().is_some_and(|count| count != disks as usize) {
+            continue;
+        }
+        let (level, layout) = name.split_once(',').map_or((name, None), |(l, y)| (l, Some(y)));
+        let level: BenchLevel = level.parse()?;
+        let mut shape = shape(level, layout, disks, chunks)?;
+        shape.degraded = vec![degraded];
+        shapes.push(shape);
+    }
+    Ok(shapes)
+}
+
+fn shape(
+    level: BenchLevel,
+    layout: Option<&str>,
+    disks: u32,
+    chunks: &[u64],
+) -> Result<Shape, String> {
+    let md_level = match level {
+        BenchLevel::Single => Level::Linear,
+        BenchLevel::Md(level) => level,
+    };
+    if !(1..=MAX_MEMBERS).contains(&disks) {
+        return Err(format!("--disks {disks}: an array has 1 to {MAX_MEMBERS} members"));
+    }
+    let layout = match layout {
+        Some(name) => Some(Layout::parse(md_level, name).map_err(|e| format!("--{e}"))?),
+        None => None,
+    };
+    let expr = ArrayExpr {
+        level: md_level,
+        layout,
+        chunk: None,
+        members: Members::Leaves(disks as usize),
+    };
+    // Levels without chunks do not multiply with chunk sizes.
+    let chunks = if md_level.has_chunks() { chunks.to_vec() } else { chunks[..1].to_vec() };
+    Ok(Shape { level, expr, nested: false, degraded: vec![0], chunks })
+}
+
+/// Multiplies one shape by members' sizes and knobs.
+fn cases(
+    options: &Options,
+    set: &MemberSet,
+    shape: &Shape,
+    chunk_bytes: u64,
+    degraded: u32,
+    plan: &mut Plan,
+) {
+    let name = match shape.level {
+        BenchLevel::Single => "single".to_string(),
+        BenchLevel::Md(_) => shape.expr.to_string(),
+    };
+    let checked = check_chunk(chunk_bytes)
+        .and_then(|()| check_shape(&shape.expr, chunk_bytes, degraded))
+        .and_then(|checked| Ok((checked, members(set, shape)?)));
+    let ((ratio, stripe), members) = match checked {
+        Ok(good) => good,
+        Err(why) if why.starts_with(&name) => return plan.left_out.push(why),
+        Err(why) => return plan.left_out.push(format!("{name}: {why}")),
+    };
+    // Knobs that mean nothing here do not multiply.
+    let wirings = wirings(options, set, shape.level, &members);
+    let mut wired = Vec::new();
+    for topology in wirings {
+        match topology {
+            Ok(topology) => wired.push(topology),
+            Err(why) => plan.left_out.push(format!("{name}: {why}")),
+        }
+    }
+    let mut caches = or(&options.stripe_caches, DEFAULT_STRIPE_CACHE_BYTES);
+    if !any_level(&shape.expr, &|expr| expr.level.has_parity()) {
+        caches.truncate(1);
+    }
+    for area_bytes in optional(&options.sizes) {
+        let (member_bytes, usable) = fit(&shape.expr, chunk_bytes, ratio, area_bytes);
+        if let Some(why) = members.iter().find_map(|m| m.check_faults(member_bytes).err()) {
+            plan.left_out.push(format!("{name}: {why}"));
+            continue;
+        }
+        let cells = cells(options, &members, stripe, usable, &name, &mut plan.left_out);
+        if cells.is_empty() {
+            continue;
+        }
+        for &topology in &wired {
+            for &stripe_cache_bytes in &caches {
+                for queue_depth in optional(&options.queue_depths) {
+                    plan.arrays.push(ArrayCase {
+                        level: shape.level,
+                        expr: shape.expr.clone(),
+                        nested: shape.nested,
+                        chunk_bytes,
+                        set: set.clone(),
+                        members: members.clone(),
+                        member_bytes,
+                        area_bytes,
+                        degraded,
+                        topology,
+                        stripe_cache_bytes,
+                        queue_depth,
+                        cells: cells.clone(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Every wiring that is asked for, and why some make no sense.
+fn wirings(
+    options: &Options,
+    set: &MemberSet,
+    level: BenchLevel,
+    members: &[MemberExpr],
+) -> Vec<Result<StorageTopology, String>> {
+    let given = [
+        ("--bus", !options.buses.is_empty()),
+        ("--channel", !options.channels.is_empty()),
+        ("--spindle", !options.spindles.is_empty()),
+    ];
+    let given = given.iter().find(|(_, given)| *given);
+    if let Some((option, _)) = given
+        && members.iter().all(|member| member.drive().is_none())
+    {
+        let why = format!("{option}: no member of '{set}' is paced; run without");
+        return vec![Err(why), Ok(StorageTopology::default())];
+    }
+    // An ordinary disk has its spindle and its channel for itself.
+    let shared = |given: &[u32]| match level {
+        BenchLevel::Single => vec![None],
+        BenchLevel::Md(_) => optional(given),
+    };
+    let mut wirings = Vec::new();
+    for members_per_spindle in shared(&options.spindles) {
+        for disks_per_channel in shared(&options.channels) {
+            for bus_bytes_per_s in optional(&options.buses) {
+                let topology =
+                    StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle };
+                wirings.push(topology.check(members).map(|()| topology));
+            }
+        }
+    }
+    wirings
+}
+
+fn members(set: &MemberSet, shape: &Shape) -> Result<Vec<MemberExpr>, String> {
+    match shape.level {
+        BenchLevel::Single => Ok(vec![set.first().clone()]),
+        BenchLevel::Md(_) => set.expand(shape.expr.leaves()).map_err(|e| e.to_string()),
+    }
+}
+
+/// One `None` where nothing is given.
+fn optional<T: Clone>(given: &[T]) -> Vec<Option<T>> {
+    if given.is_empty() { vec![None] } else { given.iter().cloned().map(Some).collect() }
+}
+
+/// Whether the test holds for the array or one inside it.
+fn any_level(expr: &ArrayExpr, test: &dyn Fn(&ArrayExpr) -> bool) -> bool {
+    let inner = match &expr.members {
+        Members::Leaves(_) => &[][..],
+        Members::Arrays(arrays) => arrays,
+    };
+    test(expr) || inner.iter().any(|expr| any_level(expr, test))
+}
+
+fn largest_chunk(expr: &ArrayExpr, default_bytes: u64) -> u64 {
+    let own = expr.chunk.map_or(default_bytes, |sectors| sectors * md::SECTOR_BYTES);
+    match &expr.members {
+        Members::Leaves(_) => own,
+        Members::Arrays(arrays) => {
+            arrays.iter().map(|expr| largest_chunk(expr, default_bytes)).fold(own, u64::max)
+        }
+    }
+}
+
+/// Bytes of a member, so that the array has the area that is asked for, and what can be used then.
+/// `ratio`: what each byte of a member gives the array.
+fn fit(expr: &ArrayExpr, chunk_bytes: u64, ratio: f64, area_bytes: Option<u64>) -> (u64, u64) {
+    let whole = |member_bytes: u64| {
+        let leaves = vec![member_bytes / md::SECTOR_BYTES; expr.leaves()];
+        let geometry = NestedGeometry::new(expr, chunk_bytes / md::SECTOR_BYTES, &leaves);
+        geometry.map_or(0, |geometry| geometry.array_sectors() * md::SECTOR_BYTES)
+    };
+    let unit = largest_chunk(expr, chunk_bytes).next_multiple_of(1 << 20);
+    let Some(area) = area_bytes else {
+        let member_bytes = DEFAULT_MEMBER_BYTES.max(4 * unit);
+        return (member_bytes, whole(member_bytes));
+    };
+    let mut member_bytes = ((area as f64 / ratio).ceil() as u64).next_multiple_of(unit);
+    // The ratio is that of a large array: a small one may lose part of a stripe more.
+    for _ in 0..8 {
+        if whole(member_bytes) >= area {
+            break;
+        }
+        member_bytes += unit;
+    }
+    (member_bytes, whole(member_bytes).min(area))
+}
+
+fn check_chunk(bytes: u64) -> Result<(), String> {
+    if bytes == 0 || !bytes.is_multiple_of(4096) {
+        return Err(format!("--chunk {}: a chunk is a multiple of 4 KiB", exact_size(bytes)));
+    }
+    if bytes > MAX_CHUNK_BYTES {
+        return Err(format!("--chunk {}: a chunk has at most 64 MiB", exact_size(bytes)));
+    }
+    Ok(())
+}
+
+/// Tries the shape on members of a round size: what each byte of a member gives the array, and the
+/// full stripe of the outermost level in bytes (0 where there is none).
+fn check_shape(expr: &ArrayExpr, chunk_bytes: u64, degraded: u32) -> Result<(f64, u64), String> {
+    let leaf = (largest_chunk(expr, chunk_bytes) * 64).max(1 << 30) / md::SECTOR_BYTES;
+    let chunk = chunk_bytes / md::SECTOR_BYTES;
+    let leaves = vec![leaf; expr.leaves()];
+    let geometry = NestedGeometry::new(expr, chunk, &leaves).map_err(|e| e.to_string())?;
+    let outer = geometry.geometry();
+    if tolerated_losses(outer, degraded, &|_| false).is_err() {
+        return Err(format!("--degraded {degraded}: the array cannot serve without that many"));
+    }
+    let ratio = geometry.array_sectors() as f64 / leaf as f64;
+    let parity = outer.level().has_parity();
+    Ok((ratio, if parity { outer.stripe_sectors() * md::SECTOR_BYTES } else { 0 }))
+}
+
+/// What is run on an array of `area` usable bytes; what is too large for it is left out.
+fn cells(
+    options: &Options,
+    members: &[MemberExpr],
+    stripe: u64,
+    area: u64,
+    name: &str,
+    left_out: &mut Vec<String>,
+) -> Vec<Spec> {
+    let memory = members.iter().all(MemberExpr::is_memory);
+    let mut cells = Vec::new();
+    let kinds = match options.workloads.is_empty() {
+        true => Kind::ALL.to_vec(),
+        false => options.workloads.clone(),
+    };
+    for kind in kinds {
+        let (block, depth) = defaults(kind, memory, stripe);
+        for block_bytes in or(&options.blocks, block) {
+            for depth in or(&options.depths, depth) {
+                for jobs in or(&options.jobs, 1) {
+                    // Read-ahead changes sequential reads only: others run once.
+                    let ahead = or(&options.read_aheads, 0);
+                    let ahead = if kind == Kind::SeqRead { &ahead[..] } else { &[0][..] };
+                    if area / block_bytes < u64::from(jobs) {
+                        left_out.push(format!(
+                            "{name}: {}: {jobs} job(s) with blocks of {} do not fit into {}; use a \
+                             larger --size",
+                            kind.name(),
+                            show_size(block_bytes),
+                            show_size(area)
+                        ));
+                        continue;
+                    }
+                    for &read_ahead_bytes in ahead {
+                        cells.push(Spec { kind, block_bytes, depth, jobs, read_ahead_bytes });
+                    }
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// Default block size and depth. Sequential writes are whole stripes, as from a file system with
+/// the stripe width configured.
+fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
+    let whole_stripes = match stripe {
+        0 => SEQUENTIAL_BLOCK_BYTES,
+        1..=SEQUENTIAL_BLOCK_BYTES => SEQUENTIAL_BLOCK_BYTES / stripe * stripe,
+        _ => stripe.min(16 << 20),
+    };
+    match kind {
+        Kind::SeqRead => (SEQUENTIAL_BLOCK_BYTES, 4),
+        Kind::SeqWrite => (whole_stripes, 4),
+        Kind::RandRead | Kind::RandWrite => (RANDOM_BLOCK_BYTES, if memory { 32 } else { 16 }),
+    }
+}
+
+/// `raid5 x4, 1 missing`: for progress and messages.
+pub fn case_name(case: &ArrayCase) -> String {
+    let mut name = match case.level {
+        BenchLevel::Single => "ordinary disk".to_string(),
+        BenchLevel::Md(_) => case.expr.to_string(),
+    };
+    if case.degraded > 0 {
+        name.push_str(&format!(", {} missing", case.degraded));
+    }
+    name
+}
+
+/// The first `count` members that an array can lose, besides those that are already `out`.
+///
+/// # Errors
+/// The array cannot serve with that many missing members.
+pub fn tolerated_losses(
+    geometry: &Geometry,
+    count: u32,
+    out: &dyn Fn(u16) -> bool,
+) -> Result<Vec<MemberIdx>, String> {
+    let mut gone: Vec<MemberIdx> = Vec::new();
+    for member in (0..geometry.members() as u16).map(MemberIdx) {
+        let stays = |other: MemberIdx| other != member && !out(other.0) && !gone.contains(&other);
+        if gone.len() < count as usize && !out(member.0) && geometry.enough(stays) {
+            gone.push(member);
+        }
+    }
+    if gone.len() < count as usize {
+        let (level, members) = (geometry.level(), geometry.members());
+        return Err(format!("{level} of {members} cannot serve with {count} member(s) missing"));
+    }
+    Ok(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(text: &str) -> Vec<MemberSet> {
+        vec![text.parse().expect("a set")]
+    }
+
+    #[test]
+    fn the_default_is_the_wikis_table_and_more() {
+        let plan = plan(&Options::default()).expect("a plan");
+        assert_eq!(plan.arrays.len(), DEFAULT_TABLE.len());
+        assert_eq!(plan.cells(), 4 * DEFAULT_TABLE.len());
+        assert!(plan.left_out.is_empty());
+        let raid5 = plan.arrays.iter().find(|a| a.expr.level == Level::Raid5).expect("raid5");
+        let write = raid5.cells.iter().find(|c| c.kind == Kind::SeqWrite).expect("seq-write");
+        assert_eq!(write.block_bytes, 768 << 10, "whole stripes of 3 x 256 KiB");
+    }
+
+    #[test]
+    fn lists_multiply_and_nonsense_is_named() {
+        let options = Options {
+            levels: vec![BenchLevel::Md(Level::Raid0), BenchLevel::Md(Level::Raid5)],
+            degraded: vec![0, 1],
+            chunks: vec![65536, 131_072],
+            members: set("mem"),
+            workloads: vec![Kind::RandRead],
+            depths: vec![1, 32],
+            ..Options::default()
+        };
+        let plan = plan(&options).expect("a plan");
+        // raid0 x 2 chunks healthy, raid5 x 2 chunks x (healthy, degraded).
+        assert_eq!(plan.arrays.len(), 6);
+        assert_eq!(plan.cells(), 12);
+        assert_eq!(plan.left_out.len(), 2);
+        assert!(plan.left_out[0].contains("--degraded 1"), "{:?}", plan.left_out);
+    }
+
+    #[test]
+    fn nothing_left_is_an_error_that_says_why() {
+        for (options, named) in [
+            (
+                Options {
+                    disks: vec![3],
+                    levels: vec![BenchLevel::Md(Level::Raid6)],
+                    ..Options::default()
+                },
+                "raid6",
+            ),
+            (Options { chunks: vec![5000], ..Options::default() }, "multiple of 4 KiB"),
+            (
+                Options {
+                    levels: vec![BenchLevel::Md(Level::Raid5)],
+                    chunks: vec![12288],
+                    ..Options::default()
+                },
+                "power of two",
+            ),
+            (
+                Options {
+                    levels: vec![BenchLevel::Md(Level::Raid1)],
+                    members: set("mem*3"),
+                    disks: vec![2],
+                    ..Options::default()
+                },
+                "names 3 member(s)",
+            ),
+        ] {
+            let error = plan(&options).expect_err(named);
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn size_is_the_arrays_and_members_are_made_to_fit() {
+        let options = Options {
+            levels: vec![BenchLevel::Md(Level::Raid5)],
+            disks: vec![6],
+            sizes: vec![5 << 30],
+            members: set("mem"),
+            ..Options::default()
+        };
+        let plan = plan(&options).expect("a plan");
+        assert_eq!(plan.arrays[0].member_bytes, 1 << 30);
+        assert_eq!(plan.arrays[0].area_bytes, Some(5 << 30));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_cell_by_cell() {
+        let options = Options {
+            levels: vec![BenchLevel::Md(Level::Raid0)],
+            sizes: vec![1 << 20],
+            members: set("mem"),
+            jobs: vec![1, 2],
+            ..Options::default()
+        };
+        let plan = plan(&options).expect("a plan");
+        // Two sequential jobs with blocks of 1 MiB need two of them.
+        assert_eq!(plan.cells(), 6);
+        assert_eq!(plan.left_out.len(), 2);
+        assert!(plan.left_out[0].contains("2 job(s) with blocks of 1 MiB do not fit into 1 MiB"));
+    }
+
+    #[test]
+    fn chunks_multiply_only_where_there_are_any() {
+        let expr = |text: &str| text.parse::<ArrayExpr>().expect("an expression");
+        let options = Options {
+            levels: vec![BenchLevel::Single, BenchLevel::Md(Level::Raid1)],
+            arrays: vec![
+                expr("raid1(2)"),
+                expr("raid0,64K(2)"),
+                expr("raid1(raid0(2),raid0,64K(2))"),
+            ],
+            chunks: vec![65536, 131_072],
+            members: set("mem"),
+            ..Options::default()
+        };
+        let arrays = plan(&options).expect("a plan").arrays;
+        let counts = |text: &str| arrays.iter().filter(|a| a.expr == expr(text)).count();
+        assert_eq!((counts("raid1(2)"), counts("raid0,64K(2)")), (1, 1));
+        assert_eq!(counts("raid1(raid0(2),raid0,64K(2))"), 2);
+        assert_eq!((counts("linear(1)"), counts("raid1(4)")), (1, 1));
+    }
+
+    proptest! {
+        /// Members are made to fit: the area is there, and no member could be a step smaller.
+        #[test]
+        fn the_area_that_is_asked_for_is_there(
+            text in proptest::sample::select(vec![
+                "linear(3)", "raid0(3)", "raid1(2)", "raid4(3)", "raid5(6)", "raid6(5)",
+                "raid10(4)", "raid10(5)", "raid10,f2(3)", "raid10,o3(4)", "raid0,12K(3)",
+                "raid1(raid0(2),raid0(2))", "raid0(raid5,1M(3),raid5(4))",
+            ]),
+            chunk_shift in 12u32..23,
+            area in 1u64..1 << 36,
+        ) {
+            let expr: ArrayExpr = text.parse().expect("an expression");
+            let chunk = 1 << chunk_shift;
+            let (ratio, _) = check_shape(&expr, chunk, 0).expect("a shape");
+            let (member_bytes, usable) = fit(&expr, chunk, ratio, Some(area));
+            prop_assert_eq!(usable, area);
+            let unit = largest_chunk(&expr, chunk).next_multiple_of(1 << 20);
+            prop_assert!(member_bytes.is_multiple_of(unit));
+            let generous = (area as f64 / ratio) as u64 + 9 * unit;
+            prop_assert!(member_bytes <= generous, "{} for {}", member_bytes, area);
+        }
+
+        /// Whatever is asked for, the answer is a plan that can be built, or a line that says why.
+        #[test]
+        fn no_combination_is_too_strange(
+            levels in proptest::collection::vec(proptest::sample::select(vec![
+                "single", "linear", "raid0", "raid1", "raid4", "raid5", "raid6", "raid10",
+            ]), 0..3),
+            layouts in proptest::collection::vec(proptest::sample::select(vec![
+                "n2", "f2", "left-symmetric", "ddf-N-restart", "nonsense",
+            ]), 0..3),
+            disks in proptest::collection::vec(prop_oneof![0u32..9, any::<u32>()], 0..3),
+            chunks in proptest::collection::vec(
+                prop_oneof![Just(4096u64), Just(65536), 0u64..1 << 28, any::<u64>()], 0..3,
+            ),
+            degraded in proptest::collection::vec(prop_oneof![0u32..4, any::<u32>()], 0..3),
+            sizes in proptest::collection::vec(prop_oneof![1u64..1 << 32, any::<u64>()], 0..3),
+            blocks in proptest::collection::vec((1u64..32_769).prop_map(|b| b * 512), 0..3),
+            jobs in proptest::collection::vec(1u32..257, 0..3),
+            read_aheads in proptest::collection::vec(any::<u64>(), 0..2),
+            caches in proptest::collection::vec(any::<u64>(), 0..2),
+            members in proptest::sample::select(vec![
+                "mem", "mem*3+null", "paced:hdd-2007*4", "fault:flip@1M:mem",
+            ]),
+        ) {
+            let options = Options {
+                levels: levels.iter().map(|level| level.parse().expect("a level")).collect(),
+                layouts: layouts.iter().map(|layout| layout.to_string()).collect(),
+                disks, chunks, degraded, sizes, blocks, jobs, read_aheads,
+                stripe_caches: caches,
+                members: set(members),
+                ..Options::default()
+            };
+            match plan(&options) {
+                Err(why) => prop_assert!(!why.is_empty() && !why.contains('\n')),
+                Ok(plan) => {
+                    prop_assert!(plan.cells() > 0);
+                    for case in &plan.arrays {
+                        prop_assert_eq!(case.members.len(), case.expr.leaves());
+                        prop_assert!(!case.cells.is_empty());
+                        prop_assert!(case.member_bytes.is_multiple_of(1 << 20));
+                        case.cells.iter().for_each(|cell| assert!(cell.in_flight() > 0));
+                    }
+                }
+            }
+        }
+    }
+}

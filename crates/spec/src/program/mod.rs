@@ -1,0 +1,16 @@
+//! Programs: the operations of bonnie, bonnie++, dd, IOzone and other tools, as values.
+//!
+//! ```text
+//! spec ("bonnie++:n=16") -> Program: stages of phases of workers of acts
+//! ```
+//!
+//! Invariant: programs are independent of the backend that performs them, and pure.
+
+pub mod names;
+pub mod spec;
+pub mod timing;
+pub mod tools;
+pub mod types;
+
+pub use spec::{ProgramSpec, Sizing, canonical_id};
+pub use types::{Act, Order, Phase, Program, Stage, Step, Worker};

@@ -1,0 +1,354 @@
+//! Program specifications, `bonnie++-2.00:n=16:c=2`, and their programs.
+//!
+//! ```text
+//! NAME[:OPTION[=VALUE]]...          fio:JOBFILE
+//! ```
+//! Invariant: an unknown option is refused by name, with a list of the known ones; a specification
+//! can be printed and parsed again. A job file is identified by its contents, read once when it is
+//! named, not by its path.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use md::{BareNumber, parse_size};
+use sha2::{Digest, Sha256};
+
+use super::tools;
+use super::types::Program;
+use crate::units::show_size;
+
+/// Sizes that depend on the target.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sizing {
+    /// Memory of the machine, bytes: the most that a page cache may hold.
+    pub memory_bytes: u64,
+    /// The size given by option (`--size`), bytes.
+    pub size: Option<u64>,
+    /// Default size of the target, bytes, for programs without a size of their own.
+    pub usual: Option<u64>,
+    /// Capacity of the target, bytes; `None`: unlimited.
+    pub capacity: Option<u64>,
+    /// Whether I/O passes through the page cache.
+    pub page_cache: bool,
+    /// Bytes of a whole stripe; `None`: unknown.
+    pub stripe_bytes: Option<u64>,
+}
+
+impl Sizing {
+    /// The size of all files together: what was asked for; or twice the memory, so that a page
+    /// cache cannot hold it; or all that fits.
+    ///
+    /// # Errors
+    /// When what was asked for does not fit.
+    pub fn bytes(&self) -> Result<u64, String> {
+        if let (Some(size), Some(capacity)) = (self.size, self.capacity)
+            && size > capacity
+        {
+            let (size, capacity) = (show_size(size), show_size(capacity));
+            return Err(format!("--size {size}: the target holds {capacity}"));
+        }
+        let double = self.memory_bytes.saturating_mul(2);
+        let usual = match (self.page_cache, self.capacity) {
+            (true, Some(capacity)) => double.min(capacity),
+            (true, None) => double,
+            (false, Some(capacity)) => capacity,
+            (false, None) => 1 << 30,
+        };
+        Ok(self.size.or(self.usual).unwrap_or(usual))
+    }
+
+    /// [`Sizing::bytes`] rounded to whole units, at least one.
+    ///
+    /// # Errors
+    /// When there is no room for one.
+    pub fn whole(&self, unit: u64) -> Result<u64, String> {
+        let bytes = self.bytes()?;
+        match bytes / unit * unit {
+            0 => Err(format!(
+                "--size {}: it must hold at least a block of {}",
+                show_size(bytes),
+                show_size(unit)
+            )),
+            whole => Ok(whole),
+        }
+    }
+}
+
+/// A tool, with its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramSpec {
+    /// The tool's variant: `dd`.
+    pub tool: &'static tools::Tool,
+    /// The options as given.
+    pub options: Vec<(String, Option<String>)>,
+    /// Contents of its job file, read when it was named.
+    pub job: Option<String>,
+}
+
+impl ProgramSpec {
+    /// Whether a text names a program, valid or not: it begins with a tool's name.
+    pub fn is_meant(text: &str) -> bool {
+        tools::find(text.split(':').next().unwrap_or(text)).is_some()
+    }
+
+    /// The program, for a target.
+    ///
+    /// # Errors
+    /// Names the option that makes no sense, or what does not fit.
+    pub fn program(&self, scale: &Sizing) -> Result<Program, String> {
+        let given = ProgramOptions { options: &self.options, job: self.job.as_deref() };
+        let mut program =
+            (self.tool.make)(&given, scale).map_err(|problem| format!("{self}: {problem}"))?;
+        program.asked = self.identity();
+        program.unit_bytes()?;
+        Ok(program)
+    }
+
+    /// What it is, wherever it was named: as it was given, or a job file's name and what it holds,
+    /// `fio:mixed.fio@0123456789abcdef`.
+    pub fn identity(&self) -> String {
+        let Some(job) = &self.job else { return self.to_string() };
+        let path = self.options.first().map_or("", |(path, _)| path);
+        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+        let digest = Sha256::digest(job.as_bytes());
+        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("{}:{name}{JOB_MARK}{digest}", self.tool.name)
+    }
+}
+
+/// Stands between a job file's name and what tells its contents from others.
+const JOB_MARK: char = '@';
+
+/// The part of [`ProgramSpec::identity`] that distinguishes programs: of a job file, only its
+/// contents, so that it may be copied, moved and renamed.
+pub fn canonical_id(identity: &str) -> &str {
+    let is_digest = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let job = identity
+        .split_once(':')
+        .filter(|(name, _)| tools::find(name).is_some_and(|tool| tool.takes_path));
+    let digest = job.and_then(|(_, rest)| rest.rsplit_once(JOB_MARK)).map(|(_, digest)| digest);
+    digest.filter(|digest| is_digest(digest)).unwrap_or(identity)
+}
+
+impl std::fmt::Display for ProgramSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.tool.name)?;
+        for (name, value) in &self.options {
+            match value {
+                Some(value) => write!(f, ":{name}={value}")?,
+                None => write!(f, ":{name}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for ProgramSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ProgramSpec, String> {
+        let (name, rest) = match text.split_once(':') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (text, None),
+        };
+        let tool = tools::find(name).ok_or_else(|| {
+            let names: Vec<&str> = tools::ALL.iter().map(|tool| tool.name).collect();
+            format!("no program '{name}'; there are {}", names.join(", "))
+        })?;
+        let mut options: Vec<(String, Option<String>)> = Vec::new();
+        if tool.takes_path {
+            // A path may hold anything.
+            let name = tool.name;
+            let path = rest.ok_or_else(|| format!("name the job file, as in {name}:JOBFILE"))?;
+            let job = std::fs::read_to_string(path);
+            let job = job.map_err(|error| format!("{name}:{path}: cannot read it: {error}"))?;
+            options.push((path.to_string(), None));
+            return Ok(ProgramSpec { tool, options, job: Some(job) });
+        }
+        for option in rest.into_iter().flat_map(|rest| rest.split(':')) {
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_string())),
+                None => (option, None),
+            };
+            if !tool.options.iter().any(|(known, _)| known.split('=').next() == Some(name)) {
+                let known: Vec<&str> = tool.options.iter().map(|(known, _)| *known).collect();
+                let known = known.join(", ");
+                return Err(format!("{}: no option '{name}'; there are {known}", tool.name));
+            }
+            if options.iter().any(|(other, _)| other == name) {
+                return Err(format!("{}: '{name}' is given twice", tool.name));
+            }
+            options.push((name.to_string(), value));
+        }
+        Ok(ProgramSpec { tool, options, job: None })
+    }
+}
+
+/// The options of a choice, for the tool that reads them.
+pub struct ProgramOptions<'g> {
+    options: &'g [(String, Option<String>)],
+    job: Option<&'g str>,
+}
+
+impl ProgramOptions<'_> {
+    /// The path of the job file and what it holds, where the tool takes one.
+    pub fn job(&self) -> Option<(&str, &str)> {
+        Some((self.options.first()?.0.as_str(), self.job?))
+    }
+
+    fn value(&self, name: &str) -> Option<Result<&str, String>> {
+        let (_, value) = self.options.iter().find(|(given, _)| given == name)?;
+        Some(value.as_deref().ok_or_else(|| format!("'{name}' needs a value, as in {name}=4")))
+    }
+
+    /// Whether a flag is set.
+    ///
+    /// # Errors
+    /// When it was given a value.
+    pub fn flag(&self, name: &str) -> Result<bool, String> {
+        match self.options.iter().find(|(given, _)| given == name) {
+            None => Ok(false),
+            Some((_, None)) => Ok(true),
+            Some((_, Some(value))) => Err(format!("'{name}' takes no value ('{value}')")),
+        }
+    }
+
+    /// Whatever was given as its value, if it was given.
+    ///
+    /// # Errors
+    /// When it was given none.
+    pub fn text(&self, name: &str) -> Result<Option<&str>, String> {
+        self.value(name).transpose()
+    }
+
+    /// One of some words, if there is one.
+    ///
+    /// # Errors
+    /// When it is another.
+    pub fn word(&self, name: &str, words: &[&'static str]) -> Result<Option<&'static str>, String> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let value = value?;
+        match words.iter().find(|word| **word == value) {
+            Some(word) => Ok(Some(word)),
+            None => Err(format!("{name}={value}: one of {}", words.join(", "))),
+        }
+    }
+
+    /// A number in a range, or the usual one.
+    ///
+    /// # Errors
+    /// When it is none, or outside.
+    pub fn number(
+        &self,
+        name: &str,
+        usual: u64,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<u64, String> {
+        let Some(value) = self.value(name) else { return Ok(usual) };
+        let value = value?;
+        let number = value.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            format!("{name}={value}: a number from {} to {}", range.start(), range.end())
+        })
+    }
+
+    /// A size, if there is one. `bare`: what the tool means by a number without a unit.
+    ///
+    /// # Errors
+    /// When it is none, or 0.
+    pub fn size(&self, name: &str, bare: BareNumber) -> Result<Option<u64>, String> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let bytes = parse_size(value?, bare).map_err(|problem| format!("{name}: {problem}"))?;
+        if bytes == 0 { Err(format!("{name}: a size above 0")) } else { Ok(Some(bytes)) }
+    }
+
+    /// The size of a block, or the usual one: a multiple of 256 bytes, at most 16 MiB.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn block(&self, name: &str, usual: u64, bare: BareNumber) -> Result<u64, String> {
+        let bytes = self.size(name, bare)?.unwrap_or(usual);
+        match bytes % 256 == 0 && bytes <= 16 << 20 {
+            true => Ok(bytes),
+            false => Err(format!("{name}: a block is a multiple of 256 bytes, at most 16M")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_come_back_as_they_were_given() {
+        for text in ["dd", "dd:bs=2M:fdatasync", "bonnie++-2.00:n=0:f"] {
+            assert_eq!(text.parse::<ProgramSpec>().expect(text).to_string(), text);
+        }
+        let short: ProgramSpec = "bonnie++".parse().expect("an alias");
+        assert_eq!(short.to_string(), "bonnie++-2.00");
+    }
+
+    #[test]
+    fn a_job_file_is_what_it_holds_and_not_where_it_lies() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let choice = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("its directory")).expect("made");
+            std::fs::write(&path, text).expect("written");
+            format!("fio:{}", path.display()).parse::<ProgramSpec>().expect("a choice")
+        };
+        let one = choice("a/x.fio", "[r]\nrw=read\nsize=1M\n");
+        let moved = choice("b/x.fio", "[r]\nrw=read\nsize=1M\n");
+        let renamed = choice("b/y.fio", "[r]\nrw=read\nsize=1M\n");
+        let other = choice("c/x.fio", "[r]\nrw=read\nsize=2M\n");
+        assert_eq!(one.identity(), moved.identity());
+        assert!(one.identity().starts_with("fio:x.fio@") && !one.identity().contains('/'));
+        assert_ne!(one.identity(), other.identity());
+        let essence = |choice: &ProgramSpec| super::canonical_id(&choice.identity()).to_string();
+        assert_eq!(essence(&one), essence(&renamed));
+        assert_ne!(essence(&one), essence(&other));
+        // The job is the file as it was when named, and identities in records of older versions are
+        // distinguished as before.
+        std::fs::write(directory.path().join("a/x.fio"), "[r]\nrw=read\nsize=4M\n").expect("new");
+        assert_eq!(one.program(&Sizing::default()).expect("a program").files, [1 << 20]);
+        assert_eq!(one.program(&Sizing::default()).expect("a program").asked, one.identity());
+        assert_eq!(canonical_id("fio:/jobs/x@1/y.fio"), "fio:/jobs/x@1/y.fio");
+        assert_eq!(canonical_id("dd:bs=2M"), "dd:bs=2M");
+        let missing = "fio:/no/such.fio".parse::<ProgramSpec>().expect_err("missing");
+        assert!(missing.starts_with("fio:/no/such.fio: cannot read it: "), "{missing}");
+        assert_eq!(
+            "fio".parse::<ProgramSpec>(),
+            Err("name the job file, as in fio:JOBFILE".into())
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        let wrong = |text: &str| match text.parse::<ProgramSpec>() {
+            Err(problem) => problem,
+            Ok(choice) => choice.program(&Sizing::default()).expect_err(text),
+        };
+        assert!(wrong("bonie").starts_with("no program 'bonie'; there are bonnie-1.2"));
+        assert!(wrong("dd:cnt=4").starts_with("dd: no option 'cnt'; there are bs=SIZE"));
+        assert_eq!(wrong("dd:direct:direct"), "dd: 'direct' is given twice");
+        assert_eq!(wrong("dd:bs"), "dd:bs: 'bs' needs a value, as in bs=4");
+        assert_eq!(wrong("dd:direct=1"), "dd:direct=1: 'direct' takes no value ('1')");
+        assert!(wrong("dd:bs=100").contains("a multiple of 256 bytes"));
+        assert!(wrong("bonnie++:c=0").contains("c=0: a number from 1 to"));
+    }
+
+    #[test]
+    fn without_a_size_it_is_twice_the_memory_or_all_there_is() {
+        let scale = Sizing { memory_bytes: 4 << 30, page_cache: true, ..Sizing::default() };
+        assert_eq!(scale.bytes(), Ok(8 << 30));
+        let small = Sizing { capacity: Some(1 << 30), ..scale };
+        assert_eq!(small.bytes(), Ok(1 << 30));
+        let engine = Sizing { capacity: Some(64 << 30), page_cache: false, ..scale };
+        assert_eq!(engine.bytes(), Ok(64 << 30));
+        let asked = Sizing { size: Some(1 << 20), ..engine };
+        assert_eq!(asked.whole(8192), Ok(1 << 20));
+        let error = Sizing { size: Some(2 << 30), ..small }.bytes().expect_err("too large");
+        assert_eq!(error, "--size 2 GiB: the target holds 1 GiB");
+        assert!(Sizing { size: Some(100), ..scale }.whole(8192).is_err());
+    }
+}

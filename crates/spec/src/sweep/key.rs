@@ -1,0 +1,458 @@
+//! Keys of the items of a sweep, by which they are found again after a crash, by another process,
+//! and by the next version.
+//!
+//! Invariant: the key depends on the measurement and its duration only: not on the order of the
+//! file, the directory, the seed, or settings that are at their default. A field that is added to
+//! an array or a workload must be considered here: the patterns below name all of them.
+
+use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
+
+use crate::matrix::{self, ArrayCase, BenchLevel, case_name};
+use crate::program::timing::Timing;
+use crate::program::{ProgramSpec, canonical_id};
+use crate::settings::Settings;
+use crate::sweep::{Item, ItemKey};
+use crate::target::TargetExpr;
+use crate::topology::StorageTopology;
+use crate::units;
+use crate::workload::Spec;
+
+/// The item of one entry of an array's cells.
+pub fn item(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> Item {
+    Item { key: hashed(&identity(case, spec, settings)), what: in_words(case, spec) }
+}
+
+/// The item of a program on an array: on the raw array, or on a file system on it. `mark`
+/// distinguishes the place from others of the same name.
+pub fn program_on_array(
+    program: &ProgramSpec,
+    (place, mark): (&TargetExpr, &str),
+    case: &ArrayCase,
+    settings: &Settings<'_>,
+    timing: &Timing,
+) -> Item {
+    let (array, mut knobs) = array_identity(case);
+    let mut named = array_in_words(case);
+    if *place != TargetExpr::Engine {
+        knobs.push_str(&format!(" target={}", place.identity()));
+        named = format!("{named}, {}{mark}", place.name());
+    }
+    let cores = settings.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
+    let identity = program.identity();
+    let (what, program) = (format!("{named}: {identity}"), canonical_id(&identity));
+    let (kernel, timed) = (kernel_identity(case, settings), timing_identity(timing));
+    Item { key: hashed(&format!("program={program} {array}{knobs}{cores}{kernel}{timed}")), what }
+}
+
+/// The item of a program on another place. `place` identifies it completely; `named` is the same
+/// without the user's own paths.
+pub fn program_elsewhere(
+    program: &ProgramSpec,
+    place: &str,
+    named: &str,
+    size: Option<u64>,
+    timing: &Timing,
+) -> Item {
+    let size = size.map_or(String::new(), |size| format!(" size={size}"));
+    let identity = program.identity();
+    let (what, program) = (format!("{named}: {identity}{size}"), canonical_id(&identity));
+    let timed = timing_identity(timing);
+    Item { key: hashed(&format!("program={program} target={place}{size}{timed}")), what }
+}
+
+/// Keys of the devices that a place uses exclusively, whatever names they were given by. Device
+/// names themselves are not stored.
+pub fn devices(place: &TargetExpr) -> Vec<ItemKey> {
+    let own = match place {
+        TargetExpr::Engine | TargetExpr::Path(_) => &[],
+        TargetExpr::Device(path) => std::slice::from_ref(path),
+        TargetExpr::Kernel(kernel) => &kernel.devices[..],
+        TargetExpr::FileSystem(fs) => return devices(&fs.on),
+    };
+    let key = |path: &PathBuf| {
+        let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+        hashed(&format!("device={}", path.display()))
+    };
+    own.iter().map(key).collect()
+}
+
+/// The timing of a program's phases, where it differs from the default.
+fn timing_identity(timing: &Timing) -> String {
+    let Timing {
+        drop_caches,
+        interval,
+        runs,
+        until_steady,
+        // These have no option.
+        least: _,
+        repeats_max: _,
+    } = timing;
+    let mut text = String::new();
+    if *runs != Timing::default().runs {
+        text.push_str(&format!(" runs={runs}"));
+    }
+    if let Some(most) = until_steady {
+        text.push_str(&format!(" until-steady={most}"));
+    }
+    if *drop_caches {
+        text.push_str(" drop-caches");
+    }
+    if *interval != Timing::default().interval {
+        text.push_str(&format!(" interval={}", interval.as_secs_f64()));
+    }
+    text
+}
+
+/// The parity kernels that were given by option, where there is parity. The fastest kernels of the
+/// host, the default, are not named: the run identifies the host.
+fn kernel_identity(case: &ArrayCase, settings: &Settings<'_>) -> String {
+    match settings.kernels_chosen && case.has_parity() {
+        true => format!(" kernel={}", settings.kernels.name()),
+        false => String::new(),
+    }
+}
+
+fn hashed(identity: &str) -> ItemKey {
+    let digest = Sha256::digest(identity.as_bytes());
+    ItemKey(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The measurement in one line. Settings at their default are left out.
+fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
+    let (array, knobs) = array_identity(case);
+    let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes } = spec;
+    let mut text = format!(
+        "{array} workload={} block={block_bytes} depth={depth} jobs={jobs} warm-up={} sample={} \
+         runs={}{knobs}",
+        kind.name(),
+        settings.warm_up.as_secs_f64(),
+        settings.sample.as_secs_f64(),
+        settings.runs
+    );
+    let mut more = |name: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            text.push_str(&format!(" {name}={value}"));
+        }
+    };
+    more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
+    more("until-steady", settings.until_steady.map(u64::from));
+    more("cores", settings.cores.map(u64::from));
+    if case.members.iter().any(|member| member.drive().is_some()) {
+        more("drives", Some(DRIVE_MODELS));
+        more("as-long", settings.sample_given.then_some(1));
+    }
+    text + &kernel_identity(case, settings)
+}
+
+/// Version of the drive models: results of older models, or of other places on the disk, do not
+/// count as results of an item. 2: random blocks over the whole stroke, cached writes ordered by
+/// rotation, garbage collection of flash.
+const DRIVE_MODELS: u64 = 2;
+
+/// The array, and its settings that are not at their default.
+fn array_identity(case: &ArrayCase) -> (String, String) {
+    let ArrayCase {
+        level,
+        expr,
+        nested: _, // said by the expression
+        chunk_bytes,
+        set,
+        members: _, // said by the set
+        member_bytes,
+        area_bytes,
+        degraded,
+        topology,
+        stripe_cache_bytes,
+        queue_depth,
+        cells: _, // the entry is one of them
+    } = case;
+    let level = match level {
+        BenchLevel::Single => "single".to_string(),
+        BenchLevel::Md(level) => level.to_string(),
+    };
+    let array = format!(
+        "level={level} array={expr} chunk={chunk_bytes} members={set} member={member_bytes}"
+    );
+    let StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle } = topology;
+    let cache = *stripe_cache_bytes;
+    let cache = (case.has_parity() && cache != matrix::DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
+    let knobs = [
+        ("area", *area_bytes),
+        ("degraded", (*degraded > 0).then_some(u64::from(*degraded))),
+        ("bus", *bus_bytes_per_s),
+        ("channel", disks_per_channel.map(u64::from)),
+        ("spindle", members_per_spindle.map(u64::from)),
+        ("stripe-cache", cache),
+        ("queue-depth", queue_depth.map(u64::from)),
+    ];
+    let knobs = knobs.iter().filter_map(|(name, value)| Some(format!(" {name}={}", (*value)?)));
+    (array, knobs.collect())
+}
+
+/// `raid5(4) 64 KiB, paced:hdd-2007: seq-read 1 MiB x 4`.
+fn in_words(case: &ArrayCase, spec: &Spec) -> String {
+    let mut text = array_in_words(case);
+    let kib = |bytes: u64| units::kib(bytes as f64 / 1024.0);
+    let (name, block) = (spec.kind.name(), kib(spec.block_bytes));
+    text.push_str(&format!(": {name} {block} x {}", spec.depth));
+    if spec.jobs > 1 {
+        text.push_str(&format!(" x {} jobs", spec.jobs));
+    }
+    if spec.read_ahead_bytes > 0 {
+        text.push_str(&format!(", read-ahead {}", kib(spec.read_ahead_bytes)));
+    }
+    text
+}
+
+fn array_in_words(case: &ArrayCase) -> String {
+    let mut text = case_name(case);
+    let kib = |bytes: u64| units::kib(bytes as f64 / 1024.0);
+    if case.takes_chunk() {
+        text.push_str(&format!(" {}", kib(case.chunk_bytes)));
+    }
+    text.push_str(&format!(", {}", case.set));
+    let cache = case.stripe_cache_bytes;
+    if case.has_parity() && cache != matrix::DEFAULT_STRIPE_CACHE_BYTES {
+        text.push_str(&format!(", stripe cache {}", kib(cache)));
+    }
+    if let Some(bus) = case.topology.bus_bytes_per_s {
+        text.push_str(&format!(", bus {} MB/s", bus as f64 / 1e6));
+    }
+    if let Some(disks) = case.topology.disks_per_channel {
+        text.push_str(&format!(", {disks} to a channel"));
+    }
+    if let Some(members) = case.topology.members_per_spindle {
+        text.push_str(&format!(", {members} to a spindle"));
+    }
+    if let Some(depth) = case.queue_depth {
+        text.push_str(&format!(", queue depth {depth}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::matrix::{self, Options};
+
+    fn settings(seed: u64, directory: &Path) -> Settings<'_> {
+        Settings {
+            warm_up: Duration::from_millis(300),
+            sample: Duration::from_millis(700),
+            sample_given: false,
+            runs: 5,
+            until_steady: None,
+            directory,
+            cores: None,
+            seed,
+            kernels: parity::Kernels::reference(),
+            kernels_chosen: false,
+        }
+    }
+
+    fn options() -> Options {
+        Options {
+            levels: vec!["raid5".parse().expect("a level")],
+            members: vec!["mem".parse().expect("a set")],
+            ..Options::default()
+        }
+    }
+
+    fn paced() -> Options {
+        Options { members: vec!["paced:hdd-2007".parse().expect("a set")], ..options() }
+    }
+
+    fn keys(options: &Options, settings: &Settings<'_>) -> Vec<Item> {
+        let plan = matrix::plan(options).expect("a plan");
+        let items = plan.arrays.iter().flat_map(|case| {
+            case.cells.iter().map(|spec| item(case, spec, settings)).collect::<Vec<_>>()
+        });
+        items.collect()
+    }
+
+    /// Results of an older raidlab must be found again: a change of this text changes every key.
+    #[test]
+    fn the_name_of_an_item_is_the_same_for_ever() {
+        let items = keys(&options(), &settings(1, Path::new("/a")));
+        let plan = matrix::plan(&options()).expect("a plan");
+        let (case, settings) = (&plan.arrays[0], settings(1, Path::new("/a")));
+        assert_eq!(
+            identity(case, &case.cells[0], &settings),
+            "level=raid5 array=raid5(4) chunk=262144 members=mem member=134217728 \
+             workload=seq-read block=1048576 depth=4 jobs=1 warm-up=0.3 sample=0.7 runs=5"
+        );
+        assert_eq!(items[0].key.0.len(), 16);
+        assert_eq!(items[0].what, "raid5(4) 256 KiB, mem: seq-read 1 MiB x 4");
+    }
+
+    #[test]
+    fn programs_have_names_of_their_own() {
+        let choice = |text: &str| text.parse::<ProgramSpec>().expect("a program");
+        let plan = |options: &Options| matrix::plan(options).expect("a plan");
+        let usual = settings(1, Path::new("/a"));
+        let (one, other) = (plan(&options()), plan(&Options { disks: vec![5], ..options() }));
+        let within = |text: &str, place: &str, plan: &matrix::Plan| {
+            let place = place.parse().expect("a place");
+            program_on_array(
+                &choice(text),
+                (&place, ""),
+                &plan.arrays[0],
+                &usual,
+                &Timing::default(),
+            )
+        };
+        let on = |text: &str, plan: &matrix::Plan| within(text, "engine", plan);
+        let elsewhere = |text: &str, place: &str, size| {
+            program_elsewhere(&choice(text), place, "path", size, &Timing::default())
+        };
+        let all = [
+            on("dd", &one),
+            on("dd:bs=2M", &one),
+            on("dd", &other),
+            within("dd", "fs:ext4", &one),
+            within("dd", "fs:ext4,data=journal", &one),
+            within("dd", "md:/dev/a+/dev/b", &one),
+            within("dd", "md:/dev/a+/dev/c", &one),
+            elsewhere("dd", "path:/a", None),
+            elsewhere("dd", "path:/b", None),
+            elsewhere("dd", "path:/a", Some(1 << 30)),
+        ];
+        let keys: HashSet<&ItemKey> = all.iter().map(|item| &item.key).collect();
+        assert_eq!(keys.len(), all.len());
+        assert_eq!(all[1].what, "raid5(4) 256 KiB, mem: dd:bs=2M");
+        assert!(all.iter().all(|item| !item.what.contains('/')), "no paths are stored");
+        assert_eq!(all[3].what, "raid5(4) 256 KiB, mem, fs:ext4: dd");
+        assert_eq!(all[0], on("dd", &one));
+        // The key of older versions, which had fewer settings.
+        assert_eq!(all[7].key, hashed("program=dd target=path:/a"));
+        assert_eq!(
+            all[0].key,
+            hashed(
+                "program=dd level=raid5 array=raid5(4) chunk=262144 members=mem member=134217728"
+            )
+        );
+    }
+
+    #[test]
+    fn devices_that_a_place_takes_are_the_same_under_any_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [disk, other, link] = ["sdb", "sdc", "by-id"].map(|name| directory.path().join(name));
+        std::fs::write(&disk, "").expect("a file");
+        std::fs::write(&other, "").expect("a file");
+        std::os::unix::fs::symlink(&disk, &link).expect("a link");
+        let of = |place: String| devices(&place.parse().expect("a place"));
+        let [disk, other, link] = [disk, other, link].map(|path| path.display().to_string());
+        let one = of(format!("device:{disk}"));
+        assert_eq!(one.len(), 1);
+        assert_eq!(of(format!("fs:ext4,on=device:{link}")), one);
+        let both = of(format!("fs:ext4,on=md:{other}+{disk}"));
+        assert!(both.len() == 2 && both[1] == one[0] && both[0] != one[0], "{both:?}");
+        for shared in ["engine", "fs:ext4", "path:/tmp"] {
+            assert_eq!(of(shared.into()), []);
+        }
+    }
+
+    #[test]
+    fn a_job_file_is_the_same_item_wherever_it_lies_as_long_as_it_holds_the_same() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let item = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).expect("written");
+            let choice = format!("fio:{}", path.display()).parse().expect("a program");
+            let plan = matrix::plan(&options()).expect("a plan");
+            let (place, timing) = (TargetExpr::Engine, Timing::default());
+            let settings = settings(1, Path::new("/a"));
+            [
+                program_elsewhere(&choice, "path:/a", "path", None, &timing),
+                program_on_array(&choice, (&place, ""), &plan.arrays[0], &settings, &timing),
+            ]
+        };
+        let one = item("x.fio", "[r]\nrw=read\nsize=1M\n");
+        let other = item("x.fio", "[r]\nrw=read\nsize=2M\n");
+        let renamed = item("y.fio", "[r]\nrw=read\nsize=1M\n");
+        for at in 0..2 {
+            assert_ne!(one[at].key, other[at].key);
+            assert_eq!(one[at].key, renamed[at].key);
+            assert!(one[at].what.contains(": fio:x.fio@") && !one[at].what.contains('/'));
+        }
+    }
+
+    #[test]
+    fn how_a_program_is_timed_tells_items_apart() {
+        let dd: ProgramSpec = "dd".parse().expect("a program");
+        let usual = Timing::default();
+        let second = std::time::Duration::from_secs(1);
+        let timings = [
+            usual,
+            Timing { drop_caches: true, ..usual },
+            Timing { interval: second, ..usual },
+            Timing { interval: second, drop_caches: true, ..usual },
+            Timing { runs: 5, ..usual },
+            Timing { until_steady: Some(25), ..usual },
+            Timing { runs: 5, until_steady: Some(25), ..usual },
+        ];
+        let plan = matrix::plan(&options()).expect("a plan");
+        let settings = settings(1, Path::new("/a"));
+        let mut all = HashSet::new();
+        for timing in &timings {
+            let (engine, case) = (TargetExpr::Engine, &plan.arrays[0]);
+            all.insert(program_on_array(&dd, (&engine, ""), case, &settings, timing).key);
+            all.insert(program_elsewhere(&dd, "path:/a", "path", None, timing).key);
+        }
+        assert_eq!(all.len(), 2 * timings.len());
+    }
+
+    #[test]
+    fn kernels_that_were_chosen_tell_arrays_with_parity_apart() {
+        let usual = settings(1, Path::new("/a"));
+        let chosen = Settings { kernels_chosen: true, ..settings(1, Path::new("/a")) };
+        let mirror = Options { levels: vec!["raid1".parse().expect("a level")], ..options() };
+        assert_eq!(keys(&mirror, &usual), keys(&mirror, &chosen));
+        let (usual, chosen) = (keys(&options(), &usual), keys(&options(), &chosen));
+        assert!(usual.iter().all(|item| chosen.iter().all(|other| other.key != item.key)));
+    }
+
+    #[test]
+    fn directory_and_seed_are_not_measured_and_everything_else_is() {
+        let usual = settings(1, Path::new("/a"));
+        let base = keys(&options(), &usual);
+        assert_eq!(base, keys(&options(), &settings(2, Path::new("/b"))));
+        let mut all: HashSet<ItemKey> = base.iter().map(|item| item.key.clone()).collect();
+        assert_eq!(all.len(), 4, "four workloads");
+        let variants = [
+            Options { levels: vec!["raid6".parse().expect("a level")], ..options() },
+            Options { disks: vec![5], ..options() },
+            Options { chunks: vec![65536], ..options() },
+            Options { layouts: vec!["right-symmetric".into()], ..options() },
+            Options { members: vec!["null".parse().expect("a set")], ..options() },
+            Options { degraded: vec![1], ..options() },
+            Options { stripe_caches: vec![8 << 20], ..options() },
+            Options { queue_depths: vec![3], ..options() },
+            Options { sizes: vec![64 << 20], ..options() },
+            Options { depths: vec![7], ..options() },
+            Options { jobs: vec![2], ..options() },
+            paced(),
+            Options { buses: vec![50_000_000], ..paced() },
+            Options { channels: vec![2], ..paced() },
+            Options { spindles: vec![2], ..paced() },
+            Options { blocks: vec![8192], ..options() },
+        ];
+        for (index, options) in variants.iter().enumerate() {
+            for item in keys(options, &usual) {
+                assert!(all.insert(item.key), "variant {index}: {}", item.what);
+            }
+        }
+        let longer = Settings { sample: Duration::from_secs(1), ..settings(1, Path::new("/a")) };
+        assert!(keys(&options(), &longer).into_iter().all(|item| all.insert(item.key)));
+        let steady = Settings { until_steady: Some(25), ..settings(1, Path::new("/a")) };
+        assert!(keys(&options(), &steady).into_iter().all(|item| all.insert(item.key)));
+        let more = Settings { runs: 6, ..settings(1, Path::new("/a")) };
+        assert!(keys(&options(), &more).into_iter().all(|item| all.insert(item.key)));
+    }
+}

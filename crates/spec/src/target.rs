@@ -1,0 +1,497 @@
+//! Place expressions: `engine`, `path:DIR`, `device:/dev/X`, `fs:ext4,data=journal,block=1K`,
+//! `md:/dev/X+/dev/Y`.
+//!
+//! ```text
+//! PLACE  = engine | path:DIR | device:PATH | fs:KIND[,OPTION]... | md:PATH[+PATH]...[,KNOB]...
+//! KIND   = ext2 | ext3 | ext4 | xfs | btrfs
+//! OPTION = block=SIZE | journal=ARRAY | unaligned | lvm | KNOB | on=PLACE (the last one)
+//!        | anything else, which mount gets as it is: noatime, data=journal, barrier=0
+//! ARRAY  = an array expression, as in raid1(2): the journal lies on it; or none
+//! KNOB   = read-ahead=SIZE | scheduler=NAME | queue-depth=N | stripe-cache=PAGES | assume-clean
+//! ```
+//! Invariant: parsing reports the first error; nothing is accessed or created here.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use md::nested::ArrayExpr;
+use md::{BareNumber, parse_size};
+
+use crate::units::exact_size;
+
+/// The place of a measurement.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum TargetExpr {
+    /// The engine in this process, without a file system.
+    #[default]
+    Engine,
+    /// An existing directory.
+    Path(PathBuf),
+    /// An existing block device.
+    Device(PathBuf),
+    /// A file system, created for the measurement.
+    FileSystem(FsExpr),
+    /// An array of the kernel, created for the measurement.
+    Kernel(KernelExpr),
+}
+
+/// A file system to be created.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FsExpr {
+    /// Type of the file system.
+    pub kind: FsKind,
+    /// Its block size, in bytes.
+    pub block_bytes: Option<u64>,
+    /// Location of its journal.
+    pub journal: Journal,
+    /// Whether mkfs gets no stripe geometry.
+    pub unaligned: bool,
+    /// Whether it is on an LVM volume on the array.
+    pub lvm: bool,
+    /// Mount options, as for mount(8).
+    pub mount_options: Vec<String>,
+    /// Settings of the block device.
+    pub knobs: BlockDeviceSettings,
+    /// The place below it.
+    pub on: Box<TargetExpr>,
+}
+
+/// File systems that can be created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FsKind {
+    Ext2,
+    Ext3,
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+/// Location of a file system's journal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Journal {
+    /// Internal, where the file system has a journal.
+    #[default]
+    Internal,
+    /// No journal.
+    None,
+    /// External, on a separate array over members like the others.
+    On(ArrayExpr),
+}
+
+/// Settings of a block device; `None` leaves a setting unchanged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockDeviceSettings {
+    /// Read-ahead, in bytes.
+    pub read_ahead_bytes: Option<u64>,
+    /// I/O scheduler of the members.
+    pub scheduler: Option<String>,
+    /// Queue depth of the members.
+    pub queue_depth: Option<u32>,
+    /// md's stripe cache, in pages of each member.
+    pub stripe_cache_pages: Option<u32>,
+}
+
+/// An array of the kernel to be created; level, layout and chunk come from the same options as the
+/// engine's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelExpr {
+    /// Its members, in slot order.
+    pub devices: Vec<PathBuf>,
+    /// Settings of the array and its members.
+    pub knobs: BlockDeviceSettings,
+    /// Whether the members are assumed to be in sync, which only zeroed ones are.
+    pub assume_clean: bool,
+}
+
+/// An error in a place expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceError {
+    /// The invalid part.
+    pub part: String,
+    /// Description of the error.
+    pub problem: String,
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "target '{}': {}", self.part, self.problem)
+    }
+}
+
+impl std::error::Error for PlaceError {}
+
+fn error(part: &str, problem: impl Into<String>) -> PlaceError {
+    PlaceError { part: part.into(), problem: problem.into() }
+}
+
+impl FsKind {
+    const ALL: [FsKind; 5] = [FsKind::Ext2, FsKind::Ext3, FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs];
+
+    /// Its name for mount(8).
+    pub fn name(self) -> &'static str {
+        match self {
+            FsKind::Ext2 => "ext2",
+            FsKind::Ext3 => "ext3",
+            FsKind::Ext4 => "ext4",
+            FsKind::Xfs => "xfs",
+            FsKind::Btrfs => "btrfs",
+        }
+    }
+}
+
+impl TargetExpr {
+    /// Whether the array of the command line runs in this process's engine.
+    pub fn uses_engine(&self) -> bool {
+        match self {
+            TargetExpr::Engine => true,
+            TargetExpr::FileSystem(fs) => fs.on.uses_engine(),
+            TargetExpr::Path(_) | TargetExpr::Device(_) | TargetExpr::Kernel(_) => false,
+        }
+    }
+
+    /// Whether an array is created for it, by the engine or by the kernel.
+    pub fn uses_array(&self) -> bool {
+        match self {
+            TargetExpr::Engine | TargetExpr::Kernel(_) => true,
+            TargetExpr::FileSystem(fs) => fs.on.uses_array(),
+            TargetExpr::Path(_) | TargetExpr::Device(_) => false,
+        }
+    }
+
+    /// Whether it is, or is on, an existing device.
+    pub fn takes_device(&self) -> bool {
+        match self {
+            TargetExpr::Device(_) => true,
+            TargetExpr::FileSystem(fs) => fs.on.takes_device(),
+            TargetExpr::Engine | TargetExpr::Path(_) | TargetExpr::Kernel(_) => false,
+        }
+    }
+
+    /// The array of the kernel's below it, if there is one.
+    pub fn kernel(&self) -> Option<&KernelExpr> {
+        match self {
+            TargetExpr::Kernel(kernel) => Some(kernel),
+            TargetExpr::FileSystem(fs) => fs.on.kernel(),
+            TargetExpr::Engine | TargetExpr::Path(_) | TargetExpr::Device(_) => None,
+        }
+    }
+
+    /// Complete identity, which distinguishes it from all other places.
+    pub fn identity(&self) -> String {
+        match self {
+            TargetExpr::Engine => self.name(),
+            TargetExpr::Path(path) => format!("path:{}", path.display()),
+            TargetExpr::Device(path) => format!("device:{}", path.display()),
+            TargetExpr::FileSystem(fs) => format!("fs:{},on={}", fs.words(), fs.on.identity()),
+            TargetExpr::Kernel(kernel) => {
+                let devices = kernel.devices.iter().map(|path| path.display().to_string());
+                format!("{}:{}", self.name(), devices.collect::<Vec<_>>().join("+"))
+            }
+        }
+    }
+
+    /// Name for the record, without the user's directories.
+    pub fn name(&self) -> String {
+        match self {
+            TargetExpr::Engine => "engine".into(),
+            TargetExpr::Path(_) => "path".into(),
+            TargetExpr::Device(_) => "device".into(),
+            TargetExpr::FileSystem(fs) => {
+                let on = (*fs.on != TargetExpr::Engine).then(|| format!(",on={}", fs.on.name()));
+                format!("fs:{}{}", fs.words(), on.unwrap_or_default())
+            }
+            TargetExpr::Kernel(kernel) => {
+                let mut words = kernel.knobs.words();
+                words.extend(kernel.assume_clean.then(|| "assume-clean".to_string()));
+                words.insert(0, "kernel".into());
+                words.join(",")
+            }
+        }
+    }
+}
+
+impl FsExpr {
+    /// A file system with default settings, on the engine.
+    pub fn new(kind: FsKind) -> FsExpr {
+        FsExpr {
+            kind,
+            block_bytes: None,
+            journal: Journal::default(),
+            unaligned: false,
+            lvm: false,
+            mount_options: Vec::new(),
+            knobs: BlockDeviceSettings::default(),
+            on: Box::default(),
+        }
+    }
+
+    fn words(&self) -> String {
+        let mut words = vec![self.kind.name().to_string()];
+        words.extend(self.mount_options.iter().cloned());
+        words.extend(self.block_bytes.map(|bytes| format!("block={}", exact_size(bytes))));
+        words.extend(match &self.journal {
+            Journal::Internal => None,
+            Journal::None => Some("journal=none".into()),
+            Journal::On(array) => Some(format!("journal={array}")),
+        });
+        words.extend(self.unaligned.then(|| "unaligned".into()));
+        words.extend(self.lvm.then(|| "lvm".into()));
+        words.extend(self.knobs.words());
+        words.join(",")
+    }
+}
+
+impl BlockDeviceSettings {
+    fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        words.extend(self.read_ahead_bytes.map(|b| format!("read-ahead={}", exact_size(b))));
+        words.extend(self.scheduler.as_ref().map(|name| format!("scheduler={name}")));
+        words.extend(self.queue_depth.map(|depth| format!("queue-depth={depth}")));
+        words.extend(self.stripe_cache_pages.map(|pages| format!("stripe-cache={pages}")));
+        words
+    }
+
+    /// Applies a word that is a knob; returns whether it is one.
+    fn take(&mut self, word: &str) -> Result<bool, PlaceError> {
+        let Some((name, value)) = word.split_once('=') else { return Ok(false) };
+        let number = || {
+            let number = value.parse().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| error(word, "a number from 1 on is wanted"))
+        };
+        match name {
+            "read-ahead" => {
+                let bytes = parse_size(value, BareNumber::Refused)
+                    .map_err(|e| error(word, e.to_string()))?;
+                if bytes % 1024 != 0 {
+                    return Err(error(word, "the kernel counts read-ahead in KiB"));
+                }
+                self.read_ahead_bytes = Some(bytes);
+            }
+            "scheduler" if !value.is_empty() && !value.contains('/') => {
+                self.scheduler = Some(value.into());
+            }
+            "scheduler" => return Err(error(word, "a scheduler's name is wanted")),
+            "queue-depth" => self.queue_depth = Some(number()?),
+            "stripe-cache" => self.stripe_cache_pages = Some(number()?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl FromStr for TargetExpr {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<TargetExpr, PlaceError> {
+        let (kind, rest) = match text.split_once(':') {
+            Some((kind, rest)) => (kind, Some(rest)),
+            None => (text, None),
+        };
+        match (kind, rest) {
+            ("engine", None) => Ok(TargetExpr::Engine),
+            ("path", Some(dir)) if !dir.is_empty() => Ok(TargetExpr::Path(dir.into())),
+            ("device", Some(dev)) if !dev.is_empty() => Ok(TargetExpr::Device(dev.into())),
+            ("path", _) => Err(error(text, "a directory is wanted, as in path:/mnt/array")),
+            ("device", _) => Err(error(text, "a block device is wanted, as in device:/dev/md0")),
+            ("fs", Some(rest)) => file_system(rest).map(TargetExpr::FileSystem),
+            ("fs", None) => Err(error(text, "a file system is wanted, as in fs:ext4")),
+            // The older name is `kernel`; records still have it.
+            ("md" | "kernel", Some(rest)) => kernel(rest).map(TargetExpr::Kernel),
+            ("md" | "kernel", None) => Err(error(text, "devices are wanted: md:/dev/sdb+/dev/sdc")),
+            _ => Err(error(
+                text,
+                "unknown; there are engine, path:DIR, device:/dev/X, fs:KIND and \
+                 md:/dev/X+/dev/Y",
+            )),
+        }
+    }
+}
+
+/// Splits at commas outside of parentheses; everything after `on=` is one word.
+fn words(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut words) = (0i32, 0, Vec::new());
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            b',' if depth == 0 && !text[start..].starts_with("on=") => {
+                words.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    words.push(&text[start..]);
+    words
+}
+
+fn file_system(text: &str) -> Result<FsExpr, PlaceError> {
+    let mut words = words(text).into_iter();
+    let name = words.next().unwrap_or("");
+    let kind = FsKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+        error(name, "unknown file system; there are ext2, ext3, ext4, xfs and btrfs")
+    })?;
+    let mut fs = FsExpr::new(kind);
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("block", size) => {
+                // As for mkfs, a number alone is bytes.
+                let bytes =
+                    parse_size(size, BareNumber::Bytes).map_err(|e| error(word, e.to_string()))?;
+                let possible = bytes.is_power_of_two() && (512..=65_536).contains(&bytes);
+                let problem = "a block is a power of two from 512 to 64K";
+                fs.block_bytes = Some(possible.then_some(bytes).ok_or(error(word, problem))?);
+            }
+            ("journal", "none") => fs.journal = Journal::None,
+            ("journal", "internal") => fs.journal = Journal::Internal,
+            ("journal", array) => {
+                let array = array.parse::<ArrayExpr>().map_err(|e| error(word, e.to_string()))?;
+                fs.journal = Journal::On(array);
+            }
+            ("unaligned", "") => fs.unaligned = true,
+            ("lvm", "") => fs.lvm = true,
+            ("on", place) => {
+                fs.on = Box::new(place.parse()?);
+                if matches!(*fs.on, TargetExpr::Path(_) | TargetExpr::FileSystem(_)) {
+                    return Err(error(word, "a file system needs a block device under it"));
+                }
+            }
+            ("", _) => return Err(error(text, "an option between two commas is empty")),
+            _ if fs.knobs.take(word)? => {}
+            _ => fs.mount_options.push(word.into()),
+        }
+    }
+    fs.check(text)?;
+    Ok(fs)
+}
+
+impl FsExpr {
+    /// Refuses file systems that mkfs cannot create.
+    fn check(&self, text: &str) -> Result<(), PlaceError> {
+        let can = match self.kind {
+            FsKind::Ext2 => matches!(self.journal, Journal::Internal | Journal::None),
+            FsKind::Ext3 => self.journal != Journal::None,
+            FsKind::Ext4 => true,
+            FsKind::Xfs => self.journal != Journal::None,
+            FsKind::Btrfs => self.journal == Journal::Internal,
+        };
+        if !can {
+            let problem = format!("{} cannot have its journal there", self.kind.name());
+            return Err(error(text, problem));
+        }
+        if matches!(self.journal, Journal::On(_)) && !self.on.uses_engine() {
+            return Err(error(text, "an array for the journal is made for the engine's only"));
+        }
+        if self.knobs.queue_depth.is_some() || self.knobs.stripe_cache_pages.is_some() {
+            return Err(error(
+                text,
+                "queue-depth and stripe-cache belong to the array: give them after \
+                 on=md:/dev/X+/dev/Y, or with --queue-depth and --stripe-cache",
+            ));
+        }
+        let extended = matches!(self.kind, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4);
+        match self.block_bytes {
+            Some(bytes) if extended && bytes < 1024 => {
+                Err(error(text, "the ext file systems have blocks of 1K at least"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn kernel(text: &str) -> Result<KernelExpr, PlaceError> {
+    let mut words = text.split(',');
+    let mut kernel = KernelExpr::default();
+    for path in words.next().unwrap_or("").split('+') {
+        if !path.starts_with('/') {
+            return Err(error(path, "a device's whole path is wanted, as in /dev/sdb"));
+        }
+        kernel.devices.push(path.into());
+    }
+    for word in words {
+        match word {
+            "assume-clean" => kernel.assume_clean = true,
+            _ if kernel.knobs.take(word)? => {}
+            _ => {
+                return Err(error(
+                    word,
+                    "unknown; there are read-ahead=SIZE, stripe-cache=PAGES, queue-depth=N, \
+                     scheduler=NAME and assume-clean",
+                ));
+            }
+        }
+    }
+    Ok(kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fs(text: &str) -> FsExpr {
+        match text.parse() {
+            Ok(TargetExpr::FileSystem(fs)) => fs,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_system_with_everything() {
+        let text = "fs:ext3,data=journal,block=1K,journal=raid1,64K(2),lvm,read-ahead=4M,noatime";
+        assert!(text.parse::<TargetExpr>().is_err(), "a comma before the parenthesis is one more");
+        let text = "fs:ext3,data=journal,block=1K,journal=raid1(2),lvm,read-ahead=4M,noatime";
+        let fs = fs(text);
+        assert_eq!((fs.kind, fs.block_bytes, fs.lvm), (FsKind::Ext3, Some(1024), true));
+        assert_eq!(fs.mount_options, ["data=journal", "noatime"]);
+        assert_eq!(fs.journal, Journal::On("raid1(2)".parse().expect("an array")));
+        assert_eq!(fs.knobs.read_ahead_bytes, Some(4 << 20));
+        assert!(fs.on.uses_engine());
+        let name = TargetExpr::FileSystem(fs.clone()).name();
+        assert_eq!(name.parse(), Ok(TargetExpr::FileSystem(fs)), "{name}");
+    }
+
+    /// Places are identified by name in the results: two places must not share a name.
+    #[test]
+    fn sizes_in_names_are_exact() {
+        for text in ["fs:ext4,read-ahead=1540K", "fs:ext4,read-ahead=1541K", "fs:xfs,block=512"] {
+            assert_eq!(text.parse::<TargetExpr>().expect(text).name(), text);
+        }
+    }
+
+    #[test]
+    fn a_file_system_on_something_else() {
+        let fs = fs("fs:xfs,on=md:/dev/sdb+/dev/sdc,stripe-cache=4096,assume-clean");
+        let TargetExpr::Kernel(kernel) = &*fs.on else { panic!("{fs:?}") };
+        assert_eq!(kernel.devices.len(), 2);
+        assert_eq!(kernel.knobs.stripe_cache_pages, Some(4096));
+        assert!(kernel.assume_clean && fs.mount_options.is_empty());
+        let name = TargetExpr::FileSystem(fs).name();
+        assert_eq!(name, "fs:xfs,on=kernel,stripe-cache=4096,assume-clean", "no paths in it");
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for (text, named) in [
+            ("disk", "unknown; there are engine"),
+            ("path:", "a directory is wanted"),
+            ("fs:vfat", "unknown file system"),
+            ("fs:ext4,block=3K", "a power of two"),
+            ("fs:ext4,block=512", "1K at least"),
+            ("fs:ext3,journal=none", "cannot have its journal there"),
+            ("fs:ext4,journal=raid9(2)", "raid9"),
+            ("fs:ext4,,noatime", "empty"),
+            ("fs:ext4,on=path:/mnt", "block device under it"),
+            ("fs:ext4,journal=raid1(2),on=device:/dev/sda", "engine's only"),
+            ("fs:ext4,queue-depth=0", "from 1 on"),
+            ("fs:ext4,queue-depth=4", "belong to the array"),
+            ("fs:ext4,stripe-cache=256,on=md:/dev/sda", "belong to the array"),
+            ("md:sda", "whole path"),
+            ("md:/dev/sda,stripe=1", "unknown; there are read-ahead"),
+        ] {
+            let error = text.parse::<TargetExpr>().expect_err(text).to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Rates and durations in the syntax of the command line, and how sizes are shown. Sizes are read
+//! by `md::parse_size`.
+//!
+//! Invariant: ambiguous text is refused, and the message shows the valid syntax. Rates of buses
+//! count in powers of 1000 unless they say `MiB`.
+
+/// The reason why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuantityError {
+    /// The given text.
+    pub text: String,
+    /// The valid syntax.
+    pub wanted: &'static str,
+}
+
+impl std::fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "'{}': {}", self.text, self.wanted)
+    }
+}
+
+impl std::error::Error for QuantityError {}
+
+const RATE: &str = "a rate is a number of MB/s, MiB/s, GB/s or GiB/s, as in 133MB/s";
+const SECONDS: &str = "a time is a number of seconds above 0, as in 0.7 or 2s or 500ms";
+
+fn split(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    (&text[..end], text[end..].trim())
+}
+
+/// Bytes per second: `133MB/s`, `2GB/s`, `250MiB/s`; without a unit, MB/s.
+///
+/// # Errors
+/// A message with the syntax of rates.
+pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
+    let fail = || QuantityError { text: text.into(), wanted: RATE };
+    let (number, unit) = split(text.trim());
+    let factor = match unit.trim_end_matches("/s").to_ascii_lowercase().as_str() {
+        "" | "mb" | "m" => 1e6,
+        "mib" => f64::from(1 << 20),
+        "gb" | "g" => 1e9,
+        "gib" => f64::from(1 << 30),
+        _ => return Err(fail()),
+    };
+    let rate = number.parse::<f64>().map_err(|_| fail())? * factor;
+    if (1.0..1e15).contains(&rate) { Ok(rate as u64) } else { Err(fail()) }
+}
+
+/// Seconds: `3`, `0.5`, `2s`, `500ms`.
+///
+/// # Errors
+/// A message with the syntax of durations.
+pub fn parse_seconds(text: &str) -> Result<f64, QuantityError> {
+    let fail = || QuantityError { text: text.into(), wanted: SECONDS };
+    let (number, unit) = split(text.trim());
+    let factor = match unit {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "m" | "min" => 60.0,
+        _ => return Err(fail()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| fail())? * factor;
+    if seconds > 0.0 && seconds < 1e7 { Ok(seconds) } else { Err(fail()) }
+}
+
+/// `64 KiB`, `1 MiB`, `1.5 GiB`: the largest unit that shows the value in at most one decimal.
+pub fn show_size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() == 0.0 {
+        format!("{value:.0} {}", units[unit])
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
+/// `64K`, `1540K`, `513`: the same bytes to the last one, in the largest unit that they are whole
+/// in, as [`md::parse_size`] reads it.
+pub fn exact_size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    whole.map_or(bytes.to_string(), |(shift, name)| format!("{}{name}", bytes >> shift))
+}
+
+/// `4m10s`, `12s`: for progress.
+pub fn show_seconds(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m{s:02}s"),
+        (h, m, _) => format!("{h}h{m:02}m"),
+    }
+}
+
+/// A number of KiB in words: `4 KiB`, `1 MiB`.
+pub fn kib(kib: f64) -> String {
+    match kib {
+        _ if kib >= 1048576.0 && kib % 1048576.0 == 0.0 => format!("{} GiB", kib / 1048576.0),
+        _ if kib >= 1024.0 && kib % 1024.0 == 0.0 => format!("{} MiB", kib / 1024.0),
+        _ => format!("{kib} KiB"),
+    }
+}
+
+/// Bytes in words, to three digits: `128 MiB`.
+pub fn bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < units.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    let text = if value.fract() == 0.0 { format!("{value}") } else { digits(value) };
+    format!("{text} {}", units[unit])
+}
+
+/// About three digits without an exponent: `0.63`, `15.2`, `155`, `12345`.
+pub fn digits(value: f64) -> String {
+    match value {
+        0.0 => "0".to_string(),
+        _ if value >= 99.95 => format!("{value:.0}"),
+        _ if value >= 9.995 => format!("{value:.1}"),
+        _ if value >= 0.0995 => format!("{value:.2}"),
+        _ if value >= 0.00995 => format!("{value:.3}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// A latency in words: `85.0 us`, `1.25 ms`, `2.1 s`.
+pub fn latency(us: f64) -> String {
+    match us {
+        _ if us >= 999_500.0 => format!("{} s", digits(us / 1e6)),
+        _ if us >= 999.5 => format!("{} ms", digits(us / 1e3)),
+        _ => format!("{} us", digits(us)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use md::{BareNumber, parse_size};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn rates_and_times_as_people_write_them() {
+        assert_eq!(parse_rate("133MB/s"), Ok(133_000_000));
+        assert_eq!(parse_rate("1GiB/s"), Ok(1 << 30));
+        assert_eq!(parse_rate("66.7"), Ok(66_700_000));
+        assert!(parse_rate("0").is_err() && parse_rate("10Mbit").is_err());
+        assert_eq!(parse_seconds("500ms"), Ok(0.5));
+        assert_eq!(parse_seconds("2"), Ok(2.0));
+        assert!(parse_seconds("0").is_err() && parse_seconds("soon").is_err());
+        assert_eq!(show_seconds(250.4), "4m10s");
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_come_back(number in 0u64..1 << 40, suffix in 0usize..5) {
+            let (name, shift) = [("", 0), ("K", 10), ("MiB", 20), ("b", 0), ("kb", 10)][suffix];
+            let parse = |text: &str| parse_size(text, BareNumber::Bytes);
+            prop_assert_eq!(parse(&format!("{number}{name}")), Ok(number << shift));
+            prop_assert_eq!(parse(&exact_size(number)), Ok(number));
+            // What is shown can be given: exactly where it is whole, within its decimal otherwise.
+            let shown = show_size(number);
+            match parse(&shown.replace("bytes", "B")) {
+                Ok(bytes) => prop_assert!(bytes.abs_diff(number) * 10 <= number.max(1024)),
+                Err(_) => prop_assert!(shown.contains('.'), "{}", shown),
+            }
+        }
+
+        #[test]
+        fn no_text_is_too_strange(
+            text in prop_oneof!["\\PC{0,30}", "[0-9.]{0,25}[ a-zA-Z/]{0,5}"],
+        ) {
+            // With a unit, what a number without one means makes no difference.
+            let size = parse_size(&text, BareNumber::Refused);
+            if let Ok(bytes) = size {
+                prop_assert_eq!(parse_size(&text, BareNumber::Bytes), Ok(bytes));
+                prop_assert_eq!(parse_size(&text, BareNumber::Kib), Ok(bytes));
+            }
+            if let Ok(rate) = parse_rate(&text) {
+                prop_assert!(rate >= 1);
+            }
+            if let Ok(seconds) = parse_seconds(&text) {
+                prop_assert!(seconds > 0.0 && seconds.is_finite());
+                prop_assert!(std::time::Duration::try_from_secs_f64(seconds).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn times_and_sizes_are_shown_shortly() {
+        for (seconds, text) in [(0.0, "0s"), (59.4, "59s"), (60.0, "1m00s"), (7260.0, "2h01m")] {
+            assert_eq!(show_seconds(seconds), text);
+        }
+        for (bytes, text) in
+            [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (u64::MAX, "16777216 TiB")]
+        {
+            assert_eq!(show_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn numbers_are_short_and_say_their_unit() {
+        let table = [
+            (0.0, "0"),
+            (0.004, "0.0040"),
+            (0.0136, "0.014"),
+            (0.63, "0.63"),
+            (9.99, "9.99"),
+            (9.996, "10.0"),
+            (82.44, "82.4"),
+            (155.2, "155"),
+            (4.0, "4.00"),
+            (161_234.4, "161234"),
+        ];
+        for (value, text) in table {
+            assert_eq!(digits(value), text);
+        }
+        assert_eq!(latency(85.0), "85.0 us");
+        assert_eq!(latency(999.6), "1.00 ms");
+        assert_eq!(latency(12_500.0), "12.5 ms");
+        assert_eq!(latency(2_100_000.0), "2.10 s");
+        assert_eq!(
+            (kib(4.0).as_str(), kib(1024.0).as_str(), kib(1536.0).as_str()),
+            ("4 KiB", "1 MiB", "1536 KiB")
+        );
+        assert_eq!(bytes(128 << 20), "128 MiB");
+    }
+}
