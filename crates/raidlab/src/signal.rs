@@ -11,8 +11,8 @@ use signal_hook::flag;
 /// The exit status of a command that a signal ended.
 const STOPPED: i32 = 130;
 
-/// Installs the handlers; the flag is set by the first signal, before the command continues. Must be
-/// called only once.
+/// Installs the handlers; the flag is set by the first signal, before the command continues. Must
+/// be called only once.
 pub fn watch() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

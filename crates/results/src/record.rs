@@ -117,7 +117,7 @@ pub struct Cell {
     /// Where the members lie on their drives: `window@0`, `window@0.5`, `stretch`.
     #[serde(default)]
     pub placement: Option<String>,
-    /// What the members could deliver together for this access pattern, MB/s ([`model::bound`]).
+    /// What the members could deliver together for this access pattern, MB/s (`model::bound`).
     #[serde(default)]
     pub bound_mb_per_s: Option<f64>,
     /// `mb_per_s / bound_mb_per_s`.
