@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
 use device::{Device, Identity};
 use report::shown::{Shown, lines};
 use serde_json::Value;
@@ -158,6 +159,27 @@ fn open_replaceable(path: &Path) -> Result<File, String> {
 pub fn is_stream(path: &Path) -> bool {
     let kind = std::fs::metadata(path).map(|there| there.file_type());
     kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir() && !kind.is_block_device())
+}
+
+/// A list in columns with a header; `numbers` are the columns that are aligned to the right.
+pub fn columns<const N: usize>(
+    header: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+    numbers: &[usize],
+) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        // Two blanks between columns.
+        column.set_padding((if index == 0 { 0 } else { 2 }, 0));
+        if numbers.contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt() + "\n"
 }
 
 /// Whether a path stands for stdout.

@@ -11,7 +11,7 @@ use report::shown::Shown;
 
 use crate::Ending;
 use crate::console::{
-    JsonOut, has_colours, is_stdout, print_lines, print_raw, replace_record, say,
+    JsonOut, columns, has_colours, is_stdout, print_lines, print_raw, replace_record, say,
 };
 use crate::output::json_of;
 use crate::results::{DbArgument, Which, chosen, read_record, report_of_run};
@@ -154,25 +154,18 @@ fn list(arguments: &ReportArguments) -> Result<Ending, String> {
             return Ok(Ending::Fine);
         }
     }
-    let mut out = String::new();
-    for run in runs {
-        let state = match &run.ended {
-            Some(_) => String::new(),
-            None => ", not ended".into(),
+    let rows = runs.iter().map(|run| {
+        let state = match (&run.ended, run.not_run) {
+            (Some(_), 0) => String::new(),
+            (Some(_), failed) => format!("{failed} could not be run"),
+            (None, 0) => "not ended".into(),
+            (None, failed) => format!("not ended, {failed} could not be run"),
         };
-        let failed = match run.not_run {
-            0 => String::new(),
-            count => format!(", {count} could not be run"),
-        };
-        let host = run.hostname.map(|host| format!(" on {}", Shown(host))).unwrap_or_default();
-        out.push_str(&format!(
-            "{:>4}  {}{host}  {}: {} cell(s){failed}{state}\n",
-            run.id,
-            run.started,
-            Shown(run.title),
-            run.cells
-        ));
-    }
-    print_lines(&out)?;
+        let host = run.hostname.as_ref().map(|host| Shown(host).to_string()).unwrap_or_default();
+        let title = Shown(&run.title).to_string();
+        [run.id.to_string(), run.started.clone(), host, run.cells.to_string(), title, state]
+    });
+    let header = ["run", "started", "host", "cells", "title", "state"];
+    print_lines(&columns(header, rows, &[0, 3]))?;
     Ok(Ending::Fine)
 }

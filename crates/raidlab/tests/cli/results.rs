@@ -57,8 +57,11 @@ fn a_sweep_is_measured_once_and_again_only_when_asked() {
     assert_eq!(cells(&db).len(), 10);
     raidlab(&format!("sweep {file} --db {db} --again")).code(0);
     let list = raidlab(&format!("report --list --db {db}")).code(0).stdout;
-    assert_eq!(list.lines().count(), 2, "{list}");
-    assert!(list.lines().all(|line| line.contains("A small sweep: 10 cell(s)")), "{list}");
+    assert_eq!(list.lines().count(), 3, "{list}");
+    assert!(list.starts_with("run  started "), "{list}");
+    for line in list.lines().skip(1) {
+        assert!(line.ends_with("   10  A small sweep"), "{list}");
+    }
 }
 
 #[test]
@@ -77,13 +80,13 @@ fn options_of_the_command_line_override_the_file() {
 fn a_killed_sweep_resumes() {
     let (_dir, file, db) = with_sweep(&SWEEP.replace("seconds = 0.02", "seconds = 0.5"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
-    command.args(["bench", &file, "--db", &db]);
+    command.args(["sweep", &file, "--db", &db]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the program starts");
     let stored = || {
-        let list = raidlab(&format!("report --list --db {db}")).stdout;
-        let count = list.split("A small sweep: ").nth(1).and_then(|rest| rest.split(' ').next());
-        count.and_then(|count| count.parse::<usize>().ok()).unwrap_or(0)
+        let list = raidlab(&format!("report --list --db {db} --json")).stdout;
+        let list = serde_json::from_str::<Value>(&list).unwrap_or_default();
+        list[0]["cells"].as_u64().unwrap_or(0)
     };
     let begun = std::time::Instant::now();
     while stored() < 3 {
