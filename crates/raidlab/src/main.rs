@@ -5,28 +5,16 @@
 //! signal.
 #![forbid(unsafe_code)]
 
-mod bench;
-mod compare;
+mod commands;
 mod console;
-mod create;
-mod detail;
-mod dump;
-mod examine;
-mod generate;
 mod mdadm;
 mod members;
 mod meter;
 mod old_forms;
 mod output;
-mod programs;
 mod progress;
-mod report;
-mod results;
 mod signal;
 mod size_args;
-mod status;
-mod sweep;
-mod watch;
 
 use std::process::ExitCode;
 
@@ -45,29 +33,29 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Measure arrays: level x layout x chunk x members x workload, every byte checked.
-    Bench(Box<bench::BenchArguments>),
+    Bench(Box<commands::bench::BenchArguments>),
     /// Measure the cases of a file, store the results; resumes where it was interrupted.
-    Sweep(Box<sweep::SweepArguments>),
+    Sweep(Box<commands::sweep::SweepArguments>),
     /// List the programs that bench and sweeps run, such as bonnie++, with their options.
-    Programs(programs::ProgramsArguments),
+    Programs(commands::programs::ProgramsArguments),
     /// Show results: tables, charts, one offline HTML page, Markdown, CSV, Parquet.
-    Report(Box<report::ReportArguments>),
+    Report(Box<commands::report::ReportArguments>),
     /// Compare two records or runs, cell by cell: slower, faster, or no difference.
-    Compare(compare::CompareArguments),
+    Compare(commands::compare::CompareArguments),
     /// Create an array from devices and image files.
-    Create(Box<create::CreateArguments>),
+    Create(Box<commands::create::CreateArguments>),
     /// Show the superblocks of members, as mdadm --examine does.
-    Examine(examine::ExamineArguments),
+    Examine(commands::examine::ExamineArguments),
     /// Show the arrays that members form, and the result of a start.
-    Detail(detail::DetailArguments),
+    Detail(commands::detail::DetailArguments),
     /// Show all arrays among members, as /proc/mdstat does.
-    Status(status::StatusArguments),
+    Status(commands::status::StatusArguments),
     /// Write an array's contents to a file or to stdout; members are opened read-only.
-    Dump(Box<dump::DumpArguments>),
+    Dump(Box<commands::dump::DumpArguments>),
     /// Show live statistics of disks, members and CPUs, as iostat does.
-    Watch(watch::WatchArguments),
+    Watch(commands::watch::WatchArguments),
     /// Print a shell's completions to stdout, or write the man pages to a directory.
-    Generate(generate::GenerateArguments),
+    Generate(commands::generate::GenerateArguments),
 }
 
 /// The outcome of a command that did not fail.
@@ -97,18 +85,18 @@ fn main() -> ExitCode {
     // The matches of the verb, for verbs that need the source of their options.
     let said = matches.subcommand().map_or(&matches, |(_, said)| said);
     let ended = match arguments.command {
-        Command::Bench(arguments) => bench::run(*arguments, said),
-        Command::Sweep(arguments) => sweep::run(&arguments, said),
-        Command::Programs(arguments) => programs::run(&arguments),
-        Command::Report(arguments) => report::run(&arguments),
-        Command::Compare(arguments) => compare::run(&arguments),
-        Command::Create(arguments) => create::run(&arguments),
-        Command::Examine(arguments) => examine::run(&arguments),
-        Command::Detail(arguments) => detail::run(&arguments),
-        Command::Status(arguments) => status::run(&arguments),
-        Command::Dump(arguments) => dump::run(&arguments),
-        Command::Watch(arguments) => watch::run(&arguments),
-        Command::Generate(arguments) => generate::run(&arguments, Arguments::command()),
+        Command::Bench(arguments) => commands::bench::run(*arguments, said),
+        Command::Sweep(arguments) => commands::sweep::run(&arguments, said),
+        Command::Programs(arguments) => commands::programs::run(&arguments),
+        Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Create(arguments) => commands::create::run(&arguments),
+        Command::Examine(arguments) => commands::examine::run(&arguments),
+        Command::Detail(arguments) => commands::detail::run(&arguments),
+        Command::Status(arguments) => commands::status::run(&arguments),
+        Command::Dump(arguments) => commands::dump::run(&arguments),
+        Command::Watch(arguments) => commands::watch::run(&arguments),
+        Command::Generate(arguments) => commands::generate::run(&arguments, Arguments::command()),
     };
     match ended {
         Ok(Ending::Fine) => ExitCode::SUCCESS,
@@ -150,7 +138,7 @@ fn misused(error: &clap::Error) -> ExitCode {
     }
     let creates = std::env::args_os().nth(1).is_some_and(|verb| verb == "create");
     let unknown = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(name)) if creates => create::mdadm_only::refusal(name),
+        Some(ContextValue::String(name)) if creates => commands::create::mdadm_only::refusal(name),
         _ => None,
     };
     let line = unknown.unwrap_or_else(|| one_line(&error.to_string()));

@@ -9,7 +9,7 @@ use md::ondisk::{Area, Role};
 use report::shown::Shown;
 use serde_json::{Value, json};
 
-use crate::detail::policy_name;
+use crate::commands::detail::policy_name;
 use crate::mdadm;
 
 /// The plan as text: properties of the array, and the areas on its members.

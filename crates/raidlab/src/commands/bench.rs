@@ -19,9 +19,9 @@ use spec::matrix::Plan;
 use spec::settings::Settings;
 use spec::units::show_seconds;
 
+use crate::commands::results::{DbArgument, RunRecorder};
 use crate::console::{JsonOut, say};
 use crate::output::{Outputs, json_of};
-use crate::results::{DbArgument, RunRecorder};
 use crate::{Ending, signal};
 
 pub use options::{HostOptions, Matrix, MatrixOptions};

@@ -16,8 +16,8 @@ use md::ondisk::{MemberMetadata, Version};
 use report::shown::Shown;
 use serde_json::{Value, json};
 
+use crate::commands::examine::LOCKLESS;
 use crate::console::{JsonOut, text_of};
-use crate::examine::LOCKLESS;
 use crate::members::{Used, choose};
 use crate::{Ending, mdadm};
 

@@ -14,8 +14,8 @@ use md::ondisk::Version;
 use report::shown::Shown;
 use serde_json::{Value, json};
 
+use crate::commands::detail::mdstat_level;
 use crate::console::{JsonOut, text_of};
-use crate::detail::mdstat_level;
 use crate::members::Used;
 use crate::{Ending, mdadm};
 

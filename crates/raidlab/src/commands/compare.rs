@@ -9,8 +9,8 @@ use report::compare::Comparison;
 use results::record::Record;
 
 use crate::Ending;
+use crate::commands::results::{DbArgument, Which, chosen, read_record};
 use crate::console::{JsonOut, check_replaceable, is_stdout, replace_record};
-use crate::results::{DbArgument, Which, chosen, read_record};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use ::bench::blocks::Progress;
-use ::bench::sweep::{Part, ProgramItem, SweepHost, Task, run_tasks, tasks};
+use bench::blocks::Progress;
+use bench::sweep::{Part, ProgramItem, SweepHost, Task, run_tasks, tasks};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
 use results::record::Cell;
@@ -25,14 +25,14 @@ use spec::sweep::{
     Item, ItemKey, SweepFile, SweepTable, TargetLabels, program_elsewhere, program_on_array,
 };
 
-use crate::bench::{
-    self, BenchPlan, Engine, HostOptions, Matrix, MatrixOptions, ProgramRunner, ResultOptions,
-    Target,
+use crate::commands::bench::{
+    BenchPlan, Engine, HostOptions, Matrix, MatrixOptions, ProgramRunner, ResultOptions, Target,
+    check_plan, hold_to_cores,
 };
 use crate::console::say;
 use crate::output::{Outputs, json_of};
 use crate::progress::{Reporter, Status};
-use crate::{Ending, one_line, signal};
+use crate::{Ending, commands, one_line, signal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -145,7 +145,7 @@ fn unused_options(
     host: &HostOptions,
     given: &[(String, Vec<String>)],
 ) -> Result<(), String> {
-    let unused = bench::unused_options(tables, host);
+    let unused = commands::bench::unused_options(tables, host);
     let in_file = |option: &str| {
         let overridden = given.iter().any(|(key, _)| key == option);
         !overridden && tables.iter().any(|table| table.has(option))
@@ -287,7 +287,7 @@ impl Sweeping<'_> {
     /// The run to resume, and its finished items.
     fn begun(&self, store: &Store) -> Result<Option<(i64, HashSet<ItemKey>)>, String> {
         let all = self.all();
-        let Some(head) = ::bench::sweep::head(&all).filter(|_| !self.arguments.again) else {
+        let Some(head) = bench::sweep::head(&all).filter(|_| !self.arguments.again) else {
             return Ok(None);
         };
         let text = |e: results::StoreError| e.to_string();
@@ -371,9 +371,9 @@ impl Sweeping<'_> {
         let all = self.all();
         let stop = signal::watch()?;
         let outputs = Outputs::open(&results.json, results.html.as_deref())?;
-        bench::hold_to_cores(arguments.host.cores)?;
+        hold_to_cores(arguments.host.cores)?;
         let mut store = results.db.create()?;
-        let head = ::bench::sweep::head(&all).ok_or_else(|| self.nothing())?;
+        let head = bench::sweep::head(&all).ok_or_else(|| self.nothing())?;
         let new = NewRun {
             title: &self.sweep.title,
             sweep: Some(&self.sweep.name),
@@ -477,7 +477,7 @@ impl SweepHost for Here<'_> {
         // What others' devices hold takes neither memory nor space here.
         match task.program.is_some_and(|program| !program.place.uses_engine()) {
             true => Ok(()),
-            false => bench::check_plan(&task.plan, &self.arguments.host),
+            false => check_plan(&task.plan, &self.arguments.host),
         }
     }
 

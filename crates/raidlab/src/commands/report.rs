@@ -10,11 +10,11 @@ use report::runs::Report;
 use report::shown::Shown;
 
 use crate::Ending;
+use crate::commands::results::{DbArgument, Which, chosen, read_record, report_of_run};
 use crate::console::{
     JsonOut, columns, has_colours, is_stdout, print_lines, print_raw, replace_record, say,
 };
 use crate::output::json_of;
-use crate::results::{DbArgument, Which, chosen, read_record, report_of_run};
 
 const EXAMPLES: &str = "\
 Examples:

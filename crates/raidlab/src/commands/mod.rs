@@ -1,0 +1,18 @@
+//! The verbs, one module each, and the results file that some of them share.
+//!
+//! They are not at the crate's root, where `bench`, `report` and `results` are crates. Called from
+//! `main`, which turns what they return into an exit code.
+
+pub mod bench;
+pub mod compare;
+pub mod create;
+pub mod detail;
+pub mod dump;
+pub mod examine;
+pub mod generate;
+pub mod programs;
+pub mod report;
+pub mod results;
+pub mod status;
+pub mod sweep;
+pub mod watch;
