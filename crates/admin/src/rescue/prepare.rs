@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use md::assemble::{Array, Candidate, Explicit, MemberState, Plan, Shape, data_starts};
+use md::assemble::{Array, Candidate, Explicit, MemberState, Plan, Shape, ShapeError, data_starts};
 use md::geometry::Generation;
 use md::ondisk::{journal, ppl};
 use md::{Geometry, MemberIdx, SECTOR_BYTES};
@@ -31,7 +31,7 @@ pub struct Prepared {
 /// The array has no geometry, so that nothing can be read: the reason of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NoGeometry(pub String);
+pub struct NoGeometry(#[source] pub ShapeError);
 
 /// Prepares an array from the assembly decision. `candidates` and `disks` are those that the
 /// decision was made from; `plan` is usually its read-only plan.

@@ -27,7 +27,7 @@ mod types;
 pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
 pub use plan::data_starts;
 pub use readable::Readable;
-pub use shape::Shape;
+pub use shape::{Shape, ShapeError};
 pub use start::{StartDevice, StartMember, StartPlan, StartRefusal, StartState};
 pub use types::{
     Array, Candidate, Found, Member, MemberState, Options, OtherVerdict, Override, Plan, Recovery,

@@ -9,7 +9,7 @@ use super::areas;
 use super::member_state::{MemberStates, cut_off, member_states, slots_of};
 use super::messages;
 use super::repair::{self, Facts};
-use super::shape::{Shape, shape};
+use super::shape::{Shape, ShapeError, shape};
 use super::types::{
     Array, Candidate, Member, MemberState, Options, OtherVerdict, Override, Plan, Repairs,
     Software, Source, Verdict,
@@ -38,14 +38,11 @@ pub(super) fn array(all: &[Candidate], group: &[usize], options: &Options) -> Ar
     };
     let slots = slots_of(metadata);
     let (shape, missing, read_only, read_write) = if !has_slot {
-        facts.nothing(
-            "No member with a slot is among the candidates: only spares, failed or \
-                       unusable ones. Find the members that held the data.",
-        )
+        facts.nothing(ShapeError::NoSlots)
     } else if found.is_tied {
-        facts.nothing(&found.ties.join(" "))
+        facts.nothing(ShapeError::Tied(found.ties.clone()))
     } else if slots == 0 || slots > MAX_MEMBERS {
-        facts.nothing(&format!("The superblock says that the array has {slots} slots."))
+        facts.nothing(ShapeError::SlotCount(slots))
     } else {
         facts.plans(slots)
     };
@@ -102,7 +99,7 @@ struct Planner<'a> {
 }
 
 pub(super) type Slots = Vec<Option<Source>>;
-type Plans = (Result<Shape, String>, Vec<MemberIdx>, Plan, Plan);
+type Plans = (Result<Shape, ShapeError>, Vec<MemberIdx>, Plan, Plan);
 
 /// The slots for which `bad` holds.
 fn slots_where(slots: &Slots, bad: impl Fn(&Option<Source>) -> bool) -> Vec<MemberIdx> {
@@ -136,9 +133,10 @@ pub fn data_starts(own: &MemberMetadata, defining: &MemberMetadata) -> (u64, u64
 
 impl Planner<'_> {
     /// No array at all.
-    fn nothing(&self, why: &str) -> Plans {
+    fn nothing(&self, why: ShapeError) -> Plans {
         let plan = || self.plan(Verdict::Refused { why: why.to_string() }, Vec::new(), Vec::new());
-        (Err(why.to_string()), Vec::new(), plan(), plan())
+        let (read_only, read_write) = (plan(), plan());
+        (Err(why), Vec::new(), read_only, read_write)
     }
 
     fn plan(&self, verdict: Verdict, slots: Slots, warnings: Vec<String>) -> Plan {
@@ -151,7 +149,7 @@ impl Planner<'_> {
         let mut geometry = shape(self.metadata, self.all, &fresh);
         let (read_only, read_write) = match &geometry {
             Err(why) => {
-                let refused = || Verdict::Refused { why: why.clone() };
+                let refused = || Verdict::Refused { why: why.to_string() };
                 let plan = || self.plan(refused(), fresh.clone(), Vec::new());
                 (plan(), plan())
             }
@@ -493,7 +491,7 @@ impl Planner<'_> {
     }
 
     /// Notes where Linux and mdadm decide differently about starting the array.
-    fn compare_start(&mut self, shape: &Result<Shape, String>, missing: &[MemberIdx]) {
+    fn compare_start(&mut self, shape: &Result<Shape, ShapeError>, missing: &[MemberIdx]) {
         let Ok(shape) = shape else { return };
         let mut say = |by, what: String| self.other_verdicts.push(OtherVerdict { by, what });
         let metadata = self.metadata;

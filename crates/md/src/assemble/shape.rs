@@ -4,11 +4,12 @@
 //! written, is refused with the field's name.
 
 use super::types::{Candidate, Source};
-use crate::geometry::{DataStarts, Geometry, GeometrySpec, ReshapeSpec, Reshaping};
-use crate::layout::Layout;
+use crate::geometry::{DataStarts, Geometry, GeometryError, GeometrySpec, ReshapeSpec, Reshaping};
+use crate::layout::{Layout, LayoutError};
 use crate::level::Level;
 use crate::ondisk::{MemberMetadata, ReshapeState};
 use crate::units::{MemberIdx, Sector};
+use std::fmt;
 
 /// The geometry of an array, or both of a reshape.
 #[derive(Clone, Debug)]
@@ -46,24 +47,99 @@ impl Shape {
     }
 }
 
+/// Why an array has no geometry. As text: sentences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShapeError {
+    /// No member with a slot is among the candidates.
+    NoSlots,
+    /// Members contradict each other, and none is preferred: a sentence for each contradiction.
+    Tied(Vec<String>),
+    /// The superblock gives a number of slots that no array has.
+    SlotCount(usize),
+    /// md has no such level, or Linux has dropped it.
+    Level(i32),
+    /// The level has no such layout.
+    Layout(LayoutError),
+    /// The numbers make no geometry.
+    Geometry(GeometryError),
+    /// A reshape of a level that md does not reshape.
+    Reshape(Level),
+    /// A reshape from a number of slots that no array has.
+    ReshapeSlots {
+        /// Slots of the new geometry.
+        slots: i64,
+        /// How many more they are than before.
+        added: i32,
+    },
+    /// A member is missing whose size is not that of all others.
+    MissingSize(Level),
+}
+
+impl fmt::Display for ShapeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShapeError::NoSlots => f.write_str(
+                "No member with a slot is among the candidates: only spares, failed or unusable \
+                 ones. Find the members that held the data.",
+            ),
+            ShapeError::Tied(ties) => f.write_str(&ties.join(" ")),
+            ShapeError::SlotCount(slots) => {
+                write!(f, "The superblock says that the array has {slots} slots.")
+            }
+            ShapeError::Level(-4) => {
+                f.write_str("The level is multipath (-4), which Linux has dropped.")
+            }
+            ShapeError::Level(-5) => {
+                f.write_str("The level is faulty (-5), which holds no data of its own.")
+            }
+            ShapeError::Level(number) => {
+                write!(f, "The superblock says level {number}, which md does not have.")
+            }
+            ShapeError::Layout(error) => write!(f, "The superblock says: {error}."),
+            ShapeError::Geometry(error) => write!(f, "The superblock says: {error}."),
+            ShapeError::Reshape(level) => write!(
+                f,
+                "According to the superblock a {level} is in a reshape, which md does not support."
+            ),
+            ShapeError::ReshapeSlots { slots, added } => {
+                write!(f, "The superblock says: {slots} slots, {added} more than before.")
+            }
+            ShapeError::MissingSize(level) => write!(
+                f,
+                "A member of this {level} is missing, and as the others have different sizes, the \
+                 location of its data is unknown: find it, or give the geometry explicitly."
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ShapeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ShapeError::Layout(error) => Some(error),
+            ShapeError::Geometry(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 /// The shape that `metadata` describes, over these sources by slot.
 pub(super) fn shape(
     metadata: &MemberMetadata,
     all: &[Candidate],
     slots: &[Option<Source>],
-) -> Result<Shape, String> {
+) -> Result<Shape, ShapeError> {
     let level = level(metadata.level)?;
     let chunk = u64::from(metadata.chunk_sectors);
-    let text = |error: crate::geometry::GeometryError| format!("The superblock says: {error}.");
     let Some(reshape) = metadata.reshape else {
         let count = metadata.raid_disks as usize;
         let layout = layout(level, metadata.layout)?;
         let member_sectors = member_sectors(level, metadata, all, &slots[..count])?;
         let spec = GeometrySpec { level, layout, chunk_sectors: chunk, member_sectors };
-        return Geometry::new(&spec).map(Shape::Settled).map_err(text);
+        return Geometry::new(&spec).map(Shape::Settled).map_err(ShapeError::Geometry);
     };
     let spec = reshape_spec(metadata, &reshape, level, slots)?;
-    Reshaping::new(&spec).map(Shape::Reshaping).map_err(text)
+    Reshaping::new(&spec).map(Shape::Reshaping).map_err(ShapeError::Geometry)
 }
 
 fn reshape_spec(
@@ -71,18 +147,15 @@ fn reshape_spec(
     reshape: &ReshapeState,
     level: Level,
     slots: &[Option<Source>],
-) -> Result<ReshapeSpec, String> {
+) -> Result<ReshapeSpec, ShapeError> {
     let new_level = self::level(reshape.new_level)?;
     if matches!(level, Level::Raid1 | Level::Linear) {
-        return Err(format!(
-            "According to the superblock a {level} is in a reshape, which md does not support."
-        ));
+        return Err(ShapeError::Reshape(level));
     }
     let new_count = i64::from(metadata.raid_disks);
     let old_count = new_count - i64::from(reshape.delta_disks);
     if !(1..=i64::from(u16::MAX)).contains(&old_count) {
-        let delta = reshape.delta_disks;
-        return Err(format!("The superblock says: {new_count} slots, {delta} more than before."));
+        return Err(ShapeError::ReshapeSlots { slots: new_count, added: reshape.delta_disks });
     }
     let used = metadata.used_sectors;
     let old = GeometrySpec {
@@ -108,17 +181,12 @@ fn reshape_spec(
     })
 }
 
-pub(super) fn level(number: i32) -> Result<Level, String> {
-    Level::from_number(number).ok_or_else(|| match number {
-        -4 => "The level is multipath (-4), which Linux has dropped.".to_string(),
-        -5 => "The level is faulty (-5), which holds no data of its own.".to_string(),
-        _ => format!("The superblock says level {number}, which md does not have."),
-    })
+fn level(number: i32) -> Result<Level, ShapeError> {
+    Level::from_number(number).ok_or(ShapeError::Level(number))
 }
 
-fn layout(level: Level, number: u32) -> Result<Layout, String> {
-    let text = |error: crate::layout::LayoutError| format!("The superblock says: {error}.");
-    Layout::from_number(level, number as i32).map_err(text)
+fn layout(level: Level, number: u32) -> Result<Layout, ShapeError> {
+    Layout::from_number(level, number as i32).map_err(ShapeError::Layout)
 }
 
 /// Linear and RAID 0 use each member's own size; of a missing one it is only known if all others
@@ -128,7 +196,7 @@ fn member_sectors(
     metadata: &MemberMetadata,
     all: &[Candidate],
     slots: &[Option<Source>],
-) -> Result<Vec<u64>, String> {
+) -> Result<Vec<u64>, ShapeError> {
     if !matches!(level, Level::Linear | Level::Raid0) {
         return Ok(vec![metadata.used_sectors; slots.len()]);
     }
@@ -137,10 +205,5 @@ fn member_sectors(
     let first = known.next();
     let guess = first.filter(|&first| known.all(|size| size == first));
     let of = |slot: &Option<Source>| slot.as_ref().map(size).or(guess);
-    slots.iter().map(of).collect::<Option<Vec<u64>>>().ok_or_else(|| {
-        format!(
-            "A member of this {level} is missing, and as the others have different sizes, the \
-             location of its data is unknown: find it, or give the geometry explicitly."
-        )
-    })
+    slots.iter().map(of).collect::<Option<Vec<u64>>>().ok_or(ShapeError::MissingSize(level))
 }

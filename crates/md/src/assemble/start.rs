@@ -158,7 +158,7 @@ impl<'a> StartPlan<'a> {
         let geometry = match &array.shape {
             Ok(Shape::Settled(geometry)) => geometry,
             Ok(Shape::Reshaping(_)) => return Err(StartRefusal::Reshaping),
-            Err(why) => return Err(StartRefusal::Verdict(why.clone())),
+            Err(why) => return Err(StartRefusal::Verdict(why.to_string())),
         };
         let slots = (0..).map(MemberIdx).zip(&plan.slots);
         let serving = slots.filter_map(|(slot, source)| {

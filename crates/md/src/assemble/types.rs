@@ -3,7 +3,7 @@
 //! Invariant: candidates are identified by their index in the input list.
 
 use super::messages;
-use super::shape::Shape;
+use super::shape::{Shape, ShapeError};
 use crate::ondisk::superblock::{Checksum, Policy, Refusal, Superblock};
 use crate::ondisk::{MemberMetadata, Uuid, Version};
 use crate::units::MemberIdx;
@@ -211,8 +211,8 @@ pub struct Array {
     pub missing: Vec<MemberIdx>,
     /// Members each say that the others have failed: the array was run in two halves.
     pub split: bool,
-    /// The geometry, or why there is none: a sentence.
-    pub shape: Result<Shape, String>,
+    /// The geometry, or why there is none.
+    pub shape: Result<Shape, ShapeError>,
     /// Plan of a read-write start.
     pub read_write: Plan,
     /// Plan of a read-only start, which changes nothing.

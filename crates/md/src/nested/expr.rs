@@ -149,6 +149,7 @@ impl<'a> Parser<'a> {
         Ok(ArrayExpr { level, layout, chunk, members })
     }
 
+    /// A layout, or a chunk of whole sectors: `64K`, `1M`, `24s`.
     fn option(
         &mut self,
         level: Level,
@@ -163,11 +164,15 @@ impl<'a> Parser<'a> {
             }
             return Ok(());
         }
-        let sectors = chunk_sectors(word).map_err(|problem| self.error_at(start, problem))?;
+        let bytes = parse_size(word, BareNumber::Refused);
+        let bytes = bytes.map_err(|error| self.error_at(start, error.problem))?;
+        if !bytes.is_multiple_of(SECTOR_BYTES) {
+            return Err(self.error_at(start, "a chunk is a multiple of 512 bytes"));
+        }
         if !level.has_chunks() {
             return Err(self.error_at(start, format!("{level} has no chunks")));
         }
-        if chunk.replace(sectors).is_some() {
+        if chunk.replace(bytes / SECTOR_BYTES).is_some() {
             return Err(self.error_at(start, "the chunk size is given twice"));
         }
         Ok(())
@@ -235,15 +240,6 @@ impl<'a> Parser<'a> {
 
     fn error_at(&self, position: usize, problem: impl ToString) -> ExprError {
         ExprError { text: self.text.to_string(), position, problem: problem.to_string() }
-    }
-}
-
-/// `64K`, `1M`, `24s`; whole sectors.
-fn chunk_sectors(word: &str) -> Result<u64, String> {
-    let bytes = parse_size(word, BareNumber::Refused).map_err(|e| e.problem.to_string())?;
-    match bytes.is_multiple_of(SECTOR_BYTES) {
-        true => Ok(bytes / SECTOR_BYTES),
-        false => Err("a chunk is a multiple of 512 bytes".into()),
     }
 }
 

@@ -42,7 +42,7 @@ fn what_is_left_of_raid0_and_linear_is_on_the_members_that_are_left() {
         all[0].metadata.data_sectors -= 128;
         let array = one_with(&all, &partial());
         assert_eq!(both(&array), ["refused", "refused"]);
-        assert!(array.shape.unwrap_err().contains("give the geometry explicitly"));
+        assert!(array.shape.unwrap_err().to_string().contains("give the geometry explicitly"));
     }
 }
 
@@ -193,7 +193,7 @@ fn each_half_of_a_reshape_needs_its_own_members() {
     // A mirror has no reshape.
     let mut all = growing(768);
     all.iter_mut().for_each(|one| one.metadata.level = 1);
-    assert!(one(&all).shape.unwrap_err().contains("a raid1 is in a reshape"));
+    assert!(one(&all).shape.unwrap_err().to_string().contains("a raid1 is in a reshape"));
 }
 
 #[test]

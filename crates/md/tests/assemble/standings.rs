@@ -78,7 +78,7 @@ fn spares_need_no_events_and_define_nothing() {
     // Alone it is no array.
     let array = one(&all[spare..]);
     assert_eq!(both(&array), ["refused", "refused"]);
-    assert!(array.shape.unwrap_err().contains("only spares"));
+    assert!(array.shape.unwrap_err().to_string().contains("only spares"));
 }
 
 #[test]

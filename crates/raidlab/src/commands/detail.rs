@@ -345,7 +345,7 @@ fn json(array: &Array, members: &Members) -> Value {
         "chunk_sectors": metadata.chunk_sectors,
         "raid_disks": metadata.raid_disks,
         "array_sectors": shape.ok().map(Shape::array_sectors),
-        "no_geometry": shape.err(),
+        "no_geometry": shape.err().map(ToString::to_string),
         "used_sectors": metadata.used_sectors,
         "created_unix_s": metadata.created.seconds,
         "updated_unix_s": metadata.updated.seconds,
