@@ -12,6 +12,8 @@
 //!
 //! Invariant: every cell of the record is in exactly one place. Called by `table` and `html`.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
 use results::record::{Cell, Finding, Record};
 use spec::program::canonical_id;
 use spec::units;
@@ -26,10 +28,12 @@ pub struct PivotTable<'a> {
     pub columns: Vec<Column>,
     /// One section for each number of disks, the fewest first.
     pub sections: Vec<Section<'a>>,
+    /// How many columns have each title.
+    titles: HashMap<String, usize>,
 }
 
 /// A workload with its block, depth and jobs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Column {
     /// `seq-read` and so on.
     pub workload: String,
@@ -42,21 +46,26 @@ pub struct Column {
     /// Program and phase: `bonnie++-2.00 put-block`; with its options if there is also a column of
     /// other options: `dd:fdatasync write`. `None`: a block workload.
     pub phase: Option<String>,
-    item: Option<ProgramName>,
+    /// The program with its options: `dd:fdatasync`.
+    item: Option<String>,
     /// Whether the figure is in requests per second ([`Cell::counts_requests`]).
     pub counts_requests: bool,
     /// Which part of a modelled disk its cells use, where all use the same; otherwise empty.
     pub stretch_of_disk: String,
 }
 
-/// A program with its options, `dd:fdatasync`: the same under any name of its job file.
-#[derive(Clone, Debug)]
-struct ProgramName(String);
-
-impl PartialEq for ProgramName {
-    fn eq(&self, other: &ProgramName) -> bool {
-        canonical_id(&self.0) == canonical_id(&other.0)
-    }
+/// What distinguishes a column from others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ColumnKey {
+    workload: String,
+    /// The bits of `block_kib`.
+    block_kib: Option<u64>,
+    depth: u32,
+    jobs: u32,
+    phase: Option<String>,
+    /// By its canonical name.
+    item: Option<String>,
+    counts_requests: bool,
 }
 
 /// The arrays with the same number of disks.
@@ -87,7 +96,7 @@ impl Column {
             phase: cell.program.as_ref().map(|program| {
                 format!("{program} {}", cell.phase.as_deref().unwrap_or(&cell.workload))
             }),
-            item: cell.item.clone().map(ProgramName),
+            item: cell.item.clone(),
             counts_requests: cell.counts_requests(),
             stretch_of_disk: String::new(),
         }
@@ -122,6 +131,23 @@ impl Column {
         }
     }
 
+    fn key(&self) -> ColumnKey {
+        ColumnKey {
+            workload: self.workload.clone(),
+            block_kib: self.block_kib.map(f64::to_bits),
+            depth: self.depth,
+            jobs: self.jobs,
+            phase: self.phase.clone(),
+            item: self.canonical_item(),
+            counts_requests: self.counts_requests,
+        }
+    }
+
+    /// The program with its options, the same under any name of its job file.
+    fn canonical_item(&self) -> Option<String> {
+        self.item.as_deref().map(|item| canonical_id(item).to_string())
+    }
+
     /// The column without its block size.
     fn of_any_block(&self) -> Column {
         Column { block_kib: None, ..self.clone() }
@@ -137,28 +163,25 @@ impl Column {
 impl<'a> PivotTable<'a> {
     /// The places of a record's cells.
     pub fn new(record: &'a Record) -> PivotTable<'a> {
-        let knobs = varying(&record.cells);
+        let labels = labels_of(&record.cells, &varying(&record.cells));
+        let own = columns_of(&record.cells, &labels);
         let mut columns: Vec<Column> = Vec::new();
-        for cell in &record.cells {
-            let column = column_of(cell, &record.cells, &knobs);
-            if !columns.contains(&column) {
-                columns.push(column);
+        let mut known = HashSet::new();
+        for column in &own {
+            if known.insert(column.key()) {
+                columns.push(column.clone());
             }
         }
         columns.sort_by_key(Column::rank);
-        let mut sections: Vec<Section<'a>> = Vec::new();
-        for cell in &record.cells {
-            let place = sections.iter().position(|section| section.disks == cell.disks);
-            let place = place.unwrap_or_else(|| {
-                sections.push(Section { disks: cell.disks, rows: Vec::new() });
-                sections.len() - 1
-            });
-            let own = column_of(cell, &record.cells, &knobs);
-            let at = columns.iter().position(|column| *column == own);
-            let at = at.expect("every cell has given its column");
-            sections[place].put(row_label(cell, &knobs), at, columns.len(), cell);
+        let keys = columns.iter().enumerate().map(|(at, column)| (column.key(), at));
+        let places: HashMap<ColumnKey, usize> = keys.collect();
+        let mut sections: BTreeMap<u32, SectionBuilder<'a>> = BTreeMap::new();
+        for ((cell, label), column) in record.cells.iter().zip(labels).zip(&own) {
+            let section = sections.entry(cell.disks).or_default();
+            section.put(label, places[&column.key()], columns.len(), cell);
         }
-        sections.sort_by_key(|section| section.disks);
+        let section = |(disks, rows): (u32, SectionBuilder<'a>)| Section { disks, rows: rows.rows };
+        let sections: Vec<Section<'a>> = sections.into_iter().map(section).collect();
         tell_apart(&mut columns);
         for (at, column) in columns.iter_mut().enumerate() {
             let rows = sections.iter().flat_map(|section| &section.rows);
@@ -167,7 +190,9 @@ impl<'a> PivotTable<'a> {
             let same = used.all(|other| other == first);
             column.stretch_of_disk = if same { first } else { String::new() };
         }
-        PivotTable { columns, sections }
+        let mut titles = HashMap::new();
+        columns.iter().for_each(|column| *titles.entry(column.title().into()).or_default() += 1);
+        PivotTable { columns, sections, titles }
     }
 
     /// Whether there are few enough columns to stand side by side.
@@ -183,6 +208,12 @@ impl<'a> PivotTable<'a> {
         })
     }
 
+    /// The cells of a column.
+    pub fn cells_of(&self, column: usize) -> impl Iterator<Item = &'a Cell> {
+        let rows = self.sections.iter().flat_map(|section| &section.rows);
+        rows.filter_map(move |row| row.cells[column])
+    }
+
     /// `RAID 5 x4, sequential read`: how many disks only where that differs, and block and depth
     /// where several columns have one title.
     fn place(&self, row: &Row<'_>, column: &Column, cell: &Cell) -> String {
@@ -190,9 +221,8 @@ impl<'a> PivotTable<'a> {
             1 => row.label.clone(),
             _ => with_disks(&row.label, cell),
         };
-        let alike = |other: &&Column| other.title() == column.title();
-        match self.columns.iter().filter(alike).count() {
-            0 | 1 => format!("{array}, {}", column.title()),
+        match self.titles.get(column.title()) {
+            None | Some(1) => format!("{array}, {}", column.title()),
             _ => format!("{array}, {} {}", column.title(), column.detail()),
         }
     }
@@ -213,8 +243,10 @@ impl<'a> PivotTable<'a> {
             let place = self.place(row, column, cell);
             cell.warnings.iter().map(move |text| (text.clone(), place.clone()))
         });
+        let mut known: HashMap<String, usize> = HashMap::new();
         for (text, place) in wrong.chain(warned) {
-            match found.iter_mut().find(|(known, _)| but_for_numbers(known, &text)) {
+            let at = *known.entry(but_for_numbers(&text)).or_insert(found.len());
+            match found.get_mut(at) {
                 Some((_, places)) => places.push(place),
                 None => found.push((text, vec![place])),
             }
@@ -231,19 +263,16 @@ impl<'a> PivotTable<'a> {
     /// text is true of every named cell. Evidence is given for a single cell only.
     pub fn findings(&self) -> Vec<(Finding, Vec<String>)> {
         let mut found: Vec<(&Finding, Ranges<'_>, Vec<String>)> = Vec::new();
+        let mut known = HashMap::new();
         for (row, column, cell) in self.cells() {
             let place = self.place(row, column, cell);
             for finding in &cell.findings {
                 let ranges = Ranges::of(&finding.text);
-                let alike = |known: &&mut (&Finding, Ranges<'_>, Vec<String>)| {
-                    // A finding about another member is a separate one.
-                    let member = |finding: &Finding| finding.evidence.get("member").copied();
-                    known.0.name == finding.name
-                        && known.0.command == finding.command
-                        && member(known.0) == member(finding)
-                        && known.1.words == ranges.words
-                };
-                match found.iter_mut().find(alike) {
+                // A finding about another member is a separate one.
+                let member = finding.evidence.get("member").map(|member| member.to_bits());
+                let key = (&finding.name, &finding.command, member, ranges.words.clone());
+                let at = *known.entry(key).or_insert(found.len());
+                match found.get_mut(at) {
                     Some((_, known, places)) => {
                         known.widen(&ranges);
                         places.push(place.clone());
@@ -320,28 +349,36 @@ impl<'t> Ranges<'t> {
     }
 }
 
-/// Whether two texts are the same but for their numbers.
-fn but_for_numbers(one: &str, other: &str) -> bool {
-    fn words(text: &str) -> impl Iterator<Item = &str> {
-        let number = |letter: char| letter.is_ascii_digit() || letter == '.';
-        text.split(number).filter(|part| !part.is_empty())
-    }
-    words(one).eq(words(other))
+/// The words of a text, without its numbers.
+fn but_for_numbers(text: &str) -> String {
+    let number = |letter: char| letter.is_ascii_digit() || letter == '.';
+    text.split(number).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\0")
 }
 
-impl<'a> Section<'a> {
+/// The rows of a section while cells are added.
+#[derive(Default)]
+struct SectionBuilder<'a> {
+    rows: Vec<Row<'a>>,
+    /// The rows with each label.
+    by_label: HashMap<String, Vec<usize>>,
+}
+
+impl<'a> SectionBuilder<'a> {
     fn put(&mut self, label: String, column: usize, columns: usize, cell: &'a Cell) {
+        let rows = self.by_label.entry(label.clone()).or_default();
         // A cell that was measured twice gets a row of its own.
-        let free = |row: &&mut Row<'_>| row.label == label && row.cells[column].is_none();
-        if let Some(row) = self.rows.iter_mut().find(free) {
-            row.cells[column] = Some(cell);
+        if let Some(row) = rows.iter().find(|row| self.rows[**row].cells[column].is_none()) {
+            self.rows[*row].cells[column] = Some(cell);
             return;
         }
+        rows.push(self.rows.len());
         let mut cells = vec![None; columns];
         cells[column] = Some(cell);
         self.rows.push(Row { label, cells });
     }
+}
 
+impl Section<'_> {
     /// `1 disk`, `4 disks`.
     pub fn title(&self) -> String {
         match self.disks {
@@ -389,36 +426,49 @@ pub fn disks(cell: &Cell) -> String {
 
 /// Names columns of one program and phase by the program's options where these differ.
 fn tell_apart(columns: &mut [Column]) {
-    let alike = |one: &Column, other: &Column| one.phase == other.phase && one.item != other.item;
-    let differ: Vec<bool> =
-        columns.iter().map(|one| columns.iter().any(|other| alike(one, other))).collect();
-    for (column, _) in columns.iter_mut().zip(differ).filter(|(_, differs)| *differs) {
+    let mut options: HashMap<Option<String>, HashSet<Option<String>>> = HashMap::new();
+    for column in columns.iter() {
+        options.entry(column.phase.clone()).or_default().insert(column.canonical_item());
+    }
+    for column in columns.iter_mut().filter(|column| options[&column.phase].len() > 1) {
         let Column { phase: Some(phase), item: Some(item), .. } = column else { continue };
         // Versions of programs have no spaces.
         let name = phase.split_once(' ').map_or(phase.as_str(), |(_, name)| name);
-        column.phase = Some(format!("{} {name}", item.0));
+        column.phase = Some(format!("{item} {name}"));
     }
 }
 
-/// The column of a cell. Blocks that differ from array to array but not within one (sequential
+/// The column of each cell. Blocks that differ from array to array but not within one (sequential
 /// writes of whole stripes) are one column.
-fn column_of(cell: &Cell, cells: &[Cell], knobs: &[Knob]) -> Column {
-    let own = Column::of(cell);
-    let any = own.of_any_block();
-    let alike = cells.iter().filter(|other| Column::of(other).of_any_block() == any);
-    let mut by_row: Vec<(u32, String, f64)> = Vec::new();
-    let mut differ = false;
-    for other in alike {
-        let place = (other.disks, row_label(other, knobs));
-        differ |= other.block_kib != cell.block_kib;
-        let known = by_row.iter().find(|(disks, label, _)| (*disks, label) == (place.0, &place.1));
-        match known {
-            Some((_, _, block)) if *block != other.block_kib => return own,
-            Some(_) => {}
-            None => by_row.push((place.0, place.1, other.block_kib)),
-        }
+fn columns_of(cells: &[Cell], labels: &[String]) -> Vec<Column> {
+    /// The blocks of the columns that differ in nothing else.
+    #[derive(Default)]
+    struct Blocks<'l> {
+        by_row: HashMap<(u32, &'l str), u64>,
+        differ: bool,
+        differ_in_a_row: bool,
     }
-    if differ && cell.workload == "seq-write" { any } else { own }
+    let own: Vec<Column> = cells.iter().map(Column::of).collect();
+    let groups: Vec<ColumnKey> = own.iter().map(|column| column.of_any_block().key()).collect();
+    let mut blocks: HashMap<&ColumnKey, Blocks<'_>> = HashMap::new();
+    for ((cell, label), group) in cells.iter().zip(labels).zip(&groups) {
+        let group = blocks.entry(group).or_default();
+        let block = cell.block_kib.to_bits();
+        group.differ |= group.by_row.values().next().is_some_and(|first| *first != block);
+        let of_row = *group.by_row.entry((cell.disks, label)).or_insert(block);
+        group.differ_in_a_row |= of_row != block;
+    }
+    let merged = |group: &ColumnKey| blocks[group].differ && !blocks[group].differ_in_a_row;
+    let columns = own.into_iter().zip(&groups).zip(cells).map(|((own, group), cell)| {
+        let any = cell.workload == "seq-write" && merged(group);
+        if any { own.of_any_block() } else { own }
+    });
+    columns.collect()
+}
+
+/// The label of each cell's row.
+fn labels_of(cells: &[Cell], knobs: &[Knob]) -> Vec<String> {
+    cells.iter().map(|cell| row_label(cell, knobs)).collect()
 }
 
 fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
@@ -504,7 +554,7 @@ pub fn labels_but_for_places(cells: &[Cell]) -> Vec<String> {
 fn labels_without(cells: &[Cell], left_out: Option<Knob>) -> Vec<String> {
     let mut knobs = varying(cells);
     knobs.retain(|knob| left_out.is_none_or(|out| !std::ptr::fn_addr_eq(*knob, out)));
-    cells.iter().map(|cell| row_label(cell, &knobs)).collect()
+    labels_of(cells, &knobs)
 }
 
 /// The settings that differ between cells.
@@ -577,6 +627,27 @@ mod tests {
         assert!(labels.contains(&"RAID 5 64KiB") && labels.contains(&"RAID 5 512KiB"));
         assert!(labels.contains(&"RAID 1"), "no chunk, no label: {labels:?}");
         assert_eq!(grid.cells().count(), record.cells.len());
+    }
+
+    /// Quadratic work in it would take most of a minute.
+    #[test]
+    fn a_sweep_of_10_000_cells_is_arranged() {
+        let mut record = fixture::record();
+        let one = record.cells.iter().find(|cell| cell.level == "raid5").expect("one").clone();
+        record.cells.clear();
+        for chunk in 0..100 {
+            for depth in 1..=100 {
+                let chunk_kib = Some(4 << (chunk % 10));
+                let warnings = vec![format!("{chunk} operations were late")];
+                record.cells.push(Cell { chunk_kib, depth, warnings, ..one.clone() });
+            }
+        }
+        let grid = PivotTable::new(&record);
+        assert_eq!(grid.columns.len(), 100);
+        assert_eq!(grid.sections[0].rows.len(), 100, "ten chunk sizes, each ten times");
+        assert_eq!(grid.cells().count(), 10_000);
+        assert_eq!(grid.cells_of(0).count(), 100);
+        assert_eq!(grid.warnings().len(), 1, "they differ in their numbers only");
     }
 
     #[test]

@@ -47,8 +47,8 @@ pub(super) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
     let unit = if random { "requests per second" } else { "MB/s" };
     // Factor from MB/s to the chart's unit.
     let scale_of = |cell: &Cell| if random { cell.iops / cell.mb_per_s.max(1e-12) } else { 1.0 };
-    let all = grid.cells().filter(|(_, of, _)| **of == grid.columns[column]);
-    let tops = all.flat_map(|(_, _, cell)| {
+    let all = grid.cells_of(column);
+    let tops = all.flat_map(|cell| {
         let samples = cell.samples.iter().map(|sample| sample.mb_per_s());
         samples.chain(cell.bound_mb_per_s).map(move |mb_per_s| mb_per_s * scale_of(cell))
     });
@@ -86,8 +86,8 @@ fn bar_class(cell: &Cell) -> &'static str {
 
 /// From p50 over p99 and p99.9 to the slowest, on a logarithmic scale. `None` without latencies.
 pub(super) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
-    let all = grid.cells().filter(|(_, of, _)| **of == grid.columns[column]);
-    let known = all.filter_map(|(_, _, cell)| cell.latency_us);
+    let all = grid.cells_of(column);
+    let known = all.filter_map(|cell| cell.latency_us);
     let ends = known.map(|latency| (latency.p50, latency.max));
     let (low, high) = ends.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)))?;
     let axis = Axis::logarithmic(low, high);
@@ -113,8 +113,8 @@ pub(super) fn latency(grid: &PivotTable<'_>, column: usize) -> Option<String> {
 
 /// CPU seconds of the process per GiB. `None` when no cell has them.
 pub(super) fn cpu(grid: &PivotTable<'_>, column: usize) -> Option<String> {
-    let all = grid.cells().filter(|(_, of, _)| **of == grid.columns[column]);
-    let top = all.filter_map(|(_, _, cell)| cell.cpu_s_per_gib).reduce(f64::max)?;
+    let all = grid.cells_of(column);
+    let top = all.filter_map(|cell| cell.cpu_s_per_gib).reduce(f64::max)?;
     let axis = Axis::linear(top);
     let title = format!("{}: CPU seconds per GiB", grid.columns[column].title());
     let desc = "A bar for each array: CPU time of the process, user and system, for each GiB that \
@@ -129,9 +129,9 @@ pub(super) fn cpu(grid: &PivotTable<'_>, column: usize) -> Option<String> {
 
 /// Traffic of each member per byte of the workload, a bar per member. `None` without counters.
 pub(super) fn traffic(grid: &PivotTable<'_>, column: usize) -> Option<String> {
-    let all = || grid.cells().filter(|(_, of, _)| **of == grid.columns[column]);
+    let all = || grid.cells_of(column);
     let per_user = |cell: &Cell, bytes: u64| bytes as f64 / cell.user_bytes().max(1) as f64;
-    let tops = all().filter_map(|(_, _, cell)| {
+    let tops = all().filter_map(|cell| {
         cell.per_member.iter().map(MemberTraffic::bytes).max().map(|top| per_user(cell, top))
     });
     let top = tops.reduce(f64::max)?;
