@@ -3,6 +3,9 @@
 //!
 //! `Desk` performs the metadata manager's effects one at a time, in the order that a test chooses.
 
+#[path = "metadata/in_progress.rs"]
+mod in_progress;
+
 use std::collections::BTreeMap;
 
 use engine::{

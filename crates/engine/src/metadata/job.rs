@@ -110,9 +110,24 @@ impl Job {
         self.due.push_back(Due { device, record });
     }
 
-    /// Drops pending writes to a device.
+    /// Drops the writes to a device that is out of service. Those in flight are not waited for,
+    /// since they may never complete: whatever they leave on the device, it is stale.
+    ///
+    /// The exception are superblocks that are written one after the other: until a write has
+    /// completed it may be torn by a crash, and no other superblock may be torn then.
     pub(super) fn drop_device(&mut self, device: usize) {
         self.due.retain(|due| due.device != device);
+        if !self.in_turn {
+            self.open.retain(|(_, of)| *of != device);
+        }
+    }
+
+    /// Redundancy was lost while the job is in progress, possibly of data that the job has flushed:
+    /// the error of a flush is reported once, and another flush may have got it. Superblocks that
+    /// say otherwise are not written; those in flight are followed by others.
+    pub(super) fn redundancy_lost(&mut self) {
+        let says_in_sync = matches!(&self.goal, Goal::Update(update) if !update.dirty);
+        self.spoiled |= says_in_sync && self.phase != Some(Phase::Superblocks);
     }
 
     /// If devices are written one after the other, drops the pending ones.

@@ -353,6 +353,9 @@ impl MetadataManager {
         self.resync = Some(position);
         // Reports of the running resync do not account for it.
         self.resync_run += 1;
+        if let Some(job) = &mut self.job {
+            job.redundancy_lost();
+        }
         self.tell_in_sync(position, out);
         out.push(MetadataEffect::ResyncNeeded);
     }
