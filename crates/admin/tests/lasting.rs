@@ -2,17 +2,19 @@
 
 #[path = "lasting/devices_gone.rs"]
 mod devices_gone;
+#[path = "lasting/slow_metadata.rs"]
+mod slow_metadata;
 #[path = "lasting/starts.rs"]
 mod starts;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use admin::rescue::{Piece, StreamOptions, prepare, stream};
 use admin::{CreateFailed, CreateOptions, Opened, StartError, StartOptions, create, start_shards};
-use array::{Array, ArrayError, Driver, DriverOptions, Event, RequestError};
+use array::{Array, ArrayError, Driver, DriverOptions, Event, HostOp, RequestError};
 use device::{Access, Device, DeviceOptions, Disk, Location, open_overlay};
 use engine::MemberError;
 use md::assemble::{Candidate, MemberState, Options, Verdict, assemble};

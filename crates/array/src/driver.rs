@@ -171,7 +171,7 @@ impl Driver {
         spec: ArraySpec,
         options: &DriverOptions,
         keeping: &WithMetadata,
-        metadata_writer: impl FnOnce(u64, u64) -> MetadataWriter,
+        metadata_writer: impl FnOnce(u64, u64) -> std::io::Result<MetadataWriter>,
     ) -> Result<Vec<Driver>, BuildError> {
         let mut shards = Driver::build(spec, options, Some(keeping))?;
         let geometry = shards[0].geometry();
@@ -188,7 +188,9 @@ impl Driver {
         shards[0].resync_lease = own.flatten();
         let step = shards[0].leases.lease_bytes() as u64 / md::SECTOR_BYTES;
         let step = step.min(engine::DEFAULT_RESYNC_STEP) / 8 * 8;
-        shards[0].metadata_writer = Some(metadata_writer(step, unit));
+        let metadata_writer = metadata_writer(step, unit)
+            .map_err(|source| BuildError::System { doing: "start the metadata threads", source })?;
+        shards[0].metadata_writer = Some(metadata_writer);
         Ok(shards)
     }
 
@@ -677,10 +679,12 @@ impl Driver {
             return;
         }
         let ring = self.io.ring.as_ref().filter(|ring| ring.in_flight() > 0);
+        let metadata_fd = self.metadata_writer.as_ref().and_then(MetadataWriter::fd);
         let bell = self.links.as_ref().map(ShardChannels::fd);
-        let fds = ring.map(Ring::fd).into_iter().chain(wake).chain(bell);
-        let mut fds: arrayvec::ArrayVec<PollFd<'_>, 3> =
+        let fds = ring.map(Ring::fd).into_iter().chain(wake).chain(metadata_fd).chain(bell);
+        let mut fds: arrayvec::ArrayVec<PollFd<'_>, 4> =
             fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let waits_for_metadata = metadata_fd.is_some();
         let timeout =
             Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         // An interrupted or failed wait is a short one: the caller polls either way.
@@ -688,6 +692,10 @@ impl Driver {
         if let Some(links) = &self.links {
             let bell = fds.last().expect("the bell is the last of them");
             links.woke(bell.revents().contains(PollFlags::IN));
+        }
+        if let Some(metadata_writer) = self.metadata_writer.as_ref().filter(|_| waits_for_metadata)
+        {
+            metadata_writer.woke();
         }
     }
 

@@ -46,6 +46,7 @@ mod driver;
 mod executor;
 mod managed;
 mod member;
+mod metadata_threads;
 mod metadata_writer;
 mod shard_channels;
 mod table;

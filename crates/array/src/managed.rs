@@ -13,7 +13,8 @@ use md::ondisk::superblock::Superblock;
 
 use crate::build::{ArraySpec, BuildError, WithMetadata};
 use crate::driver::{Driver, DriverOptions};
-use crate::metadata_writer::{DeviceMetadata, MetadataWriter};
+use crate::metadata_threads::DeviceMetadata;
+use crate::metadata_writer::MetadataWriter;
 
 /// The metadata of an array, to be kept while it runs.
 pub struct ArrayMetadata {

@@ -1,28 +1,22 @@
-//! Writes the records that the engine's metadata manager issues, and drives the resync.
+//! Performs the effects of the engine's metadata manager, and drives the resync.
 //!
 //! Invariant: a record is durable on its device before its completion is reported to the metadata
-//! manager; so the state after a crash follows from the manager's write order. Blocking: the array
-//! waits while its metadata are written, which is rare (the first write after a pause, the last
-//! one, a failure). Called only from `driver`.
+//! manager; so the state after a crash follows from the manager's write order. Records are written
+//! by the devices' own threads (`metadata_threads`): the shard does not wait for them. Called only
+//! from `driver`.
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::os::fd::BorrowedFd;
 
 use engine::{
-    BITMAP_PAGE_BYTES, BitmapPage, Control, ControlEvent, DeviceNumber, MemberError,
-    MetadataEffect, MetadataInput, MetadataManager, MetadataStatus, Record, RequestError, Resync,
+    Control, ControlEvent, DeviceNumber, MemberError, MetaToken, MetadataEffect, MetadataInput,
+    MetadataManager, MetadataStatus, Record, RequestError, Resync,
 };
 use md::Sector;
-use md::ondisk::bitmap::BitmapHeader;
-use md::ondisk::ppl::PplHeader;
-use md::ondisk::superblock::{ArrayState, Superblock};
-use md::ondisk::{Area, Timestamp};
 
 use crate::executor::Event;
-use crate::member::{OpKind, io_error_of};
-use device::Disk;
+use crate::metadata_threads::{DeviceMetadata, MetadataThreads};
 
 /// Maximum of notes kept; the oldest are dropped first.
 const MAX_NOTES: usize = 64;
@@ -43,23 +37,10 @@ impl Notes {
     }
 }
 
-/// A device that holds the array's metadata.
-pub(crate) struct DeviceMetadata {
-    pub(crate) number: DeviceNumber,
-    pub(crate) disk: Arc<dyn Disk>,
-    /// As found at assembly.
-    pub(crate) superblock: Superblock,
-    /// The bitmap's area, and its header as read.
-    pub(crate) bitmap: Option<(Area, BitmapHeader)>,
-    pub(crate) ppl: Option<Area>,
-    /// The log area holds no old log.
-    pub(crate) ppl_is_empty: bool,
-}
-
 /// Executes the metadata manager's effects; see the module documentation.
 pub(crate) struct MetadataWriter {
     manager: MetadataManager,
-    kept: Vec<DeviceMetadata>,
+    threads: MetadataThreads,
     inputs: Vec<MetadataInput>,
     effects: Vec<MetadataEffect>,
     timer: Option<u64>,
@@ -82,18 +63,21 @@ pub(crate) struct MetadataWriter {
 
 impl MetadataWriter {
     /// `notes`: notes to be reported from the start on.
+    ///
+    /// # Errors
+    /// When the threads cannot be started.
     pub(crate) fn new(
         manager: MetadataManager,
         kept: Vec<DeviceMetadata>,
         notes: Vec<String>,
         step: u64,
         unit: u64,
-    ) -> MetadataWriter {
+    ) -> io::Result<MetadataWriter> {
         let mut all = Notes::default();
         notes.into_iter().for_each(|note| all.push(note));
-        MetadataWriter {
+        Ok(MetadataWriter {
             manager,
-            kept,
+            threads: MetadataThreads::start(kept)?,
             inputs: Vec::new(),
             effects: Vec::new(),
             timer: None,
@@ -107,7 +91,7 @@ impl MetadataWriter {
             stopped: None,
             notes: all,
             events: Vec::new(),
-        }
+        })
     }
 
     pub(crate) fn status(&self) -> MetadataStatus {
@@ -132,6 +116,16 @@ impl MetadataWriter {
 
     pub(crate) fn has_work(&self) -> bool {
         !self.inputs.is_empty()
+    }
+
+    /// Readable when a metadata write has completed; `None` while none is in flight.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.threads.fd()
+    }
+
+    /// Resets `fd`, after a wait for it.
+    pub(crate) fn woke(&self) {
+        self.threads.woke();
     }
 
     pub(crate) fn stop(&mut self) {
@@ -161,6 +155,11 @@ impl MetadataWriter {
             }
             self.inputs.push(MetadataInput::FromShard { shard, event });
         }
+        while let Some(completion) = self.threads.completion() {
+            let (token, result) = (completion.token, completion.result);
+            completion.note.into_iter().for_each(|note| self.notes.push(note));
+            self.inputs.push(MetadataInput::MetaDone { token, result });
+        }
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.inputs.push(MetadataInput::Timer);
@@ -181,24 +180,17 @@ impl MetadataWriter {
     fn perform(&mut self, effect: MetadataEffect, controls: &mut Vec<(u16, Control)>) {
         match effect {
             MetadataEffect::WriteMeta { token, device, record } => {
-                let result = self.write(device, &record);
-                self.inputs.push(MetadataInput::MetaDone { token, result });
+                self.submit(device, token, Some(record));
             }
-            MetadataEffect::Flush { token, device } => {
-                let kept = self.kept.iter().find(|kept| kept.number == device);
-                let result = kept.map_or(Err(MemberError::Gone), |kept| {
-                    kept.disk.sync().map_err(|error| io_error_of(&error, OpKind::Flush))
-                });
-                self.inputs.push(MetadataInput::MetaDone { token, result });
-            }
+            MetadataEffect::Flush { token, device } => self.submit(device, token, None),
             MetadataEffect::SetTimer { at } => self.timer = Some(at),
             MetadataEffect::ToShard { shard, control } => controls.push((shard, control)),
             MetadataEffect::DeviceFailed { device, slot, error, by } => {
                 if let (Some(member), None) = (slot, by) {
                     self.events.push(Event::MemberFailed { member, error });
                 }
-                let kept = self.kept.iter().find(|kept| kept.number == device);
-                let name = kept.map_or_else(String::new, |kept| kept.disk.name());
+                self.threads.retire(device);
+                let name = self.threads.name(device);
                 self.notes.push(format!("{name} (device {}) is out of service.", device.0));
             }
             MetadataEffect::ResyncNeeded => self.wants_resync = true,
@@ -210,18 +202,11 @@ impl MetadataWriter {
         }
     }
 
-    /// Writes a record and makes it durable.
-    fn write(&mut self, device: DeviceNumber, record: &Record) -> Result<(), MemberError> {
-        let kept = self.kept.iter_mut().find(|kept| kept.number == device);
-        let Some(kept) = kept else { return Err(MemberError::Gone) };
-        let failed = |kind| move |error| (io_error_of(&error, kind), error);
-        let written = kept.write(record).map_err(failed(OpKind::Write { fua: false }));
-        let written = written.and_then(|()| kept.disk.sync().map_err(failed(OpKind::Flush)));
-        written.map_err(|(kind, error)| {
-            let name = kept.disk.name();
-            self.notes.push(format!("{name}: its metadata cannot be written: {error}."));
-            kind
-        })
+    fn submit(&mut self, device: DeviceNumber, token: MetaToken, record: Option<Record>) {
+        if !self.threads.submit(device, token, record) {
+            let result = Err(MemberError::Gone);
+            self.inputs.push(MetadataInput::MetaDone { token, result });
+        }
     }
 
     // ---- resync
@@ -289,61 +274,6 @@ impl MetadataWriter {
         let has_next = self.wants_resync || self.resync.as_ref().is_some_and(Resync::has_next);
         has_next && !self.paused && self.at_work == 0 && self.stopped.is_none()
     }
-}
-
-impl DeviceMetadata {
-    fn write(&mut self, record: &Record) -> io::Result<()> {
-        match record {
-            Record::Superblock(state) => {
-                let state = ArrayState { updated: now(), ..(**state).clone() };
-                // Always based on the superblock as found: a log that is turned off for now keeps
-                // its place.
-                let next = self.superblock.with_state(&state, self.number.0 as usize);
-                let next = next.map_err(io::Error::other)?;
-                let bytes = next.encode(self.disk.logical_block() as usize);
-                self.disk.write(next.sector(), &bytes)
-            }
-            Record::Bitmap(page) => self.write_page(page),
-            Record::EmptyPpl => {
-                let Some(area) = self.ppl else { return Ok(()) };
-                if !self.ppl_is_empty {
-                    // An older log behind the header would be taken for a newer one.
-                    self.disk.write_zeroes(area.sector..area.sector + area.sectors)?;
-                    self.ppl_is_empty = true;
-                }
-                let header = PplHeader::empty(self.superblock.metadata().set_uuid);
-                self.disk.write(area.sector, &header.encode())
-            }
-        }
-    }
-
-    fn write_page(&mut self, page: &BitmapPage) -> io::Result<()> {
-        let Some((area, header)) = &mut self.bitmap else { return Ok(()) };
-        let mut bytes = Vec::with_capacity(BITMAP_PAGE_BYTES);
-        if let Some(record) = page.header {
-            header.events = record.events;
-            header.events_cleared = record.events_cleared;
-            header.state = 0;
-        }
-        if page.page == 0 {
-            bytes.extend_from_slice(&header.encode());
-        }
-        bytes.extend_from_slice(&page.bits);
-        // Bits behind the last one: clear, as the kernel leaves them.
-        let block = (self.disk.logical_block() as usize).max(512);
-        bytes.resize(bytes.len().next_multiple_of(block), 0);
-        let first = u64::from(page.page) * (BITMAP_PAGE_BYTES as u64 / md::SECTOR_BYTES);
-        let sectors = bytes.len() as u64 / md::SECTOR_BYTES;
-        if first + sectors > area.sectors {
-            return Err(io::Error::other("the bitmap has no room for its bits"));
-        }
-        self.disk.write(area.sector + first, &bytes)
-    }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Timestamp { seconds: since.map_or(0, |since| since.as_secs()), micros: 0 }
 }
 
 #[cfg(test)]

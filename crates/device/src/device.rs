@@ -14,7 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use md::SECTOR_BYTES;
@@ -139,6 +139,8 @@ pub struct Device {
     logical_block: u32,
     /// The last hole found, in bytes of the file.
     hole: Mutex<Range<u64>>,
+    /// Held while a part of a block is written: two records may be in one block.
+    rewriting: Mutex<()>,
 }
 
 impl Device {
@@ -446,6 +448,9 @@ impl Disk for Device {
         }
         let block = u64::from(self.logical_block);
         let whole = bytes.start.is_multiple_of(block) && bytes.end.is_multiple_of(block);
+        // Nothing is changed under the lock that a panic could leave half-way.
+        let lock = || self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _rewriting = (!whole).then(lock);
         let (mut region, skip) =
             if whole { (Mapping::new(buf.len() as u64)?, 0) } else { self.read_blocks(&bytes)? };
         region.bytes_mut()[skip..skip + buf.len()].copy_from_slice(buf);
@@ -570,6 +575,7 @@ impl Opening {
             is_block_device,
             logical_block,
             hole: Mutex::new(0..0),
+            rewriting: Mutex::new(()),
         }
     }
 }

@@ -1,0 +1,266 @@
+//! Devices whose metadata writes take long, or never return.
+
+use std::ops::Range;
+use std::sync::Condvar;
+use std::sync::mpsc;
+
+use super::*;
+
+/// Longest wait for a step of a test; on failure the gates are opened, so that the test ends.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A device whose `sync` blocks while it is closed.
+struct Gate {
+    device: Arc<Device>,
+    panics: AtomicBool,
+    closed: Mutex<bool>,
+    changed: Condvar,
+    /// Calls of `sync` that are blocked.
+    blocked: AtomicUsize,
+}
+
+impl Gate {
+    fn new(device: Arc<Device>) -> Arc<Gate> {
+        let (closed, changed) = (Mutex::new(false), Condvar::new());
+        let (panics, blocked) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Arc::new(Gate { device, panics, closed, changed, blocked })
+    }
+
+    fn set(&self, closed: bool) {
+        *self.closed.lock().unwrap() = closed;
+        self.changed.notify_all();
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Disk for Gate {
+    fn sectors(&self) -> u64 {
+        self.device.sectors()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.device.logical_block()
+    }
+
+    fn name(&self) -> String {
+        self.device.name()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.device.is_read_only()
+    }
+
+    fn read(&self, sector: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.device.read(sector, buf)
+    }
+
+    fn write(&self, sector: u64, buf: &[u8]) -> std::io::Result<()> {
+        self.device.write(sector, buf)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> std::io::Result<()> {
+        self.device.write_zeroes(range)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        assert!(!self.panics.load(Ordering::SeqCst), "the test asks for a panic");
+        let mut closed = self.closed.lock().unwrap();
+        self.blocked.fetch_add(1, Ordering::SeqCst);
+        while *closed {
+            closed = self.changed.wait(closed).unwrap();
+        }
+        self.blocked.fetch_sub(1, Ordering::SeqCst);
+        drop(closed);
+        self.device.sync()
+    }
+
+    fn hole_end(&self, sector: u64) -> u64 {
+        self.device.hole_end(sector)
+    }
+}
+
+struct Gated {
+    _members: Members,
+    gates: Vec<Arc<Gate>>,
+    array: Arc<Array>,
+}
+
+/// A new array over gates, which are open.
+fn members(level: Level, count: usize, bitmap: BitmapOption) -> (Members, Vec<Arc<Gate>>) {
+    let members = Members::new(count);
+    members.create(level, |request| {
+        request.assume_clean = true;
+        request.bitmap = bitmap;
+        request.chunk_sectors = level.has_chunks().then_some(128);
+    });
+    let devices = members.devices(Access::ReadWrite);
+    devices.iter().for_each(clear_bitmap);
+    (members, devices.into_iter().map(Gate::new).collect())
+}
+
+fn opened(gates: &[Arc<Gate>]) -> Vec<Opened> {
+    gates.iter().map(|gate| Opened::disk(gate.clone()).expect("superblock")).collect()
+}
+
+impl Gated {
+    fn start(level: Level, count: usize, bitmap: BitmapOption) -> Gated {
+        let (members, gates) = members(level, count, bitmap);
+        let array = Arc::new(run(&opened(&gates)));
+        Gated { _members: members, gates, array }
+    }
+
+    /// Opens all gates when the test ends, also by a panic: the array could not be dropped.
+    fn guard(&self) -> impl Drop + use<> {
+        struct Open(Vec<Arc<Gate>>);
+        impl Drop for Open {
+            fn drop(&mut self) {
+                self.0.iter().for_each(|gate| gate.set(false));
+            }
+        }
+        Open(self.gates.clone())
+    }
+
+    fn write_to(&self, offset: u64) -> mpsc::Receiver<Result<(), ArrayError>> {
+        let (done, ended) = mpsc::channel();
+        let lease = self.array.lease(4096);
+        self.array.request(
+            HostOp::Write { fua: false },
+            offset,
+            4096,
+            Some(lease),
+            move |result| {
+                drop(done.send(result.map(drop)));
+            },
+        );
+        ended
+    }
+
+    fn stop(self) {
+        let array = Arc::into_inner(self.array).expect("no thread uses it any more");
+        array.stop().unwrap();
+    }
+}
+
+/// Clears the bitmap of a new member, where all bits are set: its data are in sync.
+fn clear_bitmap(device: &Arc<Device>) {
+    let opened = Opened::device(device.clone()).expect("superblock");
+    let Some(area) = opened.superblock.metadata().bitmap else { return };
+    let mut page = vec![0; 4096];
+    device.read(area.sector, &mut page).unwrap();
+    page[256..].fill(0);
+    device.write(area.sector, &page).unwrap();
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The result of a call on another thread, which may block for ever.
+fn within<T: Send + 'static>(what: &str, call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || drop(done.send(call())));
+    ended.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} does not complete"))
+}
+
+#[test]
+fn reads_complete_while_metadata_are_written() {
+    let gated = Gated::start(Level::Raid5, 3, BitmapOption::None);
+    let open = gated.guard();
+    gated.gates.iter().for_each(|gate| gate.set(true));
+    let written = gated.write_to(0);
+    until("a metadata write", || gated.gates.iter().any(|gate| gate.is_blocked()));
+    for at in 0..8 {
+        let array = gated.array.clone();
+        let read = within("a read", move || array.read_at(&mut [0; 4096], at * 32768));
+        read.unwrap();
+    }
+    // The records of different devices are written side by side.
+    until("the other metadata writes", || gated.gates.iter().all(|gate| gate.is_blocked()));
+    assert!(written.try_recv().is_err(), "a write waits for its intent");
+    drop(open);
+    written.recv_timeout(PATIENCE).expect("it ends").unwrap();
+    gated.stop();
+}
+
+#[test]
+fn a_device_that_hangs_stops_only_what_depends_on_its_metadata_until_it_is_failed() {
+    let bitmap = BitmapOption::Internal { chunk_bytes: Some(65536) };
+    let gated = Gated::start(Level::Raid1, 2, bitmap);
+    let open = gated.guard();
+    // Writes without a pause keep their intent.
+    let (ending, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let writer = {
+        let (array, ending, count) = (gated.array.clone(), ending.clone(), count.clone());
+        std::thread::spawn(move || {
+            while !ending.load(Ordering::SeqCst) {
+                array.write_at(&[7; 4096], 0).unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+    };
+    until("a write", || count.load(Ordering::SeqCst) > 0);
+    gated.gates[1].set(true);
+    let written = gated.write_to(4 << 20);
+    until("a metadata write", || gated.gates[1].is_blocked());
+    let before = count.load(Ordering::SeqCst);
+    until("writes with an intent", || count.load(Ordering::SeqCst) > before + 10);
+    let array = gated.array.clone();
+    within("a read", move || array.read_at(&mut [0; 4096], 4 << 20)).unwrap();
+    assert!(written.try_recv().is_err(), "its bit is not on device 1");
+    let array = gated.array.clone();
+    within("the failure of the device", move || array.fail_member(MemberIdx(1)));
+    written.recv_timeout(PATIENCE).expect("it needs the device no longer").unwrap();
+    ending.store(true, Ordering::SeqCst);
+    writer.join().unwrap();
+    // A stop waits for the operation in flight.
+    drop(open);
+    let events = gated.array.take_events();
+    assert_eq!(events, [Event::MemberFailed { member: MemberIdx(1), error: None }]);
+    gated.stop();
+}
+
+#[test]
+fn a_panic_in_a_metadata_write_fails_the_device() {
+    let gated = Gated::start(Level::Raid1, 2, BitmapOption::None);
+    gated.gates[1].panics.store(true, Ordering::SeqCst);
+    gated.array.write_at(&[1; 4096], 0).unwrap();
+    let gone = Some(MemberError::Gone);
+    let failed = Event::MemberFailed { member: MemberIdx(1), error: gone };
+    assert_eq!(gated.array.take_events(), [failed]);
+    gated.stop();
+}
+
+#[test]
+fn a_driver_without_a_thread_is_woken_by_metadata_writes_and_waits_for_them_when_dropped() {
+    let (_members, gates) = members(Level::Raid5, 3, BitmapOption::None);
+    let opened = opened(&gates);
+    let array = decide(&opened, &Options::default());
+    let mut driver = admin::start(&array, &opened, &StartOptions::default()).unwrap();
+    let (start, mut done) = (Instant::now(), Vec::new());
+    let lease = driver.leases().take(4096);
+    driver.submit(HostOp::Write { fua: false }, md::Sector(0), 8, lease, 1).unwrap();
+    while done.is_empty() {
+        driver.poll(&mut done);
+        driver.wait(3 * PATIENCE, None);
+    }
+    assert!(start.elapsed() < PATIENCE, "nothing else wakes it");
+    // The array is marked clean after a pause: that is in flight when the driver is dropped.
+    gates.iter().for_each(|gate| gate.set(true));
+    while !gates.iter().all(|gate| gate.is_blocked()) {
+        driver.poll(&mut done);
+        driver.wait(Duration::from_millis(10), None);
+        assert!(start.elapsed() < 2 * PATIENCE, "metadata writes");
+    }
+    let dropping = std::thread::spawn(move || drop(driver));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!dropping.is_finished(), "a late write could hit an array that runs again");
+    gates.iter().for_each(|gate| gate.set(false));
+    dropping.join().unwrap();
+}

@@ -1,0 +1,340 @@
+//! Performs metadata writes and flushes, on one thread per device.
+//!
+//! ```text
+//!   submit -> waiting -> channel -> thread of the device: write .. write, sync
+//!                                        |
+//!   collect <- channel, eventfd <--------+
+//! ```
+//! Invariant: a record is durable on its device before its completion is reported. Operations of
+//! one device are performed in the order of their submission, those of different devices
+//! concurrently. No thread outlives the `MetadataThreads`: dropping it waits for the operations
+//! that have begun, since a late write could land on a device that has been started again;
+//! operations that have not begun are discarded, as by a crash. Called only from
+//! `metadata_writer`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use engine::{BITMAP_PAGE_BYTES, BitmapPage, DeviceNumber, MemberError, MetaToken, Record};
+use md::ondisk::bitmap::BitmapHeader;
+use md::ondisk::ppl::PplHeader;
+use md::ondisk::superblock::{ArrayState, Superblock};
+use md::ondisk::{Area, Timestamp};
+use rustix::event::EventfdFlags;
+use rustix::fd::OwnedFd;
+
+use crate::member::{OpKind, io_error_of};
+use device::Disk;
+
+/// Operations that a device's thread has at most; more are queued before it. A thread makes all
+/// that it has durable with one sync.
+const DEVICE_QUEUE: usize = 32;
+
+/// A device that holds the array's metadata.
+pub(crate) struct DeviceMetadata {
+    pub(crate) number: DeviceNumber,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// As found at assembly.
+    pub(crate) superblock: Superblock,
+    /// The bitmap's area, and its header as read.
+    pub(crate) bitmap: Option<(Area, BitmapHeader)>,
+    pub(crate) ppl: Option<Area>,
+    /// The log area holds no old log.
+    pub(crate) ppl_is_empty: bool,
+}
+
+/// A metadata write, or a flush (no record).
+struct MetadataOp {
+    token: MetaToken,
+    record: Option<Record>,
+}
+
+/// A completed operation.
+pub(crate) struct MetadataCompletion {
+    pub(crate) token: MetaToken,
+    pub(crate) result: Result<(), MemberError>,
+    /// For the administrator: why the record could not be written.
+    pub(crate) note: Option<String>,
+    /// Index of the device's thread.
+    thread: usize,
+}
+
+struct DeviceThread {
+    number: DeviceNumber,
+    name: String,
+    /// Operations that the thread does not have yet: at most those of one phase of a job.
+    waiting: VecDeque<MetadataOp>,
+    /// Operations that the thread has.
+    at_work: usize,
+    /// `None`: the thread ends when it has nothing left.
+    ops: Option<SyncSender<MetadataOp>>,
+    /// Operations that have not begun are discarded.
+    discards: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DeviceThread {
+    /// Passes queued operations to the thread as far as it has room.
+    fn feed(&mut self) {
+        let Some(ops) = &self.ops else { return };
+        while self.at_work < DEVICE_QUEUE
+            && let Some(op) = self.waiting.pop_front()
+        {
+            // The channel has room for DEVICE_QUEUE, and the thread receives until it is closed.
+            ops.try_send(op).expect("the thread has room");
+            self.at_work += 1;
+        }
+    }
+}
+
+/// The metadata threads of an array; see the module documentation.
+pub(crate) struct MetadataThreads {
+    devices: Vec<DeviceThread>,
+    completed: Receiver<MetadataCompletion>,
+    wake: Arc<OwnedFd>,
+    at_work: usize,
+}
+
+impl MetadataThreads {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system has no eventfd or no thread.
+    pub(crate) fn start(devices: Vec<DeviceMetadata>) -> io::Result<MetadataThreads> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        // Room for all operations that the threads can have: they never wait to report.
+        let (completed, completions) = sync_channel((devices.len() * DEVICE_QUEUE).max(1));
+        let wake = Arc::new(wake);
+        let mut it =
+            MetadataThreads { devices: Vec::new(), completed: completions, wake, at_work: 0 };
+        for device in devices {
+            let (number, name) = (device.number, device.disk.name());
+            let (ops, operations) = sync_channel(DEVICE_QUEUE);
+            let discards = Arc::new(AtomicBool::new(false));
+            let worker = DeviceWorker {
+                device,
+                index: it.devices.len(),
+                ops: operations,
+                completed: completed.clone(),
+                wake: it.wake.clone(),
+                discards: discards.clone(),
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("raidlab-meta-{}", number.0))
+                .spawn(move || worker.run())?;
+            it.devices.push(DeviceThread {
+                number,
+                name,
+                waiting: VecDeque::new(),
+                at_work: 0,
+                ops: Some(ops),
+                discards,
+                thread: Some(thread),
+            });
+        }
+        Ok(it)
+    }
+
+    fn device(&mut self, number: DeviceNumber) -> Option<&mut DeviceThread> {
+        self.devices.iter_mut().find(|device| device.number == number)
+    }
+
+    /// A device's name; empty if there is no such device.
+    pub(crate) fn name(&self, number: DeviceNumber) -> &str {
+        let device = self.devices.iter().find(|device| device.number == number);
+        device.map_or("", |device| &device.name)
+    }
+
+    /// Starts a write, or a flush if there is no record. `false`: there is no such device.
+    #[must_use]
+    pub(crate) fn submit(
+        &mut self,
+        number: DeviceNumber,
+        token: MetaToken,
+        record: Option<Record>,
+    ) -> bool {
+        let Some(device) = self.device(number) else { return false };
+        device.waiting.push_back(MetadataOp { token, record });
+        device.feed();
+        self.at_work += 1;
+        true
+    }
+
+    /// The device is out of service: its operations that have not begun are discarded.
+    pub(crate) fn retire(&mut self, number: DeviceNumber) {
+        if let Some(device) = self.device(number) {
+            device.discards.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The next completion, if there is one.
+    pub(crate) fn completion(&mut self) -> Option<MetadataCompletion> {
+        if self.at_work == 0 {
+            return None;
+        }
+        let completion = self.completed.try_recv().ok()?;
+        self.at_work -= 1;
+        let device = &mut self.devices[completion.thread];
+        device.at_work -= 1;
+        device.feed();
+        Some(completion)
+    }
+
+    /// Readable after completions, while operations are in flight; see [`MetadataThreads::woke`].
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (self.at_work > 0).then(|| self.wake.as_fd())
+    }
+
+    /// Resets the eventfd after it was readable, before completions are collected.
+    pub(crate) fn woke(&self) {
+        // It is nonblocking; nothing to read is no problem.
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+    }
+}
+
+impl Drop for MetadataThreads {
+    fn drop(&mut self) {
+        for device in &mut self.devices {
+            device.discards.store(true, Ordering::Relaxed);
+            device.ops = None;
+        }
+        for thread in self.devices.iter_mut().filter_map(|device| device.thread.take()) {
+            // A panic of an operation is its result: see `DeviceWorker::guarded`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a device's thread owns.
+struct DeviceWorker {
+    device: DeviceMetadata,
+    index: usize,
+    ops: Receiver<MetadataOp>,
+    completed: SyncSender<MetadataCompletion>,
+    wake: Arc<OwnedFd>,
+    discards: Arc<AtomicBool>,
+}
+
+/// An error of an operation, and its text; no text for one that has not begun.
+type Failure = (MemberError, Option<String>);
+
+impl DeviceWorker {
+    fn run(mut self) {
+        let mut batch: Vec<MetadataOp> = Vec::new();
+        let mut results: Vec<Result<(), Failure>> = Vec::new();
+        while let Ok(first) = self.ops.recv() {
+            batch.push(first);
+            batch.extend(self.ops.try_iter().take(DEVICE_QUEUE - 1));
+            for op in &batch {
+                let result = self.write(op);
+                results.push(result);
+            }
+            if results.iter().any(Result::is_ok) {
+                let synced = self.guarded(OpKind::Flush, |device| device.disk.sync());
+                for result in &mut results {
+                    if result.is_ok() {
+                        result.clone_from(&synced);
+                    }
+                }
+            }
+            for (MetadataOp { token, record }, result) in batch.drain(..).zip(results.drain(..)) {
+                let name = self.device.disk.name();
+                let text = result.as_ref().err().and_then(|(_, text)| text.as_ref());
+                let note = text
+                    .filter(|_| record.is_some())
+                    .map(|text| format!("{name}: its metadata cannot be written: {text}."));
+                let result = result.map_err(|(kind, _)| kind);
+                // Fails only when the array is gone.
+                let completion = MetadataCompletion { token, result, note, thread: self.index };
+                let _ = self.completed.send(completion);
+            }
+            // Fails only when the counter is full, and then the eventfd is readable already.
+            let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Writes an operation's record, without a sync.
+    fn write(&mut self, op: &MetadataOp) -> Result<(), Failure> {
+        if self.discards.load(Ordering::Relaxed) {
+            return Err((MemberError::Gone, None));
+        }
+        let Some(record) = &op.record else { return Ok(()) };
+        self.guarded(OpKind::Write { fua: false }, |device| device.write(record))
+    }
+
+    /// Performs a part of an operation. A panic is an error of the device: a thread that ends
+    /// would leave the array waiting for its completions.
+    fn guarded(
+        &mut self,
+        kind: OpKind,
+        part: impl FnOnce(&mut DeviceMetadata) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        match catch_unwind(AssertUnwindSafe(|| part(&mut self.device))) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err((io_error_of(&error, kind), Some(error.to_string()))),
+            Err(_) => Err((MemberError::Gone, Some("the operation has panicked".into()))),
+        }
+    }
+}
+
+impl DeviceMetadata {
+    fn write(&mut self, record: &Record) -> io::Result<()> {
+        match record {
+            Record::Superblock(state) => {
+                let state = ArrayState { updated: now(), ..(**state).clone() };
+                // Always based on the superblock as found: a log that is turned off for now keeps
+                // its place.
+                let next = self.superblock.with_state(&state, self.number.0 as usize);
+                let next = next.map_err(io::Error::other)?;
+                let bytes = next.encode(self.disk.logical_block() as usize);
+                self.disk.write(next.sector(), &bytes)
+            }
+            Record::Bitmap(page) => self.write_page(page),
+            Record::EmptyPpl => {
+                let Some(area) = self.ppl else { return Ok(()) };
+                if !self.ppl_is_empty {
+                    // An older log behind the header would be taken for a newer one.
+                    self.disk.write_zeroes(area.sector..area.sector + area.sectors)?;
+                    self.ppl_is_empty = true;
+                }
+                let header = PplHeader::empty(self.superblock.metadata().set_uuid);
+                self.disk.write(area.sector, &header.encode())
+            }
+        }
+    }
+
+    fn write_page(&mut self, page: &BitmapPage) -> io::Result<()> {
+        let Some((area, header)) = &mut self.bitmap else { return Ok(()) };
+        let mut bytes = Vec::with_capacity(BITMAP_PAGE_BYTES);
+        if let Some(record) = page.header {
+            header.events = record.events;
+            header.events_cleared = record.events_cleared;
+            header.state = 0;
+        }
+        if page.page == 0 {
+            bytes.extend_from_slice(&header.encode());
+        }
+        bytes.extend_from_slice(&page.bits);
+        // Bits behind the last one: clear, as the kernel leaves them.
+        let block = (self.disk.logical_block() as usize).max(512);
+        bytes.resize(bytes.len().next_multiple_of(block), 0);
+        let first = u64::from(page.page) * (BITMAP_PAGE_BYTES as u64 / md::SECTOR_BYTES);
+        let sectors = bytes.len() as u64 / md::SECTOR_BYTES;
+        if first + sectors > area.sectors {
+            return Err(io::Error::other("the bitmap has no room for its bits"));
+        }
+        self.disk.write(area.sector + first, &bytes)
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Timestamp { seconds: since.map_or(0, |since| since.as_secs()), micros: 0 }
+}
