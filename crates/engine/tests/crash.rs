@@ -7,7 +7,7 @@
 //! again for the next life: written to while it resyncs, until the next power cut. After the last
 //! one it is resynced by the engine and compared to the last sector. Arrays have one shard, two or
 //! three; some have a bitmap of two pages, which may be stale when the run begins; some have bad
-//! sectors and members without space.
+//! sectors and members without space, and some lose a member while its metadata operations hang.
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
@@ -510,7 +510,11 @@ impl Case {
                 lives -= 1;
                 let lost = self.rng.below(self.shape.geometry.members() as u64) as usize;
                 let at = self.world.now + self.rng.below(500_000);
-                self.world.members[lost].gone_at.get_or_insert(at);
+                let at = *self.world.members[lost].gone_at.get_or_insert(at);
+                // Superblocks that are written in turn wait for one that hangs.
+                if !self.shape.torn && self.rng.one_in(2) {
+                    self.world.hang_metadata(lost, at);
+                }
                 if self.out_of_sync {
                     self.world.model.tolerated = tolerated(self.troubled, true);
                 }

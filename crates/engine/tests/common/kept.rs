@@ -40,6 +40,8 @@ pub struct Kept {
     pub disks: Vec<Disk>,
     /// Superblocks are longer than a sector: a power cut may tear them.
     pub torn: bool,
+    /// Devices whose metadata operations never complete: a power cut leaves any part of them.
+    pub hanging: Vec<usize>,
     pub others: Vec<MetadataEffect>,
     /// What may be on the members after a power cut.
     pub durable: Model,
@@ -60,6 +62,7 @@ impl Kept {
             manager,
             disks,
             torn: false,
+            hanging: Vec::new(),
             others: Vec::new(),
             durable,
             resync: None,
@@ -124,7 +127,8 @@ impl Kept {
 
     pub(super) fn next_event(&self) -> Option<u64> {
         let retry = self.resync.as_ref().and_then(Resync::retry_at);
-        self.jobs.iter().map(|job| job.ready_at).chain(self.timer).chain(retry).min()
+        let moving = self.jobs.iter().filter(|job| !self.hanging.contains(&job.device));
+        moving.map(|job| job.ready_at).chain(self.timer).chain(retry).min()
     }
 
     /// What a power cut leaves of the metadata.
@@ -237,7 +241,9 @@ impl World {
             self.feed_resync();
         }
         let Some(kept) = &mut self.kept else { return };
-        let mut due: Vec<MetaJob> = kept.jobs.extract_if(.., |job| job.ready_at <= now).collect();
+        let Kept { jobs, hanging, .. } = kept;
+        let is_due = |job: &mut MetaJob| job.ready_at <= now && !hanging.contains(&job.device);
+        let mut due: Vec<MetaJob> = jobs.extract_if(.., is_due).collect();
         self.rng.shuffle(&mut due);
         for job in due {
             let result = self.perform_meta(&job);

@@ -310,6 +310,13 @@ impl World {
         self.hand_over();
     }
 
+    /// From now on the metadata operations of a member hang, until an administrator fails it at
+    /// time `until`; and beyond that.
+    pub fn hang_metadata(&mut self, member: usize, until: u64) {
+        self.kept.as_mut().expect("a manager").hanging.push(member);
+        self.controls.push((until, 0, Control::FailMember(MemberIdx(member as u16))));
+    }
+
     fn take_effect(&mut self, shard: u16, effect: &Effect, out: &Effects) {
         match effect {
             Effect::SetTimer { at } => self.timers[usize::from(shard)] = Some(*at),
