@@ -112,7 +112,7 @@ impl MemberFactory<'_> {
                     }
                     // A pace below a pace: a disk of its own.
                     None => {
-                        let profile = known_profile(profile)?;
+                        let profile = known_profile(profile).map_err(|error| error.to_string())?;
                         let placement = placement_for(profile, *placement, false);
                         PacedMember::new(inner, self.pace, profile, placement, None)
                     }

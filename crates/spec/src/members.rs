@@ -81,8 +81,8 @@ impl std::fmt::Display for MembersError {
 
 impl std::error::Error for MembersError {}
 
-fn error(part: &str, problem: impl Into<String>) -> MembersError {
-    MembersError { part: part.into(), problem: problem.into() }
+fn error(part: &str, problem: impl ToString) -> MembersError {
+    MembersError { part: part.into(), problem: problem.to_string() }
 }
 
 impl FromStr for MemberSet {
@@ -212,22 +212,53 @@ fn is_document(name: &str) -> bool {
     name.ends_with(".toml")
 }
 
+/// Why a drive profile cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UnknownProfile {
+    /// No built-in profile has the name.
+    #[error("no drive profile '{0}'; there are {known}, or FILE.toml", known = profile_names())]
+    Name(String),
+    /// The document cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// Its path.
+        path: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The document is no valid profile.
+    #[error("{path}: {source}")]
+    Parse {
+        /// Its path.
+        path: String,
+        /// The first problem.
+        source: drive::ProfileError,
+    },
+}
+
+fn profile_names() -> String {
+    Profile::names().collect::<Vec<&str>>().join(", ")
+}
+
 /// The built-in profile of that name, or the profile of a document.
-pub fn known_profile(name: &str) -> Result<&'static Profile, String> {
+///
+/// # Errors
+/// No built-in profile has the name, or the document cannot be read or is invalid.
+pub fn known_profile(name: &str) -> Result<&'static Profile, UnknownProfile> {
     // Read once and kept: members and their drives refer to it as long as the process lives.
     static DOCUMENTS: Mutex<Vec<(String, &'static Profile)>> = Mutex::new(Vec::new());
     if !is_document(name) {
-        return Profile::named(name).ok_or_else(|| {
-            let known: Vec<&str> = Profile::names().collect();
-            format!("no drive profile '{name}'; there are {}, or FILE.toml", known.join(", "))
-        });
+        return Profile::named(name).ok_or_else(|| UnknownProfile::Name(name.to_string()));
     }
     let mut documents = DOCUMENTS.lock().expect("no panic while the list is locked");
     if let Some((_, profile)) = documents.iter().find(|(known, _)| known == name) {
         return Ok(profile);
     }
-    let text = std::fs::read_to_string(name).map_err(|e| format!("{name}: {e}"))?;
-    let profile = Profile::parse(&text).map_err(|e| format!("{name}: {e}"))?;
+    let path = || name.to_string();
+    let text = std::fs::read_to_string(name);
+    let text = text.map_err(|source| UnknownProfile::Read { path: path(), source })?;
+    let profile = Profile::parse(&text);
+    let profile = profile.map_err(|source| UnknownProfile::Parse { path: path(), source })?;
     let profile: &'static Profile = Box::leak(Box::new(profile));
     documents.push((name.to_string(), profile));
     Ok(profile)

@@ -4,6 +4,8 @@
 
 use std::str::FromStr;
 
+use thiserror::Error;
+
 /// Access pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -42,15 +44,17 @@ impl Kind {
     }
 }
 
-impl FromStr for Kind {
-    type Err = String;
+/// No access pattern has this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no workload '{0}'; there are {known}", known = Kind::ALL.map(Kind::name).join(", "))]
+pub struct UnknownKind(pub String);
 
-    fn from_str(text: &str) -> Result<Kind, String> {
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Kind, UnknownKind> {
         let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| {
-            let names = Kind::ALL.map(Kind::name).join(", ");
-            format!("no workload '{text}'; there are {names}")
-        })
+        found.ok_or_else(|| UnknownKind(text.to_string()))
     }
 }
 

@@ -60,7 +60,7 @@ impl Extents {
                 array.len_bytes()
             ));
         }
-        let unit_bytes = program.unit_bytes()?;
+        let unit_bytes = program.unit_bytes().map_err(|error| error.to_string())?;
         let book = ShadowMap::new(seed, &program.files, unit_bytes);
         let calls = program.calls;
         Ok(Extents { array, own: None, starts, book, calls, lease_bytes, drop_caches })

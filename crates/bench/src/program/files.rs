@@ -65,7 +65,7 @@ impl Files {
     /// # Errors
     /// Names the directory and the reason why nothing can be created, or mapped, in it.
     pub fn new(directory: &Path, program: &Program, seed: u64) -> Result<Files, String> {
-        let unit_bytes = program.unit_bytes()?;
+        let unit_bytes = program.unit_bytes().map_err(|error| error.to_string())?;
         if program.calls == Calls::Mapped {
             has_room(directory, program.file_bytes())?;
         }

@@ -204,14 +204,16 @@ impl Session<'_> {
         let capacity = device.sectors() * md::SECTOR_BYTES;
         let memory_bytes = host::memory_bytes().unwrap_or(0);
         let scale = device_scale(self.size, capacity, memory_bytes, !device.is_direct());
-        let prepared = choice.program(&scale).and_then(|program| {
-            fits_memory(&program)?;
-            let member = FileMember::of_device(device, 0..device.sectors());
-            let drop = scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), String>);
-            let ground =
-                alone(member, &BufferRequirements::of(&program), &program, self.seed, drop)?;
-            Ok((program, ground))
-        });
+        let prepared =
+            choice.program(&scale).map_err(|error| error.to_string()).and_then(|program| {
+                fits_memory(&program)?;
+                let member = FileMember::of_device(device, 0..device.sectors());
+                let drop =
+                    scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), String>);
+                let ground =
+                    alone(member, &BufferRequirements::of(&program), &program, self.seed, drop)?;
+                Ok((program, ground))
+            });
         match prepared {
             Err(problem) => (None, Err(problem)),
             Ok((program, ground)) => {
@@ -268,7 +270,8 @@ impl Session<'_> {
     ) -> Result<(Program, Box<dyn IoBackend>), String> {
         let scale = self.directory_scale(directory)?;
         // Free space changes between runs; all runs use files of the same size.
-        let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()))?;
+        let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()));
+        let program = program.map_err(|error| error.to_string())?;
         fits_memory(&program)?;
         if program.calls != Calls::Queued {
             let ground = Files::new(directory, &program, self.seed)?;
@@ -301,14 +304,15 @@ impl Session<'_> {
         settings: &Settings<'_>,
     ) -> Once {
         let mut base = Cell::default();
-        let prepared = choice.program(&scale).and_then(|program| {
-            fits_memory(&program)?;
-            let needs = BufferRequirements::of(&program);
-            let (array, cell) = array_for_program(case, settings, &needs)?;
-            base = cell;
-            let ground = Extents::new(array, needs.lease_bytes, &program, self.seed, None)?;
-            Ok((program, ground))
-        });
+        let prepared =
+            choice.program(&scale).map_err(|error| error.to_string()).and_then(|program| {
+                fits_memory(&program)?;
+                let needs = BufferRequirements::of(&program);
+                let (array, cell) = array_for_program(case, settings, &needs)?;
+                base = cell;
+                let ground = Extents::new(array, needs.lease_bytes, &program, self.seed, None)?;
+                Ok((program, ground))
+            });
         match prepared {
             Err(problem) => (None, Err(problem)),
             Ok((program, ground)) => self.run(program, &ground, base, None),
@@ -494,7 +498,10 @@ fn fits_memory(program: &Program) -> Result<(), String> {
             program.asked
         ));
     }
-    let needed = VersionMap::needs_bytes(&program.files, program.unit_bytes()?);
+    let needed = VersionMap::needs_bytes(
+        &program.files,
+        program.unit_bytes().map_err(|error| error.to_string())?,
+    );
     match host::available_memory_bytes() {
         Some(available) if needed > available => Err(format!(
             "{}: needs {} of memory for the map of expected block versions, and {} are available; \
@@ -654,7 +661,7 @@ mod tests {
         let job = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(job.path(), "[j]\nrw=write\n").expect("written");
         let job: ProgramSpec = format!("fio:{}", job.path().display()).parse().expect("a program");
-        assert!(job.program(&scale).expect_err("no size").contains("or give --size"));
+        assert!(job.program(&scale).expect_err("no size").to_string().contains("or give --size"));
     }
 
     #[test]

@@ -6,11 +6,13 @@
 //!
 //! Invariant: programs are independent of the backend that performs them, and pure.
 
+mod error;
 pub mod names;
 pub mod spec;
 pub mod timing;
 pub mod tools;
 pub mod types;
 
+pub use error::{JobError, JobProblem, OptionError, ProgramError, SizingError};
 pub use spec::{ProgramSpec, Sizing, canonical_id};
 pub use types::{Act, Order, Phase, Program, Stage, Step, Worker};

@@ -13,9 +13,9 @@ use std::str::FromStr;
 use md::{BareNumber, parse_size};
 use sha2::{Digest, Sha256};
 
+use super::error::{OptionError, ProgramError, SizingError};
 use super::tools;
 use super::types::Program;
-use crate::units::show_size;
 
 /// Sizes that depend on the target.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,12 +40,11 @@ impl Sizing {
     ///
     /// # Errors
     /// When what was asked for does not fit.
-    pub fn bytes(&self) -> Result<u64, String> {
+    pub fn bytes(&self) -> Result<u64, SizingError> {
         if let (Some(size), Some(capacity)) = (self.size, self.capacity)
             && size > capacity
         {
-            let (size, capacity) = (show_size(size), show_size(capacity));
-            return Err(format!("--size {size}: the target holds {capacity}"));
+            return Err(SizingError::TooLarge { bytes: size, capacity });
         }
         let double = self.memory_bytes.saturating_mul(2);
         let usual = match (self.page_cache, self.capacity) {
@@ -61,14 +60,10 @@ impl Sizing {
     ///
     /// # Errors
     /// When there is no room for one.
-    pub fn whole(&self, unit: u64) -> Result<u64, String> {
+    pub fn whole(&self, unit: u64) -> Result<u64, SizingError> {
         let bytes = self.bytes()?;
         match bytes / unit * unit {
-            0 => Err(format!(
-                "--size {}: it must hold at least a block of {}",
-                show_size(bytes),
-                show_size(unit)
-            )),
+            0 => Err(SizingError::TooSmall { bytes, block: unit }),
             whole => Ok(whole),
         }
     }
@@ -95,10 +90,11 @@ impl ProgramSpec {
     ///
     /// # Errors
     /// Names the option that makes no sense, or what does not fit.
-    pub fn program(&self, scale: &Sizing) -> Result<Program, String> {
+    pub fn program(&self, scale: &Sizing) -> Result<Program, ProgramError> {
         let given = ProgramOptions { options: &self.options, job: self.job.as_deref() };
-        let mut program =
-            (self.tool.make)(&given, scale).map_err(|problem| format!("{self}: {problem}"))?;
+        let mut program = (self.tool.make)(&given, scale).map_err(|problem| {
+            ProgramError::Spec { spec: self.to_string(), problem: Box::new(problem) }
+        })?;
         program.asked = self.identity();
         program.unit_bytes()?;
         Ok(program)
@@ -144,24 +140,24 @@ impl std::fmt::Display for ProgramSpec {
 }
 
 impl FromStr for ProgramSpec {
-    type Err = String;
+    type Err = ProgramError;
 
-    fn from_str(text: &str) -> Result<ProgramSpec, String> {
+    fn from_str(text: &str) -> Result<ProgramSpec, ProgramError> {
         let (name, rest) = match text.split_once(':') {
             Some((name, rest)) => (name, Some(rest)),
             None => (text, None),
         };
-        let tool = tools::find(name).ok_or_else(|| {
-            let names: Vec<&str> = tools::ALL.iter().map(|tool| tool.name).collect();
-            format!("no program '{name}'; there are {}", names.join(", "))
-        })?;
+        let tool = tools::find(name)
+            .ok_or_else(|| ProgramError::UnknownTool { name: name.to_string() })?;
         let mut options: Vec<(String, Option<String>)> = Vec::new();
         if tool.takes_path {
             // A path may hold anything.
-            let name = tool.name;
-            let path = rest.ok_or_else(|| format!("name the job file, as in {name}:JOBFILE"))?;
-            let job = std::fs::read_to_string(path);
-            let job = job.map_err(|error| format!("{name}:{path}: cannot read it: {error}"))?;
+            let tool_name = tool.name;
+            let path = rest.ok_or(ProgramError::NoJobFile { tool: tool_name })?;
+            let job = std::fs::read_to_string(path).map_err(|source| {
+                let path = path.to_string();
+                ProgramError::JobFile { tool: tool_name, path, source }
+            })?;
             options.push((path.to_string(), None));
             return Ok(ProgramSpec { tool, options, job: Some(job) });
         }
@@ -171,12 +167,11 @@ impl FromStr for ProgramSpec {
                 None => (option, None),
             };
             if !tool.options.iter().any(|(known, _)| known.split('=').next() == Some(name)) {
-                let known: Vec<&str> = tool.options.iter().map(|(known, _)| *known).collect();
-                let known = known.join(", ");
-                return Err(format!("{}: no option '{name}'; there are {known}", tool.name));
+                let name = name.to_string();
+                return Err(ProgramError::UnknownOption { tool: tool.name, name });
             }
             if options.iter().any(|(other, _)| other == name) {
-                return Err(format!("{}: '{name}' is given twice", tool.name));
+                return Err(ProgramError::OptionTwice { tool: tool.name, name: name.to_string() });
             }
             options.push((name.to_string(), value));
         }
@@ -196,20 +191,24 @@ impl ProgramOptions<'_> {
         Some((self.options.first()?.0.as_str(), self.job?))
     }
 
-    fn value(&self, name: &str) -> Option<Result<&str, String>> {
+    fn value(&self, name: &str) -> Option<Result<&str, OptionError>> {
         let (_, value) = self.options.iter().find(|(given, _)| given == name)?;
-        Some(value.as_deref().ok_or_else(|| format!("'{name}' needs a value, as in {name}=4")))
+        let example = Some("4");
+        let error = || OptionError::NoValue { name: name.to_string(), example };
+        Some(value.as_deref().ok_or_else(error))
     }
 
     /// Whether a flag is set.
     ///
     /// # Errors
     /// When it was given a value.
-    pub fn flag(&self, name: &str) -> Result<bool, String> {
+    pub fn flag(&self, name: &str) -> Result<bool, OptionError> {
         match self.options.iter().find(|(given, _)| given == name) {
             None => Ok(false),
             Some((_, None)) => Ok(true),
-            Some((_, Some(value))) => Err(format!("'{name}' takes no value ('{value}')")),
+            Some((name, Some(value))) => {
+                Err(OptionError::NotAFlag { name: name.clone(), value: value.clone() })
+            }
         }
     }
 
@@ -217,7 +216,7 @@ impl ProgramOptions<'_> {
     ///
     /// # Errors
     /// When it was given none.
-    pub fn text(&self, name: &str) -> Result<Option<&str>, String> {
+    pub fn text(&self, name: &str) -> Result<Option<&str>, OptionError> {
         self.value(name).transpose()
     }
 
@@ -225,12 +224,20 @@ impl ProgramOptions<'_> {
     ///
     /// # Errors
     /// When it is another.
-    pub fn word(&self, name: &str, words: &[&'static str]) -> Result<Option<&'static str>, String> {
+    pub fn word(
+        &self,
+        name: &str,
+        words: &[&'static str],
+    ) -> Result<Option<&'static str>, OptionError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let value = value?;
         match words.iter().find(|word| **word == value) {
             Some(word) => Ok(Some(word)),
-            None => Err(format!("{name}={value}: one of {}", words.join(", "))),
+            None => Err(OptionError::Value {
+                name: name.to_string(),
+                value: value.to_string(),
+                wanted: format!("one of {}", words.join(", ")).into(),
+            }),
         }
     }
 
@@ -243,12 +250,14 @@ impl ProgramOptions<'_> {
         name: &str,
         usual: u64,
         range: std::ops::RangeInclusive<u64>,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, OptionError> {
         let Some(value) = self.value(name) else { return Ok(usual) };
         let value = value?;
         let number = value.parse().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| {
-            format!("{name}={value}: a number from {} to {}", range.start(), range.end())
+        number.ok_or_else(|| OptionError::Value {
+            name: name.to_string(),
+            value: value.to_string(),
+            wanted: format!("a number from {} to {}", range.start(), range.end()).into(),
         })
     }
 
@@ -256,21 +265,27 @@ impl ProgramOptions<'_> {
     ///
     /// # Errors
     /// When it is none, or 0.
-    pub fn size(&self, name: &str, bare: BareNumber) -> Result<Option<u64>, String> {
+    pub fn size(&self, name: &str, bare: BareNumber) -> Result<Option<u64>, OptionError> {
         let Some(value) = self.value(name) else { return Ok(None) };
-        let bytes = parse_size(value?, bare).map_err(|problem| format!("{name}: {problem}"))?;
-        if bytes == 0 { Err(format!("{name}: a size above 0")) } else { Ok(Some(bytes)) }
+        let size = |source| OptionError::Size { name: name.to_string(), source };
+        match parse_size(value?, bare).map_err(size)? {
+            0 => Err(OptionError::Bytes { name: name.to_string(), wanted: "a size above 0" }),
+            bytes => Ok(Some(bytes)),
+        }
     }
 
     /// The size of a block, or the usual one: a multiple of 256 bytes, at most 16 MiB.
     ///
     /// # Errors
     /// When it is none.
-    pub fn block(&self, name: &str, usual: u64, bare: BareNumber) -> Result<u64, String> {
+    pub fn block(&self, name: &str, usual: u64, bare: BareNumber) -> Result<u64, OptionError> {
         let bytes = self.size(name, bare)?.unwrap_or(usual);
         match bytes % 256 == 0 && bytes <= 16 << 20 {
             true => Ok(bytes),
-            false => Err(format!("{name}: a block is a multiple of 256 bytes, at most 16M")),
+            false => Err(OptionError::Bytes {
+                name: name.to_string(),
+                wanted: "a block is a multiple of 256 bytes, at most 16M",
+            }),
         }
     }
 }
@@ -315,18 +330,19 @@ mod tests {
         assert_eq!(canonical_id("fio:/jobs/x@1/y.fio"), "fio:/jobs/x@1/y.fio");
         assert_eq!(canonical_id("dd:bs=2M"), "dd:bs=2M");
         let missing = "fio:/no/such.fio".parse::<ProgramSpec>().expect_err("missing");
-        assert!(missing.starts_with("fio:/no/such.fio: cannot read it: "), "{missing}");
-        assert_eq!(
-            "fio".parse::<ProgramSpec>(),
-            Err("name the job file, as in fio:JOBFILE".into())
-        );
+        let text = missing.to_string();
+        assert!(text.starts_with("fio:/no/such.fio: cannot read it: "), "{text}");
+        let ProgramError::JobFile { source, .. } = missing else { panic!("{missing:?}") };
+        assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+        let unnamed = "fio".parse::<ProgramSpec>().expect_err("no job file");
+        assert_eq!(unnamed.to_string(), "name the job file, as in fio:JOBFILE");
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
         let wrong = |text: &str| match text.parse::<ProgramSpec>() {
-            Err(problem) => problem,
-            Ok(choice) => choice.program(&Sizing::default()).expect_err(text),
+            Err(problem) => problem.to_string(),
+            Ok(choice) => choice.program(&Sizing::default()).expect_err(text).to_string(),
         };
         assert!(wrong("bonie").starts_with("no program 'bonie'; there are bonnie-1.2"));
         assert!(wrong("dd:cnt=4").starts_with("dd: no option 'cnt'; there are bs=SIZE"));
@@ -348,7 +364,7 @@ mod tests {
         let asked = Sizing { size: Some(1 << 20), ..engine };
         assert_eq!(asked.whole(8192), Ok(1 << 20));
         let error = Sizing { size: Some(2 << 30), ..small }.bytes().expect_err("too large");
-        assert_eq!(error, "--size 2 GiB: the target holds 1 GiB");
+        assert_eq!(error.to_string(), "--size 2 GiB: the target holds 1 GiB");
         assert!(Sizing { size: Some(100), ..scale }.whole(8192).is_err());
     }
 }

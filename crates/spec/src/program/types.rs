@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::error::ProgramError;
 use super::names::NameSet;
 use crate::rng::SplitMix64;
 
@@ -573,7 +574,7 @@ impl Program {
     ///
     /// # Errors
     /// Names the phase with a block that is no multiple of 256 bytes.
-    pub fn unit_bytes(&self) -> Result<u64, String> {
+    pub fn unit_bytes(&self) -> Result<u64, ProgramError> {
         let mut unit = 4096;
         for phase in self.phases() {
             for transfer in phase.acts().filter_map(|act| match act {
@@ -585,10 +586,8 @@ impl Program {
                     unit /= 2;
                 }
                 if unit < 256 {
-                    return Err(format!(
-                        "{}, {}: blocks and sizes must be multiples of 256 bytes",
-                        self.name, phase.name
-                    ));
+                    let (program, phase) = (self.name.to_string(), Some(phase.name.clone()));
+                    return Err(ProgramError::Unit { program, phase });
                 }
             }
         }
@@ -596,7 +595,7 @@ impl Program {
             unit /= 2;
         }
         match unit {
-            0..256 => Err(format!("{}: sizes must be multiples of 256 bytes", self.name)),
+            0..256 => Err(ProgramError::Unit { program: self.name.to_string(), phase: None }),
             _ => Ok(unit),
         }
     }

@@ -379,7 +379,7 @@ impl MatrixOptions {
         for size in self.sizes() {
             let scale = Sizing { memory_bytes, size, page_cache: true, ..Sizing::default() };
             for choice in self.choices() {
-                choice.program(&scale)?;
+                choice.program(&scale).map_err(|error| error.to_string())?;
             }
         }
         Ok(())

@@ -38,10 +38,12 @@ impl FromStr for WorkloadName {
 
     fn from_str(text: &str) -> Result<WorkloadName, String> {
         if ProgramSpec::is_meant(text) {
-            return text.parse().map(WorkloadName::Program);
+            let program = text.parse::<ProgramSpec>().map_err(|error| error.to_string())?;
+            return Ok(WorkloadName::Program(program));
         }
         let also = "; and programs: raidlab programs lists them";
-        text.parse().map(WorkloadName::Blocks).map_err(|problem: String| problem + also)
+        let kind = text.parse::<Kind>().map_err(|error| format!("{error}{also}"))?;
+        Ok(WorkloadName::Blocks(kind))
     }
 }
 

@@ -5,6 +5,7 @@
 use md::BareNumber;
 
 use super::{Tool, open};
+use crate::program::error::ProgramError;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, ByByte, Count, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
@@ -29,7 +30,7 @@ pub(super) const TOOL: Tool = Tool {
 /// Every tenth seek is a rewrite, beginning with the first of each seeker.
 const REWRITE_EVERY: u64 = 10;
 
-fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramError> {
     let volumes = given.number("volumes", 1, 1..=256)?;
     let chunk = given.block("chunk", 8192, BareNumber::Refused)?;
     let seek = given.block("seek", chunk, BareNumber::Refused)?;

@@ -13,6 +13,7 @@
 use md::BareNumber;
 
 use super::{Tool, open, sync_and_close};
+use crate::program::error::{OptionError, ProgramError};
 use crate::program::names::NameSet;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
@@ -134,10 +135,11 @@ impl Shape {
     }
 }
 
-fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramError> {
     let chunk = given.block("chunk", 8192, BareNumber::Bytes)?;
     if !chunk.is_power_of_two() || chunk > 1 << 20 {
-        return Err("chunk: a power of two from 256 to 1M".into());
+        let (name, wanted) = ("chunk".to_string(), "a power of two from 256 to 1M");
+        return Err(OptionError::Bytes { name, wanted }.into());
     }
     let copies = given.number("c", 1, 1..=256)?;
     let bytes = scale.bytes()? / copies;
@@ -169,7 +171,7 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
         given.size("min", BareNumber::Bytes)?.unwrap_or(0),
     );
     if min_bytes > max_bytes {
-        return Err("min is larger than max".into());
+        return Err(ProgramError::Conflict("min is larger than max"));
     }
     for number_first in [true, false].into_iter().filter(|_| count > 0) {
         let seed = 1 << 40 | u64::from(number_first) << 41;

@@ -6,6 +6,7 @@
 use md::BareNumber;
 
 use super::Tool;
+use crate::program::error::ProgramError;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, Stage, Transfer, Worker};
 
@@ -24,13 +25,14 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramError> {
     let block = given.block("bs", 1 << 20, BareNumber::Bytes)?;
     let count = given.number("count", 0, 0..=1 << 40)?;
     let bytes = match count {
         0 => scale.whole(block)?,
         _ => {
-            let bytes = block.checked_mul(count).ok_or("bs x count is too large")?;
+            let too_large = ProgramError::Conflict("bs x count is too large");
+            let bytes = block.checked_mul(count).ok_or(too_large)?;
             Sizing { size: Some(bytes), ..*scale }.whole(block)?
         }
     };

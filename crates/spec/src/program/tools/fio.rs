@@ -6,6 +6,7 @@
 
 use super::Tool;
 use super::fio_job::{Engine, Hint, Job, Rw, parse};
+use crate::program::error::{JobError, JobProblem, ProgramError};
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Access, Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
@@ -20,9 +21,9 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
-    let (path, text) = given.job().ok_or("name the job file, as in fio:JOBFILE")?;
-    program(&parse(path, text)?, path, scale)
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramError> {
+    let (path, text) = given.job().ok_or(ProgramError::NoJobFile { tool: TOOL.name })?;
+    Ok(program(&parse(path, text)?, path, scale)?)
 }
 
 /// The files of the program: name, size, and whether a job reads the file's initial contents.
@@ -48,11 +49,12 @@ impl Laid {
     }
 }
 
-fn program(jobs: &[Job], path: &str, scale: &Sizing) -> Result<Program, String> {
+fn program(jobs: &[Job], path: &str, scale: &Sizing) -> Result<Program, JobError> {
+    let fail = |problem: JobProblem| JobError { path: path.to_string(), line: None, problem };
     let mut program = Program::new(TOOL.name, String::new(), Vec::new());
     let direct = jobs[0].direct;
     if jobs.iter().any(|job| job.direct != direct) {
-        return Err(format!("{path}: direct is the same for all jobs here; write two job files"));
+        return Err(fail(JobProblem::MixedDirect));
     }
     let queued = jobs.iter().any(|job| job.engine == Engine::Async);
     program.direct = direct;
@@ -69,15 +71,15 @@ fn program(jobs: &[Job], path: &str, scale: &Sizing) -> Result<Program, String> 
             groups.push(Vec::new());
         }
         let share = scale.size.map(|size| size / workers);
-        let bytes = job.size.or(share).ok_or_else(|| {
-            format!("{path}: [{}] has no size; give it one, or give --size", job.name)
-        })?;
+        let named = || job.name.clone();
+        let bytes = job.size.or(share);
+        let bytes = bytes.ok_or_else(|| fail(JobProblem::NoSize { job: named() }))?;
         let bytes = bytes / job.block * job.block;
         if bytes == 0 {
-            return Err(format!("{path}: [{}]: its size is less than a block", job.name));
+            return Err(fail(JobProblem::BelowBlock { job: named() }));
         }
         if job.filename.as_deref().is_some_and(|name| name.starts_with('/')) {
-            return Err(format!("{path}: [{}]: filename is a name; --target says where", job.name));
+            return Err(fail(JobProblem::Path { job: named() }));
         }
         let members = (0..job.jobs).map(|clone| worker(job, clone, bytes, &mut laid)).collect();
         let last = groups.len() - 1;
@@ -185,7 +187,7 @@ fn kind(rw: Rw) -> &'static str {
 mod tests {
     use super::*;
 
-    fn made(text: &str) -> Result<Program, String> {
+    fn made(text: &str) -> Result<Program, JobError> {
         program(&parse("x.fio", text).expect(text), "x.fio", &Sizing::default())
     }
 
@@ -289,8 +291,10 @@ mod tests {
 
     #[test]
     fn sizes_are_needed_and_paths_are_not() {
-        assert!(made("[a]\nrw=read\n").expect_err("no size").contains("[a] has no size"));
+        assert!(
+            made("[a]\nrw=read\n").expect_err("no size").to_string().contains("[a] has no size")
+        );
         let path = made("[a]\nsize=1M\nfilename=/dev/sda\n").expect_err("a path");
-        assert!(path.contains("--target says where"));
+        assert!(path.to_string().contains("--target says where"));
     }
 }

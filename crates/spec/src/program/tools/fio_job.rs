@@ -3,8 +3,11 @@
 //! Invariant: an unsupported option is an error that names its line; nothing is ignored
 //! silently.
 
+use std::borrow::Cow;
+
 use md::{BareNumber, parse_size};
 
+use crate::program::error::{JobError, JobProblem, OptionError};
 use crate::units::parse_seconds;
 
 /// One section, with what `[global]` gave it.
@@ -93,23 +96,33 @@ impl Job {
         }
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
-        let text = || value.ok_or_else(|| format!("'{name}' needs a value"));
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), JobProblem> {
+        let named = || name.to_string();
+        let no_value = || OptionError::NoValue { name: named(), example: None };
+        let text = || value.ok_or_else(no_value);
+        let invalid = |value: &str, wanted: Cow<'static, str>| OptionError::Value {
+            name: named(),
+            value: value.to_string(),
+            wanted,
+        };
         let number = |least: u64, most: u64| {
             let value = text()?;
             let number = value.parse().ok().filter(|number| (least..=most).contains(number));
-            number.ok_or_else(|| format!("{name}={value}: a number from {least} to {most}"))
+            let wanted = || format!("a number from {least} to {most}");
+            number.ok_or_else(|| invalid(value, wanted().into()))
         };
         let flag = || match value {
             None | Some("1") => Ok(true),
             Some("0") => Ok(false),
-            Some(value) => Err(format!("{name}={value}: 0 or 1")),
+            Some(value) => Err(invalid(value, "0 or 1".into())),
         };
         // fio counts in bytes.
         let size = || {
-            let bytes = parse_size(text()?, BareNumber::Bytes)
-                .map_err(|problem| format!("{name}: {problem}"))?;
-            if bytes == 0 { Err(format!("{name}: a size above 0")) } else { Ok(bytes) }
+            let bytes = parse_size(text()?, BareNumber::Bytes);
+            match bytes.map_err(|source| OptionError::Size { name: named(), source })? {
+                0 => Err(OptionError::Bytes { name: named(), wanted: "a size above 0" }),
+                bytes => Ok(bytes),
+            }
         };
         match name {
             "rw" | "readwrite" => {
@@ -121,16 +134,16 @@ impl Job {
                     "rw" | "readwrite" => Rw::Mixed,
                     "randrw" => Rw::RandMixed,
                     other => {
-                        return Err(format!(
-                            "{name}={other}: read, write, randread, randwrite, rw or randrw"
-                        ));
+                        let wanted = "read, write, randread, randwrite, rw or randrw";
+                        return Err(invalid(other, wanted.into()).into());
                     }
                 }
             }
             "bs" | "blocksize" => {
                 self.block = size()?;
                 if !self.block.is_multiple_of(512) || self.block > 16 << 20 {
-                    return Err(format!("{name}: a multiple of 512 bytes, at most 16M"));
+                    let wanted = "a multiple of 512 bytes, at most 16M";
+                    return Err(OptionError::Bytes { name: named(), wanted }.into());
                 }
             }
             "iodepth" => self.depth = number(1, 1024)? as u32,
@@ -140,7 +153,8 @@ impl Job {
                 // 0 is none, as in fio.
                 let value = Some(text()?).filter(|value| !matches!(*value, "0" | "0s" | "0ms"));
                 let seconds = value.map(parse_seconds).transpose();
-                let seconds = seconds.map_err(|e| format!("{name}: {e}"))?;
+                let seconds =
+                    seconds.map_err(|source| OptionError::Duration { name: named(), source })?;
                 self.runtime_ms = seconds.map(|seconds| ((seconds * 1e3) as u64).max(1));
             }
             "time_based" => self.time_based = flag()?,
@@ -153,19 +167,20 @@ impl Job {
                     "1" => Hint::AsItIs,
                     "random" => Hint::Random,
                     "sequential" => Hint::Sequential,
-                    other => return Err(format!("{name}={other}: 0, 1, random or sequential")),
+                    other => {
+                        return Err(invalid(other, "0, 1, random or sequential".into()).into());
+                    }
                 }
             }
             "fsync" => self.fsync = number(0, u64::MAX)?,
             "filename" => {
-                let name = text()?;
-                if name.contains(':') {
-                    return Err(format!(
-                        "filename={name}: several files (fio's ':') are not carried out here; give \
-                         each a section"
-                    ));
+                let file = text()?;
+                if file.contains(':') {
+                    let wanted = "several files (fio's ':') are not carried out here; give each a \
+                                  section";
+                    return Err(invalid(file, wanted.into()).into());
                 }
-                self.filename = Some(name.into());
+                self.filename = Some(file.into());
             }
             "directory" => self.directory = Some(text()?.into()),
             "name" => self.name = text()?.into(),
@@ -175,36 +190,35 @@ impl Job {
                     "psync" => Engine::Psync,
                     "libaio" | "io_uring" => Engine::Async,
                     other => {
-                        return Err(format!("{name}={other}: sync, psync, libaio or io_uring"));
+                        let wanted = "sync, psync, libaio or io_uring";
+                        return Err(invalid(other, wanted.into()).into());
                     }
                 }
             }
             "stonewall" | "wait_for_previous" => self.stonewall = flag()?,
             // Grouping of results has no effect here: a section is one figure.
             "group_reporting" => drop(flag()?),
-            _ => {
-                let why = "is not carried out here";
-                return Err(format!("option '{name}' {why}; there are {OPTIONS}"));
-            }
+            _ => return Err(JobProblem::UnknownOption { name: named(), known: OPTIONS }),
         }
         Ok(())
     }
 }
 
 /// The jobs of a file, in order. `path` is for messages.
-pub(super) fn parse(path: &str, text: &str) -> Result<Vec<Job>, String> {
+pub(super) fn parse(path: &str, text: &str) -> Result<Vec<Job>, JobError> {
     let mut global = Job::new("global");
     let mut jobs: Vec<Job> = Vec::new();
     let mut in_global = false;
+    let fail = |line, problem| JobError { path: path.to_string(), line, problem };
     for (number, line) in (1..).zip(text.lines()) {
-        let fail = |problem: String| format!("{path}:{number}: {problem}");
+        let fail = |problem: JobProblem| fail(Some(number), problem);
         let line = line.trim();
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
         }
         if let Some(name) = line.strip_prefix('[') {
             let name = name.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
-            let name = name.ok_or_else(|| fail(format!("'{line}' is no section")))?;
+            let name = name.ok_or_else(|| fail(JobProblem::NotASection(line.to_string())))?;
             in_global = name == "global";
             if !in_global {
                 jobs.push(Job { name: name.into(), ..global.clone() });
@@ -218,7 +232,7 @@ pub(super) fn parse(path: &str, text: &str) -> Result<Vec<Job>, String> {
         let job = match (in_global, jobs.last_mut()) {
             (true, _) => &mut global,
             (false, Some(job)) => job,
-            (false, None) => return Err(fail("options come after a [section]".into())),
+            (false, None) => return Err(fail(JobProblem::NoSection)),
         };
         job.set(name, value).map_err(fail)?;
         if name == "time_based" {
@@ -226,12 +240,12 @@ pub(super) fn parse(path: &str, text: &str) -> Result<Vec<Job>, String> {
         }
     }
     if jobs.is_empty() {
-        return Err(format!("{path}: it has no job: a section besides [global]"));
+        return Err(fail(None, JobProblem::NoJob));
     }
     match jobs.iter().find(|job| job.time_based && job.runtime_ms.is_none()) {
-        Some(Job { name, time_based_line: line, .. }) => Err(format!(
-            "{path}:{line}: time_based: [{name}] has no runtime above 0, so it would never end"
-        )),
+        Some(Job { name, time_based_line: line, .. }) => {
+            Err(fail(Some(*line), JobProblem::Endless { job: name.clone() }))
+        }
         None => Ok(jobs),
     }
 }
@@ -291,6 +305,7 @@ mod tests {
             ("[a]\nruntime=0\ntime_based\n", "x.fio:3: time_based: [a] has no runtime above 0"),
         ] {
             let error = parse("x.fio", text).expect_err(text);
+            let error = error.to_string();
             assert!(error.starts_with(problem), "{error}");
         }
     }

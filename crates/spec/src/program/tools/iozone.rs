@@ -7,6 +7,7 @@
 use md::BareNumber;
 
 use super::Tool;
+use crate::program::error::{OptionError, ProgramError, SizingError};
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
@@ -87,20 +88,21 @@ impl Shape {
     }
 }
 
-fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramError> {
     let record = given.block("r", 64 << 10, BareNumber::Refused)?;
     let auto = given.flag("auto")?;
     let workers = given.number("t", 1, 1..=256)? as u32;
     let depth = given.number("async", 1, 1..=1024)? as u32;
     let (pread, mmap) = (given.flag("pread")?, given.flag("mmap")?);
     if [pread, mmap, depth > 1].iter().filter(|on| **on).count() > 1 {
-        return Err("one of pread, async and mmap".into());
+        return Err(ProgramError::Conflict("one of pread, async and mmap"));
     }
     if mmap && given.flag("direct")? {
-        return Err("mmap or direct, not both: a map goes through the page cache".into());
+        let why = "mmap or direct, not both: a map goes through the page cache";
+        return Err(ProgramError::Conflict(why));
     }
     if auto && workers > 1 {
-        return Err("auto or t=N, not both".into());
+        return Err(ProgramError::Conflict("auto or t=N, not both"));
     }
     let mut shapes = Vec::new();
     let stride_of = |record: u64| stride(given, scale, record);
@@ -119,7 +121,7 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
             }
         }
         if shapes.is_empty() {
-            return Err("auto begins with files of 64K: use a larger --size".into());
+            return Err(SizingError::NoFiles.into());
         }
     } else {
         let share = Sizing { size: Some(scale.bytes()? / u64::from(workers)), ..*scale };
@@ -150,11 +152,15 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     Ok(program)
 }
 
-fn stride(given: &ProgramOptions<'_>, scale: &Sizing, record: u64) -> Result<u64, String> {
+fn stride(given: &ProgramOptions<'_>, scale: &Sizing, record: u64) -> Result<u64, OptionError> {
     if given.text("stride")? != Some("width") {
         return given.number("stride", STRIDE, 1..=1 << 32);
     }
-    let stripe = scale.stripe_bytes.ok_or("stride=width: the target's stripe is not known")?;
+    let stripe = scale.stripe_bytes.ok_or_else(|| OptionError::Value {
+        name: "stride".to_string(),
+        value: "width".to_string(),
+        wanted: "the target's stripe is not known".into(),
+    })?;
     Ok((stripe / record).max(1))
 }
 
@@ -163,7 +169,7 @@ mod tests {
     use super::*;
     use crate::program::ProgramSpec;
 
-    fn program(text: &str, size: u64) -> Result<Program, String> {
+    fn program(text: &str, size: u64) -> Result<Program, ProgramError> {
         let stripe_bytes = Some(256 << 10);
         let scale = Sizing { size: Some(size), stripe_bytes, ..Sizing::default() };
         text.parse::<ProgramSpec>().expect(text).program(&scale)
@@ -219,6 +225,7 @@ mod tests {
         let mapped = program("iozone:mmap", 1 << 20).expect("a program");
         assert_eq!((mapped.calls, mapped.direct), (Calls::Mapped, false));
         let error = program("iozone:mmap:direct", 1 << 20).expect_err("both");
+        let error = error.to_string();
         assert!(error.contains("mmap or direct, not both"), "{error}");
     }
 }

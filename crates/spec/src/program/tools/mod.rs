@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use super::error::ProgramError;
 use super::spec::{ProgramOptions, Sizing};
 use super::types::{Act, How, Program};
 
@@ -32,7 +33,7 @@ pub struct Tool {
     /// Whether the path of a job file follows the name.
     pub takes_path: bool,
     /// Creates the program.
-    pub make: fn(&ProgramOptions<'_>, &Sizing) -> Result<Program, String>,
+    pub make: fn(&ProgramOptions<'_>, &Sizing) -> Result<Program, ProgramError>,
 }
 
 /// All tools.

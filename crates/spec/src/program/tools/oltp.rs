@@ -5,6 +5,7 @@
 use md::BareNumber;
 
 use super::Tool;
+use crate::program::error::ProgramError;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
@@ -30,7 +31,7 @@ const DATA: u32 = 0;
 const LOG: u32 = 1;
 const FILL_BLOCK: u64 = 1 << 20;
 
-fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramError> {
     let readers = given.number("readers", 32, 0..=1024)?;
     let writers = given.number("writers", 10, 0..=1024)?;
     let piece = given.block("log", 256 << 10, BareNumber::Refused)?;
@@ -95,6 +96,6 @@ mod tests {
         assert_eq!(writes.filter(|t| t.order == Order::Uniform).count(), 10);
         let log = transfers[18];
         assert_eq!((log.files.clone(), log.block, log.order), (1..2, 256 << 10, Order::Forward));
-        assert_eq!(program.unit_bytes(), Ok(2048));
+        assert_eq!(program.unit_bytes().expect("a unit"), 2048);
     }
 }

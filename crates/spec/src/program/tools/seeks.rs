@@ -3,6 +3,7 @@
 use md::BareNumber;
 
 use super::Tool;
+use crate::program::error::ProgramError;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
@@ -22,7 +23,7 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramError> {
     let depth = given.number("q", 1, 1..=1024)? as u32;
     let block = given.block("block", 4096, BareNumber::Refused)?;
     let seconds = given.number("time", 10, 1..=86_400)?;

@@ -6,6 +6,7 @@
 use md::BareNumber;
 
 use super::Tool;
+use crate::program::error::{ProgramError, SizingError};
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, ReadOff, Stage, Transfer, Worker};
 
@@ -24,7 +25,7 @@ pub(super) const TOOL: Tool = Tool {
     make,
 };
 
-fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramError> {
     let count = given.number("files", 200, 1..=4096)?;
     let block = given.block("block", 128 << 10, BareNumber::Refused)?;
     let usual = scale.size.map_or(40 << 20, |size| size / count);
@@ -32,9 +33,7 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     let bytes = Sizing { size: Some(bytes), ..*scale }.whole(block)?;
     let needed = crate::program::types::extent_bytes(count, bytes);
     if scale.capacity.is_some_and(|capacity| needed > capacity) {
-        return Err(format!(
-            "{count} files of {bytes} bytes do not fit; use fewer, or a smaller size"
-        ));
+        return Err(SizingError::Files { count, bytes }.into());
     }
     let which = given.word("only", &["sequential", "random"])?;
     let files = 0..count as u32;

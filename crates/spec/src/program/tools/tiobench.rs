@@ -3,6 +3,7 @@
 use md::BareNumber;
 
 use super::Tool;
+use crate::program::error::{ProgramError, SizingError};
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, Count, How, Op, Order, Phase, Program, Stage, Transfer, Worker};
 
@@ -22,7 +23,7 @@ pub(super) const TOOL: Tool = Tool {
 
 const THREADS: [u64; 4] = [1, 2, 4, 8];
 
-fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
+fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramError> {
     let block = given.block("block", 4096, BareNumber::Bytes)?;
     let count = given.number("random", 1000, 1..=1 << 32)?;
     let asked = given.number("t", 0, 0..=256)?;
@@ -38,10 +39,7 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, String> {
     }
     let capacity = scale.capacity.unwrap_or(u64::MAX);
     if files.iter().sum::<u64>() > capacity {
-        return Err(format!(
-            "with {fewest} to {most} threads the files take more than there is; \
-             use a smaller --size"
-        ));
+        return Err(SizingError::Threads { fewest, most }.into());
     }
     let mut program = Program::new(TOOL.name, String::new(), files);
     program.direct = given.flag("direct")?;
@@ -84,7 +82,7 @@ mod tests {
     use super::*;
     use crate::program::ProgramSpec;
 
-    fn program(text: &str, size: u64) -> Result<Program, String> {
+    fn program(text: &str, size: u64) -> Result<Program, ProgramError> {
         let scale = Sizing { size: Some(size), ..Sizing::default() };
         text.parse::<ProgramSpec>().expect(text).program(&scale)
     }
