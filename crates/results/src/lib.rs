@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod columns;
+mod error;
 mod export;
 pub mod findings;
 #[cfg(any(test, feature = "fixture"))]
@@ -24,8 +25,7 @@ pub mod stats;
 mod store;
 
 pub use columns::{COLUMNS, Column, Value};
+pub use error::{StoreError, StoreProblem};
 pub use export::{csv, parquet};
 pub use locks::LockHolder;
-pub use store::{
-    NewRun, NotRun, RunInfo, Sequence, Store, StoreError, default_path, tell_of_waits,
-};
+pub use store::{NewRun, NotRun, RunInfo, Sequence, Store, default_path, tell_of_waits};

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use spec::sweep::{Item, ItemKey};
 
-use super::store::{Sequence, Store, StoreError};
+use super::error::StoreError;
+use super::store::{Sequence, Store};
 
 /// The owner of claims: a measuring process, or one of several in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]

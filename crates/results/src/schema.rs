@@ -11,20 +11,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// The reason why a file cannot be used.
-#[derive(Debug)]
-pub enum Problem {
-    /// An error of SQLite.
-    Sqlite(rusqlite::Error),
-    /// The file belongs to another program, or has another version.
-    Other(String),
-}
-
-impl From<rusqlite::Error> for Problem {
-    fn from(error: rusqlite::Error) -> Problem {
-        Problem::Sqlite(error)
-    }
-}
+use super::error::StoreProblem;
 
 /// Identifies a results file of raidlab (`PRAGMA application_id`): "RLab".
 pub const APPLICATION_ID: i32 = 0x524c_6162;
@@ -83,23 +70,18 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     Ok((number("application_id")?, number("user_version")?))
 }
 
-fn foreign_database() -> Problem {
-    Problem::Other("it is another program's database".into())
-}
-
 /// Checks a file that cannot be migrated: it must have the tables that readers need.
 ///
 /// # Errors
 /// A table is missing, the version is newer, or the file belongs to another program.
-pub fn check_readable(connection: &Connection) -> Result<(), Problem> {
+pub fn check_readable(connection: &Connection) -> Result<(), StoreProblem> {
     match marks(connection)? {
-        (application, _) if application != i64::from(APPLICATION_ID) => Err(foreign_database()),
+        (application, _) if application != i64::from(APPLICATION_ID) => {
+            Err(StoreProblem::ForeignDatabase)
+        }
         (_, version) if !(READABLE..=STEPS.len() as i64).contains(&version) => {
-            Err(Problem::Other(format!(
-                "it is of version {version} and may not be written; this raidlab reads versions \
-                 {READABLE} to {}",
-                STEPS.len()
-            )))
+            let (oldest, newest) = (READABLE, STEPS.len());
+            Err(StoreProblem::NotReadable { version, oldest, newest })
         }
         _ => Ok(()),
     }
@@ -109,7 +91,7 @@ pub fn check_readable(connection: &Connection) -> Result<(), Problem> {
 ///
 /// # Errors
 /// A file of another program, or of a newer raidlab, is not changed.
-pub fn migrate(connection: &mut Connection) -> Result<(), Problem> {
+pub fn migrate(connection: &mut Connection) -> Result<(), StoreProblem> {
     // A reader must not wait for a writer only to find the file up to date.
     if marks(connection)? == (APPLICATION_ID.into(), STEPS.len() as i64) {
         return Ok(());
@@ -120,15 +102,11 @@ pub fn migrate(connection: &mut Connection) -> Result<(), Problem> {
     let tables: i64 =
         change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application != i64::from(APPLICATION_ID) && (application != 0 || tables > 0) {
-        return Err(foreign_database());
+        return Err(StoreProblem::ForeignDatabase);
     }
     let seen = usize::try_from(version).unwrap_or(usize::MAX);
     if seen > STEPS.len() {
-        return Err(Problem::Other(format!(
-            "it was written by a newer raidlab (file version {version}, this raidlab reads up to \
-             {}); use that raidlab",
-            STEPS.len()
-        )));
+        return Err(StoreProblem::Newer { version, newest: STEPS.len() });
     }
     if seen == STEPS.len() {
         return Ok(());
@@ -182,7 +160,7 @@ mod tests {
         other.busy_timeout(std::time::Duration::ZERO).expect("no patience");
         let lock = one.transaction_with_behavior(TransactionBehavior::Immediate).expect("a lock");
         let problem = migrate(&mut other).expect_err("another connection writes");
-        let Problem::Sqlite(error) = problem else { panic!("{problem:?}") };
+        let StoreProblem::Sqlite(error) = problem else { panic!("{problem:?}") };
         assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy));
         drop(lock);
     }
@@ -191,9 +169,9 @@ mod tests {
     fn files_of_others_and_of_newer_versions_are_left_alone() {
         let mut other = Connection::open_in_memory().expect("memory");
         other.execute_batch("CREATE TABLE mine (a)").expect("a table");
-        let ours = |problem: Result<(), Problem>| match problem.expect_err("not for us") {
-            Problem::Other(problem) => problem,
-            Problem::Sqlite(error) => panic!("{error}"),
+        let ours = |problem: Result<(), StoreProblem>| match problem.expect_err("not for us") {
+            StoreProblem::Sqlite(error) => panic!("{error}"),
+            problem => problem.to_string(),
         };
         assert!(ours(migrate(&mut other)).contains("another program's"));
         let mut newer = Connection::open_in_memory().expect("memory");

@@ -17,29 +17,13 @@ use rusqlite::{
 use serde::Serialize;
 use spec::sweep::{Item, ItemKey};
 
-use super::schema::{self, Problem};
+use super::error::{StoreError, StoreProblem};
+use super::schema;
 use crate::host::Host;
 use crate::record::{Cell, Record, rfc3339};
 
 /// How long a writer waits for another one.
-const WAIT: Duration = Duration::from_secs(30);
-
-/// An error on storing or reading results.
-#[derive(Debug)]
-pub struct StoreError {
-    /// The results file.
-    pub path: PathBuf,
-    /// Description of the error.
-    pub problem: String,
-}
-
-impl std::fmt::Display for StoreError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.problem)
-    }
-}
-
-impl std::error::Error for StoreError {}
+pub(super) const WAIT: Duration = Duration::from_secs(30);
 
 /// A run to be started.
 #[derive(Clone, Debug, Default)]
@@ -117,10 +101,10 @@ impl Store {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(|error| StoreError {
                 path: directory.into(),
-                problem: format!("cannot make the directory: {error}"),
+                problem: StoreProblem::MakeDirectory(error),
             })?;
         }
-        let fail = |problem: String| StoreError { path: path.into(), problem };
+        let fail = |problem: StoreProblem| StoreError { path: path.into(), problem };
         let is_new = match std::fs::metadata(path) {
             Ok(facts) => {
                 check_kind(&facts).and_then(|()| check_head(path)).map_err(fail)?;
@@ -130,7 +114,7 @@ impl Store {
         };
         // SQLite would not report the reason.
         let made = std::fs::File::options().append(true).create(true).open(path);
-        made.map_err(|error| fail(format!("cannot be opened for writing: {error}")))?;
+        made.map_err(|error| fail(StoreProblem::OpenForWriting(error)))?;
         let opened = Store::opened(path, OpenFlags::SQLITE_OPEN_CREATE);
         // With no space at all, an empty file must not remain.
         let is_empty = || std::fs::metadata(path).is_ok_and(|facts| facts.len() == 0);
@@ -145,18 +129,17 @@ impl Store {
     /// # Errors
     /// As [`Store::create`]; also when the file is missing or empty.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
-        let fail = |problem: String| StoreError { path: path.into(), problem };
+        let fail = |problem: StoreProblem| StoreError { path: path.into(), problem };
         let facts = match std::fs::metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(fail(format!("cannot be read: {error}"))),
+            Err(error) => return Err(fail(StoreProblem::Read(error))),
             Ok(facts) => Some(facts),
         };
         facts.as_ref().map_or(Ok(()), check_kind).map_err(fail)?;
         if facts.is_none_or(|facts| facts.len() == 0) {
-            let problem = "there are no results yet; `raidlab bench --db` or a sweep creates them";
-            return Err(fail(problem.into()));
+            return Err(fail(StoreProblem::Missing));
         }
-        std::fs::File::open(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
+        std::fs::File::open(path).map_err(|error| fail(StoreProblem::Read(error)))?;
         if std::fs::File::options().append(true).open(path).is_err() {
             return Store::as_it_is(path);
         }
@@ -166,12 +149,11 @@ impl Store {
     /// Reads a file without write permission: without locks, which need files beside it. No other
     /// process writes to it then either, unless there is a journal.
     fn as_it_is(path: &Path) -> Result<Store, StoreError> {
-        let fail = |problem: String| StoreError { path: path.into(), problem };
+        let fail = |problem: StoreProblem| StoreError { path: path.into(), problem };
         let mut journal = path.as_os_str().to_owned();
         journal.push("-wal");
         if std::fs::metadata(journal).is_ok_and(|facts| facts.len() > 0) {
-            let problem = "another process is writing to it, and you may not; read it later";
-            return Err(fail(problem.into()));
+            return Err(fail(StoreProblem::BeingWritten));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -179,18 +161,18 @@ impl Store {
         let bytes = path.as_os_str().as_encoded_bytes().iter();
         let name: String = bytes.map(|byte| format!("%{byte:02x}")).collect();
         let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags);
-        let connection = connection.map_err(|error| fail(in_words(&error)))?;
-        schema::check_readable(&connection).map_err(|problem| fail(problem_in_words(problem)))?;
+        let connection = connection.map_err(|error| fail(error.into()))?;
+        schema::check_readable(&connection).map_err(fail)?;
         Ok(Store { path: path.into(), connection })
     }
 
     fn opened(path: &Path, more: OpenFlags) -> Result<Store, StoreError> {
-        let fail = |problem: String| StoreError { path: path.into(), problem };
+        let fail = |problem: StoreProblem| StoreError { path: path.into(), problem };
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
-        let failed = |error: rusqlite::Error| fail(in_words(&error));
+        let failed = |error: rusqlite::Error| fail(error.into());
         let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
         connection.busy_handler(Some(wait_on)).map_err(failed)?;
-        schema::migrate(&mut connection).map_err(|problem| fail(problem_in_words(problem)))?;
+        schema::migrate(&mut connection).map_err(fail)?;
         // WAL: readers and a writer do not wait for each other. FULL: a commit is durable; a cell
         // took seconds to measure, so a sync costs nothing.
         let wal = |connection: &Connection| {
@@ -215,7 +197,7 @@ impl Store {
     ) -> Result<T, StoreError> {
         let path = &self.path;
         let failed =
-            |error: rusqlite::Error| StoreError { path: path.clone(), problem: in_words(&error) };
+            |error: rusqlite::Error| StoreError { path: path.clone(), problem: error.into() };
         let change = self.connection.transaction_with_behavior(behavior).map_err(failed)?;
         let done = work(&change).map_err(failed)?;
         change.commit().map_err(failed)?;
@@ -223,7 +205,7 @@ impl Store {
     }
 
     fn failed_with(&self) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
-        |error| StoreError { path: self.path.clone(), problem: in_words(&error) }
+        |error| StoreError { path: self.path.clone(), problem: error.into() }
     }
 
     /// Starts a run. `head` is the record without its cells.
@@ -395,7 +377,7 @@ impl Store {
     /// # Errors
     /// When there is no such run, or a cell in it cannot be read.
     pub fn record(&self, run: i64) -> Result<Record, StoreError> {
-        let fail = |problem: String| StoreError { path: self.path.clone(), problem };
+        let fail = |problem: StoreProblem| StoreError { path: self.path.clone(), problem };
         let head = self
             .connection
             .query_row("SELECT raidlab, started, host FROM runs WHERE id = ?1", [run], |row| {
@@ -404,10 +386,11 @@ impl Store {
             .optional()
             .map_err(self.failed_with())?;
         let Some((raidlab, started, host)) = head else {
-            return Err(fail(format!("there is no run {run}; `raidlab report --list` shows all")));
+            return Err(fail(StoreProblem::NoRun(run)));
         };
+        let undecoded = |part: String, source| fail(StoreProblem::Decode { run, part, source });
         let host: Host = serde_json::from_str(&host)
-            .map_err(|error| fail(format!("run {run}, field host: {error}")))?;
+            .map_err(|error| undecoded("field host".to_string(), error))?;
         let texts = || {
             let order = "SELECT id, cell FROM cells WHERE run = ?1 ORDER BY id";
             let mut query = self.connection.prepare(order)?;
@@ -418,7 +401,7 @@ impl Store {
         let mut cells: Vec<Cell> = Vec::new();
         for (id, text) in texts().map_err(self.failed_with())? {
             let cell = serde_json::from_str(&text);
-            cells.push(cell.map_err(|error| fail(format!("run {run}, cell {id}: {error}")))?);
+            cells.push(cell.map_err(|error| undecoded(format!("cell {id}"), error))?);
         }
         let mut record = Record { raidlab, host, started, cells };
         record.set_ratios();
@@ -516,23 +499,23 @@ fn note(to: &Connection, run: i64, item: &Item, reason: Option<&str>) -> rusqlit
 }
 
 /// Checks that the results file is a regular file.
-fn check_kind(facts: &std::fs::Metadata) -> Result<(), String> {
+fn check_kind(facts: &std::fs::Metadata) -> Result<(), StoreProblem> {
     match facts.file_type() {
         kind if kind.is_file() => Ok(()),
-        kind if kind.is_dir() => Err("it is a directory; name a file in it".into()),
-        _ => Err("it is no regular file, and results cannot be kept in it".into()),
+        kind if kind.is_dir() => Err(StoreProblem::Directory),
+        _ => Err(StoreProblem::NotRegular),
     }
 }
 
 /// SQLite treats a file of one byte as empty, and would overwrite it.
-fn check_head(path: &Path) -> Result<(), String> {
+fn check_head(path: &Path) -> Result<(), StoreProblem> {
     use std::io::Read as _;
     let mut head = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(16).read_to_end(&mut head));
-    read.map_err(|error| format!("cannot be read: {error}"))?;
+    read.map_err(StoreProblem::Read)?;
     match head.is_empty() || head == b"SQLite format 3\0" {
         true => Ok(()),
-        false => Err("it is not a results file of raidlab".into()),
+        false => Err(StoreProblem::Foreign),
     }
 }
 
@@ -557,37 +540,6 @@ fn wait_on(count: i32) -> bool {
     }
     std::thread::sleep(LOOK);
     waited < WAIT
-}
-
-/// SQLite's message, with a remedy where there is one.
-fn in_words(error: &rusqlite::Error) -> String {
-    use rusqlite::ErrorCode::{
-        CannotOpen, DatabaseBusy, DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly,
-        SystemIoFailure,
-    };
-    match error.sqlite_error_code() {
-        Some(NotADatabase) => "it is not a results file of raidlab".into(),
-        Some(CannotOpen) => "cannot be opened as a results file".into(),
-        Some(ReadOnly) => "cannot be written".into(),
-        Some(DatabaseBusy) => {
-            format!("another program has been writing for {} s; try again", WAIT.as_secs())
-        }
-        Some(DatabaseCorrupt) => {
-            "it is damaged; move it away, and `sqlite3 FILE .recover` may bring results back".into()
-        }
-        Some(DiskFull) => {
-            "there is no room on its file system; what was stored before is safe".into()
-        }
-        Some(SystemIoFailure) => format!("{error}; is there room on its file system?"),
-        _ => error.to_string(),
-    }
-}
-
-fn problem_in_words(problem: Problem) -> String {
-    match problem {
-        Problem::Sqlite(error) => in_words(&error),
-        Problem::Other(problem) => problem,
-    }
 }
 
 #[cfg(test)]
