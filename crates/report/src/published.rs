@@ -106,16 +106,22 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     SETS.iter().map(|(name, _)| *name)
 }
 
+/// No set of published figures has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no published figures '{0}'; there are {known}", known = all_names())]
+pub struct UnknownSet(pub String);
+
+fn all_names() -> String {
+    names().collect::<Vec<&str>>().join(", ")
+}
+
 /// A set by its name.
 ///
 /// # Errors
 /// The names that there are.
-pub fn named(name: &str) -> Result<Published, String> {
+pub fn named(name: &str) -> Result<Published, UnknownSet> {
     let found = SETS.iter().find(|(known, _)| *known == name);
-    let Some((_, document)) = found else {
-        let all: Vec<&str> = names().collect();
-        return Err(format!("no published figures '{name}'; there are {}", all.join(", ")));
-    };
+    let Some((_, document)) = found else { return Err(UnknownSet(name.to_string())) };
     // They are part of the program, and a test reads all of them.
     Ok(serde_json::from_str(document).expect("a document that is tested"))
 }
@@ -292,7 +298,7 @@ mod tests {
                 assert!(figure.value > 0.0 && figure.disks > 0, "{name}: {figure:?}");
             }
         }
-        assert!(named("nothing").expect_err("none").contains("wiki-2-disks"));
+        assert!(named("nothing").expect_err("none").to_string().contains("wiki-2-disks"));
     }
 
     fn cell(level: &str, layout: Option<&str>, workload: &str, mb_per_s: f64) -> Cell {
