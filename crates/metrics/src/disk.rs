@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::error::FormatError;
+
 /// What a block device has counted since it appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
@@ -70,7 +72,7 @@ pub struct DiskRates {
 ///
 /// # Errors
 /// The line and the field that is no number.
-pub(super) fn parse(text: &str) -> Result<Vec<Disk>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<Disk>, FormatError> {
     let mut disks = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -79,8 +81,11 @@ pub(super) fn parse(text: &str) -> Result<Vec<Disk>, String> {
         }
         let field = |at: usize| {
             let word = words[at];
-            word.parse::<u64>()
-                .map_err(|_| format!("line {number}: field {}, '{word}', is no number", at + 1))
+            word.parse::<u64>().map_err(|_| FormatError::NotANumber {
+                line: number,
+                field: at + 1,
+                text: word.to_string(),
+            })
         };
         disks.push(Disk {
             name: words[2].to_string(),
@@ -156,7 +161,7 @@ mod tests {
         assert_eq!((disks[1].name.as_str(), disks[1].counters.writes), ("nvme0n1", 2));
         assert_eq!(parse("").unwrap(), []);
         let error = parse("8 0 sda 4 1 x 7 5 2 64 9 3 12 16").unwrap_err();
-        assert_eq!(error, "line 1: field 6, 'x', is no number");
+        assert_eq!(error.to_string(), "line 1: field 6, 'x', is no number");
     }
 
     #[test]

@@ -10,6 +10,8 @@
 
 use serde::Serialize;
 
+use super::error::FormatError;
+
 /// The counters since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineCounters {
@@ -51,12 +53,12 @@ pub struct CpuShares {
 ///
 /// # Errors
 /// What is missing.
-pub(crate) fn parse(text: &str) -> Result<Option<MachineCounters>, String> {
+pub(crate) fn parse(text: &str) -> Result<Option<MachineCounters>, FormatError> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "));
-    let all = all.ok_or("there is no line 'cpu'")?;
+    let all = all.ok_or(FormatError::NoCpuLine)?;
     let ticks: Vec<u64> = all.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let [user, nice, system, idle, iowait, irq, softirq, ..] = ticks[..] else {
-        return Err(format!("'cpu {}' has fewer than 7 numbers", all.trim()));
+        return Err(FormatError::ShortCpuLine(all.trim().to_string()));
     };
     if ticks.iter().all(|ticks| *ticks == 0) {
         return Ok(None);
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(counters.busy(), 10 + 20 + 30 + 6 + 7, "not idle, waiting or stolen");
         let old = parse("cpu  1 2 3 4 5 6 7\n").unwrap().expect("counted");
         assert_eq!((old.steal, old.interrupts, old.cpus), (None, None, 0));
-        assert!(parse("cpu  1 2\n").unwrap_err().contains("fewer than 7"));
+        assert!(parse("cpu  1 2\n").unwrap_err().to_string().contains("fewer than 7"));
         assert!(parse("intr 1\n").is_err());
         assert_eq!(parse("cpu  0 0 0 0 0 0 0 0\nintr 5\n"), Ok(None), "some containers");
     }

@@ -20,6 +20,7 @@ use std::time::Instant;
 use results::record::{Cell, ThreadTime};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::error::MachineCpuError;
 use crate::machine::{self, MachineCounters};
 
 /// Measures CPU time between [`CpuMeter::start`] and [`CpuMeter::stop`].
@@ -135,21 +136,16 @@ impl CpuUsed {
     /// # Errors
     /// The reason why it is unreliable: a meter is missing, or other processes used the machine, so
     /// that a part of the kernel's time was theirs.
-    pub fn machine_s(&self) -> Result<f64, String> {
+    pub fn machine_s(&self) -> Result<f64, MachineCpuError> {
         let own = self.own_s()?;
-        let busy = self.busy_s.ok_or("/proc/stat counts no CPU time here")?;
+        let busy = self.busy_s.ok_or(MachineCpuError::NotCounted)?;
         let others = busy - own;
         if others > self.tolerated(busy) {
-            return Err(format!(
-                "other processes used {:.2} CPUs during the measurement",
-                others / self.wall_s.max(1e-9)
-            ));
+            let cpus = others / self.wall_s.max(1e-9);
+            return Err(MachineCpuError::OtherProcesses { cpus });
         }
         if -others > self.tolerated(own) {
-            return Err(format!(
-                "/proc/stat counts {busy:.2} s of CPU time, and this process and the kernel's \
-                 threads {own:.2} s"
-            ));
+            return Err(MachineCpuError::Contradiction { busy_s: busy, own_s: own });
         }
         Ok(own)
     }
@@ -172,9 +168,9 @@ impl CpuUsed {
         seconds * SHARE + (TICKS / ticks_per_s()).max(CPUS * self.wall_s)
     }
 
-    fn own_s(&self) -> Result<f64, String> {
-        let kernel = self.kernel.as_ref().ok_or("the kernel's threads cannot be seen from here")?;
-        let interrupts = self.interrupts_s.ok_or("/proc/stat counts no CPU time here")?;
+    fn own_s(&self) -> Result<f64, MachineCpuError> {
+        let kernel = self.kernel.as_ref().ok_or(MachineCpuError::NoKernelThreads)?;
+        let interrupts = self.interrupts_s.ok_or(MachineCpuError::NotCounted)?;
         let kernel: f64 = kernel.iter().map(ThreadCpu::seconds).sum();
         Ok(self.process_s + kernel + interrupts)
     }
@@ -183,7 +179,7 @@ impl CpuUsed {
     pub fn put_machine_into(&self, cell: &mut Cell) {
         let machine = self.machine_s();
         cell.cpu_system_s = machine.as_ref().ok().copied();
-        cell.cpu_system_note = machine.err();
+        cell.cpu_system_note = machine.err().map(|error| error.to_string());
         cell.others_cpus = self.others_cpus();
     }
 }
@@ -403,19 +399,17 @@ mod tests {
     #[test]
     fn where_others_use_the_machine_it_is_unknown_and_said_with_how_much() {
         let disturbed = busy(12.0);
-        assert_eq!(
-            disturbed.machine_s(),
-            Err("other processes used 0.50 CPUs during the measurement".into())
-        );
+        let why = disturbed.machine_s().expect_err("disturbed").to_string();
+        assert_eq!(why, "other processes used 0.50 CPUs during the measurement");
         assert_eq!(disturbed.others_cpus(), Some(0.5));
         let mut cell = Cell::default();
         disturbed.put_machine_into(&mut cell);
         assert_eq!((cell.cpu_system_s, cell.others_cpus), (None, Some(0.5)));
         assert!(cell.cpu_system_note.is_some_and(|note| note.contains("0.50 CPUs")));
         // Counters below the used time are wrong; missing ones are an error, too.
-        assert!(busy(3.0).machine_s().is_err_and(|why| why.contains("counts 3.00 s")));
+        assert!(busy(3.0).machine_s().is_err_and(|why| why.to_string().contains("counts 3.00 s")));
         let blind = CpuUsed { kernel: None, ..busy(7.0) };
-        assert!(blind.machine_s().is_err_and(|why| why.contains("kernel's threads")));
+        assert!(blind.machine_s().is_err_and(|why| why.to_string().contains("kernel's threads")));
         assert_eq!(blind.others_cpus(), None);
         assert!(CpuUsed { busy_s: None, ..busy(7.0) }.machine_s().is_err());
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::array::{self, ArrayState};
 use super::disk::{self, Disk};
+use super::error::ReadError;
 use super::machine::{self, MachineCounters};
 
 /// The directories that stand for `/proc` and `/sys`.
@@ -48,7 +49,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// The file that cannot be read or understood.
-    pub fn take(roots: &Roots) -> Result<Snapshot, String> {
+    pub fn take(roots: &Roots) -> Result<Snapshot, ReadError> {
         let disks = read_disks(roots)?;
         let at_ns = sys::clock_nanos();
         Ok(Snapshot { at_ns, disks, machine: read_machine(roots)? })
@@ -61,18 +62,19 @@ impl Snapshot {
 }
 
 /// Every block device that counts.
-pub(super) fn read_disks(roots: &Roots) -> Result<Vec<Disk>, String> {
+pub(super) fn read_disks(roots: &Roots) -> Result<Vec<Disk>, ReadError> {
     let path = roots.proc.join("diskstats");
-    let text = fs::read_to_string(&path);
-    let text = text.map_err(|e| format!("{}: cannot read: {e}", path.display()))?;
-    disk::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    match fs::read_to_string(&path) {
+        Ok(text) => disk::parse(&text).map_err(|problem| ReadError::Format { path, problem }),
+        Err(source) => Err(ReadError::Io { path, source }),
+    }
 }
 
 /// The machine's counters; `None` where there is no such file, or nothing is counted in it.
-pub(super) fn read_machine(roots: &Roots) -> Result<Option<MachineCounters>, String> {
+pub(super) fn read_machine(roots: &Roots) -> Result<Option<MachineCounters>, ReadError> {
     let path = roots.proc.join("stat");
     let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
-    machine::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    machine::parse(&text).map_err(|problem| ReadError::Format { path, problem })
 }
 
 /// The disks under a block device, by its number, and the array of md that it is, or that the

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::array::{self, ArrayState};
 use super::disk::{Disk, DiskRates};
+use super::error::SelectionError;
 use super::machine::CpuShares;
 use super::snapshot::{Roots, Snapshot, arrays};
 
@@ -83,7 +84,7 @@ impl Selection {
     ///
     /// # Errors
     /// The unknown name, with the existing ones.
-    pub fn find(roots: &Roots, wanted: &[String]) -> Result<Selection, String> {
+    pub fn find(roots: &Roots, wanted: &[String]) -> Result<Selection, SelectionError> {
         let snapshot = Snapshot::take(roots)?;
         let running = arrays(roots);
         let mut found = Selection { roots: roots.clone(), arrays: Vec::new(), disks: Vec::new() };
@@ -93,19 +94,15 @@ impl Selection {
             let counted = all.filter(|disk| snapshot.disk(disk).is_some());
             found.disks = counted.filter(|disk| !found.covers(&running, disk)).collect();
             return match found.arrays.is_empty() && found.disks.is_empty() {
-                true => Err("there is no disk to watch".into()),
+                true => Err(SelectionError::NoDisks),
                 false => Ok(found),
             };
         }
         for text in wanted {
             let name = device_name(text);
             if snapshot.disk(&name).is_none() {
-                let known: Vec<&str> = snapshot.disks.iter().map(|d| d.name.as_str()).collect();
-                let known = match known.is_empty() {
-                    true => "none".to_string(),
-                    false => known.join(", "),
-                };
-                return Err(format!("{text}: no such block device; there are {known}"));
+                let known = snapshot.disks.iter().map(|disk| disk.name.clone()).collect();
+                return Err(SelectionError::Unknown { given: text.clone(), known });
             }
             let of_array = running.iter().any(|array| array.name == name);
             let list = if of_array { &mut found.arrays } else { &mut found.disks };
@@ -310,7 +307,7 @@ mod tests {
         assert_eq!((some.arrays, some.disks), (words(&["md0"]), words(&["sdc"])));
         let one = find(&["/dev/sda"]).unwrap();
         assert_eq!((one.arrays, one.disks), (words(&[]), words(&["sda"])));
-        let error = find(&["sdx"]).unwrap_err();
+        let error = find(&["sdx"]).unwrap_err().to_string();
         assert_eq!(error, "sdx: no such block device; there are sda, sdb, sdc, md0, loop0");
         // A disk with a partition in an array is not shown separately.
         dir.write("sys/block/sdc/sdc1/size", "1");
@@ -329,7 +326,8 @@ mod tests {
             let names: Vec<&str> = disks.map(|disk| disk.name.as_str()).collect();
             assert_eq!(names, ["sdb", "sda", "sdc"]);
         }
-        let missing = Selection::find(&Roots::below(&dir.0.join("proc")), &[]).unwrap_err();
+        let missing =
+            Selection::find(&Roots::below(&dir.0.join("proc")), &[]).unwrap_err().to_string();
         assert!(missing.contains("diskstats: cannot read"), "{missing}");
     }
 

@@ -13,7 +13,7 @@ use clap::Args;
 use metrics::{Frame, Roots, Selection, Snapshot, render};
 use spec::units::parse_seconds;
 
-use crate::console::{JsonOut, has_colours, is_stdout, replace_record};
+use crate::console::{JsonOut, has_colours, is_stdout, replace_record, text_of};
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -60,12 +60,12 @@ const NAP: Duration = Duration::from_millis(50);
 /// Runs the command.
 pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
     let roots = arguments.root.as_deref().map_or_else(Roots::default, Roots::below);
-    let selection = Selection::find(&roots, &arguments.devices)?;
+    let selection = Selection::find(&roots, &arguments.devices).map_err(text_of)?;
     let mut aside = Aside::open(&arguments.json)?;
     let stop = signal::watch()?;
     let colour = has_colours(&std::io::stdout());
     let interval = Duration::from_secs_f64(arguments.interval);
-    let mut before = Snapshot::take(&roots)?;
+    let mut before = Snapshot::take(&roots).map_err(text_of)?;
     let mut next = Instant::now();
     let mut shown = 0;
     while arguments.count.is_none_or(|count| shown < count) {
@@ -76,7 +76,7 @@ pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let now = Snapshot::take(&roots)?;
+        let now = Snapshot::take(&roots).map_err(text_of)?;
         let frame = Frame::between(&before, &now, &selection, &selection.arrays());
         let json = || format!("{}\n", frame.to_json());
         aside.put(json)?;
