@@ -1,14 +1,13 @@
 //! Linear, RAID 0, 1 and 10, and behaviour common to all levels, one at a time.
 
-mod common;
-
-use common::member::Counts;
-use common::{Delays, What, World};
 use engine::{
     ConfigError, ControlEvent, HostOp, MAX_REQUEST_SECTORS, MemberError, MemberSet, RequestError,
     Shard, ShardConfig,
 };
 use md::{Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid10Layout};
+
+use crate::common::member::Counts;
+use crate::common::{self, Delays, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    BitmapHeader, Control, ControlEvent, HostOp, MemberError, MetaToken, MetadataEffect,
-    MetadataInput, MetadataManager, Record, RequestError, Resync,
+    BitmapHeader, ControlEvent, HostOp, MemberError, MetaToken, MetadataEffect, MetadataInput,
+    MetadataManager, Record, RequestError, Resync,
 };
 use md::ondisk::superblock::ArrayState;
 
@@ -327,10 +327,5 @@ impl World {
             MetadataEffect::Stopped { clean } => Some(*clean),
             _ => None,
         })
-    }
-
-    /// Messages to the shard that have not arrived.
-    pub fn has_messages(&self) -> bool {
-        self.controls.iter().any(|(.., control)| !matches!(control, Control::FailMember(_)))
     }
 }

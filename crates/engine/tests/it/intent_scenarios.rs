@@ -1,13 +1,12 @@
 //! Intents and resyncs as one shard serves them, one behaviour at a time. The tests answer in the
 //! metadata manager's place.
 
-mod common;
-
-use common::{Delays, What, World};
 use engine::{
     Control, ControlEvent, HostOp, IntentMap, MemberError, MemberSet, RequestError, ShardConfig,
 };
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout, Raid10Layout};
+
+use crate::common::{self, Delays, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 

@@ -1,10 +1,9 @@
 //! Several shards of one array, behaviour by behaviour.
 
-mod common;
-
-use common::World;
 use engine::{Control, ControlEvent, HostOp, MemberSet, RequestError, ShardConfig, Sharding};
 use md::{Layout, Level, MemberIdx};
+
+use crate::common::{self, World};
 
 const CHUNK: u64 = 16;
 /// Minimum unit in sectors: two rows of RAID 5 on four members.

@@ -7,10 +7,6 @@
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
-#[path = "common/rng.rs"]
-#[allow(dead_code, reason = "every test file uses its own part of this module")]
-mod rng;
-
 use engine::{
     Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedDevice, MemberError,
     MetaToken, MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, Record,
@@ -18,7 +14,8 @@ use engine::{
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
-use rng::Rng;
+
+use crate::common::rng::Rng;
 
 /// A kernel's rule for which members belong to the array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -403,7 +400,7 @@ fn lives_with_power_cuts_absences_and_no_space_keep_members_and_bar_those_that_m
         let outcome = std::panic::catch_unwind(|| several_lives(&mut Rng::new(seed)));
         if let Err(panic) = outcome {
             eprintln!("seed {seed} fails; replay:");
-            eprintln!("  RAIDLAB_SEED={seed} cargo test -p engine --test lives -- lives_with");
+            eprintln!("  RAIDLAB_SEED={seed} cargo test -p engine --test it -- lives::lives_with");
             std::panic::resume_unwind(panic);
         }
     }

@@ -4,8 +4,6 @@
 //! Invariant: an effect is performed only when its time has come, so that the order in which
 //! concurrent effects take place is the executor's choice. Whatever the engine may not do panics.
 
-#![allow(dead_code, reason = "every test file uses its own part of this module")]
-
 pub mod job;
 pub mod kept;
 pub mod loans;
@@ -51,7 +49,6 @@ pub struct Live {
     pub op: HostOp,
     pub at: u64,
     pub sectors: u64,
-    pub submitted: u64,
     base: u64,
     bytes: Vec<u8>,
     /// Its parts, one for each shard that it touches, that have not ended.
@@ -247,25 +244,14 @@ impl World {
             len: bytes.len() as u32,
             offset: base,
         };
-        let submitted = self.now;
         self.model.submit(tag, op, at, sectors);
         if let Some(kept) = &mut self.kept {
             kept.submitted(tag, op, at, sectors);
         }
         let parts = self.between.parts(op, at, sectors);
         let open = parts.len();
-        self.live[slot] = Some(Live {
-            tag,
-            op,
-            at,
-            sectors,
-            submitted,
-            base,
-            bytes,
-            open,
-            error: None,
-            writes_before,
-        });
+        self.live[slot] =
+            Some(Live { tag, op, at, sectors, base, bytes, open, error: None, writes_before });
         for part in parts {
             let skip = (part.at.0 - at) * SECTOR as u64;
             let len = part.sectors.saturating_mul(SECTOR as u64).min(buf.len.into()) as u32;

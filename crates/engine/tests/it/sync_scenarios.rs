@@ -1,10 +1,9 @@
 //! Out-of-sync rows, and writes that fail half-way: wrong data are never read with success.
 
-mod common;
-
-use common::{Delays, What, World};
 use engine::{Control, ControlEvent, HostOp, MemberError, MemberSet, RequestError, ShardConfig};
 use md::{Geometry, Layout, Level, MemberIdx, Parity, Raid5Layout, Raid6Layout, RowRole, StripeNo};
+
+use crate::common::{self, Delays, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 const CHUNK: u64 = 32;

@@ -1,13 +1,12 @@
 //! RAID 4, 5 and 6, one behaviour at a time.
 
-mod common;
-
 use std::ops::Range;
 
-use common::member::Counts;
-use common::{Delays, Logged, What, World};
 use engine::{Control, ControlEvent, HostOp, MemberError, MemberSet, RequestError, ShardConfig};
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
+
+use crate::common::member::Counts;
+use crate::common::{self, Delays, Logged, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 

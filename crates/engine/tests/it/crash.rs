@@ -11,15 +11,8 @@
 //!
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::World;
-use common::kept::{Disk, Kept};
-use common::member::{Platter, SECTOR};
-use common::model::Model;
-use common::rng::Rng;
 use engine::{
     BITMAP_PAGE_BYTES, BitmapHeader, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, HostOp, IntentMap,
     ManagedBitmap, ManagedDevice, MemberSet, MetadataConfig, MetadataInput, MetadataManager,
@@ -33,6 +26,12 @@ use md::{
     StripeNo,
 };
 use parity::{Block, Kernels};
+
+use crate::common::kept::{Disk, Kept};
+use crate::common::member::{Platter, SECTOR};
+use crate::common::model::Model;
+use crate::common::rng::Rng;
+use crate::common::{self, World};
 
 const DAEMON_NANOS: u64 = 3_000_000;
 
@@ -656,7 +655,9 @@ fn run_family(name: &str, levels: &[(Level, Layout, usize)], count: u64) {
         let outcome = std::panic::catch_unwind(|| Case::new(levels, seed).run());
         if let Err(panic) = outcome {
             eprintln!("seed {seed} fails; replay:");
-            eprintln!("  RAIDLAB_SEED={seed} cargo test -p engine --test crash -- --exact {name}");
+            eprintln!(
+                "  RAIDLAB_SEED={seed} cargo test -p engine --test it -- --exact crash::{name}"
+            );
             std::panic::resume_unwind(panic);
         }
     }

@@ -4,15 +4,14 @@
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more seeds, `RAIDLAB_SEED=n`
 //! exactly one.
 
-mod common;
-
-use common::World;
-use common::rng::Rng;
 use engine::{Control, HostOp, MemberSet, RequestError, ShardConfig, Sharding};
 use md::{
     FarSets, Geometry, Kind, Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout,
     Raid10Layout, Sector,
 };
+
+use crate::common::rng::Rng;
+use crate::common::{self, World};
 
 /// Level, layout, member sizes in chunks.
 type Shape = (Level, Layout, Vec<u64>);
@@ -398,7 +397,9 @@ fn run_family(name: &str, shapes: &[Shape], trouble: Trouble, count: u64) {
         let outcome = std::panic::catch_unwind(|| run_case(shapes, trouble, seed));
         if let Err(panic) = outcome {
             eprintln!("seed {seed} fails; replay:");
-            eprintln!("  RAIDLAB_SEED={seed} cargo test -p engine --test random -- --exact {name}");
+            eprintln!(
+                "  RAIDLAB_SEED={seed} cargo test -p engine --test it -- --exact random::{name}"
+            );
             std::panic::resume_unwind(panic);
         }
     }

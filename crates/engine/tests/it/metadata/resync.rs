@@ -1,0 +1,95 @@
+//! What a resync has done, and what needs one, as the superblocks record it.
+
+use engine::{Control, ControlEvent, MetadataEffect, MetadataInput, MetadataManager};
+use md::{Geometry, GeometrySpec, Layout, Level, Raid6Layout};
+
+use super::harness::{Harness, SECOND, config, with_bitmap};
+
+#[test]
+fn resync_is_recorded_in_steps_behind_a_flush_and_at_a_stop() {
+    let mut config = config(Level::Raid5, 3, 0);
+    config.state.resync_offset = Some(0);
+    let mut harness = Harness::new(config);
+    let resync = harness.manager.resync().expect("it is needed");
+    let run = resync.run();
+    harness.tell(MetadataInput::ResyncAt { run, position: 8, stalled: None });
+    assert_eq!(harness.out(), "", "not a sixteenth yet");
+    harness.tell(MetadataInput::ResyncAt { run, position: 72, stalled: None });
+    assert_eq!(harness.out(), "FFF");
+    harness.run();
+    assert_eq!(harness.superblocks[&0].resync_offset, Some(72));
+    harness.tell(MetadataInput::ResyncAt { run: run + 1, position: 1024, stalled: None });
+    assert_eq!(harness.manager.status().resync_offset, Some(72), "of a run that was never begun");
+    harness.tell(MetadataInput::ResyncAt { run, position: 80, stalled: None });
+    harness.tell(MetadataInput::Stop);
+    harness.run();
+    assert_eq!(harness.superblocks[&0].resync_offset, Some(80));
+}
+
+#[test]
+fn a_resync_that_ends_makes_the_array_clean_everywhere() {
+    let mut config = config(Level::Raid5, 3, 0);
+    config.state.resync_offset = Some(512);
+    let mut harness = Harness::new(config);
+    assert_eq!(harness.manager.in_sync_below(), 512);
+    let run = harness.manager.resync().expect("it is needed").run();
+    harness.tell(MetadataInput::ResyncAt { run, position: 1024, stalled: None });
+    harness.run();
+    assert_eq!(harness.superblocks[&0].resync_offset, None);
+    assert_eq!(harness.answers, [Control::InSyncBelow { position: u64::MAX, reports: 0 }]);
+    assert!(harness.manager.resync().is_none());
+}
+
+#[test]
+fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
+    let mut harness = Harness::new(with_bitmap(config(Level::Raid1, 2, 0)));
+    harness.ask(5, 1);
+    harness.run();
+    harness.event(ControlEvent::OutOfSync { first_bit: 5, bits: 1 });
+    assert_eq!(harness.others, [MetadataEffect::ResyncNeeded]);
+    let raised = Control::InSyncBelow { position: 40, reports: 1 };
+    assert!(harness.answers.contains(&raised), "{:?}", harness.answers);
+    harness.release(5, 1);
+    harness.run();
+    harness.wait(100 * SECOND);
+    assert!(harness.bit(0, 5) && harness.bit(1, 5));
+    assert_eq!(harness.superblocks[&0].resync_offset, Some(40), "clean, but not in sync");
+    let mut resync = harness.manager.resync().expect("it is needed");
+    let mut ranges = Vec::new();
+    resync.next(8, &mut ranges);
+    assert_eq!(ranges, [(md::Sector(40), 8)]);
+    resync.done(0, md::Sector(40), Ok(()));
+    let (run, position) = (resync.run(), resync.position());
+    harness.tell(MetadataInput::ResyncAt { run, position, stalled: None });
+    harness.run();
+    harness.wait(100 * SECOND);
+    assert!(!harness.bit(0, 5));
+    assert_eq!(harness.superblocks[&0].resync_offset, None);
+}
+
+/// RAID 6 with Q on one disk: what lacks only that is started dirty without force.
+#[test]
+fn an_array_that_lacks_only_parity_is_out_of_sync_where_its_metadata_say_so() {
+    for (missing, expected) in [(4, vec![(0, 1024)]), (1, vec![])] {
+        let mut config = config(Level::Raid6, 5, 0);
+        let layout = Layout::Raid6(Raid6Layout::LeftSymmetric6);
+        let member_sectors = vec![1024; 5];
+        let spec = GeometrySpec { level: Level::Raid6, layout, chunk_sectors: 8, member_sectors };
+        config.geometry = Geometry::new(&spec).expect("sound");
+        config.state.resync_offset = Some(0);
+        config.devices.retain(|device| device.number.0 != missing);
+        let ranges = MetadataManager::new(config).out_of_sync();
+        let ranges: Vec<_> = ranges.iter().map(|range| (range.start, range.end)).collect();
+        assert_eq!(ranges, expected, "without {missing}");
+    }
+}
+
+#[test]
+fn bits_side_by_side_are_one_range_that_is_out_of_sync() {
+    let mut config = with_bitmap(config(Level::Raid5, 3, 0));
+    config.state.resync_offset = Some(0);
+    let bitmap = config.bitmap.as_mut().expect("just made");
+    bitmap.bits[0] = 0b0110_0111;
+    let ranges = MetadataManager::new(config).out_of_sync();
+    assert_eq!(ranges, [0..24, 40..56]);
+}
