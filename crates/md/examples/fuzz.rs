@@ -1,11 +1,11 @@
-//! Runs the targets of `tests/fuzz` for as long as wanted:
+//! Runs the targets of `tests/it/fuzz` for as long as wanted:
 //!
 //! ```text
 //! cargo run --release -p md --example fuzz -- all --minutes 10
 //! cargo run -p md --example fuzz -- superblock-1 --seed 1 --first 4711 --executions 1
 //! ```
 
-#[path = "../tests/fuzz/targets/mod.rs"]
+#[path = "../tests/it/fuzz/targets/mod.rs"]
 mod targets;
 
 use std::time::{Duration, Instant, SystemTime};

@@ -1,7 +1,7 @@
 //! The same arrays planned again from the mdadm command that made them: everything must be where
 //! mdadm put it, and what is planned must assemble.
 
-use crate::case;
+use super::case;
 use md::assemble::{self, Candidate, Options, Verdict};
 use md::create::{BitmapOption, Device, Plan, Request, plan};
 use md::ondisk::superblock::{Policy, READ_BYTES, Superblock, detect};

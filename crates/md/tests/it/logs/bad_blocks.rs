@@ -1,7 +1,7 @@
 //! The bad-block log.
 
-use crate::golden;
-use crate::rng::for_seeds;
+use super::golden;
+use super::rng::for_seeds;
 use md::ondisk::bad_blocks::{BadBlocks, BadBlocksError, ENTRIES_MAX};
 
 fn set(ranges: &[(u64, u64)]) -> BadBlocks {

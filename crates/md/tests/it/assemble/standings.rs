@@ -1,6 +1,6 @@
 //! Who belongs to an array, and as what.
 
-use crate::support::*;
+use super::support::*;
 use md::MemberIdx;
 use md::assemble::{Array, MemberState, Options, Software, Verdict, assemble};
 use md::ondisk::{Role, Uuid, Version};

@@ -1,7 +1,7 @@
 //! What is fuzzed, and how inputs are made. Used by the test beside it and by `examples/fuzz.rs`.
 //!
 //! To add a codec: a file here with a `TARGET`, its line in `TARGETS`, and a directory of starting
-//! points in `tests/fuzz/corpus` named after it.
+//! points in `tests/it/fuzz/corpus` named after it.
 
 mod logs;
 mod mutate;
@@ -41,7 +41,7 @@ pub const TARGETS: &[Target] =
 
 /// The starting points of a target, with their file names.
 pub fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus");
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fuzz/corpus");
     let directory = here.join(target.name);
     let mut seeds: Vec<(String, Vec<u8>)> = std::fs::read_dir(&directory)
         .unwrap_or_else(|error| panic!("{}: {error}", directory.display()))

@@ -1,6 +1,6 @@
 //! Whether an array may be written to, and what has to happen first.
 
-use crate::support::*;
+use super::support::*;
 use md::MemberIdx;
 use md::assemble::{MemberState, Options, Replay, Resync, Software, Verdict};
 use md::ondisk::superblock::Policy;

@@ -3,8 +3,8 @@
 //! The position, the direction and the new data offsets come from `mdadm --examine`, which
 //! `case.json` keeps; nothing here parses a superblock.
 
-use crate::array::Array;
-use crate::case::{self, Case};
+use super::array::Array;
+use super::case::{self, Case};
 use md::geometry::{DataStarts, Generation, ReshapeSpec, Reshaping};
 use md::{Geometry, GeometrySpec, MemberIdx, Sector};
 use std::path::Path;
@@ -22,7 +22,7 @@ pub fn check(directory: &Path, images: &[Vec<u8>]) -> usize {
     let arrays = [Array::new(&old), Array::new(&new)];
     let contents = read(&reshaping, &arrays, &vec![true; reshaping.members()]);
     assert_eq!(contents.len() as u64, reshaping.array_sectors() * 512);
-    assert_eq!(crate::array::sha256(&contents), old.sha256_of_contents, "{}", old.name);
+    assert_eq!(super::array::sha256(&contents), old.sha256_of_contents, "{}", old.name);
     let losses = bearable_losses(&reshaping);
     for present in &losses {
         let again = read(&reshaping, &arrays, present);

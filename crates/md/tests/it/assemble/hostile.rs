@@ -1,6 +1,6 @@
 //! Superblocks may say anything: the decision never panics, and accounts for every candidate.
 
-use crate::support::*;
+use super::support::*;
 use md::Sector;
 use md::assemble::{Options, assemble};
 use md::ondisk::{ReshapeState, Role, Version};

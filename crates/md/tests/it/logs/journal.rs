@@ -1,8 +1,8 @@
 //! The journal of RAID 4, 5 and 6.
 
-use crate::golden;
-use crate::memory::{Memory, sha256, spec};
-use crate::rng::{Rng, for_seeds};
+use super::golden;
+use super::memory::{Memory, sha256, spec};
+use super::rng::{Rng, for_seeds};
 use md::ondisk::journal::{
     BLOCK_BYTES, IgnoredBecause, Journal, JournalRefused, MetaBlock, Payload, Replay,
     block_checksum, journal_seed,

@@ -1,11 +1,6 @@
-//! Codecs against arbitrary bytes: valid starting points, and seeded mutations of them.
-//!
-//! `RAIDLAB_TEST=all` runs a hundred times more. For minutes or hours there is
-//! `cargo run --release -p md --example fuzz`.
+//! Every target on its starting points and on mutations of them.
 
-mod targets;
-
-use targets::{TARGETS, Tally, Verdict, corpus, run};
+use super::targets::{TARGETS, Tally, Verdict, corpus, run};
 
 const EXECUTIONS: u64 = 10_000;
 

@@ -45,7 +45,7 @@ pub fn for_seeds(test: &str, count: u64, run: impl Fn(&mut Rng)) {
         Err(_) => 0..if all { 20 * count } else { count },
     };
     for seed in seeds {
-        println!("replay: RAIDLAB_SEED={seed} cargo test -p md --test logs -- --exact {test}");
+        println!("replay: RAIDLAB_SEED={seed} cargo test -p md --test it -- --exact logs::{test}");
         run(&mut Rng::new(seed));
     }
 }

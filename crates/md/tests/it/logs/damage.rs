@@ -4,7 +4,7 @@
 //! changed byte is noticed. The bitmap and the bad-block log have none: what a change does there
 //! is said below, field by field.
 
-use crate::{golden, journal, ppl};
+use super::{golden, journal, ppl};
 use md::ondisk::bitmap::{BITMAP_FIELDS, Bitmap, Resync, StartState, WhyEverything};
 use md::ondisk::journal::{IgnoredBecause, Journal, MetaBlock};
 use md::ondisk::ppl::{MemberLog, PplHeader};
@@ -156,7 +156,7 @@ fn every_changed_byte_of_partial_parity_is_noticed() {
 #[test]
 fn every_changed_byte_of_a_journal_is_noticed() {
     let ring = golden::piece("raid5-3d-journal-wb-dirty");
-    let geometry = crate::memory::spec(Level::Raid5, 2, 3, 128, 112);
+    let geometry = super::memory::spec(Level::Raid5, 2, 3, 128, 112);
     let journal = Journal::new(&geometry, journal::uuid(), 30720).unwrap();
     let walk = |ring: &[u8]| {
         let Ok(replay) = journal.replay(14384, journal::from(ring, 14384));

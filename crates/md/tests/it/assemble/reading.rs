@@ -1,6 +1,6 @@
 //! What can be read of an array that cannot run.
 
-use crate::support::*;
+use super::support::*;
 use md::assemble::{Array, MemberState, Options, Shape, Software, Verdict};
 use md::geometry::{Generation, Kind};
 use md::ondisk::ReshapeState;

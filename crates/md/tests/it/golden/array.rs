@@ -2,8 +2,8 @@
 //!
 //! Invariant: a byte of a member that is not `present` is never looked at.
 
-use crate::case::Case;
-use crate::gf;
+use super::case::Case;
+use super::gf;
 use md::geometry::{Copy, Mirrored, Parity};
 use md::{Geometry, Kind, MemberIdx, RowRole, Sector, StripeNo};
 use sha2::{Digest, Sha256};

@@ -1,8 +1,8 @@
 //! The partial parity log.
 
-use crate::golden;
-use crate::memory::{Memory, parity, spec, xor};
-use crate::rng::{Rng, for_seeds};
+use super::golden;
+use super::memory::{Memory, parity, spec, xor};
+use super::rng::{Rng, for_seeds};
 use md::ondisk::Uuid;
 use md::ondisk::ppl::{
     MemberLog, PplEntry, PplHeader, PplLog, PplMismatch, PplRecovery, PplStop, PplVerdict,

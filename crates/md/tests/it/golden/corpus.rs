@@ -1,24 +1,10 @@
-//! Arrays that the Linux kernel made: read through `Geometry`, whole and with every loss they bear.
-//!
-//! For each golden array: its contents by SHA-256; P and Q of every row, or that all copies are
-//! equal; the contents again without every set of members that it can do without. Nothing here
-//! parses a superblock: level, layout, chunk, slots and data offsets come from `case.json`. Then
-//! once more from the superblocks alone, through the assembly decision; and `create` has to put
-//! everything where mdadm put it.
-//!
-//! The small slice in `tests/corpus` is always read. The whole corpus is read where it is found: in
-//! the directory that the environment variable RAIDLAB_MD_CORPUS names, or beside the project.
+//! The small slice, and the whole corpus where it is found.
 
-mod array;
-mod assembled;
-mod case;
-mod created;
-mod gf;
-mod reshape;
-
-use array::Array;
-use case::Case;
 use std::path::{Path, PathBuf};
+
+use super::array::{self, Array};
+use super::case::{self, Case};
+use super::{assembled, created, reshape};
 
 #[derive(Default)]
 struct Tally {

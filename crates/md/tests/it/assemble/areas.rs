@@ -1,6 +1,6 @@
 //! Data areas that lie on their devices otherwise than those of the other members.
 
-use crate::support::*;
+use super::support::*;
 use md::assemble::Candidate;
 
 fn contradictions(all: &[Candidate]) -> Vec<String> {

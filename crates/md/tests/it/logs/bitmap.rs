@@ -1,8 +1,8 @@
 //! The write-intent bitmap.
 
-use crate::golden;
-use crate::memory::spec;
-use crate::rng::for_seeds;
+use super::golden;
+use super::memory::spec;
+use super::rng::for_seeds;
 use md::ondisk::bitmap::{
     Bitmap, BitmapHeader, BitmapKind, BitmapPlacement, BitmapProblem, BitmapShape, LocklessStates,
     PAGE_BYTES, PlacementError, Resync, StartState, WhyEverything, room_sectors, sync_sectors,

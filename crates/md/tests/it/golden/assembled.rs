@@ -1,9 +1,9 @@
 //! The same arrays from their superblocks alone: found, judged by the assembly, and read as its
 //! read-only plan says.
 
-use crate::array::{self, Array};
-use crate::case::{self, Case};
-use crate::reshape;
+use super::array::{self, Array};
+use super::case::{self, Case};
+use super::reshape;
 use md::assemble::{self, Candidate, MemberState, Options, Plan, Shape, Verdict};
 use md::geometry::Generation;
 use md::ondisk::superblock::{READ_BYTES, detect};

@@ -1,7 +1,7 @@
 //! Superblocks that the kernel wrote: decoded, compared with `case.json`, encoded again, and made
 //! anew from the state that they tell of.
 
-use crate::corpus::{self, Case, Member};
+use super::corpus::{self, Case, Member};
 use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock, detect};
 use md::ondisk::{Role, Version};
 use serde_json::Value;

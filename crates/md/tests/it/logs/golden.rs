@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A range of an image, as `pieces/README.md` lists them.
 pub fn piece(name: &str) -> Vec<u8> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/logs/pieces");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/logs/pieces");
     decompress(&directory.join(format!("{name}.zst")))
 }
 

@@ -1,0 +1,14 @@
+//! The tests of md from outside, in one binary: it is built and linked once.
+
+mod assemble;
+mod create;
+mod format_tables;
+mod fuzz;
+mod golden;
+mod logs;
+mod mdadm;
+mod nested;
+mod refusals;
+mod small_spaces;
+mod superblock;
+mod vectors;
