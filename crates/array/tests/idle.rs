@@ -1,14 +1,17 @@
 //! The cost of waiting: a test binary of its own, because it measures the process.
 
+#[path = "it/common/mod.rs"]
+#[allow(dead_code, reason = "these tests need a part of it")]
 mod common;
 
 use std::time::{Duration, Instant};
 
 use array::{Array, DriverOptions, MemberSpec, PaceControl, PacedMember};
-use common::store::{Kind, Store};
-use common::{boxed_mem, mems, spec};
 use drive::{Placement, Profile};
 use md::Level;
+
+use crate::common::store::{Kind, Store};
+use crate::common::{boxed_mem, mems, spec};
 
 /// CPU time of all threads of this process.
 fn cpu() -> Duration {

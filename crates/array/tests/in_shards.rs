@@ -1,11 +1,15 @@
-//! Repeats tests of other files with several shards: see `common::shards`.
-#![allow(clippy::duplicate_mod, reason = "every file brings what they share along")]
+//! Repeats tests of `it` with several shards: see `common::shards`, which has another crate around
+//! it here.
 
-#[path = "api.rs"]
+#[path = "it/common/mod.rs"]
+#[allow(dead_code, reason = "not all tests are here")]
+mod common;
+
+#[path = "it/api.rs"]
 mod api;
-#[path = "faults.rs"]
+#[path = "it/faults.rs"]
 mod faults;
-#[path = "files.rs"]
+#[path = "it/files.rs"]
 mod files;
-#[path = "random.rs"]
+#[path = "it/random.rs"]
 mod random;

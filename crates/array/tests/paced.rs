@@ -1,16 +1,19 @@
 //! Members at the pace of modelled drives. In real time: upper bounds always hold, lower bounds get
 //! several attempts, because a busy machine can only be slower.
 
+#[path = "it/common/mod.rs"]
+#[allow(dead_code, reason = "these tests need a part of it")]
 mod common;
 
 use std::time::{Duration, Instant};
 
 use array::{Completion, Fault, FaultMember, HostOp, MemberSpec, PaceControl, PacedMember};
-use common::host::{self, Host};
-use common::rng::{Rng, say_replay, seeds};
-use common::{SECTOR, Shards, boxed_mem, driver, spec};
 use drive::{BusId, Op, OpKind, Placement, Profile, Rig};
 use md::{Layout, Level, Raid10Layout, Sector};
+
+use crate::common::host::{self, Host};
+use crate::common::rng::{Rng, say_replay, seeds};
+use crate::common::{SECTOR, Shards, boxed_mem, driver, spec};
 
 const OUTER: Placement = Placement::Window { at: 0.0 };
 
@@ -209,7 +212,7 @@ fn waiting_for_heads_is_sleeping() {
 #[test]
 fn the_pace_can_change_while_operations_are_in_flight() {
     for seed in seeds(6) {
-        say_replay("paced", "the_pace_can_change_while_operations_are_in_flight", seed);
+        say_replay(module_path!(), "the_pace_can_change_while_operations_are_in_flight", seed);
         let mut rng = Rng::new(seed);
         let control = PaceControl::default();
         let name = rng.pick(&["nvme-ssd", "sata-ssd"]);

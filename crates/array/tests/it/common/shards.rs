@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use array::{
-    Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event, FormerLeaf,
-    Full, HostOp, Lease, LeasePool, MemberInfo, MemberSpec,
+    Array, ArraySpec, BuildError, Completion, Counters, Driver, DriverOptions, Event, Full, HostOp,
+    Lease, LeasePool, MemberInfo, MemberSpec,
 };
 use md::{Geometry, MemberIdx, Sector};
 
@@ -120,9 +120,5 @@ impl Shards {
             sum.iter_mut().zip(&shard.leaf_counters()).for_each(|(sum, more)| sum.add(more));
         }
         sum
-    }
-
-    pub fn into_leaves(self) -> Vec<FormerLeaf> {
-        Driver::shards_into_leaves(self.shards)
     }
 }

@@ -1,7 +1,5 @@
 //! The array in its own threads, as application programs use it.
 
-mod common;
-
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -9,10 +7,11 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use array::{Array, ArrayError, DriverOptions, Event, Fault, HostOp, MemberSpec, RequestError};
-use common::rng::{Rng, say_replay, seeds};
-use common::store::{Kind, Store};
-use common::{SECTOR, faulty, mem, mems, spec};
 use md::{Level, MemberIdx};
+
+use crate::common::rng::{Rng, say_replay, seeds};
+use crate::common::store::{Kind, Store};
+use crate::common::{self, SECTOR, faulty, mem, mems, spec};
 
 fn options(leases: usize) -> DriverOptions {
     DriverOptions { leases, lease_bytes: 64 << 10, ..DriverOptions::default() }
@@ -178,7 +177,7 @@ fn a_lease_of_another_array_is_refused() {
 #[test]
 fn leases_that_are_all_out_are_waited_for() {
     for seed in seeds(2) {
-        say_replay("api", "leases_that_are_all_out_are_waited_for", seed);
+        say_replay(module_path!(), "leases_that_are_all_out_are_waited_for", seed);
         let array = common::shards::start(spec(Level::Raid1, 0, mems(2, 4096)), &options(3));
         let array = array.expect("an array");
         std::thread::scope(|scope| {

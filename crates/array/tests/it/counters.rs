@@ -1,11 +1,10 @@
 //! The I/O of members is what the geometry requires, and no more.
 
-mod common;
-
 use array::{Counters, HostOp, MemberSpec};
-use common::host::{self, call};
-use common::{SECTOR, Shards, driver, mem, mems, spec};
 use md::{Level, MemberIdx};
+
+use crate::common::host::{self, call};
+use crate::common::{self, SECTOR, Shards, driver, mem, mems, spec};
 
 const SECTORS: u64 = 1 << 13;
 const CHUNK: u64 = 128;

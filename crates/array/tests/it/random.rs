@@ -3,14 +3,13 @@
 //!
 //! `RAIDLAB_SEED=n` runs one seed, `RAIDLAB_TEST=all` many more.
 
-mod common;
-
 use array::{ArraySpec, Fault, FaultMember, Member, MemberSpec};
-use common::host::Host;
-use common::rng::{Rng, say_replay, seeds};
-use common::store::{Kind, Store};
-use common::{Shards, options};
 use md::{Layout, Level, MemberIdx, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
+
+use crate::common::host::Host;
+use crate::common::rng::{Rng, say_replay, seeds};
+use crate::common::store::{Kind, Store};
+use crate::common::{Shards, options};
 
 /// An array to be: its level and layout over `members` leaves, or over other arrays.
 enum Shape {
@@ -177,7 +176,7 @@ fn run_case(seed: u64, kind: Kind, wrong: Wrong, nested: bool, requests: usize) 
 fn run(test: &str, kinds: &[Kind], wrong: Wrong, nested: bool, cases: u64, requests: usize) {
     for seed in seeds(cases) {
         for kind in kinds {
-            say_replay("random", test, seed);
+            say_replay(module_path!(), test, seed);
             run_case(seed, *kind, wrong, nested, requests);
         }
     }

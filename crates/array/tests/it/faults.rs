@@ -1,13 +1,12 @@
 //! Every kind of scripted fault, alone.
 
-mod common;
-
 use std::time::Instant;
 
 use array::{Event, Fault, HostOp, MemberSpec, RequestError};
-use common::host::{self, call};
-use common::{SECTOR, driver, faulty, mem, spec};
 use md::{Level, MemberIdx};
+
+use crate::common::host::{self, call};
+use crate::common::{self, SECTOR, driver, faulty, mem, spec};
 
 const SECTORS: u64 = 1024;
 

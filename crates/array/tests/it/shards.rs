@@ -1,7 +1,5 @@
 //! Several shards on one array: behaviour that a single shard does not have.
 
-mod common;
-
 use std::future::Future as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +8,11 @@ use array::{
     Array, ArraySpec, BuildError, Completion, Driver, DriverOptions, Event, Fault, FaultControl,
     FaultMember, HostOp, MemberSpec, PaceControl, PacedMember, RequestError,
 };
-use common::rng::{Rng, say_replay, seeds};
-use common::store::{Kind, Store};
-use common::{SECTOR, boxed_mem, mem, mems, spec};
 use md::{Level, MemberIdx, Sector};
+
+use crate::common::rng::{Rng, say_replay, seeds};
+use crate::common::store::{Kind, Store};
+use crate::common::{SECTOR, boxed_mem, mem, mems, spec};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 
@@ -59,7 +58,7 @@ fn requests_that_span_shards_come_back_whole() {
 #[test]
 fn threads_that_write_across_shards_read_their_data_back() {
     for seed in seeds(4) {
-        say_replay("shards", "threads_that_write_across_shards_read_their_data_back", seed);
+        say_replay(module_path!(), "threads_that_write_across_shards_read_their_data_back", seed);
         let array = Arc::new(start(spec(Level::Raid5, 16, mems(5, 8192)), 3));
         let share = array.len_bytes() / SECTOR as u64 / 4;
         let writers = (0..4).map(|writer| {

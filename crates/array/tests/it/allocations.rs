@@ -1,12 +1,11 @@
 //! Counts allocations: a warm array allocates nothing per request, with one shard or two. One
 //! thread drives the shards in turn and counts its allocations.
 
-mod common;
-
 use array::{Completion, Driver, DriverOptions, HostOp, Lease};
-use common::rng::Rng;
-use common::{SECTOR, mems, spec};
 use md::{Level, MemberIdx, Sector};
+
+use crate::common::rng::Rng;
+use crate::common::{SECTOR, mems, spec};
 
 const DEPTH: u64 = 16;
 const CHUNK: u64 = 16;

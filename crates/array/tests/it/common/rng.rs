@@ -47,7 +47,11 @@ pub fn seeds(count: u64) -> Vec<u64> {
     }
 }
 
-/// Says how a run is repeated; shown when it fails.
-pub fn say_replay(file: &str, test: &str, seed: u64) {
-    println!("replay: RAIDLAB_SEED={seed} cargo test -p array --test {file} {test}");
+/// Says how a run is repeated; shown when it fails. `module`: the test's `module_path!()`.
+pub fn say_replay(module: &str, test: &str, seed: u64) {
+    let (binary, test) = match module.split_once("::") {
+        Some((binary, module)) => (binary, format!("{module}::{test}")),
+        None => (module, test.to_string()),
+    };
+    println!("replay: RAIDLAB_SEED={seed} cargo test -p array --test {binary} -- {test}");
 }

@@ -1,6 +1,5 @@
 //! What the tests of this crate share: random numbers, members on every store, a driver's host, and
 //! the plain model that it is compared with.
-#![allow(dead_code)]
 
 pub mod host;
 pub mod rng;

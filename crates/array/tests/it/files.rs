@@ -1,7 +1,5 @@
 //! Members in files: what opening refuses and keeps, and kernel I/O on them.
 
-mod common;
-
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,12 +9,13 @@ use array::{
     ArraySpec, BuildError, DriverOptions, Event, FileMember, FileOptions, HostOp, MemberSpec,
     OpenError, RequestError,
 };
-use common::host::{self, Host, drain_until};
-use common::rng::{Rng, say_replay, seeds};
-use common::store::{Kind, Store, file};
-use common::{SECTOR, Shards, driver, spec};
 use engine::MemberError;
 use md::{Level, MemberIdx, Sector};
+
+use crate::common::host::{self, Host, drain_until};
+use crate::common::rng::{Rng, say_replay, seeds};
+use crate::common::store::{Kind, Store, file};
+use crate::common::{self, SECTOR, Shards, driver, spec};
 
 /// A file system of its own, until it is dropped; needs root.
 struct Mount(PathBuf);
@@ -331,7 +330,7 @@ fn more_operations_than_the_ring_holds() {
 #[test]
 fn a_driver_can_go_while_the_kernel_works_for_it() {
     for seed in seeds(12) {
-        say_replay("files", "a_driver_can_go_while_the_kernel_works_for_it", seed);
+        say_replay(module_path!(), "a_driver_can_go_while_the_kernel_works_for_it", seed);
         let mut rng = Rng::new(seed);
         let direct = rng.one_in(2);
         let store = Store::new(Kind::Direct).expect("a store");

@@ -1,0 +1,13 @@
+//! The tests of arrays from outside, in one binary: it is built and linked once. Beside it:
+//! `in_shards`, some of them with several shards; `idle` and `paced`, which measure the process and
+//! the clock, so that nothing may run at the same time.
+
+mod allocations;
+mod apart;
+mod api;
+mod common;
+mod counters;
+mod faults;
+mod files;
+mod random;
+mod shards;
