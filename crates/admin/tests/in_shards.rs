@@ -1,5 +1,6 @@
-//! Repeats the tests of `lasting.rs` with several shards.
-#![allow(clippy::duplicate_mod, reason = "a module here, a test of its own there")]
+//! Repeats the tests of persistent arrays with several shards.
 
-#[path = "lasting.rs"]
+#[path = "it/creation.rs"]
+mod creation;
+#[path = "it/lasting/mod.rs"]
 mod lasting;

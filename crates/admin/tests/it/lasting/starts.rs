@@ -1,7 +1,21 @@
 //! Starts after a crash, of degraded arrays and of rebuilds that had begun: what is refused, and
 //! what the members say afterwards.
 
-use super::*;
+use std::sync::Arc;
+
+use admin::{Opened, StartError};
+use array::{Array, Driver};
+use device::{Access, Device, Disk};
+use md::assemble::{MemberState, Options};
+use md::create::Request;
+use md::ondisk::ppl::{PplEntry, PplHeader};
+use md::ondisk::superblock::{ArrayState, DeviceState, Policy, SuperblockV1};
+use md::ondisk::{Area, MemberMetadata, Role, Uuid, Version};
+use md::{Layout, Level, MemberIdx};
+use rustix::io::Errno;
+
+use super::flawed::Flawed;
+use super::support::{Members, contents, decide, pattern, run, started, wait_for};
 
 /// Changes what the superblock of a member says.
 fn change(members: &Members, number: usize, change: impl FnOnce(&mut ArrayState, usize)) {
@@ -25,7 +39,6 @@ fn with_logs(change: impl FnOnce(&mut Request)) -> (Members, Vec<u8>) {
     let members = Members::new(4);
     members.create(Level::Raid5, |request| {
         request.assume_clean = true;
-        request.chunk_sectors = Some(128);
         request.policy = Some(Policy::Ppl);
         change(request);
     });
@@ -144,10 +157,7 @@ fn a_partial_parity_log_does_not_stand_for_a_resync_that_never_finished() {
 #[test]
 fn a_forced_start_does_not_call_the_array_clean_with_the_count_at_which_it_was_not() {
     let members = Members::new(4);
-    members.create(Level::Raid5, |request| {
-        request.assume_clean = true;
-        request.chunk_sectors = Some(128);
-    });
+    members.create_clean(Level::Raid5);
     make_dirty(&members, 0);
     for number in [0, 3] {
         change(&members, number, |state, _| state.events += 1);
@@ -173,10 +183,7 @@ fn a_forced_start_does_not_call_the_array_clean_with_the_count_at_which_it_was_n
 #[test]
 fn a_rebuild_that_had_begun_begins_again_in_its_slot_and_the_start_says_so() {
     let members = Members::new(4);
-    members.create(Level::Raid5, |request| {
-        request.assume_clean = true;
-        request.chunk_sectors = Some(128);
-    });
+    members.create_clean(Level::Raid5);
     change(&members, 2, |state, own| {
         state.devices[own].as_mut().expect("itself").recovery_offset = Some(4096);
     });

@@ -1,6 +1,16 @@
 //! Member files that are cut short, and disks that are pulled.
 
-use super::*;
+use std::path::Path;
+use std::sync::Arc;
+
+use admin::Opened;
+use array::{Array, ArrayError, Event, RequestError};
+use device::{Access, Device, DeviceOptions, Location};
+use engine::MemberError;
+use md::ondisk::Version;
+use md::{Level, MemberIdx};
+
+use super::support::{Members, pattern, run};
 
 /// One of the blocks that `Written` keeps account of, in bytes.
 const BLOCK: u64 = 16 << 10;
@@ -64,7 +74,6 @@ fn a_member_file_that_is_cut_short_is_gone_and_nothing_is_written_behind_the_cut
         members.create(level, |request| {
             request.assume_clean = true;
             request.version = version;
-            request.chunk_sectors = (level == Level::Raid5).then_some(128);
         });
         let opened: Vec<Opened> = (0..count)
             .map(|number| {
@@ -94,7 +103,7 @@ fn a_member_file_that_is_cut_short_is_gone_and_nothing_is_written_behind_the_cut
 #[test]
 fn a_cut_that_reads_meet_first_is_no_bad_sector() {
     let members = Members::new(2);
-    members.create(Level::Raid1, |request| request.assume_clean = true);
+    members.create_clean(Level::Raid1);
     let opened = members.opened(Access::ReadWrite);
     let array = run(&opened);
     let written = Written::all_of(&array);
@@ -112,7 +121,7 @@ fn a_cut_that_reads_meet_first_is_no_bad_sector() {
 #[test]
 fn without_redundancy_a_cut_is_an_error_and_the_file_stays_as_short() {
     let members = Members::new(2);
-    members.create(Level::Raid0, |request| request.chunk_sectors = Some(128));
+    members.create(Level::Raid0, |_| {});
     let opened = members.opened(Access::ReadWrite);
     let array = run(&opened);
     let last = array.len_bytes() - 4096;
@@ -157,10 +166,7 @@ fn a_disk_that_is_pulled_is_gone_and_costs_no_request() {
     for (level, count) in [(Level::Raid5, 4), (Level::Raid1, 2)] {
         for direct in [false, true] {
             let members = Members::new(count);
-            members.create(level, |request| {
-                request.assume_clean = true;
-                request.chunk_sectors = (level == Level::Raid5).then_some(128);
-            });
+            members.create_clean(level);
             let loops: Option<Vec<Loop>> =
                 (0..count).map(|number| Loop::over(&members.path(number))).collect();
             let Some(loops) = loops else {

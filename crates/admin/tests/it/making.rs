@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use admin::{Change, CreateFailed, CreateOptions, create, refuse_what_is_there};
 use device::Disk;
 use md::Level;
-use md::create::{BitmapOption, Plan, Request, plan};
-use md::ondisk::{Timestamp, Uuid};
+use md::create::{BitmapOption, Plan, plan};
+
+use crate::creation;
 
 const SECTORS: u64 = 16 << 11;
 
@@ -83,18 +84,8 @@ fn disk(name: &str) -> Arc<Failing> {
 }
 
 fn plan_of(disks: &[Arc<Failing>], uuid: u8) -> Plan {
-    let device = |(number, disk): (usize, &Arc<Failing>)| md::create::Device {
-        label: disk.name(),
-        sectors: SECTORS,
-        logical_block: 512,
-        uuid: Uuid([number as u8 + 1; 16]),
-        data_offset: None,
-        write_mostly: false,
-        failfast: false,
-    };
-    let devices = disks.iter().enumerate().map(device).collect();
-    let now = Timestamp { seconds: 1_700_000_000, micros: 0 };
-    let mut request = Request::new(Level::Raid5, devices, Uuid([uuid; 16]), now);
+    let disks: Vec<_> = disks.iter().map(|disk| disk.clone() as Arc<dyn Disk>).collect();
+    let mut request = creation::request(Level::Raid5, &disks, uuid);
     request.bitmap = BitmapOption::Internal { chunk_bytes: None };
     plan(&request).unwrap()
 }

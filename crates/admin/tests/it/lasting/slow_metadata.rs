@@ -1,10 +1,19 @@
 //! Devices whose metadata writes take long, or never return.
 
 use std::ops::Range;
-use std::sync::Condvar;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
-use super::*;
+use admin::{Opened, StartOptions};
+use array::{Array, ArrayError, Event, HostOp};
+use device::{Access, Device, Disk};
+use engine::MemberError;
+use md::assemble::Options;
+use md::create::BitmapOption;
+use md::{Level, MemberIdx};
+
+use super::support::{Members, decide, run};
 
 /// Longest wait for a step of a test; on failure the gates are opened, so that the test ends.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -94,7 +103,6 @@ fn members(level: Level, count: usize, bitmap: BitmapOption) -> (Members, Vec<Ar
     members.create(level, |request| {
         request.assume_clean = true;
         request.bitmap = bitmap;
-        request.chunk_sectors = level.has_chunks().then_some(128);
     });
     let devices = members.devices(Access::ReadWrite);
     devices.iter().for_each(clear_bitmap);

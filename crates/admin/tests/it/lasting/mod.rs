@@ -1,0 +1,9 @@
+//! Persistent arrays: created, started, stopped, dropped as by a crash, started again.
+
+mod bad_blocks;
+mod devices_gone;
+mod flawed;
+mod life;
+mod slow_metadata;
+mod starts;
+mod support;
