@@ -17,18 +17,18 @@
 
 mod memcpy_limit;
 
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bench::runner::{self, Outcome, Timing};
-use bench::target::{Target, TargetSpec, VerifyErrors};
+use bench::target::{Requests, Target, VerifyErrors};
 use md::Level;
 use md::nested::ArrayExpr;
 use results::host::Host;
 use results::record::{Latency, ThreadTime, rfc3339};
 use results::stats::{self, LatencyRecorder};
 use serde::Serialize;
-use spec::members::{MemberExpr, MemberSet};
+use spec::case::{ArrayConfig, RunConfig};
+use spec::members::MemberSet;
 use spec::units::show_size;
 use spec::workload::{Kind, Spec};
 
@@ -469,27 +469,23 @@ impl Bench {
 
 fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, String> {
     let set: MemberSet = case.members.parse().expect("the table's members are sound");
-    let members: Vec<MemberExpr> = set.expand(case.disks()).map_err(|error| error.to_string())?;
     let depth = case.rows.iter().map(|row| row.depth).max().unwrap_or(1) as usize;
     let block_kib = case.rows.iter().map(|row| row.block_kib).max().unwrap_or(4);
-    Target::new(&TargetSpec {
-        expr: &case.expr(),
-        chunk_sectors: CHUNK_BYTES / md::SECTOR_BYTES,
-        members: &members,
-        directory: Path::new("."),
-        topology: spec::topology::StorageTopology::default(),
-        member_bytes: case.member_bytes(settings.area_bytes),
+    let config = ArrayConfig {
+        chunk_bytes: CHUNK_BYTES,
         stripe_cache_bytes: STRIPE_CACHE_BYTES,
-        queue_depth: usize::MAX,
-        // The degraded rows use the same array, with blocks that are no larger.
-        block_bytes: block_kib.max(1024) << 10,
-        in_flight: depth * usize::from(lanes),
-        lanes,
-        area_bytes: None,
-        unit_bytes: 4096,
-        kernels: settings.kernels,
+        ..ArrayConfig::new(case.expr(), &set, case.member_bytes(settings.area_bytes))?
+    };
+    let run = RunConfig {
+        directory: ".".into(),
+        cores: Some(lanes.into()),
         seed: settings.seed,
-    })
+        kernels: settings.kernels,
+        ..RunConfig::quick()
+    };
+    // The degraded rows use the same array, with blocks that are no larger.
+    let block_bytes = block_kib.max(1024) << 10;
+    Target::new(&config, &run, Requests { block_bytes, unit_bytes: 4096, in_flight: depth })
 }
 
 fn sample(

@@ -15,17 +15,16 @@ use model::bound::{self, CellShape, MemberDrive, Pattern, Shape};
 use results::findings;
 use results::host::Host;
 use results::record::{Cell, Record, ThreadTime};
-use spec::matrix::{ArrayCase, BenchLevel, Plan, case_name};
+use spec::case::{ArrayConfig, BenchLevel, RunConfig};
+use spec::matrix::{ArrayPlan, Plan};
 use spec::members::{MemberExpr, placement_for};
-use spec::settings::Settings;
 use spec::topology::StorageTopology;
 use spec::units::show_size;
 use spec::workload::{Kind, Spec};
 
 use crate::program::session::BufferRequirements;
-use crate::provision::EngineSpec;
 use crate::runner::{self, Outcome, Timing};
-use crate::target::{RedundancyReport, Target, TargetSpec, VerifyErrors};
+use crate::target::{RedundancyReport, Requests, Target, VerifyErrors};
 
 /// A progress event.
 pub enum Progress<'p> {
@@ -70,33 +69,33 @@ const BULK_RATE: f64 = 1e9;
 const PER_ARRAY_SECONDS: f64 = 0.3;
 
 /// Estimated duration of a plan, seconds: warm-ups and samples, fills and checks.
-pub fn estimate_seconds(plan: &Plan, settings: &Settings<'_>) -> f64 {
-    let cells = plan.cells() as f64 * timing(settings, 1).total().as_secs_f64();
-    let arrays = plan.arrays.iter().map(|case| {
-        let read_back = |cell: &&Spec| cell.kind.is_write() || check_every(case) > 1;
+pub fn estimate_seconds(plan: &Plan, run: &RunConfig) -> f64 {
+    let cells = plan.cells() as f64 * timing(run, 1).total().as_secs_f64();
+    let arrays = plan.arrays.iter().map(|ArrayPlan { array, cells }| {
+        let read_back = |cell: &&Spec| cell.kind.is_write() || check_every(array) > 1;
         // Filled once, and with redundancy read several times without some members.
-        let proofs = if matches!(case.expr.level, Level::Linear | Level::Raid0) { 0 } else { 3 };
-        let passes = 1 + proofs + case.cells.iter().filter(read_back).count();
-        let bytes = case.member_bytes as f64 * case.members.len() as f64;
+        let proofs = if matches!(array.expr.level, Level::Linear | Level::Raid0) { 0 } else { 3 };
+        let passes = 1 + proofs + cells.iter().filter(read_back).count();
+        let bytes = array.member_bytes as f64 * array.members.len() as f64;
         PER_ARRAY_SECONDS + passes as f64 * bytes / BULK_RATE
     });
     cells + arrays.sum::<f64>()
 }
 
-fn check_every(case: &ArrayCase) -> u32 {
-    let memory = case.members.iter().all(MemberExpr::is_memory);
+fn check_every(array: &ArrayConfig) -> u32 {
+    let memory = array.members.iter().all(MemberExpr::is_memory);
     if memory { MEMORY_CHECK_EVERY } else { 1 }
 }
 
-fn timing(settings: &Settings<'_>, check_every: u32) -> Timing {
+fn timing(run: &RunConfig, check_every: u32) -> Timing {
     Timing {
-        warm_up: settings.warm_up,
-        sample: settings.sample,
-        runs: settings.runs,
-        until_steady: settings.until_steady,
+        warm_up: run.warm_up,
+        sample: run.sample,
+        runs: run.runs,
+        until_steady: run.until_steady,
         check_every,
         check_later: false,
-        seed: settings.seed,
+        seed: run.seed,
     }
 }
 
@@ -110,17 +109,17 @@ const LEAST_SAMPLE: Duration = Duration::from_millis(100);
 /// shortened, unless their length was given by option.
 fn within_a_pass(
     timing: Timing,
-    case: &ArrayCase,
+    array: &ArrayConfig,
     spec: &Spec,
-    settings: &Settings<'_>,
+    run: &RunConfig,
     bound: &Cell,
     target: &Target,
 ) -> Timing {
     let rotates = |member: &MemberExpr| {
         member.drive().is_some_and(|(profile, _)| profile.kind() == drive::Kind::Rotating)
     };
-    let streams = spec.kind.is_sequential() && case.members.iter().all(rotates);
-    let given = settings.sample_given || settings.until_steady.is_some();
+    let streams = spec.kind.is_sequential() && array.members.iter().all(rotates);
+    let given = run.sample_given || run.until_steady.is_some();
     let Some(rate) = bound.bound_mb_per_s.filter(|_| streams && !given) else { return timing };
     let pass = target.area_bytes() as f64 / (rate * 1e6) * PASS_SHARE;
     let share = pass / timing.total().as_secs_f64();
@@ -137,36 +136,33 @@ fn within_a_pass(
 /// Besides the record: one line when an array cannot be created, filled or measured.
 pub fn run(
     plan: &Plan,
-    settings: &Settings<'_>,
+    run: &RunConfig,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> (Record, Result<(), String>) {
-    let mut bench = Bench { settings, stop, progress, record: head(plan, settings) };
+    let mut bench = Bench { run, stop, progress, record: head(plan, run) };
     let mut cases = plan.arrays.iter();
-    let ended = cases.try_for_each(|case| match stop() {
+    let ended = cases.try_for_each(|planned| match stop() {
         true => Ok(()),
-        false => bench.array(case).map_err(|e| format!("{}: {e}", case_name(case))),
+        false => bench.array(planned).map_err(|e| format!("{}: {e}", planned.array.name())),
     });
     bench.record.set_ratios();
     (bench.record, ended)
 }
 
 /// The head of the record that [`run`] would write: host and start time, without cells.
-pub fn head(plan: &Plan, settings: &Settings<'_>) -> Record {
-    Record::new(probe_host(plan, settings), SystemTime::now())
+pub fn head(plan: &Plan, run: &RunConfig) -> Record {
+    Record::new(probe_host(plan, run), SystemTime::now())
 }
 
-fn probe_host(plan: &Plan, settings: &Settings<'_>) -> Host {
-    let members = plan.arrays.iter().flat_map(|array| &array.members);
+fn probe_host(plan: &Plan, run: &RunConfig) -> Host {
+    let members = plan.arrays.iter().flat_map(|planned| &planned.array.members);
     let backing = members.filter_map(|member| member.directory()).next();
-    metrics::host::probe(
-        Some(settings.kernels.name()),
-        backing.map(|dir| dir.unwrap_or(settings.directory)),
-    )
+    metrics::host::probe(Some(run.kernels.name()), backing.map(|dir| dir.unwrap_or(&run.directory)))
 }
 
 struct Bench<'a, 'p> {
-    settings: &'a Settings<'a>,
+    run: &'a RunConfig,
     stop: &'a dyn Fn() -> bool,
     progress: &'a mut (dyn FnMut(Progress<'_>) + 'p),
     record: Record,
@@ -174,27 +170,27 @@ struct Bench<'a, 'p> {
 
 impl Bench<'_, '_> {
     /// Creates an array, fills it and runs its cells.
-    fn array(&mut self, case: &ArrayCase) -> Result<(), String> {
-        let (name, stop) = (case_name(case), self.stop);
-        let mut target = make_target(case, self.settings, largest(case))?;
+    fn array(&mut self, ArrayPlan { array, cells }: &ArrayPlan) -> Result<(), String> {
+        let (name, stop) = (array.name(), self.stop);
+        let mut target = Target::new(array, self.run, requests(cells))?;
         let progress = &mut *self.progress;
         target.fill(stop, &mut |done| progress(Progress::Filling { array: &name, done }))?;
         if stop() {
             return Ok(());
         }
-        target.degrade(case.degraded)?;
+        target.degrade(array.degraded)?;
         let mut measured = 0;
-        for (entry, spec) in case.cells.iter().enumerate() {
+        for (entry, spec) in cells.iter().enumerate() {
             let progress = &mut *self.progress;
             let mut tell = |seconds| {
                 let workload = spec.kind.name();
                 progress(Progress::Running { array: &name, workload, seconds });
             };
-            let every = check_every(case);
+            let every = check_every(array);
             let mut bound = Cell::default();
-            set_bound(&mut bound, case, spec, &target);
-            let timing = timing(self.settings, every);
-            let timing = within_a_pass(timing, case, spec, self.settings, &bound, &target);
+            set_bound(&mut bound, array, spec, &target);
+            let timing = timing(self.run, every);
+            let timing = within_a_pass(timing, array, spec, self.run, &bound, &target);
             let tap = Arc::new(CounterSource::default());
             target.tap = Some(tap.clone());
             target.renew_drives(!spec.kind.is_sequential())?;
@@ -205,12 +201,12 @@ impl Bench<'_, '_> {
             if outcome.stopped && outcome.samples.is_empty() {
                 break;
             }
-            let mut cell = make_cell(case, spec, self.settings, &target, &outcome, every, bound);
+            let mut cell = make_cell(array, spec, self.run, &target, &outcome, every, bound);
             recorded.put_into(&mut cell);
             cell.findings = findings::find(&cell);
             (self.progress)(Progress::Measured(&cell));
             // The last one is final only after the array's redundancy has been verified.
-            if !outcome.stopped && entry + 1 < case.cells.len() {
+            if !outcome.stopped && entry + 1 < cells.len() {
                 (self.progress)(Progress::Final { entry, cells: std::slice::from_ref(&cell) });
             }
             self.record.cells.push(cell);
@@ -220,7 +216,7 @@ impl Bench<'_, '_> {
             Some(last) => {
                 verify_redundancy(target, last, stop)?;
                 if !stop() {
-                    let (entry, cells) = (case.cells.len() - 1, std::slice::from_ref(last));
+                    let (entry, cells) = (cells.len() - 1, std::slice::from_ref(last));
                     (self.progress)(Progress::Final { entry, cells });
                 }
                 Ok(())
@@ -230,40 +226,14 @@ impl Bench<'_, '_> {
     }
 }
 
-fn make_target(
-    case: &ArrayCase,
-    settings: &Settings<'_>,
-    (block_bytes, in_flight): (u64, usize),
-) -> Result<Target, String> {
-    Target::new(&TargetSpec {
-        expr: &case.expr,
-        chunk_sectors: case.chunk_bytes / md::SECTOR_BYTES,
-        members: &case.members,
-        directory: settings.directory,
-        topology: case.topology,
-        member_bytes: case.member_bytes,
-        stripe_cache_bytes: case.stripe_cache_bytes,
-        queue_depth: case.queue_depth.map_or(usize::MAX, |depth| depth as usize),
-        block_bytes,
-        in_flight: in_flight * usize::from(settings.lanes()),
-        lanes: settings.lanes(),
-        area_bytes: case.area_bytes,
-        unit_bytes: unit_bytes(case) as usize,
-        kernels: settings.kernels,
-        seed: settings.seed,
-    })
-}
-
-/// The largest block of any cell, and the largest number of requests in flight.
-fn largest(case: &ArrayCase) -> (u64, usize) {
-    let block_bytes = case.cells.iter().map(|cell| cell.block_bytes).max();
-    let in_flight = case.cells.iter().map(Spec::in_flight).max();
-    (block_bytes.unwrap_or(4096), in_flight.unwrap_or(1))
-}
-
-fn unit_bytes(case: &ArrayCase) -> u64 {
-    let whole_pages = case.cells.iter().all(|cell| cell.block_bytes % 4096 == 0);
-    if whole_pages { 4096 } else { 512 }
+/// What the workloads of an array request at most.
+fn requests(cells: &[Spec]) -> Requests {
+    let whole_pages = cells.iter().all(|cell| cell.block_bytes % 4096 == 0);
+    Requests {
+        block_bytes: cells.iter().map(|cell| cell.block_bytes).max().unwrap_or(4096),
+        unit_bytes: if whole_pages { 4096 } else { 512 },
+        in_flight: cells.iter().map(Spec::in_flight).max().unwrap_or(1),
+    }
 }
 
 /// Checks that every array of the plan fits into memory with its buffers, before the machine swaps
@@ -273,17 +243,17 @@ fn unit_bytes(case: &ArrayCase) -> u64 {
 /// # Errors
 /// One line that names the array, the largest consumer, and the option that reduces it.
 pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), String> {
-    for case in &plan.arrays {
-        let in_memory = case.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
-        let members = u128::from(case.member_bytes) * in_memory.count() as u128;
-        let (block_bytes, in_flight) = largest(case);
+    for ArrayPlan { array, cells } in &plan.arrays {
+        let in_memory = array.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
+        let members = u128::from(array.member_bytes) * in_memory.count() as u128;
+        let Requests { block_bytes, unit_bytes, in_flight } = requests(cells);
         let (leases, lease_bytes) = crate::target::buffers(block_bytes, in_flight * lanes as usize);
         let buffers = leases as u128 * u128::from(lease_bytes);
-        let cache = u128::from(case.stripe_cache_bytes);
-        let cache = if case.has_parity() { cache } else { 0 };
+        let cache = u128::from(array.stripe_cache_bytes);
+        let cache = if array.has_parity() { cache } else { 0 };
         // Four bytes for the version of each unit.
-        let all = u128::from(case.member_bytes) * case.members.len() as u128;
-        let versions = case.area_bytes.map_or(all, u128::from) / u128::from(unit_bytes(case)) * 4;
+        let all = u128::from(array.member_bytes) * array.members.len() as u128;
+        let versions = array.area_bytes.map_or(all, u128::from) / unit_bytes as u128 * 4;
         let parts = [
             (members, "members in memory", "--size"),
             (buffers, "buffers of requests in flight", "--depth, --jobs, --block or --read-ahead"),
@@ -296,7 +266,7 @@ pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), Strin
             let show = |bytes: u128| show_size(u64::try_from(bytes).unwrap_or(u64::MAX));
             return Err(format!(
                 "{}: needs {} of memory, {} of it for {}, and {} are available; use less {}",
-                case_name(case),
+                array.name(),
                 show(needed),
                 show(most.0),
                 most.1,
@@ -309,16 +279,16 @@ pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), Strin
 }
 
 fn make_cell(
-    case: &ArrayCase,
+    array: &ArrayConfig,
     spec: &Spec,
-    settings: &Settings<'_>,
+    run: &RunConfig,
     target: &Target,
     outcome: &Outcome,
     check_every: u32,
     bound: Cell,
 ) -> Cell {
     let late: u64 = outcome.leaves.iter().map(|leaf| leaf.late).sum();
-    let drive = case.members.iter().find_map(MemberExpr::drive);
+    let drive = array.members.iter().find_map(MemberExpr::drive);
     let mut cell = Cell {
         workload: spec.kind.name().into(),
         block_kib: spec.block_bytes as f64 / 1024.0,
@@ -328,8 +298,8 @@ fn make_cell(
         latency_us: outcome.latency,
         latency_curve: outcome.latencies.curve(),
         cpu_process_s: Some(outcome.cpu.process_s),
-        random_seed: Some(settings.seed),
-        warm_up_s: Some(settings.warm_up.as_secs_f64()),
+        random_seed: Some(run.seed),
+        warm_up_s: Some(run.warm_up.as_secs_f64()),
         verified: match outcome.findings.is_clean() {
             false => Some(false),
             true => (target.keeps_data() && outcome.checked).then_some(true),
@@ -345,7 +315,7 @@ fn make_cell(
         bound_mb_per_s: bound.bound_mb_per_s,
         bound_note: bound.bound_note,
         unshared_bound_mb_per_s: bound.unshared_bound_mb_per_s,
-        ..describe(case, settings, target.geometry())
+        ..describe(array, run, target.geometry())
     };
     outcome.cpu.put_machine_into(&mut cell);
     cell.summarise();
@@ -354,33 +324,33 @@ fn make_cell(
 }
 
 /// The fields that all cells of an array share.
-fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> Cell {
-    let has_chunks = case.expr.level.has_chunks() && case.level != BenchLevel::Single;
+fn describe(array: &ArrayConfig, run: &RunConfig, geometry: &Geometry) -> Cell {
+    let has_chunks = array.expr.level.has_chunks() && array.level != BenchLevel::Single;
     let layout = geometry.layout();
-    let drive = case.members.iter().find_map(MemberExpr::drive);
+    let drive = array.members.iter().find_map(MemberExpr::drive);
     Cell {
         target: "engine".into(),
-        level: match case.level {
+        level: match array.level {
             BenchLevel::Single => "single".into(),
             BenchLevel::Md(level) => level.to_string(),
         },
         layout: (layout != md::Layout::None).then(|| layout.to_string()),
-        disks: case.expr.leaves() as u32,
-        members: case.set.to_string(),
+        disks: array.expr.leaves() as u32,
+        members: array.set.to_string(),
         chunk_kib: match has_chunks {
             true => Some(geometry.chunk_sectors() * md::SECTOR_BYTES / 1024),
-            false => case.takes_chunk().then_some(case.chunk_bytes / 1024),
+            false => array.takes_chunk().then_some(array.chunk_bytes / 1024),
         },
-        degraded: case.degraded,
-        array: case.nested.then(|| case.expr.to_string()),
-        stripe_cache_kib: case.has_parity().then_some(case.stripe_cache_bytes / 1024),
-        queue_depth: case.queue_depth,
-        cores: settings.cores,
-        rounds_max: settings.until_steady.map(|most| most.max(settings.runs)),
-        bus_mb_per_s: case.topology.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
-        disks_per_channel: case.topology.disks_per_channel,
-        members_per_spindle: case.topology.members_per_spindle,
-        member_bytes: Some(case.member_bytes),
+        degraded: array.degraded,
+        array: array.nested.then(|| array.expr.to_string()),
+        stripe_cache_kib: array.has_parity().then_some(array.stripe_cache_bytes / 1024),
+        queue_depth: array.queue_depth,
+        cores: run.cores,
+        rounds_max: run.until_steady.map(|most| most.max(run.runs)),
+        bus_mb_per_s: array.topology.bus_bytes_per_s.map(|rate| rate as f64 / 1e6),
+        disks_per_channel: array.topology.disks_per_channel,
+        members_per_spindle: array.topology.members_per_spindle,
+        member_bytes: Some(array.member_bytes),
         placement: drive.map(|(profile, given)| placement_name(profile, given, false)),
         ..Cell::default()
     }
@@ -392,44 +362,31 @@ fn describe(case: &ArrayCase, settings: &Settings<'_>, geometry: &Geometry) -> C
 /// # Errors
 /// One line that names the invalid member, directory, size or geometry.
 pub fn array_for_program(
-    case: &ArrayCase,
-    settings: &Settings<'_>,
+    array: &ArrayConfig,
+    run: &RunConfig,
     needs: &BufferRequirements,
 ) -> Result<(Array, Cell), String> {
-    let mut target = make_target(case, settings, (needs.lease_bytes, needs.in_flight))?;
-    target.degrade(case.degraded)?;
+    let BufferRequirements { lease_bytes, in_flight } = *needs;
+    let requests = Requests { block_bytes: lease_bytes, unit_bytes: 4096, in_flight };
+    let mut target = Target::new(array, run, requests)?;
+    target.degrade(array.degraded)?;
     target.set_paced(true);
-    let cell = describe(case, settings, target.geometry());
-    let array = Array::run_shards(target.lanes).map_err(|error| error.to_string())?;
-    Ok((array, cell))
-}
-
-/// An array of a plan, to be served as a block device.
-pub fn engine_spec(case: &ArrayCase, settings: &Settings<'_>) -> EngineSpec {
-    EngineSpec {
-        expr: case.expr.clone(),
-        chunk_bytes: case.chunk_bytes,
-        members: case.members.clone(),
-        directory: settings.directory.to_path_buf(),
-        topology: case.topology,
-        member_bytes: case.member_bytes,
-        stripe_cache_bytes: case.stripe_cache_bytes,
-        queue_depth: case.queue_depth.map_or(usize::MAX, |depth| depth as usize),
-        kernels: settings.kernels,
-    }
+    let cell = describe(array, run, target.geometry());
+    let running = Array::run_shards(target.lanes).map_err(|error| error.to_string())?;
+    Ok((running, cell))
 }
 
 /// The fields that all cells of an array share.
 ///
 /// # Errors
 /// When its geometry is impossible.
-pub fn described(case: &ArrayCase, settings: &Settings<'_>) -> Result<Cell, String> {
-    Ok(describe(case, settings, nested_geometry(case)?.geometry()))
+pub fn described(array: &ArrayConfig, run: &RunConfig) -> Result<Cell, String> {
+    Ok(describe(array, run, nested_geometry(array)?.geometry()))
 }
 
-fn nested_geometry(case: &ArrayCase) -> Result<NestedGeometry, String> {
-    let leaves = vec![case.member_bytes / md::SECTOR_BYTES; case.expr.leaves()];
-    let nested = NestedGeometry::new(&case.expr, case.chunk_bytes / md::SECTOR_BYTES, &leaves);
+fn nested_geometry(array: &ArrayConfig) -> Result<NestedGeometry, String> {
+    let leaves = vec![array.member_bytes / md::SECTOR_BYTES; array.expr.leaves()];
+    let nested = NestedGeometry::new(&array.expr, array.chunk_bytes / md::SECTOR_BYTES, &leaves);
     nested.map_err(|error| error.to_string())
 }
 
@@ -437,8 +394,8 @@ fn nested_geometry(case: &ArrayCase) -> Result<NestedGeometry, String> {
 ///
 /// # Errors
 /// When its geometry is impossible.
-pub fn extent_of(case: &ArrayCase) -> Result<(u64, u64), String> {
-    let nested = nested_geometry(case)?;
+pub fn extent_of(array: &ArrayConfig) -> Result<(u64, u64), String> {
+    let nested = nested_geometry(array)?;
     let stripe = nested.geometry().stripe_sectors() * md::SECTOR_BYTES;
     Ok((Shape::from(&nested).bytes(), stripe))
 }
@@ -507,8 +464,8 @@ fn placement_name(profile: &Profile, given: Option<Placement>, random: bool) -> 
 }
 
 /// The leaves of the outermost level's members that are out of service.
-fn missing_leaves(case: &ArrayCase, target: &Target) -> Vec<usize> {
-    let counts: Vec<usize> = match &case.expr.members {
+fn missing_leaves(array: &ArrayConfig, target: &Target) -> Vec<usize> {
+    let counts: Vec<usize> = match &array.expr.members {
         Members::Leaves(count) => vec![1; *count],
         Members::Arrays(arrays) => arrays.iter().map(ArrayExpr::leaves).collect(),
     };
@@ -525,23 +482,23 @@ fn missing_leaves(case: &ArrayCase, target: &Target) -> Vec<usize> {
 }
 
 /// Sets the bound of the members, where all of them have a drive model.
-fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
-    let Ok(nested) = nested_geometry(case) else { return };
-    let shape = match case.level {
-        BenchLevel::Single => Shape::single(case.member_bytes),
+fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target) {
+    let Ok(nested) = nested_geometry(array) else { return };
+    let shape = match array.level {
+        BenchLevel::Single => Shape::single(array.member_bytes),
         BenchLevel::Md(_) => Shape::from(&nested),
     };
-    let drives = case.members.iter().map(|member| {
+    let drives = array.members.iter().map(|member| {
         let (profile, given) = member.drive()?;
         let placement = placement_for(profile, given, !spec.kind.is_sequential());
-        Some(MemberDrive { profile, placement, member_bytes: case.member_bytes })
+        Some(MemberDrive { profile, placement, member_bytes: array.member_bytes })
     });
     let members: Vec<Option<MemberDrive<'_>>> = drives.collect();
-    let missing = missing_leaves(case, target);
+    let missing = missing_leaves(array, target);
     let asked = CellShape {
         shape: &shape,
         members: &members,
-        topology: case.topology,
+        topology: array.topology,
         missing: &missing,
         pattern: match spec.kind {
             Kind::SeqRead => Pattern::SequentialRead,
@@ -559,10 +516,10 @@ fn set_bound(cell: &mut Cell, case: &ArrayCase, spec: &Spec, target: &Target) {
         cell.bound_note = Some(bound.note);
     }
     let apart = StorageTopology {
-        bus_bytes_per_s: case.topology.bus_bytes_per_s,
+        bus_bytes_per_s: array.topology.bus_bytes_per_s,
         ..StorageTopology::default()
     };
-    if case.topology != apart {
+    if array.topology != apart {
         let bound = bound::bound(&CellShape { topology: apart, ..asked });
         cell.unshared_bound_mb_per_s = bound.map(|bound| bound.mb_per_s);
     }
@@ -655,8 +612,6 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use spec::matrix::{self, Options};
 
     use super::*;
@@ -686,25 +641,19 @@ mod tests {
 
     #[test]
     fn the_estimate_knows_of_fills_and_checks() {
-        let settings = |runs| Settings {
+        let run = |runs| RunConfig {
             warm_up: Duration::from_secs(1),
             sample: Duration::from_secs(2),
             runs,
-            sample_given: true,
-            directory: Path::new("/nonexistent"),
-            until_steady: None,
-            cores: None,
-            seed: 1,
-            kernels: parity::Kernels::best(),
-            kernels_chosen: false,
+            ..RunConfig::quick()
         };
         let sizes = |sizes: &[u64]| Options { sizes: sizes.to_vec(), ..Options::default() };
         let small = plan("file", "raid0", sizes(&[64 << 20]));
         let large = plan("file", "raid0", sizes(&[64 << 30]));
-        let one = estimate_seconds(&small, &settings(1));
+        let one = estimate_seconds(&small, &run(1));
         assert!((12.0..14.0).contains(&one), "4 cells of 3 s, and a little: {one}");
-        assert!((estimate_seconds(&small, &settings(2)) - one - 8.0).abs() < 1e-6);
-        assert!(estimate_seconds(&large, &settings(1)) > one + 100.0);
+        assert!((estimate_seconds(&small, &run(2)) - one - 8.0).abs() < 1e-6);
+        assert!(estimate_seconds(&large, &run(1)) > one + 100.0);
     }
 
     #[test]
@@ -717,20 +666,8 @@ mod tests {
             workloads: vec![Kind::RandRead],
             ..Options::default()
         };
-        let settings = Settings {
-            warm_up: Duration::ZERO,
-            sample: Duration::from_millis(5),
-            runs: 1,
-            sample_given: true,
-            directory: Path::new("/nonexistent"),
-            until_steady: None,
-            cores: None,
-            seed: 1,
-            kernels: parity::Kernels::best(),
-            kernels_chosen: false,
-        };
         let plan = matrix::plan(&options).expect("a plan");
-        let (record, ended) = run(&plan, &settings, &|| false, &mut |_| {});
+        let (record, ended) = run(&plan, &RunConfig::quick(), &|| false, &mut |_| {});
         let error = ended.expect_err("there is no such directory");
         assert!(error.starts_with("raid5(4): /nonexistent: cannot make a member"), "{error}");
         assert_eq!(record.cells.len(), 1);

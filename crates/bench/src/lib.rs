@@ -24,5 +24,4 @@ pub mod sweep;
 pub mod target;
 
 // What `spec` gives as the default is the engine's.
-const _: () =
-    assert!(spec::matrix::DEFAULT_STRIPE_CACHE_BYTES == array::DEFAULT_STRIPE_CACHE_BYTES);
+const _: () = assert!(spec::case::DEFAULT_STRIPE_CACHE_BYTES == array::DEFAULT_STRIPE_CACHE_BYTES);

@@ -338,15 +338,15 @@ pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::path::Path;
 
     use md::nested::ArrayExpr;
+    use spec::case::{ArrayConfig, RunConfig};
     use spec::members::MemberSet;
     use spec::workload::Kind;
 
     use super::generator::seconds;
     use super::*;
-    use crate::target::TargetSpec;
+    use crate::target::Requests;
 
     fn filled(members: &str) -> Target {
         filled_in_lanes("raid0(2)", members, 1)
@@ -359,24 +359,14 @@ mod tests {
     fn filled_with(array: &str, members: &str, lanes: u16, member_bytes: u64) -> Target {
         let expr: ArrayExpr = array.parse().expect("an expression");
         let set: MemberSet = members.parse().expect("a set");
-        let mut target = Target::new(&TargetSpec {
-            expr: &expr,
-            chunk_sectors: 128,
-            members: &set.expand(expr.leaves()).expect("members"),
-            directory: Path::new("/nonexistent"),
-            topology: spec::topology::StorageTopology::default(),
-            member_bytes,
+        let config = ArrayConfig {
+            chunk_bytes: 64 << 10,
             stripe_cache_bytes: 1 << 20,
-            queue_depth: usize::MAX,
-            block_bytes: 65536,
-            in_flight: 4 * usize::from(lanes),
-            lanes,
-            area_bytes: None,
-            unit_bytes: 4096,
-            kernels: parity::Kernels::best(),
-            seed: 1,
-        })
-        .expect("a target");
+            ..ArrayConfig::new(expr, &set, member_bytes).expect("an array")
+        };
+        let run = RunConfig { cores: Some(lanes.into()), ..RunConfig::quick() };
+        let requests = Requests { block_bytes: 65536, unit_bytes: 4096, in_flight: 4 };
+        let mut target = Target::new(&config, &run, requests).expect("a target");
         target.fill(&|| false, &mut |_| {}).expect("filled");
         target
     }

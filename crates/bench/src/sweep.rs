@@ -14,82 +14,78 @@ use std::time::Duration;
 
 use results::record::{Cell, Record};
 use results::{LockHolder, Sequence, Store, StoreError};
-use spec::matrix::{ArrayCase, Plan};
-use spec::program::ProgramSpec;
-use spec::settings::Settings;
+use spec::case::{Case, Workload};
+use spec::matrix::{ArrayPlan, Plan};
 use spec::sweep::{Item, ItemKey, key};
-use spec::target::TargetExpr;
 
 use crate::blocks as bench;
 use crate::blocks::Progress;
 use crate::program::session::RunResult;
 
-/// A matrix of a sweep, ready to run.
-pub struct Part<'a> {
-    /// Its arrays, with their block workloads.
-    pub plan: Plan,
-    /// Timing and other settings of the measurement.
-    pub settings: Settings<'a>,
-    /// Programs, each on one array or place.
-    pub programs: Vec<ProgramItem>,
-}
-
-/// A program of a sweep.
+/// A case of a sweep, with its key and description.
 #[derive(Clone, Debug)]
-pub struct ProgramItem {
-    /// The program and its options.
-    pub choice: ProgramSpec,
-    /// Where it runs.
-    pub place: TargetExpr,
-    /// The array of the engine that it runs on; `None`: on another place, given by `place`.
-    pub case: Option<ArrayCase>,
-    /// Size of all its files together, bytes; `None`: derived from memory and place.
-    pub size: Option<u64>,
+pub struct SweepCase {
+    /// The measurement.
+    pub case: Case,
     /// Its key and description.
     pub item: Item,
 }
 
-/// A pending task: one array with its block workloads, or one program.
-#[derive(Clone)]
-pub struct Task<'p> {
-    /// Index of its part of the sweep, from 0.
-    pub part: usize,
-    /// Timing and other settings of the measurement.
-    pub settings: &'p Settings<'p>,
-    /// The array with the cells to be measured; for a program, its array if it has one.
-    pub plan: Plan,
-    /// The program, if it is one.
-    pub program: Option<&'p ProgramItem>,
-    /// The items of its cells, or of the program.
+/// What is measured together: block workloads on one array, or one program.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The cases: all of one array, or a single one.
+    pub cases: Vec<Case>,
+    /// Their items.
     pub items: Vec<Item>,
 }
 
-impl<'p> Task<'p> {
+impl Task {
     /// The task without its `finished` items; `None`: all are finished.
-    fn without(&self, finished: &HashSet<ItemKey>) -> Option<Task<'p>> {
-        let keep: Vec<bool> = self.items.iter().map(|i| !finished.contains(&i.key)).collect();
-        let mut plan = self.plan.clone();
-        if self.program.is_none() {
-            // One array, and an item for each of its cells.
-            for case in &mut plan.arrays {
-                let mut kept = keep.iter();
-                case.cells.retain(|_| kept.next() == Some(&true));
-            }
-        }
-        let items = self.items.iter().zip(&keep).filter(|(_, keep)| **keep);
-        let items: Vec<Item> = items.map(|(item, _)| item.clone()).collect();
-        let Task { part, settings, program, .. } = *self;
-        (!items.is_empty()).then_some(Task { part, settings, plan, program, items })
+    fn without(&self, finished: &HashSet<ItemKey>) -> Option<Task> {
+        let pairs = self.cases.iter().zip(&self.items);
+        let left = pairs.filter(|(_, item)| !finished.contains(&item.key));
+        let (cases, items): (Vec<Case>, Vec<Item>) =
+            left.map(|(case, item)| (case.clone(), item.clone())).unzip();
+        (!items.is_empty()).then_some(Task { cases, items })
+    }
+
+    /// The first case: target, array and settings of the run are the same for all.
+    pub fn case(&self) -> &Case {
+        &self.cases[0]
+    }
+
+    /// Whether it is a program.
+    pub fn is_program(&self) -> bool {
+        matches!(self.case().workload, Workload::Program(_))
+    }
+
+    /// The array with its block workloads; for a program, its array if it has one.
+    pub fn plan(&self) -> Plan {
+        let spec = |case: &Case| match &case.workload {
+            Workload::Blocks(spec) => Some(*spec),
+            Workload::Program(_) => None,
+        };
+        let cells = self.cases.iter().filter_map(spec).collect();
+        let array = self.case().array.clone().map(|array| ArrayPlan { array, cells });
+        Plan { arrays: array.into_iter().collect(), left_out: Vec::new() }
+    }
+
+    /// Whether a case can be measured with those of the task: the array is created once.
+    fn includes(&self, case: &Case) -> bool {
+        let blocks = |case: &Case| matches!(case.workload, Workload::Blocks(_));
+        let own = self.case();
+        blocks(own) && blocks(case) && own.array == case.array && own.run == case.run
     }
 
     /// The devices that no other process may use while it runs.
     fn devices(&self) -> Vec<ItemKey> {
-        self.program.map(|program| key::devices(&program.place)).unwrap_or_default()
+        if self.is_program() { key::devices(&self.case().target) } else { Vec::new() }
     }
 
     /// Estimated duration, seconds; `None` for a program, whose duration is unknown.
     pub fn estimate_seconds(&self) -> Option<f64> {
-        self.program.is_none().then(|| bench::estimate_seconds(&self.plan, self.settings))
+        (!self.is_program()).then(|| bench::estimate_seconds(&self.plan(), &self.case().run))
     }
 }
 
@@ -109,38 +105,22 @@ pub struct Ended {
 
 /// Pending tasks: one per array and per program, without the items that are `finished` and without
 /// those that an earlier task already measures.
-pub fn tasks<'p>(parts: &'p [Part<'p>], finished: &HashSet<ItemKey>) -> Vec<Task<'p>> {
+pub fn tasks(cases: &[SweepCase], finished: &HashSet<ItemKey>) -> Vec<Task> {
     let mut seen = finished.clone();
-    let mut tasks = Vec::new();
-    for (part, Part { plan, settings, programs }) in parts.iter().enumerate() {
-        for case in &plan.arrays {
-            let mut cells = Vec::new();
-            let mut items = Vec::new();
-            for spec in &case.cells {
-                let item = key::item(case, spec, settings);
-                if seen.insert(item.key.clone()) {
-                    cells.push(*spec);
-                    items.push(item);
-                }
-            }
-            if !items.is_empty() {
-                let plan = one(ArrayCase { cells, ..case.clone() });
-                tasks.push(Task { part, settings, plan, program: None, items });
-            }
+    let mut tasks: Vec<Task> = Vec::new();
+    for SweepCase { case, item } in cases {
+        if !seen.insert(item.key.clone()) {
+            continue;
         }
-        for program in programs {
-            if seen.insert(program.item.key.clone()) {
-                let plan = program.case.clone().map_or_else(Plan::default, one);
-                let items = vec![program.item.clone()];
-                tasks.push(Task { part, settings, plan, program: Some(program), items });
+        match tasks.last_mut().filter(|task| task.includes(case)) {
+            Some(task) => {
+                task.cases.push(case.clone());
+                task.items.push(item.clone());
             }
+            None => tasks.push(Task { cases: vec![case.clone()], items: vec![item.clone()] }),
         }
     }
     tasks
-}
-
-fn one(case: ArrayCase) -> Plan {
-    Plan { arrays: vec![case], left_out: Vec::new() }
 }
 
 /// Callbacks of a sweep, implemented by the caller.
@@ -149,10 +129,10 @@ pub trait SweepHost {
     ///
     /// # Errors
     /// The reason why it cannot be run.
-    fn ready(&mut self, task: &Task<'_>) -> Result<(), String>;
+    fn ready(&mut self, task: &Task) -> Result<(), String>;
 
     /// Runs a task that is a program. Returns its cells and its result.
-    fn program(&mut self, task: &Task<'_>) -> RunResult;
+    fn program(&mut self, task: &Task) -> RunResult;
 
     /// Receives the progress events of [`bench::run`].
     fn progress(&mut self, event: Progress<'_>);
@@ -176,7 +156,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// When results cannot be stored: further measurements would be lost. An item that cannot be
 /// measured is not an error: it is recorded.
 pub fn run_tasks(
-    tasks: &[Task<'_>],
+    tasks: &[Task],
     store: &mut Store,
     run: i64,
     host: &mut dyn SweepHost,
@@ -199,19 +179,19 @@ pub fn run_tasks(
 }
 
 /// The keys of all items of the tasks.
-fn keys<'t>(tasks: &'t [Task<'_>]) -> HashSet<&'t ItemKey> {
+fn keys<'t>(tasks: &'t [Task]) -> HashSet<&'t ItemKey> {
     tasks.iter().flat_map(|task| &task.items).map(|item| &item.key).collect()
 }
 
 fn run_as(
     (owner, since): (&LockHolder, Sequence),
-    tasks: &[Task<'_>],
+    tasks: &[Task],
     store: &mut Store,
     run: i64,
     host: &mut dyn SweepHost,
 ) -> Result<Ended, StoreError> {
     let mut ended = Ended::default();
-    let mut left: Vec<Task<'_>> = tasks.to_vec();
+    let mut left: Vec<Task> = tasks.to_vec();
     loop {
         for task in &left {
             if host.stopped() {
@@ -234,7 +214,7 @@ fn run_as(
 
 /// Waits while other processes hold claims on some of these. Returns whether they released them.
 fn others_have_gone(
-    tasks: &[Task<'_>],
+    tasks: &[Task],
     owner: &LockHolder,
     store: &mut Store,
     run: i64,
@@ -265,7 +245,7 @@ fn others_have_gone(
 }
 
 fn one_task(
-    task: &Task<'_>,
+    task: &Task,
     store: &mut Store,
     run: i64,
     host: &mut dyn SweepHost,
@@ -274,7 +254,7 @@ fn one_task(
     let mut stored = vec![false; task.items.len()];
     let result = match host.ready(task) {
         Err(why) => Err(why),
-        Ok(()) if task.program.is_some() => {
+        Ok(()) if task.is_program() => {
             let (cells, result) = host.program(task);
             if host.stopped() {
                 // It is measured again from the start: a partial program is not stored.
@@ -306,7 +286,7 @@ fn one_task(
 
 /// Runs block workloads on an array. Inner result: of the measurement; outer: of the store.
 fn blocks(
-    task: &Task<'_>,
+    task: &Task,
     mut put: impl FnMut(&Item, &[Cell]) -> Result<(), StoreError>,
     host: &mut dyn SweepHost,
     stored: &mut [bool],
@@ -325,7 +305,7 @@ fn blocks(
     };
     // A measurement that cannot be stored is useless.
     let stop = || problem.borrow().is_some() || host.borrow().stopped();
-    let result = bench::run(&task.plan, task.settings, &stop, &mut progress).1;
+    let result = bench::run(&task.plan(), &task.case().run, &stop, &mut progress).1;
     match problem.into_inner() {
         Some(problem) => Err(problem),
         None => Ok(result),
@@ -333,13 +313,14 @@ fn blocks(
 }
 
 /// The head of the record of a sweep: the host, with the members of its first task.
-pub fn head(tasks: &[Task<'_>]) -> Option<Record> {
-    tasks.first().map(|task| bench::head(&task.plan, task.settings))
+pub fn head(tasks: &[Task]) -> Option<Record> {
+    tasks.first().map(|task| bench::head(&task.plan(), &task.case().run))
 }
 
 #[cfg(test)]
 mod tests {
     use results::NewRun;
+    use spec::case::RunConfig;
     use spec::matrix::{self, Options};
     use spec::workload::Kind;
 
@@ -363,14 +344,14 @@ mod tests {
     }
 
     impl SweepHost for Scripted<'_> {
-        fn ready(&mut self, _: &Task<'_>) -> Result<(), String> {
+        fn ready(&mut self, _: &Task) -> Result<(), String> {
             if let Some(before) = self.before.take() {
                 before();
             }
             Ok(())
         }
 
-        fn program(&mut self, _: &Task<'_>) -> RunResult {
+        fn program(&mut self, _: &Task) -> RunResult {
             self.program.expect("no program was expected")(self)
         }
 
@@ -394,10 +375,15 @@ mod tests {
         }
     }
 
-    fn dd(key: &str, place: TargetExpr) -> ProgramItem {
-        let item = Item { key: ItemKey(key.into()), what: key.into() };
-        let choice = "dd".parse().expect("a program");
-        ProgramItem { choice, place, case: None, size: None, item }
+    fn dd(key: &str, target: &str) -> SweepCase {
+        let case = Case {
+            target: target.parse().expect("a target"),
+            array: None,
+            workload: Workload::Program("dd".parse().expect("a program")),
+            size: None,
+            run: RunConfig::quick(),
+        };
+        SweepCase { case, item: Item { key: ItemKey(key.into()), what: key.into() } }
     }
 
     #[test]
@@ -405,11 +391,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");
-        let place = |text: &str| text.parse::<TargetExpr>().expect("a place");
         let (disk, array) = ("device:/nonexistent/sdb", "md:/nonexistent/sdb+/nonexistent/sdc");
-        let programs = vec![dd("a", place(disk)), dd("b", place(disk)), dd("c", place(array))];
-        let parts = [Part { plan: Plan::default(), settings: Settings::quick(), programs }];
-        let tasks = tasks(&parts, &HashSet::new());
+        let programs = [dd("a", disk), dd("b", disk), dd("c", array)];
+        let tasks = tasks(&programs, &HashSet::new());
         let head = head(&tasks).expect("tasks");
         let run = store.begin(&NewRun::default(), &head).expect("a run");
         let (mut theirs, owner) = (Store::open(&file).expect("the file"), LockHolder::new());
@@ -438,10 +422,7 @@ mod tests {
     fn what_an_interrupted_program_leaves_behind_is_handed_on() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut store = Store::create(&directory.path().join("results.db")).expect("a file");
-        let program = dd("dd", TargetExpr::Engine);
-        let (plan, settings) = (Plan::default(), Settings::quick());
-        let parts = [Part { plan, settings, programs: vec![program] }];
-        let tasks = tasks(&parts, &HashSet::new());
+        let tasks = tasks(&[dd("dd", "engine")], &HashSet::new());
         let head = head(&tasks).expect("a task");
         let run = store.begin(&NewRun::default(), &head).expect("a run");
         let mut host = Scripted {
@@ -459,7 +440,7 @@ mod tests {
     }
 
     /// Two arrays under random reads and `workloads`.
-    fn part(workloads: &[Kind]) -> Part<'static> {
+    fn cases(workloads: &[Kind]) -> Vec<SweepCase> {
         let options = Options {
             levels: vec!["raid0".parse().expect("a level"), "raid1".parse().expect("a level")],
             members: vec!["mem".parse().expect("a set")],
@@ -468,7 +449,9 @@ mod tests {
             ..Options::default()
         };
         let plan = matrix::plan(&options).expect("a plan");
-        Part { plan, settings: Settings::quick(), programs: Vec::new() }
+        let run = RunConfig::quick();
+        let cases = plan.arrays.iter().flat_map(|array| array.cases(&run));
+        cases.map(|case| SweepCase { item: case.item(""), case }).collect()
     }
 
     #[test]
@@ -476,8 +459,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");
-        let parts = [part(&[Kind::RandRead, Kind::SeqRead])];
-        let tasks = tasks(&parts, &HashSet::new());
+        let cases = cases(&[Kind::RandRead, Kind::SeqRead]);
+        let tasks = tasks(&cases, &HashSet::new());
         assert_eq!(tasks.iter().map(|task| task.items.len()).collect::<Vec<_>>(), [2, 2]);
         let head = head(&tasks).expect("tasks");
         for theirs in [0, 1] {
@@ -517,8 +500,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");
-        let parts = [part(&[Kind::RandRead])];
-        let tasks = tasks(&parts, &HashSet::new());
+        let cases = cases(&[Kind::RandRead]);
+        let tasks = tasks(&cases, &HashSet::new());
         let head = head(&tasks).expect("tasks");
         let ends = [TheirEnd::Measured, TheirEnd::Failed, TheirEnd::Killed];
         for (end, failed_before) in ends.map(|end| [(end, false), (end, true)]).concat() {
@@ -552,8 +535,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let mut store = Store::create(&file).expect("a file");
-        let parts = [part(&[Kind::RandRead])];
-        let tasks = tasks(&parts, &HashSet::new());
+        let cases = cases(&[Kind::RandRead]);
+        let tasks = tasks(&cases, &HashSet::new());
         let run = store.begin(&NewRun::default(), &head(&tasks).expect("tasks")).expect("a run");
         let item = tasks[1].items[0].clone();
         store.put_not_run(run, &item, "no room yesterday").expect("noted");
@@ -577,8 +560,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("results.db");
         let store = Store::create(&file).expect("a file");
-        let parts = [part(&[Kind::RandRead, Kind::SeqRead])];
-        let tasks = tasks(&parts, &HashSet::new());
+        let cases = cases(&[Kind::RandRead, Kind::SeqRead]);
+        let tasks = tasks(&cases, &HashSet::new());
         let run = store.begin(&NewRun::default(), &head(&tasks).expect("tasks")).expect("a run");
         let begin = std::sync::Barrier::new(2);
         let one = || {

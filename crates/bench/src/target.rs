@@ -3,7 +3,6 @@
 //! Invariant: after `fill`, the expected contents of every unit of the area are defined; a unit
 //! that differs when read is reported, never ignored. Called from `runner`.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +14,8 @@ use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx, Sector};
 use metrics::CounterSource;
 use model::bound::Shape;
+use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
-use spec::members::MemberExpr;
-use spec::topology::StorageTopology;
 
 use crate::member_factory::{Disk, MemberFactory};
 use crate::pattern::Miscompare;
@@ -43,38 +41,15 @@ pub fn buffers(block_bytes: u64, in_flight: usize) -> (usize, u64) {
     (count, bytes.next_multiple_of(4096))
 }
 
-/// Specification of an array target.
-pub struct TargetSpec<'a> {
-    /// The array expression.
-    pub expr: &'a ArrayExpr,
-    /// Default chunk size, in sectors.
-    pub chunk_sectors: u64,
-    /// One per leaf.
-    pub members: &'a [MemberExpr],
-    /// Directory of member files.
-    pub directory: &'a Path,
-    /// Buses, channels and spindles that the members share.
-    pub topology: StorageTopology,
-    /// Size of each member, in bytes.
-    pub member_bytes: u64,
-    /// Stripe memory, in bytes.
-    pub stripe_cache_bytes: u64,
-    /// Queue depth of each member.
-    pub queue_depth: usize,
+/// The requests that an array is built for.
+#[derive(Clone, Copy, Debug)]
+pub struct Requests {
     /// Longest request, in bytes.
     pub block_bytes: u64,
-    /// Maximum of requests in flight, in all lanes together.
-    pub in_flight: usize,
-    /// Number of threads that share the array; see [`Driver::shards`].
-    pub lanes: u16,
-    /// Upper limit of the used area, in bytes.
-    pub area_bytes: Option<u64>,
     /// Smallest unit that will be read or written, in bytes.
     pub unit_bytes: usize,
-    /// Parity kernels.
-    pub kernels: parity::Kernels,
-    /// Seed of the run's data.
-    pub seed: u64,
+    /// Maximum of requests in flight, in each shard.
+    pub in_flight: usize,
 }
 
 /// Wrong data and failed requests.
@@ -141,24 +116,29 @@ impl Target {
     ///
     /// # Errors
     /// One line that names the invalid member, directory, size or geometry.
-    pub fn new(spec: &TargetSpec<'_>) -> Result<Target, String> {
+    pub fn new(
+        config: &ArrayConfig,
+        run: &RunConfig,
+        requests: Requests,
+    ) -> Result<Target, String> {
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
-        let (recipe, mut leaves) = ArrayBuilder::with_leaves(spec, &pace, &faults)?;
+        let (recipe, mut leaves) =
+            ArrayBuilder::with_leaves(config, run, requests, &pace, &faults)?;
         let lease_bytes = recipe.options.lease_bytes as u64;
         let lanes = recipe.lanes(&mut leaves)?;
         let facts = lanes[0].info();
-        if spec.unit_bytes < facts.logical_block as usize {
+        if requests.unit_bytes < facts.logical_block as usize {
             return Err(format!(
                 "--block: these members work in units of {} bytes; use multiples of that",
                 facts.logical_block
             ));
         }
         let whole = facts.sectors * md::SECTOR_BYTES;
-        let area = spec.area_bytes.map_or(whole, |bytes| bytes.min(whole));
-        let unit = spec.unit_bytes as u64;
+        let area = config.area_bytes.map_or(whole, |bytes| bytes.min(whole));
+        let unit = requests.unit_bytes as u64;
         Ok(Target {
             lanes,
-            book: ShadowMap::new(spec.seed, spec.unit_bytes, area),
+            book: ShadowMap::new(run.seed, requests.unit_bytes, area),
             tap: None,
             recipe,
             pace,
@@ -455,56 +435,60 @@ struct ArrayBuilder {
     disks: Vec<Disk>,
 }
 
-/// The array of a specification, with its members created, for a caller that runs it on separate
+/// An array with its members created, for a caller that runs it on separate
 /// threads.
 ///
 /// # Errors
 /// See [`Target::new`].
 pub(crate) fn array_spec(
-    spec: &TargetSpec<'_>,
-    pace: &PaceControl,
-    faults: &FaultControl,
+    config: &ArrayConfig,
+    run: &RunConfig,
+    requests: Requests,
+    (pace, faults): (&PaceControl, &FaultControl),
 ) -> Result<(ArraySpec, DriverOptions), String> {
-    let (recipe, mut leaves) = ArrayBuilder::with_leaves(spec, pace, faults)?;
+    let (recipe, mut leaves) = ArrayBuilder::with_leaves(config, run, requests, pace, faults)?;
     Ok((recipe.array(&recipe.expr, &mut leaves)?, recipe.options))
 }
 
 impl ArrayBuilder {
-    /// The builder of a specification, and its leaves, created.
+    /// The builder of an array, and its leaves, created.
     fn with_leaves(
-        spec: &TargetSpec<'_>,
+        config: &ArrayConfig,
+        run: &RunConfig,
+        requests: Requests,
         pace: &PaceControl,
         faults: &FaultControl,
     ) -> Result<(ArrayBuilder, Leaves), String> {
-        if spec.members.len() != spec.expr.leaves() {
+        if config.members.len() != config.expr.leaves() {
             return Err("the member set does not fit the array".into());
         }
         let maker = MemberFactory {
-            directory: spec.directory,
+            directory: &run.directory,
             pace,
             faults,
-            sectors: spec.member_bytes / md::SECTOR_BYTES,
+            sectors: config.member_bytes / md::SECTOR_BYTES,
         };
-        let (leases, lease_bytes) = buffers(spec.block_bytes, spec.in_flight);
-        let disks = maker.disks(spec.members, spec.topology);
+        let (leases, lease_bytes) =
+            buffers(requests.block_bytes, requests.in_flight * usize::from(run.shards()));
+        let disks = maker.disks(&config.members, config.topology);
         let whole = |disk: &&Disk| disk.is_first_part();
         let recipe = ArrayBuilder {
             disks: disks.iter().flatten().filter(whole).copied().collect(),
-            expr: spec.expr.clone(),
-            chunk_sectors: spec.chunk_sectors,
+            expr: config.expr.clone(),
+            chunk_sectors: config.chunk_bytes / md::SECTOR_BYTES,
             member_sectors: maker.sectors,
-            stripe_cache_bytes: spec.stripe_cache_bytes,
-            queue_depth: spec.queue_depth,
+            stripe_cache_bytes: config.stripe_cache_bytes,
+            queue_depth: config.queue_depth(),
             options: DriverOptions {
                 max_requests: leases.max(64),
-                shards: spec.lanes.max(1),
+                shards: run.shards(),
                 leases,
                 lease_bytes: lease_bytes as usize,
-                kernels: spec.kernels,
+                kernels: run.kernels,
                 ..DriverOptions::default()
             },
         };
-        let leaves = spec.members.iter().zip(disks);
+        let leaves = config.members.iter().zip(disks);
         let leaves = leaves.map(|(member, disk)| maker.make(member, disk).map(Some));
         let leaves = leaves.collect::<Result<Vec<_>, _>>()?;
         Ok((recipe, leaves))
@@ -607,24 +591,14 @@ mod tests {
     fn target(array: &str, members: &str) -> Target {
         let expr: ArrayExpr = array.parse().expect("an expression");
         let set: MemberSet = members.parse().expect("a set");
-        let spec = TargetSpec {
-            expr: &expr,
-            chunk_sectors: 128,
-            members: &set.expand(expr.leaves()).expect("members"),
-            directory: Path::new("/nonexistent"),
-            topology: StorageTopology::default(),
-            member_bytes: 4 << 20,
+        let config = ArrayConfig {
+            chunk_bytes: 64 << 10,
             stripe_cache_bytes: 1 << 20,
-            queue_depth: usize::MAX,
-            block_bytes: 4096,
-            in_flight: 4,
-            lanes: 1,
             area_bytes: Some(3 << 20),
-            unit_bytes: 4096,
-            kernels: parity::Kernels::best(),
-            seed: 1,
+            ..ArrayConfig::new(expr, &set, 4 << 20).expect("an array")
         };
-        Target::new(&spec).expect("a target")
+        let requests = Requests { block_bytes: 4096, unit_bytes: 4096, in_flight: 4 };
+        Target::new(&config, &RunConfig::quick(), requests).expect("a target")
     }
 
     fn filled(array: &str, members: &str) -> Target {

@@ -4,28 +4,22 @@
 //! no time ([`sys::ModelClock`]). So a level that does not reach the rate of its disks fails
 //! here, whatever the load of the machine.
 
-use std::path::Path;
 use std::time::Duration;
 
 use bench::blocks as bench;
 use results::record::{Cell, Record};
+use spec::case::RunConfig;
 use spec::matrix::{self, Options};
-use spec::settings::Settings;
 use spec::workload::Kind;
 use sys::ModelClock;
 
-fn settings(sample_ms: u64) -> Settings<'static> {
-    Settings {
+fn settings(sample_ms: u64) -> RunConfig {
+    RunConfig {
         warm_up: Duration::from_millis(300),
         sample: Duration::from_millis(sample_ms),
         sample_given: false,
         runs: 5,
-        until_steady: None,
-        directory: Path::new("/nonexistent"),
-        cores: None,
-        seed: 1,
-        kernels: parity::Kernels::best(),
-        kernels_chosen: false,
+        ..RunConfig::quick()
     }
 }
 
@@ -111,7 +105,7 @@ fn a_full_solid_drive_is_measured_until_it_is_steady() {
         ..Options::default()
     };
     let plan = matrix::plan(&options).expect("a plan");
-    let settings = Settings { until_steady: Some(60), ..settings(1000) };
+    let settings = RunConfig { until_steady: Some(60), ..settings(1000) };
     let _clock = ModelClock::start();
     let (record, ended) = bench::run(&plan, &settings, &|| false, &mut |_| {});
     ended.expect("it runs");

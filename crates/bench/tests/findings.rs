@@ -5,8 +5,8 @@ use std::time::Duration;
 use bench::blocks;
 use results::findings::find;
 use results::record::Cell;
+use spec::case::RunConfig;
 use spec::matrix::{self, Options};
-use spec::settings::Settings;
 use spec::workload::Kind;
 
 /// One cell, for real.
@@ -34,12 +34,12 @@ fn measured(level: &str, members: &str, kind: Kind, more: Options) -> Cell {
         sizes: if more.sizes.is_empty() { vec![32 << 20] } else { more.sizes },
         ..more
     };
-    let settings = Settings {
+    let settings = RunConfig {
         warm_up: Duration::from_millis(100),
         sample: Duration::from_millis(200),
         sample_given: true,
         runs: 3,
-        ..Settings::quick()
+        ..RunConfig::quick()
     };
     let plan = matrix::plan(&options).expect("a plan");
     let (record, ended) = blocks::run(&plan, &settings, &|| false, &mut |_| {});

@@ -1,7 +1,8 @@
 //! What to measure: arrays, members, workloads, programs, targets, sweeps, units, random numbers.
 //!
 //! ```text
-//!   options, sweep files -> matrix: Plan of ArrayCase x workload Spec -> sweep: Item (key)
+//!   options, sweep files -> matrix: Plan -> case: Case (target, array, workload, run)
+//!                                              -> sweep: Item (key of a case)
 //!                           program: stages of phases of workers of acts
 //!                           target:  where a program runs
 //! ```
@@ -10,11 +11,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod matrix;
 pub mod members;
 pub mod program;
 pub mod rng;
-pub mod settings;
 pub mod sweep;
 pub mod target;
 pub mod topology;

@@ -7,17 +7,18 @@
 use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx};
 
+use crate::case::{
+    ArrayConfig, BenchLevel, Case, DEFAULT_CHUNK_BYTES, DEFAULT_STRIPE_CACHE_BYTES, RunConfig,
+    Workload, any_level,
+};
 use crate::members::{MemberExpr, MemberSet};
+use crate::target::TargetExpr;
 use crate::topology::StorageTopology;
 use crate::units::{exact_size, show_size};
 use crate::workload::{Kind, Spec};
 
 /// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
 pub const DEFAULT_MEMBER_BYTES: u64 = 128 << 20;
-/// The chunk of the wiki's table.
-pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
-/// Default stripe memory of an array, in bytes: that of the engine.
-pub const DEFAULT_STRIPE_CACHE_BYTES: u64 = 32 << 20;
 const SEQUENTIAL_BLOCK_BYTES: u64 = 1 << 20;
 const RANDOM_BLOCK_BYTES: u64 = 4 << 10;
 /// Upper limit of an array's size: sums of members' sizes stay far below 2^64.
@@ -26,27 +27,6 @@ const MAX_AREA_BYTES: u64 = 1 << 50;
 const MAX_CHUNK_BYTES: u64 = 32 << 20;
 /// The engine's limit of members.
 const MAX_MEMBERS: u32 = 255;
-
-/// A level of `bench`: one of md, or a single disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BenchLevel {
-    /// One member, no array.
-    Single,
-    /// An array.
-    Md(Level),
-}
-
-impl std::str::FromStr for BenchLevel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<BenchLevel, String> {
-        if text == "single" {
-            return Ok(BenchLevel::Single);
-        }
-        let level = text.parse::<Level>();
-        level.map(BenchLevel::Md).map_err(|e| format!("{e}; or 'single' for an ordinary disk"))
-    }
-}
 
 /// Options of the command line. An empty list means the default.
 #[derive(Clone, Debug, Default)]
@@ -91,45 +71,23 @@ pub struct Options {
 
 /// One array to be created, with its workloads.
 #[derive(Clone, Debug)]
-pub struct ArrayCase {
-    /// Its level in the record.
-    pub level: BenchLevel,
+pub struct ArrayPlan {
     /// The array.
-    pub expr: ArrayExpr,
-    /// Whether it is nested: then its expression goes into the record.
-    pub nested: bool,
-    /// Chunk of arrays that name none.
-    pub chunk_bytes: u64,
-    /// Its members, in words.
-    pub set: MemberSet,
-    /// The same, one per leaf.
-    pub members: Vec<MemberExpr>,
-    /// Size of each member.
-    pub member_bytes: u64,
-    /// How much of the array is used; `None` is all.
-    pub area_bytes: Option<u64>,
-    /// Members to be taken out.
-    pub degraded: u32,
-    /// What the members share.
-    pub topology: StorageTopology,
-    /// Stripe memory.
-    pub stripe_cache_bytes: u64,
-    /// Queue depth of each member; `None`: unlimited.
-    pub queue_depth: Option<u32>,
+    pub array: ArrayConfig,
     /// Its workloads, in order.
     pub cells: Vec<Spec>,
 }
 
-impl ArrayCase {
-    /// Whether `chunk_bytes` is the chunk of it, or of an array inside it.
-    pub fn takes_chunk(&self) -> bool {
-        self.level != BenchLevel::Single
-            && any_level(&self.expr, &|expr| expr.level.has_chunks() && expr.chunk.is_none())
-    }
-
-    /// Whether it or an array inside it has parity.
-    pub fn has_parity(&self) -> bool {
-        any_level(&self.expr, &|expr| expr.level.has_parity())
+impl ArrayPlan {
+    /// Its workloads as cases.
+    pub fn cases(&self, run: &RunConfig) -> impl Iterator<Item = Case> {
+        self.cells.iter().map(|spec| Case {
+            target: TargetExpr::Engine,
+            array: Some(self.array.clone()),
+            workload: Workload::Blocks(*spec),
+            size: None,
+            run: run.clone(),
+        })
     }
 }
 
@@ -137,7 +95,7 @@ impl ArrayCase {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// In order.
-    pub arrays: Vec<ArrayCase>,
+    pub arrays: Vec<ArrayPlan>,
     /// Combinations that make no sense, each with the reason.
     pub left_out: Vec<String>,
 }
@@ -354,7 +312,7 @@ fn cases(
         for &topology in &wired {
             for &stripe_cache_bytes in &caches {
                 for queue_depth in optional(&options.queue_depths) {
-                    plan.arrays.push(ArrayCase {
+                    let array = ArrayConfig {
                         level: shape.level,
                         expr: shape.expr.clone(),
                         nested: shape.nested,
@@ -367,8 +325,8 @@ fn cases(
                         topology,
                         stripe_cache_bytes,
                         queue_depth,
-                        cells: cells.clone(),
-                    });
+                    };
+                    plan.arrays.push(ArrayPlan { array, cells: cells.clone() });
                 }
             }
         }
@@ -422,15 +380,6 @@ fn members(set: &MemberSet, shape: &Shape) -> Result<Vec<MemberExpr>, String> {
 /// One `None` where nothing is given.
 fn optional<T: Clone>(given: &[T]) -> Vec<Option<T>> {
     if given.is_empty() { vec![None] } else { given.iter().cloned().map(Some).collect() }
-}
-
-/// Whether the test holds for the array or one inside it.
-fn any_level(expr: &ArrayExpr, test: &dyn Fn(&ArrayExpr) -> bool) -> bool {
-    let inner = match &expr.members {
-        Members::Leaves(_) => &[][..],
-        Members::Arrays(arrays) => arrays,
-    };
-    test(expr) || inner.iter().any(|expr| any_level(expr, test))
 }
 
 fn largest_chunk(expr: &ArrayExpr, default_bytes: u64) -> u64 {
@@ -551,18 +500,6 @@ fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
     }
 }
 
-/// `raid5 x4, 1 missing`: for progress and messages.
-pub fn case_name(case: &ArrayCase) -> String {
-    let mut name = match case.level {
-        BenchLevel::Single => "ordinary disk".to_string(),
-        BenchLevel::Md(_) => case.expr.to_string(),
-    };
-    if case.degraded > 0 {
-        name.push_str(&format!(", {} missing", case.degraded));
-    }
-    name
-}
-
 /// The first `count` members that an array can lose, besides those that are already `out`.
 ///
 /// # Errors
@@ -602,7 +539,7 @@ mod tests {
         assert_eq!(plan.arrays.len(), DEFAULT_TABLE.len());
         assert_eq!(plan.cells(), 4 * DEFAULT_TABLE.len());
         assert!(plan.left_out.is_empty());
-        let raid5 = plan.arrays.iter().find(|a| a.expr.level == Level::Raid5).expect("raid5");
+        let raid5 = plan.arrays.iter().find(|a| a.array.expr.level == Level::Raid5).expect("raid5");
         let write = raid5.cells.iter().find(|c| c.kind == Kind::SeqWrite).expect("seq-write");
         assert_eq!(write.block_bytes, 768 << 10, "whole stripes of 3 x 256 KiB");
     }
@@ -671,8 +608,8 @@ mod tests {
             ..Options::default()
         };
         let plan = plan(&options).expect("a plan");
-        assert_eq!(plan.arrays[0].member_bytes, 1 << 30);
-        assert_eq!(plan.arrays[0].area_bytes, Some(5 << 30));
+        assert_eq!(plan.arrays[0].array.member_bytes, 1 << 30);
+        assert_eq!(plan.arrays[0].array.area_bytes, Some(5 << 30));
     }
 
     #[test]
@@ -706,7 +643,7 @@ mod tests {
             ..Options::default()
         };
         let arrays = plan(&options).expect("a plan").arrays;
-        let counts = |text: &str| arrays.iter().filter(|a| a.expr == expr(text)).count();
+        let counts = |text: &str| arrays.iter().filter(|a| a.array.expr == expr(text)).count();
         assert_eq!((counts("raid1(2)"), counts("raid0,64K(2)")), (1, 1));
         assert_eq!(counts("raid1(raid0(2),raid0,64K(2))"), 2);
         assert_eq!((counts("linear(1)"), counts("raid1(4)")), (1, 1));
@@ -771,9 +708,9 @@ mod tests {
                 Ok(plan) => {
                     prop_assert!(plan.cells() > 0);
                     for case in &plan.arrays {
-                        prop_assert_eq!(case.members.len(), case.expr.leaves());
+                        prop_assert_eq!(case.array.members.len(), case.array.expr.leaves());
                         prop_assert!(!case.cells.is_empty());
-                        prop_assert!(case.member_bytes.is_multiple_of(1 << 20));
+                        prop_assert!(case.array.member_bytes.is_multiple_of(1 << 20));
                         case.cells.iter().for_each(|cell| assert!(cell.in_flight() > 0));
                     }
                 }

@@ -15,6 +15,7 @@
 //! Invariant: programs are independent of the backend, and backends of the programs.
 
 pub mod backend;
+pub mod cases;
 pub mod cells;
 pub mod content;
 pub mod extents;

@@ -15,11 +15,10 @@ use device::Disk;
 use md::{Layout, Level};
 use metrics::{Watched, described, drives, host, metadata};
 use results::record::{self, Cell};
-use spec::matrix::{ArrayCase, BenchLevel};
+use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::program::spec::{ProgramSpec, Sizing};
 use spec::program::timing::Timing;
 use spec::program::types::{Calls, Order, Phase, Program, Transfer, extent_bytes};
-use spec::settings::Settings;
 use spec::target::TargetExpr;
 use spec::topology::StorageTopology;
 use spec::units::show_size;
@@ -36,8 +35,8 @@ use super::timing::Repetition;
 use crate::blocks as bench;
 use crate::blocks::array_for_program;
 use crate::provision::{
-    KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget, Request, ServedArray, WipeTarget,
-    open_to_write_over,
+    EngineArray, KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget, Request,
+    ServedArray, WipeTarget, open_to_write_over,
 };
 
 /// Settings and callbacks of program runs.
@@ -115,29 +114,30 @@ impl Session<'_> {
         (all.map_or_else(Vec::new, |all| cells(&all.program, &all.outcomes, &all.around)), ended)
     }
 
-    /// Sets a place up, runs a program there and tears the place down. `case` is the array below
+    /// Sets a place up, runs a program there and tears the place down. `array` is the array below
     /// it, of the engine or of the kernel, where the place needs one.
-    pub fn on_place(
+    pub(super) fn on_place(
         &mut self,
         choice: &ProgramSpec,
         expr: &TargetExpr,
-        case: Option<(&ArrayCase, &Settings<'_>)>,
+        array: Option<(&ArrayConfig, &RunConfig)>,
     ) -> RunResult {
         // The program uses the area of the plan; the rest of the array is for the file system.
-        self.size = case.and_then(|(case, _)| case.area_bytes).or(self.size);
-        self.repeated(&mut |session, first| match set_up(expr, case, session.destroy, session.stop)
-        {
-            Err(problem) => (None, Err(problem)),
-            Ok((place, base)) => {
-                let (ran, ended) = session.in_place(choice, expr, &place, base, first);
-                let taken_down = place.take_down();
-                let ended = match (ended, taken_down) {
-                    (Err(first), Err(then)) => Err(format!("{first}; {then}")),
-                    (ended, taken_down) => ended.and(taken_down),
-                };
-                (ran, ended)
-            }
-        })
+        self.size = array.and_then(|(array, _)| array.area_bytes).or(self.size);
+        self.repeated(
+            &mut |session, first| match set_up(expr, array, session.destroy, session.stop) {
+                Err(problem) => (None, Err(problem)),
+                Ok((place, base)) => {
+                    let (ran, ended) = session.in_place(choice, expr, &place, base, first);
+                    let taken_down = place.take_down();
+                    let ended = match (ended, taken_down) {
+                        (Err(first), Err(then)) => Err(format!("{first}; {then}")),
+                        (ended, taken_down) => ended.and(taken_down),
+                    };
+                    (ran, ended)
+                }
+            },
+        )
     }
 
     fn in_place(
@@ -286,31 +286,31 @@ impl Session<'_> {
     }
 
     /// Runs a program on an array of a plan.
-    pub fn on_case(
+    pub(super) fn on_array(
         &mut self,
         choice: &ProgramSpec,
         scale: Sizing,
-        case: &ArrayCase,
-        settings: &Settings<'_>,
+        array: &ArrayConfig,
+        run: &RunConfig,
     ) -> RunResult {
-        self.repeated(&mut |session, _| session.once_on_case(choice, scale, case, settings))
+        self.repeated(&mut |session, _| session.once_on_array(choice, scale, array, run))
     }
 
-    fn once_on_case(
+    fn once_on_array(
         &mut self,
         choice: &ProgramSpec,
         scale: Sizing,
-        case: &ArrayCase,
-        settings: &Settings<'_>,
+        array: &ArrayConfig,
+        run: &RunConfig,
     ) -> Once {
         let mut base = Cell::default();
         let prepared =
             choice.program(&scale).map_err(|error| error.to_string()).and_then(|program| {
                 fits_memory(&program)?;
                 let needs = BufferRequirements::of(&program);
-                let (array, cell) = array_for_program(case, settings, &needs)?;
+                let (running, cell) = array_for_program(array, run, &needs)?;
                 base = cell;
-                let ground = Extents::new(array, needs.lease_bytes, &program, self.seed, None)?;
+                let ground = Extents::new(running, needs.lease_bytes, &program, self.seed, None)?;
                 Ok((program, ground))
             });
         match prepared {
@@ -357,15 +357,15 @@ impl ProgramRun {
 /// Sets a place up, and returns the fields that its cells share.
 fn set_up(
     expr: &TargetExpr,
-    case: Option<(&ArrayCase, &Settings<'_>)>,
+    array: Option<(&ArrayConfig, &RunConfig)>,
     destroy: bool,
     stop: &dyn Fn() -> bool,
 ) -> Result<(ProvisionedTarget, Cell), String> {
-    let described = case.map(|(case, settings)| bench::described(case, settings)).transpose()?;
+    let described = array.map(|(array, run)| bench::described(array, run)).transpose()?;
     let mut base = described.unwrap_or_default();
-    let engine = case.filter(|_| expr.uses_engine());
-    let kernel = case.filter(|_| !expr.uses_engine());
-    let kernel = kernel.map(|(case, _)| kernel_array(case)).transpose()?;
+    let engine = array.filter(|_| expr.uses_engine());
+    let kernel = array.filter(|_| !expr.uses_engine());
+    let kernel = kernel.map(|(array, _)| kernel_array(array)).transpose()?;
     if let Some(array) = &kernel {
         base = Cell {
             level: array.level.to_string(),
@@ -376,11 +376,12 @@ fn set_up(
             ..Cell::default()
         };
     }
-    let spec = engine.map(|(case, settings)| bench::engine_spec(case, settings));
+    let served =
+        engine.map(|(config, run)| EngineArray { config: config.clone(), run: run.clone() });
     let place =
-        ProvisionedTarget::set_up(Request { place: expr, engine: spec, kernel, destroy, stop })?;
-    if let (Some(array), Some((case, _))) = (place.arrays().first(), engine) {
-        array.degrade(case.degraded)?;
+        ProvisionedTarget::set_up(Request { place: expr, engine: served, kernel, destroy, stop })?;
+    if let (Some(served), Some((array, _))) = (place.arrays().first(), engine) {
+        served.degrade(array.degraded)?;
     }
     let name = place.facts().name.clone();
     base.target = name.split([':', ',']).next().unwrap_or_default().to_string();
@@ -420,26 +421,26 @@ fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
 
 /// An array of a plan as an array of md. Options that do not apply to md, or have another syntax
 /// there, are refused: a record must not contain settings that were not in effect.
-fn kernel_array(case: &ArrayCase) -> Result<KernelArray, String> {
-    let cache = case.has_parity() && case.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
-    let wired = case.topology != StorageTopology::default();
+fn kernel_array(config: &ArrayConfig) -> Result<KernelArray, String> {
+    let cache = config.has_parity() && config.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
+    let wired = config.topology != StorageTopology::default();
     let refused = [
-        (case.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
-        (case.nested, "nested arrays are not supported there"),
-        (case.degraded > 0, "--degraded: its members are not removed"),
+        (config.level == BenchLevel::Single, "single: for a single disk use device:/dev/X"),
+        (config.nested, "nested arrays are not supported there"),
+        (config.degraded > 0, "--degraded: its members are not removed"),
         (cache, "--stripe-cache: give stripe-cache=PAGES after the devices"),
-        (case.queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
+        (config.queue_depth.is_some(), "--queue-depth: give queue-depth=N after the devices"),
         (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
     ];
     if let Some((_, why)) = refused.iter().find(|(found, _)| *found) {
         return Err(format!("md: {why}"));
     }
-    let own_chunk = case.expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
+    let own_chunk = config.expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
     Ok(KernelArray {
-        level: case.expr.level,
-        layout: case.expr.layout,
-        chunk_bytes: own_chunk.unwrap_or(case.chunk_bytes),
-        disks: case.expr.leaves(),
+        level: config.expr.level,
+        layout: config.expr.layout,
+        chunk_bytes: own_chunk.unwrap_or(config.chunk_bytes),
+        disks: config.expr.leaves(),
     })
 }
 
@@ -590,8 +591,8 @@ mod tests {
 
     use super::*;
 
-    fn case(options: Options) -> ArrayCase {
-        plan(&options).expect("a plan").arrays.remove(0)
+    fn config(options: Options) -> ArrayConfig {
+        plan(&options).expect("a plan").arrays.remove(0).array
     }
 
     fn raid5() -> Options {
@@ -608,10 +609,10 @@ mod tests {
 
     #[test]
     fn md_makes_the_array_that_was_asked_for() {
-        let made = kernel_array(&case(array("raid5,16K(3)"))).expect("an array");
+        let made = kernel_array(&config(array("raid5,16K(3)"))).expect("an array");
         assert_eq!((made.level, made.chunk_bytes, made.disks), (Level::Raid5, 16 << 10, 3));
         let chunks = vec![128 << 10];
-        let made = kernel_array(&case(Options { chunks, ..raid5() })).expect("an array");
+        let made = kernel_array(&config(Options { chunks, ..raid5() })).expect("an array");
         assert_eq!(made.chunk_bytes, 128 << 10);
     }
 
@@ -692,7 +693,7 @@ mod tests {
             (Options { queue_depths: vec![2], ..raid5() }, "queue-depth=N"),
             (Options { members: paced(), buses: vec![1 << 26], ..raid5() }, "--bus"),
         ] {
-            let refused = kernel_array(&case(options)).expect_err(named);
+            let refused = kernel_array(&config(options)).expect_err(named);
             assert!(refused.starts_with("md: ") && refused.contains(named), "{refused}");
         }
     }

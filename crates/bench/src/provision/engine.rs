@@ -11,81 +11,52 @@ use array::{Array, Counters, FaultControl, PaceControl};
 use export::fuse::{Front, FrontOptions};
 use md::nested::ArrayExpr;
 use metrics::host;
+use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
-use spec::members::MemberExpr;
 use spec::topology::StorageTopology;
 
 use super::plan::Stripes;
 use super::steps::{Step, Undo};
-use crate::target::{TargetSpec, array_spec};
+use crate::target::{Requests, array_spec};
 
 /// Queue depth of a loop device and its array.
 const IN_FLIGHT: usize = 128;
 /// Size of each member of the array that holds an external journal, bytes.
 const JOURNAL_MEMBER_BYTES: u64 = 128 << 20;
 
-/// Specification of an array of the engine.
+/// An array of the engine that is served as a block device.
 #[derive(Clone, Debug)]
-pub struct EngineSpec {
-    /// The array expression.
-    pub expr: ArrayExpr,
-    /// Default chunk size, in bytes.
-    pub chunk_bytes: u64,
-    /// One per leaf.
-    pub members: Vec<MemberExpr>,
-    /// Directory of member files.
-    pub directory: PathBuf,
-    /// Buses, channels and spindles that the members share.
-    pub topology: StorageTopology,
-    /// Size of each member, in bytes.
-    pub member_bytes: u64,
-    /// Stripe memory, in bytes.
-    pub stripe_cache_bytes: u64,
-    /// Queue depth of each member.
-    pub queue_depth: usize,
-    /// Parity kernels.
-    pub kernels: parity::Kernels,
+pub struct EngineArray {
+    /// The array.
+    pub config: ArrayConfig,
+    /// Where its member files lie, and its parity kernels.
+    pub run: RunConfig,
 }
 
-impl EngineSpec {
+impl EngineArray {
     /// The array of a journal, over members like the first of this one.
-    pub(super) fn for_journal(&self, expr: &ArrayExpr) -> Option<EngineSpec> {
-        let member = self.members.first()?.clone();
-        Some(EngineSpec {
+    pub(super) fn for_journal(&self, expr: &ArrayExpr) -> Option<EngineArray> {
+        let member = self.config.members.first()?.clone();
+        let config = ArrayConfig {
             expr: expr.clone(),
             members: vec![member; expr.leaves()],
             member_bytes: JOURNAL_MEMBER_BYTES,
             // Separate disks, behind a separate bus of the same rate.
             topology: StorageTopology {
-                bus_bytes_per_s: self.topology.bus_bytes_per_s,
+                bus_bytes_per_s: self.config.topology.bus_bytes_per_s,
                 ..StorageTopology::default()
             },
-            ..self.clone()
-        })
+            ..self.config.clone()
+        };
+        Some(EngineArray { config, run: self.run.clone() })
     }
 
     fn make(&self, pace: &PaceControl, faults: &FaultControl) -> Result<Array, String> {
-        let (spec, options) = array_spec(
-            &TargetSpec {
-                expr: &self.expr,
-                chunk_sectors: self.chunk_bytes / md::SECTOR_BYTES,
-                members: &self.members,
-                directory: &self.directory,
-                topology: self.topology,
-                member_bytes: self.member_bytes,
-                stripe_cache_bytes: self.stripe_cache_bytes,
-                queue_depth: self.queue_depth,
-                block_bytes: 1 << 20,
-                in_flight: IN_FLIGHT,
-                area_bytes: None,
-                unit_bytes: 4096,
-                lanes: 1,
-                kernels: self.kernels,
-                seed: 0,
-            },
-            pace,
-            faults,
-        )?;
+        let config = ArrayConfig { area_bytes: None, ..self.config.clone() };
+        // One shard, whatever the number of CPUs.
+        let run = RunConfig { cores: None, ..self.run.clone() };
+        let requests = Requests { block_bytes: 1 << 20, unit_bytes: 4096, in_flight: IN_FLIGHT };
+        let (spec, options) = array_spec(&config, &run, requests, (pace, faults))?;
         Array::start(spec, &options).map_err(|error| error.to_string())
     }
 }
@@ -104,13 +75,13 @@ pub struct ServedArray {
 impl ServedArray {
     /// Creates the array and its block device. The pace of paced members is off until
     /// [`ServedArray::set_paced`]: setting the place up is not measured.
-    pub(super) fn set_up(spec: EngineSpec, undo: &mut Undo) -> Result<ServedArray, String> {
+    pub(super) fn set_up(array: EngineArray, undo: &mut Undo) -> Result<ServedArray, String> {
         let directory = super::set_up::make_directory("front", undo)?;
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
         pace.set_on(false);
         let front = {
             let pace = pace.clone();
-            Front::start(FrontOptions::new(&directory), move || spec.make(&pace, &faults))
+            Front::start(FrontOptions::new(&directory), move || array.make(&pace, &faults))
         };
         let front = front.map_err(|error| error.to_string())?;
         let file = front.file().display().to_string();

@@ -12,7 +12,7 @@ mod set_up;
 mod steps;
 mod wipe;
 
-pub use engine::{EngineSpec, ServedArray};
+pub use engine::{EngineArray, ServedArray};
 pub use kernel::{KernelArray, kernel_steps};
 pub use plan::{Stripes, mkfs, mount};
 pub use set_up::{MountOrDevice, ProvisionedTarget, Request, facts_of};

@@ -15,7 +15,7 @@ use metrics::host;
 use results::record;
 use spec::target::{BlockDeviceSettings, FsExpr, Journal, TargetExpr};
 
-use super::engine::{EngineSpec, ServedArray, in_sysfs, setting};
+use super::engine::{EngineArray, ServedArray, in_sysfs, setting};
 use super::kernel::{KernelArray, set_up_kernel};
 use super::plan::{Stripes, mkfs, mount, rehearsal};
 use super::steps::{Step, Undo};
@@ -35,7 +35,7 @@ pub struct Request<'a> {
     /// The parsed place expression.
     pub place: &'a TargetExpr,
     /// The engine's array, where the place uses one.
-    pub engine: Option<EngineSpec>,
+    pub engine: Option<EngineArray>,
     /// The kernel's array, where the place uses one.
     pub kernel: Option<KernelArray>,
     /// Overwrite the contents of a `device:`. Below a file system its signatures are erased just
@@ -116,7 +116,7 @@ impl Drop for ProvisionedTarget {
 
 /// A place that is partially set up. Dropping it undoes the completed steps.
 struct Provisioner<'a> {
-    engine: Option<EngineSpec>,
+    engine: Option<EngineArray>,
     kernel: Option<KernelArray>,
     facts: record::Place,
     arrays: Vec<ServedArray>,
@@ -154,8 +154,8 @@ impl<'a> Provisioner<'a> {
         match place {
             TargetExpr::Engine => {
                 need_root("an array as a block device")?;
-                let spec = self.engine.take().ok_or("no array is given for the place")?;
-                self.serve(spec)
+                let array = self.engine.take().ok_or("no array is given for the place")?;
+                self.serve(array)
             }
             TargetExpr::Device(path) => {
                 open_to_write_over(path, self.destroy)?;
@@ -176,8 +176,8 @@ impl<'a> Provisioner<'a> {
         }
     }
 
-    fn serve(&mut self, spec: EngineSpec) -> Result<(PathBuf, Option<Stripes>), String> {
-        let array = ServedArray::set_up(spec, &mut self.undo)?;
+    fn serve(&mut self, array: EngineArray) -> Result<(PathBuf, Option<Stripes>), String> {
+        let array = ServedArray::set_up(array, &mut self.undo)?;
         let found = (array.device.clone(), array.stripes);
         for sentence in &array.missing_protections {
             if !self.warnings.contains(sentence) {
@@ -195,15 +195,15 @@ impl<'a> Provisioner<'a> {
         }
         export::fuse::private_mounts()
             .map_err(|error| format!("cannot have mounts of its own (CAP_SYS_ADMIN): {error}"))?;
-        let journal_spec = match (&fs.journal, &self.engine) {
-            (Journal::On(expr), Some(spec)) => spec.for_journal(expr),
+        let for_journal = match (&fs.journal, &self.engine) {
+            (Journal::On(expr), Some(array)) => array.for_journal(expr),
             _ => None,
         };
         let (mut device, stripes) = self.device(&fs.on)?;
-        let journal = match journal_spec {
-            Some(spec) => {
-                self.facts.journal = Some(spec.expr.to_string());
-                Some(self.serve(spec)?.0)
+        let journal = match for_journal {
+            Some(array) => {
+                self.facts.journal = Some(array.config.expr.to_string());
+                Some(self.serve(array)?.0)
             }
             None => None,
         };

@@ -8,25 +8,21 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use bench::provision::{EngineSpec, MountOrDevice, ProvisionedTarget, Request, Step};
+use bench::provision::{EngineArray, MountOrDevice, ProvisionedTarget, Request, Step};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
+use spec::case::{ArrayConfig, RunConfig};
 use spec::members::MemberSet;
 use spec::target::TargetExpr;
 
-fn engine(array: &str, member_bytes: u64) -> EngineSpec {
+fn engine(array: &str, member_bytes: u64) -> EngineArray {
     let expr: md::nested::ArrayExpr = array.parse().expect("an expression");
     let set: MemberSet = "mem".parse().expect("a set");
-    EngineSpec {
+    let config = ArrayConfig {
         chunk_bytes: 65_536,
-        members: set.expand(expr.leaves()).expect("members"),
-        expr,
-        directory: std::env::temp_dir(),
-        topology: spec::topology::StorageTopology::default(),
-        member_bytes,
         stripe_cache_bytes: 16 << 20,
-        queue_depth: usize::MAX,
-        kernels: parity::Kernels::best(),
-    }
+        ..ArrayConfig::new(expr, &set, member_bytes).expect("an array")
+    };
+    EngineArray { config, run: RunConfig { directory: std::env::temp_dir(), ..RunConfig::quick() } }
 }
 
 /// What is missing here, on stdout.
@@ -46,12 +42,12 @@ fn cannot(tools: &[&str]) -> bool {
     true
 }
 
-fn set_up(place: &str, engine: EngineSpec) -> ProvisionedTarget {
+fn set_up(place: &str, engine: EngineArray) -> ProvisionedTarget {
     let place: TargetExpr = place.parse().expect("a place");
     ProvisionedTarget::set_up(request(&place, Some(engine))).expect("set up")
 }
 
-fn request(place: &TargetExpr, engine: Option<EngineSpec>) -> Request<'_> {
+fn request(place: &TargetExpr, engine: Option<EngineArray>) -> Request<'_> {
     Request { place, engine, kernel: None, destroy: false, stop: &|| false }
 }
 

@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use clap::{ArgMatches, Args, Subcommand};
 use results::record::Cell;
 use serde_json::json;
+use spec::case::RunConfig;
 use spec::matrix::Plan;
-use spec::settings::Settings;
 use spec::units::show_seconds;
 
 use crate::commands::results::{DbArgument, RunRecorder};
@@ -25,9 +25,9 @@ use crate::output::{Outputs, json_of};
 use crate::{Ending, signal};
 
 pub use options::{HostOptions, Matrix, MatrixOptions};
-pub use programs::{Engine, ProgramRunner};
+pub use programs::run_program;
 pub use unused_options::unused_options;
-pub use work::{BenchPlan, Target};
+pub use work::BenchPlan;
 
 /// Default of `--runs`: samples per cell.
 const RUNS: u32 = 5;
@@ -109,24 +109,23 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending, St
     }
     let BenchArguments { matrix, host, repeat, results, .. } = arguments;
     let matrix = Matrix::new(matrix, matches);
-    let directory = host.directory();
-    let settings = matrix.options.settings(&host, &directory, host.kernels());
+    let config = matrix.options.run_config(&host, host.kernels());
     hold_to_cores(host.cores)?;
     let work = BenchPlan::plan(&matrix, &host)?;
     if results.dry_run {
-        return dry_run(&work, &settings, &results);
+        return dry_run(&work, &config, &results);
     }
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = Outputs::open(&results.json, results.html.as_deref())?;
-    let mut keeper = RunRecorder::begin(&results.db, || work.head(&settings))?;
+    let mut keeper = RunRecorder::begin(&results.db, || work.head(&config))?;
     let mut keep = |cells: &[Cell]| {
         if let Some(keeper) = &mut keeper {
             keeper.put(cells);
         }
     };
     let (record, ended) =
-        work.carry_out((&matrix.options, &host), repeat, &settings, &stopped, &mut keep);
+        work.carry_out((&matrix.options, &host), repeat, &config, &stopped, &mut keep);
     let kept = keeper.map(|keeper| keeper.end(ended.is_ok() && !stopped())).transpose();
     // Cells measured before a failure are still written.
     let measured = record.cells.len();
@@ -170,25 +169,21 @@ pub fn hold_to_cores(cores: Option<u32>) -> Result<(), String> {
 }
 
 /// `--dry-run`: prints arrays, workloads and programs.
-fn dry_run(
-    work: &BenchPlan,
-    settings: &Settings<'_>,
-    results: &ResultOptions,
-) -> Result<Ending, String> {
+fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result<Ending, String> {
     let (mut text, mut cells) = (String::new(), Vec::new());
     let mut add = |name: String, workloads: Vec<String>| {
         text += &format!("{name}: {}\n", workloads.join(", "));
         cells.push(json!({"name": name, "workloads": workloads}));
     };
-    for case in work.blocks.iter().flat_map(|plan| &plan.arrays) {
-        let names = case.cells.iter().map(|cell| cell.kind.name().to_string());
-        add(spec::matrix::case_name(case), names.collect());
+    for planned in work.blocks.iter().flat_map(|plan| &plan.arrays) {
+        let names = planned.cells.iter().map(|cell| cell.kind.name().to_string());
+        add(planned.array.name(), names.collect());
     }
     for target in &work.targets {
         let programs = work.choices.iter().map(ToString::to_string);
         add(target.place.name(), programs.collect());
     }
-    let estimate = work.blocks.as_ref().map(|plan| bench::blocks::estimate_seconds(plan, settings));
+    let estimate = work.blocks.as_ref().map(|plan| bench::blocks::estimate_seconds(plan, run));
     let outputs = results.outputs_of_a_list()?;
     if let (Some(plan), Some(seconds)) = (&work.blocks, estimate) {
         announce(plan, seconds);
@@ -215,7 +210,7 @@ fn counted(count: usize, what: &str) -> String {
 
 /// Checks that every directory of member files exists and is writable.
 fn check_directory(plan: &Plan, default: &Path) -> Result<(), String> {
-    let members = plan.arrays.iter().flat_map(|array| &array.members);
+    let members = plan.arrays.iter().flat_map(|planned| &planned.array.members);
     for directory in members.filter_map(|member| member.directory()) {
         let directory = directory.unwrap_or(default);
         let probe = directory.join(format!("raidlab-probe-{}", std::process::id()));

@@ -13,21 +13,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bench::blocks::Progress;
-use bench::sweep::{Part, ProgramItem, SweepHost, Task, run_tasks, tasks};
+use bench::program::session::RunResult;
+use bench::sweep::{SweepCase, SweepHost, Task, run_tasks, tasks};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
-use results::record::Cell;
 use results::{NewRun, Store};
 use serde::Serialize;
-use spec::matrix::Plan;
-use spec::settings::Settings;
-use spec::sweep::{
-    Item, ItemKey, SweepFile, SweepTable, TargetLabels, program_elsewhere, program_on_array,
-};
+use spec::case::{Case, RunConfig, Workload};
+use spec::sweep::{Item, ItemKey, SweepFile, SweepTable, TargetLabels};
 
 use crate::commands::bench::{
-    BenchPlan, Engine, HostOptions, Matrix, MatrixOptions, ProgramRunner, ResultOptions, Target,
-    check_plan, hold_to_cores,
+    BenchPlan, HostOptions, Matrix, MatrixOptions, ResultOptions, check_plan, hold_to_cores,
+    run_program,
 };
 use crate::console::say;
 use crate::output::{Outputs, json_of};
@@ -115,26 +112,24 @@ pub fn run(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Ending, S
         tables.push(read);
     }
     unused_options(&tables, host, &given).map_err(|e| format!("{}: {e}", file.display()))?;
-    let (directory, kernels) = (host.directory(), host.kernels());
-    let marks = TargetLabels::new(tables.iter().flat_map(|table| &table.options.target));
-    let mut parts = Vec::new();
+    let labels = TargetLabels::new(tables.iter().flat_map(|table| &table.options.target));
+    // Calibrated once, so that all tables have the same.
+    let kernels = host.kernels();
+    let mut all = Vec::new();
     let mut impossible = Vec::new();
     for (table, read) in sweep.runs.iter().zip(&tables) {
-        let read = &read.options;
-        let settings = read.settings(host, &directory, kernels);
-        // A matrix without runnable cells keeps its index: parts and tables are parallel lists.
-        let (plan, programs) = part(read, &settings, &marks).unwrap_or_else(|why| {
+        let planned = cases(&read.options, &read.options.run_config(host, kernels), &labels);
+        let (cases, left_out) = planned.unwrap_or_else(|why| {
             impossible.push((unplanned(table), why));
             Default::default()
         });
-        for left_out in &plan.left_out {
+        for left_out in &left_out {
             let (file, line) = (file.display(), table.line);
             say(format_args!("{file}: line {line}: left out: {left_out}"));
         }
-        parts.push(Part { plan, settings, programs });
+        all.extend(cases);
     }
-    let sweeping =
-        Sweeping { arguments, sweep: &sweep, tables: &tables, parts: &parts, marks, impossible };
+    let sweeping = Sweeping { arguments, sweep: &sweep, cases: all, labels, impossible };
     if arguments.results.dry_run { sweeping.show() } else { sweeping.run_sweep() }
 }
 
@@ -163,48 +158,33 @@ fn unused_options(
     Ok(())
 }
 
-/// The block workloads and programs of one matrix.
-fn part(
+/// The cases of one matrix, and what was left out of it.
+fn cases(
     table: &MatrixOptions,
-    settings: &Settings<'_>,
-    marks: &TargetLabels,
-) -> Result<(Plan, Vec<ProgramItem>), String> {
+    run: &RunConfig,
+    labels: &TargetLabels,
+) -> Result<(Vec<SweepCase>, Vec<String>), String> {
     let work = BenchPlan::shape(table)?;
-    let mut plan = work.blocks.unwrap_or_default();
-    let (timing, mut programs) = (table.timing(), Vec::new());
-    for Target { place, arrays } in &work.targets {
-        let mark = marks.of(place);
-        for choice in &work.choices {
-            match arrays {
-                Some(plan) => programs.extend(plan.arrays.iter().map(|case| ProgramItem {
-                    choice: choice.clone(),
-                    place: place.clone(),
-                    case: Some(case.clone()),
-                    size: None,
-                    item: program_on_array(choice, (place, mark), case, settings, &timing),
-                })),
-                None => programs.extend(table.sizes().into_iter().map(|size| ProgramItem {
-                    choice: choice.clone(),
-                    place: place.clone(),
-                    case: None,
-                    size,
-                    item: program_elsewhere(
-                        choice,
-                        &place.identity(),
-                        &format!("{}{mark}", place.name()),
-                        size,
-                        &timing,
-                    ),
-                })),
-            }
-        }
+    let blocks = work.blocks.unwrap_or_default();
+    let sweep_case = |case: Case, label: &str| SweepCase { item: case.item(label), case };
+    let mut cases: Vec<SweepCase> = blocks
+        .arrays
+        .iter()
+        .flat_map(|array| array.cases(run))
+        .map(|case| sweep_case(case, ""))
+        .collect();
+    for target in &work.targets {
+        let label = labels.of(&target.place);
+        let programs = target.cases(&work.choices, &table.sizes(), run);
+        cases.extend(programs.into_iter().map(|case| sweep_case(case, label)));
     }
     // The list of arrays left out is the same for every target.
-    let left_out = work.targets.into_iter().find_map(|target| target.arrays);
-    if let Some(arrays) = left_out.filter(|_| plan.arrays.is_empty()) {
-        plan.left_out = arrays.left_out;
-    }
-    Ok((plan, programs))
+    let below = work.targets.into_iter().find_map(|target| target.arrays);
+    let left_out = match below.filter(|_| blocks.arrays.is_empty()) {
+        Some(arrays) => arrays.left_out,
+        None => blocks.left_out,
+    };
+    Ok((cases, left_out))
 }
 
 /// The item of a matrix that cannot be planned.
@@ -272,16 +252,14 @@ struct Impossible {
 struct Sweeping<'a> {
     arguments: &'a SweepArguments,
     sweep: &'a SweepFile,
-    /// Parallel to `parts`.
-    tables: &'a [Matrix],
-    parts: &'a [Part<'a>],
-    marks: TargetLabels,
+    cases: Vec<SweepCase>,
+    labels: TargetLabels,
     impossible: Vec<(Item, String)>,
 }
 
 impl Sweeping<'_> {
-    fn all(&self) -> Vec<Task<'_>> {
-        tasks(self.parts, &HashSet::new())
+    fn all(&self) -> Vec<Task> {
+        tasks(&self.cases, &HashSet::new())
     }
 
     /// The run to resume, and its finished items.
@@ -324,7 +302,7 @@ impl Sweeping<'_> {
 
     /// The items of the sweep, for JSON output.
     fn shown(&self, finished: &HashSet<ItemKey>) -> Shown {
-        let rest = tasks(self.parts, finished);
+        let rest = tasks(&self.cases, finished);
         let item = |item: &Item| ShownItem {
             key: item.key.0.clone(),
             what: item.what.clone(),
@@ -347,13 +325,13 @@ impl Sweeping<'_> {
     /// `24 items, 4 of them done, about 2m30s for the rest`. `took` has the duration of programs
     /// that were measured before, in seconds, phases only.
     fn summary(&self, finished: &HashSet<ItemKey>, took: &HashMap<ItemKey, f64>) -> String {
-        let count = |tasks: &[Task<'_>]| tasks.iter().map(|task| task.items.len()).sum::<usize>();
-        let (all, rest) = (count(&self.all()), tasks(self.parts, finished));
+        let count = |tasks: &[Task]| tasks.iter().map(|task| task.items.len()).sum::<usize>();
+        let (all, rest) = (count(&self.all()), tasks(&self.cases, finished));
         let programs = programs(&rest);
         let mut time = format!("about {}", spec::units::show_seconds(seconds(&rest)));
         if programs > 0 {
             time.push_str(&format!(" and the time of {programs} program(s)"));
-            let keys = rest.iter().filter_map(|task| Some(&task.program?.item.key));
+            let keys = rest.iter().filter_map(|task| task.is_program().then(|| &task.items[0].key));
             let known: Vec<f64> = keys.filter_map(|key| took.get(key).copied()).collect();
             if !known.is_empty() {
                 let seconds = spec::units::show_seconds(known.iter().sum());
@@ -386,7 +364,7 @@ impl Sweeping<'_> {
         let run = run.map_err(text)?;
         let finished = store.finished(run).map_err(text)?;
         let took = store.programs_took().map_err(text)?;
-        let rest = tasks(self.parts, &finished);
+        let rest = tasks(&self.cases, &finished);
         say(format_args!("{}: {}", self.sweep.name, self.summary(&finished, &took)));
         say(format_args!("run {run} in {}", store.path().display()));
         for (item, why) in &self.impossible {
@@ -395,8 +373,7 @@ impl Sweeping<'_> {
         let cells = rest.iter().map(|task| task.items.len()).sum();
         let mut here = Here {
             arguments,
-            tables: self.tables,
-            marks: &self.marks,
+            labels: &self.labels,
             reporter: Reporter::new(cells, programs(&rest), seconds(&rest)),
             stop: &stop,
             waits_for: Vec::new(),
@@ -441,31 +418,24 @@ impl Sweeping<'_> {
     }
 }
 
-fn programs(tasks: &[Task<'_>]) -> usize {
-    tasks.iter().filter(|task| task.program.is_some()).count()
+fn programs(tasks: &[Task]) -> usize {
+    tasks.iter().filter(|task| task.is_program()).count()
 }
 
-/// The reason why a program could not be run, without prefixes that repeat the item's name.
-fn without_name(why: &str, program: &ProgramItem) -> String {
-    let name = program.case.as_ref().map(spec::matrix::case_name).unwrap_or_default();
-    let names = [
-        format!("{name}: "),
-        format!("{name}, {}: ", program.place.name()),
-        format!("{}: ", program.choice),
-    ];
-    let strip = |why, name: &String| str::strip_prefix(why, name).unwrap_or(why);
-    names.iter().fold(why, strip).to_string()
+/// The reason why a program could not be run, without the program's name, which the item has.
+fn without_name(why: String, case: &Case) -> String {
+    let Workload::Program(program) = &case.workload else { return why };
+    why.strip_prefix(&format!("{program}: ")).map(str::to_string).unwrap_or(why)
 }
 
-fn seconds(tasks: &[Task<'_>]) -> f64 {
+fn seconds(tasks: &[Task]) -> f64 {
     tasks.iter().filter_map(Task::estimate_seconds).sum()
 }
 
 /// The command line's side of a running sweep: progress, signals and programs.
 struct Here<'a> {
     arguments: &'a SweepArguments,
-    tables: &'a [Matrix],
-    marks: &'a TargetLabels,
+    labels: &'a TargetLabels,
     reporter: Reporter,
     stop: &'a AtomicBool,
     /// Processes already reported as being waited for.
@@ -473,37 +443,29 @@ struct Here<'a> {
 }
 
 impl SweepHost for Here<'_> {
-    fn ready(&mut self, task: &Task<'_>) -> Result<(), String> {
+    fn ready(&mut self, task: &Task) -> Result<(), String> {
         // What others' devices hold takes neither memory nor space here.
-        match task.program.is_some_and(|program| !program.place.uses_engine()) {
+        match task.is_program() && !task.case().target.uses_engine() {
             true => Ok(()),
-            false => check_plan(&task.plan, &self.arguments.host),
+            false => check_plan(&task.plan(), &self.arguments.host),
         }
     }
 
-    fn program(&mut self, task: &Task<'_>) -> (Vec<Cell>, Result<(), String>) {
-        let program = task.program.expect("it is a program");
+    fn program(&mut self, task: &Task) -> RunResult {
+        let case = task.case();
         let status = Status::default();
         let stopped = || self.stop.load(Ordering::Relaxed);
         let left = self.reporter.left(0.0);
         let show = |line: &str| status.show(&format!("{left} left  {line}"));
         let begun = Instant::now();
-        let place = (&program.place, self.marks.of(&program.place));
-        let wanted = ProgramRunner {
-            programs: std::slice::from_ref(&program.choice),
-            sizes: program.size.as_slice(),
-            destroy: self.arguments.host.destroy_contents,
-            ..self.tables[task.part].options.wanted(place, &stopped, &show)
-        };
-        let engine = Engine { plan: &task.plan, settings: task.settings };
-        let engine = program.case.is_some().then_some(&engine);
-        let mut cells = Vec::new();
-        let ended = wanted.run(engine, &mut |more| cells.extend(more));
+        let destroy = self.arguments.host.destroy_contents;
+        let label = self.labels.of(&case.target);
+        let (cells, ended) = run_program(case, label, destroy, &stopped, &show);
         status.finish();
         if ended.is_ok() && !stopped() {
-            self.reporter.done(&program.item.what, begun.elapsed());
+            self.reporter.done(&task.items[0].what, begun.elapsed());
         }
-        (cells, ended.map_err(|why| without_name(&why, program)))
+        (cells, ended.map_err(|why| without_name(why, case)))
     }
 
     fn progress(&mut self, event: Progress<'_>) {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 /// Timing of a program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Minimum duration of a phase; shorter ones are repeated.
     pub least: Duration,

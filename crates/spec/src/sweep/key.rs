@@ -9,46 +9,61 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-use crate::matrix::{self, ArrayCase, BenchLevel, case_name};
+use crate::case::{ArrayConfig, BenchLevel, Case, DEFAULT_STRIPE_CACHE_BYTES, RunConfig, Workload};
 use crate::program::timing::Timing;
 use crate::program::{ProgramSpec, canonical_id};
-use crate::settings::Settings;
 use crate::sweep::{Item, ItemKey};
 use crate::target::TargetExpr;
 use crate::topology::StorageTopology;
 use crate::units;
 use crate::workload::Spec;
 
-/// The item of one entry of an array's cells.
-pub fn item(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> Item {
-    Item { key: hashed(&identity(case, spec, settings)), what: in_words(case, spec) }
+impl Case {
+    /// Its key and description. `label` distinguishes its target from others of the same name, in
+    /// the description only.
+    pub fn item(&self, label: &str) -> Item {
+        match (&self.workload, &self.array) {
+            (Workload::Blocks(spec), array) => {
+                let array = array.as_ref().expect("block workloads run on an array");
+                let identity = identity(array, spec, &self.run);
+                Item { key: hashed(&identity), what: in_words(array, spec) }
+            }
+            (Workload::Program(program), Some(array)) => {
+                program_on_array(program, (&self.target, label), array, &self.run)
+            }
+            (Workload::Program(program), None) => {
+                let named = format!("{}{label}", self.target.name());
+                let place = self.target.identity();
+                program_elsewhere(program, &place, &named, self.size, &self.run.phases)
+            }
+        }
+    }
 }
 
-/// The item of a program on an array: on the raw array, or on a file system on it. `mark`
-/// distinguishes the place from others of the same name.
-pub fn program_on_array(
+/// The item of a program on an array: on the raw array, or on a file system on it.
+fn program_on_array(
     program: &ProgramSpec,
-    (place, mark): (&TargetExpr, &str),
-    case: &ArrayCase,
-    settings: &Settings<'_>,
-    timing: &Timing,
+    (place, label): (&TargetExpr, &str),
+    array: &ArrayConfig,
+    run: &RunConfig,
 ) -> Item {
-    let (array, mut knobs) = array_identity(case);
-    let mut named = array_in_words(case);
+    let (identified, mut knobs) = array_identity(array);
+    let mut named = array_in_words(array);
     if *place != TargetExpr::Engine {
         knobs.push_str(&format!(" target={}", place.identity()));
-        named = format!("{named}, {}{mark}", place.name());
+        named = format!("{named}, {}{label}", place.name());
     }
-    let cores = settings.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
+    let cores = run.cores.map_or(String::new(), |cores| format!(" cores={cores}"));
     let identity = program.identity();
     let (what, program) = (format!("{named}: {identity}"), canonical_id(&identity));
-    let (kernel, timed) = (kernel_identity(case, settings), timing_identity(timing));
-    Item { key: hashed(&format!("program={program} {array}{knobs}{cores}{kernel}{timed}")), what }
+    let (kernel, timed) = (kernel_identity(array, run), timing_identity(&run.phases));
+    let key = hashed(&format!("program={program} {identified}{knobs}{cores}{kernel}{timed}"));
+    Item { key, what }
 }
 
 /// The item of a program on another place. `place` identifies it completely; `named` is the same
 /// without the user's own paths.
-pub fn program_elsewhere(
+fn program_elsewhere(
     program: &ProgramSpec,
     place: &str,
     named: &str,
@@ -107,9 +122,9 @@ fn timing_identity(timing: &Timing) -> String {
 
 /// The parity kernels that were given by option, where there is parity. The fastest kernels of the
 /// host, the default, are not named: the run identifies the host.
-fn kernel_identity(case: &ArrayCase, settings: &Settings<'_>) -> String {
-    match settings.kernels_chosen && case.has_parity() {
-        true => format!(" kernel={}", settings.kernels.name()),
+fn kernel_identity(array: &ArrayConfig, run: &RunConfig) -> String {
+    match run.kernels_chosen && array.has_parity() {
+        true => format!(" kernel={}", run.kernels.name()),
         false => String::new(),
     }
 }
@@ -120,16 +135,16 @@ fn hashed(identity: &str) -> ItemKey {
 }
 
 /// The measurement in one line. Settings at their default are left out.
-fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
-    let (array, knobs) = array_identity(case);
+fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
+    let (array, knobs) = array_identity(config);
     let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes } = spec;
     let mut text = format!(
         "{array} workload={} block={block_bytes} depth={depth} jobs={jobs} warm-up={} sample={} \
          runs={}{knobs}",
         kind.name(),
-        settings.warm_up.as_secs_f64(),
-        settings.sample.as_secs_f64(),
-        settings.runs
+        run.warm_up.as_secs_f64(),
+        run.sample.as_secs_f64(),
+        run.runs
     );
     let mut more = |name: &str, value: Option<u64>| {
         if let Some(value) = value {
@@ -137,13 +152,13 @@ fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
         }
     };
     more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
-    more("until-steady", settings.until_steady.map(u64::from));
-    more("cores", settings.cores.map(u64::from));
-    if case.members.iter().any(|member| member.drive().is_some()) {
+    more("until-steady", run.until_steady.map(u64::from));
+    more("cores", run.cores.map(u64::from));
+    if config.members.iter().any(|member| member.drive().is_some()) {
         more("drives", Some(DRIVE_MODELS));
-        more("as-long", settings.sample_given.then_some(1));
+        more("as-long", run.sample_given.then_some(1));
     }
-    text + &kernel_identity(case, settings)
+    text + &kernel_identity(config, run)
 }
 
 /// Version of the drive models: results of older models, or of other places on the disk, do not
@@ -152,8 +167,8 @@ fn identity(case: &ArrayCase, spec: &Spec, settings: &Settings<'_>) -> String {
 const DRIVE_MODELS: u64 = 2;
 
 /// The array, and its settings that are not at their default.
-fn array_identity(case: &ArrayCase) -> (String, String) {
-    let ArrayCase {
+fn array_identity(config: &ArrayConfig) -> (String, String) {
+    let ArrayConfig {
         level,
         expr,
         nested: _, // said by the expression
@@ -166,8 +181,7 @@ fn array_identity(case: &ArrayCase) -> (String, String) {
         topology,
         stripe_cache_bytes,
         queue_depth,
-        cells: _, // the entry is one of them
-    } = case;
+    } = config;
     let level = match level {
         BenchLevel::Single => "single".to_string(),
         BenchLevel::Md(level) => level.to_string(),
@@ -177,7 +191,7 @@ fn array_identity(case: &ArrayCase) -> (String, String) {
     );
     let StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle } = topology;
     let cache = *stripe_cache_bytes;
-    let cache = (case.has_parity() && cache != matrix::DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
+    let cache = (config.has_parity() && cache != DEFAULT_STRIPE_CACHE_BYTES).then_some(cache);
     let knobs = [
         ("area", *area_bytes),
         ("degraded", (*degraded > 0).then_some(u64::from(*degraded))),
@@ -192,8 +206,8 @@ fn array_identity(case: &ArrayCase) -> (String, String) {
 }
 
 /// `raid5(4) 64 KiB, paced:hdd-2007: seq-read 1 MiB x 4`.
-fn in_words(case: &ArrayCase, spec: &Spec) -> String {
-    let mut text = array_in_words(case);
+fn in_words(config: &ArrayConfig, spec: &Spec) -> String {
+    let mut text = array_in_words(config);
     let kib = |bytes: u64| units::kib(bytes as f64 / 1024.0);
     let (name, block) = (spec.kind.name(), kib(spec.block_bytes));
     text.push_str(&format!(": {name} {block} x {}", spec.depth));
@@ -206,27 +220,27 @@ fn in_words(case: &ArrayCase, spec: &Spec) -> String {
     text
 }
 
-fn array_in_words(case: &ArrayCase) -> String {
-    let mut text = case_name(case);
+fn array_in_words(config: &ArrayConfig) -> String {
+    let mut text = config.name();
     let kib = |bytes: u64| units::kib(bytes as f64 / 1024.0);
-    if case.takes_chunk() {
-        text.push_str(&format!(" {}", kib(case.chunk_bytes)));
+    if config.takes_chunk() {
+        text.push_str(&format!(" {}", kib(config.chunk_bytes)));
     }
-    text.push_str(&format!(", {}", case.set));
-    let cache = case.stripe_cache_bytes;
-    if case.has_parity() && cache != matrix::DEFAULT_STRIPE_CACHE_BYTES {
+    text.push_str(&format!(", {}", config.set));
+    let cache = config.stripe_cache_bytes;
+    if config.has_parity() && cache != DEFAULT_STRIPE_CACHE_BYTES {
         text.push_str(&format!(", stripe cache {}", kib(cache)));
     }
-    if let Some(bus) = case.topology.bus_bytes_per_s {
+    if let Some(bus) = config.topology.bus_bytes_per_s {
         text.push_str(&format!(", bus {} MB/s", bus as f64 / 1e6));
     }
-    if let Some(disks) = case.topology.disks_per_channel {
+    if let Some(disks) = config.topology.disks_per_channel {
         text.push_str(&format!(", {disks} to a channel"));
     }
-    if let Some(members) = case.topology.members_per_spindle {
+    if let Some(members) = config.topology.members_per_spindle {
         text.push_str(&format!(", {members} to a spindle"));
     }
-    if let Some(depth) = case.queue_depth {
+    if let Some(depth) = config.queue_depth {
         text.push_str(&format!(", queue depth {depth}"));
     }
     text
@@ -235,20 +249,20 @@ fn array_in_words(case: &ArrayCase) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::path::Path;
     use std::time::Duration;
 
     use super::*;
     use crate::matrix::{self, Options};
 
-    fn settings(seed: u64, directory: &Path) -> Settings<'_> {
-        Settings {
+    fn settings(seed: u64, directory: &str) -> RunConfig {
+        RunConfig {
             warm_up: Duration::from_millis(300),
             sample: Duration::from_millis(700),
             sample_given: false,
             runs: 5,
             until_steady: None,
-            directory,
+            phases: Timing::default(),
+            directory: directory.into(),
             cores: None,
             seed,
             kernels: parity::Kernels::reference(),
@@ -268,22 +282,33 @@ mod tests {
         Options { members: vec!["paced:hdd-2007".parse().expect("a set")], ..options() }
     }
 
-    fn keys(options: &Options, settings: &Settings<'_>) -> Vec<Item> {
+    fn array(options: &Options) -> ArrayConfig {
+        matrix::plan(options).expect("a plan").arrays.remove(0).array
+    }
+
+    fn program(text: &str, target: &str, array: Option<&ArrayConfig>, run: &RunConfig) -> Case {
+        Case {
+            target: target.parse().expect("a target"),
+            array: array.cloned(),
+            workload: Workload::Program(text.parse().expect("a program")),
+            size: None,
+            run: run.clone(),
+        }
+    }
+
+    fn keys(options: &Options, run: &RunConfig) -> Vec<Item> {
         let plan = matrix::plan(options).expect("a plan");
-        let items = plan.arrays.iter().flat_map(|case| {
-            case.cells.iter().map(|spec| item(case, spec, settings)).collect::<Vec<_>>()
-        });
-        items.collect()
+        plan.arrays.iter().flat_map(|array| array.cases(run)).map(|case| case.item("")).collect()
     }
 
     /// Results of an older raidlab must be found again: a change of this text changes every key.
     #[test]
     fn the_name_of_an_item_is_the_same_for_ever() {
-        let items = keys(&options(), &settings(1, Path::new("/a")));
+        let items = keys(&options(), &settings(1, "/a"));
         let plan = matrix::plan(&options()).expect("a plan");
-        let (case, settings) = (&plan.arrays[0], settings(1, Path::new("/a")));
+        let array = &plan.arrays[0];
         assert_eq!(
-            identity(case, &case.cells[0], &settings),
+            identity(&array.array, &array.cells[0], &settings(1, "/a")),
             "level=raid5 array=raid5(4) chunk=262144 members=mem member=134217728 \
              workload=seq-read block=1048576 depth=4 jobs=1 warm-up=0.3 sample=0.7 runs=5"
         );
@@ -293,23 +318,14 @@ mod tests {
 
     #[test]
     fn programs_have_names_of_their_own() {
-        let choice = |text: &str| text.parse::<ProgramSpec>().expect("a program");
-        let plan = |options: &Options| matrix::plan(options).expect("a plan");
-        let usual = settings(1, Path::new("/a"));
-        let (one, other) = (plan(&options()), plan(&Options { disks: vec![5], ..options() }));
-        let within = |text: &str, place: &str, plan: &matrix::Plan| {
-            let place = place.parse().expect("a place");
-            program_on_array(
-                &choice(text),
-                (&place, ""),
-                &plan.arrays[0],
-                &usual,
-                &Timing::default(),
-            )
+        let usual = settings(1, "/a");
+        let (one, other) = (array(&options()), array(&Options { disks: vec![5], ..options() }));
+        let within = |text: &str, target: &str, array: &ArrayConfig| {
+            program(text, target, Some(array), &usual).item("")
         };
-        let on = |text: &str, plan: &matrix::Plan| within(text, "engine", plan);
-        let elsewhere = |text: &str, place: &str, size| {
-            program_elsewhere(&choice(text), place, "path", size, &Timing::default())
+        let on = |text: &str, array: &ArrayConfig| within(text, "engine", array);
+        let elsewhere = |text: &str, target: &str, size| {
+            Case { size, ..program(text, target, None, &usual) }.item("")
         };
         let all = [
             on("dd", &one),
@@ -364,14 +380,10 @@ mod tests {
         let item = |name: &str, text: &str| {
             let path = directory.path().join(name);
             std::fs::write(&path, text).expect("written");
-            let choice = format!("fio:{}", path.display()).parse().expect("a program");
-            let plan = matrix::plan(&options()).expect("a plan");
-            let (place, timing) = (TargetExpr::Engine, Timing::default());
-            let settings = settings(1, Path::new("/a"));
-            [
-                program_elsewhere(&choice, "path:/a", "path", None, &timing),
-                program_on_array(&choice, (&place, ""), &plan.arrays[0], &settings, &timing),
-            ]
+            let choice = format!("fio:{}", path.display());
+            let (array, run) = (array(&options()), settings(1, "/a"));
+            let on = program(&choice, "engine", Some(&array), &run);
+            [program(&choice, "path:/a", None, &run), on].map(|case| case.item(""))
         };
         let one = item("x.fio", "[r]\nrw=read\nsize=1M\n");
         let other = item("x.fio", "[r]\nrw=read\nsize=2M\n");
@@ -385,7 +397,6 @@ mod tests {
 
     #[test]
     fn how_a_program_is_timed_tells_items_apart() {
-        let dd: ProgramSpec = "dd".parse().expect("a program");
         let usual = Timing::default();
         let second = std::time::Duration::from_secs(1);
         let timings = [
@@ -397,21 +408,20 @@ mod tests {
             Timing { until_steady: Some(25), ..usual },
             Timing { runs: 5, until_steady: Some(25), ..usual },
         ];
-        let plan = matrix::plan(&options()).expect("a plan");
-        let settings = settings(1, Path::new("/a"));
+        let array = array(&options());
         let mut all = HashSet::new();
-        for timing in &timings {
-            let (engine, case) = (TargetExpr::Engine, &plan.arrays[0]);
-            all.insert(program_on_array(&dd, (&engine, ""), case, &settings, timing).key);
-            all.insert(program_elsewhere(&dd, "path:/a", "path", None, timing).key);
+        for phases in timings {
+            let run = RunConfig { phases, ..settings(1, "/a") };
+            all.insert(program("dd", "engine", Some(&array), &run).item("").key);
+            all.insert(program("dd", "path:/a", None, &run).item("").key);
         }
         assert_eq!(all.len(), 2 * timings.len());
     }
 
     #[test]
     fn kernels_that_were_chosen_tell_arrays_with_parity_apart() {
-        let usual = settings(1, Path::new("/a"));
-        let chosen = Settings { kernels_chosen: true, ..settings(1, Path::new("/a")) };
+        let usual = settings(1, "/a");
+        let chosen = RunConfig { kernels_chosen: true, ..settings(1, "/a") };
         let mirror = Options { levels: vec!["raid1".parse().expect("a level")], ..options() };
         assert_eq!(keys(&mirror, &usual), keys(&mirror, &chosen));
         let (usual, chosen) = (keys(&options(), &usual), keys(&options(), &chosen));
@@ -420,9 +430,9 @@ mod tests {
 
     #[test]
     fn directory_and_seed_are_not_measured_and_everything_else_is() {
-        let usual = settings(1, Path::new("/a"));
+        let usual = settings(1, "/a");
         let base = keys(&options(), &usual);
-        assert_eq!(base, keys(&options(), &settings(2, Path::new("/b"))));
+        assert_eq!(base, keys(&options(), &settings(2, "/b")));
         let mut all: HashSet<ItemKey> = base.iter().map(|item| item.key.clone()).collect();
         assert_eq!(all.len(), 4, "four workloads");
         let variants = [
@@ -448,11 +458,11 @@ mod tests {
                 assert!(all.insert(item.key), "variant {index}: {}", item.what);
             }
         }
-        let longer = Settings { sample: Duration::from_secs(1), ..settings(1, Path::new("/a")) };
+        let longer = RunConfig { sample: Duration::from_secs(1), ..settings(1, "/a") };
         assert!(keys(&options(), &longer).into_iter().all(|item| all.insert(item.key)));
-        let steady = Settings { until_steady: Some(25), ..settings(1, Path::new("/a")) };
+        let steady = RunConfig { until_steady: Some(25), ..settings(1, "/a") };
         assert!(keys(&options(), &steady).into_iter().all(|item| all.insert(item.key)));
-        let more = Settings { runs: 6, ..settings(1, Path::new("/a")) };
+        let more = RunConfig { runs: 6, ..settings(1, "/a") };
         assert!(keys(&options(), &more).into_iter().all(|item| all.insert(item.key)));
     }
 }

@@ -1,7 +1,7 @@
 //! Sweeps: many items from one file, each with a key by which its result is found again.
 //!
 //! ```text
-//!   file (parsed sweep file) --the command line's parser--> plan + settings --> key of each item
+//!   file (parsed sweep file) --the command line's parser--> cases --> key of each
 //! ```
 //!
 //! Invariant: equal measurements have equal keys; a key never depends on the order of the file.
@@ -14,4 +14,3 @@ pub mod key;
 pub use disambiguate::TargetLabels;
 pub use file::{SweepError, SweepFile, SweepOption, SweepTable};
 pub use item::{Item, ItemKey};
-pub use key::{program_elsewhere, program_on_array};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use parity::Kernels;
-use spec::matrix::BenchLevel;
+use spec::case::BenchLevel;
 use spec::workload::Kind;
 
 use super::RUNS;

@@ -4,7 +4,7 @@
 //! no list of them. [`MatrixOptions`] is what a sweep file may set; the rest concerns this process
 //! and is for the command line only. Called from `bench` and `sweep`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
 use md::nested::ArrayExpr;
 use parity::Kernels;
-use spec::matrix::{BenchLevel, Options};
+use spec::case::{BenchLevel, RunConfig};
+use spec::matrix::Options;
 use spec::members::MemberSet;
 use spec::program::ProgramSpec;
 use spec::program::spec::Sizing;
 use spec::program::timing::Timing;
-use spec::settings::Settings;
 use spec::target::TargetExpr;
 use spec::units::{parse_rate, parse_seconds};
 use spec::workload::Kind;
@@ -318,48 +318,29 @@ impl MatrixOptions {
         engine && (self.choices().is_empty() || !self.kinds().is_empty())
     }
 
-    /// Measurement settings of all cells.
-    pub fn settings<'a>(
-        &self,
-        host: &HostOptions,
-        directory: &'a Path,
-        kernels: Kernels,
-    ) -> Settings<'a> {
+    /// How all cases are measured; the seed is that of the first repetition.
+    pub fn run_config(&self, host: &HostOptions, kernels: Kernels) -> RunConfig {
         let (seconds, warm_up) = (self.blocks.seconds, self.blocks.warm_up);
-        Settings {
+        let interval = self.programs.interval.unwrap_or(INTERVAL_SECONDS);
+        RunConfig {
             warm_up: Duration::from_secs_f64(warm_up.unwrap_or(WARM_UP_SECONDS)),
             sample: Duration::from_secs_f64(seconds.unwrap_or(SAMPLE_SECONDS)),
             sample_given: seconds.is_some() || warm_up.is_some(),
             runs: self.runs.unwrap_or(RUNS),
             until_steady: self.until_steady,
-            directory,
+            phases: Timing {
+                drop_caches: self.programs.drop_caches,
+                interval: Duration::from_secs_f64(interval),
+                runs: self.runs.unwrap_or(1),
+                until_steady: self.until_steady,
+                ..Timing::default()
+            },
+            directory: host.directory(),
             cores: host.cores,
             seed: self.seed,
             kernels,
             kernels_chosen: host.parity_impl.is_some(),
         }
-    }
-
-    /// Timing of the phases of programs.
-    pub fn timing(&self) -> Timing {
-        let interval = self.programs.interval.unwrap_or(INTERVAL_SECONDS);
-        Timing {
-            drop_caches: self.programs.drop_caches,
-            interval: Duration::from_secs_f64(interval),
-            runs: self.runs.unwrap_or(1),
-            until_steady: self.until_steady,
-            ..Timing::default()
-        }
-    }
-
-    /// The seed of the first repetition.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// Total sizes of a program's files, bytes; empty without `--size`.
-    pub fn sizes_given(&self) -> &[u64] {
-        &self.size
     }
 
     /// Sizes of a program's files, bytes; one `None` without `--size`.

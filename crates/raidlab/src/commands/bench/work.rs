@@ -7,14 +7,14 @@ use std::time::SystemTime;
 
 use bench::blocks::Progress;
 use results::record::{Cell, Record};
+use spec::case::{Case, RunConfig, Workload};
 use spec::matrix::{self, Options, Plan};
 use spec::program::ProgramSpec;
-use spec::settings::Settings;
 use spec::sweep::TargetLabels;
 use spec::target::{KernelExpr, TargetExpr};
 use spec::workload::Kind;
 
-use super::programs::{Engine, ProgramRunner};
+use super::programs::run_program;
 use super::unused_options::refuse_unused;
 use super::{HostOptions, Matrix, MatrixOptions, announce, check_plan};
 use crate::console::say;
@@ -94,13 +94,12 @@ impl BenchPlan {
     }
 
     /// A record without cells: host and time.
-    pub fn head(&self, settings: &Settings<'_>) -> Record {
+    pub fn head(&self, run: &RunConfig) -> Record {
         match self.plans().next() {
-            Some(plan) => bench::blocks::head(plan, settings),
-            None => Record::new(
-                metrics::host::probe(Some(settings.kernels.name()), None),
-                SystemTime::now(),
-            ),
+            Some(plan) => bench::blocks::head(plan, run),
+            None => {
+                Record::new(metrics::host::probe(Some(run.kernels.name()), None), SystemTime::now())
+            }
         }
     }
 
@@ -110,17 +109,17 @@ impl BenchPlan {
         &self,
         (matrix, host): (&MatrixOptions, &HostOptions),
         repeat: Option<u32>,
-        settings: &Settings<'_>,
+        run: &RunConfig,
         stopped: &dyn Fn() -> bool,
         keep: &mut dyn FnMut(&[Cell]),
     ) -> (Record, Result<(), String>) {
         let Some(repeat) = repeat.filter(|repeat| *repeat > 1) else {
-            return self.once((matrix, host), settings, stopped, keep);
+            return self.once((matrix, host), run, stopped, keep);
         };
         let mut all: Option<Record> = None;
         for repetition in 1..=repeat {
-            let seed = settings.seed.wrapping_add(u64::from(repetition - 1));
-            let settings = Settings { seed, ..*settings };
+            let seed = run.seed.wrapping_add(u64::from(repetition - 1));
+            let run = RunConfig { seed, ..run.clone() };
             say(format_args!("repetition {repetition} of {repeat}, seed {seed}"));
             let mark = |cells: &mut [Cell]| {
                 cells.iter_mut().for_each(|cell| cell.repetition = Some(repetition));
@@ -130,7 +129,7 @@ impl BenchPlan {
                 mark(&mut cells);
                 keep(&cells);
             };
-            let (mut record, ended) = self.once((matrix, host), &settings, stopped, &mut keep);
+            let (mut record, ended) = self.once((matrix, host), &run, stopped, &mut keep);
             mark(&mut record.cells);
             match &mut all {
                 Some(all) => all.cells.extend(record.cells),
@@ -146,13 +145,13 @@ impl BenchPlan {
     fn once(
         &self,
         (matrix, host): (&MatrixOptions, &HostOptions),
-        settings: &Settings<'_>,
+        run: &RunConfig,
         stopped: &dyn Fn() -> bool,
         keep: &mut dyn FnMut(&[Cell]),
     ) -> (Record, Result<(), String>) {
         let (mut record, ended) = match &self.blocks {
-            Some(plan) => run_blocks(plan, settings, stopped, keep),
-            None => (self.head(settings), Ok(())),
+            Some(plan) => run_blocks(plan, run, stopped, keep),
+            None => (self.head(run), Ok(())),
         };
         if ended.is_err() || self.targets.is_empty() {
             return (record, ended);
@@ -163,16 +162,16 @@ impl BenchPlan {
             keep(&cells);
             record.cells.extend(cells);
         };
-        let marks = TargetLabels::new(self.targets.iter().map(|target| &target.place));
-        let ended = self.targets.iter().try_for_each(|Target { place, arrays }| {
-            let wanted = ProgramRunner {
-                programs: &self.choices,
-                seed: settings.seed,
-                destroy: host.destroy_contents,
-                ..matrix.wanted((place, marks.of(place)), stopped, &show)
-            };
-            let engine = arrays.as_ref().map(|plan| Engine { plan, settings });
-            wanted.run(engine.as_ref(), &mut add)
+        let labels = TargetLabels::new(self.targets.iter().map(|target| &target.place));
+        let ended = self.targets.iter().try_for_each(|target| {
+            let label = labels.of(&target.place);
+            let mut cases = target.cases(&self.choices, &matrix.sizes(), run).into_iter();
+            cases.by_ref().take_while(|_| !stopped()).try_for_each(|case| {
+                let (cells, ended) =
+                    run_program(&case, label, host.destroy_contents, stopped, &show);
+                add(cells);
+                ended.map_err(|why| format!("{}{why}", prefix(&case)))
+            })
         });
         status.finish();
         (record, ended)
@@ -187,14 +186,56 @@ impl Target {
         if *place != TargetExpr::Engine {
             // --size is then the size of the files; the member also needs room for the file
             // system's journal, tables and reserve.
-            let cases = plan.iter_mut().flat_map(|plan| &mut plan.arrays);
-            for case in cases.filter(|case| case.area_bytes.is_some()) {
-                let files = case.member_bytes;
-                case.member_bytes =
+            let arrays = plan.iter_mut().flat_map(|plan| &mut plan.arrays);
+            let arrays = arrays.map(|planned| &mut planned.array);
+            for array in arrays.filter(|array| array.area_bytes.is_some()) {
+                let files = array.member_bytes;
+                array.member_bytes =
                     (files + files / 2).next_multiple_of(1 << 20) + FILE_SYSTEM_BYTES;
             }
         }
         Ok(Target { place: place.clone(), arrays: plan })
+    }
+
+    /// Its cases: each program on each array, or, where the target brings its own, in each size.
+    pub fn cases(
+        &self,
+        programs: &[ProgramSpec],
+        sizes: &[Option<u64>],
+        run: &RunConfig,
+    ) -> Vec<Case> {
+        let case = |program: &ProgramSpec, array, size| Case {
+            target: self.place.clone(),
+            array,
+            workload: Workload::Program(program.clone()),
+            size,
+            run: run.clone(),
+        };
+        let cases = match &self.arrays {
+            Some(plan) => programs
+                .iter()
+                .flat_map(|program| {
+                    let arrays = plan.arrays.iter().map(|planned| Some(planned.array.clone()));
+                    arrays.map(|array| case(program, array, None)).collect::<Vec<_>>()
+                })
+                .collect(),
+            None => sizes
+                .iter()
+                .flat_map(|size| {
+                    programs.iter().map(|program| case(program, None, *size)).collect::<Vec<_>>()
+                })
+                .collect(),
+        };
+        cases
+    }
+}
+
+/// What an error of a case starts with: `raid5(4), fs:ext4: `.
+fn prefix(case: &Case) -> String {
+    match (&case.array, &case.target) {
+        (None, _) => String::new(),
+        (Some(array), TargetExpr::Engine) => format!("{}: ", array.name()),
+        (Some(array), target) => format!("{}, {}: ", array.name(), target.name()),
     }
 }
 
@@ -211,36 +252,13 @@ fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options, String> {
     Ok(own)
 }
 
-impl MatrixOptions {
-    /// A runner for a target, still without programs and without permission to overwrite: the
-    /// caller adds them. `mark` distinguishes the target from others of the same name.
-    pub fn wanted<'a>(
-        &'a self,
-        (target, mark): (&'a TargetExpr, &'a str),
-        stop: &'a dyn Fn() -> bool,
-        show: &'a dyn Fn(&str),
-    ) -> ProgramRunner<'a> {
-        ProgramRunner {
-            target,
-            mark,
-            programs: &[],
-            sizes: self.sizes_given(),
-            timing: self.timing(),
-            destroy: false,
-            seed: self.seed(),
-            stop,
-            show,
-        }
-    }
-}
-
 fn run_blocks(
     plan: &Plan,
-    settings: &Settings<'_>,
+    run: &RunConfig,
     stopped: &dyn Fn() -> bool,
     keep: &mut dyn FnMut(&[Cell]),
 ) -> (Record, Result<(), String>) {
-    let estimate = bench::blocks::estimate_seconds(plan, settings);
+    let estimate = bench::blocks::estimate_seconds(plan, run);
     announce(plan, estimate);
     let mut reporter = Reporter::new(plan.cells(), 0, estimate);
     let mut show = |progress: Progress<'_>| {
@@ -249,7 +267,7 @@ fn run_blocks(
         }
         reporter.show(&progress);
     };
-    let ran = bench::blocks::run(plan, settings, stopped, &mut show);
+    let ran = bench::blocks::run(plan, run, stopped, &mut show);
     reporter.finish();
     ran
 }

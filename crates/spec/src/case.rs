@@ -1,0 +1,216 @@
+//! A case: one measurement, described completely. Everything that is planned, run, stored and
+//! found again is a case.
+//!
+//! ```text
+//!   Case = target + array + workload + run
+//! ```
+//!
+//! Invariant: pure data. A new setting is a field here; the key of a case and its description
+//! (`sweep::key`) name every field, so that the compiler asks for it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use md::Level;
+use md::nested::{ArrayExpr, Members};
+
+use crate::members::{MemberExpr, MemberSet};
+use crate::program::ProgramSpec;
+use crate::program::timing::Timing;
+use crate::target::TargetExpr;
+use crate::topology::StorageTopology;
+use crate::workload::Spec;
+
+/// The chunk of the Linux RAID wiki's table.
+pub const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
+/// Default stripe memory of an array, in bytes: that of the engine.
+pub const DEFAULT_STRIPE_CACHE_BYTES: u64 = 32 << 20;
+
+/// One measurement: what runs, where, on which array, and how it is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Where it runs.
+    pub target: TargetExpr,
+    /// The array below, of the engine or of md; `None` where the target brings its own.
+    pub array: Option<ArrayConfig>,
+    /// What runs.
+    pub workload: Workload,
+    /// Size of all files of a program together, bytes; `None`: derived from memory and target, or
+    /// that of the array.
+    pub size: Option<u64>,
+    /// How it is measured.
+    pub run: RunConfig,
+}
+
+/// What runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// Blocks, on an array of the engine.
+    Blocks(Spec),
+    /// A program, with its options.
+    Program(ProgramSpec),
+}
+
+/// A level of `bench`: one of md, or a single disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BenchLevel {
+    /// One member, no array.
+    Single,
+    /// An array.
+    Md(Level),
+}
+
+impl std::str::FromStr for BenchLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BenchLevel, String> {
+        if text == "single" {
+            return Ok(BenchLevel::Single);
+        }
+        let level = text.parse::<Level>();
+        level.map(BenchLevel::Md).map_err(|e| format!("{e}; or 'single' for an ordinary disk"))
+    }
+}
+
+/// An array, its members and its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArrayConfig {
+    /// Its level in the record.
+    pub level: BenchLevel,
+    /// The array.
+    pub expr: ArrayExpr,
+    /// Whether it is nested: then its expression goes into the record.
+    pub nested: bool,
+    /// Chunk of arrays that name none.
+    pub chunk_bytes: u64,
+    /// Its members, in words.
+    pub set: MemberSet,
+    /// The same, one per leaf.
+    pub members: Vec<MemberExpr>,
+    /// Size of each member.
+    pub member_bytes: u64,
+    /// How much of the array is used; `None` is all.
+    pub area_bytes: Option<u64>,
+    /// Members to be taken out.
+    pub degraded: u32,
+    /// What the members share.
+    pub topology: StorageTopology,
+    /// Stripe memory.
+    pub stripe_cache_bytes: u64,
+    /// Queue depth of each member; `None`: unlimited.
+    pub queue_depth: Option<u32>,
+}
+
+impl ArrayConfig {
+    /// An array whose settings are at their defaults.
+    ///
+    /// # Errors
+    /// The set has another number of members.
+    pub fn new(expr: ArrayExpr, set: &MemberSet, member_bytes: u64) -> Result<ArrayConfig, String> {
+        Ok(ArrayConfig {
+            level: BenchLevel::Md(expr.level),
+            nested: matches!(expr.members, Members::Arrays(_)),
+            chunk_bytes: DEFAULT_CHUNK_BYTES,
+            set: set.clone(),
+            members: set.expand(expr.leaves()).map_err(|error| error.to_string())?,
+            member_bytes,
+            area_bytes: None,
+            degraded: 0,
+            topology: StorageTopology::default(),
+            stripe_cache_bytes: DEFAULT_STRIPE_CACHE_BYTES,
+            queue_depth: None,
+            expr,
+        })
+    }
+
+    /// `raid5 x4, 1 missing`: for progress and messages.
+    pub fn name(&self) -> String {
+        let mut name = match self.level {
+            BenchLevel::Single => "ordinary disk".to_string(),
+            BenchLevel::Md(_) => self.expr.to_string(),
+        };
+        if self.degraded > 0 {
+            name.push_str(&format!(", {} missing", self.degraded));
+        }
+        name
+    }
+
+    /// Whether `chunk_bytes` is the chunk of it, or of an array inside it.
+    pub fn takes_chunk(&self) -> bool {
+        self.level != BenchLevel::Single
+            && any_level(&self.expr, &|expr| expr.level.has_chunks() && expr.chunk.is_none())
+    }
+
+    /// Whether it or an array inside it has parity.
+    pub fn has_parity(&self) -> bool {
+        any_level(&self.expr, &|expr| expr.level.has_parity())
+    }
+
+    /// Queue depth of each member, as the engine takes it.
+    pub fn queue_depth(&self) -> usize {
+        self.queue_depth.map_or(usize::MAX, |depth| depth as usize)
+    }
+}
+
+/// Whether the test holds for the array or one inside it.
+pub(crate) fn any_level(expr: &ArrayExpr, test: &dyn Fn(&ArrayExpr) -> bool) -> bool {
+    let inner = match &expr.members {
+        Members::Leaves(_) => &[][..],
+        Members::Arrays(arrays) => arrays,
+    };
+    test(expr) || inner.iter().any(|expr| any_level(expr, test))
+}
+
+/// How a case is measured: durations, number of samples, seed, CPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunConfig {
+    /// Warm-up before the first sample of block workloads.
+    pub warm_up: Duration,
+    /// Length of a sample.
+    pub sample: Duration,
+    /// Whether the length was given by option: then it is kept even if a stream reaches the end of
+    /// the array during the samples and restarts.
+    pub sample_given: bool,
+    /// Samples of each block workload.
+    pub runs: u32,
+    /// Limit of further samples until they are steady; `None`: no further samples.
+    pub until_steady: Option<u32>,
+    /// Timing of the phases of programs.
+    pub phases: Timing,
+    /// Default directory of member files.
+    pub directory: PathBuf,
+    /// Number of CPUs that the process is pinned to, and of shards of each array. `None`: one
+    /// shard, not pinned.
+    pub cores: Option<u32>,
+    /// Seed of addresses and data.
+    pub seed: u64,
+    /// Parity kernels.
+    pub kernels: parity::Kernels,
+    /// Whether the kernels were given by option, instead of the fastest.
+    pub kernels_chosen: bool,
+}
+
+impl RunConfig {
+    /// One short sample of each block workload, on members that have no files.
+    pub fn quick() -> RunConfig {
+        RunConfig {
+            warm_up: Duration::ZERO,
+            sample: Duration::from_millis(5),
+            sample_given: true,
+            runs: 1,
+            until_steady: None,
+            phases: Timing::default(),
+            directory: PathBuf::from("/nonexistent"),
+            cores: None,
+            seed: 1,
+            kernels: parity::Kernels::best(),
+            kernels_chosen: false,
+        }
+    }
+
+    /// Number of shards of each array.
+    pub fn shards(&self) -> u16 {
+        // No host has more CPUs than u16::MAX.
+        self.cores.map_or(1, |cores| u16::try_from(cores).unwrap_or(u16::MAX))
+    }
+}
