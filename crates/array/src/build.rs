@@ -62,7 +62,7 @@ pub enum BuildError {
     Engine(#[from] ConfigError),
     /// It has an array as a member, which is supported in one shard only.
     #[error("an array with nested arrays runs in one shard only; {shards} were requested")]
-    NestedLanes {
+    NestedShards {
         /// Number of shards requested.
         shards: u16,
     },
@@ -133,7 +133,7 @@ pub(crate) fn divide(mut spec: ArraySpec, shards: u16) -> Result<Vec<ArraySpec>,
     let mut all = Vec::new();
     for _ in 1..shards {
         let members: Option<Vec<MemberSpec>> = spec.members.iter().map(handle).collect();
-        let members = members.ok_or(BuildError::NestedLanes { shards })?;
+        let members = members.ok_or(BuildError::NestedShards { shards })?;
         let ArraySpec { level, layout, chunk_sectors, stripe_cache_bytes, queue_depth, .. } = spec;
         all.push(ArraySpec {
             level,

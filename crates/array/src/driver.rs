@@ -4,7 +4,7 @@
 //! ```text
 //! a request to shard 0   |  part  |  part  |  part  |
 //! the owner's shard         0        1        0        own parts go straight to the engine; the
-//!                                                      others over the links, and their ends back
+//!                                                      others over channels, their results back
 //! ```
 //! Invariant: the driver owns the memory of every request between `submit` and its completion,
 //! which is reported when all parts have completed. It makes no progress on its own: the caller
@@ -128,7 +128,7 @@ pub struct Driver {
     resyncs: usize,
     resync_lease: Option<Lease>,
     /// Channels to the other shards, if there are any.
-    links: Option<ShardChannels>,
+    channels: Option<ShardChannels>,
     own: Parts,
     others: Parts,
     /// Own requests of which a part has completed in another shard.
@@ -214,9 +214,11 @@ impl Driver {
         }
         if shards > 1 {
             let geometry = all[0].geometry().clone();
-            let links = ShardChannels::between(&geometry, sharding(&geometry, options));
-            let links = links.map_err(system("make eventfds"))?;
-            all.iter_mut().zip(links).for_each(|(driver, links)| driver.links = Some(links));
+            let channels = ShardChannels::between(&geometry, sharding(&geometry, options));
+            let channels = channels.map_err(system("make eventfds"))?;
+            all.iter_mut()
+                .zip(channels)
+                .for_each(|(driver, channels)| driver.channels = Some(channels));
             if keeping.is_none() {
                 let missing = all[0].failed();
                 all[0].failures = Some(FailureCoordinator::new(geometry, shards, missing));
@@ -266,7 +268,7 @@ impl Driver {
             max_requests,
             resyncs: 0,
             resync_lease: None,
-            links: None,
+            channels: None,
             own: Parts::default(),
             others: Parts::default(),
             answered: Vec::new(),
@@ -281,8 +283,8 @@ impl Driver {
     /// How the array is divided among its shards; a host can use it to submit each request to the
     /// owning shard.
     pub fn sharding(&self) -> Sharding {
-        match &self.links {
-            Some(links) => links.sharding(),
+        match &self.channels {
+            Some(channels) => channels.sharding(),
             None => Sharding::new(self.geometry(), 1),
         }
     }
@@ -349,7 +351,7 @@ impl Driver {
     /// Sends a request to the shards that own its range: mostly this shard, or several.
     fn route(&mut self, all: ShardRequest) {
         let ShardRequest { host, op, at, sectors, buf } = all;
-        let Some(links) = &mut self.links else {
+        let Some(channels) = &mut self.channels else {
             return self.executor.submit(op, at, sectors, buf, u64::from(host));
         };
         // Invalid requests are refused here, as a whole.
@@ -359,12 +361,12 @@ impl Driver {
             || at.0.checked_add(sectors).is_some_and(|end| end <= info.sectors)
                 && at.0.is_multiple_of(block)
                 && sectors.is_multiple_of(block);
-        if links.is_own(op, at, sectors) || !makes_sense {
+        if channels.is_own(op, at, sectors) || !makes_sense {
             return self.submit_local(all);
         }
         let (mut at, end, mut open) = (at.0, at.0 + sectors, 0);
         loop {
-            let part = links.first_part(op, Sector(at), end - at);
+            let part = channels.first_part(op, Sector(at), end - at);
             let buf = match buf.len {
                 0 => buf,
                 _ => BufSlice {
@@ -373,11 +375,11 @@ impl Driver {
                     ..buf
                 },
             };
-            let own = part.shard == links.number();
+            let own = part.shard == channels.number();
             let message = ShardRequest { host, op, at: part.at, sectors: part.sectors, buf };
             match own {
                 true => self.own.waiting.push_back((part.shard, message)),
-                false => links.send(part.shard, Message::Part(message)),
+                false => channels.send(part.shard, Message::Part(message)),
             }
             open += 1;
             at += part.sectors;
@@ -418,10 +420,10 @@ impl Driver {
 
     /// Receives messages from other shards.
     fn receive(&mut self) {
-        let Driver { links, executor, others, answered, control_events, .. } = self;
-        let Some(links) = links else { return };
-        let number = links.number();
-        links.receive(|shard, message| match message {
+        let Driver { channels, executor, others, answered, control_events, .. } = self;
+        let Some(channels) = channels else { return };
+        let number = channels.number();
+        channels.receive(|shard, message| match message {
             Message::Part(part) => others.waiting.push_back((shard, part)),
             Message::Done { host, result } => answered.push((host, result)),
             Message::Event(event) => control_events.push((shard, event)),
@@ -453,13 +455,13 @@ impl Driver {
         let mut ended = std::mem::take(&mut self.ended);
         for (tag, result) in ended.drain(..) {
             let (from, host) = ((tag >> 32) as u16, tag as u32);
-            match (&mut self.links, from.checked_sub(1)) {
-                (Some(links), Some(shard)) => {
+            match (&mut self.channels, from.checked_sub(1)) {
+                (Some(channels), Some(shard)) => {
                     self.others.at_work -= 1;
-                    links.send(shard, Message::Done { host, result });
+                    channels.send(shard, Message::Done { host, result });
                 }
-                (links, _) => {
-                    self.own.at_work -= usize::from(links.is_some());
+                (channels, _) => {
+                    self.own.at_work -= usize::from(channels.is_some());
                     self.part_done(host, result, out);
                 }
             }
@@ -468,8 +470,8 @@ impl Driver {
         while let Some((host, result)) = self.answered.pop() {
             self.part_done(host, result, out);
         }
-        if let Some(links) = &mut self.links {
-            links.flush_outboxes();
+        if let Some(channels) = &mut self.channels {
+            channels.flush_outboxes();
         }
     }
 
@@ -548,19 +550,19 @@ impl Driver {
             commands,
             io,
             ended,
-            links,
+            channels,
             ..
         } = self;
-        if let Some(links) = links.as_mut().filter(|links| links.number() > 0) {
+        if let Some(channels) = channels.as_mut().filter(|channels| channels.number() > 0) {
             return executor
                 .take_control_events()
-                .for_each(|event| links.send(0, Message::Event(event)));
+                .for_each(|event| channels.send(0, Message::Event(event)));
         }
         loop {
             control_events.extend(executor.take_control_events().map(|event| (0, event)));
             control_events.retain(|(_, event)| match *event {
                 ControlEvent::CollectDirtyMembers => {
-                    let others = links.iter().flat_map(ShardChannels::others);
+                    let others = channels.iter().flat_map(ShardChannels::others);
                     commands.extend(others.map(|shard| (shard, Control::TakeDirtyMembers)));
                     false
                 }
@@ -585,8 +587,8 @@ impl Driver {
                 return;
             }
             for (shard, control) in commands.drain(..) {
-                match links {
-                    Some(links) if shard > 0 => links.send(shard, Message::Control(control)),
+                match channels {
+                    Some(channels) if shard > 0 => channels.send(shard, Message::Control(control)),
                     _ => executor.command(control),
                 }
             }
@@ -635,10 +637,8 @@ impl Driver {
         if self.is_broken() {
             return self.sleep(limit, wake);
         }
-        let clerk_works = |metadata_writer: &MetadataWriter| {
-            metadata_writer.has_work() || metadata_writer.may_resync()
-        };
-        if self.executor.has_work() || self.metadata_writer.as_ref().is_some_and(clerk_works) {
+        let has_work = |writer: &MetadataWriter| writer.has_work() || writer.may_resync();
+        if self.executor.has_work() || self.metadata_writer.as_ref().is_some_and(has_work) {
             return;
         }
         let has_room =
@@ -647,7 +647,7 @@ impl Driver {
             return;
         }
         let mut limit = limit;
-        if self.links.as_ref().is_some_and(ShardChannels::is_pushed_back) {
+        if self.channels.as_ref().is_some_and(ShardChannels::is_pushed_back) {
             limit = limit.min(PUSHED_BACK);
         }
         if let Some(ring) = &mut self.io.ring {
@@ -660,11 +660,12 @@ impl Driver {
         }
         let now = clock_nanos();
         let until = now.saturating_add(limit.as_nanos() as u64);
-        let of_clerk = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
-        if sys::skip_to(self.executor.deadline().into_iter().chain(of_clerk).min(), until) {
+        let metadata_deadline = self.metadata_writer.as_ref().and_then(MetadataWriter::deadline);
+        if sys::skip_to(self.executor.deadline().into_iter().chain(metadata_deadline).min(), until)
+        {
             return;
         }
-        let wake_at = self.executor.wake_at().into_iter().chain(of_clerk).min();
+        let wake_at = self.executor.wake_at().into_iter().chain(metadata_deadline).min();
         let until = wake_at.map_or(until, |at| at.min(until));
         let left = Duration::from_nanos(until.saturating_sub(now));
         if left.is_zero() {
@@ -675,13 +676,13 @@ impl Driver {
 
     /// Sleeps until a kernel, shard or `wake` event, at most for `limit`.
     fn sleep(&self, limit: Duration, wake: Option<std::os::fd::BorrowedFd<'_>>) {
-        if self.links.as_ref().is_some_and(|links| !links.may_sleep()) {
+        if self.channels.as_ref().is_some_and(|channels| !channels.may_sleep()) {
             return;
         }
         let ring = self.io.ring.as_ref().filter(|ring| ring.in_flight() > 0);
         let metadata_fd = self.metadata_writer.as_ref().and_then(MetadataWriter::fd);
-        let bell = self.links.as_ref().map(ShardChannels::fd);
-        let fds = ring.map(Ring::fd).into_iter().chain(wake).chain(metadata_fd).chain(bell);
+        let waker = self.channels.as_ref().map(ShardChannels::fd);
+        let fds = ring.map(Ring::fd).into_iter().chain(wake).chain(metadata_fd).chain(waker);
         let mut fds: arrayvec::ArrayVec<PollFd<'_>, 4> =
             fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let waits_for_metadata = metadata_fd.is_some();
@@ -689,9 +690,9 @@ impl Driver {
             Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         // An interrupted or failed wait is a short one: the caller polls either way.
         let _ = rustix::event::poll(&mut fds, Some(&timeout));
-        if let Some(links) = &self.links {
-            let bell = fds.last().expect("the bell is the last of them");
-            links.woke(bell.revents().contains(PollFlags::IN));
+        if let Some(channels) = &self.channels {
+            let waker = fds.last().expect("the waker is the last of them");
+            channels.woke(waker.revents().contains(PollFlags::IN));
         }
         if let Some(metadata_writer) = self.metadata_writer.as_ref().filter(|_| waits_for_metadata)
         {
@@ -703,9 +704,9 @@ impl Driver {
     /// the array cannot run without the member; see [`Driver::take_events`].
     pub fn fail_member(&mut self, member: MemberIdx) {
         let control = Control::FailMember(member);
-        match &mut self.links {
+        match &mut self.channels {
             // Shard 0 forwards it to all of them.
-            Some(links) if links.number() > 0 => links.send(0, Message::Control(control)),
+            Some(channels) if channels.number() > 0 => channels.send(0, Message::Control(control)),
             _ => self.executor.control(control),
         }
     }
@@ -717,8 +718,8 @@ impl Driver {
 
     /// Member events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        let of_clerk = self.metadata_writer.iter_mut().flat_map(MetadataWriter::take_events);
-        self.executor.take_events().chain(of_clerk).collect()
+        let by_metadata = self.metadata_writer.iter_mut().flat_map(MetadataWriter::take_events);
+        self.executor.take_events().chain(by_metadata).collect()
     }
 
     /// I/O counters of every leaf member, in slot order; of several shards, those of this one.

@@ -98,7 +98,7 @@ struct Peer {
     from: Consumer<Message>,
     /// Messages that the ring had no room for.
     outbox: VecDeque<Message>,
-    bell: Arc<Waker>,
+    waker: Arc<Waker>,
     /// Messages were sent since the peer was last seen awake.
     unsettled: bool,
     /// And this shard depends on an answer.
@@ -130,19 +130,19 @@ impl Peer {
         // Between the send and the look at the peer's flags; pairs with `ShardChannels::may_sleep`
         // and `ShardChannels::leave`.
         fence(Ordering::SeqCst);
-        if self.bell.left.load(Ordering::Relaxed) {
+        if self.waker.left.load(Ordering::Relaxed) {
             self.outbox.clear();
             self.unsettled = false;
             return !self.matters;
         }
         self.matters &= self.unsettled;
-        self.bell.ring();
+        self.waker.wake();
         true
     }
 }
 
 impl Waker {
-    fn ring(&self) {
+    fn wake(&self) {
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             // Fails only when the counter is full, and then the shard wakes anyway.
             let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
@@ -157,7 +157,7 @@ pub(crate) struct ShardChannels {
     map: IntentMap,
     /// By shard; `None` at this shard's own number.
     peers: Vec<Option<Peer>>,
-    bell: Arc<Waker>,
+    waker: Arc<Waker>,
     fate: Arc<SharedState>,
     /// The last value seen of `Fate::news`.
     seen: u32,
@@ -175,11 +175,11 @@ impl ShardChannels {
     ) -> std::io::Result<Vec<ShardChannels>> {
         let count = usize::from(sharding.shards());
         let fate = Arc::new(SharedState::default());
-        let mut bells = Vec::new();
+        let mut wakers = Vec::new();
         for _ in 0..count {
             let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             let (asleep, left) = (AtomicBool::new(false), AtomicBool::new(false));
-            bells.push(Arc::new(Waker { asleep, left, fd }));
+            wakers.push(Arc::new(Waker { asleep, left, fd }));
         }
         let mut all: Vec<ShardChannels> = (0..sharding.shards())
             .map(|number| ShardChannels {
@@ -187,7 +187,7 @@ impl ShardChannels {
                 sharding,
                 map: IntentMap::whole_array(geometry),
                 peers: (0..count).map(|_| None).collect(),
-                bell: bells[usize::from(number)].clone(),
+                waker: wakers[usize::from(number)].clone(),
                 fate: fate.clone(),
                 seen: 0,
                 is_quiet: false,
@@ -198,8 +198,8 @@ impl ShardChannels {
                 let (to_other, from_one) = RingBuffer::new(RING_MESSAGES);
                 let (to_one, from_other) = RingBuffer::new(RING_MESSAGES);
                 let peer = |to, from, at: usize| {
-                    let (outbox, bell) = (VecDeque::new(), bells[at].clone());
-                    Some(Peer { to, from, outbox, bell, unsettled: false, matters: false })
+                    let (outbox, waker) = (VecDeque::new(), wakers[at].clone());
+                    Some(Peer { to, from, outbox, waker, unsettled: false, matters: false })
                 };
                 all[one].peers[other] = peer(to_other, from_other, other);
                 all[other].peers[one] = peer(to_one, from_one, one);
@@ -281,7 +281,7 @@ impl ShardChannels {
         self.fate.news.fetch_add(1, Ordering::AcqRel);
         // As in `Peer::settle`.
         fence(Ordering::SeqCst);
-        self.peers.iter().flatten().for_each(|peer| peer.bell.ring());
+        self.peers.iter().flatten().for_each(|peer| peer.waker.wake());
     }
 
     /// Whether a shard has left that another one depends on, so that no request can be served any
@@ -325,7 +325,7 @@ impl ShardChannels {
     /// Announces that this shard is about to sleep; `false` when there are messages, and it must
     /// not.
     pub(crate) fn may_sleep(&self) -> bool {
-        self.bell.asleep.store(true, Ordering::Relaxed);
+        self.waker.asleep.store(true, Ordering::Relaxed);
         // Between the store and the check: a sender checks the flag after it has sent, so that at
         // least one of the two sees the other.
         fence(Ordering::SeqCst);
@@ -339,16 +339,16 @@ impl ShardChannels {
 
     /// Readable when the shard has been woken.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.bell.fd.as_fd()
+        self.waker.fd.as_fd()
     }
 
-    /// The shard is awake again. `rung`: its eventfd is readable, and is reset. A sender may write
-    /// to it only after the shard has woken for another reason: the shard is then woken once more,
-    /// later.
-    pub(crate) fn woke(&self, rung: bool) {
-        self.bell.asleep.store(false, Ordering::Relaxed);
-        if rung {
-            let _ = rustix::io::read(&self.bell.fd, &mut [0; 8]);
+    /// The shard is awake again. `readable`: its eventfd is readable, and is reset. A sender may
+    /// write to it only after the shard has woken for another reason: the shard is then woken once
+    /// more, later.
+    pub(crate) fn woke(&self, readable: bool) {
+        self.waker.asleep.store(false, Ordering::Relaxed);
+        if readable {
+            let _ = rustix::io::read(&self.waker.fd, &mut [0; 8]);
         }
     }
 
@@ -357,7 +357,7 @@ impl ShardChannels {
     /// kept until all shards are quiet.
     pub(crate) fn leave(&mut self, at_work: bool, leases: impl Iterator<Item = Lease>) {
         self.flush_outboxes();
-        self.bell.left.store(true, Ordering::Relaxed);
+        self.waker.left.store(true, Ordering::Relaxed);
         // Between the store and the check of the rings; pairs with `Peer::settle`.
         fence(Ordering::SeqCst);
         let mut lost = at_work;
@@ -380,7 +380,7 @@ mod tests {
 
     use super::*;
 
-    fn links(shards: u16) -> Vec<ShardChannels> {
+    fn channels(shards: u16) -> Vec<ShardChannels> {
         let geometry = Geometry::new(&GeometrySpec {
             level: Level::Raid5,
             layout: Layout::default_for(Level::Raid5),
@@ -392,9 +392,9 @@ mod tests {
         ShardChannels::between(&geometry, sharding).expect("eventfds")
     }
 
-    fn ends(links: &mut ShardChannels) -> Vec<(u16, u32)> {
+    fn ends(channels: &mut ShardChannels) -> Vec<(u16, u32)> {
         let mut out = Vec::new();
-        links.receive(|shard, message| match message {
+        channels.receive(|shard, message| match message {
             Message::Done { host, result: Ok(()) } => out.push((shard, host)),
             other => panic!("unexpected {other:?}"),
         });
@@ -403,78 +403,79 @@ mod tests {
 
     #[test]
     fn more_than_a_ring_holds_arrives_in_order() {
-        let mut links = links(3);
+        let mut channels = channels(3);
         let count = 3 * RING_MESSAGES as u32;
         for host in 0..count {
-            links[2].send(1, Message::Done { host, result: Ok(()) });
+            channels[2].send(1, Message::Done { host, result: Ok(()) });
         }
         let mut got = Vec::new();
-        while links[2].is_pushed_back() {
-            got.extend(ends(&mut links[1]));
-            links[2].flush_outboxes();
+        while channels[2].is_pushed_back() {
+            got.extend(ends(&mut channels[1]));
+            channels[2].flush_outboxes();
         }
-        got.extend(ends(&mut links[1]));
+        got.extend(ends(&mut channels[1]));
         assert_eq!(got, (0..count).map(|host| (2, host)).collect::<Vec<_>>());
-        assert!(ends(&mut links[0]).is_empty());
+        assert!(ends(&mut channels[0]).is_empty());
     }
 
     #[test]
     fn only_sleeping_shards_are_woken_and_none_sleeps_with_unread_messages() {
-        let mut links = links(2);
-        let rung = |links: &ShardChannels| rustix::io::read(&links.bell.fd, &mut [0; 8]).is_ok();
-        let send = |links: &mut ShardChannels| {
-            links.send(1, Message::Done { host: 1, result: Ok(()) });
-            links.flush_outboxes();
+        let mut channels = channels(2);
+        let readable =
+            |channels: &ShardChannels| rustix::io::read(&channels.waker.fd, &mut [0; 8]).is_ok();
+        let send = |channels: &mut ShardChannels| {
+            channels.send(1, Message::Done { host: 1, result: Ok(()) });
+            channels.flush_outboxes();
         };
-        send(&mut links[0]);
-        assert!(!rung(&links[1]), "it was awake");
-        assert!(!links[1].may_sleep(), "there is mail");
-        ends(&mut links[1]);
-        assert!(links[1].may_sleep());
-        send(&mut links[0]);
-        send(&mut links[0]);
+        send(&mut channels[0]);
+        assert!(!readable(&channels[1]), "it was awake");
+        assert!(!channels[1].may_sleep(), "there is a message");
+        ends(&mut channels[1]);
+        assert!(channels[1].may_sleep());
+        send(&mut channels[0]);
+        send(&mut channels[0]);
         let mut count = [0; 8];
-        assert!(rustix::io::read(&links[1].bell.fd, &mut count).is_ok());
+        assert!(rustix::io::read(&channels[1].waker.fd, &mut count).is_ok());
         assert_eq!(u64::from_ne_bytes(count), 1, "one ring is enough");
     }
 
     /// Goes to sleep as `driver` does, without waiting; returns whether the eventfd woke it.
-    fn sleeps_and_is_woken(links: &ShardChannels) -> bool {
-        assert!(links.may_sleep());
-        let mut bell = [PollFd::new(&links.bell.fd, PollFlags::IN)];
+    fn sleeps_and_is_woken(channels: &ShardChannels) -> bool {
+        assert!(channels.may_sleep());
+        let mut fds = [PollFd::new(&channels.waker.fd, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let rung = rustix::event::poll(&mut bell, Some(&now)).expect("polled") > 0;
-        links.woke(rung);
-        rung
+        let readable = rustix::event::poll(&mut fds, Some(&now)).expect("polled") > 0;
+        channels.woke(readable);
+        readable
     }
 
     #[test]
-    fn a_bell_that_rings_late_wakes_one_sleep() {
-        let links = links(2);
+    fn a_wake_up_that_comes_late_ends_one_sleep() {
+        let channels = channels(2);
         // Shard 0 has seen that shard 1 sleeps, and shard 1 wakes before shard 0 writes to the
         // eventfd.
-        assert!(links[1].may_sleep());
-        assert!(links[0].peers[1].as_ref().expect("a peer").bell.asleep.swap(false, Relaxed));
-        links[1].woke(false);
-        rustix::io::write(&links[1].bell.fd, &1u64.to_ne_bytes()).expect("rung");
-        let woken = (0..10).filter(|_| sleeps_and_is_woken(&links[1])).count();
+        assert!(channels[1].may_sleep());
+        assert!(channels[0].peers[1].as_ref().expect("a peer").waker.asleep.swap(false, Relaxed));
+        channels[1].woke(false);
+        rustix::io::write(&channels[1].waker.fd, &1u64.to_ne_bytes()).expect("written");
+        let woken = (0..10).filter(|_| sleeps_and_is_woken(&channels[1])).count();
         assert_eq!(woken, 1);
     }
 
     /// The second of two shards leaves; returns whether the array is broken once the first has
     /// polled.
     fn breaks(before: &[Message], at_work: bool, after: &[Message]) -> bool {
-        let mut links = links(2);
-        let mut gone = links.pop().expect("two shards");
+        let mut channels = channels(2);
+        let mut gone = channels.pop().expect("two shards");
         let send = |from: &mut ShardChannels, messages: &[Message], to| {
             messages.iter().for_each(|message| from.send(to, *message));
             from.flush_outboxes();
         };
-        send(&mut links[0], before, 1);
+        send(&mut channels[0], before, 1);
         gone.leave(at_work, std::iter::empty());
         drop(gone);
-        send(&mut links[0], after, 1);
-        links[0].is_broken()
+        send(&mut channels[0], after, 1);
+        channels[0].is_broken()
     }
 
     #[test]
@@ -491,14 +492,14 @@ mod tests {
 
     #[test]
     fn messages_left_in_an_outbox_are_noticed() {
-        let mut links = links(2);
+        let mut channels = channels(2);
         for host in 0..=RING_MESSAGES as u32 {
-            links[1].send(0, Message::Done { host, result: Ok(()) });
+            channels[1].send(0, Message::Done { host, result: Ok(()) });
         }
-        links.pop().expect("two shards").leave(false, std::iter::empty());
-        assert!(links[0].is_broken());
-        assert!(!links[0].may_sleep(), "it has not seen that");
-        assert!(links[0].be_quiet(), "the other one is");
-        assert!(links[0].may_sleep());
+        channels.pop().expect("two shards").leave(false, std::iter::empty());
+        assert!(channels[0].is_broken());
+        assert!(!channels[0].may_sleep(), "it has not seen that");
+        assert!(channels[0].be_quiet(), "the other one is");
+        assert!(channels[0].may_sleep());
     }
 }

@@ -58,7 +58,7 @@ fn waiting_costs_nothing() {
         array.write_at(&[1; 65536], 0).expect("written");
         array.read_at(&mut [0; 65536], 0).expect("read");
     }
-    // Shards that fall asleep and wake each other, often: a bell that comes late must not stay on.
+    // Shards that sleep and wake each other, often: a wake-up that comes late must not repeat.
     for round in 0..2000 {
         arrays[0].write_at(&[2; 16384], 8192 * (round % 20)).expect("written");
     }

@@ -15,14 +15,14 @@ use crate::shard_channels::ShardChannels;
 impl Driver {
     /// Whether a shard that others need is gone: nothing can be served any more.
     pub(super) fn is_broken(&self) -> bool {
-        self.links.as_ref().is_some_and(ShardChannels::is_broken)
+        self.channels.as_ref().is_some_and(ShardChannels::is_broken)
     }
 
     /// On a broken array: starts no more work, waits for the kernel, and, when all shards do so,
     /// completes the pending host requests with errors.
     pub(super) fn end_broken(&mut self, out: &mut Vec<Completion>) {
-        let links = self.links.as_mut().expect("only shards break");
-        links.clear_inboxes();
+        let channels = self.channels.as_mut().expect("only shards break");
+        channels.clear_inboxes();
         if let Some(ring) = self.io.ring.as_mut().filter(|ring| ring.in_flight() > 0) {
             ring.submit();
             ring.reap(&mut self.kernel);
@@ -31,7 +31,7 @@ impl Driver {
                 return;
             }
         }
-        if !links.be_quiet() {
+        if !channels.be_quiet() {
             return;
         }
         for PendingRequest { tag, lease, resync, .. } in self.hosts.drain() {
@@ -87,7 +87,7 @@ impl Driver {
     /// # Panics
     /// When requests are in flight.
     pub fn into_leaves(self) -> Vec<FormerLeaf> {
-        assert!(self.links.is_none(), "all shards are disassembled together");
+        assert!(self.channels.is_none(), "all shards are disassembled together");
         Driver::shards_into_leaves(vec![self])
     }
 
@@ -97,7 +97,7 @@ impl Driver {
     /// # Panics
     /// When requests are in flight, or a shard is missing.
     pub fn shards_into_leaves(mut shards: Vec<Driver>) -> Vec<FormerLeaf> {
-        let count = shards[0].links.as_ref().map_or(1, |links| 1 + links.others().count());
+        let count = shards[0].channels.as_ref().map_or(1, |channels| 1 + channels.others().count());
         assert_eq!(shards.len(), count, "all shards are disassembled together");
         assert!(shards.iter().all(|shard| shard.hosts.is_empty()), "requests are in flight");
         let (mut none, step) =
@@ -128,7 +128,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // Waits for operations in the kernel while their files are open and their memory is mapped.
         self.io.ring = None;
-        let Some(links) = &mut self.links else { return };
+        let Some(channels) = &mut self.channels else { return };
         let has_parts = |parts: &Parts| parts.at_work > 0 || !parts.waiting.is_empty();
         let plane_has_work = self.failures.as_ref().is_some_and(|failures| failures.is_waiting())
             || self
@@ -141,6 +141,6 @@ impl Drop for Driver {
             || self.executor.has_work()
             || plane_has_work
             || std::thread::panicking();
-        links.leave(at_work, self.hosts.drain().filter_map(|host| host.lease));
+        channels.leave(at_work, self.hosts.drain().filter_map(|host| host.lease));
     }
 }

@@ -30,37 +30,37 @@ struct Shared {
     rig: Rig,
     /// Completed operations that have not been collected, by the handle that they were submitted
     /// through. The handle's number and its own operation number make up the model's tag.
-    inbox: Vec<Mail>,
+    ports: Vec<Port>,
     /// By drive number.
     loads: Vec<Load>,
     scratch: Vec<drive::Completion>,
 }
 
-struct Mail {
+struct Port {
     drive: DriveId,
     ended: Vec<drive::Completion>,
     /// Whether there is any, readable without the lock.
-    there: Arc<AtomicBool>,
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Shared {
-    /// Adds an inbox for the completions of one handle.
+    /// Adds a port for the completions of one handle.
     fn add_port(&mut self, drive: DriveId) -> (usize, Arc<AtomicBool>) {
-        let there = Arc::new(AtomicBool::new(false));
-        self.inbox.push(Mail { drive, ended: Vec::new(), there: there.clone() });
-        (self.inbox.len() - 1, there)
+        let has_ended = Arc::new(AtomicBool::new(false));
+        self.ports.push(Port { drive, ended: Vec::new(), has_ended: has_ended.clone() });
+        (self.ports.len() - 1, has_ended)
     }
 
-    /// Advances the drives' time and puts completions into their members' inboxes.
+    /// Advances the drives' time and puts completions into their members' ports.
     fn advance(&mut self, now: u64) {
         self.rig.advance(now, &mut self.scratch);
         for ended in self.scratch.drain(..) {
-            let mail = &mut self.inbox[(ended.tag >> 32) as usize];
-            mail.ended.push(ended);
-            let load = &mut self.loads[mail.drive.index()];
+            let port = &mut self.ports[(ended.tag >> 32) as usize];
+            port.ended.push(ended);
+            let load = &mut self.loads[port.drive.index()];
             load.pass(ended.at);
             load.under_way -= 1;
-            mail.there.store(true, Ordering::Release);
+            port.has_ended.store(true, Ordering::Release);
         }
     }
 }
@@ -80,7 +80,7 @@ const NEVER: u64 = u64::MAX;
 impl Default for PaceControl {
     fn default() -> PaceControl {
         let shared =
-            Shared { rig: Rig::new(), inbox: Vec::new(), loads: Vec::new(), scratch: Vec::new() };
+            Shared { rig: Rig::new(), ports: Vec::new(), loads: Vec::new(), scratch: Vec::new() };
         PaceControl {
             shared: Arc::new(Mutex::new(shared)),
             on: Arc::new(AtomicBool::new(true)),
@@ -166,16 +166,16 @@ pub struct PacedMember {
     drive: DriveId,
     /// Start of the member on its disk, in bytes.
     at_bytes: u64,
-    /// Number of its inbox.
+    /// Number of its port.
     port: usize,
     /// By number. The numbers are the model's tags and the inner member's tokens: an array may use
     /// a token for several operations of one member concurrently.
     waiting: Table<Waiting>,
-    mail: Arc<AtomicBool>,
+    has_ended: Arc<AtomicBool>,
     finished: Vec<MemberCompletion>,
     late: u64,
     /// Only the first handle on a drive reports the drive's load, so that it is counted once.
-    tells_load: bool,
+    reports_load: bool,
     /// Whether the drive's last operation was so long that the wake-up latency does not matter.
     patient: bool,
 }
@@ -205,9 +205,9 @@ impl PacedMember {
         disk: DriveId,
         at_bytes: u64,
     ) -> PacedMember {
-        let (port, mail) = control.lock().add_port(disk);
-        let member = PacedMember::with_port(inner, control, disk, port, mail);
-        PacedMember { at_bytes, tells_load: true, ..member }
+        let (port, has_ended) = control.lock().add_port(disk);
+        let member = PacedMember::with_port(inner, control, disk, port, has_ended);
+        PacedMember { at_bytes, reports_load: true, ..member }
     }
 
     fn with_port(
@@ -215,7 +215,7 @@ impl PacedMember {
         control: &PaceControl,
         drive: DriveId,
         port: usize,
-        mail: Arc<AtomicBool>,
+        has_ended: Arc<AtomicBool>,
     ) -> PacedMember {
         PacedMember {
             inner,
@@ -224,10 +224,10 @@ impl PacedMember {
             at_bytes: 0,
             port,
             waiting: Table::new(),
-            mail,
+            has_ended,
             finished: Vec::new(),
             late: 0,
-            tells_load: false,
+            reports_load: false,
             patient: false,
         }
     }
@@ -252,10 +252,10 @@ impl PacedMember {
         let mut shared = self.control.lock();
         shared.advance(now);
         self.control.note_next(&shared);
-        let Shared { inbox, .. } = &mut *shared;
-        let mail = &mut inbox[self.port];
-        self.mail.store(false, Ordering::Release);
-        for ended in mail.ended.drain(..) {
+        let Shared { ports, .. } = &mut *shared;
+        let port = &mut ports[self.port];
+        self.has_ended.store(false, Ordering::Release);
+        for ended in port.ended.drain(..) {
             let number = ended.tag as u32;
             let waiting = self.waiting.get(number);
             waiting.model_done = Some(ended.at);
@@ -271,7 +271,7 @@ impl PacedMember {
     fn model_deadline(&self) -> Option<u64> {
         let next = if self.waiting.is_empty() {
             NEVER
-        } else if self.mail.load(Ordering::Acquire) {
+        } else if self.has_ended.load(Ordering::Acquire) {
             0
         } else {
             self.control.next.load(Ordering::Acquire)
@@ -308,9 +308,9 @@ impl Member for PacedMember {
 
     fn share(&self) -> Option<Box<dyn Member>> {
         let inner = self.inner.share()?;
-        let (port, mail) = self.control.lock().add_port(self.drive);
+        let (port, has_ended) = self.control.lock().add_port(self.drive);
         let (control, drive) = (&self.control, self.drive);
-        let member = PacedMember::with_port(inner, control, drive, port, mail);
+        let member = PacedMember::with_port(inner, control, drive, port, has_ended);
         Some(Box::new(PacedMember { at_bytes: self.at_bytes, ..member }))
     }
 
@@ -375,7 +375,7 @@ impl Member for PacedMember {
         self.inner.leaf_counters(out);
         if let Some(leaf) = out.get_mut(first) {
             leaf.late += self.late;
-            if self.tells_load {
+            if self.reports_load {
                 let load = self.control.lock().loads[self.drive.index()];
                 (leaf.busy_ns, leaf.queued_ns) = (Some(load.busy_ns), Some(load.queued_ns));
             }

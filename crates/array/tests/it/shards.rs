@@ -211,7 +211,7 @@ fn invalid_requests_are_refused_as_a_whole() {
     let inner = spec(Level::Raid0, 16, mems(2, 512));
     let nested = spec(Level::Raid1, 0, vec![MemberSpec::Array(inner), mem(512)]);
     let error = Driver::shards(nested, &options(2)).err().expect("refused");
-    assert!(matches!(error, BuildError::NestedLanes { shards: 2 }), "{error}");
+    assert!(matches!(error, BuildError::NestedShards { shards: 2 }), "{error}");
     assert_eq!(
         error.to_string(),
         "an array with nested arrays runs in one shard only; 2 were requested"

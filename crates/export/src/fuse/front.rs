@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  the process's threads    | the front's: one set of descriptors of their own, no signals
-//!   Front --- calls ------->|  keeper thread --- starts ---> Array's threads, session threads
+//!   Front --- calls ------->|  front's thread --- starts ---> Array's threads, session threads
 //! ```
 //! Invariant: when the process dies for any reason, the frontend's threads die, their descriptors
 //! are closed, and the kernel aborts the FUSE connection: processes waiting for the file get an
@@ -11,7 +11,7 @@
 //! mounts were not held a little longer than the descriptors (`protect::MountHolder`).
 //!
 //! So no owner of a descriptor crosses between the two sides: the array is made by a closure on the
-//! keeper thread, used there, and dropped there.
+//! front's thread, used there, and dropped there.
 
 use std::ffi::OsString;
 use std::io;
@@ -116,7 +116,7 @@ pub struct Front {
     file: PathBuf,
     missing: Vec<String>,
     calls: Mutex<mpsc::Sender<Call>>,
-    keeper: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Front {
@@ -135,15 +135,15 @@ impl Front {
         let file = options.directory.join(&options.name);
         let (started, start) = mpsc::channel();
         let (calls, to_do) = mpsc::channel();
-        let keeper = std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("raidlab-fuse".into())
             .spawn(move || {
                 let mut missing = Vec::new();
-                match Keeper::start(options, make, &mut missing) {
-                    Ok(keeper) => {
+                match FrontThread::start(options, make, &mut missing) {
+                    Ok(thread) => {
                         // The receiver still exists: it waits for this message.
                         let _ = started.send(Ok(missing));
-                        keeper.run(&to_do);
+                        thread.run(&to_do);
                     }
                     Err(error) => drop(started.send(Err(error))),
                 }
@@ -154,11 +154,11 @@ impl Front {
             Ok(missing) => missing,
             Err(error) => {
                 // It has sent its result.
-                let _ = keeper.join();
+                let _ = thread.join();
                 return Err(error);
             }
         };
-        Ok(Front { file, missing, calls: Mutex::new(calls), keeper: Some(keeper) })
+        Ok(Front { file, missing, calls: Mutex::new(calls), thread: Some(thread) })
     }
 
     /// Path of the file that is the array.
@@ -210,16 +210,16 @@ impl Front {
     }
 
     fn join(&mut self) {
-        if let Some(keeper) = self.keeper.take() {
+        if let Some(thread) = self.thread.take() {
             // A thread that panicked has printed the reason.
-            let _ = keeper.join();
+            let _ = thread.join();
         }
     }
 }
 
 impl Drop for Front {
     fn drop(&mut self) {
-        if self.keeper.is_some() {
+        if self.thread.is_some() {
             // The result has no receiver.
             let _ = self.stop_as(true);
             self.join();
@@ -243,7 +243,7 @@ fn check_directory(path: &Path) -> Result<(), FrontError> {
 }
 
 /// State of the frontend's own thread.
-struct Keeper {
+struct FrontThread {
     options: FrontOptions,
     array: Arc<Array>,
     session: Option<BackgroundSession>,
@@ -252,12 +252,12 @@ struct Keeper {
     _holder: Option<MountHolder>,
 }
 
-impl Keeper {
+impl FrontThread {
     fn start(
         options: FrontOptions,
         make: impl FnOnce() -> Result<Array, String>,
         missing: &mut Vec<String>,
-    ) -> Result<Keeper, FrontError> {
+    ) -> Result<FrontThread, FrontError> {
         sys::block_signals().map_err(system("block signals"))?;
         if let Err(error) = sys::own_descriptors() {
             missing.push(format!(
@@ -299,7 +299,7 @@ impl Keeper {
         })?;
         let session = Some(session);
         let (_protection, _holder) = (protection, holder.ok());
-        Ok(Keeper { options, array, session, background, _protection, _holder })
+        Ok(FrontThread { options, array, session, background, _protection, _holder })
     }
 
     fn run(mut self, calls: &mpsc::Receiver<Call>) {
@@ -350,7 +350,7 @@ impl Keeper {
     }
 
     fn finish(self, force: bool) -> Result<(), FrontError> {
-        let Keeper { array, session, background, options, .. } = self;
+        let FrontThread { array, session, background, options, .. } = self;
         match background.ended.recv_timeout(END_PATIENCE) {
             Err(RecvTimeoutError::Disconnected) => {}
             _ => {

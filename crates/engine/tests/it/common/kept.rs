@@ -177,13 +177,13 @@ impl World {
             let mut out = Vec::new();
             kept.manager.handle(self.now, &mut kept.inputs, &mut out);
             for effect in out {
-                self.keeper_effect(effect);
+                self.perform_effect(effect);
             }
             self.feed_resync();
         }
     }
 
-    fn keeper_effect(&mut self, effect: MetadataEffect) {
+    fn perform_effect(&mut self, effect: MetadataEffect) {
         let (now, covers) = (self.now, self.writes_done);
         let delay = self.delay(self.delays.io);
         let kept = self.kept.as_mut().expect("it has just acted");

@@ -474,8 +474,8 @@ impl World {
         let controls = self.controls.iter().map(|(at, ..)| *at);
         let timers = self.timers.iter().flatten().copied();
         let kept = self.kept.as_ref().and_then(Kept::next_event);
-        let mail = self.between.next_event();
-        jobs.chain(controls).chain(timers).chain(kept).chain(mail).min()
+        let messages = self.between.next_event();
+        jobs.chain(controls).chain(timers).chain(kept).chain(messages).min()
     }
 
     /// Lets the next thing happen. `false`: there is nothing.

@@ -12,7 +12,7 @@ pub struct Between {
     map: engine::IntentMap,
     failures: FailureCoordinator,
     /// On the way to shard 0, where the control plane is: (time, from, what).
-    mail: Vec<(u64, u16, ControlEvent)>,
+    messages: Vec<(u64, u16, ControlEvent)>,
     /// By shard: when its last message arrives, and when the last one to it does.
     last_from: Vec<u64>,
     last_to: Vec<u64>,
@@ -25,7 +25,7 @@ impl Between {
             sharding: config.sharding,
             map: engine::IntentMap::whole_array(&config.geometry),
             failures: FailureCoordinator::new(config.geometry.clone(), shards, config.missing),
-            mail: Vec::new(),
+            messages: Vec::new(),
             last_from: vec![0; usize::from(shards)],
             last_to: vec![0; usize::from(shards)],
         }
@@ -44,7 +44,7 @@ impl Between {
     }
 
     pub fn next_event(&self) -> Option<u64> {
-        self.mail.iter().map(|(at, ..)| *at).min()
+        self.messages.iter().map(|(at, ..)| *at).min()
     }
 }
 
@@ -65,13 +65,14 @@ impl World {
         };
         let last = &mut self.between.last_from[usize::from(shard)];
         *last = (*last).max(self.now + delay);
-        self.between.mail.push((*last, shard, event));
+        self.between.messages.push((*last, shard, event));
     }
 
     /// Brings the control plane what has arrived.
     pub(super) fn deliver(&mut self) {
         let now = self.now;
-        let mut arrived: Vec<_> = self.between.mail.extract_if(.., |(at, ..)| *at <= now).collect();
+        let mut arrived: Vec<_> =
+            self.between.messages.extract_if(.., |(at, ..)| *at <= now).collect();
         // Of one shard in the order in which they were sent: the sort is stable.
         arrived.sort_by_key(|(at, ..)| *at);
         for (_, shard, event) in arrived {
