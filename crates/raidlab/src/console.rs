@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use device::{Device, Identity};
 use report::shown::{Shown, lines};
 use serde_json::Value;
 
+use crate::error::of_option;
 use crate::members::{Used, existing_member, overlaps};
 
 /// A line on stderr: what it names may come from a disk, so it stays one line. A reader that has
@@ -37,11 +39,6 @@ fn without_numbers(text: &str) -> String {
         }
     }
     out
-}
-
-/// The message of an error.
-pub fn text_of(error: impl std::error::Error) -> String {
-    error.to_string()
 }
 
 /// Whether a stream takes colours: a terminal that has them (TERM), unless NO_COLOR or CLICOLOR
@@ -76,13 +73,13 @@ impl JsonOut {
     }
 
     /// Refuses, before anything is done, a file that the command uses otherwise.
-    pub fn refuse_overlap(&self, used: &[Used]) -> Result<(), String> {
+    pub fn refuse_overlap(&self, used: &[Used]) -> Result<()> {
         let Some(path) = self.json.as_deref().filter(|path| !is_stdout(path)) else {
             return Ok(());
         };
         match overlaps(used, path) {
-            Some(how) => Err(format!("--json {}: {how}; name another file", path.display())),
-            None => check_replaceable(path).map_err(|error| format!("--json {error}")),
+            Some(how) => Err(anyhow!("--json {}: {how}; name another file", path.display())),
+            None => check_replaceable(path).map_err(of_option("--json")),
         }
     }
 
@@ -97,7 +94,7 @@ impl JsonOut {
     }
 
     /// Puts the result where it was asked for.
-    pub fn put(&self, text: &str, json: impl FnOnce() -> Value) -> Result<(), String> {
+    pub fn put(&self, text: &str, json: impl FnOnce() -> Value) -> Result<()> {
         if self.is_stdout() {
             return print_raw(&format!("{:#}\n", json()));
         }
@@ -106,28 +103,28 @@ impl JsonOut {
     }
 
     /// Writes the JSON into its file, if there is to be one.
-    pub fn put_aside(&self, json: impl FnOnce() -> Value) -> Result<(), String> {
+    pub fn put_aside(&self, json: impl FnOnce() -> Value) -> Result<()> {
         let Some(path) = self.json.as_deref().filter(|path| !is_stdout(path)) else {
             return Ok(());
         };
-        replace_record(path, format!("{:#}\n", json())).map_err(|e| format!("--json {e}"))
+        replace_record(path, format!("{:#}\n", json())).map_err(of_option("--json"))
     }
 }
 
 /// Writes a record or a report into a file and replaces its contents. Refuses members of arrays and
 /// block devices, so that a mistyped name does not destroy data.
-pub fn replace_record(path: &Path, text: impl AsRef<[u8]>) -> Result<(), String> {
-    let fail = |error| format!("{}: cannot write: {error}", path.display());
+pub fn replace_record(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
+    let failed = || format!("{}: cannot write", path.display());
     if is_stream(path) {
-        return std::fs::write(path, text).map_err(fail);
+        return std::fs::write(path, text).with_context(failed);
     }
     let file = open_replaceable(path)?;
     // The file offset is undefined after the check, so write at an explicit offset.
-    file.set_len(0).and_then(|()| file.write_all_at(text.as_ref(), 0)).map_err(fail)
+    file.set_len(0).and_then(|()| file.write_all_at(text.as_ref(), 0)).with_context(failed)
 }
 
 /// Refuses what [`replace_record`] would not write over.
-pub fn check_replaceable(path: &Path) -> Result<(), String> {
+pub fn check_replaceable(path: &Path) -> Result<()> {
     match std::fs::metadata(path) {
         Ok(there) if there.is_file() || there.file_type().is_block_device() => {
             open_replaceable(path).map(drop)
@@ -139,16 +136,16 @@ pub fn check_replaceable(path: &Path) -> Result<(), String> {
 }
 
 /// Opens and locks the file without changing it, so that the checked file is the written one.
-fn open_replaceable(path: &Path) -> Result<File, String> {
-    let refuse = |what: &str| Err(format!("{}: {what}; name another file", path.display()));
+fn open_replaceable(path: &Path) -> Result<File> {
+    let refuse = |what: &str| Err(anyhow!("{}: {what}; name another file", path.display()));
     let kind = std::fs::metadata(path).map(|there| there.file_type());
     if kind.as_ref().is_ok_and(|kind| kind.is_dir()) {
-        return Err(format!("{}: cannot write: it is a directory", path.display()));
+        bail!("{}: cannot write: it is a directory", path.display());
     }
     if kind.is_ok_and(|kind| kind.is_block_device()) {
         return refuse("it is a block device");
     }
-    let (output, _) = Device::open_output(path).map_err(|error| error.to_string())?;
+    let (output, _) = Device::open_output(path)?;
     match existing_member(&output) {
         Some(what) => refuse(&what),
         None => Ok(output.into_file()),
@@ -188,20 +185,20 @@ pub fn is_stdout(path: &Path) -> bool {
 }
 
 /// Text for people on stdout.
-pub fn print_lines(text: &str) -> Result<(), String> {
+pub fn print_lines(text: &str) -> Result<()> {
     print_raw(&lines(&without_numbers(text)))
 }
 
 /// JSON and other formats on stdout. A reader that goes away (`| head`) is no error of ours; a
 /// stdout that is closed or full is one.
-pub fn print_raw(text: &str) -> Result<(), String> {
+pub fn print_raw(text: &str) -> Result<()> {
     if sys::stdout_was_closed() {
-        return Err("stdout: it is closed; name /dev/null to print nothing".into());
+        bail!("stdout: it is closed; name /dev/null to print nothing");
     }
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("stdout: {error}"))
+            Err(Error::new(error).context("stdout"))
         }
         _ => Ok(()),
     }

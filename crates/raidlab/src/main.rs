@@ -7,6 +7,7 @@
 
 mod commands;
 mod console;
+mod error;
 mod mdadm;
 mod members;
 mod meter;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use error::text_of;
 
 /// Runs, measures, predicts and rescues Linux software RAID, from user space.
 #[derive(Parser)]
@@ -73,7 +75,7 @@ enum Ending {
 fn main() -> ExitCode {
     let (words, notes) = match old_forms::rewritten(std::env::args_os(), &Arguments::command()) {
         Ok(rewritten) => rewritten,
-        Err(problem) => return failed(&problem),
+        Err(error) => return failed(&text_of(&error)),
     };
     notes.iter().for_each(|note| console::say(format_args!("raidlab: note: {note}")));
     let parsed = Arguments::command().try_get_matches_from(words);
@@ -103,7 +105,7 @@ fn main() -> ExitCode {
         Ok(Ending::Finding) => ExitCode::from(1),
         Ok(Ending::Stopped) => ExitCode::from(130),
         Ok(Ending::NotAMember) => ExitCode::from(2),
-        Err(problem) => failed(&problem),
+        Err(error) => failed(&text_of(&error)),
     }
 }
 
@@ -133,7 +135,7 @@ fn misused(error: &clap::Error) -> ExitCode {
         // clap's own print function drops errors of stdout.
         return match console::print_raw(&error.render().to_string()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(problem) => failed(&problem),
+            Err(error) => failed(&text_of(&error)),
         };
     }
     let creates = std::env::args_os().nth(1).is_some_and(|verb| verb == "create");

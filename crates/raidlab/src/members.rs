@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use admin::ChooseError;
+use anyhow::{Error, Result};
 use device::{Disk, Identity, Location, Overlap, member_signs};
 use md::assemble::{Array, Found};
 
@@ -70,8 +71,11 @@ pub fn is_missing(word: &OsStr) -> bool {
 }
 
 /// [`admin::choose`], with the option in the message.
-pub fn choose<'a>(found: &'a Found, wanted: Option<&str>) -> Result<&'a Array, String> {
-    admin::choose(found, wanted).map_err(|error| choice_text(&error, wanted))
+pub fn choose<'a>(found: &'a Found, wanted: Option<&str>) -> Result<&'a Array> {
+    admin::choose(found, wanted).map_err(|error| {
+        let text = choice_text(&error, wanted);
+        Error::new(error).context(text)
+    })
 }
 
 /// Why no array is selected, with the option that selects one.

@@ -7,6 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use anyhow::{Result, bail};
 use clap::{Arg, Command};
 
 /// The command line in today's forms, and a note for each form that was rewritten. `program` is
@@ -17,7 +18,7 @@ use clap::{Arg, Command};
 pub fn rewritten(
     arguments: impl Iterator<Item = OsString>,
     program: &Command,
-) -> Result<(Vec<OsString>, Vec<String>), String> {
+) -> Result<(Vec<OsString>, Vec<String>)> {
     let mut words: Vec<OsString> = arguments.collect();
     let mut notes = Vec::new();
     if words.len() < 2 {
@@ -47,7 +48,7 @@ struct Line<'n> {
 }
 
 impl Line<'_> {
-    fn rewrite(&mut self, words: Vec<OsString>, command: &Command) -> Result<(), String> {
+    fn rewrite(&mut self, words: Vec<OsString>, command: &Command) -> Result<()> {
         let is_bench = self.verb == "bench";
         // `bench kernels` and `bench engine` are of today.
         let of_today = words.first().and_then(|word| command.find_subcommand(word)).is_some();
@@ -127,7 +128,7 @@ impl Line<'_> {
         matches!(self.verb.as_str(), "bench" | "report") && !is_option && !is_subcommand
     }
 
-    fn json(&mut self, file: &OsStr) -> Result<(), String> {
+    fn json(&mut self, file: &OsStr) -> Result<()> {
         if file == "-" {
             self.note("'--json -' is now --json");
             self.done.push("--json".into());
@@ -136,9 +137,9 @@ impl Line<'_> {
         // `report --json RECORD` may also ask to show a record, which must not be overwritten then.
         if self.verb == "report" && Path::new(file).metadata().is_ok_and(|file| file.len() > 0) {
             let name = file.display();
-            return Err(format!(
+            bail!(
                 "--json {name}: it exists; '--json={name}' writes to it, '{name} --json' reads it"
-            ));
+            );
         }
         self.note("'--json FILE' is now --json=FILE");
         let mut word = OsString::from("--json=");

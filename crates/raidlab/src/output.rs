@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, bail};
 use results::record::Record;
 use serde::Serialize;
 
@@ -13,6 +14,7 @@ use crate::console::{
     JsonOut, check_replaceable, has_colours, is_stdout, print_lines, print_raw, replace_record,
     say, say_lines,
 };
+use crate::error::of_option;
 
 /// The open outputs of a bench.
 pub struct Outputs {
@@ -24,25 +26,25 @@ pub struct Outputs {
 
 impl Outputs {
     /// Opens the files before anything is measured: a typing error must not cost the results.
-    pub fn open(json: &JsonOut, html: Option<&Path>) -> Result<Outputs, String> {
+    pub fn open(json: &JsonOut, html: Option<&Path>) -> Result<Outputs> {
         let json = json.path();
         let owned = |path: Option<&Path>| path.map(Path::to_owned);
         let mut outputs = Outputs { json: owned(json), html: owned(html), made: Vec::new() };
         if html.is_some_and(is_stdout) {
-            return Err("--html -: the report goes to a file; name one".into());
+            bail!("--html -: the report goes to a file; name one");
         }
         if html.is_some() && html == json {
-            return Err("--json and --html name the same file".into());
+            bail!("--json and --html name the same file");
         }
         let files = [("--json", json), ("--html", html)];
         for (option, path) in files.into_iter().filter_map(|(option, path)| Some((option, path?))) {
             if is_stdout(path) {
                 continue;
             }
-            check_replaceable(path).map_err(|e| format!("{option} {e}"))?;
+            check_replaceable(path).map_err(of_option(option))?;
             let is_new = !path.exists();
             let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|e| format!("{option} {}: cannot write: {e}", path.display()))?;
+            opened.with_context(|| format!("{option} {}: cannot write", path.display()))?;
             if is_new {
                 outputs.made.push(path.to_owned());
             }
@@ -51,7 +53,7 @@ impl Outputs {
     }
 
     /// Writes all of them.
-    pub fn write(self, record: &Record) -> Result<(), String> {
+    pub fn write(self, record: &Record) -> Result<()> {
         let colour = match self.json_to_stdout() {
             true => has_colours(&std::io::stderr()),
             false => has_colours(&std::io::stdout()),
@@ -71,12 +73,7 @@ impl Outputs {
     }
 
     /// Writes results that are not a bench's record.
-    pub fn write_texts(
-        mut self,
-        table: &str,
-        json: &str,
-        html: Option<&str>,
-    ) -> Result<(), String> {
+    pub fn write_texts(mut self, table: &str, json: &str, html: Option<&str>) -> Result<()> {
         let to_stdout = self.json_to_stdout();
         if to_stdout {
             say_lines(table);
@@ -102,7 +99,7 @@ impl Outputs {
         self.json.as_deref().is_some_and(is_stdout)
     }
 
-    fn write_file(&mut self, path: &Path, text: &str) -> Result<(), String> {
+    fn write_file(&mut self, path: &Path, text: &str) -> Result<()> {
         replace_record(path, text)?;
         self.made.retain(|made| made != path);
         Ok(())

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -13,13 +14,13 @@ const STOPPED: i32 = 130;
 
 /// Installs the handlers; the flag is set by the first signal, before the command continues. Must
 /// be called only once.
-pub fn watch() -> Result<Arc<AtomicBool>, String> {
+pub fn watch() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // In this order: the first signal finds the flag unset, sets it, and the second exits.
         flag::register_conditional_shutdown(signal, STOPPED, stop.clone())
             .and_then(|_| flag::register(signal, stop.clone()))
-            .map_err(|error| format!("cannot install a signal handler: {error}"))?;
+            .context("cannot install a signal handler")?;
     }
     Ok(stop)
 }

@@ -3,41 +3,42 @@
 //! Invariant: a number without a unit is KiB in the verbs with mdadm's options (`create`, `dump`),
 //! as with mdadm's `--chunk`, `--size` and `--data-offset`; elsewhere it is refused.
 
+use anyhow::{Context, Result, anyhow};
 use md::{BareNumber, Layout, Level, SECTOR_BYTES, SizeProblem, parse_size};
 
 /// A size in bytes, which needs a unit: `64K`, `64KiB`.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    parse_size(text.trim(), BareNumber::Refused).map_err(|error| error.problem.to_string())
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    parse_size(text.trim(), BareNumber::Refused).map_err(|error| anyhow!("{}", error.problem))
 }
 
 /// A size in sectors: `64`, `64K` (KiB), `1M`, `10G`, `2T`, or `2048s` for sectors.
-pub fn parse_sectors(text: &str) -> Result<u64, String> {
+pub fn parse_sectors(text: &str) -> Result<u64> {
     let bytes = parse_size(text, BareNumber::Kib).map_err(|error| match error.problem {
         SizeProblem::Malformed => {
-            "a number of KiB, or with a unit as in 64K, 1M, 10G, 2048s".to_string()
+            anyhow!("a number of KiB, or with a unit as in 64K, 1M, 10G, 2048s")
         }
-        problem => problem.to_string(),
+        problem => anyhow!("{problem}"),
     })?;
     match bytes {
-        _ if bytes > i64::MAX as u64 => Err("too large".into()),
-        _ if !bytes.is_multiple_of(SECTOR_BYTES) => Err("a multiple of 512 bytes".into()),
+        _ if bytes > i64::MAX as u64 => Err(anyhow!("too large")),
+        _ if !bytes.is_multiple_of(SECTOR_BYTES) => Err(anyhow!("a multiple of 512 bytes")),
         _ => Ok(bytes / SECTOR_BYTES),
     }
 }
 
 /// A level: `5`, `raid5`, `linear`, `mirror`, `stripe`.
-pub fn parse_level(text: &str) -> Result<Level, String> {
+pub fn parse_level(text: &str) -> Result<Level> {
     let lower = text.to_ascii_lowercase();
     let found = match lower.as_str() {
         "mirror" => Some(Level::Raid1),
         "stripe" => Some(Level::Raid0),
         _ => lower.parse().ok().or_else(|| lower.parse::<i32>().ok().and_then(Level::from_number)),
     };
-    found.ok_or_else(|| "one of linear, 0, 1, 4, 5, 6, 10 (raid5 is 5)".into())
+    found.context("one of linear, 0, 1, 4, 5, 6, 10 (raid5 is 5)")
 }
 
 /// A layout by its name or md's number.
-pub fn parse_layout(level: Level, text: &str) -> Result<Layout, String> {
+pub fn parse_layout(level: Level, text: &str) -> Result<Layout> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => i32::from_str_radix(digits, 16).ok(),
         None => text.parse::<i32>().ok(),
@@ -46,7 +47,7 @@ pub fn parse_layout(level: Level, text: &str) -> Result<Layout, String> {
         Some(number) => Layout::from_number(level, number),
         None => Layout::parse(level, text),
     };
-    layout.map_err(|error| format!("--layout {text}: {error}"))
+    layout.with_context(|| format!("--layout {text}"))
 }
 
 #[cfg(test)]
@@ -65,7 +66,7 @@ mod tests {
             ("1.5M", 3072),
             ("1K", 2),
         ] {
-            assert_eq!(parse_sectors(text), Ok(sectors), "{text}");
+            assert_eq!(parse_sectors(text).ok(), Some(sectors), "{text}");
         }
         for text in ["", "K", "-1", "64Q", "1.5", "100B", "8388608T", "99999999999T"] {
             assert!(parse_sectors(text).is_err(), "{text}");
@@ -77,9 +78,9 @@ mod tests {
         for (text, level) in
             [("5", Level::Raid5), ("raid6", Level::Raid6), ("mirror", Level::Raid1)]
         {
-            assert_eq!(parse_level(text), Ok(level), "{text}");
+            assert_eq!(parse_level(text).ok(), Some(level), "{text}");
         }
-        assert_eq!(parse_level("-1"), Ok(Level::Linear));
+        assert_eq!(parse_level("-1").ok(), Some(Level::Linear));
         assert!(parse_level("7").is_err() && parse_level("raid7").is_err());
         let far = Layout::parse(Level::Raid10, "f2");
         assert_eq!(parse_layout(Level::Raid10, "0x201").ok(), far.ok());

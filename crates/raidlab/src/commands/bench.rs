@@ -12,6 +12,7 @@ mod work;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use anyhow::{Context, Error, Result, anyhow};
 use clap::{ArgMatches, Args, Subcommand};
 use results::record::Cell;
 use serde_json::json;
@@ -21,6 +22,7 @@ use spec::units::show_seconds;
 
 use crate::commands::results::{DbArgument, RunRecorder};
 use crate::console::{JsonOut, say};
+use crate::error::{reworded, text_of};
 use crate::output::{Outputs, json_of};
 use crate::{Ending, signal};
 
@@ -92,16 +94,16 @@ pub struct ResultOptions {
 
 impl ResultOptions {
     /// Outputs of `--dry-run`: nothing is measured, so `--html` is refused.
-    pub fn outputs_of_a_list(&self) -> Result<Outputs, String> {
+    pub fn outputs_of_a_list(&self) -> Result<Outputs> {
         match &self.html {
-            Some(_) => Err("--html: nothing is measured, so there is no report".into()),
+            Some(_) => Err(anyhow!("--html: nothing is measured, so there is no report")),
             None => Outputs::open(&self.json, None),
         }
     }
 }
 
 /// Runs the command.
-pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending, String> {
+pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending> {
     match &arguments.what {
         Some(What::Kernels(arguments)) => return kernels::run(arguments),
         Some(What::Engine(arguments)) => return engine::run(arguments),
@@ -139,11 +141,11 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending, St
     let of_all = of_all.map_or(String::new(), |plan| format!(" of {}", plan.cells()));
     match ended {
         // Ctrl-C also reaches the tools that the run has started, so they may fail because of it.
-        Err(problem) if stopped() => say(format_args!("raidlab: {problem}")),
-        Err(problem) if measured == 0 => return Err(problem),
-        Err(problem) => {
+        Err(error) if stopped() => say(format_args!("raidlab: {}", text_of(&error))),
+        Err(error) if measured == 0 => return Err(error),
+        Err(error) => {
             let before = format!("{measured}{of_all} cells were measured before the failure");
-            return Err(format!("{problem}; {before}"));
+            return Err(reworded(error, |text| format!("{text}; {before}")));
         }
         Ok(()) => {}
     }
@@ -155,21 +157,22 @@ pub fn run(arguments: BenchArguments, matches: &ArgMatches) -> Result<Ending, St
 }
 
 /// Checks that member directories are writable and that the plan fits into memory.
-pub fn check_plan(plan: &Plan, host: &HostOptions) -> Result<(), String> {
+pub fn check_plan(plan: &Plan, host: &HostOptions) -> Result<()> {
     check_directory(plan, &host.directory())?;
     match metrics::host::available_memory_bytes() {
-        Some(available) => bench::blocks::check_memory(plan, host.cores.unwrap_or(1), available),
+        Some(available) => bench::blocks::check_memory(plan, host.cores.unwrap_or(1), available)
+            .map_err(Error::msg),
         None => Ok(()),
     }
 }
 
 /// Applies `--cores`: pins the process to that many CPUs.
-pub fn hold_to_cores(cores: Option<u32>) -> Result<(), String> {
+pub fn hold_to_cores(cores: Option<u32>) -> Result<()> {
     cores.map_or(Ok(()), hold_to)
 }
 
 /// `--dry-run`: prints arrays, workloads and programs.
-fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result<Ending, String> {
+fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result<Ending> {
     let (mut text, mut cells) = (String::new(), Vec::new());
     let mut add = |name: String, workloads: Vec<String>| {
         text += &format!("{name}: {}\n", workloads.join(", "));
@@ -209,25 +212,25 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 /// Checks that every directory of member files exists and is writable.
-fn check_directory(plan: &Plan, default: &Path) -> Result<(), String> {
+fn check_directory(plan: &Plan, default: &Path) -> Result<()> {
     let members = plan.arrays.iter().flat_map(|planned| &planned.array.members);
     for directory in members.filter_map(|member| member.directory()) {
         let directory = directory.unwrap_or(default);
         let probe = directory.join(format!("raidlab-probe-{}", std::process::id()));
         let made = std::fs::File::create(&probe);
-        made.map_err(|e| format!("{}: cannot create member files here: {e}", directory.display()))?;
+        made.with_context(|| format!("{}: cannot create member files here", directory.display()))?;
         std::fs::remove_file(&probe)
-            .map_err(|e| format!("{}: cannot remove a file here: {e}", directory.display()))?;
+            .with_context(|| format!("{}: cannot remove a file here", directory.display()))?;
     }
     Ok(())
 }
 
 /// Pins this process to the first CPUs of its affinity mask.
-fn hold_to(cores: u32) -> Result<(), String> {
-    let allowed = bench::runner::allowed_cpus()?;
+fn hold_to(cores: u32) -> Result<()> {
+    let allowed = bench::runner::allowed_cpus().map_err(Error::msg)?;
     match allowed.get(..cores as usize) {
-        Some(first) => bench::runner::hold_to(first),
-        None => Err(format!(
+        Some(first) => bench::runner::hold_to(first).map_err(Error::msg),
+        None => Err(anyhow!(
             "--cores {cores}: this process may run on {} CPU(s); use no more",
             allowed.len()
         )),

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use report::compare::Comparison;
 use results::record::Record;
@@ -11,6 +12,7 @@ use results::record::Record;
 use crate::Ending;
 use crate::commands::results::{DbArgument, Which, chosen, read_record};
 use crate::console::{JsonOut, check_replaceable, is_stdout, replace_record};
+use crate::error::of_option;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,35 +48,36 @@ pub struct CompareArguments {
     markdown: Option<PathBuf>,
 }
 
-fn parse_percent(text: &str) -> Result<f64, String> {
+fn parse_percent(text: &str) -> Result<f64> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     match number.parse::<f64>() {
         Ok(percent) if (0.0..100.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err("a percentage from 0 up to 100 is wanted, as in 5%".into()),
+        _ => Err(anyhow!("a percentage from 0 up to 100 is wanted, as in 5%")),
     }
 }
 
 /// Runs the command.
-pub fn run(arguments: &CompareArguments) -> Result<Ending, String> {
+pub fn run(arguments: &CompareArguments) -> Result<Ending> {
     let page = arguments.markdown.as_deref();
     let page_to_stdout = page.is_some_and(is_stdout);
     if page_to_stdout && arguments.json.is_stdout() {
-        return Err("only one format can go to stdout".into());
+        bail!("only one format can go to stdout");
     }
     if let Some(page) = page.filter(|_| !page_to_stdout) {
-        check_replaceable(page).map_err(|error| format!("--markdown {error}"))?;
+        check_replaceable(page).map_err(of_option("--markdown"))?;
         if arguments.json.is(page) {
-            return Err("--json and --markdown: name two files".into());
+            bail!("--json and --markdown: name two files");
         }
     }
     let a = records(&arguments.a, &arguments.db)?;
     let b = records(&arguments.b, &arguments.db)?;
     let comparison = Comparison::new(&a, &b, arguments.max_slowdown);
     if comparison.pairs.is_empty() {
-        return Err(format!(
+        bail!(
             "{} and {} have no cell in common: arrays, members and workloads must be the same",
-            arguments.a, arguments.b
-        ));
+            arguments.a,
+            arguments.b
+        );
     }
     let text = match page_to_stdout {
         true => report::compare::markdown(&comparison),
@@ -85,13 +88,13 @@ pub fn run(arguments: &CompareArguments) -> Result<Ending, String> {
         .put(&text, || serde_json::to_value(&comparison).expect("a comparison is plain data"))?;
     if let Some(page) = page.filter(|_| !page_to_stdout) {
         replace_record(page, report::compare::markdown(&comparison))
-            .map_err(|error| format!("--markdown {error}"))?;
+            .map_err(of_option("--markdown"))?;
     }
     Ok(if comparison.failed() { Ending::Finding } else { Ending::Fine })
 }
 
 /// All cells of a list of records, with the head of the first.
-fn records(names: &str, db: &DbArgument) -> Result<Record, String> {
+fn records(names: &str, db: &DbArgument) -> Result<Record> {
     if Path::new(names).exists() {
         return record(names, db);
     }
@@ -104,17 +107,17 @@ fn records(names: &str, db: &DbArgument) -> Result<Record, String> {
 }
 
 /// A file, or a run in the results.
-fn record(name: &str, db: &DbArgument) -> Result<Record, String> {
+fn record(name: &str, db: &DbArgument) -> Result<Record> {
     let path = Path::new(name);
     let which = match (path.exists(), name.parse::<Which>()) {
         (true, _) => return read_record(path),
-        (false, Ok(Which::All)) => return Err("all: two records are compared; name one run".into()),
+        (false, Ok(Which::All)) => bail!("all: two records are compared; name one run"),
         (false, Ok(which)) => which,
         (false, Err(_)) => {
-            return Err(format!("{name}: there is no such file, and it is no run; as in last~1"));
+            bail!("{name}: there is no such file, and it is no run; as in last~1");
         }
     };
     let store = db.open()?;
     let runs = chosen(&store, &which)?;
-    store.record(runs[0].id).map_err(|e| e.to_string())
+    Ok(store.record(runs[0].id)?)
 }

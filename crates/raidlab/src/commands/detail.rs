@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 
 use admin::{ArrayDescription, Members, array_name, describe, left_over};
+use anyhow::{Result, bail};
 use clap::Args;
 use md::Kind;
 use md::assemble::{Array, MemberState, Options, Override, Plan, Replay, Shape, Verdict};
@@ -17,7 +18,7 @@ use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::commands::examine::LOCKLESS;
-use crate::console::{JsonOut, text_of};
+use crate::console::JsonOut;
 use crate::members::{Used, choose};
 use crate::{Ending, mdadm};
 
@@ -47,9 +48,9 @@ pub struct DetailArguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
+pub fn run(arguments: &DetailArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
-    let members = Members::open(&arguments.members, None).map_err(text_of)?;
+    let members = Members::open(&arguments.members, None)?;
     let found = members.assemble(&Options::default());
     let arrays: Vec<&Array> = match arguments.array.as_deref() {
         Some(wanted) => vec![choose(&found, Some(wanted))?],
@@ -79,7 +80,7 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending, String> {
         })
     })?;
     if arrays.is_empty() {
-        return Err("no array among the members: none of them holds a superblock".into());
+        bail!("no array among the members: none of them holds a superblock");
     }
     if arguments.array.is_none() && members.has_strangers() {
         return Ok(Ending::NotAMember);

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
 
@@ -34,7 +35,7 @@ enum What {
 ///
 /// # Errors
 /// When a page cannot be written.
-pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<Ending, String> {
+pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<Ending> {
     match &arguments.what {
         What::Completions { shell } => {
             let mut text = Vec::new();
@@ -46,7 +47,7 @@ pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<Ending
     Ok(Ending::Fine)
 }
 
-fn man(command: Command, directory: &Path) -> Result<(), String> {
-    let failed = |error| format!("{}: cannot write man pages: {error}", directory.display());
-    clap_mangen::generate_to(command, directory).map_err(failed)
+fn man(command: Command, directory: &Path) -> Result<()> {
+    let failed = || format!("{}: cannot write man pages", directory.display());
+    clap_mangen::generate_to(command, directory).with_context(failed)
 }

@@ -1,5 +1,6 @@
 //! `raidlab programs`: the programs that `bench --workload` runs, and their options.
 
+use anyhow::Result;
 use clap::Args;
 
 use crate::Ending;
@@ -17,7 +18,7 @@ pub struct ProgramsArguments {
 ///
 /// # Errors
 /// If the list cannot be written.
-pub fn run(arguments: &ProgramsArguments) -> Result<Ending, String> {
+pub fn run(arguments: &ProgramsArguments) -> Result<Ending> {
     let tools = spec::program::tools::described();
     let text = spec::program::tools::describe();
     Outputs::open(&arguments.json, None)?.write_texts(&text, &json_of(&tools), None)?;

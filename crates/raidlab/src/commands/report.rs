@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use report::runs::Report;
 use report::shown::Shown;
@@ -14,6 +15,7 @@ use crate::commands::results::{DbArgument, Which, chosen, read_record, report_of
 use crate::console::{
     JsonOut, columns, has_colours, is_stdout, print_lines, print_raw, replace_record, say,
 };
+use crate::error::of_option;
 use crate::output::json_of;
 
 const EXAMPLES: &str = "\
@@ -60,7 +62,7 @@ pub struct ReportArguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &ReportArguments) -> Result<Ending, String> {
+pub fn run(arguments: &ReportArguments) -> Result<Ending> {
     if arguments.list {
         return list(arguments);
     }
@@ -69,8 +71,7 @@ pub fn run(arguments: &ReportArguments) -> Result<Ending, String> {
         None => {}
         Some("none") => report.published = None,
         Some(name) => {
-            let figures =
-                report::published::named(name).map_err(|e| format!("--published: {e}"))?;
+            let figures = report::published::named(name).context("--published")?;
             report.published = Some(figures);
         }
     }
@@ -78,7 +79,7 @@ pub fn run(arguments: &ReportArguments) -> Result<Ending, String> {
     Ok(if report.record.verified() { Ending::Fine } else { Ending::Finding })
 }
 
-fn gather(arguments: &ReportArguments) -> Result<Vec<Report>, String> {
+fn gather(arguments: &ReportArguments) -> Result<Vec<Report>> {
     if arguments.records.is_empty() {
         let store = arguments.db.open()?;
         let runs = chosen(&store, &arguments.run)?;
@@ -96,7 +97,7 @@ fn gather(arguments: &ReportArguments) -> Result<Vec<Report>, String> {
 /// Makes a text format.
 type Render<'a> = &'a dyn Fn() -> String;
 
-fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
+fn write(arguments: &ReportArguments, report: &Report) -> Result<()> {
     let records = std::slice::from_ref(&report.record);
     let texts: [(&str, Option<&Path>, Render<'_>); 4] = [
         ("--html", arguments.html.as_deref(), &|| report::html::render_report(report)),
@@ -107,14 +108,14 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
     let to_stdout = texts.iter().filter(|(_, path, _)| path.is_some_and(is_stdout));
     let to_stdout = to_stdout.count();
     if to_stdout > 1 {
-        return Err("only one format can go to stdout".into());
+        bail!("only one format can go to stdout");
     }
     for (option, path, render) in texts {
         match path {
             None => {}
             Some(path) if is_stdout(path) => print_raw(&render())?,
             Some(path) => {
-                replace_record(path, render().as_bytes()).map_err(|e| format!("{option} {e}"))?;
+                replace_record(path, render().as_bytes()).map_err(of_option(option))?;
                 say(format_args!("{}: {}", &option[2..], path.display()));
             }
         }
@@ -129,27 +130,27 @@ fn write(arguments: &ReportArguments, report: &Report) -> Result<(), String> {
     print_lines(&report::runs::text(report, has_colours(&std::io::stdout())))
 }
 
-fn put_parquet(path: &Path, report: &Report) -> Result<(), String> {
+fn put_parquet(path: &Path, report: &Report) -> Result<()> {
     if is_stdout(path) {
-        return Err("--parquet -: it goes to a file; name one".into());
+        bail!("--parquet -: it goes to a file; name one");
     }
     let bytes = results::parquet(std::slice::from_ref(&report.record));
-    let bytes = bytes.map_err(|e| format!("--parquet {}: {e}", path.display()))?;
-    replace_record(path, &bytes).map_err(|e| format!("--parquet {e}"))?;
+    let bytes = bytes.with_context(|| format!("--parquet {}", path.display()))?;
+    replace_record(path, &bytes).map_err(of_option("--parquet"))?;
     say(format_args!("parquet: {}", path.display()));
     Ok(())
 }
 
 /// `--list`.
-fn list(arguments: &ReportArguments) -> Result<Ending, String> {
-    let runs = arguments.db.open()?.runs().map_err(|e| e.to_string())?;
+fn list(arguments: &ReportArguments) -> Result<Ending> {
+    let runs = arguments.db.open()?.runs()?;
     match arguments.json.path() {
         None => {}
         Some(path) if is_stdout(path) => {
             return print_raw(&json_of(&runs)).map(|()| Ending::Fine);
         }
         Some(path) => {
-            replace_record(path, json_of(&runs)).map_err(|e| format!("--json {e}"))?;
+            replace_record(path, json_of(&runs)).map_err(of_option("--json"))?;
             say(format_args!("json: {}", path.display()));
             return Ok(Ending::Fine);
         }

@@ -8,10 +8,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use report::runs::{Report, Source};
 use results::record::{Cell, Record};
-use results::{NewRun, RunInfo, Store, tell_of_waits};
+use results::{NewRun, RunInfo, Store, StoreError, tell_of_waits};
 use spec::sweep::{Item, ItemKey};
 
 use crate::console::say;
@@ -34,22 +35,24 @@ impl DbArgument {
     }
 
     /// The path of the file, given or default.
-    pub fn path(&self) -> Result<PathBuf, String> {
-        self.db.clone().flatten().or_else(results::default_path).ok_or_else(|| {
-            "--db FILE: no default path: neither XDG_DATA_HOME nor HOME is set".into()
-        })
+    pub fn path(&self) -> Result<PathBuf> {
+        self.db
+            .clone()
+            .flatten()
+            .or_else(results::default_path)
+            .context("--db FILE: no default path: neither XDG_DATA_HOME nor HOME is set")
     }
 
     /// Opens it for reading.
-    pub fn open(&self) -> Result<Store, String> {
+    pub fn open(&self) -> Result<Store> {
         tell_of_waits(say_wait);
-        Store::open(&self.path()?).map_err(|e| e.to_string())
+        Ok(Store::open(&self.path()?)?)
     }
 
     /// Opens it for writing, creates it if necessary.
-    pub fn create(&self) -> Result<Store, String> {
+    pub fn create(&self) -> Result<Store> {
         tell_of_waits(say_wait);
-        Store::create(&self.path()?).map_err(|e| e.to_string())
+        Ok(Store::create(&self.path()?)?)
     }
 }
 
@@ -63,21 +66,18 @@ pub struct RunRecorder {
     store: Store,
     run: i64,
     cells: usize,
-    problem: Option<String>,
+    problem: Option<StoreError>,
 }
 
 impl RunRecorder {
     /// Begins a run, if `--db` was given.
-    pub fn begin(
-        db: &DbArgument,
-        head: impl FnOnce() -> Record,
-    ) -> Result<Option<RunRecorder>, String> {
+    pub fn begin(db: &DbArgument, head: impl FnOnce() -> Record) -> Result<Option<RunRecorder>> {
         if !db.is_given() {
             return Ok(None);
         }
         let store = db.create()?;
         let new = NewRun { title: "bench", sweep: None, published: None };
-        let run = store.begin(&new, &head()).map_err(|e| e.to_string())?;
+        let run = store.begin(&new, &head())?;
         Ok(Some(RunRecorder { store, run, cells: 0, problem: None }))
     }
 
@@ -89,16 +89,16 @@ impl RunRecorder {
         self.cells += 1;
         let key = ItemKey(format!("{:06}", self.cells));
         let item = Item { key, what: String::new() };
-        self.problem = self.store.put(self.run, &item, cells).err().map(|e| e.to_string());
+        self.problem = self.store.put(self.run, &item, cells).err();
     }
 
     /// Ends the run. Returns its number and file.
-    pub fn end(self, complete: bool) -> Result<String, String> {
+    pub fn end(self, complete: bool) -> Result<String> {
         if let Some(problem) = self.problem {
-            return Err(problem);
+            return Err(problem.into());
         }
         if complete {
-            self.store.end(self.run).map_err(|e| e.to_string())?;
+            self.store.end(self.run)?;
         }
         Ok(format!("run {} in {}", self.run, self.store.path().display()))
     }
@@ -118,11 +118,11 @@ pub enum Which {
 }
 
 impl std::str::FromStr for Which {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Which, String> {
+    fn from_str(text: &str) -> Result<Which> {
         let wanted =
-            || format!("'{text}': a run is a number, last, last~1 (the one before) or all");
+            || anyhow!("'{text}': a run is a number, last, last~1 (the one before) or all");
         match text {
             "last" => Ok(Which::Last),
             "all" => Ok(Which::All),
@@ -135,15 +135,15 @@ impl std::str::FromStr for Which {
 }
 
 /// The selected runs, the oldest first.
-pub fn chosen(store: &Store, which: &Which) -> Result<Vec<RunInfo>, String> {
-    let runs = store.runs().map_err(|e| e.to_string())?;
+pub fn chosen(store: &Store, which: &Which) -> Result<Vec<RunInfo>> {
+    let runs = store.runs()?;
     let path = store.path().display();
     let back = |back: usize| {
         let at = runs.len().checked_sub(back + 1);
         let missing = || match runs.len() {
-            0 => format!("{path}: there are no runs"),
-            1 => format!("{path}: there is 1 run; `raidlab report --list` shows it"),
-            all => format!("{path}: there are {all} runs; `raidlab report --list` shows them"),
+            0 => anyhow!("{path}: there are no runs"),
+            1 => anyhow!("{path}: there is 1 run; `raidlab report --list` shows it"),
+            all => anyhow!("{path}: there are {all} runs; `raidlab report --list` shows them"),
         };
         at.map(|at| vec![runs[at].clone()]).ok_or_else(missing)
     };
@@ -155,19 +155,19 @@ pub fn chosen(store: &Store, which: &Which) -> Result<Vec<RunInfo>, String> {
         Which::Id(id) => {
             let found = runs.iter().find(|run| run.id == *id).cloned();
             found.map(|run| vec![run]).ok_or_else(|| {
-                format!("{path}: there is no run {id}; `raidlab report --list` shows all")
+                anyhow!("{path}: there is no run {id}; `raidlab report --list` shows all")
             })
         }
     }
 }
 
 /// One run as a report.
-pub fn report_of_run(store: &Store, run: &RunInfo) -> Result<Report, String> {
-    let record = store.record(run.id).map_err(|e| e.to_string())?;
+pub fn report_of_run(store: &Store, run: &RunInfo) -> Result<Report> {
+    let record = store.record(run.id)?;
     let mut report = Report::of(record);
     report.title.clone_from(&run.title);
     report.sources = vec![Source { name: format!("run {}", run.id), ..report.sources[0].clone() }];
-    report.not_run = store.not_run(run.id).map_err(|e| e.to_string())?;
+    report.not_run = store.not_run(run.id)?;
     report.published = match &run.published {
         Some(name) => report::published::named(name).ok(),
         None => None,
@@ -176,20 +176,21 @@ pub fn report_of_run(store: &Store, run: &RunInfo) -> Result<Report, String> {
 }
 
 /// A record that `bench --json` wrote.
-pub fn read_record(path: &Path) -> Result<Record, String> {
-    let fail = |e: std::io::Error| format!("{}: cannot be read: {e}", path.display());
-    let is_not = |why: &str| format!("{}: not a record: {why}", path.display());
-    let mut file = BufReader::new(File::open(path).map_err(fail)?);
+pub fn read_record(path: &Path) -> Result<Record> {
+    let failed = || format!("{}: cannot be read", path.display());
+    let is_not = |why: &str| anyhow!("{}: not a record: {why}", path.display());
+    let mut file = BufReader::new(File::open(path).with_context(failed)?);
     // A disk or an image named by mistake is rejected without reading all of it.
-    let begins = file.fill_buf().map_err(fail)?.iter().find(|byte| !byte.is_ascii_whitespace());
+    let begins =
+        file.fill_buf().with_context(failed)?.iter().find(|byte| !byte.is_ascii_whitespace());
     if begins != Some(&b'{') {
         return Err(is_not("it does not begin with `{`; `bench --json=FILE` writes records"));
     }
     let mut text = Vec::new();
-    file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).map_err(fail)?;
+    file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).with_context(failed)?;
     if text.len() as u64 > RECORD_BYTES_MAX {
         return Err(is_not(&format!("it is longer than {} MiB", RECORD_BYTES_MAX >> 20)));
     }
     let text = String::from_utf8(text).map_err(|_| is_not("it is no text in UTF-8"))?;
-    Record::from_json(&text).map_err(|e| is_not(&e.to_string()))
+    Record::from_json(&text).with_context(|| format!("{}: not a record", path.display()))
 }

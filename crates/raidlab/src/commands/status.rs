@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use admin::{Members, array_name, describe};
+use anyhow::Result;
 use clap::Args;
 use md::assemble::{Array, Found, MemberState, Options};
 use md::ondisk::Version;
@@ -15,7 +16,7 @@ use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::commands::detail::mdstat_level;
-use crate::console::{JsonOut, text_of};
+use crate::console::JsonOut;
 use crate::members::Used;
 use crate::{Ending, mdadm};
 
@@ -39,13 +40,13 @@ pub struct StatusArguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &StatusArguments) -> Result<Ending, String> {
+pub fn run(arguments: &StatusArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let members = match arguments.members.as_slice() {
         [only] if Path::new(only).is_dir() => Members::in_directory(Path::new(only)),
         several => Members::open(several, None),
     };
-    let members = members.map_err(text_of)?;
+    let members = members?;
     let found = members.assemble(&Options::default());
     let mut text = String::new();
     for array in &found.arrays {

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use anyhow::{Context, Error, Result, anyhow, bail};
 use bench::blocks::Progress;
 use bench::program::session::RunResult;
 use bench::sweep::{SweepCase, SweepHost, Task, run_tasks, tasks};
@@ -27,6 +28,7 @@ use crate::commands::bench::{
     run_program,
 };
 use crate::console::say;
+use crate::error::{reworded, text_of};
 use crate::output::{Outputs, json_of};
 use crate::progress::{Reporter, Status};
 use crate::{Ending, commands, one_line, signal};
@@ -91,27 +93,27 @@ fn given(matches: &ArgMatches) -> Vec<(String, Vec<String>)> {
 }
 
 /// Runs a sweep, or shows what it would run.
-pub fn run(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Ending, String> {
+pub fn run(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Ending> {
     let (file, host) = (arguments.file.as_path(), &arguments.host);
     let text = std::fs::read_to_string(file);
-    let text = text.map_err(|e| format!("{}: cannot be read: {e}", file.display()))?;
+    let text = text.with_context(|| format!("{}: cannot be read", file.display()))?;
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let names = known();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let sweep = SweepFile::parse(&text, &stem.unwrap_or_default(), &names)
-        .map_err(|e| format!("{}: {e}", file.display()))?;
+        .with_context(|| format!("{}", file.display()))?;
     if let Some(name) = &sweep.published {
-        report::published::named(name).map_err(|e| format!("{}: {e}", file.display()))?;
+        report::published::named(name).with_context(|| format!("{}", file.display()))?;
     }
     let given = given(matches);
     let mut tables = Vec::new();
     for table in &sweep.runs {
-        let read = read(table, &given).map_err(|e| format!("{}: {e}", file.display()))?;
+        let read = read(table, &given).with_context(|| format!("{}", file.display()))?;
         let checked = read.options.check_programs();
-        checked.map_err(|e| format!("{}: line {}: {e}", file.display(), table.line))?;
+        checked.with_context(|| format!("{}: line {}", file.display(), table.line))?;
         tables.push(read);
     }
-    unused_options(&tables, host, &given).map_err(|e| format!("{}: {e}", file.display()))?;
+    unused_options(&tables, host, &given).with_context(|| format!("{}", file.display()))?;
     let labels = TargetLabels::new(tables.iter().flat_map(|table| &table.options.target));
     // Calibrated once, so that all tables have the same.
     let kernels = host.kernels();
@@ -120,7 +122,7 @@ pub fn run(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Ending, S
     for (table, read) in sweep.runs.iter().zip(&tables) {
         let planned = cases(&read.options, &read.options.run_config(host, kernels), &labels);
         let (cases, left_out) = planned.unwrap_or_else(|why| {
-            impossible.push((unplanned(table), why));
+            impossible.push((unplanned(table), text_of(&why)));
             Default::default()
         });
         for left_out in &left_out {
@@ -139,14 +141,14 @@ fn unused_options(
     tables: &[Matrix],
     host: &HostOptions,
     given: &[(String, Vec<String>)],
-) -> Result<(), String> {
+) -> Result<()> {
     let unused = commands::bench::unused_options(tables, host);
     let in_file = |option: &str| {
         let overridden = given.iter().any(|(key, _)| key == option);
         !overridden && tables.iter().any(|table| table.has(option))
     };
     if let Some(refused) = unused.iter().find(|found| !in_file(&found.option)) {
-        return Err(refused.to_string());
+        bail!("{refused}");
     }
     let keys: Vec<&str> = unused.iter().map(|found| found.option.as_str()).collect();
     if !keys.is_empty() {
@@ -163,7 +165,7 @@ fn cases(
     table: &MatrixOptions,
     run: &RunConfig,
     labels: &TargetLabels,
-) -> Result<(Vec<SweepCase>, Vec<String>), String> {
+) -> Result<(Vec<SweepCase>, Vec<String>)> {
     let work = BenchPlan::shape(table)?;
     let blocks = work.blocks.unwrap_or_default();
     let sweep_case = |case: Case, label: &str| SweepCase { item: case.item(label), case };
@@ -196,7 +198,7 @@ fn unplanned(table: &SweepTable) -> Item {
 }
 
 /// The options of one table, with those of the command line over them.
-fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<Matrix, String> {
+fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<Matrix> {
     let words = |key: &str, values: &[String]| -> Vec<String> {
         match values {
             [] => vec![format!("--{key}")],
@@ -211,7 +213,7 @@ fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<Matrix, S
         let own = words(&option.key, &option.values);
         // Parsed separately first, so that an error can be attributed to this line.
         if let Err(error) = MatrixParser::try_parse_from(&own) {
-            return Err(format!("line {}: {}", option.line, one_line(&error.to_string())));
+            bail!("line {}: {}", option.line, one_line(&error.to_string()));
         }
         all.extend(own);
     }
@@ -221,7 +223,7 @@ fn read(table: &SweepTable, given: &[(String, Vec<String>)]) -> Result<Matrix, S
         let MatrixParser { options } = MatrixParser::from_arg_matches(&matches)?;
         Ok(Matrix::new(options, &matches))
     });
-    parsed.map_err(|error| format!("line {}: {}", table.line, one_line(&error.to_string())))
+    parsed.map_err(|error| anyhow!("line {}: {}", table.line, one_line(&error.to_string())))
 }
 
 /// A sweep as JSON, for `--dry-run`.
@@ -263,26 +265,25 @@ impl Sweeping<'_> {
     }
 
     /// The run to resume, and its finished items.
-    fn begun(&self, store: &Store) -> Result<Option<(i64, HashSet<ItemKey>)>, String> {
+    fn begun(&self, store: &Store) -> Result<Option<(i64, HashSet<ItemKey>)>> {
         let all = self.all();
         let Some(head) = bench::sweep::head(&all).filter(|_| !self.arguments.again) else {
             return Ok(None);
         };
-        let text = |e: results::StoreError| e.to_string();
-        match store.newest_of(&self.sweep.name, &head).map_err(text)? {
-            Some(run) => Ok(Some((run, store.finished(run).map_err(text)?))),
+        match store.newest_of(&self.sweep.name, &head)? {
+            Some(run) => Ok(Some((run, store.finished(run)?))),
             None => Ok(None),
         }
     }
 
     /// `--dry-run`: prints items, finished ones and the remaining time. Creates nothing.
-    fn show(&self) -> Result<Ending, String> {
+    fn show(&self) -> Result<Ending> {
         let path = self.arguments.results.db.path()?;
         let (mut begun, mut took) = (None, HashMap::new());
         if path.exists() {
             let store = self.arguments.results.db.open()?;
             begun = self.begun(&store)?;
-            took = store.programs_took().map_err(|e| e.to_string())?;
+            took = store.programs_took()?;
         }
         let finished = begun.map(|(_, finished)| finished).unwrap_or_default();
         let shown = self.shown(&finished);
@@ -342,10 +343,9 @@ impl Sweeping<'_> {
         format!("{all} item(s), {} of them done, {time} for the rest", all - count(&rest))
     }
 
-    fn run_sweep(&self) -> Result<Ending, String> {
+    fn run_sweep(&self) -> Result<Ending> {
         let arguments = self.arguments;
         let results = &arguments.results;
-        let text = |e: results::StoreError| e.to_string();
         let all = self.all();
         let stop = signal::watch()?;
         let outputs = Outputs::open(&results.json, results.html.as_deref())?;
@@ -361,14 +361,14 @@ impl Sweeping<'_> {
             true => store.begin(&new, &head),
             false => store.go_on(&new, &head),
         };
-        let run = run.map_err(text)?;
-        let finished = store.finished(run).map_err(text)?;
-        let took = store.programs_took().map_err(text)?;
+        let run = run?;
+        let finished = store.finished(run)?;
+        let took = store.programs_took()?;
         let rest = tasks(&self.cases, &finished);
         say(format_args!("{}: {}", self.sweep.name, self.summary(&finished, &took)));
         say(format_args!("run {run} in {}", store.path().display()));
         for (item, why) in &self.impossible {
-            store.put_not_run(run, item, why).map_err(text)?;
+            store.put_not_run(run, item, why)?;
         }
         let cells = rest.iter().map(|task| task.items.len()).sum();
         let mut here = Here {
@@ -381,8 +381,9 @@ impl Sweeping<'_> {
         let ended = run_tasks(&rest, &mut store, run, &mut here);
         here.reporter.finish();
         // Stored items are not measured again after an error.
-        let ended = ended.map_err(|e| format!("{e}; run the same command to resume"))?;
-        let record = store.record(run).map_err(text)?;
+        let resumable = |text| format!("{text}; run the same command to resume");
+        let ended = ended.map_err(|error| reworded(Error::msg(error), resumable))?;
+        let record = store.record(run)?;
         let failed: Vec<_> = self.impossible.iter().chain(&ended.failed).collect();
         for (item, why) in &failed {
             say(format_args!("could not be run: {}: {why}", item.what));
@@ -390,7 +391,7 @@ impl Sweeping<'_> {
         if record.cells.is_empty() && !ended.stopped {
             return Err(failed
                 .first()
-                .map_or_else(|| self.nothing(), |(item, why)| format!("{}: {why}", item.what)));
+                .map_or_else(|| self.nothing(), |(item, why)| anyhow!("{}: {why}", item.what)));
         }
         outputs.write(&record)?;
         if ended.stopped {
@@ -410,10 +411,10 @@ impl Sweeping<'_> {
         Ok(if fine { Ending::Fine } else { Ending::Finding })
     }
 
-    fn nothing(&self) -> String {
+    fn nothing(&self) -> Error {
         match self.impossible.first() {
-            Some((_, why)) => why.clone(),
-            None => format!("{}: nothing to run", self.sweep.name),
+            Some((_, why)) => anyhow!("{why}"),
+            None => anyhow!("{}: nothing to run", self.sweep.name),
         }
     }
 }
@@ -447,7 +448,9 @@ impl SweepHost for Here<'_> {
         // What others' devices hold takes neither memory nor space here.
         match task.is_program() && !task.case().target.uses_engine() {
             true => Ok(()),
-            false => check_plan(&task.plan(), &self.arguments.host),
+            false => {
+                check_plan(&task.plan(), &self.arguments.host).map_err(|error| text_of(&error))
+            }
         }
     }
 

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use metrics::{Frame, Roots, Selection, Snapshot, render};
 use spec::units::parse_seconds;
 
-use crate::console::{JsonOut, has_colours, is_stdout, replace_record, text_of};
+use crate::console::{JsonOut, has_colours, is_stdout, replace_record};
+use crate::error::of_option;
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -46,26 +48,26 @@ pub struct WatchArguments {
     root: Option<PathBuf>,
 }
 
-fn parse_interval(text: &str) -> Result<f64, String> {
-    let seconds = parse_seconds(text).map_err(|e| e.to_string())?;
+fn parse_interval(text: &str) -> Result<f64> {
+    let seconds = parse_seconds(text)?;
     if (0.01..=86_400.0).contains(&seconds) {
         return Ok(seconds);
     }
-    Err("an interval is 10ms to 86400s (a day)".into())
+    Err(anyhow!("an interval is 10ms to 86400s (a day)"))
 }
 
 /// Polling interval of the stop flag (Ctrl-C).
 const NAP: Duration = Duration::from_millis(50);
 
 /// Runs the command.
-pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
+pub fn run(arguments: &WatchArguments) -> Result<Ending> {
     let roots = arguments.root.as_deref().map_or_else(Roots::default, Roots::below);
-    let selection = Selection::find(&roots, &arguments.devices).map_err(text_of)?;
+    let selection = Selection::find(&roots, &arguments.devices)?;
     let mut aside = Aside::open(&arguments.json)?;
     let stop = signal::watch()?;
     let colour = has_colours(&std::io::stdout());
     let interval = Duration::from_secs_f64(arguments.interval);
-    let mut before = Snapshot::take(&roots).map_err(text_of)?;
+    let mut before = Snapshot::take(&roots)?;
     let mut next = Instant::now();
     let mut shown = 0;
     while arguments.count.is_none_or(|count| shown < count) {
@@ -76,7 +78,7 @@ pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let now = Snapshot::take(&roots).map_err(text_of)?;
+        let now = Snapshot::take(&roots)?;
         let frame = Frame::between(&before, &now, &selection, &selection.arrays());
         let json = || format!("{}\n", frame.to_json());
         aside.put(json)?;
@@ -100,29 +102,29 @@ pub fn run(arguments: &WatchArguments) -> Result<Ending, String> {
 struct Aside<'a>(Option<(&'a Path, File)>);
 
 impl Aside<'_> {
-    fn open(json: &JsonOut) -> Result<Aside<'_>, String> {
+    fn open(json: &JsonOut) -> Result<Aside<'_>> {
         let Some(path) = json.path().filter(|path| !is_stdout(path)) else {
             return Ok(Aside(None));
         };
-        replace_record(path, "").map_err(|error| format!("--json {error}"))?;
+        replace_record(path, "").map_err(of_option("--json"))?;
         let file = OpenOptions::new().append(true).open(path);
-        let fail = |error| format!("--json {}: cannot write: {error}", path.display());
-        Ok(Aside(Some((path, file.map_err(fail)?))))
+        let failed = || format!("--json {}: cannot write", path.display());
+        Ok(Aside(Some((path, file.with_context(failed)?))))
     }
 
-    fn put(&mut self, line: impl FnOnce() -> String) -> Result<(), String> {
+    fn put(&mut self, line: impl FnOnce() -> String) -> Result<()> {
         let Some((path, file)) = &mut self.0 else { return Ok(()) };
         let written = file.write_all(line().as_bytes());
-        written.map_err(|error| format!("--json {}: cannot write: {error}", path.display()))
+        written.with_context(|| format!("--json {}: cannot write", path.display()))
     }
 }
 
 /// Prints; `false` when the reader has gone away.
-fn put(text: &str) -> Result<bool, String> {
+fn put(text: &str) -> Result<bool> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(format!("stdout: {error}")),
+        Err(error) => Err(Error::new(error).context("stdout")),
     }
 }

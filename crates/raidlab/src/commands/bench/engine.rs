@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use anyhow::{Error, Result, anyhow, bail};
 use clap::Args;
 use parity::Kernels;
 use spec::case::BenchLevel;
@@ -54,26 +55,26 @@ pub struct EngineArguments {
     json: JsonOut,
 }
 
-fn parse_kind(text: &str) -> Result<Kind, String> {
+fn parse_kind(text: &str) -> Result<Kind> {
     match text.parse()? {
         WorkloadName::Blocks(kind) => Ok(kind),
-        WorkloadName::Program(_) => Err("only block workloads are measured here".into()),
+        WorkloadName::Program(_) => Err(anyhow!("only block workloads are measured here")),
     }
 }
 
-fn parse_area(text: &str) -> Result<u64, String> {
+fn parse_area(text: &str) -> Result<u64> {
     let bytes = parse_bytes(text)?;
-    if bytes < LEAST_BYTES { Err("the table needs 64M or more".into()) } else { Ok(bytes) }
+    if bytes < LEAST_BYTES { Err(anyhow!("the table needs 64M or more")) } else { Ok(bytes) }
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// If no row is selected, memory is short, or the outputs cannot be written.
-pub fn run(arguments: &EngineArguments) -> Result<Ending, String> {
+pub fn run(arguments: &EngineArguments) -> Result<Ending> {
     let levels = arguments.level.iter().map(|level| match level {
         BenchLevel::Md(level) => Ok(*level),
-        BenchLevel::Single => Err("--level single: the table has rows of arrays only".to_string()),
+        BenchLevel::Single => Err(anyhow!("--level single: the table has rows of arrays only")),
     });
     let settings = engine_table::Settings {
         sample: Duration::from_secs_f64(arguments.seconds.unwrap_or(SAMPLE_SECONDS)),
@@ -81,21 +82,21 @@ pub fn run(arguments: &EngineArguments) -> Result<Ending, String> {
         area_bytes: arguments.size.unwrap_or(AREA_BYTES),
         kernels: arguments.parity_impl.unwrap_or_else(fastest_kernels),
         seed: arguments.seed,
-        cpus: bench::runner::allowed_cpus()?,
-        levels: levels.collect::<Result<_, _>>()?,
+        cpus: bench::runner::allowed_cpus().map_err(Error::msg)?,
+        levels: levels.collect::<Result<_>>()?,
         workloads: arguments.workload.clone(),
     };
     if !settings.has_rows() {
-        return Err("bench engine: no row has this --level and this --workload".into());
+        bail!("bench engine: no row has this --level and this --workload");
     }
     if let Some(available) = metrics::host::available_memory_bytes() {
-        settings.check_memory(available)?;
+        settings.check_memory(available).map_err(Error::msg)?;
     }
     let stop = signal::watch()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let outputs = Outputs::open(&arguments.json, None)?;
     let mut tell = |what: &str| say(format_args!("{what}"));
-    let table = engine_table::run(&settings, &stopped, &mut tell)?;
+    let table = engine_table::run(&settings, &stopped, &mut tell).map_err(Error::msg)?;
     outputs.write_texts(&table.text(), &table.to_json(), None)?;
     Ok(match (stopped(), table.is_met()) {
         (true, _) => Ending::Stopped,

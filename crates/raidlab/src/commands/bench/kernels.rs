@@ -4,6 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
+use anyhow::{Error, Result};
 use clap::Args;
 use parity::Kernels;
 
@@ -42,7 +43,7 @@ pub struct KernelsArguments {
 ///
 /// # Errors
 /// If the outputs cannot be written.
-pub fn run(arguments: &KernelsArguments) -> Result<Ending, String> {
+pub fn run(arguments: &KernelsArguments) -> Result<Ending> {
     let all = || Kernels::available().filter(|&kernels| kernels != Kernels::reference()).collect();
     let chosen = match arguments.parity_impl.is_empty() {
         true => all(),
@@ -53,7 +54,7 @@ pub fn run(arguments: &KernelsArguments) -> Result<Ending, String> {
     let stopped = || stop.load(Ordering::Relaxed);
     let settings = bench::kernels::Settings::usual(chosen, arguments.runs.unwrap_or(RUNS) as usize);
     let outputs = Outputs::open(&arguments.json, None)?;
-    let table = bench::kernels::run(&settings, &stopped)?;
+    let table = bench::kernels::run(&settings, &stopped).map_err(Error::msg)?;
     outputs.write_texts(&table.text(), &table.to_json(), None)?;
     Ok(if stopped() { Ending::Stopped } else { Ending::Fine })
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use anyhow::{Error, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
 use md::nested::ArrayExpr;
@@ -190,9 +191,9 @@ pub struct HostOptions {
 struct ArrayList(Vec<ArrayExpr>);
 
 impl FromStr for ArrayList {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<ArrayList, String> {
+    fn from_str(text: &str) -> Result<ArrayList> {
         let (mut depth, mut start, mut parts) = (0i32, 0, Vec::new());
         let bytes = text.as_bytes();
         for (at, byte) in bytes.iter().enumerate() {
@@ -207,60 +208,60 @@ impl FromStr for ArrayList {
             }
         }
         parts.push(&text[start..]);
-        let exprs = parts.into_iter().map(|part| part.parse().map_err(|e| format!("{e}")));
-        Ok(ArrayList(exprs.collect::<Result<_, String>>()?))
+        let exprs = parts.into_iter().map(|part| part.parse().map_err(Error::new));
+        Ok(ArrayList(exprs.collect::<Result<_>>()?))
     }
 }
 
 /// Parity kernels by name.
-pub fn parse_kernels(name: &str) -> Result<Kernels, String> {
-    Kernels::by_name(name).map_err(|problem| problem.to_string())
+pub fn parse_kernels(name: &str) -> Result<Kernels> {
+    Kernels::by_name(name).map_err(Error::msg)
 }
 
-fn parse_one_kernels(name: &str) -> Result<Kernels, String> {
+fn parse_one_kernels(name: &str) -> Result<Kernels> {
     if name.contains(',') {
-        return Err("one at a time; `raidlab bench kernels` takes several".into());
+        bail!("one at a time; `raidlab bench kernels` takes several");
     }
     parse_kernels(name)
 }
 
-fn parse_block(text: &str) -> Result<u64, String> {
+fn parse_block(text: &str) -> Result<u64> {
     let bytes = parse_bytes(text)?;
     if bytes == 0 || bytes % 512 != 0 || bytes > 16 << 20 {
-        return Err("a block is a multiple of 512 bytes, at most 16M".into());
+        bail!("a block is a multiple of 512 bytes, at most 16M");
     }
     Ok(bytes)
 }
 
 /// A number of CPUs.
-pub fn parse_cores(text: &str) -> Result<u32, String> {
+pub fn parse_cores(text: &str) -> Result<u32> {
     // Lanes are numbered with 16 bits.
     match text.parse::<u32>() {
         Ok(cores @ 1..=0xffff) => Ok(cores),
-        _ => Err("a number of CPUs is wanted, 1 or more".into()),
+        _ => Err(anyhow!("a number of CPUs is wanted, 1 or more")),
     }
 }
 
 /// The length of a sample, seconds.
-pub fn parse_sample(text: &str) -> Result<f64, String> {
-    let seconds = parse_seconds(text).map_err(|e| e.to_string())?;
+pub fn parse_sample(text: &str) -> Result<f64> {
+    let seconds = parse_seconds(text)?;
     if (1e-3..=86_400.0).contains(&seconds) {
         return Ok(seconds);
     }
-    Err("a sample takes 1ms to 86400s (a day)".into())
+    Err(anyhow!("a sample takes 1ms to 86400s (a day)"))
 }
 
-fn parse_warm_up(text: &str) -> Result<f64, String> {
+fn parse_warm_up(text: &str) -> Result<f64> {
     if matches!(text, "0" | "0s") {
         return Ok(0.0);
     }
-    parse_seconds(text).map_err(|e| e.to_string())
+    Ok(parse_seconds(text)?)
 }
 
 /// A number of members.
-fn parse_count(text: &str) -> Result<u32, String> {
-    let wanted = "a whole number; several are written with commas, as in 4,5,6";
-    text.parse().map_err(|_| wanted.to_string())
+fn parse_count(text: &str) -> Result<u32> {
+    let wanted = || anyhow!("a whole number; several are written with commas, as in 4,5,6");
+    text.parse().map_err(|_| wanted())
 }
 
 /// Long names of the options of a struct.
@@ -355,12 +356,12 @@ impl MatrixOptions {
     ///
     /// # Errors
     /// Names the program and its option.
-    pub fn check_programs(&self) -> Result<(), String> {
+    pub fn check_programs(&self) -> Result<()> {
         let memory_bytes = metrics::host::memory_bytes().unwrap_or(0);
         for size in self.sizes() {
             let scale = Sizing { memory_bytes, size, page_cache: true, ..Sizing::default() };
             for choice in self.choices() {
-                choice.program(&scale).map_err(|error| error.to_string())?;
+                choice.program(&scale)?;
             }
         }
         Ok(())

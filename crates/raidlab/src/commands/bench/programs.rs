@@ -4,6 +4,7 @@
 
 use std::str::FromStr;
 
+use anyhow::{Error, Result};
 use bench::program::cases::Host;
 use bench::program::run::Progress;
 use bench::program::session::RunResult;
@@ -12,6 +13,7 @@ use spec::program::{Program, ProgramSpec};
 use spec::workload::Kind;
 
 use crate::console::say;
+use crate::error::reworded;
 
 /// One value of `--workload`: a block workload or a program.
 #[derive(Clone, Debug)]
@@ -23,15 +25,15 @@ pub enum WorkloadName {
 }
 
 impl FromStr for WorkloadName {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<WorkloadName, String> {
+    fn from_str(text: &str) -> Result<WorkloadName> {
         if ProgramSpec::is_meant(text) {
-            let program = text.parse::<ProgramSpec>().map_err(|error| error.to_string())?;
-            return Ok(WorkloadName::Program(program));
+            return Ok(WorkloadName::Program(text.parse()?));
         }
         let also = "; and programs: raidlab programs lists them";
-        let kind = text.parse::<Kind>().map_err(|error| format!("{error}{also}"))?;
+        let kind = text.parse::<Kind>();
+        let kind = kind.map_err(|error| reworded(error, |text| format!("{text}{also}")))?;
         Ok(WorkloadName::Blocks(kind))
     }
 }

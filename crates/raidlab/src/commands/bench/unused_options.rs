@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use anyhow::{Result, anyhow};
 use spec::target::TargetExpr;
 
 use super::options::{
@@ -71,9 +72,9 @@ pub fn unused_options(matrices: &[Matrix], host: &HostOptions) -> Vec<UnusedOpti
 ///
 /// # Errors
 /// The first option without effect.
-pub fn refuse_unused(matrix: &Matrix, host: &HostOptions) -> Result<(), String> {
+pub fn refuse_unused(matrix: &Matrix, host: &HostOptions) -> Result<()> {
     match unused_options(std::slice::from_ref(matrix), host).first() {
-        Some(option) => Err(option.to_string()),
+        Some(option) => Err(anyhow!("{option}")),
         None => Ok(()),
     }
 }

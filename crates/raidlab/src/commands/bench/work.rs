@@ -5,6 +5,7 @@
 
 use std::time::SystemTime;
 
+use anyhow::{Error, Result, bail};
 use bench::blocks::Progress;
 use results::record::{Cell, Record};
 use spec::case::{Case, RunConfig, Workload};
@@ -18,6 +19,7 @@ use super::programs::run_program;
 use super::unused_options::refuse_unused;
 use super::{HostOptions, Matrix, MatrixOptions, announce, check_plan};
 use crate::console::say;
+use crate::error::reworded;
 use crate::progress::{Reporter, Status};
 
 /// Upper bound of a file system's fixed overhead per member; a share of the files is added.
@@ -46,7 +48,7 @@ impl BenchPlan {
     ///
     /// # Errors
     /// If options contradict each other or have no effect, or the plan does not fit into memory.
-    pub fn plan(matrix: &Matrix, host: &HostOptions) -> Result<BenchPlan, String> {
+    pub fn plan(matrix: &Matrix, host: &HostOptions) -> Result<BenchPlan> {
         let work = BenchPlan::shape(&matrix.options)?;
         refuse_unused(matrix, host)?;
         // Targets on external devices need neither memory nor disk space for members.
@@ -62,22 +64,26 @@ impl BenchPlan {
     ///
     /// # Errors
     /// If options contradict each other.
-    pub fn shape(matrix: &MatrixOptions) -> Result<BenchPlan, String> {
+    pub fn shape(matrix: &MatrixOptions) -> Result<BenchPlan> {
         matrix.check_programs()?;
         let (choices, options) = (matrix.choices(), matrix.options());
         let engine = matrix.target.contains(&TargetExpr::Engine);
         if !engine && !options.workloads.is_empty() {
             let name = options.workloads[0].name();
-            return Err(format!(
+            bail!(
                 "{name}: block workloads run only on arrays of the engine; use a program with \
                  --target"
-            ));
+            );
         }
         let elsewhere = matrix.target.iter().any(|place| *place != TargetExpr::Engine);
         if elsewhere && choices.is_empty() {
-            return Err("--target: needs a program, as in --workload bonnie++".into());
+            bail!("--target: needs a program, as in --workload bonnie++");
         }
-        let blocks = matrix.moves_blocks().then(|| matrix::plan(&options)).transpose()?;
+        let blocks = matrix
+            .moves_blocks()
+            .then(|| matrix::plan(&options))
+            .transpose()
+            .map_err(Error::msg)?;
         // A single block workload yields each array exactly once.
         let arrays = Options { workloads: vec![Kind::SeqRead], ..options };
         let mut targets: Vec<Target> = Vec::new();
@@ -112,7 +118,7 @@ impl BenchPlan {
         run: &RunConfig,
         stopped: &dyn Fn() -> bool,
         keep: &mut dyn FnMut(&[Cell]),
-    ) -> (Record, Result<(), String>) {
+    ) -> (Record, Result<()>) {
         let Some(repeat) = repeat.filter(|repeat| *repeat > 1) else {
             return self.once((matrix, host), run, stopped, keep);
         };
@@ -148,7 +154,7 @@ impl BenchPlan {
         run: &RunConfig,
         stopped: &dyn Fn() -> bool,
         keep: &mut dyn FnMut(&[Cell]),
-    ) -> (Record, Result<(), String>) {
+    ) -> (Record, Result<()>) {
         let (mut record, ended) = match &self.blocks {
             Some(plan) => run_blocks(plan, run, stopped, keep),
             None => (self.head(run), Ok(())),
@@ -170,7 +176,8 @@ impl BenchPlan {
                 let (cells, ended) =
                     run_program(&case, label, host.destroy_contents, stopped, &show);
                 add(cells);
-                ended.map_err(|why| format!("{}{why}", prefix(&case)))
+                let with_case = |text| format!("{}{text}", prefix(&case));
+                ended.map_err(|error| reworded(Error::msg(error), with_case))
             })
         });
         status.finish();
@@ -179,10 +186,11 @@ impl BenchPlan {
 }
 
 impl Target {
-    fn new(place: &TargetExpr, arrays: &Options) -> Result<Target, String> {
+    fn new(place: &TargetExpr, arrays: &Options) -> Result<Target> {
         let of_kernel = place.kernel().map(|kernel| of_kernel(kernel, arrays)).transpose()?;
         let arrays = of_kernel.as_ref().unwrap_or(arrays);
-        let mut plan = place.uses_array().then(|| matrix::plan(arrays)).transpose()?;
+        let mut plan =
+            place.uses_array().then(|| matrix::plan(arrays)).transpose().map_err(Error::msg)?;
         if *place != TargetExpr::Engine {
             // --size is then the size of the files; the member also needs room for the file
             // system's journal, tables and reserve.
@@ -240,9 +248,9 @@ fn prefix(case: &Case) -> String {
 }
 
 /// The options of a Linux md array. Its members are the named devices, not `--members`.
-fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options, String> {
+fn of_kernel(kernel: &KernelExpr, arrays: &Options) -> Result<Options> {
     if arrays.levels.is_empty() && arrays.arrays.is_empty() {
-        return Err("md: needs the level of the md array, as in --level raid5".into());
+        bail!("md: needs the level of the md array, as in --level raid5");
     }
     let mut own = Options { members: Vec::new(), ..arrays.clone() };
     // An array expression contains the number of members.
@@ -257,7 +265,7 @@ fn run_blocks(
     run: &RunConfig,
     stopped: &dyn Fn() -> bool,
     keep: &mut dyn FnMut(&[Cell]),
-) -> (Record, Result<(), String>) {
+) -> (Record, Result<()>) {
     let estimate = bench::blocks::estimate_seconds(plan, run);
     announce(plan, estimate);
     let mut reporter = Reporter::new(plan.cells(), 0, estimate);
@@ -267,7 +275,7 @@ fn run_blocks(
         }
         reporter.show(&progress);
     };
-    let ran = bench::blocks::run(plan, run, stopped, &mut show);
+    let (record, ended) = bench::blocks::run(plan, run, stopped, &mut show);
     reporter.finish();
-    ran
+    (record, ended.map_err(Error::msg))
 }

@@ -14,6 +14,7 @@ use admin::{
     CreateFailed, CreatedArray, LeftFile, NewArray, NewArrayError, NewArrayFailed, NewMember,
     Reserved, ResyncEvent, ResyncReport, random_uuid,
 };
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::{ArgMatches, Args};
 use device::Location;
 use md::create::{BitmapOption, Plan, Request};
@@ -22,7 +23,8 @@ use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Level, SECTOR_BYTES, show_size};
 use report::shown::Shown;
 
-use crate::console::{JsonOut, say, say_lines, text_of};
+use crate::console::{JsonOut, say, say_lines};
+use crate::error::reworded;
 use crate::members::{Used, is_missing};
 use crate::meter::Meter;
 use crate::size_args::{parse_layout, parse_level, parse_sectors};
@@ -163,40 +165,41 @@ impl CreateArguments {
     }
 }
 
-fn parse_uuid(text: &str) -> Result<Uuid, String> {
-    text.parse().map_err(|_| "32 hexadecimal digits, as 01234567:89abcdef:01234567:89abcdef".into())
+fn parse_uuid(text: &str) -> Result<Uuid> {
+    let wanted = "32 hexadecimal digits, as 01234567:89abcdef:01234567:89abcdef";
+    text.parse().map_err(|_| anyhow!(wanted))
 }
 
-fn parse_version(text: &str) -> Result<Version, String> {
+fn parse_version(text: &str) -> Result<Version> {
     let short = match text {
         "0" => "0.90",
         "1" | "default" => "1.2",
         other => other,
     };
     let found = Version::ALL.into_iter().find(|version| version.name() == short);
-    found.ok_or_else(|| "0.90, 1.0, 1.1 or 1.2".into())
+    found.context("0.90, 1.0, 1.1 or 1.2")
 }
 
-fn parse_bitmap(text: &str) -> Result<BitmapOption, String> {
+fn parse_bitmap(text: &str) -> Result<BitmapOption> {
     match text {
         "internal" => Ok(BitmapOption::Internal { chunk_bytes: None }),
         "none" => Ok(BitmapOption::None),
-        _ => Err("internal or none; a bitmap file is not supported".into()),
+        _ => Err(anyhow!("internal or none; a bitmap file is not supported")),
     }
 }
 
-fn parse_policy(text: &str) -> Result<Policy, String> {
+fn parse_policy(text: &str) -> Result<Policy> {
     match text {
         "resync" => Ok(Policy::Resync),
         "bitmap" => Ok(Policy::Bitmap),
         "ppl" => Ok(Policy::Ppl),
-        "journal" => Err("creating an array with a journal is not supported".into()),
-        _ => Err("resync, bitmap or ppl".into()),
+        "journal" => Err(anyhow!("creating an array with a journal is not supported")),
+        _ => Err(anyhow!("resync, bitmap or ppl")),
     }
 }
 
 /// Runs the command.
-pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
+pub fn run(arguments: &CreateArguments) -> Result<Ending> {
     check_counts(arguments)?;
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     // From here on, files may be created that must be removed after a failure.
@@ -228,7 +231,9 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
             Err(error) => {
                 say_left(&prepared.discard());
                 let kept = kept_text(&error.kept);
-                return Err(format!("{error}; --no-prealloc does without{kept}"));
+                return Err(reworded(error, |text| {
+                    format!("{text}; --no-prealloc does without{kept}")
+                }));
             }
         }
     }
@@ -253,7 +258,7 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending, String> {
 
 /// Runs the first resync, with its progress. Returns whether the array is in sync and was stopped
 /// clean.
-fn resync(created: &CreatedArray, stop: &AtomicBool) -> Result<bool, String> {
+fn resync(created: &CreatedArray, stop: &AtomicBool) -> Result<bool> {
     let mut meter: Option<Meter> = None;
     let mut observe = |event| match event {
         ResyncEvent::Progress { done, sectors } => {
@@ -261,7 +266,7 @@ fn resync(created: &CreatedArray, stop: &AtomicBool) -> Result<bool, String> {
         }
         ResyncEvent::Note(note) => say(format_args!("raidlab: {note}")),
     };
-    let report = created.resync(stop, &mut observe).map_err(text_of)?;
+    let report = created.resync(stop, &mut observe)?;
     if let Some(meter) = meter {
         meter.finish();
     }
@@ -277,20 +282,20 @@ fn resync(created: &CreatedArray, stop: &AtomicBool) -> Result<bool, String> {
     Ok(in_sync && clean)
 }
 
-/// The error text, with the options that override a refusal. What stays behind, and what was lost
+/// The error, with the options that override a refusal. What stays behind, and what was lost
 /// by then, is reported.
-fn failed(failed: NewArrayFailed) -> String {
+fn failed(failed: NewArrayFailed) -> Error {
     let NewArrayFailed { error, left, lost } = failed;
     say_lost(&lost);
     say_left(&left);
     match *error {
         NewArrayError::NoFile(_) => {
-            format!("{error}; --file-size SIZE creates it as an image file")
+            reworded(*error, |text| format!("{text}; --file-size SIZE creates it as an image file"))
         }
         NewArrayError::Create(CreateFailed::Holds(what)) => {
-            format!("{} Nothing was written; --force overwrites existing data", what.join(" "))
+            anyhow!("{} Nothing was written; --force overwrites existing data", what.join(" "))
         }
-        error => error.to_string(),
+        error => error.into(),
     }
 }
 
@@ -311,7 +316,7 @@ fn kept_text(kept: &[Location]) -> String {
     }
 }
 
-fn check_counts(arguments: &CreateArguments) -> Result<(), String> {
+fn check_counts(arguments: &CreateArguments) -> Result<()> {
     let (slots, spares) = (arguments.raid_devices, arguments.spare_devices);
     let marks = [
         ("--write-mostly", arguments.marks.write_mostly),
@@ -319,33 +324,32 @@ fn check_counts(arguments: &CreateArguments) -> Result<(), String> {
     ];
     for (word, from) in marks {
         if from == Some(arguments.members.len()) {
-            return Err(format!("{word} applies to the following members, but none follows"));
+            bail!("{word} applies to the following members, but none follows");
         }
     }
     let wanted = usize::from(slots) + usize::from(spares);
     let given = arguments.members.len();
     if given != wanted {
-        return Err(format!(
+        bail!(
             "--raid-devices {slots} and --spare-devices {spares} need {wanted} members, {given} \
              given; use 'missing' for a slot without a member"
-        ));
+        );
     }
     Ok(())
 }
 
-fn new_array(arguments: &CreateArguments) -> Result<NewArray, String> {
+fn new_array(arguments: &CreateArguments) -> Result<NewArray> {
     let member = |(at, word): (usize, &OsString)| {
         if is_missing(word) {
             return Ok(None);
         }
-        let location = Location::parse(word).map_err(text_of)?;
+        let location = Location::parse(word)?;
         let applies = |from: Option<usize>| from.is_some_and(|from| at >= from);
         let (write_mostly, failfast) =
             (applies(arguments.marks.write_mostly), applies(arguments.marks.failfast));
         Ok(Some(NewMember { location, write_mostly, failfast }))
     };
-    let members =
-        arguments.members.iter().enumerate().map(member).collect::<Result<_, String>>()?;
+    let members = arguments.members.iter().enumerate().map(member).collect::<Result<_>>()?;
     Ok(NewArray {
         request: request(arguments)?,
         members,
@@ -355,12 +359,12 @@ fn new_array(arguments: &CreateArguments) -> Result<NewArray, String> {
     })
 }
 
-fn request(arguments: &CreateArguments) -> Result<Request, String> {
+fn request(arguments: &CreateArguments) -> Result<Request> {
     let level = arguments.level;
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let bitmap = match (arguments.bitmap, arguments.bitmap_chunk) {
         (Some(BitmapOption::None), Some(_)) => {
-            return Err("--bitmap-chunk: there is no bitmap (--bitmap none)".into());
+            bail!("--bitmap-chunk: there is no bitmap (--bitmap none)");
         }
         (_, Some(sectors)) => BitmapOption::Internal { chunk_bytes: Some(sectors * SECTOR_BYTES) },
         (Some(wish), None) => wish,
@@ -395,8 +399,8 @@ fn request(arguments: &CreateArguments) -> Result<Request, String> {
     })
 }
 
-fn uuid() -> Result<Uuid, String> {
-    random_uuid().map_err(NewArrayError::Random).map_err(text_of)
+fn uuid() -> Result<Uuid> {
+    Ok(random_uuid().map_err(NewArrayError::Random)?)
 }
 
 fn done_text(request: &Request, plan: &Plan, left: bool) -> String {

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use admin::rescue::{Compared, Failure, Piece, Rescue, StreamError, StreamOptions, stream};
+use anyhow::{Result, bail};
 use clap::Args;
 use md::{Level, show_size};
 use output::{Output, Stop};
@@ -21,6 +22,7 @@ use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::console::{JsonOut, print_raw, say};
+use crate::error::reworded;
 use crate::members::{Used, overlaps};
 use crate::meter::Meter;
 use crate::size_args::{parse_level, parse_sectors};
@@ -154,24 +156,24 @@ impl Outcome {
 }
 
 /// Runs the command.
-pub fn run(arguments: &DumpArguments) -> Result<Ending, String> {
+pub fn run(arguments: &DumpArguments) -> Result<Ending> {
     if arguments.output.is_none() && !arguments.sha256 && !arguments.check {
         let what = "--output FILE (- for stdout), --sha256 for the checksum alone, or --check to \
                     compare the redundancy alone";
-        return Err(format!("no output selected: give {what}"));
+        bail!("no output selected: give {what}");
     }
     let to_stdout = arguments.output.as_deref().is_some_and(crate::console::is_stdout);
     if to_stdout && arguments.json.is_stdout() {
-        return Err("--json and -o - both go to stdout; use --json=FILE".into());
+        bail!("--json and -o - both go to stdout; use --json=FILE");
     }
     if arguments.output.as_deref().is_some_and(|path| arguments.json.is(path)) {
-        return Err("--json and -o name the same file".into());
+        bail!("--json and -o name the same file");
     }
     let mut used = Used::members(&arguments.members);
     if let Some(path) = arguments.overlay.as_deref()
         && let Some(how) = overlaps(&used, path)
     {
-        return Err(format!("--overlay {}: {how}; name another file", path.display()));
+        bail!("--overlay {}: {how}; name another file", path.display());
     }
     used.extend(arguments.overlay.as_deref().and_then(|path| Used::file("overlay", path)));
     arguments.json.refuse_overlap(&used)?;
@@ -186,10 +188,10 @@ pub fn run(arguments: &DumpArguments) -> Result<Ending, String> {
         &used,
     )?;
     let outcome = copy(arguments, source, &mut output)?;
-    report(arguments, &outcome, to_stdout)
+    report(arguments, outcome, to_stdout)
 }
 
-fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Result<Outcome, String> {
+fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Result<Outcome> {
     let stop = signal::watch()?;
     let view = &source.view;
     let sectors = view.sectors();
@@ -241,10 +243,12 @@ fn copy(arguments: &DumpArguments, source: Rescue, output: &mut Output) -> Resul
     match result {
         Ok(()) => outcome.sha256 = output.finish()?,
         Err(StreamError::System { doing, source }) => {
-            return Err(format!(
-                "cannot read the array: cannot {doing}: {source}; a limit of memory or of \
-                 processes is reached (ulimit -v, ulimit -u, a cgroup)"
-            ));
+            return Err(reworded(source, |reason| {
+                format!(
+                    "cannot read the array: cannot {doing}: {reason}; a limit of memory or of \
+                     processes is reached (ulimit -v, ulimit -u, a cgroup)"
+                )
+            }));
         }
         Err(StreamError::Consumer(stop)) => outcome.stop = Some(stop),
     }
@@ -258,30 +262,30 @@ fn note_lost(list: &mut Vec<(u64, u64)>, start: u64, end: u64) {
     }
 }
 
-fn report(arguments: &DumpArguments, outcome: &Outcome, to_stdout: bool) -> Result<Ending, String> {
-    say_failures(outcome);
-    say_differing(outcome);
+fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) -> Result<Ending> {
+    say_failures(&outcome);
+    say_differing(&outcome);
     let done = show_size(outcome.done_sectors);
     let all = show_size(outcome.sectors);
     let partial = match &arguments.output {
         Some(path) if !to_stdout => format!("; {} is partial", path.display()),
         _ => String::new(),
     };
-    match &outcome.stop {
+    match outcome.stop.take() {
         None => {}
         Some(Stop::Signal) => {
             say(format_args!("raidlab: stopped after {done} of {all}{partial}"));
             return Ok(Ending::Stopped);
         }
         Some(Stop::Output(error)) => {
-            return Err(format!("{error} (after {done} of {all}){partial}"));
+            return Err(reworded(error, |text| format!("{text} (after {done} of {all}){partial}")));
         }
         Some(Stop::Lost { sector, sectors }) => {
-            return Err(format!(
+            bail!(
                 "array sectors {sector} to {} cannot be read from the available members \
                  (after {done} of {all}); --partial writes zeroes in their place{partial}",
                 sector + sectors
-            ));
+            );
         }
     }
     let lost: u64 = outcome.lost.iter().map(|(start, end)| end - start).sum();
@@ -305,11 +309,11 @@ fn report(arguments: &DumpArguments, outcome: &Outcome, to_stdout: bool) -> Resu
     }
     if to_stdout {
         say(format_args!("{}", text.trim_end()));
-        arguments.json.put_aside(|| json(outcome))?;
+        arguments.json.put_aside(|| json(&outcome))?;
     } else if arguments.json.is_stdout() {
-        print_raw(&format!("{:#}\n", json(outcome)))?;
+        print_raw(&format!("{:#}\n", json(&outcome)))?;
     } else {
-        arguments.json.put(&text, || json(outcome))?;
+        arguments.json.put(&text, || json(&outcome))?;
     }
     Ok(outcome.ending())
 }

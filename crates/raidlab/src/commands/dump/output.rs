@@ -11,12 +11,14 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::{Context, Error, Result, anyhow, bail};
 use device::{Device, Disk, Identity};
 use md::SECTOR_BYTES;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use crate::console::{is_stdout, is_stream};
+use crate::error::of_option;
 use crate::members::{Used, existing_member, overlaps};
 use md::show_size;
 
@@ -28,8 +30,8 @@ const ZEROES: usize = 1 << 20;
 pub enum Stop {
     /// A signal, such as Ctrl-C.
     Signal,
-    /// The output cannot be written; the error text.
-    Output(String),
+    /// The output cannot be written.
+    Output(Error),
     /// A range is lost, and `--partial` was not given.
     Lost {
         /// First array sector of the range.
@@ -68,7 +70,7 @@ impl Output {
         sha256: bool,
         sectors: u64,
         used: &[Used],
-    ) -> Result<Output, String> {
+    ) -> Result<Output> {
         let sink = match path {
             None => Sink::None,
             Some(path) if is_stdout(path) => open_stdout(used)?,
@@ -96,7 +98,7 @@ impl Output {
             Sink::Dense(file) => file.write_all_at(bytes, self.at),
             Sink::Sparse(file) => write_sparse(file, bytes, self.at),
         };
-        written.map_err(|error| Stop::Output(self.failed(&error)))?;
+        written.map_err(|error| Stop::Output(self.failed(error)))?;
         self.at += bytes.len() as u64;
         Ok(())
     }
@@ -123,67 +125,65 @@ impl Output {
     }
 
     /// Completes and syncs the output; returns the checksum.
-    pub fn finish(&mut self) -> Result<Option<String>, String> {
+    pub fn finish(&mut self) -> Result<Option<String>> {
         let done = match &self.sink {
             Sink::None | Sink::Stream(_) => Ok(()),
             Sink::Stdout => io::stdout().lock().flush(),
             Sink::Dense(file) => file.sync_all(),
             Sink::Sparse(file) => file.set_len(self.at).and_then(|()| file.sync_all()),
         };
-        done.map_err(|error| self.failed(&error))?;
+        done.map_err(|error| self.failed(error))?;
         let digest = self.hash.take().map(Sha256::finalize);
         Ok(digest.map(|digest| digest.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// The error text of a failed write. A closed pipe is an error: the output is incomplete.
-    fn failed(&self, error: &io::Error) -> String {
+    /// A failed write. A closed pipe is an error: the output is incomplete.
+    fn failed(&self, error: io::Error) -> Error {
         let name = match self.sink {
             Sink::Stdout => "stdout".into(),
             _ => self.path.display().to_string(),
         };
         match error.kind() {
-            ErrorKind::BrokenPipe => format!("{name}: broken pipe: the reader closed it"),
-            _ => format!("{name}: cannot write: {error}"),
+            ErrorKind::BrokenPipe => anyhow!("{name}: broken pipe: the reader closed it"),
+            _ => Error::new(error).context(format!("{name}: cannot write")),
         }
     }
 }
 
 /// Refuses a closed stdout. The standard library opens /dev/null read-write in its place before
 /// `main`, so the data would be lost silently.
-fn open_stdout(used: &[Used]) -> Result<Sink, String> {
-    let fail = |what: &dyn std::fmt::Display| format!("-o -: {what}");
+fn open_stdout(used: &[Used]) -> Result<Sink> {
     let stdout = io::stdout();
     let fd = stdout.as_fd();
     let there = fd.try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
-    let there = there.map_err(|error| fail(&format_args!("stdout: {error}")))?;
-    let flags = rustix::fs::fcntl_getfl(fd).map_err(|error| fail(&error))?;
+    let there = there.context("-o -: stdout")?;
+    let flags = rustix::fs::fcntl_getfl(fd).map_err(io::Error::from).context("-o -")?;
     let both_ways = flags & OFlags::RWMODE == OFlags::RDWR;
     let null = std::fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == there.rdev());
     if there.file_type().is_char_device() && null && both_ways {
-        let problem = "stdout is closed; to read without storing, leave -o out or name /dev/null";
-        return Err(fail(&problem));
+        bail!("-o -: stdout is closed; to read without storing, leave -o out or name /dev/null");
     }
     let stores = there.is_file() || there.file_type().is_block_device();
     let identity = Identity::of(&there);
     match used.iter().find_map(|used| used.touches(identity)).filter(|_| stores) {
-        Some(how) => Err(fail(&how)),
+        Some(how) => Err(anyhow!("-o -: {how}")),
         None => Ok(Sink::Stdout),
     }
 }
 
 /// Opens a stream. It is never truncated or created; opening a pipe waits for its reader.
-fn open_stream(path: &Path) -> Result<Sink, String> {
-    let fail = |error: io::Error| format!("-o {}: cannot open it: {error}", path.display());
-    let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
-    let there = file.metadata().map_err(fail)?;
+fn open_stream(path: &Path) -> Result<Sink> {
+    let failed = || format!("-o {}: cannot open it", path.display());
+    let file = OpenOptions::new().write(true).open(path).with_context(failed)?;
+    let there = file.metadata().with_context(failed)?;
     if there.is_file() || there.file_type().is_block_device() {
-        return Err(fail(io::Error::other("it was replaced while it was opened")));
+        bail!("{}: it was replaced while it was opened", failed());
     }
     Ok(Sink::Stream(file))
 }
 
-fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Result<Sink, String> {
-    let fail = |what: &str| Err(format!("-o {}: {what}", path.display()));
+fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Result<Sink> {
+    let fail = |what: &str| Err(anyhow!("-o {}: {what}", path.display()));
     if path.is_dir() {
         return fail("it is a directory; name a file");
     }
@@ -198,7 +198,7 @@ fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Resul
     if let Some(how) = overlaps(used, path) {
         return fail(&how);
     }
-    let (output, _) = Device::open_output(path).map_err(|error| format!("-o {error}"))?;
+    let (output, _) = Device::open_output(path).map_err(of_option("-o"))?;
     if let Some(how) = used.iter().find_map(|used| used.touches(output.identity())) {
         return fail(&how);
     }
@@ -218,7 +218,7 @@ fn open_file(path: &Path, overwrite: bool, sectors: u64, used: &[Used]) -> Resul
         return Ok(Sink::Dense(file));
     }
     let emptied = file.set_len(0);
-    emptied.map_err(|error| format!("-o {}: cannot empty it: {error}", path.display()))?;
+    emptied.with_context(|| format!("-o {}: cannot empty it", path.display()))?;
     Ok(Sink::Sparse(file))
 }
 

@@ -9,64 +9,72 @@ use admin::Members;
 use admin::rescue::{
     Check, Description, Rescue, RescueError, RescueOptions, rescue, rescue_described,
 };
+use anyhow::{Error, Result, anyhow, bail};
 use md::assemble::{ExplicitSpec, Options, Override};
 use parity::Kernels;
 
 use super::DumpArguments;
-use crate::console::text_of;
+use crate::error::{of_option, reworded};
 use crate::members::{choice_text, is_missing};
 use crate::size_args::parse_layout;
 
 /// Opens the members and makes the array readable.
-pub fn open(arguments: &DumpArguments) -> Result<Rescue, String> {
+pub fn open(arguments: &DumpArguments) -> Result<Rescue> {
     let there: Vec<OsString> =
         arguments.members.iter().filter(|member| !is_missing(member)).cloned().collect();
     if there.len() < arguments.members.len() && arguments.level.is_none() {
-        return Err("'missing' is only for arrays without superblocks (--level); otherwise leave \
-                    out missing members"
-            .into());
+        bail!(
+            "'missing' is only for arrays without superblocks (--level); otherwise leave out \
+             missing members"
+        );
     }
     let overlay = arguments.overlay.as_deref();
     let members = match arguments.level {
         Some(_) => Members::open_as_named(&there, overlay),
         None => Members::open(&there, overlay),
     };
-    read_from(arguments, &members.map_err(text_of)?)
+    read_from(arguments, &members?)
 }
 
 /// Makes the array of opened members readable.
-pub fn read_from(arguments: &DumpArguments, members: &Members) -> Result<Rescue, String> {
+pub fn read_from(arguments: &DumpArguments, members: &Members) -> Result<Rescue> {
     let opened = match arguments.level {
         Some(_) => rescue_described(members, &description(arguments)?, Kernels::best()),
         None => rescue(members, &options(arguments)?, Kernels::best()),
     };
-    opened.map_err(|error| refusal(arguments, &error))
+    opened.map_err(|error| refusal(arguments, error))
 }
 
-/// The message of a refusal, with the option that overrides it.
-fn refusal(arguments: &DumpArguments, error: &RescueError) -> String {
+/// A refusal, with the option that overrides it.
+fn refusal(arguments: &DumpArguments, error: RescueError) -> Error {
     match error {
         RescueError::Choose { error, non_members } => {
-            choice_text(error, arguments.array.as_deref()) + &appended(non_members)
+            let text = choice_text(&error, arguments.array.as_deref());
+            Error::new(error).context(text + &appended(&non_members))
         }
-        RescueError::Order { .. } => format!("--order {error}"),
-        RescueError::NeedsForce { with, notes, .. } => {
+        RescueError::Order { .. } => of_option("--order")(error),
+        RescueError::NeedsForce { with, ref notes, .. } => {
             let option = match with {
                 Override::Force => "--force",
                 Override::IgnoreEvents => "--ignore-events",
                 Override::Partial => "--partial",
             };
-            format!("{error} ({option} reads it nevertheless){}", appended(notes))
+            let notes = appended(notes);
+            reworded(error, |text| format!("{text} ({option} reads it nevertheless){notes}"))
         }
         RescueError::NoRedundancy { name } => {
-            format!("{name}: --check: these members have no redundancy to compare")
+            anyhow!("{name}: --check: these members have no redundancy to compare")
         }
-        RescueError::Unread { .. } => format!("{error}; use 'missing' in its place"),
-        RescueError::Partial { .. } => format!("{error} (--partial writes zeroes in its place)"),
+        RescueError::Unread { .. } => {
+            reworded(error, |text| format!("{text}; use 'missing' in its place"))
+        }
+        RescueError::Partial { .. } => {
+            reworded(error, |text| format!("{text} (--partial writes zeroes in its place)"))
+        }
         RescueError::Refused { .. }
         | RescueError::Geometry(_)
         | RescueError::Shared(_)
-        | RescueError::Described(_) => error.to_string(),
+        | RescueError::Described(_) => error.into(),
     }
 }
 
@@ -82,7 +90,7 @@ fn check(arguments: &DumpArguments) -> Check {
     }
 }
 
-fn options(arguments: &DumpArguments) -> Result<RescueOptions, String> {
+fn options(arguments: &DumpArguments) -> Result<RescueOptions> {
     Ok(RescueOptions {
         array: arguments.array.clone(),
         assemble: Options {
@@ -97,7 +105,7 @@ fn options(arguments: &DumpArguments) -> Result<RescueOptions, String> {
     })
 }
 
-fn description(arguments: &DumpArguments) -> Result<Description, String> {
+fn description(arguments: &DumpArguments) -> Result<Description> {
     let level = arguments.level.expect("only called with a level");
     let layout = arguments.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let default_chunk = if level.has_chunks() { 1024 } else { 0 };
@@ -128,7 +136,7 @@ fn description(arguments: &DumpArguments) -> Result<Description, String> {
 }
 
 /// The member indexes of `--order`; `None` for a slot without a member.
-fn order(arguments: &DumpArguments) -> Result<Option<Vec<Option<usize>>>, String> {
+fn order(arguments: &DumpArguments) -> Result<Option<Vec<Option<usize>>>> {
     if arguments.order.is_empty() {
         return Ok(None);
     }
@@ -140,13 +148,13 @@ fn order(arguments: &DumpArguments) -> Result<Option<Vec<Option<usize>>>, String
         }
         let place = word.parse::<usize>().ok().filter(|&place| place < count);
         let Some(place) = place else {
-            return Err(format!("--order {word}: an index from 0 to {}, or missing", count - 1));
+            bail!("--order {word}: an index from 0 to {}, or missing", count - 1);
         };
         if seen.contains(&place) {
-            return Err(format!("--order {word}: the member is named twice"));
+            bail!("--order {word}: the member is named twice");
         }
         seen.push(place);
         Ok(Some(place))
     });
-    places.collect::<Result<Vec<_>, String>>().map(Some)
+    places.collect::<Result<Vec<_>>>().map(Some)
 }

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Result;
 use clap::Parser;
 use device::Disk;
 use md::assemble::Options;
@@ -164,7 +165,7 @@ impl Golden {
         golden
     }
 
-    fn source(&self, members: Vec<Member>) -> Result<Rescue, String> {
+    fn source(&self, members: Vec<Member>) -> Result<Rescue> {
         read_from(&self.arguments, &Members::of(members.into_iter()))
     }
 

@@ -8,13 +8,16 @@ use md::ondisk::bitmap::{LocklessStates, MAGIC_NUMBER, STATE_STALE};
 use report::shown::Shown;
 
 use super::found::{Found, FoundBitmap};
+use crate::error::text_of;
 use crate::mdadm;
 
 /// As `mdadm --examine-bitmap`.
 pub fn bitmap(found: &Found) -> String {
     match &found.bitmap {
         None => format!("raidlab: {}: there is no bitmap\n", Shown(&found.name)),
-        Some(Err(error)) => format!("raidlab: {}: {error}\n", Shown(&found.name)),
+        Some(Err(error)) => {
+            format!("raidlab: {}: {}\n", Shown(&found.name), text_of(error))
+        }
         Some(Ok(bitmap)) => bitmap_text(&found.name, bitmap),
     }
 }
@@ -57,7 +60,7 @@ fn bitmap_text(name: &str, found: &FoundBitmap) -> String {
             let text = format!("{all} bits (chunks), {dirty} dirty ({percent:.1}%)");
             line("Bitmap", &text);
         }
-        Err(error) => line("Bitmap", error),
+        Err(error) => line("Bitmap", &text_of(error)),
     }
     if let Some(problem) = found.problem {
         line("Kernel Refuses", &problem);
@@ -70,7 +73,7 @@ pub fn bad_blocks(found: &Found) -> String {
     let name = Shown(&found.name);
     match &found.bad_blocks {
         None => format!("No bad-blocks list configured on {name}\n"),
-        Some(Err(error)) => format!("raidlab: {name}: {error}\n"),
+        Some(Err(error)) => format!("raidlab: {name}: {}\n", text_of(error)),
         Some(Ok(bad)) if bad.is_empty() => format!("Bad-blocks list is empty in {name}\n"),
         Some(Ok(bad)) => {
             let mut out = format!("Bad-blocks on {name}:\n");

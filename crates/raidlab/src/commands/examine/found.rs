@@ -5,6 +5,7 @@
 //! `examine`.
 
 use admin::{Inside, Part, in_another_unit};
+use anyhow::{Error, Result, bail};
 use device::{
     Access, Device, DeviceOptions, Disk, Location, Signature, TableKind, packed_as, read_area,
     read_bad_blocks, signatures, superblocks,
@@ -17,7 +18,7 @@ use md::ondisk::bitmap::{
 use md::ondisk::superblock::{Checksum, Detection, Refusal, Superblock};
 use md::ondisk::{Area, Uuid};
 
-use crate::console::text_of;
+use crate::error::text_of;
 
 /// No bitmap that md makes is longer: 128 KiB.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
@@ -35,9 +36,9 @@ pub struct Found {
     /// Why the kernel would refuse it.
     pub refusals: Vec<Refusal>,
     /// The write-intent bitmap, if the superblock has one.
-    pub bitmap: Option<Result<FoundBitmap, String>>,
+    pub bitmap: Option<Result<FoundBitmap>>,
     /// The log of bad blocks, if the superblock has one.
-    pub bad_blocks: Option<Result<BadBlocks, String>>,
+    pub bad_blocks: Option<Result<BadBlocks>>,
     /// Other signatures on it; searched only without a superblock.
     pub contents: Vec<Signature>,
     /// The compression or image format that its first bytes announce.
@@ -75,19 +76,19 @@ pub struct FoundBitmap {
     /// Why md would refuse to start the array with it.
     pub problem: Option<BitmapProblem>,
     /// Its bits, counted as its header says.
-    pub bits: Result<Bitmap, String>,
+    pub bits: Result<Bitmap>,
     /// Of a lockless one, how many chunks are in which state; it has no bits then.
-    pub states: Option<Result<LocklessStates, String>>,
+    pub states: Option<Result<LocklessStates>>,
 }
 
 impl FoundBitmap {
     /// Errors in it; that it is lockless is none.
     pub fn wrong(&self) -> Option<String> {
         match &self.states {
-            Some(states) => states.as_ref().err().cloned(),
+            Some(states) => states.as_ref().err().map(text_of),
             None => {
                 let problem = self.problem.map(|problem| problem.to_string());
-                problem.or_else(|| self.bits.as_ref().err().cloned())
+                problem.or_else(|| self.bits.as_ref().err().map(text_of))
             }
         }
     }
@@ -96,9 +97,9 @@ impl FoundBitmap {
 impl Found {
     /// Reads all of it; a disk with a partition table is followed by the members in it, or by why
     /// one cannot be looked at.
-    pub fn read(location: &Location) -> Result<Vec<Result<Found, String>>, String> {
+    pub fn read(location: &Location) -> Result<Vec<Result<Found>>> {
         let options = DeviceOptions { access: Access::ReadOnly, direct: false };
-        let device = Device::open(location, options).map_err(|error| error.to_string())?;
+        let device = Device::open(location, options)?;
         let mut whole = Found::on(&device);
         let Some(inside) = Inside::of(&device) else { return Ok(vec![Ok(whole)]) };
         if whole.superblock().is_some() {
@@ -118,7 +119,7 @@ impl Found {
         whole.table = Some(Table { kind: kind.map_err(|why| *why), rows });
         let members = inside.parts.into_iter().filter(|part| part.may_be_member);
         let members =
-            members.map(|part| part.device.map(|device| Found::on(&device)).map_err(text_of));
+            members.map(|part| part.device.map(|device| Found::on(&device)).map_err(Error::new));
         Ok(std::iter::once(Ok(whole)).chain(members).collect())
     }
 
@@ -171,13 +172,13 @@ impl Found {
         let uuid = uuid_on_disk(metadata.set_uuid, metadata.version);
         self.bitmap = metadata.bitmap.map(|area| read_bitmap(device, area, uuid));
         self.bad_blocks =
-            metadata.bad_blocks.map(|area| read_bad_blocks(device, area).map_err(text_of));
+            metadata.bad_blocks.map(|area| read_bad_blocks(device, area).map_err(Error::new));
     }
 }
 
-fn read_bitmap(device: &Device, area: Area, uuid: Uuid) -> Result<FoundBitmap, String> {
-    let first = read_area(device, Area { sectors: 1, ..area }).map_err(text_of)?;
-    let header = BitmapHeader::decode(&first).map_err(|error| error.to_string())?;
+fn read_bitmap(device: &Device, area: Area, uuid: Uuid) -> Result<FoundBitmap> {
+    let first = read_area(device, Area { sectors: 1, ..area })?;
+    let header = BitmapHeader::decode(&first)?;
     let problem = header.check(uuid).err();
     let bits = read_bits(device, area, &header);
     let lockless = header.kind() == Some(BitmapKind::Lockless);
@@ -190,28 +191,27 @@ fn read_states(
     area: Area,
     header: &BitmapHeader,
     uuid: Uuid,
-) -> Result<LocklessStates, String> {
+) -> Result<LocklessStates> {
     if header.uuid != uuid {
-        let problem = BitmapProblem::Uuid { found: header.uuid, expected: uuid };
-        return Err(problem.to_string());
+        bail!(BitmapProblem::Uuid { found: header.uuid, expected: uuid });
     }
-    let bytes = LocklessStates::file_bytes(header).map_err(|error| error.to_string())?;
+    let bytes = LocklessStates::file_bytes(header)?;
     let sectors = bytes.div_ceil(SECTOR_BYTES);
     if sectors > area.sectors {
-        return Err(format!("{sectors} sectors of bitmap, there is room for {}", area.sectors));
+        bail!("{sectors} sectors of bitmap, there is room for {}", area.sectors);
     }
-    let file = read_area(device, Area { sectors, ..area }).map_err(text_of)?;
-    LocklessStates::count(&file).map_err(|error| error.to_string())
+    let file = read_area(device, Area { sectors, ..area })?;
+    Ok(LocklessStates::count(&file)?)
 }
 
-fn read_bits(device: &Device, area: Area, header: &BitmapHeader) -> Result<Bitmap, String> {
+fn read_bits(device: &Device, area: Area, header: &BitmapHeader) -> Result<Bitmap> {
     let shape = BitmapShape::new(header.sync_size, header.chunk_bytes);
-    let shape = shape.map_err(|problem| problem.to_string())?;
+    let shape = shape?;
     let bytes = shape.file_bytes();
     let sectors = bytes.div_ceil(SECTOR_BYTES);
     if sectors > area.sectors || bytes > BITMAP_BYTES_MAX {
-        return Err(format!("{sectors} sectors of bitmap, there is room for {}", area.sectors));
+        bail!("{sectors} sectors of bitmap, there is room for {}", area.sectors);
     }
-    let file = read_area(device, Area { sectors, ..area }).map_err(text_of)?;
-    Bitmap::decode(&file, header.sync_size).map_err(|error| error.to_string())
+    let file = read_area(device, Area { sectors, ..area })?;
+    Ok(Bitmap::decode(&file, header.sync_size)?)
 }

@@ -5,6 +5,7 @@
 //! cannot represent, is null.
 //! Called from `examine`.
 
+use anyhow::Result;
 use md::ondisk::bitmap::{BITMAP_VERSIONS, BitmapHeader};
 use md::ondisk::superblock::{
     ByteOrder, Candidate, Checksum, DiskV0, Kernels, Outcome, Superblock, SuperblockV0,
@@ -14,6 +15,7 @@ use md::ondisk::{Area, MemberMetadata, Role};
 use serde_json::{Map, Value, json};
 
 use super::found::{Found, FoundBitmap, Row, Table};
+use crate::error::text_of;
 use crate::mdadm;
 
 /// One member.
@@ -273,10 +275,10 @@ fn areas(metadata: &MemberMetadata) -> Value {
     })
 }
 
-fn bitmap(found: &Result<FoundBitmap, String>) -> Value {
+fn bitmap(found: &Result<FoundBitmap>) -> Value {
     let found = match found {
         Ok(found) => found,
-        Err(error) => return json!({"error": error}),
+        Err(error) => return json!({"error": text_of(error)}),
     };
     let header = &found.header;
     let bits = match (&found.states, &found.bits) {
@@ -289,7 +291,7 @@ fn bitmap(found: &Result<FoundBitmap, String>) -> Value {
             "other": states.other,
         }}),
         (_, Ok(bits)) => json!({"bits": bits.shape().bits(), "dirty_bits": bits.count()}),
-        (_, Err(error)) => json!({"bits_error": error}),
+        (_, Err(error)) => json!({"bits_error": text_of(error)}),
     };
     let fields = json!({
         "version": header.version,
@@ -317,7 +319,7 @@ fn kind(header: &BitmapHeader) -> Option<&'static str> {
 fn bad_blocks(found: &Found) -> Value {
     match &found.bad_blocks {
         None => Value::Null,
-        Some(Err(error)) => json!({"error": error}),
+        Some(Err(error)) => json!({"error": text_of(error)}),
         Some(Ok(bad)) => {
             let ranges = bad.ranges().iter();
             let ranges = ranges

@@ -12,6 +12,7 @@ mod v1;
 use std::ffi::OsString;
 use std::fmt::Write;
 
+use anyhow::{Error, Result};
 use clap::Args;
 use device::Location;
 use found::Row;
@@ -20,6 +21,7 @@ use report::shown::Shown;
 use serde_json::{Value, json};
 
 use crate::console::{JsonOut, say};
+use crate::error::text_of;
 use crate::members::Used;
 use crate::{Ending, mdadm};
 
@@ -57,13 +59,13 @@ pub struct ExamineArguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
+pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
     let (mut texts, mut values) = (String::new(), Vec::new());
     let (mut findings, mut strangers, mut errors) = (false, false, Vec::new());
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
     for member in &arguments.members {
-        let found = Location::parse(member).map_err(|error| error.to_string());
+        let found = Location::parse(member).map_err(Error::new);
         let found = found.and_then(|location| Found::read(&location));
         for found in found.unwrap_or_else(|error| vec![Err(error)]) {
             match found {
@@ -79,17 +81,19 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending, String> {
                     values.push(json::member(&found));
                 }
                 Err(error) => {
-                    values.push(json!({"member": member.to_string_lossy(), "error": error}));
+                    values.push(
+                        json!({"member": member.to_string_lossy(), "error": text_of(&error)}),
+                    );
                     errors.push(error);
                 }
             }
         }
     }
     arguments.json.put(&texts, || json!({"members": Value::Array(values)}))?;
-    match errors.split_last() {
-        Some((last, others)) => {
-            others.iter().for_each(|error| say(format_args!("raidlab: {error}")));
-            Err(last.clone())
+    match errors.pop() {
+        Some(last) => {
+            errors.iter().for_each(|error| say(format_args!("raidlab: {}", text_of(error))));
+            Err(last)
         }
         None if strangers => Ok(Ending::NotAMember),
         None if findings => Ok(Ending::Finding),
@@ -144,7 +148,7 @@ fn remarks(found: &Found) -> String {
         lines.push(format!("{who} : {refusal}"));
     }
     if let Some(Err(error)) = &found.bitmap {
-        lines.push(format!(" Bitmap Problem : {error}"));
+        lines.push(format!(" Bitmap Problem : {}", text_of(error)));
     }
     if let Some(Ok(bitmap)) = &found.bitmap {
         lines.extend(bitmap.wrong().map(|problem| format!(" Bitmap Problem : {problem}")));
@@ -153,7 +157,7 @@ fn remarks(found: &Found) -> String {
         }
     }
     if let Some(Err(error)) = &found.bad_blocks {
-        lines.push(format!(" Bad Blocks     : {error}"));
+        lines.push(format!(" Bad Blocks     : {}", text_of(error)));
     }
     for (index, (place, outcome)) in found.detection.outcomes.iter().enumerate() {
         if Some(index) == found.detection.chosen || matches!(outcome, Outcome::NoMagic) {
