@@ -230,46 +230,10 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use proptest::prelude::*;
 
     use super::*;
-
-    /// A disk in memory, read-only.
-    struct Image(Vec<u8>);
-
-    impl Disk for Image {
-        fn sectors(&self) -> u64 {
-            self.0.len() as u64 / SECTOR_BYTES
-        }
-        fn logical_block(&self) -> u32 {
-            512
-        }
-        fn name(&self) -> String {
-            "image".into()
-        }
-        fn is_read_only(&self) -> bool {
-            true
-        }
-        fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
-            let at = (sector * SECTOR_BYTES) as usize;
-            buf.copy_from_slice(&self.0[at..at + buf.len()]);
-            Ok(())
-        }
-        fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
-            unreachable!("a table is only read")
-        }
-        fn write_zeroes(&self, _: Range<u64>) -> io::Result<()> {
-            unreachable!("a table is only read")
-        }
-        fn sync(&self) -> io::Result<()> {
-            unreachable!("a table is only read")
-        }
-        fn hole_end(&self, sector: u64) -> u64 {
-            sector
-        }
-    }
+    use crate::MemoryDisk;
 
     fn boot_record_of(entries: &[(u8, u32, u32)]) -> Vec<u8> {
         let mut record = vec![0; 512];
@@ -286,7 +250,7 @@ mod tests {
     const BLOCKS: u64 = 256;
 
     /// A disk of [`BLOCKS`] blocks with both copies of a GPT.
-    fn gpt_disk(block: u64, partitions: &[(u64, u64)]) -> Image {
+    fn gpt_disk(block: u64, partitions: &[(u64, u64)]) -> Vec<u8> {
         let mut disk = vec![0; (BLOCKS * block) as usize];
         disk[..512].copy_from_slice(&boot_record_of(&[(PROTECTIVE, 1, BLOCKS as u32 - 1)]));
         let mut entries = vec![0; 128 * 128];
@@ -310,13 +274,13 @@ mod tests {
             disk[(at * block) as usize..][..92].copy_from_slice(&header);
             disk[(entries_at * block) as usize..][..entries.len()].copy_from_slice(&entries);
         }
-        Image(disk)
+        disk
     }
 
     type Listed = (TableKind, u64, Vec<(u32, Range<u64>)>);
 
-    fn listed(disk: &Image) -> Vec<Listed> {
-        let tables = partition_tables(disk).into_iter();
+    fn listed(disk: &[u8]) -> Vec<Listed> {
+        let tables = partition_tables(&MemoryDisk::new("image", disk.to_vec())).into_iter();
         let partition = |it: Partition| (it.number, it.sectors);
         let list = |table: PartitionTable| table.partitions.into_iter().map(partition).collect();
         tables.map(|table| (table.kind, table.block_bytes, list(table))).collect()
@@ -335,16 +299,16 @@ mod tests {
             let ranges = vec![(1, 40 * first..100 * first), (2, 100 * first..BLOCKS * first)];
             assert_eq!(listed(&disk), [(TableKind::Gpt, block, ranges.clone())]);
             let header = block as usize;
-            disk.0[header + 60] ^= 1;
+            disk[header + 60] ^= 1;
             assert_eq!(listed(&disk), [(TableKind::GptBackup, block, ranges.clone())]);
-            disk.0[header + 60] ^= 1;
-            disk.0[2 * header] ^= 1;
+            disk[header + 60] ^= 1;
+            disk[2 * header] ^= 1;
             assert_eq!(listed(&disk), [(TableKind::GptBackup, block, ranges.clone())]);
             // Without its boot record.
-            disk.0[..512].fill(0);
+            disk[..512].fill(0);
             assert_eq!(listed(&disk), [(TableKind::GptBackup, block, ranges)]);
             let last = ((BLOCKS - 1) * block) as usize;
-            disk.0[last + 16] ^= 1;
+            disk[last + 16] ^= 1;
             assert_eq!(listed(&disk), []);
         }
     }
@@ -352,7 +316,7 @@ mod tests {
     #[test]
     fn an_mbr_rules_over_a_gpt_that_was_left() {
         let mut disk = gpt_disk(512, &[(40, 99)]);
-        disk.0[..512].copy_from_slice(&boot_record_of(&[(0xfd, 50, 20)]));
+        disk[..512].copy_from_slice(&boot_record_of(&[(0xfd, 50, 20)]));
         let tables = listed(&disk);
         assert_eq!(tables[0], (TableKind::Mbr, 512, vec![(1, 50..70)]));
         assert_eq!(tables[1], (TableKind::Mbr, 4096, vec![]));
@@ -360,23 +324,23 @@ mod tests {
 
     #[test]
     fn logical_partitions_are_found_and_a_ring_of_them_ends() {
-        let mut disk = Image(vec![0; 256 * 512]);
-        disk.0[..512].copy_from_slice(&boot_record_of(&[(0x83, 8, 8), (0x0f, 20, 200)]));
+        let mut disk = vec![0; 256 * 512];
+        disk[..512].copy_from_slice(&boot_record_of(&[(0x83, 8, 8), (0x0f, 20, 200)]));
         let first = boot_record_of(&[(0xfd, 4, 10), (0x05, 40, 50)]);
-        disk.0[20 * 512..21 * 512].copy_from_slice(&first);
-        disk.0[60 * 512..61 * 512].copy_from_slice(&boot_record_of(&[(0xfd, 2, 9)]));
+        disk[20 * 512..21 * 512].copy_from_slice(&first);
+        disk[60 * 512..61 * 512].copy_from_slice(&boot_record_of(&[(0xfd, 2, 9)]));
         let ranges = vec![(1, 8..16), (5, 24..34), (6, 62..71)];
         assert_eq!(listed(&disk)[0], (TableKind::Mbr, 512, ranges));
         let ring = boot_record_of(&[(0xfd, 2, 9), (0x05, 40, 50)]);
-        disk.0[60 * 512..61 * 512].copy_from_slice(&ring);
+        disk[60 * 512..61 * 512].copy_from_slice(&ring);
         assert_eq!(listed(&disk)[0].2.len(), 1 + LOGICAL_MAX as usize);
     }
 
     #[test]
     fn a_file_systems_boot_record_is_no_table() {
-        let mut disk = Image(vec![0; 64 * 512]);
-        disk.0[..512].copy_from_slice(&boot_record_of(&[(0x83, 8, 8)]));
-        disk.0[446 + 16] = b'N';
+        let mut disk = vec![0; 64 * 512];
+        disk[..512].copy_from_slice(&boot_record_of(&[(0x83, 8, 8)]));
+        disk[446 + 16] = b'N';
         assert_eq!(listed(&disk), []);
     }
 
@@ -398,21 +362,22 @@ mod tests {
                     disk[..512].copy_from_slice(&record);
                     let next = boot_record_of(&[(0xfd, 4, 10), (0x05, 40, 50)]);
                     disk[(20 * block) as usize..][..512].copy_from_slice(&next);
-                    Image(disk)
+                    disk
                 }
             };
             for (at, byte) in damage {
-                disk.0[at] = byte;
+                disk[at] = byte;
             }
             if repaired {
                 // Damage that a checksum does not show.
-                let header = &mut disk.0[block as usize..][..92];
+                let header = &mut disk[block as usize..][..92];
                 header[16..20].fill(0);
                 let checksum = crc32(header).to_le_bytes();
                 header[16..20].copy_from_slice(&checksum);
             }
-            let length = disk.0.len().saturating_sub(cut).max(512) / 512 * 512;
-            disk.0.truncate(length);
+            let length = disk.len().saturating_sub(cut).max(512) / 512 * 512;
+            disk.truncate(length);
+            let disk = MemoryDisk::new("image", disk);
             for table in partition_tables(&disk) {
                 for Partition { sectors, .. } in table.partitions {
                     prop_assert!(sectors.start < sectors.end && sectors.end <= disk.sectors());
@@ -429,7 +394,7 @@ mod tests {
             for flag in 0..4 {
                 bytes[446 + 16 * flag] &= 0x80;
             }
-            let disk = Image(bytes);
+            let disk = MemoryDisk::new("image", bytes);
             for table in partition_tables(&disk) {
                 prop_assert!(table.partitions.iter().all(|it| it.sectors.end <= disk.sectors()));
             }

@@ -3,64 +3,17 @@
 //!
 //! A small slice of the corpus is in the source tree; all of it is read where `../shared` is.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use admin::rescue::{Piece, StreamOptions, prepare, stream};
-use device::Disk;
+use device::{Disk, MemoryDisk};
 use md::assemble::{Array, Candidate, Options, Verdict, assemble};
 use md::ondisk::superblock::{READ_BYTES, detect};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-
-/// A member in memory.
-struct Image {
-    name: String,
-    bytes: Vec<u8>,
-}
-
-impl Disk for Image {
-    fn sectors(&self) -> u64 {
-        self.bytes.len() as u64 / 512
-    }
-
-    fn logical_block(&self) -> u32 {
-        512
-    }
-
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
-
-    fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
-        let at = sector as usize * 512;
-        let from = self.bytes.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        buf.copy_from_slice(from);
-        Ok(())
-    }
-
-    fn write(&self, _sector: u64, _buf: &[u8]) -> io::Result<()> {
-        panic!("a rescue wrote to {}", self.name);
-    }
-
-    fn write_zeroes(&self, _range: Range<u64>) -> io::Result<()> {
-        panic!("a rescue wrote to {}", self.name);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn hole_end(&self, sector: u64) -> u64 {
-        sector
-    }
-}
 
 struct Case {
     name: String,
@@ -80,7 +33,7 @@ fn load(directory: &Path) -> Case {
         let mut bytes = Vec::new();
         let mut decoder = ruzstd::decoding::StreamingDecoder::new(packed).unwrap();
         decoder.read_to_end(&mut bytes).unwrap();
-        let image = Image { name: file.to_string(), bytes };
+        let image = MemoryDisk::new(file, bytes);
         let detection = detect(image.sectors(), |candidate| {
             let mut bytes = vec![0; READ_BYTES];
             image.read(candidate.sector, &mut bytes).map(|()| bytes)

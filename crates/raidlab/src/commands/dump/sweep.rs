@@ -7,14 +7,14 @@
 //! repeats it.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Parser;
-use device::Disk;
+use device::MemoryDisk;
 use md::assemble::Options;
 use md::ondisk::superblock::{Checksum, READ_BYTES};
 use md::ondisk::{Role, Version};
@@ -29,65 +29,6 @@ use admin::{Member, Members};
 struct Line {
     #[command(flatten)]
     dump: DumpArguments,
-}
-
-/// An image in memory with some bytes changed.
-struct Image {
-    name: String,
-    bytes: Arc<Vec<u8>>,
-    /// Changed bytes by sector.
-    changed: Option<(u64, Vec<u8>)>,
-}
-
-impl Disk for Image {
-    fn sectors(&self) -> u64 {
-        self.bytes.len() as u64 / 512
-    }
-
-    fn logical_block(&self) -> u32 {
-        512
-    }
-
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
-
-    fn read(&self, sector: u64, buf: &mut [u8]) -> io::Result<()> {
-        let start = usize::try_from(sector).ok().and_then(|sector| sector.checked_mul(512));
-        let range = start.and_then(|start| Some(start..start.checked_add(buf.len())?));
-        let bytes = range.and_then(|range| self.bytes.get(range));
-        buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
-        if let Some((at, changed)) = &self.changed {
-            for (index, sector_bytes) in changed.chunks(512).enumerate() {
-                let here = at + index as u64;
-                if here >= sector && here < sector + buf.len() as u64 / 512 {
-                    let byte = ((here - sector) * 512) as usize;
-                    buf[byte..byte + sector_bytes.len()].copy_from_slice(sector_bytes);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn write_zeroes(&self, _: Range<u64>) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn hole_end(&self, sector: u64) -> u64 {
-        sector
-    }
 }
 
 struct Random(u64);
@@ -145,7 +86,7 @@ impl Golden {
             .collect();
         let member = |(index, bytes): (usize, &Arc<Vec<u8>>)| {
             let name = format!("disk{index}");
-            let image = Image { name: name.clone(), bytes: bytes.clone(), changed: None };
+            let image = MemoryDisk::new(name.clone(), bytes.clone());
             Member::read(name, Arc::new(image))
         };
         let members: Vec<Member> = images.iter().enumerate().map(member).collect();
@@ -188,11 +129,8 @@ impl Golden {
         bytes[poke.offset..poke.offset + poke.bytes.len()].copy_from_slice(&poke.bytes);
         let read = |bytes: &[u8]| {
             let name = self.members[poke.member].name.clone();
-            let image = Image {
-                name: name.clone(),
-                bytes: self.images[poke.member].clone(),
-                changed: Some((sector, bytes.to_vec())),
-            };
+            let image = MemoryDisk::new(name.clone(), self.images[poke.member].clone());
+            let image = image.with(sector, bytes.to_vec());
             Member::read(name, Arc::new(image))
         };
         let member = read(&bytes);
