@@ -3,7 +3,9 @@
 //! Each check is a module with one entry function over plain values (a tree, lexed sources, the
 //! workspace), so its tests feed it good and bad snippets and need no disk.
 
+mod bulk;
 mod changelog;
+mod circles;
 mod flags;
 mod layers;
 mod leftovers;
@@ -38,6 +40,8 @@ pub fn run(workspace: &Workspace, bin: Option<&Path>) -> Result<Report> {
         report.findings.push(Finding::new("lex", path, *line, what, why, fix));
     }
     report.findings.extend(layers::check(workspace, &tree));
+    report.findings.extend(circles::check(workspace, &sources));
+    report.findings.extend(bulk::check(workspace, &tree, &sources));
     report.findings.extend(pure::check(&sources));
     report.findings.extend(unsafety::check_addresses(&sources));
     report.findings.extend(unsafety::check_forbids(workspace, &sources));

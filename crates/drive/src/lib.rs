@@ -25,6 +25,7 @@ mod bus;
 mod channel;
 mod fault;
 mod flash;
+mod media_rate;
 mod op;
 mod placement;
 mod port;
@@ -34,7 +35,7 @@ mod rotating;
 mod solid;
 
 pub use fault::Fault;
-pub use op::{Completion, Nanos, Op, OpKind};
+pub use op::{Completion, DriveId, Nanos, Op, OpKind};
 pub use placement::Placement;
 pub use profile::{Confidence, Kind, Number, Profile, ProfileError};
-pub use rig::{BusId, ChannelId, DriveId, Rig};
+pub use rig::{BusId, ChannelId, Rig};

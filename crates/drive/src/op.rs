@@ -3,7 +3,16 @@
 //! Invariant: addresses and lengths are bytes of the member, never of the drive behind it; only
 //! [`crate::placement`] maps them to the drive. Used everywhere in this crate.
 
-use crate::rig::DriveId;
+/// A drive of a [`crate::Rig`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DriveId(pub(crate) u32);
+
+impl DriveId {
+    /// Its number: drives count from 0 in the order of `add_drive`.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Nanoseconds since whatever moment the caller calls zero, in virtual or real time.
 pub type Nanos = u64;

@@ -15,22 +15,11 @@ use std::collections::VecDeque;
 
 use crate::bus::Bus;
 use crate::channel::Channel;
-use crate::op::{Command, Completion, Finished, NEVER, Nanos, Op, OpKind};
+use crate::op::{Command, Completion, DriveId, Finished, NEVER, Nanos, Op, OpKind};
 use crate::placement::Placement;
 use crate::profile::{Mechanics, Profile};
 use crate::rotating::Rotating;
 use crate::solid::Solid;
-
-/// A drive of a [`Rig`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DriveId(u32);
-
-impl DriveId {
-    /// Its number: drives count from 0 in the order of `add_drive`.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A bus of a [`Rig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,12 +5,9 @@
 //! never per block or per byte. The operations are methods of this type in the files of their
 //! formulas.
 
-use std::sync::OnceLock;
-
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{Avx2, Avx512, GfniAvx2, GfniAvx512};
 use crate::arch::{Far, Isa, Op, Portable};
-use crate::{calibrate, self_check};
 
 /// A way to run the operations of this crate on this CPU.
 ///
@@ -53,15 +50,6 @@ impl Kernels {
     pub const NAMES: [&'static str; 6] =
         ["reference", "portable", "avx2", "gfni-avx2", "avx512", "gfni-avx512"];
 
-    /// The preferred kernels of this CPU, by its features alone.
-    ///
-    /// [`Kernels::calibrated`] measures instead. Both try kernels of intrinsics before they hand
-    /// them out, which takes some hundred microseconds when it is done for the first time.
-    pub fn best() -> Kernels {
-        let preferred = Kernels::NAMES.iter().rev();
-        preferred.flat_map(|name| Kernels::by_name(name)).next().unwrap_or(Kernels::portable())
-    }
-
     /// Byte by byte, straight from the formulas: what the others are compared with.
     pub const fn reference() -> Kernels {
         Kernels(Choice::Reference)
@@ -70,37 +58,6 @@ impl Kernels {
     /// No intrinsics; runs everywhere, as fast as the compiler can make it.
     pub const fn portable() -> Kernels {
         Kernels(Choice::Portable)
-    }
-
-    /// The kernels that turn out to be the fastest here, by the caller's clock (this crate has
-    /// none): it answers in any unit, and must not run backwards.
-    ///
-    /// Takes a few milliseconds; call it once, and hand the value down. A clock that is too coarse
-    /// to tell kernels apart leaves it at [`Kernels::best`], as do others that are only a little
-    /// ahead.
-    pub fn calibrated(clock: impl FnMut() -> u64) -> Kernels {
-        calibrate::fastest(Kernels::available(), clock)
-    }
-
-    /// All kernels that this CPU can run, the preferred ones last.
-    pub fn available() -> impl Iterator<Item = Kernels> {
-        Kernels::NAMES.iter().filter_map(|name| Kernels::by_name(name).ok())
-    }
-
-    /// The kernels of that name (see [`Kernels::NAMES`]), or why they cannot be had.
-    pub fn by_name(name: &str) -> Result<Kernels, Unavailable> {
-        static PASSED: [OnceLock<bool>; Kernels::NAMES.len()] =
-            [const { OnceLock::new() }; Kernels::NAMES.len()];
-        let known = Kernels::NAMES.iter().zip(&PASSED).find(|(known, _)| **known == name);
-        let (_, passed) = known.ok_or(Unavailable::UnknownName)?;
-        Kernels(Choice::detect(name)?).admitted(passed)
-    }
-
-    /// These kernels, if they gave the right answers when they were tried, or do so now.
-    pub(crate) fn admitted(self, passed: &OnceLock<bool>) -> Result<Kernels, Unavailable> {
-        let plain = matches!(self.0, Choice::Reference | Choice::Portable);
-        let right = plain || *passed.get_or_init(|| self_check::passes(self));
-        if right { Ok(self) } else { Err(Unavailable::Wrong) }
     }
 
     /// The name, as accepted by [`Kernels::by_name`].
@@ -146,7 +103,7 @@ fn run<I: Isa, O: Op>(isa: I, op: O) -> O::Output {
 
 impl Choice {
     /// What this CPU says about the kernels of a known name.
-    fn detect(name: &str) -> Result<Choice, Unavailable> {
+    pub(crate) fn detect(name: &str) -> Result<Choice, Unavailable> {
         let (choice, needs) = match name {
             "reference" => (Some(Choice::Reference), ""),
             "portable" => (Some(Choice::Portable), ""),
@@ -313,6 +270,8 @@ pub(crate) mod faulty {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
 
     #[test]

@@ -68,6 +68,7 @@ mod compare;
 pub mod gf;
 mod kernels;
 mod recover;
+mod selection;
 mod self_check;
 mod syndrome;
 mod update;

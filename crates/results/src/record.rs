@@ -14,6 +14,7 @@ use spec::program::canonical_id;
 
 use crate::host::Host;
 use crate::stats;
+pub use crate::stats::{Latency, LatencyPoint};
 
 /// A run of `bench`: host, start time, and every measured cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -413,28 +414,6 @@ pub struct Sample {
     pub bytes: u64,
     /// Number of completed requests.
     pub ops: u64,
-}
-
-/// Latency of requests in microseconds, from submission to completion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// Median.
-    pub p50: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p999: f64,
-    /// Maximum.
-    pub max: f64,
-}
-
-/// A point of the distribution of latencies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LatencyPoint {
-    /// Percentile, 1 to 100.
-    pub percent: f64,
-    /// Latency at this percentile, microseconds.
-    pub us: f64,
 }
 
 /// Traffic of one member.

@@ -5,7 +5,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::record::{Latency, LatencyPoint};
+use serde::{Deserialize, Serialize};
 
 /// Samples in a steady window, as in SNIA's measurement window.
 pub const STEADY_ROUNDS: usize = 5;
@@ -119,6 +119,28 @@ pub fn median_interval(values: &[f64]) -> Option<MedianInterval> {
     }
     let (cut, coverage) = found?;
     Some(MedianInterval { low: sorted[cut], high: sorted[n - 1 - cut], coverage })
+}
+
+/// Latency of requests in microseconds, from submission to completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Maximum.
+    pub max: f64,
+}
+
+/// A point of the distribution of latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyPoint {
+    /// Percentile, 1 to 100.
+    pub percent: f64,
+    /// Latency at this percentile, microseconds.
+    pub us: f64,
 }
 
 /// Collects latencies in nanoseconds and returns percentiles in microseconds, to three digits, in

@@ -4,8 +4,8 @@
 //! the freshest members share is used; two that contradict each other and have equally many members
 //! are a tie, which is refused. Called by `member_state`.
 
+use super::candidate::Candidate;
 use super::messages;
-use super::types::Candidate;
 use crate::level::Level;
 use crate::ondisk::{MemberMetadata, Role, Version};
 use std::fmt::Display;

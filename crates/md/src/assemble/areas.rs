@@ -3,9 +3,9 @@
 //! Invariant: only asked of members that cannot be replaced by redundancy: of all others the data
 //! themselves show it. Nothing is decided here; what is odd is a contradiction to be looked at.
 
-use super::plan::Slots;
+use super::candidate::{Candidate, Slots};
 use super::shape::Shape;
-use super::types::Candidate;
+
 use crate::ondisk::Version;
 
 /// Where a data area starts and ends, in sectors of the device, and how much room is behind it.

@@ -3,8 +3,9 @@
 //! Invariant: always read-only. The description cannot be verified; check the contents of such an
 //! array first.
 
+use super::candidate::Source;
 use super::shape::Shape;
-use super::types::{Plan, Repairs, Source, Verdict};
+use super::types::{Plan, Repairs, Verdict};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec};
 use crate::layout::Layout;
 use crate::level::Level;

@@ -6,8 +6,9 @@
 //! Candidates to Roles.
 
 use super::agree::{Against, Agreement, agree, role_word};
+use super::candidate::Candidate;
 use super::messages::updates;
-use super::types::{Candidate, Member, MemberState, Options, OtherVerdict, Software};
+use super::types::{Member, MemberState, Options, OtherVerdict, Software};
 use crate::ondisk::{MemberMetadata, Role, Version};
 use crate::units::MemberIdx;
 

@@ -14,6 +14,7 @@
 
 mod agree;
 mod areas;
+mod candidate;
 mod explicit;
 mod member_state;
 mod messages;
@@ -24,14 +25,15 @@ mod shape;
 mod start;
 mod types;
 
+pub use candidate::{Candidate, Source};
 pub use explicit::{Explicit, ExplicitError, ExplicitMember, ExplicitSpec, explicit};
 pub use plan::data_starts;
 pub use readable::Readable;
 pub use shape::{Shape, ShapeError};
 pub use start::{StartDevice, StartMember, StartPlan, StartRefusal, StartState};
 pub use types::{
-    Array, Candidate, Found, Member, MemberState, Options, OtherVerdict, Override, Plan, Recovery,
-    Repairs, Replay, Resync, Software, Source, Verdict,
+    Array, Found, Member, MemberState, Options, OtherVerdict, Override, Plan, Recovery, Repairs,
+    Replay, Resync, Software, Verdict,
 };
 
 /// Finds the arrays among the candidates and decides about each. Results refer to candidates by

@@ -6,13 +6,13 @@
 
 use super::agree::same_places;
 use super::areas;
+use super::candidate::{Candidate, Slots, Source};
 use super::member_state::{MemberStates, cut_off, member_states, slots_of};
 use super::messages;
 use super::repair::{self, Facts};
 use super::shape::{Shape, ShapeError, shape};
 use super::types::{
-    Array, Candidate, Member, MemberState, Options, OtherVerdict, Override, Plan, Repairs,
-    Software, Source, Verdict,
+    Array, Member, MemberState, Options, OtherVerdict, Override, Plan, Repairs, Software, Verdict,
 };
 use crate::geometry::{Generation, Geometry, MAX_MEMBERS};
 use crate::level::Level;
@@ -98,7 +98,6 @@ struct Planner<'a> {
     ties: &'a [String],
 }
 
-pub(super) type Slots = Vec<Option<Source>>;
 type Plans = (Result<Shape, ShapeError>, Vec<MemberIdx>, Plan, Plan);
 
 /// The slots for which `bad` holds.

@@ -3,8 +3,9 @@
 //! Invariant: a run that is called readable can be served, directly or by redundancy, from sources
 //! that are trusted there; one that is not, cannot. Used to read damaged arrays.
 
+use super::candidate::Source;
 use super::shape::Shape;
-use super::types::{Plan, Source};
+use super::types::Plan;
 use crate::geometry::{Copy, Geometry, Kind, Parity};
 use crate::units::{MemberIdx, Sector};
 

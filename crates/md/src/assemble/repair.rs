@@ -3,7 +3,8 @@
 //! Invariant: a typed list, in the order in which it must be done; nothing is done here.
 //! Rules: docs/format/assembly.md, What a start repairs.
 
-use super::types::{Candidate, Member, MemberState, Recovery, Repairs, Replay, Resync, Source};
+use super::candidate::{Candidate, Source};
+use super::types::{Member, MemberState, Recovery, Repairs, Replay, Resync};
 use crate::geometry::{Geometry, Kind, RowRole};
 use crate::level::Level;
 use crate::ondisk::MemberMetadata;

@@ -3,7 +3,7 @@
 //! Invariant: md's numbers are taken literally; what this project cannot map, or md could not have
 //! written, is refused with the field's name.
 
-use super::types::{Candidate, Source};
+use super::candidate::{Candidate, Source};
 use crate::geometry::{DataStarts, Geometry, GeometryError, GeometrySpec, ReshapeSpec, Reshaping};
 use crate::layout::{Layout, LayoutError};
 use crate::level::Level;

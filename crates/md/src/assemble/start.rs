@@ -9,9 +9,10 @@
 
 use std::fmt;
 
+use super::candidate::Source;
 use super::repair::only_parity;
 use super::shape::Shape;
-use super::types::{Array, MemberState, Replay, Source, Verdict};
+use super::types::{Array, MemberState, Replay, Verdict};
 use crate::geometry::Geometry;
 use crate::level::Level;
 use crate::ondisk::ppl::PplVerdict;

@@ -3,8 +3,8 @@
 //! Invariant: all superblocks agree in everything that the kernel and mdadm compare; they are made
 //! by the same code that makes every later one, from the array's state.
 
-use super::plan::{DeviceLayout, Plan};
 use super::request::{CreateError, Device, Request};
+use super::types::{DeviceLayout, Plan};
 use crate::level::Level;
 use crate::ondisk::bitmap::{Bitmap, BitmapHeader, BitmapPlacement, sync_sectors, uuid_on_disk};
 use crate::ondisk::superblock::{

@@ -18,6 +18,8 @@ mod device_layout;
 mod initial;
 mod plan;
 mod request;
+mod types;
 
-pub use plan::{DeviceLayout, Plan, Write, plan};
+pub use plan::plan;
 pub use request::{BitmapOption, CreateError, Device, Request};
+pub use types::{DeviceLayout, Plan, Write};

@@ -6,12 +6,12 @@
 use super::device_layout;
 use super::initial;
 use super::request::{BitmapOption, CreateError, Device, Request};
+use super::types::{DeviceLayout, Plan};
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::layout::{Layout, Raid0Layout};
 use crate::level::Level;
-use crate::ondisk::bitmap::{Bitmap, BitmapPlacement, BitmapShape, PAGE_BYTES, sync_sectors};
-use crate::ondisk::ppl::PplHeader;
-use crate::ondisk::superblock::{DISKS_MAX, Policy, ROLES_MAX, Superblock};
+use crate::ondisk::bitmap::{BitmapPlacement, BitmapShape, PAGE_BYTES, sync_sectors};
+use crate::ondisk::superblock::{DISKS_MAX, Policy, ROLES_MAX};
 use crate::ondisk::{Area, Role, Version};
 use crate::units::{MemberIdx, SECTOR_BYTES};
 
@@ -25,70 +25,6 @@ const AUTO_BITMAP_SECTORS: u64 = 100 << 21;
 const V0_USED_MAX: u64 = 2 << 32;
 /// md's limit.
 const WRITE_BEHIND_MAX: u32 = 16_383;
-/// Bytes that an empty bad-block log is filled with.
-const NO_BAD_BLOCK: u8 = 0xff;
-
-/// The placement of all areas on one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceLayout {
-    /// The device, as an index into [`Request::devices`].
-    pub device: usize,
-    /// Its number in the array.
-    pub dev_number: u32,
-    /// Its slot, or spare.
-    pub role: Role,
-    /// `Some(0)`: it is to be rebuilt first.
-    pub recovery_offset: Option<u64>,
-    /// Data offset in sectors.
-    pub data_offset: u64,
-    /// Sectors for data.
-    pub data_sectors: u64,
-    /// Sector of the superblock.
-    pub super_sector: u64,
-    /// The pages of the bitmap.
-    pub bitmap: Option<Area>,
-    /// The bad-block log.
-    pub bad_blocks: Option<Area>,
-    /// The partial parity log.
-    pub ppl: Option<Area>,
-}
-
-/// Something to be written to a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// Write zeroes to an area.
-    Zeroes(Area),
-    /// Bytes, a multiple of 4 KiB.
-    Bytes {
-        /// First sector.
-        sector: u64,
-        /// The bytes.
-        bytes: Vec<u8>,
-    },
-}
-
-/// A new array.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Its geometry.
-    pub geometry: Geometry,
-    /// Its metadata.
-    pub version: Version,
-    /// Sectors of each member that it uses; 0 for linear and RAID 0.
-    pub used_sectors: u64,
-    /// Consistency policy; `None`: no redundancy.
-    pub policy: Option<Policy>,
-    /// Start of the initial resync; `None`: none is needed.
-    pub resync_offset: Option<u64>,
-    /// The devices, without missing ones, in the order of the request.
-    pub places: Vec<DeviceLayout>,
-    /// The bitmap's contents: every bit set.
-    pub bitmap: Option<Bitmap>,
-    /// The initial superblock of each of `places`.
-    pub superblocks: Vec<Superblock>,
-    /// Warnings for the administrator: sentences.
-    pub warnings: Vec<String>,
-}
 
 /// Makes the plan for a request.
 ///
@@ -128,31 +64,6 @@ pub fn plan(request: &Request) -> Result<Plan, CreateError> {
     };
     initial::fill(&mut plan, request, bitmap)?;
     Ok(plan)
-}
-
-impl Plan {
-    /// What must be on a device before its superblock says so, in any order: the bitmap, the empty
-    /// logs. A crash before the superblocks are written leaves no array.
-    pub fn preparations(&self, places: &DeviceLayout) -> Vec<Write> {
-        let mut writes = Vec::new();
-        if let (Some(area), Some(bitmap)) = (places.bitmap, &self.bitmap) {
-            let pages = (0..bitmap.shape().pages()).flat_map(|page| bitmap.encode_page(page));
-            writes.push(Write::Bytes { sector: area.sector, bytes: pages.collect() });
-        }
-        if let Some(area) = places.bad_blocks {
-            let bytes = vec![NO_BAD_BLOCK; (area.sectors * SECTOR_BYTES) as usize];
-            writes.push(Write::Bytes { sector: area.sector, bytes });
-        }
-        if let Some(area) = places.ppl {
-            // Whatever an older log left there would be taken for a newer one.
-            let bytes = PplHeader::empty(self.superblocks[0].metadata().set_uuid).encode();
-            let header = bytes.len() as u64 / SECTOR_BYTES;
-            let rest = Area { sector: area.sector + header, sectors: area.sectors - header };
-            writes.push(Write::Zeroes(rest));
-            writes.push(Write::Bytes { sector: area.sector, bytes });
-        }
-        writes
-    }
 }
 
 /// A request with its defaults filled in and its sizes known.

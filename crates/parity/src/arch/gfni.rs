@@ -20,11 +20,9 @@ use std::arch::x86_64::{
     __m256i, __m512i, _mm256_gf2p8affine_epi64_epi8, _mm256_set1_epi64x,
     _mm512_gf2p8affine_epi64_epi8, _mm512_set1_epi64,
 };
-use std::sync::OnceLock;
 
 use super::{Avx2, Avx512, Isa, Op};
 use crate::gf;
-use crate::kernels::{Choice, Kernels, Unavailable};
 
 /// `gfni!(Name, Base, vector, features, set1, affine)`: the base with its multiplication replaced.
 macro_rules! gfni {
@@ -41,8 +39,8 @@ macro_rules! gfni {
 
             /// # Safety
             ///
-            /// As [`Kernels::assume_gfni`].
-            unsafe fn assume() -> Option<$name> {
+            /// As [`crate::Kernels::assume_gfni`].
+            pub(super) unsafe fn assume() -> Option<$name> {
                 $base::detect().map($name)
             }
 
@@ -163,30 +161,3 @@ gfni!(
     _mm512_set1_epi64,
     _mm512_gf2p8affine_epi64_epi8
 );
-
-impl Kernels {
-    /// The GFNI kernels of that name on a CPU that may lack GFNI; all else that they need is looked
-    /// for, and they must pass their self-check. For `tests/gfni_emulated`.
-    ///
-    /// # Safety
-    ///
-    /// In this process, `vgf2p8affineqb` on registers of the base does what Intel's manual says:
-    /// the CPU has it, or the trap of a CPU that lacks it is handled so. Compilers take the
-    /// instruction to be harmless and move it where they like, hence from this call on.
-    #[doc(hidden)]
-    pub unsafe fn assume_gfni(name: &str) -> Result<Kernels, Unavailable> {
-        let (choice, needs) = match name {
-            "gfni-avx2" => {
-                // SAFETY: passed on to the caller.
-                (unsafe { GfniAvx2::assume() }.map(Choice::GfniAvx2), "an x86-64 CPU with AVX2")
-            }
-            "gfni-avx512" => (
-                // SAFETY: passed on to the caller.
-                unsafe { GfniAvx512::assume() }.map(Choice::GfniAvx512),
-                "an x86-64 CPU with AVX-512 F, BW",
-            ),
-            _ => return Err(Unavailable::UnknownName),
-        };
-        Kernels(choice.ok_or(Unavailable::Needs(needs))?).admitted(&OnceLock::new())
-    }
-}

@@ -8,6 +8,9 @@ mod portable;
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
+mod assume_gfni;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]

@@ -10,14 +10,12 @@
 
 use std::fmt;
 
+use super::position::location;
 use super::{Checksum, Superblock, SuperblockV0, SuperblockV1, V0_BYTES};
 use crate::ondisk::{DecodeError, Version};
 
 /// Bytes read at each place. Devices end 8 KiB or more after the start of a 1.0 superblock.
 pub const READ_BYTES: usize = 4096;
-
-/// Less than this mdadm does not look at.
-const DEVICE_SECTORS_MIN: u64 = 24;
 
 /// A place where a superblock could be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +24,6 @@ pub struct Candidate {
     pub version: Version,
     /// Where: [`READ_BYTES`] from this sector on.
     pub sector: u64,
-}
-
-/// Where a version has its superblock on a device of this length, if it can have one.
-pub fn location(version: Version, device_sectors: u64) -> Option<u64> {
-    match version {
-        Version::V0_90 => (device_sectors / 128 * 128).checked_sub(128),
-        _ if device_sectors < DEVICE_SECTORS_MIN => None,
-        Version::V1_0 => Some((device_sectors - 16) / 8 * 8),
-        Version::V1_1 => Some(0),
-        Version::V1_2 => Some(8),
-    }
 }
 
 /// All places on a device of this length, in the order in which mdadm looks.

@@ -4,6 +4,7 @@
 mod any;
 mod checksum;
 mod locate;
+mod position;
 mod refusal;
 mod state;
 mod v0;
@@ -15,7 +16,8 @@ mod v1_state;
 
 pub use any::Superblock;
 pub use checksum::Checksum;
-pub use locate::{Candidate, Detection, Outcome, READ_BYTES, candidates, detect, location};
+pub use locate::{Candidate, Detection, Outcome, READ_BYTES, candidates, detect};
+pub use position::location;
 pub use refusal::{Kernels, Refusal};
 pub use state::{ArrayState, DeviceState, Policy, StateError};
 pub use v0::{

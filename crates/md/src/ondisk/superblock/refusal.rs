@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::locate::location;
+use super::position::location;
 use super::v1::{PAD3, feature};
 use super::{ByteOrder, Checksum, SuperblockV0, SuperblockV1};
 use crate::ondisk::Version;
