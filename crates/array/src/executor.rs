@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use engine::{
-    BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, MemberError, MemberSet,
-    Request, RequestError, Shard, Token,
+    BufSlice, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
+    MemberSet, Request, RequestError, Shard, Token,
 };
 use md::{Geometry, MemberIdx, Sector};
 
@@ -74,7 +74,7 @@ pub enum Event {
         /// The member's slot.
         member: MemberIdx,
         /// The error, or `None` if it was failed on request.
-        error: Option<MemberError>,
+        error: Option<IoError>,
     },
     /// The member could not read a range, which was reconstructed and written back.
     Corrected {
@@ -349,11 +349,12 @@ impl Executor {
             while slot.in_flight < self.queue_depth {
                 let Some(queued) = slot.queued.pop_front() else { break };
                 let Queued { token, kind, sector, sectors, mut slices } = queued;
+                let op = Op { token, kind, sector, sectors, slices: &slices };
                 if failed.contains(index) {
                     // The member was taken out of service in between: it gets no more I/O.
-                    done.push(MemberCompletion { token, result: Err(MemberError::Gone) });
+                    done.push(op.failed(MemberError::Gone));
                 } else {
-                    slot.submit(&Op { token, kind, sector, sectors, slices: &slices }, io, done);
+                    slot.submit(&op, io, done);
                 }
                 slices.clear();
                 self.spare.push(slices);
@@ -486,7 +487,7 @@ impl Executor {
     fn submit_op(&mut self, member: MemberIdx, op: &Op<'_>, io: &mut Io) {
         let slot = &mut self.slots[usize::from(member.0)];
         if slot.member.is_none() {
-            self.done.push(MemberCompletion { token: op.token, result: Err(MemberError::Gone) });
+            self.done.push(op.failed(MemberError::Gone));
         } else if slot.in_flight < self.queue_depth && slot.queued.is_empty() {
             slot.submit(op, io, &mut self.done);
         } else {
@@ -591,7 +592,7 @@ mod tests {
     #[test]
     fn a_failure_event_is_kept_however_many_corrections_follow() {
         let mut events = Events::default();
-        let failed = Event::MemberFailed { member: MemberIdx(3), error: Some(MemberError::Gone) };
+        let failed = Event::MemberFailed { member: MemberIdx(3), error: None };
         events.push(corrected(0, 0));
         events.push(failed);
         for at in 0..2 * MAX_EVENTS as u64 {

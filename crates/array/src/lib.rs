@@ -55,11 +55,13 @@ pub use api::{Array, ArrayError, Pending};
 pub use buf::{Lease, LeasePool};
 pub use build::{ArraySpec, BuildError, MemberSpec};
 pub use driver::{Completion, Driver, DriverOptions, Full};
-pub use engine::{DEFAULT_STRIPE_CACHE_BYTES, HostOp, RequestError, ShardPart, Sharding};
+pub use engine::{
+    DEFAULT_STRIPE_CACHE_BYTES, HostOp, IoError, MemberError, RequestError, ShardPart, Sharding,
+};
 pub use executor::Event;
 pub use managed::{ArrayMetadata, MetadataDevice};
 pub use member::{
     BadBlockList, BadBlockMember, Counters, Cqe, DiskMember, Fault, FaultControl, FaultMember,
     FileMember, FileOptions, FormerLeaf, Io, MemMember, Member, MemberCompletion, MemberInfo,
-    NullMember, Op, OpKind, OpenError, PaceControl, PacedMember,
+    NullMember, Op, OpKind, OpenError, PaceControl, PacedMember, io_error_text,
 };

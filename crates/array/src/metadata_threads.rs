@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use engine::{BITMAP_PAGE_BYTES, BitmapPage, DeviceNumber, MemberError, MetaToken, Record};
+use engine::{BITMAP_PAGE_BYTES, BitmapPage, DeviceNumber, IoError, MemberError, MetaToken, Record};
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::ppl::PplHeader;
 use md::ondisk::superblock::{ArrayState, Superblock};
@@ -30,7 +30,7 @@ use md::ondisk::{Area, Timestamp};
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 
-use crate::member::{OpKind, io_error_of};
+use crate::member::{OpKind, cause_of};
 use device::Disk;
 
 /// Operations that a device's thread has at most; more are queued before it. A thread makes all
@@ -59,7 +59,7 @@ struct MetadataOp {
 /// A completed operation.
 pub(crate) struct MetadataCompletion {
     pub(crate) token: MetaToken,
-    pub(crate) result: Result<(), MemberError>,
+    pub(crate) result: Result<(), IoError>,
     /// For the administrator: why the record could not be written.
     pub(crate) note: Option<String>,
     /// Index of the device's thread.
@@ -69,6 +69,7 @@ pub(crate) struct MetadataCompletion {
 struct DeviceThread {
     number: DeviceNumber,
     name: String,
+    data_offset: u64,
     /// Operations that the thread does not have yet: at most those of one phase of a job.
     waiting: VecDeque<MetadataOp>,
     /// Operations that the thread has.
@@ -116,6 +117,7 @@ impl MetadataThreads {
             MetadataThreads { devices: Vec::new(), completed: completions, wake, at_work: 0 };
         for device in devices {
             let (number, name) = (device.number, device.disk.name());
+            let data_offset = device.superblock.metadata().data_offset;
             let (ops, operations) = sync_channel(DEVICE_QUEUE);
             let discards = Arc::new(AtomicBool::new(false));
             let worker = DeviceWorker {
@@ -132,6 +134,7 @@ impl MetadataThreads {
             it.devices.push(DeviceThread {
                 number,
                 name,
+                data_offset,
                 waiting: VecDeque::new(),
                 at_work: 0,
                 ops: Some(ops),
@@ -146,10 +149,10 @@ impl MetadataThreads {
         self.devices.iter_mut().find(|device| device.number == number)
     }
 
-    /// A device's name; empty if there is no such device.
-    pub(crate) fn name(&self, number: DeviceNumber) -> &str {
+    /// A device's name, and the start of its data area; empty if there is no such device.
+    pub(crate) fn name(&self, number: DeviceNumber) -> (&str, u64) {
         let device = self.devices.iter().find(|device| device.number == number);
-        device.map_or("", |device| &device.name)
+        device.map_or(("", 0), |device| (&device.name, device.data_offset))
     }
 
     /// Starts a write, or a flush if there is no record. `false`: there is no such device.
@@ -223,7 +226,7 @@ struct DeviceWorker {
 }
 
 /// An error of an operation, and its text; no text for one that has not begun.
-type Failure = (MemberError, Option<String>);
+type Failure = (IoError, Option<String>);
 
 impl DeviceWorker {
     fn run(mut self) {
@@ -250,7 +253,7 @@ impl DeviceWorker {
                 let note = text
                     .filter(|_| record.is_some())
                     .map(|text| format!("{name}: its metadata cannot be written: {text}."));
-                let result = result.map_err(|(kind, _)| kind);
+                let result = result.map_err(|(error, _)| error);
                 // Fails only when the array is gone.
                 let completion = MetadataCompletion { token, result, note, thread: self.index };
                 let _ = self.completed.send(completion);
@@ -263,7 +266,7 @@ impl DeviceWorker {
     /// Writes an operation's record, without a sync.
     fn write(&mut self, op: &MetadataOp) -> Result<(), Failure> {
         if self.discards.load(Ordering::Relaxed) {
-            return Err((MemberError::Gone, None));
+            return Err((IoError::of_metadata(MemberError::Gone, None), None));
         }
         let Some(record) = &op.record else { return Ok(()) };
         self.guarded(OpKind::Write { fua: false }, |device| device.write(record))
@@ -278,8 +281,14 @@ impl DeviceWorker {
     ) -> Result<(), Failure> {
         match catch_unwind(AssertUnwindSafe(|| part(&mut self.device))) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err((io_error_of(&error, kind), Some(error.to_string()))),
-            Err(_) => Err((MemberError::Gone, Some("the operation has panicked".into()))),
+            Ok(Err(error)) => {
+                let cause = cause_of(&error, kind);
+                Err((IoError::of_metadata(cause.kind, cause.errno), Some(error.to_string())))
+            }
+            Err(_) => {
+                let error = IoError::of_metadata(MemberError::Gone, None);
+                Err((error, Some("the operation has panicked".into())))
+            }
         }
     }
 }

@@ -10,12 +10,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use engine::{
-    Control, ControlEvent, DeviceNumber, MemberError, MetaToken, MetadataEffect, MetadataInput,
+    Control, ControlEvent, DeviceNumber, IoError, MemberError, MetaToken, MetadataEffect, MetadataInput,
     MetadataManager, MetadataStatus, Record, RequestError, Resync,
 };
 use md::Sector;
 
 use crate::executor::Event;
+use crate::member::io_error_text;
 use crate::metadata_threads::{DeviceMetadata, MetadataThreads};
 
 /// Maximum of notes kept; the oldest are dropped first.
@@ -190,8 +191,10 @@ impl MetadataWriter {
                     self.events.push(Event::MemberFailed { member, error });
                 }
                 self.threads.retire(device);
-                let name = self.threads.name(device);
-                self.notes.push(format!("{name} (device {}) is out of service.", device.0));
+                let (name, data_offset) = self.threads.name(device);
+                let why = error.map(|error| format!(": {}", io_error_text(&error, data_offset)));
+                let why = why.unwrap_or_default();
+                self.notes.push(format!("{name} (device {}) is out of service{why}.", device.0));
             }
             MetadataEffect::ResyncNeeded => self.wants_resync = true,
             MetadataEffect::BecameReadOnly { why } => {
@@ -204,7 +207,7 @@ impl MetadataWriter {
 
     fn submit(&mut self, device: DeviceNumber, token: MetaToken, record: Option<Record>) {
         if !self.threads.submit(device, token, record) {
-            let result = Err(MemberError::Gone);
+            let result = Err(IoError::of_metadata(MemberError::Gone, None));
             self.inputs.push(MetadataInput::MetaDone { token, result });
         }
     }

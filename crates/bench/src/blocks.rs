@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use array::{Array, Event};
+use array::{Array, Event, io_error_text};
 use drive::{Placement, Profile};
 use md::nested::{ArrayExpr, Members, NestedGeometry};
 use md::{Geometry, Level};
@@ -592,8 +592,9 @@ fn warn_of_events(warnings: &mut Vec<String>, events: &[Event]) {
         match event {
             Event::Corrected { .. } => corrected += 1,
             Event::MemberFailed { member, error } => {
-                let why = error
-                    .map_or("it was removed on request".to_string(), |error| error.to_string());
+                let why = error.map_or("it was removed on request".to_string(), |error| {
+                    io_error_text(&error, 0)
+                });
                 let member = member.0;
                 warnings.push(format!(
                     "member {member} failed ({why}): this figure and those that follow on the \

@@ -7,7 +7,7 @@
 use md::{MemberIdx, Sector};
 use std::ops::Range;
 
-use crate::{BufSlice, MemberError, MemberSet, RequestError, Token};
+use crate::{BufSlice, IoError, MemberSet, RequestError, Token};
 
 /// A computation over buffer slices of equal length. Ranges refer to the arenas of [`Effects`].
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ pub enum ControlEvent {
         /// The member's slot.
         member: MemberIdx,
         /// The error, or `None` if it was failed on request.
-        error: Option<MemberError>,
+        error: Option<IoError>,
         /// Configuration epoch that begins with this failure.
         epoch: u64,
     },

@@ -7,7 +7,7 @@
 
 use md::{Geometry, MemberIdx};
 
-use crate::{ControlEvent, Effect, Effects, MemberError, MemberSet};
+use crate::{ControlEvent, Effect, Effects, IoError, MemberSet};
 
 pub(crate) struct Health {
     failed: MemberSet,
@@ -100,7 +100,7 @@ impl Health {
         &mut self,
         geometry: &Geometry,
         member: u16,
-        error: Option<MemberError>,
+        error: Option<IoError>,
         out: &mut Effects,
     ) -> bool {
         if self.failed.contains(member) {

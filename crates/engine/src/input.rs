@@ -1,5 +1,7 @@
 //! Inputs of the engine: requests, completions, time and commands.
 
+use std::num::NonZeroU16;
+
 use md::{MemberIdx, Sector};
 
 use crate::{MemberSet, Token};
@@ -81,7 +83,7 @@ pub struct Request {
     pub buf: BufSlice,
 }
 
-/// Why a member operation failed.
+/// Why a member operation failed, as far as the engine's decisions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberError {
     /// The range cannot be read; the rest of the member works.
@@ -95,6 +97,9 @@ pub enum MemberError {
     /// The backing store is full, and a part of the range may have been written. Never fails a
     /// member.
     ShortWrite,
+    /// The system has no memory for the operation; a part of a write may have been written. Never
+    /// fails a member.
+    NoMemory,
     /// The member refused the operation as invalid.
     Invalid,
     /// The operation failed for a reason that says nothing about the medium: the path to the device
@@ -104,14 +109,19 @@ pub enum MemberError {
 
 impl MemberError {
     /// Whether a read with this error takes the member out of service: not after a bad block, which
-    /// a write may repair, nor after a lack of space, which is not the member's fault.
+    /// a write may repair, nor after a lack of space or memory, which is not the member's fault.
     pub(crate) fn fails_reader(self) -> bool {
-        self != MemberError::Medium && !self.is_no_space()
+        self != MemberError::Medium && self.lacks().is_none()
     }
 
-    /// Whether the backing store is full.
-    pub fn is_no_space(self) -> bool {
-        matches!(self, MemberError::NoSpace | MemberError::ShortWrite)
+    /// The error of a request that failed for a lack of space or memory: such an error never fails
+    /// a member.
+    pub fn lacks(self) -> Option<RequestError> {
+        match self {
+            MemberError::NoSpace | MemberError::ShortWrite => Some(RequestError::NoSpace),
+            MemberError::NoMemory => Some(RequestError::NoMemory),
+            _ => None,
+        }
     }
 }
 
@@ -123,9 +133,66 @@ impl std::fmt::Display for MemberError {
             MemberError::Gone => "member is gone",
             MemberError::NoSpace => "no space left on the member's backing store",
             MemberError::ShortWrite => "short write: no space left on the member's backing store",
+            MemberError::NoMemory => "the system is out of memory",
             MemberError::Invalid => "member refused the operation as invalid",
             MemberError::Other => "I/O error that is not the medium's",
         })
+    }
+}
+
+/// Operation of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberOp {
+    /// Read of data.
+    Read,
+    /// Write of data.
+    Write,
+    /// Flush of the volatile cache.
+    Flush,
+    /// Discard.
+    Discard,
+    /// Write of zeroes.
+    WriteZeroes,
+    /// Write or flush of the metadata: its sectors are not in the data area.
+    Metadata,
+}
+
+impl std::fmt::Display for MemberOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            MemberOp::Read => "read",
+            MemberOp::Write => "write",
+            MemberOp::Flush => "flush",
+            MemberOp::Discard => "discard",
+            MemberOp::WriteZeroes => "write of zeroes",
+            MemberOp::Metadata => "metadata write",
+        })
+    }
+}
+
+/// A failed operation of a member: which one, and why. The engine decides by `kind` alone and
+/// passes the rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoError {
+    /// Kind of the error.
+    pub kind: MemberError,
+    /// The operation.
+    pub op: MemberOp,
+    /// The system's error number, if the system reported the error.
+    pub errno: Option<NonZeroU16>,
+    /// Length in sectors, at most `u32::MAX`; 0 for flushes and metadata.
+    pub sectors: u32,
+    /// First sector in the member's data area; 0 for flushes and metadata.
+    pub sector: Sector,
+}
+
+// Every completion has room for it.
+const _: () = assert!(size_of::<Result<(), IoError>>() == 16);
+
+impl IoError {
+    /// An error of a write or flush of the metadata.
+    pub fn of_metadata(kind: MemberError, errno: Option<NonZeroU16>) -> IoError {
+        IoError { kind, op: MemberOp::Metadata, errno, sectors: 0, sector: Sector(0) }
     }
 }
 
@@ -136,6 +203,8 @@ pub enum RequestError {
     Io,
     /// A member's backing store is full (ENOSPC). No acknowledged data are lost.
     NoSpace,
+    /// The system has no memory for a member's operation (ENOMEM). No acknowledged data are lost.
+    NoMemory,
     /// Outside the array, not aligned to the logical block, too long, or not completely owned by
     /// this shard (EINVAL).
     Invalid,
@@ -148,6 +217,7 @@ impl std::fmt::Display for RequestError {
         f.write_str(match self {
             RequestError::Io => "input/output error: too few members can serve the range",
             RequestError::NoSpace => "no space left on a member's backing store",
+            RequestError::NoMemory => "the system is out of memory",
             RequestError::Invalid => "request is outside the array or not aligned",
             RequestError::ReadOnly => "the array is read-only",
         })
@@ -228,7 +298,7 @@ pub enum Input {
         /// Token of the effect.
         token: Token,
         /// Result of the operation.
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
     },
     /// A computation completed.
     ComputeDone {

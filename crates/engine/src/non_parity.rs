@@ -24,7 +24,7 @@ use crate::requests::{Repair, Requests};
 use crate::stream::Seen;
 use crate::token::Kind;
 use crate::{
-    BufSlice, ControlEvent, Effect, Effects, GRANULE_SECTORS, HostOp, MAX_SPAN_SECTORS,
+    BufSlice, ControlEvent, Effect, Effects, GRANULE_SECTORS, HostOp, IoError, MAX_SPAN_SECTORS,
     MemberError, MemberSet, REGION_ZERO, RequestError, Token,
 };
 
@@ -119,12 +119,12 @@ impl NonParity {
         cx: &mut Context<'_>,
         request: u32,
         member: u16,
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
     ) {
         self.balance.done(member);
         if let Err(error) = result {
             cx.requests[request].unread.insert(member);
-            if error.fails_reader() {
+            if error.kind.fails_reader() {
                 cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
         }
@@ -217,7 +217,7 @@ impl NonParity {
         cx: &mut Context<'_>,
         request: u32,
         member: u16,
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
     ) {
         self.balance.done(member);
         if let Err(error) = result {
@@ -253,7 +253,7 @@ impl NonParity {
         cx: &mut Context<'_>,
         request: u32,
         member: u16,
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
     ) {
         self.balance.done(member);
         let writing = cx.requests[request].repair.writing;
@@ -262,7 +262,7 @@ impl NonParity {
             Err(error) if writing => write_failed(cx, request, member, error),
             Err(error) => {
                 cx.requests[request].unread.insert(member);
-                if error.fails_reader() {
+                if error.kind.fails_reader() {
                     cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
                 }
             }
@@ -350,7 +350,7 @@ impl NonParity {
         cx: &mut Context<'_>,
         request: u32,
         member: u16,
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
     ) {
         let Repair { cursor, writing, tried } = cx.requests[request].repair;
         let resync = cx.requests[request].op == Some(HostOp::Resync);
@@ -362,10 +362,10 @@ impl NonParity {
             cx.out.list.push(Effect::Control(ControlEvent::Corrected { member, sector, sectors }));
         }
         if let Err(error) = result {
-            let hopeless = writing || error != MemberError::Medium;
+            let hopeless = writing || error.kind != MemberError::Medium;
             if writing && resync {
                 write_failed(cx, request, member, error);
-            } else if hopeless && !error.is_no_space() {
+            } else if hopeless && error.kind.lacks().is_none() {
                 cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
             if !writing {
@@ -440,11 +440,11 @@ impl NonParity {
 }
 
 /// A failed write takes the member out of service, unless it is the last one with the data.
-fn write_failed(cx: &mut Context<'_>, request: u32, member: u16, error: MemberError) {
-    let error = match error.is_no_space() {
-        true => RequestError::NoSpace,
-        false if cx.health.drop_member(cx.geometry, member, Some(error), cx.out) => return,
-        false => RequestError::Io,
+fn write_failed(cx: &mut Context<'_>, request: u32, member: u16, error: IoError) {
+    let error = match error.kind.lacks() {
+        Some(lack) => lack,
+        None if cx.health.drop_member(cx.geometry, member, Some(error), cx.out) => return,
+        None => RequestError::Io,
     };
     cx.requests.fail_half_way(request, error);
 }

@@ -154,7 +154,7 @@ impl Resync {
         if self.left.is_empty() && self.open.is_empty() && !self.failed.is_empty() {
             self.retry_at = Some(now + self.retry_nanos);
             let longest = match self.trouble {
-                Some(RequestError::NoSpace) => LONGEST_FOR_SPACE_NANOS,
+                Some(RequestError::NoSpace | RequestError::NoMemory) => LONGEST_FOR_SPACE_NANOS,
                 _ => LONGEST_NANOS,
             };
             self.retry_nanos = (2 * self.retry_nanos).min(longest);

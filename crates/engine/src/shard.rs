@@ -21,8 +21,8 @@ use crate::stream::{Seen, Streams};
 use crate::stripe::Stripes;
 use crate::token::Kind;
 use crate::{
-    ConfigError, Control, ControlEvent, Effect, Effects, HostOp, Input, MAX_MEMBERS,
-    MAX_REQUEST_SECTORS, MemberError, MemberSet, Request, RequestError, ShardConfig, Token,
+    ConfigError, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MAX_MEMBERS,
+    MAX_REQUEST_SECTORS, MemberSet, Request, RequestError, ShardConfig, Token,
 };
 
 /// Status of a shard, for monitoring and tests.
@@ -311,13 +311,7 @@ impl Shard {
         own.ok_or(RequestError::Invalid)
     }
 
-    fn io_done(
-        &mut self,
-        now: u64,
-        token: Token,
-        result: Result<(), MemberError>,
-        out: &mut Effects,
-    ) {
+    fn io_done(&mut self, now: u64, token: Token, result: Result<(), IoError>, out: &mut Effects) {
         if token.kind() == Kind::Flush {
             return self.flush_done(token, result, out);
         }
@@ -377,11 +371,11 @@ impl Shard {
         stripes.compute_done(&mut cx, token);
     }
 
-    fn flush_done(&mut self, token: Token, result: Result<(), MemberError>, out: &mut Effects) {
+    fn flush_done(&mut self, token: Token, result: Result<(), IoError>, out: &mut Effects) {
         let kept_error = match result {
             Ok(()) => None,
-            // A full backing store does not take the member out of service.
-            Err(error) if error.is_no_space() => Some(RequestError::NoSpace),
+            // A lack of space or memory does not take the member out of service.
+            Err(error) if error.kind.lacks().is_some() => error.kind.lacks(),
             Err(error) => {
                 let (geometry, member) = (&self.config.geometry, token.slot());
                 let dropped = self.health.drop_member(geometry, member, Some(error), out);

@@ -17,5 +17,5 @@ mod unshared_fds;
 pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
 pub use file_map::FileMap;
 pub use mapping::Mapping;
-pub use reason::{Reason, reason};
+pub use reason::{Reason, errno_text, reason};
 pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

@@ -20,6 +20,16 @@ impl fmt::Display for Reason<'_> {
     }
 }
 
+/// An error number of the system by its name, and in the system's words: "EIO (Input/output error)".
+pub fn errno_text(number: i32) -> String {
+    let words = Error::from_raw_os_error(number);
+    let words = reason(&words);
+    match nix::errno::Errno::from_raw(number) {
+        nix::errno::Errno::UnknownErrno => format!("error {number} ({words})"),
+        name => format!("{name:?} ({words})"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,5 +39,12 @@ mod tests {
         let shown = |error: Error| reason(&error).to_string();
         assert_eq!(shown(Error::from_raw_os_error(28)), "No space left on device");
         assert_eq!(shown(Error::other("too short (os error 5)")), "too short (os error 5)");
+    }
+
+    #[test]
+    fn an_error_number_is_shown_by_name() {
+        assert_eq!(errno_text(5), "EIO (Input/output error)");
+        assert_eq!(errno_text(121), "EREMOTEIO (Remote I/O error)");
+        assert_eq!(errno_text(4000), "error 4000 (Unknown error 4000)");
     }
 }

@@ -9,11 +9,11 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use engine::{MemberError, Token};
+use engine::{IoError, MemberError, Token};
 use md::ondisk::BadBlockArea;
 use md::ondisk::bad_blocks::BadBlocks;
 
-use super::file::io_error_of;
+use super::file::cause_of;
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::table::Table;
 use device::{AreaError, Disk, read_bad_blocks};
@@ -167,13 +167,13 @@ impl BadBlockMember {
                     result = self
                         .list()
                         .remove_durably(sectors)
-                        .map_err(|error| io_error_of(&error, OpKind::Write { fua: true }));
+                        .map_err(|error| of_list(&error, OpKind::Write { fua: true }));
                 }
                 Then::Durable(version, good) if result.is_ok() => {
                     result = self
                         .list()
                         .write(version, &good)
-                        .map_err(|error| io_error_of(&error, OpKind::Flush));
+                        .map_err(|error| of_list(&error, OpKind::Flush));
                 }
                 _ => {}
             }
@@ -181,6 +181,12 @@ impl BadBlockMember {
         }
         self.finished = finished;
     }
+}
+
+/// The error of writing the list, in an operation of this kind.
+fn of_list(error: &std::io::Error, kind: OpKind) -> IoError {
+    let cause = cause_of(error, kind);
+    IoError::of_metadata(cause.kind, cause.errno)
 }
 
 impl Sealed for BadBlockMember {}
@@ -200,7 +206,7 @@ impl Member for BadBlockMember {
         let sectors = list.on_device(op.sector.0, op.sectors);
         let then = match op.kind {
             OpKind::Read if list.bad.overlaps(sectors.clone()) => {
-                done.push(MemberCompletion { token: op.token, result: Err(MemberError::Medium) });
+                done.push(op.failed(MemberError::Medium));
                 return;
             }
             OpKind::Write { fua: true } => Then::GoodAndDurable(sectors),
@@ -250,6 +256,10 @@ impl Member for BadBlockMember {
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
         self.inner.number_leaves(next)
+    }
+
+    fn place(&self) -> Option<(String, u64)> {
+        self.inner.place()
     }
 
     fn files(&self, out: &mut Vec<FileId>) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use engine::MemberError;
 
-use super::file::io_error_of;
+use super::file::cause_of;
 use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use device::Disk;
 
@@ -82,10 +82,14 @@ impl Member for DiskMember {
         self.counters.count(op);
         let inside = op.sector.0 + op.sectors <= self.area.end - self.area.start;
         let result = match inside {
-            false => Err(MemberError::Invalid),
-            true => self.perform(op, io).map_err(|error| io_error_of(&error, op.kind)),
+            false => Err(op.error(MemberError::Invalid)),
+            true => self.perform(op, io).map_err(|error| op.error(cause_of(&error, op.kind))),
         };
         done.push(MemberCompletion { token: op.token, result });
+    }
+
+    fn place(&self) -> Option<(String, u64)> {
+        Some((self.disk.name(), self.area.start))
     }
 
     fn leaf_counters(&self, out: &mut Vec<Counters>) {

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use drive::Fault;
-use engine::{MemberError, Token};
+use engine::{IoError, MemberError, Token};
+use rustix::io::Errno;
 
-use super::traits::Load;
+use super::file::errno_of;
+use super::traits::{Cause, Load};
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::table::Table;
 
@@ -59,6 +61,11 @@ pub struct FaultMember {
     delayed: std::collections::VecDeque<(u64, MemberCompletion)>,
     finished: Vec<MemberCompletion>,
     load: Load,
+}
+
+/// The error that the block layer would report.
+fn cause(kind: MemberError, errno: Errno) -> Cause {
+    Cause { kind, errno: errno_of(errno) }
 }
 
 fn overlaps(op: &Op<'_>, range: &Range<u64>) -> bool {
@@ -126,18 +133,18 @@ impl FaultMember {
     }
 
     /// The scripted error of the operation, if any.
-    fn scripted_error(&self, op: &Op<'_>) -> Option<MemberError> {
+    fn scripted_error(&self, op: &Op<'_>) -> Option<Cause> {
         let mut script = self.script()?;
         script.ops += 1;
         let ops = script.ops;
         let is_write = matches!(op.kind, OpKind::Write { .. } | OpKind::WriteZeroes);
         let error = script.faults.iter().find_map(|fault| match fault {
-            Fault::Gone { after } if ops > *after => Some(MemberError::Gone),
+            Fault::Gone { after } if ops > *after => Some(cause(MemberError::Gone, Errno::NODEV)),
             Fault::ReadError { range } if op.kind == OpKind::Read && overlaps(op, range) => {
-                Some(MemberError::Medium)
+                Some(cause(MemberError::Medium, Errno::IO))
             }
             Fault::WriteError { range } if is_write && overlaps(op, range) => {
-                Some(MemberError::Medium)
+                Some(cause(MemberError::Medium, Errno::IO))
             }
             _ => None,
         });
@@ -210,7 +217,7 @@ impl FaultMember {
     fn end(
         &mut self,
         token: Token,
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
         io: &Io,
         done: &mut Vec<MemberCompletion>,
     ) {
@@ -253,8 +260,8 @@ impl Member for FaultMember {
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.load.begin(io.now);
         let is_write = matches!(op.kind, OpKind::Write { .. });
-        if let Some(error) = self.scripted_error(op) {
-            self.end(op.token, Err(error), io, done);
+        if let Some(cause) = self.scripted_error(op) {
+            self.end(op.token, Err(op.error(cause)), io, done);
         } else if let Some(kept) = self.tear(op).filter(|_| is_write) {
             self.give_torn(op, kept, io, done);
         } else {
@@ -300,6 +307,10 @@ impl Member for FaultMember {
 
     fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
         self.inner.number_leaves(next)
+    }
+
+    fn place(&self) -> Option<(String, u64)> {
+        self.inner.place()
     }
 
     fn files(&self, out: &mut Vec<FileId>) {

@@ -9,17 +9,19 @@
 //! very end is in flight.
 
 use std::fs::File;
+use std::num::NonZeroU16;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Device, Disk, Identity, direct_block, is_shorter};
-use engine::{MemberError, Token};
+use engine::{IoError, MemberError, Token};
+use md::Sector;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::traits::Load;
+use super::traits::{Cause, Load, io_error};
 use super::uring::FileOp;
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::buf::Span;
@@ -225,11 +227,23 @@ impl FileMember {
 
     /// Maps a kernel error. A removed device is distinguished from a bad sector or a lack of space
     /// by its capacity, also where thin devices run out of space.
-    fn error(&mut self, errno: Errno, kind: OpKind) -> MemberError {
+    fn cause(&mut self, errno: Errno, kind: OpKind) -> Cause {
         if matches!(self.size, Size::Whole { .. }) {
             self.size = Size::Whole { at: None };
         }
-        if self.is_cut(0) { MemberError::Gone } else { error_of(errno, kind) }
+        let kind = if self.is_cut(0) { MemberError::Gone } else { error_of(errno, kind) };
+        Cause { kind, errno: errno_of(errno) }
+    }
+
+    /// The error of what is left of an operation.
+    #[cold]
+    fn failed(&mut self, id: u32, cause: Cause) -> IoError {
+        let (start, pending) = (self.start, self.pending.get(id));
+        if pending.kind == OpKind::Flush {
+            return io_error(OpKind::Flush, Sector(0), 0, cause);
+        }
+        let sector = Sector((pending.at - start) / md::SECTOR_BYTES);
+        io_error(pending.kind, sector, pending.left.div_ceil(md::SECTOR_BYTES), cause)
     }
 
     fn push(&mut self, id: u32, io: &mut Io) {
@@ -321,12 +335,23 @@ fn preallocate(file: &File, has: u64, len: u64) -> std::io::Result<()> {
 }
 
 /// Maps the error of a blocking call for an operation of this kind.
-pub(crate) fn io_error_of(error: &std::io::Error, kind: OpKind) -> MemberError {
+pub(crate) fn cause_of(error: &std::io::Error, kind: OpKind) -> Cause {
     match error.kind() {
         // A short transfer.
-        std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::WriteZero => MemberError::Gone,
-        _ => error_of(Errno::from_io_error(error).unwrap_or(Errno::IO), kind),
+        std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::WriteZero => {
+            MemberError::Gone.into()
+        }
+        _ => {
+            let errno = Errno::from_io_error(error);
+            let kind = error_of(errno.unwrap_or(Errno::IO), kind);
+            Cause { kind, errno: errno.and_then(errno_of) }
+        }
     }
+}
+
+/// The error number, as [`IoError`] carries it: the kernel's are less than 4096.
+pub(super) fn errno_of(errno: Errno) -> Option<NonZeroU16> {
+    u16::try_from(errno.raw_os_error()).ok().and_then(NonZeroU16::new)
 }
 
 /// Maps an error of the system. The block layer makes ENODATA of a medium error, EILSEQ of a failed
@@ -340,8 +365,8 @@ fn error_of(errno: Errno, kind: OpKind) -> MemberError {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::NOMEM if kind == OpKind::Flush => {
             MemberError::Medium
         }
-        // A lack of memory is not the member's fault either.
-        Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::NOMEM => MemberError::NoSpace,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => MemberError::NoSpace,
+        Errno::NOMEM => MemberError::NoMemory,
         Errno::NODEV | Errno::NXIO | Errno::BADF | Errno::STALE | Errno::NOMEDIUM => {
             MemberError::Gone
         }
@@ -368,13 +393,13 @@ impl Member for FileMember {
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
         if op.sector.0 + op.sectors > self.info.sectors {
-            done.push(MemberCompletion { token: op.token, result: Err(MemberError::Invalid) });
+            done.push(op.failed(MemberError::Invalid));
             return;
         }
         let changes = !matches!(op.kind, OpKind::Read | OpKind::Flush);
         // Behind its end, a device refuses writes itself; a file would grow.
         if changes && !self.is_block_device && self.is_cut(io.now) {
-            done.push(MemberCompletion { token: op.token, result: Err(MemberError::Gone) });
+            done.push(op.failed(MemberError::Gone));
             return;
         }
         self.load.begin(io.now);
@@ -409,7 +434,7 @@ impl Member for FileMember {
                     return self.push(event.id, io);
                 }
                 self.size = Size::Cut;
-                Err(MemberError::Gone)
+                Err(MemberError::Gone.into())
             }
             Ok(_) if kind == (OpKind::Write { fua: true }) && !self.direct => {
                 pending.syncing = true;
@@ -417,7 +442,7 @@ impl Member for FileMember {
             }
             // The file was truncated while the operation was in flight. A write, of this thread or
             // another, may have extended it again: a read in between returns zeroes.
-            Ok(_) if !self.is_block_device && self.is_cut(io.now) => Err(MemberError::Gone),
+            Ok(_) if !self.is_block_device && self.is_cut(io.now) => Err(MemberError::Gone.into()),
             Ok(_) => Ok(()),
             Err(_) => {
                 let errno = Errno::from_raw_os_error(-event.result);
@@ -429,17 +454,20 @@ impl Member for FileMember {
                     OpKind::Discard | OpKind::WriteZeroes if unsupported => {
                         self.zero_by_hand(at, left).map_err(|error| {
                             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                            self.error(errno, kind)
+                            self.cause(errno, kind)
                         })
                     }
-                    _ => Err(self.error(errno, kind)),
+                    _ => Err(self.cause(errno, kind)),
                 }
-                .map_err(|error| match error {
-                    MemberError::NoSpace if !unwritten => MemberError::ShortWrite,
-                    other => other,
+                .map_err(|cause| match cause.kind {
+                    MemberError::NoSpace if !unwritten => {
+                        Cause { kind: MemberError::ShortWrite, ..cause }
+                    }
+                    _ => cause,
                 })
             }
         };
+        let result = result.map_err(|cause| self.failed(event.id, cause));
         let Pending { token, mut spans, .. } = self.pending.remove(event.id);
         spans.clear();
         self.spare.push(spans);
@@ -451,6 +479,10 @@ impl Member for FileMember {
         self.leaf = *next;
         *next += 1;
         self.leaf..self.leaf + 1
+    }
+
+    fn place(&self) -> Option<(String, u64)> {
+        Some((self.id.path.display().to_string(), self.start / md::SECTOR_BYTES))
     }
 
     fn files(&self, out: &mut Vec<FileId>) {
@@ -504,7 +536,7 @@ mod tests {
             (Errno::TIMEDOUT, MemberError::Timeout),
             (Errno::INVAL, MemberError::Invalid),
             (Errno::FAULT, MemberError::Invalid),
-            (Errno::NOMEM, MemberError::NoSpace),
+            (Errno::NOMEM, MemberError::NoMemory),
             (Errno::NOLINK, MemberError::Other),
             (Errno::BADE, MemberError::Other),
             (Errno::PERM, MemberError::Other),

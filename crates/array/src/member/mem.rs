@@ -130,7 +130,7 @@ impl Member for MemMember {
     fn submit(&mut self, op: &Op<'_>, io: &mut Io, done: &mut Vec<MemberCompletion>) {
         self.counters.count(op);
         let inside = op.sector.0 + op.sectors <= self.sectors;
-        let result = if inside { Ok(()) } else { Err(MemberError::Invalid) };
+        let result = if inside { Ok(()) } else { Err(op.error(MemberError::Invalid)) };
         if inside {
             match op.kind {
                 OpKind::Read => {

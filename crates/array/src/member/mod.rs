@@ -7,6 +7,7 @@
 
 mod bad_block_member;
 mod disk;
+mod error_text;
 mod fault;
 mod file;
 mod mem;
@@ -20,6 +21,7 @@ mod uring;
 pub use bad_block_member::{BadBlockList, BadBlockMember};
 pub use disk::DiskMember;
 pub use drive::Fault;
+pub use error_text::io_error_text;
 pub use fault::{FaultControl, FaultMember};
 pub use file::{FileMember, FileOptions, OpenError};
 pub use mem::MemMember;
@@ -29,6 +31,6 @@ pub use paced::{PaceControl, PacedMember};
 pub use traits::{Counters, Cqe, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind};
 
 pub(crate) use device::FileId;
-pub(crate) use file::io_error_of;
+pub(crate) use file::cause_of;
 pub(crate) use traits::Sealed;
 pub(crate) use uring::Ring;

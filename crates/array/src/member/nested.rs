@@ -8,9 +8,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use engine::{BufSlice, HostOp, MAX_REQUEST_SECTORS, MemberError, RequestError, Token};
+use engine::{BufSlice, HostOp, IoError, MAX_REQUEST_SECTORS, MemberError, RequestError, Token};
 use md::Sector;
 
+use super::traits::io_error;
 use super::{
     Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed,
 };
@@ -20,7 +21,11 @@ use crate::table::Table;
 struct Outer {
     token: Token,
     open: u32,
-    error: Option<MemberError>,
+    /// The first error of a part, as the error of the whole operation.
+    error: Option<IoError>,
+    op: OpKind,
+    sector: Sector,
+    sectors: u64,
 }
 
 struct Part {
@@ -60,7 +65,9 @@ impl NestedMember {
                 let entry = self.outer.get(outer as u32);
                 entry.open -= 1;
                 if let Err(error) = result {
-                    entry.error.get_or_insert(outer_error(error));
+                    let cause = outer_error(error).into();
+                    let error = io_error(entry.op, entry.sector, entry.sectors, cause);
+                    entry.error.get_or_insert(error);
                 }
                 if entry.open == 0 {
                     let Outer { token, error, .. } = self.outer.remove(outer as u32);
@@ -76,6 +83,7 @@ fn outer_error(error: RequestError) -> MemberError {
         RequestError::Io => MemberError::Medium,
         // Some members of the inner array may have written their part.
         RequestError::NoSpace => MemberError::ShortWrite,
+        RequestError::NoMemory => MemberError::NoMemory,
         RequestError::Invalid | RequestError::ReadOnly => MemberError::Invalid,
     }
 }
@@ -93,7 +101,9 @@ impl Member for NestedMember {
     }
 
     fn submit(&mut self, op: &Op<'_>, _io: &mut Io, _done: &mut Vec<MemberCompletion>) {
-        let outer = self.outer.insert(Outer { token: op.token, open: 0, error: None });
+        let Op { token, kind, sector, sectors, .. } = *op;
+        let outer = Outer { token, open: 0, error: None, op: kind, sector, sectors };
+        let outer = self.outer.insert(outer);
         let mut open = 0;
         let mut part = |op, at, sectors, buf| {
             open += 1;

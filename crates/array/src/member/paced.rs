@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use drive::{BusId, ChannelId, DriveId, Placement, Profile, Rig};
-use engine::{MemberError, Token};
+use engine::{IoError, Token};
 use sys::clock_nanos;
 
 use super::traits::{Load, WAKE_NANOS};
@@ -156,7 +156,7 @@ struct Waiting {
     /// Whether the model has it; otherwise the pace was off when it was submitted.
     paced: bool,
     model_done: Option<u64>,
-    inner_done: Option<Result<(), MemberError>>,
+    inner_done: Option<Result<(), IoError>>,
 }
 
 /// A paced member; see the module documentation.
@@ -360,6 +360,10 @@ impl Member for PacedMember {
 
     fn deadline(&self) -> Option<u64> {
         [self.model_deadline(), self.inner.deadline()].into_iter().flatten().min()
+    }
+
+    fn place(&self) -> Option<(String, u64)> {
+        self.inner.place()
     }
 
     fn files(&self, out: &mut Vec<FileId>) {

@@ -1,9 +1,10 @@
 //! The contract between the driver and its members.
 
+use std::num::NonZeroU16;
 use std::ops::Range;
 
 use device::FileId;
-use engine::{BufSlice, MemberError, Token};
+use engine::{BufSlice, IoError, MemberError, MemberOp, Token};
 use md::Sector;
 
 use super::Ring;
@@ -178,6 +179,49 @@ impl Op<'_> {
     pub fn bytes(&self) -> u64 {
         self.sectors * md::SECTOR_BYTES
     }
+
+    /// The error of this operation, as a whole.
+    pub(crate) fn error(&self, cause: impl Into<Cause>) -> IoError {
+        io_error(self.kind, self.sector, self.sectors, cause.into())
+    }
+
+    /// Its completion with an error.
+    pub(crate) fn failed(&self, cause: impl Into<Cause>) -> MemberCompletion {
+        MemberCompletion { token: self.token, result: Err(self.error(cause)) }
+    }
+}
+
+impl OpKind {
+    /// The operation, as errors name it.
+    fn named(self) -> MemberOp {
+        match self {
+            OpKind::Read => MemberOp::Read,
+            OpKind::Write { .. } => MemberOp::Write,
+            OpKind::Flush => MemberOp::Flush,
+            OpKind::Discard => MemberOp::Discard,
+            OpKind::WriteZeroes => MemberOp::WriteZeroes,
+        }
+    }
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    pub(crate) kind: MemberError,
+    /// The system's error number.
+    pub(crate) errno: Option<NonZeroU16>,
+}
+
+impl From<MemberError> for Cause {
+    fn from(kind: MemberError) -> Cause {
+        Cause { kind, errno: None }
+    }
+}
+
+/// The error of an operation, or of a part of one.
+pub(crate) fn io_error(kind: OpKind, sector: Sector, sectors: u64, cause: Cause) -> IoError {
+    let sectors = u32::try_from(sectors).unwrap_or(u32::MAX);
+    IoError { kind: cause.kind, op: kind.named(), errno: cause.errno, sectors, sector }
 }
 
 /// Completion of an operation.
@@ -186,7 +230,7 @@ pub struct MemberCompletion {
     /// Token of the operation.
     pub token: Token,
     /// Its result.
-    pub result: Result<(), MemberError>,
+    pub result: Result<(), IoError>,
 }
 
 /// A leaf of an array that has been disassembled.
@@ -285,6 +329,12 @@ pub trait Member: Send + Sealed {
         let leaf = *next;
         *next += 1;
         leaf..leaf + 1
+    }
+
+    /// The device or file that it is in, and the first sector of its data area there; `None` if it
+    /// is in memory, or in several. Members that wrap others pass on theirs.
+    fn place(&self) -> Option<(String, u64)> {
+        None
     }
 
     /// The files that its leaves keep their data in.

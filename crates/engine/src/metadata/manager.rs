@@ -23,7 +23,7 @@ use super::types::{
     ManagedDevice, MetadataConfig, MetadataEffect, MetadataInput, MetadataMode, MetadataStatus,
     ReadOnlyReason,
 };
-use crate::{Control, ControlEvent, IntentMap, MemberError, MemberSet, RequestError, Resync};
+use crate::{Control, ControlEvent, IntentMap, IoError, MemberSet, RequestError, Resync};
 
 struct Device {
     kept: ManagedDevice,
@@ -448,7 +448,7 @@ impl MetadataManager {
     fn lose(
         &mut self,
         at: usize,
-        error: Option<MemberError>,
+        error: Option<IoError>,
         lost: Lost,
         out: &mut Vec<MetadataEffect>,
     ) {

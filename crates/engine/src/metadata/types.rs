@@ -8,7 +8,7 @@ use std::sync::Arc;
 use md::ondisk::superblock::ArrayState;
 use md::{Geometry, MemberIdx};
 
-use crate::{Control, ControlEvent, MemberError, RequestError};
+use crate::{Control, ControlEvent, IoError, RequestError};
 
 /// A resync's progress is recorded at least this often: 5 minutes, as md does.
 pub const DEFAULT_CHECKPOINT_NANOS: u64 = 300_000_000_000;
@@ -126,7 +126,7 @@ pub enum MetadataInput {
         /// Token of the effect.
         token: MetaToken,
         /// Result of the operation.
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
     },
     /// The time set with [`MetadataEffect::SetTimer`] has passed.
     Timer,
@@ -187,7 +187,7 @@ pub enum MetadataEffect {
         /// The slot that it served.
         slot: Option<MemberIdx>,
         /// The error, or `None` if it was failed on request.
-        error: Option<MemberError>,
+        error: Option<IoError>,
         /// The shard that dropped it; `None`: its metadata could not be written.
         by: Option<u16>,
     },

@@ -30,7 +30,7 @@ use super::plan::{
 use super::rows::ChunkIo;
 use super::stripes::{Context, Stripes};
 use crate::token::Kind;
-use crate::{ControlEvent, Effect, MemberError, MemberSet, RequestError, Token};
+use crate::{ControlEvent, Effect, IoError, MemberError, MemberSet, RequestError, Token};
 
 /// The member at a position of a row.
 fn member_at(row: &Row, position: u16) -> MemberIdx {
@@ -243,12 +243,12 @@ impl Stripes {
         &mut self,
         cx: &mut Context<'_>,
         token: Token,
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
     ) {
         let (at, position) = (token.key().index, token.slot());
         let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
         let writing = self.ops[at].phase != Phase::Reading;
-        if writing && result != Err(MemberError::NoSpace) {
+        if writing && !result.is_err_and(|error| error.kind == MemberError::NoSpace) {
             // A part of a failed write may be in the member's cache, too.
             (cx.written)(member);
         }
@@ -262,7 +262,7 @@ impl Stripes {
             Err(error) if writing => self.write_failed(cx, at, position, error),
             Err(error) => {
                 self.ops[at].read_failed.insert(position);
-                if error.fails_reader() {
+                if error.kind.fails_reader() {
                     cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
                 }
             }
@@ -278,11 +278,11 @@ impl Stripes {
     }
 
     /// A failed write takes the member out of service, unless the array cannot run without it: then
-    /// the request fails. A full backing store fails only the request.
-    fn write_failed(&mut self, cx: &mut Context<'_>, at: u32, position: u16, error: MemberError) {
-        let no_space = error.is_no_space();
+    /// the request fails. A lack of space or memory fails only the request.
+    fn write_failed(&mut self, cx: &mut Context<'_>, at: u32, position: u16, error: IoError) {
+        let lacks = error.kind.lacks();
         let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
-        if !no_space && cx.health.drop_member(cx.geometry, member, Some(error), cx.out) {
+        if lacks.is_none() && cx.health.drop_member(cx.geometry, member, Some(error), cx.out) {
             return;
         }
         let op = &mut self.ops[at];
@@ -290,13 +290,10 @@ impl Stripes {
             Phase::WritingBack => {}
             Phase::RollingBack => op.half_way = true,
             _ => {
-                if error != MemberError::NoSpace {
+                if error.kind != MemberError::NoSpace {
                     op.changed.insert(position);
                 }
-                match no_space {
-                    true => op.error = Some(RequestError::NoSpace),
-                    false => _ = op.error.get_or_insert(RequestError::Io),
-                }
+                op.error = lacks.or(op.error).or(Some(RequestError::Io));
             }
         }
     }

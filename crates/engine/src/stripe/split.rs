@@ -9,7 +9,7 @@ use super::op::{Class, Grain, OpKind};
 use super::rows::ChunkIo;
 use super::stripes::{Context, Stripes};
 use crate::token::Kind;
-use crate::{BufSlice, Effect, HostOp, MemberError, MemberSet, REGION_ZERO, Token};
+use crate::{BufSlice, Effect, HostOp, IoError, MemberSet, REGION_ZERO, Token};
 
 /// One chunk's part of a request.
 #[derive(Clone, Copy)]
@@ -60,11 +60,11 @@ impl Stripes {
         cx: &mut Context<'_>,
         request: u32,
         member: u16,
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
     ) {
         if let Err(error) = result {
             cx.requests[request].unread.insert(member);
-            if error.fails_reader() {
+            if error.kind.fails_reader() {
                 cx.health.drop_member(cx.geometry, member, Some(error), cx.out);
             }
         }

@@ -8,8 +8,8 @@
 //! Every case is a function of its seed. `RAIDLAB_TEST=all` runs many more, `RAIDLAB_SEED=n` one.
 
 use engine::{
-    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedDevice, MemberError,
-    MetaToken, MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, Record,
+    Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, IoError, ManagedDevice,
+    MemberError, MetaToken, MetadataConfig, MetadataEffect, MetadataInput, MetadataManager, Record,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};
@@ -241,6 +241,7 @@ impl Life {
             self.array.may_be_out[at] |= !self.serving.contains(&at);
         }
         let (member, epoch) = (MemberIdx(at as u16), self.epoch);
+        let error = error.map(|kind| IoError::of_metadata(kind, None));
         let event = ControlEvent::MemberFailed { member, error, epoch };
         self.tell(MetadataInput::FromShard { shard: 0, event });
     }
@@ -256,6 +257,7 @@ impl Life {
         if let Some(state) = state.filter(|_| result.is_ok()) {
             self.array.superblocks[device] = state;
         }
+        let result = result.map_err(|kind| IoError::of_metadata(kind, None));
         self.tell(MetadataInput::MetaDone { token, result });
     }
 

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use engine::{Control, ControlEvent, HostOp, MemberError, MemberSet, RequestError, ShardConfig};
+use engine::{Control, ControlEvent, HostOp, MemberError, MemberOp, MemberSet, RequestError, ShardConfig};
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
 
 use crate::common::member::Counts;
-use crate::common::{self, Delays, Logged, What, World};
+use crate::common::{self, io_error, Delays, Logged, What, World};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 
@@ -346,11 +346,8 @@ fn a_write_error_drops_the_member_and_is_acknowledged_when_recorded() {
     while world.result(tag).is_none() {
         assert!(world.step());
     }
-    let failed = ControlEvent::MemberFailed {
-        member: MemberIdx(2),
-        error: Some(MemberError::Medium),
-        epoch: 1,
-    };
+    let error = io_error(MemberError::Medium, MemberOp::Write, &(0..128));
+    let failed = ControlEvent::MemberFailed { member: MemberIdx(2), error: Some(error), epoch: 1 };
     assert_eq!(world.events, [failed]);
     assert!(world.is_failed(2));
     // Without a further failure nothing is held back.

@@ -144,6 +144,7 @@ impl Files {
 fn errno(error: &ArrayError) -> Errno {
     match error {
         ArrayError::Request(RequestError::NoSpace) => Errno::ENOSPC,
+        ArrayError::Request(RequestError::NoMemory) => Errno::ENOMEM,
         ArrayError::Request(RequestError::ReadOnly) => Errno::EROFS,
         ArrayError::Request(RequestError::Invalid) | ArrayError::Range { .. } => Errno::EINVAL,
         ArrayError::Request(RequestError::Io) | ArrayError::Stopped | ArrayError::Unclean => {

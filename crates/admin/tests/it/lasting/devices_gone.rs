@@ -10,7 +10,7 @@ use engine::MemberError;
 use md::ondisk::Version;
 use md::{Level, MemberIdx};
 
-use super::support::{Members, pattern, run};
+use super::support::{Members, failures, pattern, run};
 
 /// One of the blocks that `Written` keeps account of, in bytes.
 const BLOCK: u64 = 16 << 10;
@@ -92,8 +92,7 @@ fn a_member_file_that_is_cut_short_is_gone_and_nothing_is_written_behind_the_cut
         written.write(&array, array.len_bytes() / BLOCK - 1).unwrap();
         written.write_some(&array, 300);
         written.check(&array);
-        let failed = Event::MemberFailed { member: MemberIdx(1), error: Some(MemberError::Gone) };
-        assert_eq!(array.take_events(), [failed], "{context}");
+        assert_eq!(failures(&array), [(MemberIdx(1), Some(MemberError::Gone))], "{context}");
         array.stop().unwrap();
         assert_eq!(file.metadata().unwrap().len(), cut, "{context}");
         drop(opened);
@@ -112,8 +111,7 @@ fn a_cut_that_reads_meet_first_is_no_bad_sector() {
     for _ in 0..3 {
         written.check(&array);
     }
-    let failed = Event::MemberFailed { member: MemberIdx(0), error: Some(MemberError::Gone) };
-    assert_eq!(array.take_events(), [failed]);
+    assert_eq!(failures(&array), [(MemberIdx(0), Some(MemberError::Gone))]);
     array.stop().unwrap();
     assert_eq!(file.metadata().unwrap().len(), 6 << 20);
 }
@@ -189,9 +187,8 @@ fn a_disk_that_is_pulled_is_gone_and_costs_no_request() {
             written.write_some(&array, 300);
             written.check(&array);
             array.flush().unwrap();
-            let gone = Some(MemberError::Gone);
-            let failed = Event::MemberFailed { member: MemberIdx(1), error: gone };
-            assert_eq!(array.take_events(), [failed], "{level:?} {direct}");
+            let failed = [(MemberIdx(1), Some(MemberError::Gone))];
+            assert_eq!(failures(&array), failed, "{level:?} {direct}");
             array.stop().unwrap();
         }
     }

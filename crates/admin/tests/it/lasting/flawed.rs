@@ -1,5 +1,6 @@
 //! Members whose writes fail: in their metadata or in their data, for ever or for now.
 
+use std::num::NonZeroU16;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use admin::Opened;
 use array::{Array, ArrayError, Event, RequestError};
 use device::{Access, Device, Disk};
-use engine::MemberError;
+use engine::{MemberError, MemberOp};
 use md::assemble::{Options, Verdict};
 use md::create::BitmapOption;
 use md::{Level, MemberIdx};
 use rustix::io::Errno;
 
-use super::support::{Members, SECTORS, contents, decide, run, wait_for};
+use super::support::{Members, SECTORS, contents, decide, failures, run, wait_for};
 
 /// A device of which a test can make a range unwritable.
 pub struct Flawed {
@@ -107,19 +108,46 @@ pub fn flawed(members: &Members, data: bool, error: Errno) -> (Array, Arc<Flawed
 }
 
 #[test]
+fn a_member_that_fails_a_write_is_named_with_sector_and_errno() {
+    let members = Members::new(3);
+    members.create_clean(Level::Raid5);
+    let opened = members.opened(Access::ReadWrite);
+    let data_offset = opened[1].superblock.metadata().data_offset;
+    drop(opened);
+    let (array, flawed) = flawed(&members, true, Errno::NODEV);
+    (0..8).for_each(|chunk| array.write_at(&[1; 4096], chunk << 16).unwrap());
+    let [Event::MemberFailed { member: MemberIdx(1), error: Some(error) }] =
+        array.take_events()[..]
+    else {
+        panic!("one member has failed");
+    };
+    assert_eq!((error.op, error.sectors), (MemberOp::Write, 8));
+    assert_eq!((error.kind, error.errno), (MemberError::Gone, NonZeroU16::new(19)));
+    let expected = format!(
+        "{} (device 1) is out of service: write of 8 sectors at sector {}: ENODEV (No such \
+         device).",
+        flawed.name(),
+        error.sector.0 + data_offset
+    );
+    let notes = array.take_notes();
+    assert!(notes.contains(&expected), "{notes:?}");
+    array.stop().unwrap();
+}
+
+#[test]
 fn a_member_that_is_lost_by_its_metadata_is_an_event_and_a_note() {
     let members = Members::new(3);
     members.create_clean(Level::Raid5);
     let (array, _) = flawed(&members, false, Errno::IO);
     array.write_at(&[1; 8192], 0).unwrap();
-    let failed = Event::MemberFailed { member: MemberIdx(1), error: Some(MemberError::Medium) };
-    assert_eq!(array.take_events(), [failed]);
+    assert_eq!(failures(&array), [(MemberIdx(1), Some(MemberError::Medium))]);
     let notes = array.take_notes();
     assert!(
         notes.len() == 2 && notes[0].contains("m1: its metadata cannot be written"),
         "{notes:?}"
     );
-    assert!(notes[1].contains("is out of service"), "{notes:?}");
+    let why = "m1 (device 1) is out of service: metadata write: EIO (Input/output error).";
+    assert!(notes[1].ends_with(why), "{notes:?}");
     // A member dropped by a shard is reported once, too.
     drop(array);
     let members = Members::new(3);

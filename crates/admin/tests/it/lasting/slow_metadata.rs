@@ -13,7 +13,7 @@ use md::assemble::Options;
 use md::create::BitmapOption;
 use md::{Level, MemberIdx};
 
-use super::support::{Members, decide, run};
+use super::support::{Members, decide, failures, run};
 
 /// Longest wait for a step of a test; on failure the gates are opened, so that the test ends.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -239,9 +239,7 @@ fn a_panic_in_a_metadata_write_fails_the_device() {
     let gated = Gated::start(Level::Raid1, 2, BitmapOption::None);
     gated.gates[1].panics.store(true, Ordering::SeqCst);
     gated.array.write_at(&[1; 4096], 0).unwrap();
-    let gone = Some(MemberError::Gone);
-    let failed = Event::MemberFailed { member: MemberIdx(1), error: gone };
-    assert_eq!(gated.array.take_events(), [failed]);
+    assert_eq!(failures(&gated.array), [(MemberIdx(1), Some(MemberError::Gone))]);
     gated.stop();
 }
 

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use admin::rescue::{Piece, StreamOptions, prepare, stream};
 use admin::{CreateOptions, Opened, StartError, StartOptions, start_shards};
-use array::{Array, Driver, DriverOptions};
+use array::{Array, Driver, DriverOptions, Event};
 use device::{Access, Device, DeviceOptions, Disk, Location};
-use md::Level;
+use engine::MemberError;
+use md::{Level, MemberIdx};
 use md::assemble::{Candidate, Options, assemble};
 use md::create::Request;
 
@@ -155,4 +156,13 @@ pub fn mdadm_agrees(members: &Members, context: &str) {
         assert!(output.status.success() && text.contains(" - correct"), "{context}: {text}");
         assert!(text.contains("State : clean"), "{context}: {text}");
     }
+}
+
+/// Members that have failed since the last call, and the kinds of their errors.
+pub fn failures(array: &Array) -> Vec<(MemberIdx, Option<MemberError>)> {
+    let failures = array.take_events().into_iter().filter_map(|event| match event {
+        Event::MemberFailed { member, error } => Some((member, error.map(|error| error.kind))),
+        Event::Corrected { .. } => None,
+    });
+    failures.collect()
 }

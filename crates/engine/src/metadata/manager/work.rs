@@ -15,7 +15,7 @@ use crate::metadata::job::{Goal, Job, Phase, Update, Why};
 use crate::metadata::types::{
     ManagedDevice, MetaToken, MetadataEffect, MetadataMode, ReadOnlyReason, Record,
 };
-use crate::{Control, MemberError};
+use crate::{Control, IoError};
 
 /// Retry interval after a lack of space: 1 s.
 const RETRY_NANOS: u64 = 1_000_000_000;
@@ -27,7 +27,7 @@ impl MetadataManager {
     pub(super) fn meta_done(
         &mut self,
         token: MetaToken,
-        result: Result<(), MemberError>,
+        result: Result<(), IoError>,
         out: &mut Vec<MetadataEffect>,
     ) {
         // A completion of an abandoned job is ignored.
@@ -44,9 +44,9 @@ impl MetadataManager {
         }
         match result {
             Ok(()) => {}
-            // A full backing store does not take a device out of service: requests that depend on
+            // A lack of space or memory does not take a device out of service: requests that depend on
             // the job fail or wait, and it is repeated. A spare may miss some updates.
-            Err(error) if error.is_no_space() => {
+            Err(error) if error.kind.lacks().is_some() => {
                 if self.devices[device].kept.slot.is_some() {
                     job.spoiled = true;
                     job.lacking = true;

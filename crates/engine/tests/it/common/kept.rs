@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    BitmapHeader, ControlEvent, HostOp, MemberError, MetaToken, MetadataEffect, MetadataInput,
+    BitmapHeader, ControlEvent, HostOp, IoError, MemberError, MetaToken, MetadataEffect, MetadataInput,
     MetadataManager, Record, RequestError, Resync,
 };
 use md::ondisk::superblock::ArrayState;
@@ -248,6 +248,7 @@ impl World {
         for job in due {
             let result = self.perform_meta(&job);
             let kept = self.kept.as_mut().expect("still there");
+            let result = result.map_err(|kind| IoError::of_metadata(kind, None));
             kept.inputs.push(MetadataInput::MetaDone { token: job.token, result });
         }
     }

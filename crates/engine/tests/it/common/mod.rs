@@ -15,8 +15,8 @@ pub mod shards;
 use std::ops::Range;
 
 use engine::{
-    BufSlice, Compute, Control, ControlEvent, Effect, Effects, HostOp, Input, MemberError,
-    REGION_ZERO, Request, RequestError, Shard, ShardConfig,
+    BufSlice, Compute, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MemberError,
+    MemberOp, REGION_ZERO, Request, RequestError, Shard, ShardConfig,
 };
 use md::{Geometry, GeometrySpec, Layout, Level, MemberIdx, Sector};
 use parity::{Block, Change, Kernels};
@@ -555,7 +555,18 @@ impl World {
             self.end_loans(job);
             return Input::ComputeDone { token: job.token };
         };
+        let place = sectors.clone();
         let result = self.perform_io(usize::from(member), sectors, job);
+        let result = result.map_err(|kind| {
+            let op = match &job.work {
+                Work::Read { .. } => MemberOp::Read,
+                Work::Flush { .. } => MemberOp::Flush,
+                Work::Discard => MemberOp::Discard,
+                Work::WriteZeroes => MemberOp::WriteZeroes,
+                _ => MemberOp::Write,
+            };
+            io_error(kind, op, &place)
+        });
         Input::IoDone { token: job.token, result }
     }
 
@@ -802,4 +813,10 @@ fn work_of(job: &Compute, out: &Effects) -> Work {
             Work::Two { x: *x, y: *y, p: *p, q: *q, sources }
         }
     }
+}
+
+/// The error of an operation that has no error number.
+pub fn io_error(kind: MemberError, op: MemberOp, sectors: &Range<u64>) -> IoError {
+    let length = (sectors.end - sectors.start) as u32;
+    IoError { kind, op, errno: None, sectors: length, sector: Sector(sectors.start) }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    BitmapPage, Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, ManagedBitmap,
+    BitmapPage, Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, IoError, ManagedBitmap,
     ManagedDevice, MemberError, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
     MetadataManager, Record,
 };
@@ -158,7 +158,8 @@ impl Harness {
     }
 
     pub fn fail(&mut self, member: u16, epoch: u64) {
-        let (member, error) = (MemberIdx(member), Some(MemberError::Gone));
+        let (member, gone) = (MemberIdx(member), MemberError::Gone);
+        let error = Some(IoError::of_metadata(gone, None));
         self.event(ControlEvent::MemberFailed { member, error, epoch });
     }
 
@@ -180,6 +181,7 @@ impl Harness {
                 _ => {}
             }
         }
+        let result = result.map_err(|kind| IoError::of_metadata(kind, None));
         self.tell(MetadataInput::MetaDone { token: pending.token, result });
     }
 
