@@ -138,6 +138,27 @@ pub fn start_shards(
     members: &[Opened],
     options: &StartOptions,
 ) -> Result<Vec<Driver>, StartError> {
+    let started = assembled(array, members, options);
+    match &started {
+        Ok(shards) => {
+            let geometry = shards[0].geometry();
+            let missing = shards[0].failed().len();
+            let resync_offset = shards[0].metadata().and_then(|status| status.resync_offset);
+            tracing::info!(
+                level = %geometry.level(), members = geometry.members(), missing, resync_offset,
+                shards = shards.len(), "array started"
+            );
+        }
+        Err(error) => tracing::error!("array not started: {error}"),
+    }
+    started
+}
+
+fn assembled(
+    array: &Array,
+    members: &[Opened],
+    options: &StartOptions,
+) -> Result<Vec<Driver>, StartError> {
     let metadata: Vec<MemberMetadata> =
         members.iter().map(|member| member.superblock.metadata()).collect();
     let labels: Vec<String> = members.iter().map(|member| member.disk.name()).collect();
@@ -239,11 +260,14 @@ impl Starting<'_> {
             disk.write(sector, &bytes).map_err(self.failed(candidate, "replay its log"))?;
             written.push(candidate);
         }
+        let writes = written.len();
         written.sort_unstable();
         written.dedup();
+        let members = written.len();
         for candidate in written {
             disks[candidate].sync().map_err(self.failed(candidate, "replay its log"))?;
         }
+        tracing::info!(writes, members, "partial parity log replayed");
         Ok(self.plan.resync_offset(log.verdict))
     }
 

@@ -614,6 +614,7 @@ impl Driver {
     /// Pauses or resumes the resync.
     pub fn pause_resync(&mut self, paused: bool) {
         if let Some(metadata_writer) = &mut self.metadata_writer {
+            tracing::debug!(paused, "resync paused or resumed");
             metadata_writer.pause_resync(paused);
         }
     }

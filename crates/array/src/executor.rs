@@ -25,6 +25,7 @@ use md::{Geometry, MemberIdx, Sector};
 use crate::buf::{self, InPlaceSources};
 use crate::member::{
     Counters, Cqe, FileId, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind,
+    io_error_text,
 };
 
 /// An operation that waits because its member is at its queue depth.
@@ -414,6 +415,7 @@ impl Executor {
         match event {
             ControlEvent::MemberFailed { member, error, epoch } => {
                 if !self.drop_commanded.contains(member.0) {
+                    self.log_failure(member, error.as_ref());
                     self.events.push(Event::MemberFailed { member, error });
                 }
                 // Arrays in memory have no metadata that could record the failure.
@@ -432,9 +434,34 @@ impl Executor {
             | ControlEvent::CollectDirtyMembers
             | ControlEvent::Written { .. } => {}
             ControlEvent::Corrected { member, sector, sectors } => {
+                let (device, data_offset) = self.place(member);
+                let at = data_offset.saturating_add(sector.0);
+                tracing::warn!(
+                    member = member.0,
+                    device,
+                    sector = at,
+                    sectors,
+                    "read error corrected: reconstructed and written back"
+                );
                 self.events.push(Event::Corrected { member, sector, sectors });
             }
         }
+    }
+
+    /// Device of a member, and the first sector of its data area there, for the log.
+    fn place(&self, member: MemberIdx) -> (Option<String>, u64) {
+        let slot = &self.slots[usize::from(member.0)];
+        let place = slot.member.as_ref().and_then(|member| member.place());
+        place.map_or((None, 0), |(device, data_offset)| (Some(device), data_offset))
+    }
+
+    fn log_failure(&self, member: MemberIdx, error: Option<&IoError>) {
+        let (device, data_offset) = self.place(member);
+        let why = error
+            .map_or_else(|| "on request".to_string(), |error| io_error_text(error, data_offset));
+        let errno = error.and_then(|error| error.errno).map(|errno| errno.get());
+        let sector = error.map(|error| data_offset.saturating_add(error.sector.0));
+        tracing::error!(member = member.0, device, sector, errno, "member failed: {why}");
     }
 
     /// Records where a member in memory has the data to be read, instead of copying it. `false`:

@@ -22,7 +22,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use engine::{BITMAP_PAGE_BYTES, BitmapPage, DeviceNumber, IoError, MemberError, MetaToken, Record};
+use engine::{
+    BITMAP_PAGE_BYTES, BitmapPage, DeviceNumber, IoError, MemberError, MetaToken, Record,
+};
 use md::ondisk::bitmap::BitmapHeader;
 use md::ondisk::ppl::PplHeader;
 use md::ondisk::superblock::{ArrayState, Superblock};
@@ -188,6 +190,11 @@ impl MetadataThreads {
         device.at_work -= 1;
         device.feed();
         Some(completion)
+    }
+
+    /// Whether no operation is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.at_work == 0
     }
 
     /// Readable after completions, while operations are in flight; see [`MetadataThreads::woke`].

@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use engine::{
-    Control, ControlEvent, DeviceNumber, IoError, MemberError, MetaToken, MetadataEffect, MetadataInput,
-    MetadataManager, MetadataStatus, Record, RequestError, Resync,
+    Control, ControlEvent, DeviceNumber, IoError, MemberError, MetaToken, MetadataEffect,
+    MetadataInput, MetadataManager, MetadataStatus, Record, RequestError, Resync,
 };
 use md::Sector;
 
@@ -22,6 +22,9 @@ use crate::metadata_threads::{DeviceMetadata, MetadataThreads};
 /// Maximum of notes kept; the oldest are dropped first.
 const MAX_NOTES: usize = 64;
 
+/// Parts of an array that a resync logs, one line each.
+const LOGGED_PARTS: u64 = 16;
+
 /// Notes for the administrator, one sentence each, without duplicates.
 #[derive(Default)]
 struct Notes(VecDeque<String>);
@@ -31,6 +34,7 @@ impl Notes {
         if self.0.contains(&note) {
             return;
         }
+        tracing::warn!("{note}");
         if self.0.len() == MAX_NOTES {
             self.0.pop_front();
         }
@@ -55,6 +59,8 @@ pub(crate) struct MetadataWriter {
     at_work: usize,
     /// Error and position of the last note about a stalled resync.
     stalled: Option<(RequestError, u64)>,
+    /// Progress of the running resync as last logged, in parts of the whole.
+    logged: u64,
     paused: bool,
     stopped: Option<bool>,
     notes: Notes,
@@ -88,6 +94,7 @@ impl MetadataWriter {
             wants_resync: true,
             at_work: 0,
             stalled: None,
+            logged: 0,
             paused: false,
             stopped: None,
             notes: all,
@@ -158,6 +165,9 @@ impl MetadataWriter {
         }
         while let Some(completion) = self.threads.completion() {
             let (token, result) = (completion.token, completion.result);
+            if self.threads.is_idle() {
+                tracing::debug!("metadata writes completed");
+            }
             completion.note.into_iter().for_each(|note| self.notes.push(note));
             self.inputs.push(MetadataInput::MetaDone { token, result });
         }
@@ -181,6 +191,7 @@ impl MetadataWriter {
     fn perform(&mut self, effect: MetadataEffect, controls: &mut Vec<(u16, Control)>) {
         match effect {
             MetadataEffect::WriteMeta { token, device, record } => {
+                self.log_write(device, &record);
                 self.submit(device, token, Some(record));
             }
             MetadataEffect::Flush { token, device } => self.submit(device, token, None),
@@ -188,6 +199,9 @@ impl MetadataWriter {
             MetadataEffect::ToShard { shard, control } => controls.push((shard, control)),
             MetadataEffect::DeviceFailed { device, slot, error, by } => {
                 if let (Some(member), None) = (slot, by) {
+                    let (device, _) = self.threads.name(device);
+                    let errno = error.and_then(|error| error.errno).map(|errno| errno.get());
+                    tracing::error!(member = member.0, device, errno, "member failed");
                     self.events.push(Event::MemberFailed { member, error });
                 }
                 self.threads.retire(device);
@@ -205,6 +219,17 @@ impl MetadataWriter {
         }
     }
 
+    fn log_write(&self, device: DeviceNumber, record: &Record) {
+        let (device, _) = self.threads.name(device);
+        match record {
+            Record::Superblock(state) => {
+                tracing::debug!(device, events = state.events, "superblock write");
+            }
+            Record::Bitmap(page) => tracing::debug!(device, page = page.page, "bitmap write"),
+            Record::EmptyPpl => tracing::debug!(device, "partial parity log write"),
+        }
+    }
+
     fn submit(&mut self, device: DeviceNumber, token: MetaToken, record: Option<Record>) {
         if !self.threads.submit(device, token, record) {
             let result = Err(IoError::of_metadata(MemberError::Gone, None));
@@ -219,6 +244,11 @@ impl MetadataWriter {
         if self.wants_resync && self.at_work == 0 && self.stopped.is_none() && !self.paused {
             self.wants_resync = false;
             self.resync = self.manager.resync();
+            self.logged = 0;
+            if let Some(resync) = &self.resync {
+                let (run, position) = (resync.run(), resync.position());
+                tracing::info!(run, position, "resync begins");
+            }
             if let Some(resync) = &mut self.resync {
                 resync.set_pace(self.step, engine::DEFAULT_RESYNC_DEPTH);
                 resync.keep_within(self.unit);
@@ -252,8 +282,13 @@ impl MetadataWriter {
         let Some(resync) = &self.resync else { return };
         let (run, position, stalled) = (resync.run(), resync.position(), resync.stalled());
         self.inputs.push(MetadataInput::ResyncAt { run, position, stalled });
+        let parts = position / (resync.span() / LOGGED_PARTS).max(1);
         if resync.is_done() {
+            tracing::info!(run, "resync completed");
             self.resync = None;
+        } else if parts > self.logged {
+            self.logged = parts;
+            tracing::info!(run, position, "resync: {parts} of {LOGGED_PARTS} parts in sync");
         }
     }
 

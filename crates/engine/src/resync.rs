@@ -87,6 +87,11 @@ impl Resync {
         self.run
     }
 
+    /// Number of positions of the array, whether the resync visits them or not.
+    pub fn span(&self) -> u64 {
+        self.span
+    }
+
     /// Sets the positions per request (at most [`crate::MAX_REQUEST_SECTORS`]; whole granules) and
     /// the number of requests in flight. Takes effect with the next range.
     ///

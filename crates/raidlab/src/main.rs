@@ -8,6 +8,7 @@
 mod commands;
 mod console;
 mod error;
+mod log;
 mod mdadm;
 mod members;
 mod meter;
@@ -77,6 +78,9 @@ fn main() -> ExitCode {
         Ok(rewritten) => rewritten,
         Err(error) => return failed(&text_of(&error)),
     };
+    if let Err(error) = log::start() {
+        return failed(&text_of(&error));
+    }
     notes.iter().for_each(|note| console::say(format_args!("raidlab: note: {note}")));
     let parsed = Arguments::command().try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Ok((arguments(&matches)?, matches)));

@@ -20,7 +20,7 @@ impl fmt::Display for Reason<'_> {
     }
 }
 
-/// An error number of the system by its name, and in the system's words: "EIO (Input/output error)".
+/// An error number of the system by its name, and in its words: "EIO (Input/output error)".
 pub fn errno_text(number: i32) -> String {
     let words = Error::from_raw_os_error(number);
     let words = reason(&words);

@@ -13,6 +13,7 @@ use engine::{IoError, MemberError, Token};
 use md::ondisk::BadBlockArea;
 use md::ondisk::bad_blocks::BadBlocks;
 
+use super::error_text;
 use super::file::cause_of;
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use crate::table::Table;
@@ -99,6 +100,12 @@ impl BadBlockList {
             self.disk.write(self.place.area.sector, &log)?;
             self.disk.sync()?;
             self.on_disk = bad;
+            let (device, ranges) = (self.disk.name(), self.on_disk.ranges().len());
+            tracing::info!(
+                device,
+                ranges,
+                "bad-block log written: blocks that were rewritten are good"
+            );
         }
         Ok(())
     }
@@ -206,7 +213,10 @@ impl Member for BadBlockMember {
         let sectors = list.on_device(op.sector.0, op.sectors);
         let then = match op.kind {
             OpKind::Read if list.bad.overlaps(sectors.clone()) => {
-                done.push(op.failed(MemberError::Medium));
+                drop(list);
+                let error = op.error(MemberError::Medium);
+                error_text::log(&error, self.place());
+                done.push(MemberCompletion { token: op.token, result: Err(error) });
                 return;
             }
             OpKind::Write { fua: true } => Then::GoodAndDurable(sectors),

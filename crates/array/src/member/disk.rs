@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use engine::MemberError;
 
+use super::error_text;
 use super::file::cause_of;
 use super::{Counters, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
 use device::Disk;
@@ -83,7 +84,11 @@ impl Member for DiskMember {
         let inside = op.sector.0 + op.sectors <= self.area.end - self.area.start;
         let result = match inside {
             false => Err(op.error(MemberError::Invalid)),
-            true => self.perform(op, io).map_err(|error| op.error(cause_of(&error, op.kind))),
+            true => self.perform(op, io).map_err(|error| {
+                let error = op.error(cause_of(&error, op.kind));
+                error_text::log(&error, self.place());
+                error
+            }),
         };
         done.push(MemberCompletion { token: op.token, result });
     }

@@ -17,6 +17,19 @@ pub fn io_error_text(error: &IoError, data_offset: u64) -> String {
     }
 }
 
+/// Logs an error of a member. `place`: see [`super::Member::place`].
+#[cold]
+pub(super) fn log(error: &IoError, place: Option<(String, u64)>) {
+    let (device, data_offset) = place.unzip();
+    let data_offset = data_offset.unwrap_or_default();
+    let IoError { op, errno, sectors, sector, .. } = *error;
+    let (errno, sector) = (errno.map(|errno| errno.get()), data_offset.saturating_add(sector.0));
+    tracing::warn!(
+        target: "array::member",
+        device, %op, sector, sectors, errno, "I/O error: {}", io_error_text(error, data_offset)
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU16;

@@ -10,6 +10,7 @@ use drive::Fault;
 use engine::{IoError, MemberError, Token};
 use rustix::io::Errno;
 
+use super::error_text;
 use super::file::errno_of;
 use super::traits::{Cause, Load};
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
@@ -261,7 +262,9 @@ impl Member for FaultMember {
         self.load.begin(io.now);
         let is_write = matches!(op.kind, OpKind::Write { .. });
         if let Some(cause) = self.scripted_error(op) {
-            self.end(op.token, Err(op.error(cause)), io, done);
+            let error = op.error(cause);
+            error_text::log(&error, self.place());
+            self.end(op.token, Err(error), io, done);
         } else if let Some(kept) = self.tear(op).filter(|_| is_write) {
             self.give_torn(op, kept, io, done);
         } else {

@@ -21,6 +21,7 @@ use md::Sector;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::error_text;
 use super::traits::{Cause, Load, io_error};
 use super::uring::FileOp;
 use super::{Counters, Cqe, FileId, Io, Member, MemberCompletion, MemberInfo, Op, OpKind, Sealed};
@@ -239,11 +240,13 @@ impl FileMember {
     #[cold]
     fn failed(&mut self, id: u32, cause: Cause) -> IoError {
         let (start, pending) = (self.start, self.pending.get(id));
-        if pending.kind == OpKind::Flush {
-            return io_error(OpKind::Flush, Sector(0), 0, cause);
-        }
-        let sector = Sector((pending.at - start) / md::SECTOR_BYTES);
-        io_error(pending.kind, sector, pending.left.div_ceil(md::SECTOR_BYTES), cause)
+        let (sector, sectors) = match pending.kind {
+            OpKind::Flush => (0, 0),
+            _ => ((pending.at - start) / md::SECTOR_BYTES, pending.left.div_ceil(md::SECTOR_BYTES)),
+        };
+        let error = io_error(pending.kind, Sector(sector), sectors, cause);
+        error_text::log(&error, self.place());
+        error
     }
 
     fn push(&mut self, id: u32, io: &mut Io) {
@@ -449,6 +452,8 @@ impl Member for FileMember {
                 let unsupported = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL].contains(&errno);
                 match kind {
                     _ if [Errno::INTR, Errno::AGAIN].contains(&errno) => {
+                        let path = self.id.path.display();
+                        tracing::debug!(device = %path, errno = -event.result, "I/O is retried");
                         return self.push(event.id, io);
                     }
                     OpKind::Discard | OpKind::WriteZeroes if unsupported => {

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-use engine::{Control, ControlEvent, HostOp, MemberError, MemberOp, MemberSet, RequestError, ShardConfig};
+use engine::{
+    Control, ControlEvent, HostOp, MemberError, MemberOp, MemberSet, RequestError, ShardConfig,
+};
 use md::{Layout, Level, MemberIdx, Raid5Layout, Raid6Layout};
 
 use crate::common::member::Counts;
-use crate::common::{self, io_error, Delays, Logged, What, World};
+use crate::common::{self, Delays, Logged, What, World, io_error};
 
 const WRITE: HostOp = HostOp::Write { fua: false };
 

@@ -297,6 +297,7 @@ impl FrontThread {
             let problem = format!("cannot mount with FUSE: {error}{hint}");
             FrontError::Directory { path: options.directory.clone(), problem }
         })?;
+        tracing::info!(directory = %options.directory.display(), "array mounted");
         let session = Some(session);
         let (_protection, _holder) = (protection, holder.ok());
         Ok(FrontThread { options, array, session, background, _protection, _holder })
@@ -351,6 +352,7 @@ impl FrontThread {
 
     fn finish(self, force: bool) -> Result<(), FrontError> {
         let FrontThread { array, session, background, options, .. } = self;
+        tracing::info!(directory = %options.directory.display(), force, "array unmounted");
         match background.ended.recv_timeout(END_PATIENCE) {
             Err(RecvTimeoutError::Disconnected) => {}
             _ => {

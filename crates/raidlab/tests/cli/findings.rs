@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{bench, raidlab, warnings};
+use crate::support::{QUICK, bench, raidlab, raidlab_with, warnings};
 
 const SMALL: &str = "--size 16M --chunk 64K --workload seq-read";
 
@@ -25,6 +25,24 @@ fn a_flipped_bit_is_found_wherever_it_is() {
             assert!(said, "{level}, {at}: {warnings}");
         }
     }
+}
+
+#[test]
+fn the_log_names_a_member_that_fails_and_why() {
+    let words =
+        format!("bench {QUICK} {SMALL} --level raid5 --members mem*3+fault:gone@3:mem --json");
+    let ran = raidlab_with(&words, &[("RAIDLAB_LOG", "info")]).code(0);
+    let failed = ran.stderr.lines().find(|line| line.contains("member failed")).expect("logged");
+    assert!(failed.contains("ERROR array::executor: member failed: read of "), "{failed}");
+    assert!(failed.contains("ENODEV (No such device)"), "{failed}");
+    assert!(failed.contains("member=3") && failed.contains("errno=19"), "{failed}");
+    let why = warnings(&ran.cell());
+    assert!(why.contains("member 3 failed (read of ") && why.contains("ENODEV"), "{why}");
+
+    let silent = raidlab(&words).code(0);
+    assert!(!silent.stderr.contains("ERROR"), "{}", silent.stderr);
+    let refused = raidlab_with("status x", &[("RAIDLAB_LOG", "array=loud")]).code(2);
+    assert!(refused.stderr.contains("RAIDLAB_LOG=array=loud: "), "{}", refused.stderr);
 }
 
 #[test]

@@ -45,9 +45,15 @@ impl Ran {
 
 /// Arguments are words: none of them holds a blank.
 pub fn raidlab(words: &str) -> Ran {
+    raidlab_with(words, &[])
+}
+
+/// The same, with these variables in the environment.
+pub fn raidlab_with(words: &str, variables: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_raidlab"));
     // Times as the golden texts have them.
     command.args(words.split_whitespace()).stdin(Stdio::null()).env("TZ", "UTC");
+    command.env_remove("RAIDLAB_LOG").envs(variables.iter().copied());
     let output = command.output().expect("the program starts");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     Ran {

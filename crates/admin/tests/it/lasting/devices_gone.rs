@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use admin::Opened;
-use array::{Array, ArrayError, Event, RequestError};
+use array::{Array, ArrayError, RequestError};
 use device::{Access, Device, DeviceOptions, Location};
 use engine::MemberError;
 use md::ondisk::Version;

@@ -9,9 +9,9 @@ use admin::{CreateOptions, Opened, StartError, StartOptions, start_shards};
 use array::{Array, Driver, DriverOptions, Event};
 use device::{Access, Device, DeviceOptions, Disk, Location};
 use engine::MemberError;
-use md::{Level, MemberIdx};
 use md::assemble::{Candidate, Options, assemble};
 use md::create::Request;
+use md::{Level, MemberIdx};
 
 use crate::creation;
 

@@ -44,8 +44,8 @@ impl MetadataManager {
         }
         match result {
             Ok(()) => {}
-            // A lack of space or memory does not take a device out of service: requests that depend on
-            // the job fail or wait, and it is repeated. A spare may miss some updates.
+            // A lack of space or memory does not take a device out of service: requests that depend
+            // on the job fail or wait, and it is repeated. A spare may miss some updates.
             Err(error) if error.kind.lacks().is_some() => {
                 if self.devices[device].kept.slot.is_some() {
                     job.spoiled = true;

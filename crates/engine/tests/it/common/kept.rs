@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    BitmapHeader, ControlEvent, HostOp, IoError, MemberError, MetaToken, MetadataEffect, MetadataInput,
-    MetadataManager, Record, RequestError, Resync,
+    BitmapHeader, ControlEvent, HostOp, IoError, MemberError, MetaToken, MetadataEffect,
+    MetadataInput, MetadataManager, Record, RequestError, Resync,
 };
 use md::ondisk::superblock::ArrayState;
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    BitmapPage, Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, IoError, ManagedBitmap,
-    ManagedDevice, MemberError, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,
-    MetadataManager, Record,
+    BitmapPage, Control, ControlEvent, DEFAULT_CHECKPOINT_NANOS, DeviceNumber, IoError,
+    ManagedBitmap, ManagedDevice, MemberError, MetaToken, MetadataConfig, MetadataEffect,
+    MetadataInput, MetadataManager, Record,
 };
 use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
 use md::ondisk::{Role, Timestamp};

@@ -1,0 +1,22 @@
+//! The log of the libraries' events, on stderr: off, unless `RAIDLAB_LOG` is set.
+//!
+//! Invariant: only the environment turns it on; messages of commands do not go through it.
+
+use tracing_subscriber::EnvFilter;
+
+/// The environment variable: a level, or levels by crate, as in `array=debug,warn`.
+const VARIABLE: &str = "RAIDLAB_LOG";
+
+/// Starts the log if the environment asks for it.
+pub(crate) fn start() -> anyhow::Result<()> {
+    let directives = match std::env::var(VARIABLE) {
+        Ok(directives) if !directives.is_empty() => directives,
+        _ => return Ok(()),
+    };
+    let filter = EnvFilter::builder().parse(&directives).map_err(|error| {
+        anyhow::anyhow!("{VARIABLE}={directives}: {error}; use error, warn, info or debug")
+    })?;
+    let writer = std::io::stderr;
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(writer).init();
+    Ok(())
+}
