@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use device::{Device, Identity};
 use report::shown::{Shown, lines};
 use serde_json::Value;
 
-use crate::error::of_option;
+use crate::error::{Context, of_option};
 use crate::members::{Used, existing_member, overlaps};
 
 /// A line on stderr: what it names may come from a disk, so it stays one line. A reader that has
@@ -198,7 +198,7 @@ pub fn print_raw(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::new(error).context("stdout"))
+            Err(error).context("stdout")
         }
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use results::record::Record;
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::console::{
     JsonOut, check_replaceable, has_colours, is_stdout, print_lines, print_raw, replace_record,
     say, say_lines,
 };
-use crate::error::of_option;
+use crate::error::{Context, of_option};
 
 /// The open outputs of a bench.
 pub struct Outputs {

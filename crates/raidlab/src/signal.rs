@@ -5,9 +5,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+
+use crate::error::Context;
 
 /// The exit status of a command that a signal ended.
 const STOPPED: i32 = 130;

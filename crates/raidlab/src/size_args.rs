@@ -3,8 +3,10 @@
 //! Invariant: a number without a unit is KiB in the verbs with mdadm's options (`create`, `dump`),
 //! as with mdadm's `--chunk`, `--size` and `--data-offset`; elsewhere it is refused.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use md::{BareNumber, Layout, Level, SECTOR_BYTES, SizeProblem, parse_size};
+
+use crate::error::Context;
 
 /// A size in bytes, which needs a unit: `64K`, `64KiB`.
 pub fn parse_bytes(text: &str) -> Result<u64> {

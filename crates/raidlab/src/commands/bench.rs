@@ -12,7 +12,7 @@ mod work;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use clap::{ArgMatches, Args, Subcommand};
 use results::record::Cell;
 use serde_json::json;
@@ -22,7 +22,7 @@ use spec::units::show_seconds;
 
 use crate::commands::results::{DbArgument, RunRecorder};
 use crate::console::{JsonOut, say};
-use crate::error::{reworded, text_of};
+use crate::error::{Context, reworded, text_of};
 use crate::output::{Outputs, json_of};
 use crate::{Ending, signal};
 

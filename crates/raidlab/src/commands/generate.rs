@@ -4,11 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
 
 use crate::Ending;
+use crate::error::Context;
 
 #[derive(Args)]
 pub struct GenerateArguments {

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use report::runs::Report;
 use report::shown::Shown;
@@ -15,7 +15,7 @@ use crate::commands::results::{DbArgument, Which, chosen, read_record, report_of
 use crate::console::{
     JsonOut, columns, has_colours, is_stdout, print_lines, print_raw, replace_record, say,
 };
-use crate::error::of_option;
+use crate::error::{Context, of_option};
 use crate::output::json_of;
 
 const EXAMPLES: &str = "\

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use clap::Args;
 use report::runs::{Report, Source};
 use results::record::{Cell, Record};
@@ -16,6 +16,7 @@ use results::{NewRun, RunInfo, Store, StoreError, tell_of_waits};
 use spec::sweep::{Item, ItemKey};
 
 use crate::console::say;
+use crate::error::Context;
 
 /// Maximum size of a record; one of 10,000 samples has about 1 MiB.
 const RECORD_BYTES_MAX: u64 = 256 << 20;

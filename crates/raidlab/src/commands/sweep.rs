@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use bench::blocks::Progress;
 use bench::program::session::RunResult;
 use bench::sweep::{SweepCase, SweepHost, Task, run_tasks, tasks};
@@ -28,7 +28,7 @@ use crate::commands::bench::{
     run_program,
 };
 use crate::console::say;
-use crate::error::{reworded, text_of};
+use crate::error::{Context, reworded, text_of};
 use crate::output::{Outputs, json_of};
 use crate::progress::{Reporter, Status};
 use crate::{Ending, commands, one_line, signal};
@@ -332,7 +332,7 @@ impl Sweeping<'_> {
         let mut time = format!("about {}", spec::units::show_seconds(seconds(&rest)));
         if programs > 0 {
             time.push_str(&format!(" and the time of {programs} program(s)"));
-            let keys = rest.iter().filter_map(|task| task.is_program().then(|| &task.items[0].key));
+            let keys = rest.iter().filter(|task| task.is_program()).map(|task| &task.items[0].key);
             let known: Vec<f64> = keys.filter_map(|key| took.get(key).copied()).collect();
             if !known.is_empty() {
                 let seconds = spec::units::show_seconds(known.iter().sum());

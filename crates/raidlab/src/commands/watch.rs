@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use metrics::{Frame, Roots, Selection, Snapshot, render};
 use spec::units::parse_seconds;
 
 use crate::console::{JsonOut, has_colours, is_stdout, replace_record};
-use crate::error::of_option;
+use crate::error::{Context, of_option};
 use crate::{Ending, signal};
 
 const EXAMPLES: &str = "\
@@ -125,6 +125,6 @@ fn put(text: &str) -> Result<bool> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Error::new(error).context("stdout")),
+        Err(error) => Err(error).context("stdout"),
     }
 }

@@ -219,7 +219,7 @@ impl Target {
             size,
             run: run.clone(),
         };
-        let cases = match &self.arrays {
+        match &self.arrays {
             Some(plan) => programs
                 .iter()
                 .flat_map(|program| {
@@ -233,8 +233,7 @@ impl Target {
                     programs.iter().map(|program| case(program, None, *size)).collect::<Vec<_>>()
                 })
                 .collect(),
-        };
-        cases
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use admin::{
     CreateFailed, CreatedArray, LeftFile, NewArray, NewArrayError, NewArrayFailed, NewMember,
     Reserved, ResyncEvent, ResyncReport, random_uuid,
 };
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use clap::{ArgMatches, Args};
 use device::Location;
 use md::create::{BitmapOption, Plan, Request};
@@ -24,7 +24,7 @@ use md::{Level, SECTOR_BYTES, show_size};
 use report::shown::Shown;
 
 use crate::console::{JsonOut, say, say_lines};
-use crate::error::reworded;
+use crate::error::{Context, reworded};
 use crate::members::{Used, is_missing};
 use crate::meter::Meter;
 use crate::size_args::{parse_layout, parse_level, parse_sectors};

@@ -11,14 +11,14 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use device::{Device, Disk, Identity};
 use md::SECTOR_BYTES;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use crate::console::{is_stdout, is_stream};
-use crate::error::of_option;
+use crate::error::{Context, of_option, reworded};
 use crate::members::{Used, existing_member, overlaps};
 use md::show_size;
 
@@ -145,7 +145,7 @@ impl Output {
         };
         match error.kind() {
             ErrorKind::BrokenPipe => anyhow!("{name}: broken pipe: the reader closed it"),
-            _ => Error::new(error).context(format!("{name}: cannot write")),
+            _ => reworded(error, |text| format!("{name}: cannot write: {text}")),
         }
     }
 }
