@@ -430,3 +430,12 @@ fn a_comparison_says_slower_only_when_the_samples_do() {
     assert!(stderr.contains("none.json: there is no such file"), "{stderr}");
     raidlab(&format!("compare {usual} {slow} --max-slowdown 100%")).code(2);
 }
+
+#[test]
+fn a_file_that_is_no_results_file_is_refused_in_one_sentence() {
+    let dir = Dir::new();
+    let file = dir.file("h.json");
+    std::fs::write(&file, "hello\n").expect("a file");
+    let ran = raidlab(&format!("report --db {file}")).code(2);
+    assert_eq!(ran.stderr, format!("raidlab: {file}: it is not a results file of raidlab\n"));
+}
