@@ -466,8 +466,8 @@ fn broken(candidate: &Candidate, options: &Options) -> Option<String> {
     let metadata = &candidate.metadata;
     if !candidate.checksum_ok && !options.ignore_checksums {
         return Some(
-            "the checksum of its superblock is wrong; if nothing else is wrong with it, let \
-             checksums be ignored"
+            "the checksum of its superblock is wrong; check it with 'examine'; \
+             --ignore-checksums of 'dump' accepts it"
                 .to_string(),
         );
     }
