@@ -179,7 +179,7 @@ pub fn run_tasks(
 }
 
 /// The keys of all items of the tasks.
-fn keys<'t>(tasks: &'t [Task]) -> HashSet<&'t ItemKey> {
+fn keys(tasks: &[Task]) -> HashSet<&ItemKey> {
     tasks.iter().flat_map(|task| &task.items).map(|item| &item.key).collect()
 }
 
