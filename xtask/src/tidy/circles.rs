@@ -226,7 +226,7 @@ fn paths_in(tokens: &[Token]) -> (Vec<Module>, BTreeMap<String, Module>) {
     (paths, exports)
 }
 
-fn ident<'t>(token: &'t Token) -> Option<&'t str> {
+fn ident(token: &Token) -> Option<&str> {
     match &token.tok {
         Tok::Ident(name) => Some(name),
         _ => None,
