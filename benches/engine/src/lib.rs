@@ -21,6 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use bench::runner::{self, Outcome, Timing};
 use bench::target::{Requests, Target, VerifyErrors};
+use bench::{RunnerError, TargetError};
 use md::Level;
 use md::nested::ArrayExpr;
 use results::host::Host;
@@ -28,10 +29,11 @@ use results::record::{Latency, ThreadTime, rfc3339};
 use results::stats::{self, LatencyRecorder};
 use serde::Serialize;
 use spec::case::{ArrayConfig, RunConfig};
-use spec::members::MemberSet;
+use spec::members::{MemberSet, MembersError};
 use spec::units::show_size;
 use spec::workload::{Kind, Spec};
 
+pub use crate::memcpy_limit::MapError;
 use crate::memcpy_limit::{CopySet, Work};
 
 const CHUNK_BYTES: u64 = 64 << 10;
@@ -258,7 +260,7 @@ pub fn run(
     settings: &Settings,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(&str),
-) -> Result<Table, String> {
+) -> Result<Table, TableError> {
     let mut table = Table {
         raidlab: env!("CARGO_PKG_VERSION").to_string(),
         host: metrics::host::probe(Some(settings.kernels.name()), None),
@@ -293,6 +295,45 @@ pub fn run(
     Ok(table)
 }
 
+/// Why the table cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The arrays and their copies do not fit into memory.
+    #[error(
+        "--engine: needs {} of memory, twice the members of an array of {}, and {} are available; \
+         use less --size",
+        show_size(*needed), show_size(*area_bytes), show_size(*available)
+    )]
+    Memory {
+        /// Bytes needed.
+        needed: u64,
+        /// Size of the largest array.
+        area_bytes: u64,
+        /// Available bytes.
+        available: u64,
+    },
+    /// A row needs more CPUs.
+    #[error("{case}: {available} CPU(s); leave the row out with --level")]
+    Cpus {
+        /// The row's array.
+        case: String,
+        /// CPUs given.
+        available: usize,
+    },
+    /// The members of an array.
+    #[error(transparent)]
+    Members(#[from] MembersError),
+    /// An array cannot be made, filled or degraded.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A workload cannot be performed.
+    #[error(transparent)]
+    Runner(#[from] RunnerError),
+    /// There is no memory for the copies.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
 impl Settings {
     fn wants(&self, case: &Case, row: &Plan) -> bool {
         let level = case.expr().level;
@@ -308,20 +349,15 @@ impl Settings {
     /// Whether the largest array fits into memory with its ceiling's members beside it.
     ///
     /// # Errors
-    /// One line with the memory that is needed.
-    pub fn check_memory(&self, available: u64) -> Result<(), String> {
+    /// [`TableError::Memory`].
+    pub fn check_memory(&self, available: u64) -> Result<(), TableError> {
         let wanted = CASES.iter().filter(|case| case.rows.iter().any(|row| self.wants(case, row)));
         let members = wanted.map(|case| case.member_bytes(self.area_bytes) * case.disks() as u64);
         let most = members.max().unwrap_or(0);
         let needed = 2 * most + self.area_bytes / 1024 + (256 << 20);
         if needed > available {
-            return Err(format!(
-                "--engine: needs {} of memory, twice the members of an array of {}, and {} are \
-                 available; use less --size",
-                show_size(needed),
-                show_size(self.area_bytes),
-                show_size(available)
-            ));
+            let area_bytes = self.area_bytes;
+            return Err(TableError::Memory { needed, area_bytes, available });
         }
         Ok(())
     }
@@ -370,11 +406,10 @@ impl Bench {
         settings: &Settings,
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Bench, String> {
+    ) -> Result<Bench, TableError> {
         let name = format!("{} of {}", case.name(), case.members);
         if settings.cpus.len() < usize::from(case.lanes) {
-            let there = settings.cpus.len();
-            return Err(format!("{name}: {there} CPU(s); leave the row out with --level"));
+            return Err(TableError::Cpus { case: name, available: settings.cpus.len() });
         }
         runner::hold_to(&settings.cpus[..1])?;
         let mut make = |lanes| {
@@ -383,7 +418,7 @@ impl Bench {
             if target.keeps_data() {
                 target.fill(stop, &mut |_| {})?;
             }
-            Ok::<Target, String>(target)
+            Ok::<Target, TableError>(target)
         };
         let target = make(case.lanes)?;
         let single = if case.lanes > 1 { Some(make(1)?) } else { None };
@@ -406,7 +441,7 @@ impl Bench {
         plan: &Plan,
         settings: &Settings,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Row>, String> {
+    ) -> Result<Option<Row>, TableError> {
         let spec = Spec {
             kind: plan.kind,
             block_bytes: plan.block_kib << 10,
@@ -467,7 +502,7 @@ impl Bench {
     }
 }
 
-fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, String> {
+fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, TableError> {
     let set: MemberSet = case.members.parse().expect("the table's members are sound");
     let depth = case.rows.iter().map(|row| row.depth).max().unwrap_or(1) as usize;
     let block_kib = case.rows.iter().map(|row| row.block_kib).max().unwrap_or(4);
@@ -485,7 +520,8 @@ fn make_target(case: &Case, settings: &Settings, lanes: u16) -> Result<Target, S
     };
     // The degraded rows use the same array, with blocks that are no larger.
     let block_bytes = block_kib.max(1024) << 10;
-    Target::new(&config, &run, Requests { block_bytes, unit_bytes: 4096, in_flight: depth })
+    let requests = Requests { block_bytes, unit_bytes: 4096, in_flight: depth };
+    Ok(Target::new(&config, &run, requests)?)
 }
 
 fn sample(
@@ -493,7 +529,7 @@ fn sample(
     spec: Spec,
     settings: &Settings,
     stop: &dyn Fn() -> bool,
-) -> Result<Outcome, String> {
+) -> Result<Outcome, RunnerError> {
     let timing = Timing {
         warm_up: WARM_UP,
         sample: settings.sample,
@@ -816,6 +852,7 @@ mod tests {
     fn memory_that_is_too_small_is_refused_before_anything_is_made() {
         let settings = Settings { area_bytes: 4 << 30, ..settings(Vec::new(), Vec::new()) };
         let error = settings.check_memory(16 << 30).expect_err("two mirrored sets of 8 GiB");
+        let error = error.to_string();
         assert!(error.contains("16.") && error.contains("--size"), "{error}");
         assert!(settings.check_memory(17 << 30).is_ok());
     }

@@ -84,17 +84,28 @@ fn huge(bytes: usize) -> std::io::Result<MmapMut> {
     Ok(map)
 }
 
+/// There is no memory for the copies.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot map {what} for the ceiling: {}", sys::reason(source))]
+pub struct MapError {
+    /// The memory, in words.
+    pub what: String,
+    /// The system's error.
+    pub source: std::io::Error,
+}
+
 impl CopySet {
     /// Memory for `members` members of `member_bytes` each; every page is populated.
     ///
     /// # Errors
     /// When the system has no memory for it.
-    pub fn new(members: usize, member_bytes: usize) -> Result<CopySet, String> {
+    pub fn new(members: usize, member_bytes: usize) -> Result<CopySet, MapError> {
         let made: Result<Vec<MmapMut>, _> = (0..members).map(|_| huge(member_bytes)).collect();
-        let size = show_size(member_bytes as u64);
-        let members =
-            made.map_err(|e| format!("cannot map {members} x {size} for the ceiling: {e}"))?;
-        let small = || huge(1).map_err(|e| format!("cannot map memory for the ceiling: {e}"));
+        let members = made.map_err(|source| {
+            let size = show_size(member_bytes as u64);
+            MapError { what: format!("{members} x {size}"), source }
+        })?;
+        let small = || huge(1).map_err(|source| MapError { what: "memory".to_string(), source });
         let (host, scratch) = (small()?, small()?);
         Ok(CopySet {
             members,
@@ -111,7 +122,7 @@ impl CopySet {
     ///
     /// # Errors
     /// When the system has no memory for the host's buffers.
-    pub fn measure(&mut self, work: &Work, time: Duration) -> Result<Sample, String> {
+    pub fn measure(&mut self, work: &Work, time: Duration) -> Result<Sample, MapError> {
         let block = work.block_bytes;
         let buffers = [
             (&mut self.host, block * work.depth),
@@ -121,7 +132,7 @@ impl CopySet {
             if buffer.len() < bytes {
                 let size = show_size(bytes as u64);
                 let made = huge(bytes);
-                *buffer = made.map_err(|e| format!("cannot map {size} for the ceiling: {e}"))?;
+                *buffer = made.map_err(|source| MapError { what: size, source })?;
             }
         }
         // As large as a generator's pool: it stays in the first caches.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use array::{Array, Event, io_error_text};
 use drive::{Placement, Profile};
-use md::nested::{ArrayExpr, Members, NestedGeometry};
+use md::nested::{ArrayExpr, Members, NestedError, NestedGeometry};
 use md::{Geometry, Level};
 use metrics::{CounterSource, Recorder, Watched};
 use model::bound::{self, CellShape, MemberDrive, Pattern, Shape};
@@ -19,12 +19,13 @@ use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::matrix::{ArrayPlan, Plan};
 use spec::members::{MemberExpr, placement_for};
 use spec::topology::StorageTopology;
-use spec::units::show_size;
 use spec::workload::{Kind, Spec};
 
+use crate::error::RunError;
 use crate::program::session::BufferRequirements;
 use crate::runner::{self, Outcome, Timing};
 use crate::target::{RedundancyReport, Requests, Target, VerifyErrors};
+use crate::target_error::{MemoryError, TargetError};
 
 /// A progress event.
 pub enum Progress<'p> {
@@ -139,12 +140,15 @@ pub fn run(
     run: &RunConfig,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> (Record, Result<(), String>) {
+) -> (Record, Result<(), RunError>) {
     let mut bench = Bench { run, stop, progress, record: head(plan, run) };
     let mut cases = plan.arrays.iter();
     let ended = cases.try_for_each(|planned| match stop() {
         true => Ok(()),
-        false => bench.array(planned).map_err(|e| format!("{}: {e}", planned.array.name())),
+        false => bench.array(planned).map_err(|problem| RunError::OnArray {
+            array: planned.array.name(),
+            problem: Box::new(problem),
+        }),
     });
     bench.record.set_ratios();
     (bench.record, ended)
@@ -170,7 +174,7 @@ struct Bench<'a, 'p> {
 
 impl Bench<'_, '_> {
     /// Creates an array, fills it and runs its cells.
-    fn array(&mut self, ArrayPlan { array, cells }: &ArrayPlan) -> Result<(), String> {
+    fn array(&mut self, ArrayPlan { array, cells }: &ArrayPlan) -> Result<(), RunError> {
         let (name, stop) = (array.name(), self.stop);
         let mut target = Target::new(array, self.run, requests(cells))?;
         let progress = &mut *self.progress;
@@ -242,7 +246,7 @@ fn requests(cells: &[Spec]) -> Requests {
 ///
 /// # Errors
 /// One line that names the array, the largest consumer, and the option that reduces it.
-pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), String> {
+pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), MemoryError> {
     for ArrayPlan { array, cells } in &plan.arrays {
         let in_memory = array.members.iter().filter(|m| m.directory().is_none() && m.keeps_data());
         let members = u128::from(array.member_bytes) * in_memory.count() as u128;
@@ -263,16 +267,16 @@ pub fn check_memory(plan: &Plan, lanes: u32, available: u64) -> Result<(), Strin
         let needed: u128 = parts.iter().map(|(bytes, ..)| bytes).sum();
         let most = parts.iter().max_by_key(|(bytes, ..)| *bytes).expect("four parts");
         if needed > u128::from(available) {
-            let show = |bytes: u128| show_size(u64::try_from(bytes).unwrap_or(u64::MAX));
-            return Err(format!(
-                "{}: needs {} of memory, {} of it for {}, and {} are available; use less {}",
-                array.name(),
-                show(needed),
-                show(most.0),
-                most.1,
-                show_size(available),
-                most.2
-            ));
+            let bytes = |bytes: u128| u64::try_from(bytes).unwrap_or(u64::MAX);
+            let (largest, part, option) = *most;
+            return Err(MemoryError {
+                array: array.name(),
+                needed: bytes(needed),
+                largest: bytes(largest),
+                part,
+                available,
+                option,
+            });
         }
     }
     Ok(())
@@ -365,14 +369,14 @@ pub fn array_for_program(
     array: &ArrayConfig,
     run: &RunConfig,
     needs: &BufferRequirements,
-) -> Result<(Array, Cell), String> {
+) -> Result<(Array, Cell), TargetError> {
     let BufferRequirements { lease_bytes, in_flight } = *needs;
     let requests = Requests { block_bytes: lease_bytes, unit_bytes: 4096, in_flight };
     let mut target = Target::new(array, run, requests)?;
     target.degrade(array.degraded)?;
     target.set_paced(true);
     let cell = describe(array, run, target.geometry());
-    let running = Array::run_shards(target.lanes).map_err(|error| error.to_string())?;
+    let running = Array::run_shards(target.lanes)?;
     Ok((running, cell))
 }
 
@@ -380,21 +384,20 @@ pub fn array_for_program(
 ///
 /// # Errors
 /// When its geometry is impossible.
-pub fn described(array: &ArrayConfig, run: &RunConfig) -> Result<Cell, String> {
+pub fn described(array: &ArrayConfig, run: &RunConfig) -> Result<Cell, NestedError> {
     Ok(describe(array, run, nested_geometry(array)?.geometry()))
 }
 
-fn nested_geometry(array: &ArrayConfig) -> Result<NestedGeometry, String> {
+fn nested_geometry(array: &ArrayConfig) -> Result<NestedGeometry, NestedError> {
     let leaves = vec![array.member_bytes / md::SECTOR_BYTES; array.expr.leaves()];
-    let nested = NestedGeometry::new(&array.expr, array.chunk_bytes / md::SECTOR_BYTES, &leaves);
-    nested.map_err(|error| error.to_string())
+    NestedGeometry::new(&array.expr, array.chunk_bytes / md::SECTOR_BYTES, &leaves)
 }
 
 /// Size of an array of a plan and of its stripe, in bytes.
 ///
 /// # Errors
 /// When its geometry is impossible.
-pub fn extent_of(array: &ArrayConfig) -> Result<(u64, u64), String> {
+pub fn extent_of(array: &ArrayConfig) -> Result<(u64, u64), NestedError> {
     let nested = nested_geometry(array)?;
     let stripe = nested.geometry().stripe_sectors() * md::SECTOR_BYTES;
     Ok((Shape::from(&nested).bytes(), stripe))
@@ -419,7 +422,7 @@ fn verify_redundancy(
     target: Target,
     last: &mut Cell,
     stop: &dyn Fn() -> bool,
-) -> Result<(), String> {
+) -> Result<(), TargetError> {
     let Some(RedundancyReport { lost_inside, without, found }) = target.verify_redundancy(stop)?
     else {
         return Ok(());
@@ -629,14 +632,15 @@ mod tests {
         let mem = plan("mem", "raid5", Options::default());
         let needed = (512 << 20) + (32 << 20) + (32 << 20) + (512 << 10);
         assert_eq!(check_memory(&mem, 1, needed), Ok(()));
-        let error = check_memory(&mem, 1, needed - 1).expect_err("a byte is missing");
+        let error = check_memory(&mem, 1, needed - 1).expect_err("a byte is missing").to_string();
         assert!(error.contains("512 MiB of it for members in memory"), "{error}");
         assert!(error.starts_with("raid5(4): ") && error.ends_with("use less --size"), "{error}");
         // Files are not memory.
         let file = plan("paced:hdd-2007", "raid0", Options::default());
         assert_eq!(check_memory(&file, 1, 17 << 20), Ok(()));
         let deep = Options { depths: vec![1024], blocks: vec![16 << 20], ..Options::default() };
-        let error = check_memory(&plan("file", "raid0", deep), 1, 8 << 30).expect_err("16 GiB");
+        let error =
+            check_memory(&plan("file", "raid0", deep), 1, 8 << 30).expect_err("16 GiB").to_string();
         assert!(error.contains("16 GiB of it for buffers") && error.contains("--depth"), "{error}");
     }
 
@@ -669,7 +673,7 @@ mod tests {
         };
         let plan = matrix::plan(&options).expect("a plan");
         let (record, ended) = run(&plan, &RunConfig::quick(), &|| false, &mut |_| {});
-        let error = ended.expect_err("there is no such directory");
+        let error = ended.expect_err("there is no such directory").to_string();
         assert!(error.starts_with("raid5(4): /nonexistent: cannot make a member"), "{error}");
         assert_eq!(record.cells.len(), 1);
         assert_eq!(record.cells[0].verified, Some(true));

@@ -68,9 +68,21 @@ pub struct Table {
     pub limits: Vec<Figure>,
 }
 
-/// Measures, until `stopped`. An error names the operation and the kernels that computed something
-/// wrong.
-pub fn run(settings: &Settings, stopped: &dyn Fn() -> bool) -> Result<Table, String> {
+/// A parity implementation computed something wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} of {kernels} is wrong")]
+pub struct KernelMismatch {
+    /// The operation.
+    pub operation: &'static str,
+    /// The implementation.
+    pub kernels: &'static str,
+}
+
+/// Measures, until `stopped`.
+///
+/// # Errors
+/// The first wrong result.
+pub fn run(settings: &Settings, stopped: &dyn Fn() -> bool) -> Result<Table, KernelMismatch> {
     let mut table = Table::default();
     for &block_bytes in &settings.block_bytes {
         for &data_blocks in &settings.data_blocks {
@@ -279,11 +291,11 @@ fn measure(
     settings: &Settings,
     operation: &Operation,
     work: &mut Work,
-) -> Result<Vec<Figure>, String> {
+) -> Result<Vec<Figure>, KernelMismatch> {
     let expected = answer(Kernels::portable(), operation, work);
     for &kernels in &settings.kernels {
         if answer(kernels, operation, work) != expected {
-            return Err(format!("{} of {} is wrong", operation.name, kernels.name()));
+            return Err(KernelMismatch { operation: operation.name, kernels: kernels.name() });
         }
     }
     let bytes = if operation.update { 1 } else { work.slices.len() } * work.len();

@@ -13,6 +13,7 @@
 
 pub mod addresses;
 pub mod blocks;
+mod error;
 pub mod kernels;
 pub mod member_factory;
 pub mod pattern;
@@ -22,6 +23,10 @@ pub mod runner;
 pub mod shadow_map;
 pub mod sweep;
 pub mod target;
+mod target_error;
+
+pub use error::{RunError, TooLarge};
+pub use target_error::{MemoryError, RunnerError, TargetError};
 
 // What `spec` gives as the default is the engine's.
 const _: () = assert!(spec::case::DEFAULT_STRIPE_CACHE_BYTES == array::DEFAULT_STRIPE_CACHE_BYTES);

@@ -16,7 +16,8 @@ use array::{
 use drive::{DriveId, Placement, Profile};
 use spec::members::{MemberExpr, known_profile, placement_for};
 use spec::topology::StorageTopology;
-use spec::units::show_size;
+
+use crate::target_error::TargetError;
 
 /// A disk of an array's clockwork, and where a member begins on it.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +59,11 @@ impl MemberFactory<'_> {
     ///
     /// # Errors
     /// One line that names the directory or the size.
-    pub fn make(&self, expr: &MemberExpr, disk: Option<Disk>) -> Result<Box<dyn Member>, String> {
+    pub fn make(
+        &self,
+        expr: &MemberExpr,
+        disk: Option<Disk>,
+    ) -> Result<Box<dyn Member>, TargetError> {
         self.make_over(expr, disk, true)
     }
 
@@ -92,12 +97,12 @@ impl MemberFactory<'_> {
         expr: &MemberExpr,
         disk: Option<Disk>,
         direct: bool,
-    ) -> Result<Box<dyn Member>, String> {
+    ) -> Result<Box<dyn Member>, TargetError> {
         Ok(match expr {
             MemberExpr::Mem => {
                 let member = MemMember::new(self.sectors);
-                let bytes = show_size(self.sectors * md::SECTOR_BYTES);
-                Box::new(member.map_err(|e| format!("cannot map {bytes} for a mem member: {e}"))?)
+                let bytes = self.sectors * md::SECTOR_BYTES;
+                Box::new(member.map_err(|source| TargetError::MemberMemory { bytes, source })?)
             }
             MemberExpr::Null => Box::new(NullMember::new(self.sectors)),
             MemberExpr::File(dir) => {
@@ -112,7 +117,7 @@ impl MemberFactory<'_> {
                     }
                     // A pace below a pace: a disk of its own.
                     None => {
-                        let profile = known_profile(profile).map_err(|error| error.to_string())?;
+                        let profile = known_profile(profile)?;
                         let placement = placement_for(profile, *placement, false);
                         PacedMember::new(inner, self.pace, profile, placement, None)
                     }
@@ -127,19 +132,21 @@ impl MemberFactory<'_> {
 
     /// A file that is unlinked before its space is reserved: that can take long, and if the process
     /// is killed in between, no file remains.
-    fn file(&self, dir: &Path, direct: bool) -> Result<FileMember, String> {
+    fn file(&self, dir: &Path, direct: bool) -> Result<FileMember, TargetError> {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = dir.join(format!("raidlab-member-{}-{next}", std::process::id()));
-        let fail = |doing: &str, error: &dyn std::fmt::Display| {
-            let size = show_size(self.sectors * md::SECTOR_BYTES);
-            format!("{}: cannot {doing} (a member of {size}): {error}", dir.display())
+        let fail = |doing: &'static str, source: std::io::Error| TargetError::MemberFile {
+            directory: dir.to_path_buf(),
+            doing,
+            bytes: self.sectors * md::SECTOR_BYTES,
+            source,
         };
         let mut how = File::options();
         let named = how.read(true).write(true).create_new(true).mode(0o600).open(&path);
-        let named = named.map_err(|e| fail("make a member file", &e))?;
+        let named = named.map_err(|e| fail("make a member file", e))?;
         let options = FileOptions { sectors: self.sectors, direct };
-        let unlink = || std::fs::remove_file(&path).map_err(|e| fail("unlink a member file", &e));
+        let unlink = || std::fs::remove_file(&path).map_err(|e| fail("unlink a member file", e));
         // Of this thread: those of a FUSE front have descriptors of their own, and under the same
         // number the process may have a file of the user's, which would be written over.
         let unnamed = PathBuf::from(format!("/proc/thread-self/fd/{}", named.as_raw_fd()));
@@ -154,6 +161,6 @@ impl MemberFactory<'_> {
             unlink()?;
             member
         };
-        member.map_err(|e| fail(e.doing, &e.source))
+        member.map_err(|e| fail(e.doing, e.source))
     }
 }

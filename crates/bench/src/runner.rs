@@ -29,13 +29,13 @@ use results::record::{Latency, Sample, ThreadTime};
 use results::stats::{self, LatencyRecorder};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spec::rng::SplitMix64;
-use spec::units::show_size;
 use spec::workload::Spec;
 use sys::clock_nanos;
 
 use self::generator::{Generator, Part, Together};
 use crate::addresses::{Share, Workload};
 use crate::target::{Target, VerifyErrors};
+use crate::target_error::RunnerError;
 
 /// Timing of a run: lengths, number of samples, strictness of checks.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,7 @@ pub fn run(
     timing: Timing,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(f64),
-) -> Result<Outcome, String> {
+) -> Result<Outcome, RunnerError> {
     let (area_bytes, keeps_data) = (target.area_bytes(), target.keeps_data());
     let lanes = target.lanes.len();
     let mut generators = Vec::new();
@@ -175,32 +175,28 @@ fn way(seed: u64, lane: u16) -> u64 {
 }
 
 /// The blocks of a lane's generator: those that begin in the units of the lane.
-fn share(driver: &Driver, spec: &Spec, area_bytes: u64, lane: u16) -> Result<Share, String> {
+fn share(driver: &Driver, spec: &Spec, area_bytes: u64, lane: u16) -> Result<Share, RunnerError> {
     let blocks = area_bytes / spec.block_bytes;
     let sharding = driver.sharding();
     let share = Share::of_lane(blocks, spec.block_bytes / md::SECTOR_BYTES, sharding, lane);
     if share.count() >= u64::from(spec.jobs) {
         return Ok(share);
     }
-    let each = match sharding.shards() {
-        1 => String::new(),
-        lanes => format!(" on each of {lanes} cores"),
-    };
-    Err(format!(
-        "{}: {} job(s){each} with blocks of {} do not fit into {}; use a larger --size",
-        spec.kind.name(),
-        spec.jobs,
-        show_size(spec.block_bytes),
-        show_size(area_bytes)
-    ))
+    Err(RunnerError::TooSmall {
+        workload: spec.kind.name(),
+        jobs: spec.jobs,
+        lanes: sharding.shards(),
+        block_bytes: spec.block_bytes,
+        area_bytes,
+    })
 }
 
 /// The CPUs that this thread may run on.
 ///
 /// # Errors
 /// An error of `sched_getaffinity`.
-pub fn allowed_cpus() -> Result<Vec<usize>, String> {
-    let allowed = sched_getaffinity(None).map_err(|e| format!("--cores: {e}"))?;
+pub fn allowed_cpus() -> Result<Vec<usize>, RunnerError> {
+    let allowed = sched_getaffinity(None).map_err(|error| RunnerError::Affinity(error.into()))?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect())
 }
 
@@ -208,10 +204,11 @@ pub fn allowed_cpus() -> Result<Vec<usize>, String> {
 ///
 /// # Errors
 /// An error of `sched_setaffinity`.
-pub fn hold_to(cpus: &[usize]) -> Result<(), String> {
+pub fn hold_to(cpus: &[usize]) -> Result<(), RunnerError> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));
-    sched_setaffinity(None, &set).map_err(|e| format!("--cores: CPU(s) {cpus:?}: {e}"))
+    sched_setaffinity(None, &set)
+        .map_err(|error| RunnerError::Pin { cpus: cpus.to_vec(), source: error.into() })
 }
 
 /// Runs each generator on a separate thread, pinned to a separate CPU; the caller only supervises.
@@ -220,10 +217,10 @@ fn on_threads(
     together: &Together,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(f64),
-) -> Result<Vec<Part>, String> {
+) -> Result<Vec<Part>, RunnerError> {
     let (cpus, count) = (allowed_cpus()?, generators.len());
     if cpus.len() < count {
-        return Err(format!("{count} cores are wanted, and there are {}", cpus.len()));
+        return Err(RunnerError::Cores { wanted: count, available: cpus.len() });
     }
     let (begin, stopped) = (clock_nanos(), AtomicBool::new(false));
     let mut parts: Vec<Option<Part>> = (0..count).map(|_| None).collect();
@@ -241,9 +238,9 @@ fn on_threads(
                     let _ = ended.send((lane, part));
                 }
             };
-            if let Err(error) = thread.spawn_scoped(scope, body) {
+            if let Err(source) = thread.spawn_scoped(scope, body) {
                 together.give_up();
-                return Err(format!("cannot start a thread for lane {lane}: {error}"));
+                return Err(RunnerError::Thread { lane, source });
             }
         }
         drop(ended);
@@ -556,7 +553,7 @@ mod tests {
         let mut target = filled("mem");
         let spec = Spec { jobs: 65, ..spec(Kind::SeqRead) };
         let error = run(&mut target, spec, timing(1, 1), &|| false, &mut |_| {});
-        let error = error.expect_err("64 blocks");
+        let error = error.expect_err("64 blocks").to_string();
         assert!(error.contains("65 job(s) with blocks of 64 KiB do not fit into 4 MiB"), "{error}");
     }
 }

@@ -20,6 +20,7 @@ use spec::sweep::{Item, ItemKey, key};
 
 use crate::blocks as bench;
 use crate::blocks::Progress;
+use crate::error::RunError;
 use crate::program::session::RunResult;
 
 /// A case of a sweep, with its key and description.
@@ -123,13 +124,16 @@ pub fn tasks(cases: &[SweepCase], finished: &HashSet<ItemKey>) -> Vec<Task> {
     tasks
 }
 
+/// Why a task cannot be run here, or failed.
+pub type HostError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Callbacks of a sweep, implemented by the caller.
 pub trait SweepHost {
     /// Whether a task can be run here.
     ///
     /// # Errors
     /// The reason why it cannot be run.
-    fn ready(&mut self, task: &Task) -> Result<(), String>;
+    fn ready(&mut self, task: &Task) -> Result<(), HostError>;
 
     /// Runs a task that is a program. Returns its cells and its result.
     fn program(&mut self, task: &Task) -> RunResult;
@@ -258,19 +262,19 @@ fn one_task(
             let (cells, result) = host.program(task);
             if host.stopped() {
                 // It is measured again from the start: a partial program is not stored.
-                ended.interrupted = result.err();
+                ended.interrupted = result.err().map(|error| error.to_string());
                 Ok(())
             } else {
                 if result.is_ok() {
                     store.put(run, &task.items[0], &cells)?;
                     stored[0] = true;
                 }
-                result
+                result.map_err(HostError::from)
             }
         }
         Ok(()) => {
             let put = |item: &Item, cells: &[Cell]| store.put(run, item, cells);
-            blocks(task, put, host, &mut stored)?
+            blocks(task, put, host, &mut stored)?.map_err(HostError::from)
         }
     };
     ended.measured += stored.iter().filter(|stored| **stored).count();
@@ -278,7 +282,7 @@ fn one_task(
         // If all cells are stored, the check of the redundancy has failed.
         let missing = task.items.iter().zip(&stored).filter(|(_, stored)| !**stored);
         for (item, _) in missing {
-            store.put_not_run(run, item, &why)?;
+            store.put_not_run(run, item, &why.to_string())?;
         }
     }
     Ok(())
@@ -290,7 +294,7 @@ fn blocks(
     mut put: impl FnMut(&Item, &[Cell]) -> Result<(), StoreError>,
     host: &mut dyn SweepHost,
     stored: &mut [bool],
-) -> Result<Result<(), String>, StoreError> {
+) -> Result<Result<(), RunError>, StoreError> {
     let problem = RefCell::new(None);
     let host = RefCell::new(host);
     let mut progress = |event: Progress<'_>| {
@@ -344,7 +348,7 @@ mod tests {
     }
 
     impl SweepHost for Scripted<'_> {
-        fn ready(&mut self, _: &Task) -> Result<(), String> {
+        fn ready(&mut self, _: &Task) -> Result<(), HostError> {
             if let Some(before) = self.before.take() {
                 before();
             }
@@ -407,7 +411,7 @@ mod tests {
         let mut host = Scripted {
             holder: Some(Box::new(end)),
             program: Some(|host| match host.holder {
-                Some(_) => (vec![], Err("it is in use".into())),
+                Some(_) => (vec![], Err(RunError::NotAProgram)),
                 None => (vec![Cell::default()], Ok(())),
             }),
             ..Scripted::default()
@@ -428,12 +432,12 @@ mod tests {
         let mut host = Scripted {
             program: Some(|host| {
                 host.stopped = true;
-                (vec![Cell::default()], Err("could not be undone: mdadm --stop /dev/md200".into()))
+                (vec![Cell::default()], Err(RunError::NotForMd("it could not be stopped")))
             }),
             ..Scripted::default()
         };
         let ended = run_tasks(&tasks, &mut store, run, &mut host).expect("stored");
-        let said = "could not be undone: mdadm --stop /dev/md200".to_string();
+        let said = "md: it could not be stopped".to_string();
         let expected = Ended { stopped: true, interrupted: Some(said), ..Ended::default() };
         assert_eq!(ended, expected);
         assert!(store.finished(run).expect("readable").is_empty(), "it is measured anew");

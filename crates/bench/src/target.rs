@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use array::{
     ArraySpec, Completion, Driver, DriverOptions, Event, FaultControl, HostOp, Lease, Member,
-    MemberSpec, PaceControl,
+    MemberSpec, PaceControl, RequestError,
 };
-use md::nested::{ArrayExpr, Members, NestedGeometry};
+use md::nested::{ArrayExpr, Members, NestedError, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx, Sector};
 use metrics::CounterSource;
 use model::bound::Shape;
@@ -20,6 +20,7 @@ use spec::matrix::tolerated_losses;
 use crate::member_factory::{Disk, MemberFactory};
 use crate::pattern::Miscompare;
 use crate::shadow_map::ShadowMap;
+use crate::target_error::TargetError;
 
 /// Request size for filling and reading back, bytes.
 const BULK_BYTES: u64 = 1 << 20;
@@ -62,7 +63,7 @@ pub struct VerifyErrors {
     /// Requests that ended with an error.
     pub failed_requests: u64,
     /// The first error.
-    pub first_error: Option<String>,
+    pub first_error: Option<RequestError>,
 }
 
 impl VerifyErrors {
@@ -120,7 +121,7 @@ impl Target {
         config: &ArrayConfig,
         run: &RunConfig,
         requests: Requests,
-    ) -> Result<Target, String> {
+    ) -> Result<Target, TargetError> {
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
         let (recipe, mut leaves) =
             ArrayBuilder::with_leaves(config, run, requests, &pace, &faults)?;
@@ -128,10 +129,7 @@ impl Target {
         let lanes = recipe.lanes(&mut leaves)?;
         let facts = lanes[0].info();
         if requests.unit_bytes < facts.logical_block as usize {
-            return Err(format!(
-                "--block: these members work in units of {} bytes; use multiples of that",
-                facts.logical_block
-            ));
+            return Err(TargetError::BlockUnit { unit_bytes: facts.logical_block });
         }
         let whole = facts.sectors * md::SECTOR_BYTES;
         let area = config.area_bytes.map_or(whole, |bytes| bytes.min(whole));
@@ -176,7 +174,7 @@ impl Target {
     ///
     /// # Errors
     /// When a member is still busy after a timeout.
-    pub fn renew_drives(&mut self, random: bool) -> Result<(), String> {
+    pub fn renew_drives(&mut self, random: bool) -> Result<(), TargetError> {
         let mut none = Vec::new();
         let mut left = self.recipe.disks.clone();
         for _ in 0..DRIVES_REST_ROUNDS {
@@ -188,7 +186,7 @@ impl Target {
             }
             self.lanes[0].wait(Duration::from_millis(10), None);
         }
-        Err("a modelled drive is still at work long after the last request".into())
+        Err(TargetError::DriveBusy)
     }
 
     /// Switches the pace of all paced members on or off.
@@ -206,7 +204,7 @@ impl Target {
         &mut self,
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(f64),
-    ) -> Result<(), String> {
+    ) -> Result<(), TargetError> {
         self.set_paced(false);
         self.faults.set_on(false);
         self.book.set_all(1);
@@ -214,7 +212,7 @@ impl Target {
         self.faults.set_on(true);
         self.set_paced(true);
         match found.first_error {
-            Some(error) => Err(format!("filling the array failed: {error}")),
+            Some(error) => Err(TargetError::Fill(error)),
             None => Ok(()),
         }
     }
@@ -234,7 +232,7 @@ impl Target {
     ///
     /// # Errors
     /// The array cannot serve with that many missing members.
-    pub fn degrade(&mut self, count: u32) -> Result<(), String> {
+    pub fn degrade(&mut self, count: u32) -> Result<(), TargetError> {
         let failed = self.failed();
         let gone = tolerated_losses(self.geometry(), count, &|slot| failed.contains(&slot))?;
         self.take_out(&gone);
@@ -251,7 +249,7 @@ impl Target {
     pub fn verify_redundancy(
         mut self,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<RedundancyReport>, String> {
+    ) -> Result<Option<RedundancyReport>, TargetError> {
         if !self.keeps_data {
             return Ok(None);
         }
@@ -409,7 +407,7 @@ impl Target {
     fn judge(&self, end: &Completion, first: u64, write: bool, found: &mut VerifyErrors) {
         if let Err(error) = end.result {
             found.failed_requests += 1;
-            found.first_error.get_or_insert_with(|| error.to_string());
+            found.first_error.get_or_insert(error);
         } else if !write {
             let bytes = end.lease.as_ref().map_or(&[][..], Lease::bytes);
             if let Err(mismatch) = self.book.check(first, bytes) {
@@ -445,7 +443,7 @@ pub(crate) fn array_spec(
     run: &RunConfig,
     requests: Requests,
     (pace, faults): (&PaceControl, &FaultControl),
-) -> Result<(ArraySpec, DriverOptions), String> {
+) -> Result<(ArraySpec, DriverOptions), TargetError> {
     let (recipe, mut leaves) = ArrayBuilder::with_leaves(config, run, requests, pace, faults)?;
     Ok((recipe.array(&recipe.expr, &mut leaves)?, recipe.options))
 }
@@ -458,9 +456,9 @@ impl ArrayBuilder {
         requests: Requests,
         pace: &PaceControl,
         faults: &FaultControl,
-    ) -> Result<(ArrayBuilder, Leaves), String> {
+    ) -> Result<(ArrayBuilder, Leaves), TargetError> {
         if config.members.len() != config.expr.leaves() {
-            return Err("the member set does not fit the array".into());
+            return Err(TargetError::MemberCount);
         }
         let maker = MemberFactory {
             directory: &run.directory,
@@ -496,16 +494,16 @@ impl ArrayBuilder {
 
     /// The array over the present leaves. Leaves of a nested array that has too many missing leaves
     /// to serve are left unused.
-    fn lanes(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Vec<Driver>, String> {
+    fn lanes(&self, leaves: &mut [Option<Box<dyn Member>>]) -> Result<Vec<Driver>, TargetError> {
         let array = self.array(&self.expr, leaves)?;
-        Driver::shards(array, &self.options).map_err(|e| e.to_string())
+        Ok(Driver::shards(array, &self.options)?)
     }
 
     fn array(
         &self,
         expr: &ArrayExpr,
         leaves: &mut [Option<Box<dyn Member>>],
-    ) -> Result<ArraySpec, String> {
+    ) -> Result<ArraySpec, NestedError> {
         let mut members = Vec::new();
         match &expr.members {
             Members::Leaves(_) => members.extend(leaves.iter_mut().map(|leaf| match leaf.take() {
@@ -537,10 +535,10 @@ impl ArrayBuilder {
         })
     }
 
-    fn shape(&self, expr: &ArrayExpr) -> Result<Shape, String> {
+    fn shape(&self, expr: &ArrayExpr) -> Result<Shape, NestedError> {
         let sectors = vec![self.member_sectors; expr.leaves()];
         let nested = NestedGeometry::new(expr, self.chunk_sectors, &sectors);
-        nested.map(|nested| Shape::from(&nested)).map_err(|e| e.to_string())
+        nested.map(|nested| Shape::from(&nested))
     }
 
     /// Number of leaves of each member of the outermost array.
@@ -555,7 +553,7 @@ impl ArrayBuilder {
     /// circular order. So each leaf is missing once, and data that it shares with another leaf is
     /// read from that leaf. On RAID 4 and 5 the first two sets need all parity: where one lacks the
     /// parity of a row, the other has it. On RAID 6 three disjoint sets would be sufficient.
-    fn removable_sets(&self, present: &[bool]) -> Result<Vec<Vec<usize>>, String> {
+    fn removable_sets(&self, present: &[bool]) -> Result<Vec<Vec<usize>>, NestedError> {
         let shape = self.shape(&self.expr)?;
         let mut sets: Vec<Vec<usize>> = Vec::new();
         for start in 0..present.len() {
@@ -689,7 +687,7 @@ mod tests {
         let after = target.lanes[0].leaf_counters();
         let read: Vec<bool> = after.iter().zip(&before).map(|(a, b)| a.reads > b.reads).collect();
         assert_eq!(read, [false, false, true, true]);
-        let error = target.degrade(1).expect_err("the last one cannot");
+        let error = target.degrade(1).expect_err("the last one cannot").to_string();
         assert!(error.contains("cannot serve with 1 member(s) missing"), "{error}");
     }
 

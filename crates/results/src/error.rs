@@ -87,9 +87,15 @@ pub enum StoreProblem {
         /// The reason.
         source: serde_json::Error,
     },
-    /// An error of SQLite.
+    /// An error of SQLite; not the source, since the text replaces its own.
     #[error("{}", sqlite_text(.0))]
-    Sqlite(#[from] rusqlite::Error),
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for StoreProblem {
+    fn from(error: rusqlite::Error) -> StoreProblem {
+        StoreProblem::Sqlite(error)
+    }
 }
 
 /// SQLite's message, with a remedy where there is one.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use md::Level;
 use md::nested::{ArrayExpr, Members};
 
-use crate::members::{MemberExpr, MemberSet};
+use crate::members::{MemberExpr, MemberSet, MembersError};
 use crate::program::ProgramSpec;
 use crate::program::timing::Timing;
 use crate::target::TargetExpr;
@@ -60,15 +60,19 @@ pub enum BenchLevel {
     Md(Level),
 }
 
-impl std::str::FromStr for BenchLevel {
-    type Err = String;
+/// A text is neither a level of md nor `single`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; or 'single' for an ordinary disk")]
+pub struct UnknownLevel(#[source] pub md::LevelError);
 
-    fn from_str(text: &str) -> Result<BenchLevel, String> {
+impl std::str::FromStr for BenchLevel {
+    type Err = UnknownLevel;
+
+    fn from_str(text: &str) -> Result<BenchLevel, UnknownLevel> {
         if text == "single" {
             return Ok(BenchLevel::Single);
         }
-        let level = text.parse::<Level>();
-        level.map(BenchLevel::Md).map_err(|e| format!("{e}; or 'single' for an ordinary disk"))
+        text.parse().map(BenchLevel::Md).map_err(UnknownLevel)
     }
 }
 
@@ -106,13 +110,17 @@ impl ArrayConfig {
     ///
     /// # Errors
     /// The set has another number of members.
-    pub fn new(expr: ArrayExpr, set: &MemberSet, member_bytes: u64) -> Result<ArrayConfig, String> {
+    pub fn new(
+        expr: ArrayExpr,
+        set: &MemberSet,
+        member_bytes: u64,
+    ) -> Result<ArrayConfig, MembersError> {
         Ok(ArrayConfig {
             level: BenchLevel::Md(expr.level),
             nested: matches!(expr.members, Members::Arrays(_)),
             chunk_bytes: DEFAULT_CHUNK_BYTES,
             set: set.clone(),
-            members: set.expand(expr.leaves()).map_err(|error| error.to_string())?,
+            members: set.expand(expr.leaves())?,
             member_bytes,
             area_bytes: None,
             degraded: 0,

@@ -14,6 +14,7 @@
 pub mod case;
 pub mod matrix;
 pub mod members;
+mod plan_error;
 pub mod program;
 pub mod rng;
 pub mod sweep;

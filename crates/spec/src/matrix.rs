@@ -11,10 +11,10 @@ use crate::case::{
     ArrayConfig, BenchLevel, Case, DEFAULT_CHUNK_BYTES, DEFAULT_STRIPE_CACHE_BYTES, RunConfig,
     Workload, any_level,
 };
-use crate::members::{MemberExpr, MemberSet};
+use crate::members::{MemberExpr, MemberSet, MembersError};
+pub use crate::plan_error::{CaseProblem, LeftOut, PlanError};
 use crate::target::TargetExpr;
 use crate::topology::StorageTopology;
-use crate::units::{exact_size, show_size};
 use crate::workload::{Kind, Spec};
 
 /// Default size of a member, bytes: small enough for any machine, several times a disk's cache.
@@ -97,7 +97,7 @@ pub struct Plan {
     /// In order.
     pub arrays: Vec<ArrayPlan>,
     /// Combinations that make no sense, each with the reason.
-    pub left_out: Vec<String>,
+    pub left_out: Vec<LeftOut>,
 }
 
 impl Plan {
@@ -137,17 +137,17 @@ struct Shape {
 /// Makes the plan.
 ///
 /// # Errors
-/// One line that names the option and what is wrong with it, when nothing can be run.
-pub fn plan(options: &Options) -> Result<Plan, String> {
+/// The option that is at fault, or why the first combination is left out, when nothing can be run.
+pub fn plan(options: &Options) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
     if let Some(size) = options.sizes.iter().find(|size| !(1..=MAX_AREA_BYTES).contains(*size)) {
-        return Err(format!("--size {size}: an array has 1 byte to 1024T"));
+        return Err(PlanError::Size(*size));
     }
     if options.levels.is_empty() && !options.arrays.is_empty() {
         let given =
             [("--disks", options.disks.is_empty()), ("--layout", options.layouts.is_empty())];
         if let Some((option, _)) = given.iter().find(|(_, empty)| !empty) {
-            return Err(format!("{option} is for --level: an --array expression says it itself"));
+            return Err(PlanError::NotForArrays { option });
         }
     }
     let sets = match options.members.is_empty() {
@@ -155,7 +155,7 @@ pub fn plan(options: &Options) -> Result<Plan, String> {
         false => options.members.clone(),
     };
     for set in &sets {
-        for shape in shapes(options, set, &mut plan)? {
+        for shape in shapes(options, set, &mut plan) {
             for &chunk in &shape.chunks {
                 for &degraded in &shape.degraded {
                     cases(options, set, &shape, chunk, degraded, &mut plan);
@@ -164,8 +164,8 @@ pub fn plan(options: &Options) -> Result<Plan, String> {
         }
     }
     if plan.arrays.is_empty() {
-        let why = plan.left_out.first().cloned();
-        return Err(why.unwrap_or_else(|| "nothing to run".into()));
+        let why = plan.left_out.into_iter().next();
+        return Err(why.map_or(PlanError::Nothing, PlanError::AllLeftOut));
     }
     Ok(plan)
 }
@@ -174,7 +174,7 @@ fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
     if given.is_empty() { vec![default] } else { given.to_vec() }
 }
 
-fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Result<Vec<Shape>, String> {
+fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Vec<Shape> {
     let chunks = or(&options.chunks, DEFAULT_CHUNK_BYTES);
     let any_array = options.levels.is_empty() && options.arrays.is_empty();
     // With numbers, layouts or missing members given, the plan is their product, not a part of the
@@ -182,9 +182,9 @@ fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Result<Vec<Sha
     let product =
         !(options.disks.is_empty() && options.layouts.is_empty() && options.degraded.is_empty());
     if any_array && !product {
-        let shapes = default_table(set, &chunks)?;
+        let shapes = default_table(set, &chunks);
         if !shapes.is_empty() {
-            return Ok(shapes);
+            return shapes;
         }
     }
     let mut shapes = Vec::new();
@@ -213,28 +213,28 @@ fn shapes(options: &Options, set: &MemberSet, plan: &mut Plan) -> Result<Vec<Sha
                         shape.degraded = or(&options.degraded, 0);
                         shapes.push(shape);
                     }
-                    Err(why) => plan.left_out.push(why),
+                    Err(problem) => plan.left_out.push(LeftOut { array: None, problem }),
                 }
             }
         }
     }
-    Ok(shapes)
+    shapes
 }
 
 /// The rows of the default table that have as many members as the set counts.
-fn default_table(set: &MemberSet, chunks: &[u64]) -> Result<Vec<Shape>, String> {
+fn default_table(set: &MemberSet, chunks: &[u64]) -> Vec<Shape> {
     let mut shapes = Vec::new();
     for (name, disks, degraded) in DEFAULT_TABLE {
         if set.counted().is_some_and(|count| count != disks as usize) {
             continue;
         }
         let (level, layout) = name.split_once(',').map_or((name, None), |(l, y)| (l, Some(y)));
-        let level: BenchLevel = level.parse()?;
-        let mut shape = shape(level, layout, disks, chunks)?;
+        let level: BenchLevel = level.parse().expect("a level of the table");
+        let mut shape = shape(level, layout, disks, chunks).expect("a row of the table");
         shape.degraded = vec![degraded];
         shapes.push(shape);
     }
-    Ok(shapes)
+    shapes
 }
 
 fn shape(
@@ -242,16 +242,16 @@ fn shape(
     layout: Option<&str>,
     disks: u32,
     chunks: &[u64],
-) -> Result<Shape, String> {
+) -> Result<Shape, CaseProblem> {
     let md_level = match level {
         BenchLevel::Single => Level::Linear,
         BenchLevel::Md(level) => level,
     };
     if !(1..=MAX_MEMBERS).contains(&disks) {
-        return Err(format!("--disks {disks}: an array has 1 to {MAX_MEMBERS} members"));
+        return Err(CaseProblem::Disks { disks, most: MAX_MEMBERS });
     }
     let layout = match layout {
-        Some(name) => Some(Layout::parse(md_level, name).map_err(|e| format!("--{e}"))?),
+        Some(name) => Some(Layout::parse(md_level, name).map_err(CaseProblem::Layout)?),
         None => None,
     };
     let expr = ArrayExpr {
@@ -278,13 +278,13 @@ fn cases(
         BenchLevel::Single => "single".to_string(),
         BenchLevel::Md(_) => shape.expr.to_string(),
     };
+    let left_out = |problem| LeftOut { array: Some(name.clone()), problem };
     let checked = check_chunk(chunk_bytes)
         .and_then(|()| check_shape(&shape.expr, chunk_bytes, degraded))
         .and_then(|checked| Ok((checked, members(set, shape)?)));
     let ((ratio, stripe), members) = match checked {
         Ok(good) => good,
-        Err(why) if why.starts_with(&name) => return plan.left_out.push(why),
-        Err(why) => return plan.left_out.push(format!("{name}: {why}")),
+        Err(problem) => return plan.left_out.push(left_out(problem)),
     };
     // Knobs that mean nothing here do not multiply.
     let wirings = wirings(options, set, shape.level, &members);
@@ -292,7 +292,7 @@ fn cases(
     for topology in wirings {
         match topology {
             Ok(topology) => wired.push(topology),
-            Err(why) => plan.left_out.push(format!("{name}: {why}")),
+            Err(problem) => plan.left_out.push(left_out(problem)),
         }
     }
     let mut caches = or(&options.stripe_caches, DEFAULT_STRIPE_CACHE_BYTES);
@@ -302,10 +302,11 @@ fn cases(
     for area_bytes in optional(&options.sizes) {
         let (member_bytes, usable) = fit(&shape.expr, chunk_bytes, ratio, area_bytes);
         if let Some(why) = members.iter().find_map(|m| m.check_faults(member_bytes).err()) {
-            plan.left_out.push(format!("{name}: {why}"));
+            plan.left_out.push(left_out(why.into()));
             continue;
         }
-        let cells = cells(options, &members, stripe, usable, &name, &mut plan.left_out);
+        let (cells, too_small) = cells(options, &members, stripe, usable);
+        plan.left_out.extend(too_small.into_iter().map(left_out));
         if cells.is_empty() {
             continue;
         }
@@ -339,7 +340,7 @@ fn wirings(
     set: &MemberSet,
     level: BenchLevel,
     members: &[MemberExpr],
-) -> Vec<Result<StorageTopology, String>> {
+) -> Vec<Result<StorageTopology, CaseProblem>> {
     let given = [
         ("--bus", !options.buses.is_empty()),
         ("--channel", !options.channels.is_empty()),
@@ -349,8 +350,8 @@ fn wirings(
     if let Some((option, _)) = given
         && members.iter().all(|member| member.drive().is_none())
     {
-        let why = format!("{option}: no member of '{set}' is paced; run without");
-        return vec![Err(why), Ok(StorageTopology::default())];
+        let problem = CaseProblem::NotPaced { option, set: set.to_string() };
+        return vec![Err(problem), Ok(StorageTopology::default())];
     }
     // An ordinary disk has its spindle and its channel for itself.
     let shared = |given: &[u32]| match level {
@@ -363,17 +364,18 @@ fn wirings(
             for bus_bytes_per_s in optional(&options.buses) {
                 let topology =
                     StorageTopology { bus_bytes_per_s, disks_per_channel, members_per_spindle };
-                wirings.push(topology.check(members).map(|()| topology));
+                let checked = topology.check(members).map(|()| topology);
+                wirings.push(checked.map_err(CaseProblem::from));
             }
         }
     }
     wirings
 }
 
-fn members(set: &MemberSet, shape: &Shape) -> Result<Vec<MemberExpr>, String> {
+fn members(set: &MemberSet, shape: &Shape) -> Result<Vec<MemberExpr>, MembersError> {
     match shape.level {
         BenchLevel::Single => Ok(vec![set.first().clone()]),
-        BenchLevel::Md(_) => set.expand(shape.expr.leaves()).map_err(|e| e.to_string()),
+        BenchLevel::Md(_) => set.expand(shape.expr.leaves()),
     }
 }
 
@@ -416,43 +418,45 @@ fn fit(expr: &ArrayExpr, chunk_bytes: u64, ratio: f64, area_bytes: Option<u64>) 
     (member_bytes, whole(member_bytes).min(area))
 }
 
-fn check_chunk(bytes: u64) -> Result<(), String> {
+fn check_chunk(bytes: u64) -> Result<(), CaseProblem> {
     if bytes == 0 || !bytes.is_multiple_of(4096) {
-        return Err(format!("--chunk {}: a chunk is a multiple of 4 KiB", exact_size(bytes)));
+        return Err(CaseProblem::ChunkUnit(bytes));
     }
     if bytes > MAX_CHUNK_BYTES {
-        return Err(format!("--chunk {}: a chunk has at most 64 MiB", exact_size(bytes)));
+        return Err(CaseProblem::ChunkSize(bytes));
     }
     Ok(())
 }
 
 /// Tries the shape on members of a round size: what each byte of a member gives the array, and the
 /// full stripe of the outermost level in bytes (0 where there is none).
-fn check_shape(expr: &ArrayExpr, chunk_bytes: u64, degraded: u32) -> Result<(f64, u64), String> {
+fn check_shape(
+    expr: &ArrayExpr,
+    chunk_bytes: u64,
+    degraded: u32,
+) -> Result<(f64, u64), CaseProblem> {
     let leaf = (largest_chunk(expr, chunk_bytes) * 64).max(1 << 30) / md::SECTOR_BYTES;
     let chunk = chunk_bytes / md::SECTOR_BYTES;
     let leaves = vec![leaf; expr.leaves()];
-    let geometry = NestedGeometry::new(expr, chunk, &leaves).map_err(|e| e.to_string())?;
+    let geometry = NestedGeometry::new(expr, chunk, &leaves)?;
     let outer = geometry.geometry();
     if tolerated_losses(outer, degraded, &|_| false).is_err() {
-        return Err(format!("--degraded {degraded}: the array cannot serve without that many"));
+        return Err(CaseProblem::Degraded(degraded));
     }
     let ratio = geometry.array_sectors() as f64 / leaf as f64;
     let parity = outer.level().has_parity();
     Ok((ratio, if parity { outer.stripe_sectors() * md::SECTOR_BYTES } else { 0 }))
 }
 
-/// What is run on an array of `area` usable bytes; what is too large for it is left out.
+/// What is run on an array of `area` usable bytes, and what is too large for it.
 fn cells(
     options: &Options,
     members: &[MemberExpr],
     stripe: u64,
     area: u64,
-    name: &str,
-    left_out: &mut Vec<String>,
-) -> Vec<Spec> {
+) -> (Vec<Spec>, Vec<CaseProblem>) {
     let memory = members.iter().all(MemberExpr::is_memory);
-    let mut cells = Vec::new();
+    let (mut cells, mut too_small) = (Vec::new(), Vec::new());
     let kinds = match options.workloads.is_empty() {
         true => Kind::ALL.to_vec(),
         false => options.workloads.clone(),
@@ -466,13 +470,13 @@ fn cells(
                     let ahead = or(&options.read_aheads, 0);
                     let ahead = if kind == Kind::SeqRead { &ahead[..] } else { &[0][..] };
                     if area / block_bytes < u64::from(jobs) {
-                        left_out.push(format!(
-                            "{name}: {}: {jobs} job(s) with blocks of {} do not fit into {}; use a \
-                             larger --size",
-                            kind.name(),
-                            show_size(block_bytes),
-                            show_size(area)
-                        ));
+                        let (workload, area_bytes) = (kind.name(), area);
+                        too_small.push(CaseProblem::TooSmall {
+                            workload,
+                            jobs,
+                            block_bytes,
+                            area_bytes,
+                        });
                         continue;
                     }
                     for &read_ahead_bytes in ahead {
@@ -482,7 +486,7 @@ fn cells(
             }
         }
     }
-    cells
+    (cells, too_small)
 }
 
 /// Default block size and depth. Sequential writes are whole stripes, as from a file system with
@@ -500,6 +504,18 @@ fn defaults(kind: Kind, memory: bool, stripe: u64) -> (u64, u32) {
     }
 }
 
+/// An array cannot serve with that many missing members.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{level} of {members} cannot serve with {missing} member(s) missing")]
+pub struct CannotServe {
+    /// Its level.
+    pub level: Level,
+    /// Its members.
+    pub members: usize,
+    /// Missing members.
+    pub missing: u32,
+}
+
 /// The first `count` members that an array can lose, besides those that are already `out`.
 ///
 /// # Errors
@@ -508,7 +524,7 @@ pub fn tolerated_losses(
     geometry: &Geometry,
     count: u32,
     out: &dyn Fn(u16) -> bool,
-) -> Result<Vec<MemberIdx>, String> {
+) -> Result<Vec<MemberIdx>, CannotServe> {
     let mut gone: Vec<MemberIdx> = Vec::new();
     for member in (0..geometry.members() as u16).map(MemberIdx) {
         let stays = |other: MemberIdx| other != member && !out(other.0) && !gone.contains(&other);
@@ -518,7 +534,7 @@ pub fn tolerated_losses(
     }
     if gone.len() < count as usize {
         let (level, members) = (geometry.level(), geometry.members());
-        return Err(format!("{level} of {members} cannot serve with {count} member(s) missing"));
+        return Err(CannotServe { level, members, missing: count });
     }
     Ok(gone)
 }
@@ -560,7 +576,7 @@ mod tests {
         assert_eq!(plan.arrays.len(), 6);
         assert_eq!(plan.cells(), 12);
         assert_eq!(plan.left_out.len(), 2);
-        assert!(plan.left_out[0].contains("--degraded 1"), "{:?}", plan.left_out);
+        assert!(plan.left_out[0].to_string().contains("--degraded 1"), "{:?}", plan.left_out);
     }
 
     #[test]
@@ -593,7 +609,7 @@ mod tests {
                 "names 3 member(s)",
             ),
         ] {
-            let error = plan(&options).expect_err(named);
+            let error = plan(&options).expect_err(named).to_string();
             assert!(error.contains(named), "{error}");
         }
     }
@@ -625,7 +641,11 @@ mod tests {
         // Two sequential jobs with blocks of 1 MiB need two of them.
         assert_eq!(plan.cells(), 6);
         assert_eq!(plan.left_out.len(), 2);
-        assert!(plan.left_out[0].contains("2 job(s) with blocks of 1 MiB do not fit into 1 MiB"));
+        assert!(
+            plan.left_out[0]
+                .to_string()
+                .contains("2 job(s) with blocks of 1 MiB do not fit into 1 MiB")
+        );
     }
 
     #[test]
@@ -704,7 +724,10 @@ mod tests {
                 ..Options::default()
             };
             match plan(&options) {
-                Err(why) => prop_assert!(!why.is_empty() && !why.contains('\n')),
+                Err(why) => {
+                    let why = why.to_string();
+                    prop_assert!(!why.is_empty() && !why.contains('\n'));
+                }
                 Ok(plan) => {
                     prop_assert!(plan.cells() > 0);
                     for case in &plan.arrays {

@@ -17,6 +17,8 @@
 //! Invariant: the paced members and the bound use the same topology. Pure. Called by `matrix`
 //! (validation), `target` (paced members) and `bound`.
 
+use thiserror::Error;
+
 use crate::members::MemberExpr;
 
 /// Shared resources of members. The default: none.
@@ -43,6 +45,31 @@ pub struct Part {
     pub parts: usize,
 }
 
+/// Why members cannot be parts of one disk.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TopologyError {
+    /// One of them has no drive.
+    #[error("--spindle {spindle}: member {member} is not paced; {WANTED}")]
+    NotPaced {
+        /// Parts of the disk.
+        spindle: usize,
+        /// Index of the member.
+        member: usize,
+    },
+    /// Their drives or places differ.
+    #[error("--spindle {spindle}: members {first} and {member}: {WANTED}")]
+    Different {
+        /// Parts of the disk.
+        spindle: usize,
+        /// Index of the disk's first member.
+        first: usize,
+        /// Index of the member.
+        member: usize,
+    },
+}
+
+const WANTED: &str = "parts of one disk are paced by the same profile at the same place";
+
 impl StorageTopology {
     /// The disk and channel of each of `members` members.
     pub fn parts(&self, members: usize) -> Vec<Part> {
@@ -65,19 +92,18 @@ impl StorageTopology {
     ///
     /// # Errors
     /// Names the invalid members.
-    pub fn check(&self, members: &[MemberExpr]) -> Result<(), String> {
+    pub fn check(&self, members: &[MemberExpr]) -> Result<(), TopologyError> {
         let parts = self.parts(members.len());
         let alone = |part: &Part| part.parts == 1;
         let drive = |member: usize| members[member].drive().map(|(p, at)| (p.name(), at));
         for (member, part) in parts.iter().enumerate().filter(|(_, part)| !alone(part)) {
             let first = member - part.part;
-            let wanted = "parts of one disk are paced by the same profile at the same place";
-            let parts = part.parts;
+            let spindle = part.parts;
             if drive(member).is_none() {
-                return Err(format!("--spindle {parts}: member {member} is not paced; {wanted}"));
+                return Err(TopologyError::NotPaced { spindle, member });
             }
             if drive(member) != drive(first) {
-                return Err(format!("--spindle {parts}: members {first} and {member}: {wanted}"));
+                return Err(TopologyError::Different { spindle, first, member });
             }
         }
         Ok(())
@@ -128,7 +154,7 @@ mod tests {
             ("paced:hdd-2007+paced:hdd-2007@0.5", "members 0 and 1"),
             ("paced:hdd-2007*3+mem", "member 3 is not paced"),
         ] {
-            let error = spindle.check(&members(set)).expect_err(set);
+            let error = spindle.check(&members(set)).expect_err(set).to_string();
             assert!(error.contains(part), "{set}: {error}");
         }
         let channel = StorageTopology { disks_per_channel: Some(2), ..StorageTopology::default() };

@@ -17,6 +17,7 @@ use spec::program::types::{Phase, Step};
 use sys::clock_nanos;
 
 use super::content::Miscompare;
+use super::error::IoError;
 
 /// A backend that runs programs.
 pub trait IoBackend: Sync {
@@ -31,20 +32,20 @@ pub trait IoBackend: Sync {
     ///
     /// # Errors
     /// When there is no memory or no ring for it.
-    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String>;
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, IoError>;
 
     /// Compares the contents of a file with the written data, with direct I/O where possible.
     /// `stop` is polled.
     ///
     /// # Errors
     /// When it cannot be read at all.
-    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String>;
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, IoError>;
 
     /// Drops the kernel's caches.
     ///
     /// # Errors
     /// The reason why they cannot be dropped.
-    fn drop_caches(&self) -> Result<(), String>;
+    fn drop_caches(&self) -> Result<(), IoError>;
 
     /// Counters of each member, where members can be distinguished.
     fn members(&self) -> Vec<Counters>;
@@ -61,13 +62,13 @@ pub trait WorkerIo: Send {
     ///
     /// # Errors
     /// Names the file and the failed operation.
-    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), String>;
+    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), IoError>;
 
     /// Waits for all requests in flight.
     ///
     /// # Errors
     /// As above.
-    fn settle(&mut self, _tally: &mut WorkerStats<'_>) -> Result<(), String> {
+    fn settle(&mut self, _tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ use super::files::left_behind;
 use super::run::Progress;
 use super::session::{RunResult, Session};
 use crate::blocks::extent_of;
+use crate::error::RunError;
 use crate::provision::{MountOrDevice, facts_of, open_to_write_over};
 
 /// Permission and callbacks of the caller.
@@ -35,7 +36,7 @@ pub struct Host<'a> {
 /// Runs a program. `label` distinguishes its target from others of the same name, in the cells.
 pub fn run(case: &Case, label: &str, host: &Host<'_>) -> RunResult {
     let Workload::Program(program) = &case.workload else {
-        return (Vec::new(), Err("block workloads are no program".into()));
+        return (Vec::new(), Err(RunError::NotAProgram));
     };
     let mut tell = |program: &Program, progress: Progress<'_>| (host.progress)(program, progress);
     let mut session = Session {
@@ -61,7 +62,7 @@ fn on_target(
     let array = case.array.as_ref().map(|array| (array, &case.run));
     match (&case.target, array) {
         (TargetExpr::Engine, Some((array, run))) => match extent_of(array) {
-            Err(problem) => (Vec::new(), Err(problem)),
+            Err(problem) => (Vec::new(), Err(problem.into())),
             Ok((capacity, stripe)) => {
                 let scale = Sizing {
                     memory_bytes: host::memory_bytes().unwrap_or(0),
@@ -81,7 +82,7 @@ fn on_target(
             session.on_directory(program, path, place)
         }
         (TargetExpr::Device(path), _) => match open_to_write_over(path, host.destroy) {
-            Err(problem) => (Vec::new(), Err(problem)),
+            Err(problem) => (Vec::new(), Err(problem.into())),
             Ok(device) => {
                 let base = Cell {
                     target: "device".into(),

@@ -11,13 +11,14 @@ use std::fs::File;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use array::{Array, Counters, Lease};
+use array::{Array, ArrayError, Counters, Lease};
 use rustix::fs::Advice;
 use spec::program::types::{Act, Calls, EXTENT_BYTES, How, Op, Phase, Program, Step};
 use sys::clock_nanos;
 
 use super::backend::{IoBackend, VerifyErrors, WorkerIo, WorkerStats};
 use super::content::ShadowMap;
+use super::error::IoError;
 use super::files::{advice_for, check_units};
 use super::lane::{Lane, MakeDriver, OwnDriver};
 
@@ -32,7 +33,7 @@ pub struct Extents {
     calls: Calls,
     lease_bytes: u64,
     /// Drops the kernel's caches.
-    drop_caches: Option<fn() -> Result<(), String>>,
+    drop_caches: Option<fn() -> Result<(), IoError>>,
 }
 
 impl Extents {
@@ -45,8 +46,8 @@ impl Extents {
         lease_bytes: u64,
         program: &Program,
         seed: u64,
-        drop_caches: Option<fn() -> Result<(), String>>,
-    ) -> Result<Extents, String> {
+        drop_caches: Option<fn() -> Result<(), IoError>>,
+    ) -> Result<Extents, IoError> {
         let mut starts = Vec::new();
         let mut next: u64 = 0;
         for bytes in &program.files {
@@ -55,12 +56,9 @@ impl Extents {
         }
         let end = starts.last().map_or(0, |start| start + program.files[starts.len() - 1]);
         if end > array.len_bytes() {
-            return Err(format!(
-                "the program's files take {end} bytes, and the target has {}; use a smaller --size",
-                array.len_bytes()
-            ));
+            return Err(IoError::TooLarge { needed: end, available: array.len_bytes() });
         }
-        let unit_bytes = program.unit_bytes().map_err(|error| error.to_string())?;
+        let unit_bytes = program.unit_bytes()?;
         let book = ShadowMap::new(seed, &program.files, unit_bytes);
         let calls = program.calls;
         Ok(Extents { array, own: None, starts, book, calls, lease_bytes, drop_caches })
@@ -105,7 +103,7 @@ impl IoBackend for Extents {
         false
     }
 
-    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String> {
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
         let depth = depth.max(1) as usize;
         let flights = (0..depth).map(|_| None).collect();
         let (lane, cached) = match &self.own {
@@ -118,7 +116,7 @@ impl IoBackend for Extents {
         Ok(Box::new(ExtentHands { ground: self, shared, flights, lane, cached }))
     }
 
-    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String> {
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, IoError> {
         let mut mistakes = VerifyErrors::default();
         let start = self.starts[file as usize];
         let block = u64::from(self.array.logical_block());
@@ -128,13 +126,13 @@ impl IoBackend for Extents {
         let read_at = |bytes: &mut [u8], at: u64| {
             let len = (bytes.len() as u64).min(end.saturating_sub(at)) as usize;
             let read = self.array.read_at(&mut bytes[..len], start + at);
-            read.map(|()| len).map_err(|error| format!("file {file}: cannot check it: {error}"))
+            read.map(|()| len).map_err(failed(file, "check it"))
         };
         check_units(&self.book, file, stop, &read_at, &mut mistakes)?;
         Ok(mistakes)
     }
 
-    fn drop_caches(&self) -> Result<(), String> {
+    fn drop_caches(&self) -> Result<(), IoError> {
         self.drop_caches.map_or(Ok(()), |drop| drop())
     }
 
@@ -142,6 +140,17 @@ impl IoBackend for Extents {
     fn members(&self) -> Vec<Counters> {
         if self.own.is_some() { Vec::new() } else { self.array.leaf_counters() }
     }
+}
+
+/// An error of the array, with the operation on a file that failed.
+fn failed(file: u32, doing: impl Into<String>) -> impl FnOnce(ArrayError) -> IoError {
+    move |source| IoError::Extent { file, doing: doing.into(), source }
+}
+
+/// The same, with the place of a read or write.
+fn failed_at(op: Op, file: u32, at: u64) -> impl FnOnce(ArrayError) -> IoError {
+    let doing = if op == Op::Read { "read" } else { "write" };
+    move |source| failed(file, format!("{doing} at byte {at}"))(source)
 }
 
 struct Flight {
@@ -170,23 +179,18 @@ impl ExtentHands<'_> {
         self.ground.starts[file as usize] + at
     }
 
-    fn failed(op: Op, file: u32, at: u64, error: &dyn std::fmt::Display) -> String {
-        let doing = if op == Op::Read { "read" } else { "write" };
-        format!("file {file}: cannot {doing} at byte {at}: {error}")
-    }
-
     /// Calls `posix_fadvise` on a file's range of the open file, if the page cache is used: arrays
     /// of the engine bypass it.
-    fn advise(&self, file: u32, advice: Advice) -> Result<(), String> {
+    fn advise(&self, file: u32, advice: Advice) -> Result<(), IoError> {
         let Some((cached, first)) = &self.cached else { return Ok(()) };
         let units = self.ground.book.ledger.len(file);
         let bytes = NonZeroU64::new(units * self.ground.book.content.unit_bytes());
         let advised = rustix::fs::fadvise(cached, first + self.place(file, 0), bytes, advice);
-        advised.map_err(|error| format!("file {file}: cannot advise the page cache: {error}"))
+        advised.map_err(|error| IoError::Advise { file, source: error.into() })
     }
 
     /// Waits for one more completion.
-    fn wait_one(&mut self, tally: &mut WorkerStats<'_>) -> Result<(), String> {
+    fn wait_one(&mut self, tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
         let (slot, ended) = self.lane.next();
         let flight = self.flights[slot].take().expect("a request ends once");
         let book = &self.ground.book;
@@ -194,7 +198,7 @@ impl ExtentHands<'_> {
         if op != Op::Read {
             book.end_write(file, at, &flight.versions);
         }
-        let lease = ended.map_err(|error| Self::failed(op, file, at, &error))?;
+        let lease = ended.map_err(failed_at(op, file, at))?;
         if op == Op::Read
             && let Some(wrong) = book.glance(lease.bytes(), file, at, flight.before)
         {
@@ -209,7 +213,7 @@ impl ExtentHands<'_> {
         &mut self,
         (op, file, at, len): (Op, u32, u64, u64),
         tally: &mut WorkerStats<'_>,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, IoError> {
         loop {
             let touches = |flight: &Flight| {
                 flight.file == file
@@ -239,7 +243,7 @@ impl ExtentHands<'_> {
         at: u64,
         len: u64,
         tally: &mut WorkerStats<'_>,
-    ) -> Result<Vec<u32>, String> {
+    ) -> Result<Vec<u32>, IoError> {
         let mut versions = Vec::new();
         let book = &self.ground.book;
         if !self.shared {
@@ -256,7 +260,7 @@ impl ExtentHands<'_> {
         &mut self,
         part: (Op, u32, u64, u64),
         tally: &mut WorkerStats<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), IoError> {
         let (op, file, at, len) = part;
         let slot = self.free_slot(part, tally)?;
         let book = &self.ground.book;
@@ -277,7 +281,7 @@ impl ExtentHands<'_> {
                 Ok(lease) => lease,
                 Err(error) => {
                     book.end_write(file, at, &flight.versions);
-                    return Err(Self::failed(Op::Read, file, at, &error));
+                    return Err(failed_at(Op::Read, file, at)(error));
                 }
             };
             if let Some(wrong) = book.glance(lease.bytes(), file, at, before) {
@@ -291,7 +295,7 @@ impl ExtentHands<'_> {
 }
 
 impl WorkerIo for ExtentHands<'_> {
-    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), String> {
+    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
         match step {
             Step::Open { file, how: How::Create | How::Truncate } => {
                 self.ground.book.ledger.forget(*file);
@@ -301,7 +305,7 @@ impl WorkerIo for ExtentHands<'_> {
             Step::Close { .. } => self.settle(tally),
             Step::Sync { file, .. } => {
                 self.settle(tally)?;
-                self.lane.flush().map_err(|error| format!("file {file}: cannot flush: {error}"))
+                self.lane.flush().map_err(failed(*file, "flush"))
             }
             Step::Forget { file } => {
                 self.settle(tally)?;
@@ -327,11 +331,11 @@ impl WorkerIo for ExtentHands<'_> {
             | Step::MakeDirectory(_)
             | Step::RemoveDirectory(_)
             | Step::Name { .. }
-            | Step::ListedNames { .. } => Err("there is no file system for it".into()),
+            | Step::ListedNames { .. } => Err(IoError::NoFileSystem),
         }
     }
 
-    fn settle(&mut self, tally: &mut WorkerStats<'_>) -> Result<(), String> {
+    fn settle(&mut self, tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
         while self.flights.iter().any(Option::is_some) {
             self.wait_one(tally)?;
         }

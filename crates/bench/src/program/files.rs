@@ -16,11 +16,11 @@ use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use spec::program::names::NameSet;
 use spec::program::types::{Access, Act, ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
-use spec::units::show_size;
 use sys::{FileMap, clock_nanos};
 
 use super::backend::{Aligned, IoBackend, VerifyErrors, WorkerIo, WorkerStats};
 use super::content::{Miscompare, ShadowMap};
+use super::error::IoError;
 
 /// Buffer size of `putc` and `getc`: the block size of most file systems, as in the C library.
 const STDIO_BYTES: usize = 4096;
@@ -64,14 +64,14 @@ impl Files {
     ///
     /// # Errors
     /// Names the directory and the reason why nothing can be created, or mapped, in it.
-    pub fn new(directory: &Path, program: &Program, seed: u64) -> Result<Files, String> {
-        let unit_bytes = program.unit_bytes().map_err(|error| error.to_string())?;
+    pub fn new(directory: &Path, program: &Program, seed: u64) -> Result<Files, IoError> {
+        let unit_bytes = program.unit_bytes()?;
         if program.calls == Calls::Mapped {
             has_room(directory, program.file_bytes())?;
         }
         let root = directory.join(own_name());
         let made = std::fs::create_dir(&root);
-        made.map_err(|error| format!("{}: cannot make it: {error}", root.display()))?;
+        made.map_err(IoError::file(&root, "make it"))?;
         let files = Files {
             root,
             book: ShadowMap::new(seed, &program.files, unit_bytes),
@@ -83,16 +83,15 @@ impl Files {
         Ok(files)
     }
 
-    fn can_be_direct(&self) -> Result<(), String> {
+    fn can_be_direct(&self) -> Result<(), IoError> {
         if !self.direct {
             return Ok(());
         }
         let probe = self.root.join("probe");
         let made = self.options(true).write(true).create(true).truncate(false).open(&probe);
         let _ = std::fs::remove_file(&probe);
-        made.map(drop).map_err(|error| {
-            format!("{}: no direct I/O here ({error}); leave 'direct' out", self.root.display())
-        })
+        made.map(drop)
+            .map_err(|source| IoError::NoDirectIo { directory: self.root.clone(), source })
     }
 
     fn path(&self, file: u32) -> PathBuf {
@@ -112,9 +111,9 @@ impl Files {
         options
     }
 
-    fn open(&self, file: u32, how: How) -> Result<File, String> {
+    fn open(&self, file: u32, how: How) -> Result<File, IoError> {
         let path = self.path(file);
-        let fail = |error| format!("{}: cannot open it: {error}", path.display());
+        let fail = IoError::file(&path, "open it");
         let mut options = self.options(self.direct);
         match how {
             How::Create => {
@@ -138,12 +137,12 @@ impl Files {
 
     /// The map of an opened file. One that may be written gets its whole length first, as IOzone
     /// does it: a map is as long as the file was, and files of other sizes end in a hole.
-    fn map(&self, opened: &File, file: u32, how: How) -> Result<FileMap, String> {
+    fn map(&self, opened: &File, file: u32, how: How) -> Result<FileMap, IoError> {
         let writable = how != How::Read;
         let (path, bytes) = (self.path(file), self.bytes[file as usize]);
-        let fail = |error| format!("{}: cannot map it: {error}", path.display());
-        if writable && opened.metadata().map_err(fail)?.len() < bytes {
-            opened.set_len(bytes).map_err(fail)?;
+        let fail = IoError::file(&path, "map it");
+        if writable && opened.metadata().map_err(&fail)?.len() < bytes {
+            opened.set_len(bytes).map_err(&fail)?;
         }
         FileMap::new(opened, writable).map_err(fail)
     }
@@ -151,18 +150,14 @@ impl Files {
 
 /// Checks the free space: on a full file system a write to a map kills the process (SIGBUS), since
 /// there is no call that could return the error.
-fn has_room(directory: &Path, bytes: u64) -> Result<(), String> {
+fn has_room(directory: &Path, needed: u64) -> Result<(), IoError> {
     let space = rustix::fs::statvfs(directory);
-    let space = space.map_err(|error| format!("{}: {error}", directory.display()))?;
+    let path = || directory.to_path_buf();
+    let space = space.map_err(|error| IoError::Path { path: path(), source: error.into() })?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
-    match free > bytes {
+    match free > needed {
         true => Ok(()),
-        false => Err(format!(
-            "{}: {} are free, and the files that are to be mapped take {}; use a smaller --size",
-            directory.display(),
-            show_size(free),
-            show_size(bytes)
-        )),
+        false => Err(IoError::NoRoom { directory: path(), free, needed }),
     }
 }
 
@@ -185,7 +180,7 @@ impl IoBackend for Files {
         true
     }
 
-    fn hands<'g>(&'g self, _depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String> {
+    fn hands<'g>(&'g self, _depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
         Ok(Box::new(FileHands {
             ground: self,
             open: Vec::new(),
@@ -197,7 +192,7 @@ impl IoBackend for Files {
         }))
     }
 
-    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String> {
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, IoError> {
         let path = self.path(file);
         let mut mistakes = VerifyErrors::default();
         let opened = match self.options(true).read(true).open(&path) {
@@ -209,20 +204,17 @@ impl IoBackend for Files {
         let opened = match opened {
             // Unlinked, or never created: then the map has no written units of it.
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            opened => {
-                Some(opened.map_err(|e| format!("{}: cannot check it: {e}", path.display()))?)
-            }
+            opened => Some(opened.map_err(IoError::file(&path, "check it"))?),
         };
         let read_at = |bytes: &mut [u8], at| match &opened {
-            Some(opened) => read_full(opened, bytes, at)
-                .map_err(|error| format!("{}: cannot check it: {error}", path.display())),
+            Some(opened) => read_full(opened, bytes, at).map_err(IoError::file(&path, "check it")),
             None => Ok(0),
         };
         check_units(&self.book, file, stop, &read_at, &mut mistakes)?;
         Ok(mistakes)
     }
 
-    fn drop_caches(&self) -> Result<(), String> {
+    fn drop_caches(&self) -> Result<(), IoError> {
         drop_page_cache()
     }
 
@@ -234,7 +226,7 @@ impl IoBackend for Files {
 const PAGE: u64 = 4096;
 
 /// Fills a buffer from a byte that is a multiple of a page, as far as the file goes.
-type ReadAt<'a> = dyn Fn(&mut [u8], u64) -> Result<usize, String> + 'a;
+type ReadAt<'a> = dyn Fn(&mut [u8], u64) -> Result<usize, IoError> + 'a;
 
 /// Compares all units of a file.
 pub fn check_units(
@@ -243,7 +235,7 @@ pub fn check_units(
     stop: &dyn Fn() -> bool,
     read_at: &ReadAt<'_>,
     mistakes: &mut VerifyErrors,
-) -> Result<(), String> {
+) -> Result<(), IoError> {
     let unit_bytes = book.content.unit_bytes();
     let mut buffer = Aligned::new(CHECK_BYTES);
     // What the buffer holds: from where on, and how much of it.
@@ -295,10 +287,9 @@ fn read_full(file: &File, buffer: &mut [u8], at: u64) -> std::io::Result<usize> 
 ///
 /// # Errors
 /// An error of the system, for example missing permission.
-pub fn drop_page_cache() -> Result<(), String> {
+pub fn drop_page_cache() -> Result<(), IoError> {
     rustix::fs::sync();
-    std::fs::write("/proc/sys/vm/drop_caches", "3")
-        .map_err(|error| format!("cannot drop the page cache: {error}; run as root"))
+    std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(IoError::DropCaches)
 }
 
 struct OpenFile {
@@ -563,11 +554,12 @@ impl FileHands<'_> {
         name: &str,
         what: NameOp,
         tally: &mut WorkerStats<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), IoError> {
         let started = clock_nanos();
         let done = self.name(set, name, number, what);
-        let bytes = done.map_err(|error| {
-            format!("{}: {error}", self.ground.directory(set).join(name).display())
+        let bytes = done.map_err(|source| IoError::Path {
+            path: self.ground.directory(set).join(name),
+            source,
         })?;
         tally.done(bytes, started);
         Ok(())
@@ -578,26 +570,27 @@ impl FileHands<'_> {
         set: &NameSet,
         what: NameOp,
         tally: &mut WorkerStats<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), IoError> {
         let directory = self.ground.directory(set);
-        let fail = |error| format!("{}: cannot list it: {error}", directory.display());
+        let fail = IoError::file(&directory, "list it");
         let mut seen = 0;
-        for entry in std::fs::read_dir(&directory).map_err(fail)? {
-            let name = entry.map_err(fail)?.file_name();
+        for entry in std::fs::read_dir(&directory).map_err(&fail)? {
+            let name = entry.map_err(&fail)?.file_name();
             let number = name.to_str().and_then(|name| set.number(name));
             let (Some(number), Some(name)) = (number, name.to_str()) else {
-                return Err(format!("{}: '{}' is not ours", directory.display(), name.display()));
+                let name = name.display().to_string();
+                return Err(IoError::ForeignName { directory: directory.clone(), name });
             };
             self.one_name(set, number, name, what, tally)?;
             seen += 1;
         }
         match seen == set.count {
             true => Ok(()),
-            false => Err(format!(
-                "{}: it lists {seen} names, and {} were made in it",
-                directory.display(),
-                set.count
-            )),
+            false => Err(IoError::NameCount {
+                directory: directory.clone(),
+                listed: seen,
+                made: set.count,
+            }),
         }
     }
 }
@@ -673,16 +666,17 @@ impl Stdio<'_> {
 }
 
 impl WorkerIo for FileHands<'_> {
-    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), String> {
+    fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
         let ground = self.ground;
         let of_file = |file: u32| {
-            move |(doing, error): Failed| {
-                format!("{}: cannot {doing}: {error}", ground.path(file).display())
+            move |(doing, source): Failed| {
+                let path = ground.path(file);
+                IoError::File { path, doing, source }
             }
         };
         let of_set = |set: &NameSet, doing: &'static str| {
-            let directory = ground.directory(set);
-            move |error: std::io::Error| format!("{}: cannot {doing}: {error}", directory.display())
+            let path = ground.directory(set);
+            move |source| IoError::File { path, doing, source }
         };
         match step {
             Step::Open { file, how } => {
@@ -758,7 +752,12 @@ pub(super) mod tests {
         Program { calls, ..Program::new("x", String::new(), vec![bytes]) }
     }
 
-    fn carry_out(hands: &mut dyn WorkerIo, steps: &[Step]) -> Result<(), String> {
+    /// What the comparison of the first file finds.
+    fn checked(files: &Files) -> VerifyErrors {
+        files.check(0, &|| false).expect("it can be read")
+    }
+
+    fn carry_out(hands: &mut dyn WorkerIo, steps: &[Step]) -> Result<(), IoError> {
         let progress = AtomicU64::new(0);
         let mut tally = WorkerStats::new(&progress);
         steps.iter().try_for_each(|step| hands.carry_out(step, &mut tally))?;
@@ -814,7 +813,7 @@ pub(super) mod tests {
         let again = [block(Op::Read, 0, BYTES), block(Op::Write, 0, 4096), forget, CLOSE];
         carry_out(&mut *hands, &again).expect("done");
         drop(hands);
-        assert_eq!(files.check(0, &|| false), Ok(VerifyErrors::default()));
+        assert_eq!(checked(&files), VerifyErrors::default());
     }
 
     #[test]
@@ -843,8 +842,8 @@ pub(super) mod tests {
         let write = [open(How::Create), block(Op::Write, 0, BYTES), CLOSE, remove.clone()];
         carry_out(&mut *hands, &write).expect("written and removed");
         assert!(!files.path(0).exists());
-        assert_eq!(files.check(0, &|| false), Ok(VerifyErrors::default()));
-        let problem = carry_out(&mut *hands, &[remove]).expect_err("it is gone");
+        assert_eq!(checked(&files), VerifyErrors::default());
+        let problem = carry_out(&mut *hands, &[remove]).expect_err("it is gone").to_string();
         assert!(problem.contains("file-0: cannot remove it: "), "{problem}");
     }
 
@@ -874,7 +873,8 @@ pub(super) mod tests {
             let mut held = std::fs::read(&path).expect("there");
             held[0] ^= 1;
             std::fs::write(&path, held).expect("written");
-            let problem = phase(all(NameOp::Stat).collect()).expect_err("it was changed");
+            let problem =
+                phase(all(NameOp::Stat).collect()).expect_err("it was changed").to_string();
             let name = set.name(changed);
             assert!(problem.ends_with(&format!("{name}: it does not hold what was written")));
             let mut remove: Vec<Step> = all(NameOp::Unlink).collect();
@@ -897,10 +897,10 @@ pub(super) mod tests {
         carry_out(&mut *hands, &write).expect("written");
         let read = [open(How::Read), block(Op::Read, last, 4096)];
         carry_out(&mut *hands, &read).expect("read");
-        assert_eq!((len(), files.check(0, &|| false)), (BYTES, Ok(VerifyErrors::default())));
+        assert_eq!((len(), checked(&files)), (BYTES, VerifyErrors::default()));
         // The last step of a run: after an error the contents of the file are undefined.
         let problem = carry_out(&mut *hands, &[block(Op::Write, last, 4096)]);
-        let problem = problem.expect_err("opened to read");
+        let problem = problem.expect_err("opened to read").to_string();
         assert!(problem.ends_with("file-0: cannot write its map: it is mapped to be read"));
     }
 
@@ -908,7 +908,8 @@ pub(super) mod tests {
     fn maps_that_do_not_fit_are_refused_before_they_end_the_process() {
         let directory = tempfile::tempdir().expect("a directory");
         let huge = program(Calls::Mapped, 1 << 60);
-        let problem = Files::new(directory.path(), &huge, 1).map(drop).expect_err("too large");
+        let problem =
+            Files::new(directory.path(), &huge, 1).map(drop).expect_err("too large").to_string();
         assert!(problem.contains(" are free, and the files that are to be mapped take"));
         assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0);
     }
@@ -933,13 +934,13 @@ pub(super) mod tests {
             assert_eq!((tally.latency.count(), tally.mistakes), (times, VerifyErrors::default()));
             assert_eq!(progress.into_inner(), bytes);
             let len = std::fs::metadata(files.path(0)).expect("there").len();
-            assert_eq!((len, files.check(0, &|| false)), (bytes, Ok(VerifyErrors::default())));
+            assert_eq!((len, checked(&files)), (bytes, VerifyErrors::default()));
         }
         // What is not there is not read.
         let mut hands = files.hands(1, false).expect("hands");
         let beyond = Step::Bytes { file: 0, bytes: bytes + 1, how: ByByte::Read };
         let problem = carry_out(&mut *hands, &[open(How::Read), beyond]);
-        assert!(problem.expect_err("it ends").contains("file-0: cannot read it: "));
+        assert!(problem.expect_err("it ends").to_string().contains("file-0: cannot read it: "));
     }
 
     #[test]

@@ -19,11 +19,11 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use array::{Array, Completion, Driver, HostOp, Lease, Pending};
+use array::{Array, ArrayError, BuildError, Completion, Driver, HostOp, Lease, Pending};
 use md::Sector;
 
 /// Creates a separate driver for a worker, with the given queue depth.
-pub type MakeDriver = Box<dyn Fn(usize) -> Result<OwnDriver, String> + Send + Sync>;
+pub type MakeDriver = Box<dyn Fn(usize) -> Result<OwnDriver, BuildError> + Send + Sync>;
 
 /// The separate driver of a worker.
 pub struct OwnDriver {
@@ -35,7 +35,7 @@ pub struct OwnDriver {
 }
 
 /// A completed request: its slot, and its buffer.
-type Ended = (usize, Result<Lease, String>);
+type Ended = (usize, Result<Lease, ArrayError>);
 
 /// The slot of a synchronous request.
 const AT_ONCE: u64 = u64::MAX;
@@ -147,11 +147,9 @@ impl<'g> Lane<'g> {
     }
 
     /// Reads synchronously, whatever else is in flight.
-    pub(super) fn read_now(&mut self, lease: Lease, place: u64) -> Result<Lease, String> {
+    pub(super) fn read_now(&mut self, lease: Lease, place: u64) -> Result<Lease, ArrayError> {
         match self {
-            Lane::Shared(shared) => {
-                shared.array.read(lease, place).wait().map_err(|error| error.to_string())
-            }
+            Lane::Shared(shared) => shared.array.read(lease, place).wait(),
             Lane::Own(own) => {
                 let lease = own.now(HostOp::Read, Some(lease), place)?;
                 Ok(lease.expect("a read has a lease"))
@@ -160,9 +158,9 @@ impl<'g> Lane<'g> {
     }
 
     /// Flushes written data. No request may be in flight.
-    pub(super) fn flush(&mut self) -> Result<(), String> {
+    pub(super) fn flush(&mut self) -> Result<(), ArrayError> {
         match self {
-            Lane::Shared(shared) => shared.array.flush().map_err(|error| error.to_string()),
+            Lane::Shared(shared) => shared.array.flush(),
             Lane::Own(own) => own.now(HostOp::Flush, None, 0).map(drop),
         }
     }
@@ -175,7 +173,7 @@ impl Shared<'_> {
         let mut context = Context::from_waker(&self.wakers[slot]);
         if let Poll::Ready(ended) = Pin::new(pending).poll(&mut context) {
             self.pending[slot] = None;
-            self.ended.push_back((slot, ended.map_err(|error| error.to_string())));
+            self.ended.push_back((slot, ended));
         }
     }
 }
@@ -189,11 +187,11 @@ impl Own {
     }
 
     /// Processes completions. Returns the result of the synchronous request, if it is complete.
-    fn poll(&mut self) -> Option<Result<Option<Lease>, String>> {
+    fn poll(&mut self) -> Option<Result<Option<Lease>, ArrayError>> {
         let mut answer = None;
         self.driver.poll(&mut self.done);
         for Completion { tag, result, lease } in self.done.drain(..) {
-            let result = result.map_err(|error| error.to_string());
+            let result = result.map_err(ArrayError::from);
             if tag == AT_ONCE {
                 answer = Some(result.map(|()| lease));
             } else {
@@ -211,7 +209,12 @@ impl Own {
         }
     }
 
-    fn now(&mut self, op: HostOp, lease: Option<Lease>, at: u64) -> Result<Option<Lease>, String> {
+    fn now(
+        &mut self,
+        op: HostOp,
+        lease: Option<Lease>,
+        at: u64,
+    ) -> Result<Option<Lease>, ArrayError> {
         self.submit(op, lease, at, AT_ONCE);
         loop {
             if let Some(answer) = self.poll() {

@@ -11,6 +11,7 @@ use metrics::{DiskMeter, Roots, Watched, below};
 use spec::program::types::Phase;
 
 use super::backend::{IoBackend, VerifyErrors, WorkerIo};
+use super::error::IoError;
 use crate::provision::ServedArray;
 
 /// A backend with the counters of the place below it.
@@ -51,15 +52,15 @@ impl IoBackend for MeteredBackend<'_> {
         self.inner.hands_are_apart()
     }
 
-    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, String> {
+    fn hands<'g>(&'g self, depth: u32, shared: bool) -> Result<Box<dyn WorkerIo + 'g>, IoError> {
         self.inner.hands(depth, shared)
     }
 
-    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, String> {
+    fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, IoError> {
         self.inner.check(file, stop)
     }
 
-    fn drop_caches(&self) -> Result<(), String> {
+    fn drop_caches(&self) -> Result<(), IoError> {
         self.inner.drop_caches()
     }
 

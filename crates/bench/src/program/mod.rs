@@ -18,6 +18,7 @@ pub mod backend;
 pub mod cases;
 pub mod cells;
 pub mod content;
+mod error;
 pub mod extents;
 pub mod files;
 mod lane;
@@ -26,3 +27,5 @@ pub mod run;
 pub mod session;
 pub mod steps;
 mod timing;
+
+pub use error::IoError;

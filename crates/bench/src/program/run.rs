@@ -26,7 +26,9 @@ use sys::clock_nanos;
 use self::iteration::{Measured, Watch, add, since};
 use self::workers::{Done, PhaseBarrier, State, work};
 use super::backend::{IoBackend, VerifyErrors};
+use super::error::IoError;
 use super::timing::Repetition;
+use crate::error::RunError;
 
 /// The outcome of a phase.
 #[derive(Clone, Debug)]
@@ -105,7 +107,7 @@ pub fn run(
     timing: Timing,
     stop: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Progress<'_>),
-) -> (Vec<PhaseOutcome>, Result<(), String>) {
+) -> (Vec<PhaseOutcome>, Result<(), RunError>) {
     let writers = vec![None; program.files.len()];
     let unwritten = vec![None; program.files.len()];
     let outcomes = Vec::new();
@@ -135,7 +137,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn stage(&mut self, stage: &Stage) -> Result<(), String> {
+    fn stage(&mut self, stage: &Stage) -> Result<(), RunError> {
         let first = self.outcomes.len();
         let interval = self.timing.interval.as_secs_f64();
         self.outcomes.extend(stage.phases.iter().map(|phase| PhaseOutcome {
@@ -185,7 +187,7 @@ impl Run<'_> {
     /// Fills the files of a phase that a refused one should have written, outside the timed part:
     /// unwritten data can be neither measured nor compared. Returns the reason why the phase cannot
     /// run, if the files cannot be filled either.
-    fn fill_unwritten(&mut self, phase: &Phase, number: usize) -> Result<Option<String>, String> {
+    fn fill_unwritten(&mut self, phase: &Phase, number: usize) -> Result<Option<String>, RunError> {
         let mut files = used(phase);
         files.retain(|file| self.unwritten[*file as usize].is_some());
         let emptied: Vec<u32> = phase.empties().collect();
@@ -223,7 +225,7 @@ impl Run<'_> {
         phase: &Phase,
         number: usize,
         pass: u32,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunError> {
         let looks = stage.repeatable && phase.changes_nothing();
         let short = |run: &Run<'_>| run.timing.too_short(phase, &run.outcomes[number]);
         if pass > 0 {
@@ -252,7 +254,7 @@ impl Run<'_> {
         number: usize,
         pass: u32,
         counts: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunError> {
         for file in phase.empties() {
             self.compare(file)?;
         }
@@ -281,7 +283,7 @@ impl Run<'_> {
     }
 
     /// Compares the contents of a file, if it was written since the last comparison.
-    fn compare(&mut self, file: u32) -> Result<(), String> {
+    fn compare(&mut self, file: u32) -> Result<(), RunError> {
         let Some(writer) = self.writers[file as usize] else { return Ok(()) };
         (self.tell)(Progress::Checking { file });
         let found = self.ground.check(file, self.stop)?;
@@ -292,7 +294,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn measure(&mut self, phase: &Phase, pass: u32) -> Result<Measured, String> {
+    fn measure(&mut self, phase: &Phase, pass: u32) -> Result<Measured, RunError> {
         let count = phase.workers.len();
         let field = PhaseBarrier::new(phase, count);
         let shared = share_files(phase);
@@ -304,7 +306,7 @@ impl Run<'_> {
         let (program, ground, timing) = (self.program, self.ground, self.timing);
         let (stop, tell) = (self.stop, &mut *self.tell);
         let eyes = (pass == 0).then(|| Sampler::open(ground));
-        let done: Vec<Result<Done, String>> = std::thread::scope(|scope| {
+        let done: Vec<Result<Done, IoError>> = std::thread::scope(|scope| {
             let workers = phase.workers.iter().enumerate().map(|(index, worker)| {
                 let (field, files) = (&field, &program.files);
                 let thread = std::thread::Builder::new().name(format!("worker-{index}"));
@@ -349,10 +351,12 @@ impl Run<'_> {
             field.finish(stop);
             workers.into_iter().map(|worker| worker.join().expect("no worker panics")).collect()
         });
-        let done: Vec<Done> = done
-            .into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(|problem| format!("{}, {}: {problem}", program.name, phase.name))?;
+        let done: Vec<Done> =
+            done.into_iter().collect::<Result<_, _>>().map_err(|problem| RunError::Phase {
+                program: program.name.to_string(),
+                phase: phase.name.clone(),
+                problem: Box::new(problem),
+            })?;
         let recorded = eyes.map(|eyes| eyes.recorder.stop());
         Ok(Measured { recorded, after, cut, ..Measured::new(phase, done, cpu, &watch) })
     }

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use array::{
-    Array, ArraySpec, DEFAULT_STRIPE_CACHE_BYTES, Driver, DriverOptions, FileMember, FileOptions,
-    Member, MemberSpec,
+    Array, ArraySpec, BuildError, DEFAULT_STRIPE_CACHE_BYTES, Driver, DriverOptions, FileMember,
+    FileOptions, Member, MemberSpec,
 };
 use device::Disk;
 use md::{Layout, Level};
@@ -21,11 +21,11 @@ use spec::program::timing::Timing;
 use spec::program::types::{Calls, Order, Phase, Program, Transfer, extent_bytes};
 use spec::target::TargetExpr;
 use spec::topology::StorageTopology;
-use spec::units::show_size;
 
 use super::backend::IoBackend;
 use super::cells::{RunContext, cells};
 use super::content::VersionMap;
+use super::error::IoError;
 use super::extents::Extents;
 use super::files::{Files, drop_page_cache, own_name};
 use super::lane::OwnDriver;
@@ -34,6 +34,7 @@ use super::run::{PhaseOutcome, Progress, run};
 use super::timing::Repetition;
 use crate::blocks as bench;
 use crate::blocks::array_for_program;
+use crate::error::{RunError, TooLarge};
 use crate::provision::{
     EngineArray, KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget, Request,
     ServedArray, WipeTarget, open_to_write_over,
@@ -65,7 +66,7 @@ pub struct BufferRequirements {
 }
 
 /// Result of a run: the measured cells, and its error if it failed.
-pub type RunResult = (Vec<Cell>, Result<(), String>);
+pub type RunResult = (Vec<Cell>, Result<(), RunError>);
 
 /// One run of a program: the program, the outcomes of its phases, and the context.
 struct ProgramRun {
@@ -75,7 +76,7 @@ struct ProgramRun {
 }
 
 /// A run, if it was started, and its error if it failed.
-type Once = (Option<ProgramRun>, Result<(), String>);
+type Once = (Option<ProgramRun>, Result<(), RunError>);
 
 impl Session<'_> {
     /// Runs a program on files in a directory.
@@ -131,8 +132,10 @@ impl Session<'_> {
                     let (ran, ended) = session.in_place(choice, expr, &place, base, first);
                     let taken_down = place.take_down();
                     let ended = match (ended, taken_down) {
-                        (Err(first), Err(then)) => Err(format!("{first}; {then}")),
-                        (ended, taken_down) => ended.and(taken_down),
+                        (Err(run), Err(undo)) => {
+                            Err(RunError::RunAndUndo { run: Box::new(run), undo })
+                        }
+                        (ended, taken_down) => ended.and(taken_down.map_err(RunError::from)),
                     };
                     (ran, ended)
                 }
@@ -158,7 +161,7 @@ impl Session<'_> {
                     _ => WipeTarget::made_for_it(path),
                 };
                 match opened {
-                    Err(problem) => (None, Err(problem)),
+                    Err(problem) => (None, Err(problem.into())),
                     Ok(device) => self.on_opened(choice, &device, path, base),
                 }
             }
@@ -204,23 +207,24 @@ impl Session<'_> {
         let capacity = device.sectors() * md::SECTOR_BYTES;
         let memory_bytes = host::memory_bytes().unwrap_or(0);
         let scale = device_scale(self.size, capacity, memory_bytes, !device.is_direct());
-        let prepared =
-            choice.program(&scale).map_err(|error| error.to_string()).and_then(|program| {
-                fits_memory(&program)?;
-                let member = FileMember::of_device(device, 0..device.sectors());
-                let drop =
-                    scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), String>);
-                let ground =
-                    alone(member, &BufferRequirements::of(&program), &program, self.seed, drop)?;
-                Ok((program, ground))
-            });
+        let prepared = choice.program(&scale).map_err(RunError::from).and_then(|program| {
+            fits_memory(&program)?;
+            let member = FileMember::of_device(device, 0..device.sectors());
+            let drop = scale.page_cache.then_some(drop_page_cache as fn() -> Result<(), IoError>);
+            let ground =
+                alone(member, &BufferRequirements::of(&program), &program, self.seed, drop)?;
+            Ok((program, ground))
+        });
         match prepared {
             Err(problem) => (None, Err(problem)),
             Ok((program, ground)) => {
                 let cache = scale.page_cache.then(host::memory_bytes).flatten();
                 let ground = MeteredBackend::new(Box::new(ground), path, &[]);
                 match self.wipe_signatures(opened, &program, &ground) {
-                    Err(problem) => (None, Err(format!("{}: {problem}", path.display()))),
+                    Err(problem) => {
+                        let (path, problem) = (path.to_path_buf(), Box::new(problem));
+                        (None, Err(RunError::OnDevice { path, problem }))
+                    }
                     Ok(()) => self.run(program, &ground, base, cache),
                 }
             }
@@ -233,23 +237,26 @@ impl Session<'_> {
         opened: &WipeTarget,
         program: &Program,
         ground: &dyn IoBackend,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunError> {
         if (self.stop)() || program.phases().all(|phase| ground.refuses(phase).is_some()) {
             return Ok(());
         }
         if self.timing.drop_caches {
             ground.drop_caches()?;
         }
-        opened.wipe_signatures()
+        Ok(opened.wipe_signatures()?)
     }
 
     /// Sizing of a program in a directory.
     ///
     /// # Errors
     /// When the directory cannot be examined.
-    pub fn directory_scale(&self, directory: &Path) -> Result<Sizing, String> {
+    pub fn directory_scale(&self, directory: &Path) -> Result<Sizing, IoError> {
         let space = rustix::fs::statvfs(directory);
-        let space = space.map_err(|error| format!("{}: {error}", directory.display()))?;
+        let space = space.map_err(|error| IoError::Path {
+            path: directory.to_path_buf(),
+            source: error.into(),
+        })?;
         // A full file system is slow, and others may need some of it.
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         Ok(Sizing {
@@ -267,11 +274,10 @@ impl Session<'_> {
         choice: &ProgramSpec,
         directory: &Path,
         first: Option<&Program>,
-    ) -> Result<(Program, Box<dyn IoBackend>), String> {
+    ) -> Result<(Program, Box<dyn IoBackend>), RunError> {
         let scale = self.directory_scale(directory)?;
         // Free space changes between runs; all runs use files of the same size.
-        let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()));
-        let program = program.map_err(|error| error.to_string())?;
+        let program = first.map_or_else(|| choice.program(&scale), |first| Ok(first.clone()))?;
         fits_memory(&program)?;
         if program.calls != Calls::Queued {
             let ground = Files::new(directory, &program, self.seed)?;
@@ -280,7 +286,7 @@ impl Session<'_> {
         let needs = BufferRequirements::of(&program);
         let bytes = program.files.iter().map(|bytes| extent_bytes(1, *bytes)).sum();
         let member = own_file(directory, bytes, program.direct)?;
-        let drop = Some(drop_page_cache as fn() -> Result<(), String>);
+        let drop = Some(drop_page_cache as fn() -> Result<(), IoError>);
         let ground = alone(member, &needs, &program, self.seed, drop)?;
         Ok((program, Box::new(ground)))
     }
@@ -304,15 +310,14 @@ impl Session<'_> {
         run: &RunConfig,
     ) -> Once {
         let mut base = Cell::default();
-        let prepared =
-            choice.program(&scale).map_err(|error| error.to_string()).and_then(|program| {
-                fits_memory(&program)?;
-                let needs = BufferRequirements::of(&program);
-                let (running, cell) = array_for_program(array, run, &needs)?;
-                base = cell;
-                let ground = Extents::new(running, needs.lease_bytes, &program, self.seed, None)?;
-                Ok((program, ground))
-            });
+        let prepared = choice.program(&scale).map_err(RunError::from).and_then(|program| {
+            fits_memory(&program)?;
+            let needs = BufferRequirements::of(&program);
+            let (running, cell) = array_for_program(array, run, &needs)?;
+            base = cell;
+            let ground = Extents::new(running, needs.lease_bytes, &program, self.seed, None)?;
+            Ok((program, ground))
+        });
         match prepared {
             Err(problem) => (None, Err(problem)),
             Ok((program, ground)) => self.run(program, &ground, base, None),
@@ -360,7 +365,7 @@ fn set_up(
     array: Option<(&ArrayConfig, &RunConfig)>,
     destroy: bool,
     stop: &dyn Fn() -> bool,
-) -> Result<(ProvisionedTarget, Cell), String> {
+) -> Result<(ProvisionedTarget, Cell), RunError> {
     let described = array.map(|(array, run)| bench::described(array, run)).transpose()?;
     let mut base = described.unwrap_or_default();
     let engine = array.filter(|_| expr.uses_engine());
@@ -421,7 +426,7 @@ fn with_disks_below(mut base: Cell, watched: &Watched) -> Cell {
 
 /// An array of a plan as an array of md. Options that do not apply to md, or have another syntax
 /// there, are refused: a record must not contain settings that were not in effect.
-fn kernel_array(config: &ArrayConfig) -> Result<KernelArray, String> {
+fn kernel_array(config: &ArrayConfig) -> Result<KernelArray, RunError> {
     let cache = config.has_parity() && config.stripe_cache_bytes != DEFAULT_STRIPE_CACHE_BYTES;
     let wired = config.topology != StorageTopology::default();
     let refused = [
@@ -433,7 +438,7 @@ fn kernel_array(config: &ArrayConfig) -> Result<KernelArray, String> {
         (wired, "--bus, --channel, --spindle: its members are real devices, whose links are fixed"),
     ];
     if let Some((_, why)) = refused.iter().find(|(found, _)| *found) {
-        return Err(format!("md: {why}"));
+        return Err(RunError::NotForMd(why));
     }
     let own_chunk = config.expr.chunk.map(|sectors| sectors * md::SECTOR_BYTES);
     Ok(KernelArray {
@@ -487,45 +492,33 @@ impl BufferRequirements {
 }
 
 /// Refuses a program whose map of block versions would not fit into memory.
-fn fits_memory(program: &Program) -> Result<(), String> {
+fn fits_memory(program: &Program) -> Result<(), RunError> {
+    let too_large = |problem| Err(RunError::TooLarge { program: program.asked.clone(), problem });
     // A shuffle numbers its blocks with 32 bits.
     let shuffled = program.phases().flat_map(Phase::transfers);
     let shuffled = shuffled.filter(|transfer| transfer.order == Order::Shuffled);
-    let most = shuffled.map(Transfer::blocks).max().unwrap_or(0);
-    if most > u64::from(u32::MAX) {
-        return Err(format!(
-            "{}: {most} blocks in random order, each once, are more than 2^32; use larger blocks \
-             or a smaller --size",
-            program.asked
-        ));
+    let blocks = shuffled.map(Transfer::blocks).max().unwrap_or(0);
+    if blocks > u64::from(u32::MAX) {
+        return too_large(TooLarge::Shuffle { blocks });
     }
-    let needed = VersionMap::needs_bytes(
-        &program.files,
-        program.unit_bytes().map_err(|error| error.to_string())?,
-    );
+    let needed = VersionMap::needs_bytes(&program.files, program.unit_bytes()?);
     match host::available_memory_bytes() {
-        Some(available) if needed > available => Err(format!(
-            "{}: needs {} of memory for the map of expected block versions, and {} are available; \
-             use a smaller --size",
-            program.asked,
-            show_size(needed),
-            show_size(available)
-        )),
+        Some(available) if needed > available => too_large(TooLarge::Memory { needed, available }),
         _ => Ok(()),
     }
 }
 
 /// A member on an unlinked file in `directory`: for asynchronous I/O on a file.
-fn own_file(directory: &Path, bytes: u64, direct: bool) -> Result<FileMember, String> {
+fn own_file(directory: &Path, bytes: u64, direct: bool) -> Result<FileMember, IoError> {
     let path = directory.join(own_name());
     let sectors = bytes.div_ceil(md::SECTOR_BYTES);
     let member = FileMember::open(&path, FileOptions { sectors, direct });
     // It exists as long as it is open.
     let removed = std::fs::remove_file(&path);
-    let member = member.map_err(|error| error.to_string())?;
-    removed.map_err(|error| format!("{}: cannot remove it: {error}", path.display()))?;
+    let member = member?;
+    removed.map_err(IoError::file(&path, "remove it"))?;
     if direct && !member.is_direct() {
-        return Err(format!("{}: no direct I/O here; use direct=0", directory.display()));
+        return Err(IoError::NotDirect(directory.to_path_buf()));
     }
     Ok(member)
 }
@@ -536,8 +529,8 @@ pub(super) fn alone(
     needs: &BufferRequirements,
     program: &Program,
     seed: u64,
-    drop_caches: Option<fn() -> Result<(), String>>,
-) -> Result<Extents, String> {
+    drop_caches: Option<fn() -> Result<(), IoError>>,
+) -> Result<Extents, IoError> {
     let share = |member: &FileMember| member.share().expect("files can be shared");
     let few = |in_flight| BufferRequirements { in_flight, ..*needs };
     // For the comparison; the workers have their own drivers.
@@ -559,7 +552,7 @@ pub(super) fn alone(
             huge_pages: false,
             ..BufferRequirements { in_flight, ..needs }.options()
         };
-        let driver = Driver::new(spec, &options).map_err(|error| error.to_string())?;
+        let driver = Driver::new(spec, &options)?;
         Ok(OwnDriver { driver, cached })
     };
     let ground = Extents::new(array, needs.lease_bytes, program, seed, drop_caches)?;
@@ -570,8 +563,8 @@ pub(super) fn alone(
 ///
 /// # Errors
 /// When the system lacks what it needs.
-pub fn single(member: MemberSpec, needs: &BufferRequirements) -> Result<Array, String> {
-    Array::start(linear(member), &needs.options()).map_err(|error| error.to_string())
+pub fn single(member: MemberSpec, needs: &BufferRequirements) -> Result<Array, BuildError> {
+    Array::start(linear(member), &needs.options())
 }
 
 fn linear(member: MemberSpec) -> ArraySpec {
@@ -616,7 +609,10 @@ mod tests {
         assert_eq!(made.chunk_bytes, 128 << 10);
     }
 
-    fn with_runs(timing: Timing, stop: &dyn Fn() -> bool) -> (Vec<Cell>, Result<(), String>, u32) {
+    fn with_runs(
+        timing: Timing,
+        stop: &dyn Fn() -> bool,
+    ) -> (Vec<Cell>, Result<(), RunError>, u32) {
         let directory = tempfile::tempdir().expect("a directory");
         let mut fills = 0;
         let mut tell = |_: &Program, event: Progress<'_>| {
@@ -637,7 +633,7 @@ mod tests {
         let least = std::time::Duration::from_millis(5);
         let timing = Timing { least, runs: 3, ..Timing::default() };
         let (cells, ended, fills) = with_runs(timing, &|| false);
-        assert_eq!((ended, cells.len()), (Ok(()), 2));
+        assert_eq!((ended.is_ok(), cells.len()), (true, 2));
         assert!(fills >= 3, "each run reads back what it wrote");
         for cell in &cells {
             assert_eq!((cell.samples.len(), cell.verified), (3, Some(true)));
@@ -647,7 +643,7 @@ mod tests {
         }
         let few = Timing { until_steady: Some(7), runs: 1, ..timing };
         let (cells, ended, _) = with_runs(few, &|| false);
-        assert_eq!(ended, Ok(()));
+        ended.expect("it runs");
         assert!((5..=7).contains(&cells[0].samples.len()), "{}", cells[0].samples.len());
         assert_eq!(cells[0].rounds_max, Some(7));
     }
@@ -676,10 +672,10 @@ mod tests {
             let scale = device_scale(None, 64 << 40, 4 << 30, false);
             fits_memory(&choice.program(&scale).expect("a program"))
         };
-        let refused = fits("randread", "3T").expect_err("2^32 blocks and more");
+        let refused = fits("randread", "3T").expect_err("2^32 blocks and more").to_string();
         assert!(refused.contains("more than 2^32; use larger blocks"), "{refused}");
-        assert!(fits("read", "3T").err().is_none_or(|error| !error.contains("2^32")));
-        assert_eq!(fits("randread", "1G"), Ok(()));
+        assert!(fits("read", "3T").err().is_none_or(|error| !error.to_string().contains("2^32")));
+        fits("randread", "1G").expect("it fits");
     }
 
     #[test]
@@ -693,7 +689,7 @@ mod tests {
             (Options { queue_depths: vec![2], ..raid5() }, "queue-depth=N"),
             (Options { members: paced(), buses: vec![1 << 26], ..raid5() }, "--bus"),
         ] {
-            let refused = kernel_array(&config(options)).expect_err(named);
+            let refused = kernel_array(&config(options)).expect_err(named).to_string();
             assert!(refused.starts_with("md: ") && refused.contains(named), "{refused}");
         }
     }

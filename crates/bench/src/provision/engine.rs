@@ -4,7 +4,7 @@
 //! queried there.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use array::{Array, Counters, FaultControl, PaceControl};
@@ -15,9 +15,12 @@ use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
 use spec::topology::StorageTopology;
 
+use super::error::ProvisionError;
 use super::plan::Stripes;
-use super::steps::{Step, Undo};
+use super::steps::Step;
+use super::undo::Undo;
 use crate::target::{Requests, array_spec};
+use crate::target_error::TargetError;
 
 /// Queue depth of a loop device and its array.
 const IN_FLIGHT: usize = 128;
@@ -51,13 +54,13 @@ impl EngineArray {
         Some(EngineArray { config, run: self.run.clone() })
     }
 
-    fn make(&self, pace: &PaceControl, faults: &FaultControl) -> Result<Array, String> {
+    fn make(&self, pace: &PaceControl, faults: &FaultControl) -> Result<Array, TargetError> {
         let config = ArrayConfig { area_bytes: None, ..self.config.clone() };
         // One shard, whatever the number of CPUs.
         let run = RunConfig { cores: None, ..self.run.clone() };
         let requests = Requests { block_bytes: 1 << 20, unit_bytes: 4096, in_flight: IN_FLIGHT };
         let (spec, options) = array_spec(&config, &run, requests, (pace, faults))?;
-        Array::start(spec, &options).map_err(|error| error.to_string())
+        Ok(Array::start(spec, &options)?)
     }
 }
 
@@ -75,24 +78,27 @@ pub struct ServedArray {
 impl ServedArray {
     /// Creates the array and its block device. The pace of paced members is off until
     /// [`ServedArray::set_paced`]: setting the place up is not measured.
-    pub(super) fn set_up(array: EngineArray, undo: &mut Undo) -> Result<ServedArray, String> {
+    pub(super) fn set_up(
+        array: EngineArray,
+        undo: &mut Undo,
+    ) -> Result<ServedArray, ProvisionError> {
         let directory = super::set_up::make_directory("front", undo)?;
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
         pace.set_on(false);
         let front = {
             let pace = pace.clone();
-            Front::start(FrontOptions::new(&directory), move || array.make(&pace, &faults))
+            Front::start(FrontOptions::new(&directory), move || Ok(array.make(&pace, &faults)?))
         };
-        let front = front.map_err(|error| error.to_string())?;
+        let front = front?;
         let file = front.file().display().to_string();
         let missing_protections = front.missing_protections().to_vec();
         let asked = front.ask(|array| (Stripes::of(array.geometry()), array.logical_block()));
-        let (stripes, block) = asked.ok_or("the front's thread has ended")?;
+        let (stripes, block) = asked.ok_or(ProvisionError::FrontEnded)?;
         let front = Arc::new(Mutex::new(Some(front)));
         let stop = front.clone();
         undo.push_call(format!("stopping the array mounted at {file}"), move || {
             let front = stop.lock().expect("no panic while the front is locked").take();
-            front.map_or(Ok(()), |mut front| front.stop().map_err(|error| error.to_string()))
+            front.map_or(Ok(()), |mut front| Ok(front.stop()?))
         });
         let device = loop_device(&file, block, undo)?;
         Ok(ServedArray { front, pace, device, stripes, missing_protections })
@@ -107,13 +113,13 @@ impl ServedArray {
     ///
     /// # Errors
     /// The array cannot serve with that many missing members.
-    pub fn degrade(&self, count: u32) -> Result<(), String> {
+    pub fn degrade(&self, count: u32) -> Result<(), ProvisionError> {
         let degraded = self.ask(move |array| {
             let gone = tolerated_losses(array.geometry(), count, &|_| false)?;
             gone.into_iter().for_each(|member| array.fail_member(member));
             Ok(())
         });
-        degraded.unwrap_or_else(|| Err("the array has been stopped".into()))
+        degraded.unwrap_or(Err(ProvisionError::ArrayStopped))
     }
 
     /// Switches the pace of all paced members on or off.
@@ -130,16 +136,20 @@ impl ServedArray {
 /// Sets up a loop device on a file, with direct I/O: the page cache would hold everything twice and
 /// write it back outside the measurement. Auto-clear removes it with its last user, which is this
 /// process at first: if that is killed, the device is removed.
-fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, String> {
+fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, ProvisionError> {
     let block = block.to_string();
     let args = ["--find", "--show", "--direct-io=on", "--sector-size", &block, file];
-    let file_system = std::fs::metadata(file).map_err(|error| format!("{file}: {error}"))?.dev();
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| ProvisionError::Io { path, source }
+    };
+    let file_system = std::fs::metadata(file).map_err(failed(Path::new(file)))?.dev();
     let device = PathBuf::from(Step::run("losetup", args).perform()?);
     let name = device.display().to_string();
     let held = std::fs::File::open(&device);
     // While a device is open, this only sets auto-clear.
     let armed = Step::run("losetup", ["-d", &name]).perform();
-    let held = held.map_err(|error| format!("{name}: {error}"))?;
+    let held = held.map_err(failed(&device))?;
     undo.push_call(format!("losetup -d {name}"), move || {
         drop(held);
         detach(&name, file_system)
@@ -147,7 +157,7 @@ fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, Strin
     armed?;
     let direct = setting(&device, "loop/dio").unwrap_or_default();
     if direct != "1" {
-        return Err(format!("{}: the kernel refuses direct I/O on {file}", device.display()));
+        return Err(ProvisionError::NoDirectIo { device, file: file.to_string() });
     }
     Ok(device)
 }
@@ -155,7 +165,7 @@ fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, Strin
 /// Waits until auto-clear has removed a loop device, and detaches it otherwise. Its number may be
 /// reused by another process immediately, whose device must stay: ours is the one on a file of this
 /// file system, which no other loop device uses.
-fn detach(device: &str, file_system: u64) -> Result<(), String> {
+fn detach(device: &str, file_system: u64) -> Result<(), ProvisionError> {
     for _ in 0..100 {
         if backing(device) != Some(file_system) {
             return Ok(());
@@ -166,7 +176,7 @@ fn detach(device: &str, file_system: u64) -> Result<(), String> {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    Err("still in use".into())
+    Err(ProvisionError::StillInUse)
 }
 
 /// Device number (`st_dev`) of the backing file of a loop device.
@@ -178,7 +188,7 @@ fn backing(device: &str) -> Option<u64> {
 }
 
 /// Path of an attribute of a block device in sysfs.
-pub(super) fn in_sysfs(device: &std::path::Path, name: &str) -> std::io::Result<PathBuf> {
+pub(super) fn in_sysfs(device: &Path, name: &str) -> std::io::Result<PathBuf> {
     let device = std::fs::canonicalize(device)?;
     // sysfs replaces slashes in names like cciss/c0d0 by exclamation marks.
     let below = device.strip_prefix("/dev").unwrap_or(&device).to_string_lossy().replace('/', "!");
@@ -186,6 +196,6 @@ pub(super) fn in_sysfs(device: &std::path::Path, name: &str) -> std::io::Result<
 }
 
 /// Value of an attribute of a block device in sysfs.
-pub(super) fn setting(device: impl AsRef<std::path::Path>, name: &str) -> Option<String> {
+pub(super) fn setting(device: impl AsRef<Path>, name: &str) -> Option<String> {
     host::line(in_sysfs(device.as_ref(), name).ok()?)
 }

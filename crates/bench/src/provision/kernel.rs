@@ -12,9 +12,11 @@ use md::{Geometry, GeometrySpec, Layout, Level};
 use spec::target::{BlockDeviceSettings, KernelExpr};
 
 use super::engine::{in_sysfs, setting};
+use super::error::{ProvisionError, SyncError};
 use super::plan::Stripes;
 use super::set_up::apply_setting;
-use super::steps::{Step, Undo};
+use super::steps::Step;
+use super::undo::Undo;
 
 /// The geometry of a kernel array.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,29 +38,29 @@ impl KernelArray {
     }
 
     /// Stripe geometry for a file system on it.
-    pub(super) fn stripes(&self) -> Result<Option<Stripes>, String> {
+    pub(super) fn stripes(&self) -> Result<Option<Stripes>, md::GeometryError> {
         let geometry = Geometry::new(&GeometrySpec {
             level: self.level,
             layout: self.layout.unwrap_or(Layout::default_for(self.level)),
             chunk_sectors: self.chunk_bytes / md::SECTOR_BYTES,
             member_sectors: vec![1 << 30; self.disks],
         });
-        geometry.map(|geometry| Stripes::of(&geometry)).map_err(|error| error.to_string())
+        geometry.map(|geometry| Stripes::of(&geometry))
     }
 }
 
 /// Steps that create the array as `device`. A wrong number of members is refused.
 ///
 /// # Errors
-/// One line that names the number of devices.
+/// [`ProvisionError::DeviceCount`].
 pub fn kernel_steps(
     kernel: &KernelExpr,
     array: &KernelArray,
     device: &Path,
-) -> Result<Vec<Step>, String> {
+) -> Result<Vec<Step>, ProvisionError> {
     let given = kernel.devices.len();
     if given != array.disks {
-        return Err(format!("md: {given} device(s) are given, the array has {}", array.disks));
+        return Err(ProvisionError::DeviceCount { given, wanted: array.disks });
     }
     let mut args: Vec<String> = ["--create", "--run", "--metadata=1.2"].map(String::from).into();
     args.push(format!("--level={}", array.level.to_string().trim_start_matches("raid")));
@@ -100,7 +102,7 @@ pub(super) fn set_up_kernel(
     array: &KernelArray,
     stop: &dyn Fn() -> bool,
     undo: &mut Undo,
-) -> Result<PathBuf, String> {
+) -> Result<PathBuf, ProvisionError> {
     let members = BlockDeviceSettings { read_ahead_bytes: None, ..kernel.knobs.clone() };
     for path in &kernel.devices {
         for (name, value) in queue_settings(&members) {
@@ -115,7 +117,7 @@ pub(super) fn set_up_kernel(
         // During a resync a measurement would measure the resync.
         let look = |name: &str| setting(&device, name);
         let waited = wait_in_sync(&look, stop, IDLE_PATIENCE);
-        waited.map_err(|problem| format!("{}: {problem}", device.display()))?;
+        waited.map_err(|problem| ProvisionError::Sync { device: device.clone(), problem })?;
     }
     let own = BlockDeviceSettings { scheduler: None, ..kernel.knobs.clone() };
     for (name, value) in queue_settings(&own) {
@@ -128,7 +130,11 @@ pub(super) fn set_up_kernel(
 }
 
 /// Creates the array under the first free number.
-fn make(kernel: &KernelExpr, array: &KernelArray, undo: &mut Undo) -> Result<PathBuf, String> {
+fn make(
+    kernel: &KernelExpr,
+    array: &KernelArray,
+    undo: &mut Undo,
+) -> Result<PathBuf, ProvisionError> {
     let create = |device: &Path| kernel_steps(kernel, array, device);
     // Refused before any undo step is registered.
     create(Path::new("/dev/md"))?;
@@ -140,10 +146,10 @@ fn make(kernel: &KernelExpr, array: &KernelArray, undo: &mut Undo) -> Result<Pat
         // mdadm removes an array that the kernel does not start, but not its superblocks; and if
         // another process took the number first, the array belongs to that process.
         undo.push_call(stop_array.to_string(), move || match is_made_of(&own, &ours) {
-            true => stop_array.perform().map(drop),
+            true => Ok(stop_array.perform().map(drop)?),
             false => Ok(()),
         });
-        create(device)?.iter().try_for_each(|step| step.perform().map(drop))
+        create(device)?.iter().try_for_each(|step| Ok(step.perform().map(drop)?))
     };
     let found = |device: &Path| match () {
         () if !has_members(device) => FoundMembers::None,
@@ -166,9 +172,9 @@ enum FoundMembers {
 /// number cannot be reserved for mdadm.
 fn under_a_free_number(
     blocks: &Path,
-    mut attempt: impl FnMut(&Path) -> Result<(), String>,
+    mut attempt: impl FnMut(&Path) -> Result<(), ProvisionError>,
     found: impl Fn(&Path) -> FoundMembers,
-) -> Result<PathBuf, String> {
+) -> Result<PathBuf, ProvisionError> {
     let mut from = FIRST_NUMBER;
     let mut empty = false;
     loop {
@@ -205,33 +211,28 @@ fn wait_in_sync(
     look: &dyn Fn(&str) -> Option<String>,
     stop: &dyn Fn() -> bool,
     patience: Duration,
-) -> Result<(), String> {
+) -> Result<(), SyncError> {
     let mut at_work = Instant::now();
     loop {
         // A stopped array may keep its name, as a device without members.
         if look("md/array_state").is_none_or(|state| state == "clear" || state == "inactive") {
-            return Err(
-                "the array was stopped by another process before its resync finished".into()
-            );
+            return Err(SyncError::ArrayStopped);
         }
         let said = ["md/sync_action", "md/degraded", "md/resync_start"]
             .map(|name| look(name).unwrap_or_default());
-        let [action, degraded, resync_start] = &said;
-        if is_in_sync(action, degraded, resync_start) {
+        let [action, degraded, resync_start] = said;
+        if is_in_sync(&action, &degraded, &resync_start) {
             return Ok(());
         }
         if stop() {
-            return Err("stopped while md brought the array up to date".into());
+            return Err(SyncError::Interrupted);
         }
         // Not "frozen", which lasts until it is changed explicitly.
         if matches!(action.as_str(), "resync" | "recover" | "reshape") {
             at_work = Instant::now();
         }
         if at_work.elapsed() > patience {
-            return Err(format!(
-                "md does nothing to bring the array up to date (sync_action {action}, \
-                 degraded {degraded}, resync_start {resync_start}); see dmesg"
-            ));
+            return Err(SyncError::Idle { action, degraded, resync_start });
         }
         std::thread::sleep(LOOK);
     }
@@ -248,10 +249,10 @@ const FIRST_NUMBER: u32 = 200;
 const NUMBERS_END: u32 = 256;
 
 /// The first number from `from` on that no array has.
-fn free_number(blocks: &Path, from: u32) -> Result<u32, String> {
+fn free_number(blocks: &Path, from: u32) -> Result<u32, ProvisionError> {
     (from..NUMBERS_END)
         .find(|number| !is_taken(blocks, *number))
-        .ok_or_else(|| "md: md200 to md255 all exist; stop one that is unused".into())
+        .ok_or(ProvisionError::NoFreeNumber)
 }
 
 fn is_taken(blocks: &Path, number: u32) -> bool {
@@ -284,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    fn steps(text: &str, array: &KernelArray) -> Result<Vec<String>, String> {
+    fn steps(text: &str, array: &KernelArray) -> Result<Vec<String>, ProvisionError> {
         let Ok(TargetExpr::Kernel(kernel)) = text.parse() else { panic!("{text}") };
         let device = Path::new("/dev/md200");
         let mut steps = kernel_steps(&kernel, array, device)?;
@@ -344,7 +345,7 @@ mod tests {
 
     /// Waits for an array with these attributes. The patience ends at the third poll; the tenth
     /// poll stops it. Returns the number of polls of `stop`.
-    fn waited(shown: &[(&str, &str)]) -> (Result<(), String>, u32) {
+    fn waited(shown: &[(&str, &str)]) -> (Result<(), SyncError>, u32) {
         let asked = std::cell::Cell::new(0);
         let look = |name: &str| {
             let found = shown.iter().find(|(setting, _)| *setting == name);
@@ -372,7 +373,7 @@ mod tests {
         for shown in [&[][..], &cleared] {
             let (ended, looks) = waited(shown);
             let problem = ended.expect_err("it has gone");
-            assert!(problem.starts_with("the array was stopped by another process"), "{problem}");
+            assert_eq!(problem, SyncError::ArrayStopped);
             assert_eq!(looks, 0, "immediately");
         }
     }
@@ -381,10 +382,10 @@ mod tests {
     fn only_what_brings_members_up_to_date_is_waited_for() {
         for action in ["idle", "frozen", ""] {
             let problem = waited(&at_work(action)).0.expect_err(action);
-            assert!(problem.starts_with("md does nothing"), "{action}: {problem}");
+            assert!(matches!(problem, SyncError::Idle { .. }), "{action}: {problem}");
         }
         let problem = waited(&at_work("resync")).0.expect_err("stopped");
-        assert_eq!(problem, "stopped while md brought the array up to date");
+        assert_eq!(problem, SyncError::Interrupted);
     }
 
     #[test]
@@ -393,13 +394,19 @@ mod tests {
         let taken = |number: u32| {
             std::fs::create_dir(blocks.path().join(format!("md{number}"))).expect("made");
         };
-        assert_eq!(free_number(blocks.path(), 200), Ok(200));
+        assert_eq!(free_number(blocks.path(), 200).expect("one"), 200);
         taken(200);
         taken(202);
-        assert_eq!(free_number(blocks.path(), 200), Ok(201));
+        assert_eq!(free_number(blocks.path(), 200).expect("one"), 201);
         (201..256).filter(|number| *number != 202).for_each(taken);
         let refused = free_number(blocks.path(), 200).expect_err("all are taken");
-        assert!(refused.starts_with("md: md200 to md255 all exist"), "{refused}");
+        assert!(matches!(refused, ProvisionError::NoFreeNumber), "{refused}");
+    }
+
+    /// The device of an error of these tests.
+    fn refused_device(error: ProvisionError) -> PathBuf {
+        let ProvisionError::NoBlockDevice(device) = error else { panic!("{error}") };
+        device
     }
 
     #[test]
@@ -411,7 +418,7 @@ mod tests {
                 tried.push(device.display().to_string());
                 match device.ends_with("md202") {
                     true => Ok(()),
-                    false => Err(format!("{}: cannot", device.display())),
+                    false => Err(ProvisionError::NoBlockDevice(device.into())),
                 }
             };
             let found = |device: &Path| match anothers.iter().any(|name| device.ends_with(name)) {
@@ -419,12 +426,12 @@ mod tests {
                 false => FoundMembers::None,
             };
             let ended = under_a_free_number(blocks.path(), attempt, found);
-            (ended, tried)
+            (ended.map_err(refused_device), tried)
         };
         let (ended, tried) = attempts(&["md200", "md201"]);
         assert_eq!(ended, Ok("/dev/md202".into()));
         assert_eq!(tried, ["/dev/md200", "/dev/md201", "/dev/md202"]);
-        assert_eq!(attempts(&["md200"]).0, Err("/dev/md201: cannot".into()));
+        assert_eq!(attempts(&["md200"]).0, Err("/dev/md201".into()));
         assert_eq!(attempts(&[]).1, ["/dev/md200"]);
     }
 
@@ -441,16 +448,16 @@ mod tests {
                 }
                 let name = device.file_name().expect("a name");
                 std::fs::create_dir(blocks.path().join(name)).expect("made");
-                Err(format!("{}: cannot", device.display()))
+                Err(ProvisionError::NoBlockDevice(device.into()))
             };
             let ended = under_a_free_number(blocks.path(), attempt, |_| found);
-            (ended, tried)
+            (ended.map_err(refused_device), tried)
         };
         assert_eq!(attempts(&["md200"], FoundMembers::None), (Ok("/dev/md201".into()), 2));
         let all = ["md200", "md201", "md202"];
-        assert_eq!(attempts(&all, FoundMembers::None), (Err("/dev/md201: cannot".into()), 2));
+        assert_eq!(attempts(&all, FoundMembers::None), (Err("/dev/md201".into()), 2));
         // mdadm could not start the array that it has assembled.
-        assert_eq!(attempts(&all, FoundMembers::Ours), (Err("/dev/md200: cannot".into()), 1));
+        assert_eq!(attempts(&all, FoundMembers::Ours), (Err("/dev/md200".into()), 1));
     }
 
     #[test]
@@ -468,6 +475,6 @@ mod tests {
     #[test]
     fn another_number_of_members_is_refused() {
         let error = steps("md:/dev/sdb+/dev/sdc", &RAID5).expect_err("refused");
-        assert_eq!(error, "md: 2 device(s) are given, the array has 3");
+        assert_eq!(error.to_string(), "md: 2 device(s) are given, the array has 3");
     }
 }

@@ -5,8 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::error::ProvisionError;
 use super::plan::Stripes;
-use super::steps::{Step, Undo};
+use super::steps::{Step, StepError};
+use super::undo::Undo;
 
 /// What is done, in order, each with what undoes it; and the volume's device. `ours` is the device
 /// of an array of the engine: a loop device that ends with the volume, its last user, so that there
@@ -41,12 +43,10 @@ fn steps(
 
 /// Refuses to begin where the kernel cannot map devices. Opening `control` loads the module where
 /// there is one.
-pub(super) fn can_map(control: &Path) -> Result<(), String> {
+pub(super) fn can_map(control: &Path) -> Result<(), ProvisionError> {
     let opened = std::fs::File::open(control).map(drop);
-    opened.map_err(|error| {
-        // Without the node the kernel may have it all the same, as in a container.
-        format!("lvm: {} cannot be opened: {error}", control.display())
-    })
+    // Without the node the kernel may have it all the same, as in a container.
+    opened.map_err(|source| ProvisionError::NoDeviceMapper { path: control.into(), source })
 }
 
 /// What opens to the kernel's device-mapper.
@@ -58,7 +58,7 @@ pub(super) fn volume(
     stripes: Option<Stripes>,
     ours: bool,
     undo: &mut Undo,
-) -> Result<PathBuf, String> {
+) -> Result<PathBuf, StepError> {
     let group = format!("raidlab{}", std::process::id());
     let (steps, volume) = steps(device, stripes, ours, &group);
     for (step, back) in steps {
@@ -76,6 +76,7 @@ mod tests {
     fn what_keeps_devices_from_being_mapped_is_named() {
         let refused = can_map(Path::new("/no/such/control")).expect_err("refused");
         let why = "lvm: /no/such/control cannot be opened: No such file or directory";
+        let refused = refused.to_string();
         assert!(refused.starts_with(why), "{refused}");
     }
 

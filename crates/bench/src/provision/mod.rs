@@ -5,16 +5,20 @@
 //! ```
 
 mod engine;
+mod error;
 mod kernel;
 mod lvm;
 mod plan;
 mod set_up;
 mod steps;
+mod undo;
 mod wipe;
 
 pub use engine::{EngineArray, ServedArray};
+pub use error::{LeftChange, ProvisionError, SyncError, UndoError};
 pub use kernel::{KernelArray, kernel_steps};
 pub use plan::{Stripes, mkfs, mount};
 pub use set_up::{MountOrDevice, ProvisionedTarget, Request, facts_of};
-pub use steps::{Step, Undo};
+pub use steps::{Step, StepError, StepProblem};
+pub use undo::Undo;
 pub use wipe::{WipeTarget, open_to_write_over};

@@ -9,6 +9,7 @@ use std::path::Path;
 use md::{Geometry, Level};
 use spec::target::{FsExpr, FsKind};
 
+use super::error::ProvisionError;
 use super::steps::Step;
 
 /// Stripe geometry of the array below a file system.
@@ -43,12 +44,15 @@ const EXT_BLOCK: u64 = 4096;
 
 /// Steps that create a file system: for an external journal first the journal's device. Old
 /// contents are not discarded, which would take as long as writing them.
+///
+/// # Errors
+/// [`ProvisionError::ChunkOfBlocks`].
 pub fn mkfs(
     fs: &FsExpr,
     stripes: Option<Stripes>,
     device: &Path,
     journal: Option<&Path>,
-) -> Result<Vec<Step>, String> {
+) -> Result<Vec<Step>, ProvisionError> {
     let stripes = stripes.filter(|_| !fs.unaligned);
     let device = device.display().to_string();
     let journal = journal.map(|path| path.display().to_string());
@@ -71,7 +75,7 @@ fn ext(
     stripes: Option<Stripes>,
     device: String,
     journal: Option<String>,
-) -> Result<Vec<Step>, String> {
+) -> Result<Vec<Step>, ProvisionError> {
     let block = fs.block_bytes.unwrap_or(EXT_BLOCK);
     let common = || ["-F", "-q", "-b"].map(String::from).into_iter().chain([block.to_string()]);
     let mut steps = Vec::new();
@@ -81,7 +85,7 @@ fn ext(
     let mut extended = vec!["nodiscard".to_string(), "lazy_itable_init=0".into()];
     if let Some(Stripes { chunk_bytes, data_members }) = stripes {
         if chunk_bytes % block != 0 {
-            return Err(format!("block={block}: chunks of {chunk_bytes} bytes are no multiple"));
+            return Err(ProvisionError::ChunkOfBlocks { block_bytes: block, chunk_bytes });
         }
         let stride = chunk_bytes / block;
         extended.push(format!("stride={stride}"));
@@ -106,13 +110,13 @@ fn xfs(
     stripes: Option<Stripes>,
     device: String,
     journal: Option<String>,
-) -> Result<Step, String> {
+) -> Result<Step, ProvisionError> {
     let block = fs.block_bytes.unwrap_or(4096);
     let mut args: Vec<String> = ["-f", "-q", "-K", "-b"].map(String::from).into();
     args.push(format!("size={block}"));
     if let Some(Stripes { chunk_bytes, data_members }) = stripes {
         if chunk_bytes % block != 0 {
-            return Err(format!("block={block}: chunks of {chunk_bytes} bytes are no multiple"));
+            return Err(ProvisionError::ChunkOfBlocks { block_bytes: block, chunk_bytes });
         }
         args.extend(["-d".into(), format!("su={chunk_bytes},sw={data_members}")]);
     }
@@ -227,6 +231,6 @@ mod tests {
         let Ok(TargetExpr::FileSystem(fs)) = "fs:ext4,block=64K".parse() else { panic!() };
         let stripes = Some(Stripes { chunk_bytes: 12_288, data_members: 2 });
         let refused = mkfs(&fs, stripes, Path::new("/dev/x"), None).expect_err("refused");
-        assert!(refused.starts_with("block=65536"), "{refused}");
+        assert!(refused.to_string().starts_with("block=65536"), "{refused}");
     }
 }

@@ -16,9 +16,11 @@ use results::record;
 use spec::target::{BlockDeviceSettings, FsExpr, Journal, TargetExpr};
 
 use super::engine::{EngineArray, ServedArray, in_sysfs, setting};
+use super::error::{ProvisionError, UndoError};
 use super::kernel::{KernelArray, set_up_kernel};
 use super::plan::{Stripes, mkfs, mount, rehearsal};
-use super::steps::{Step, Undo};
+use super::steps::Step;
+use super::undo::Undo;
 use super::wipe::{open_to_write_over, wipe};
 
 /// The directory or block device of a place.
@@ -59,9 +61,8 @@ impl ProvisionedTarget {
     /// Sets a place up.
     ///
     /// # Errors
-    /// One line: the missing requirement, or the failed step with its message. Everything created
-    /// before is undone.
-    pub fn set_up(request: Request<'_>) -> Result<ProvisionedTarget, String> {
+    /// The missing requirement, or the failed step. Everything created before is undone.
+    pub fn set_up(request: Request<'_>) -> Result<ProvisionedTarget, ProvisionError> {
         let mut making = Provisioner::new(request.stop);
         (making.engine, making.kernel) = (request.engine, request.kernel);
         making.destroy = request.destroy;
@@ -100,8 +101,8 @@ impl ProvisionedTarget {
     /// Tears the place down.
     ///
     /// # Errors
-    /// One line that names everything that could not be undone.
-    pub fn take_down(mut self) -> Result<(), String> {
+    /// Everything that could not be undone.
+    pub fn take_down(mut self) -> Result<(), UndoError> {
         // Cached data is written to the members at full speed: it is not measured.
         self.arrays.iter().for_each(|array| array.set_paced(false));
         self.undo.take_back()
@@ -140,21 +141,21 @@ impl<'a> Provisioner<'a> {
         }
     }
 
-    fn ground(&mut self, place: &TargetExpr) -> Result<MountOrDevice, String> {
+    fn ground(&mut self, place: &TargetExpr) -> Result<MountOrDevice, ProvisionError> {
         match place {
             TargetExpr::Path(path) if path.is_dir() => Ok(MountOrDevice::Directory(path.clone())),
-            TargetExpr::Path(path) => Err(format!("path:{}: is no directory", path.display())),
+            TargetExpr::Path(path) => Err(ProvisionError::NoDirectory(path.clone())),
             TargetExpr::FileSystem(fs) => self.file_system(fs).map(MountOrDevice::Directory),
             _ => Ok(MountOrDevice::Device(self.device(place)?.0)),
         }
     }
 
     /// A block device, with its stripe geometry where known.
-    fn device(&mut self, place: &TargetExpr) -> Result<(PathBuf, Option<Stripes>), String> {
+    fn device(&mut self, place: &TargetExpr) -> Result<(PathBuf, Option<Stripes>), ProvisionError> {
         match place {
             TargetExpr::Engine => {
                 need_root("an array as a block device")?;
-                let array = self.engine.take().ok_or("no array is given for the place")?;
+                let array = self.engine.take().ok_or(ProvisionError::NoArray)?;
                 self.serve(array)
             }
             TargetExpr::Device(path) => {
@@ -163,20 +164,18 @@ impl<'a> Provisioner<'a> {
             }
             TargetExpr::Kernel(kernel) => {
                 need_root("an array of the kernel's")?;
-                let array = self.kernel.take().ok_or("no array is given for the place")?;
+                let array = self.kernel.take().ok_or(ProvisionError::NoArray)?;
                 for path in &kernel.devices {
                     open_to_write_over(path, false)?;
                 }
                 let device = set_up_kernel(kernel, &array, self.stop, &mut self.undo)?;
                 Ok((device, array.stripes()?))
             }
-            TargetExpr::Path(_) | TargetExpr::FileSystem(_) => {
-                Err("a block device is wanted".into())
-            }
+            TargetExpr::Path(_) | TargetExpr::FileSystem(_) => Err(ProvisionError::DeviceWanted),
         }
     }
 
-    fn serve(&mut self, array: EngineArray) -> Result<(PathBuf, Option<Stripes>), String> {
+    fn serve(&mut self, array: EngineArray) -> Result<(PathBuf, Option<Stripes>), ProvisionError> {
         let array = ServedArray::set_up(array, &mut self.undo)?;
         let found = (array.device.clone(), array.stripes);
         for sentence in &array.missing_protections {
@@ -188,13 +187,12 @@ impl<'a> Provisioner<'a> {
         Ok(found)
     }
 
-    fn file_system(&mut self, fs: &FsExpr) -> Result<PathBuf, String> {
+    fn file_system(&mut self, fs: &FsExpr) -> Result<PathBuf, ProvisionError> {
         need_root(&format!("a file system of our own (fs:{})", fs.kind.name()))?;
         if fs.lvm {
             super::lvm::can_map(Path::new(super::lvm::CONTROL))?;
         }
-        export::fuse::private_mounts()
-            .map_err(|error| format!("cannot have mounts of its own (CAP_SYS_ADMIN): {error}"))?;
+        export::fuse::private_mounts().map_err(ProvisionError::PrivateMounts)?;
         let for_journal = match (&fs.journal, &self.engine) {
             (Journal::On(expr), Some(array)) => array.for_journal(expr),
             _ => None,
@@ -220,7 +218,9 @@ impl<'a> Provisioner<'a> {
         let steps = mkfs(fs, stripes, &device, journal.as_deref())?;
         let commands = steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         self.facts.mkfs_options = Some(commands);
-        steps.iter().try_for_each(|step| step.perform().map(drop))?;
+        for step in &steps {
+            step.perform()?;
+        }
         let directory = make_directory("mount", &mut self.undo)?;
         mount(fs, &device, journal.as_deref(), &directory).perform()?;
         self.undo.push(Step::Unmount(directory.clone()));
@@ -235,7 +235,7 @@ impl<'a> Provisioner<'a> {
         fs: &FsExpr,
         stripes: Option<Stripes>,
         journal: Option<&Path>,
-    ) -> Result<(), String> {
+    ) -> Result<(), ProvisionError> {
         if fs.lvm {
             Step::run("lvm", ["version"]).perform()?;
         }
@@ -243,7 +243,9 @@ impl<'a> Provisioner<'a> {
         // rehearsal expects it.
         let steps = mkfs(fs, stripes, path, journal)?;
         let (last, before) = steps.split_last().expect("a file system is made by something");
-        before.iter().try_for_each(|step| step.perform().map(drop))?;
+        for step in before {
+            step.perform()?;
+        }
         rehearsal(last).perform()?;
         open_to_write_over(path, self.destroy)?.wipe_signatures()?;
         // Only if something was written; and undone after the layers above it.
@@ -253,10 +255,10 @@ impl<'a> Provisioner<'a> {
     }
 }
 
-fn need_root(what: &str) -> Result<(), String> {
+fn need_root(what: &str) -> Result<(), ProvisionError> {
     match rustix::process::geteuid().is_root() {
         true => Ok(()),
-        false => Err(format!("{what} needs root: mounts and block devices are the kernel's")),
+        false => Err(ProvisionError::NeedsRoot { what: what.to_string() }),
     }
 }
 
@@ -277,14 +279,14 @@ fn sweep_temporary(directory: &Path) {
 }
 
 /// Creates a temporary directory, which is removed at the end.
-pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, String> {
+pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, ProvisionError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     sweep_temporary(&std::env::temp_dir());
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = format!("raidlab-{name}-{}-{next}", std::process::id());
     let path = std::env::temp_dir().join(path);
     let made = DirBuilder::new().mode(0o700).create(&path);
-    made.map_err(|error| format!("{}: cannot be made: {error}", path.display()))?;
+    made.map_err(|source| ProvisionError::MakeDirectory { path: path.clone(), source })?;
     undo.push(Step::RemoveDirectory(path.clone()));
     Ok(path)
 }
@@ -295,7 +297,7 @@ pub(super) fn apply_settings(
     knobs: &BlockDeviceSettings,
     undo: &mut Undo,
     said: &mut BTreeMap<String, String>,
-) -> Result<(), String> {
+) -> Result<(), ProvisionError> {
     for (name, value) in super::kernel::queue_settings(knobs) {
         apply_setting(device, name, &value, undo)?;
         said.insert(name.to_string(), value);
@@ -309,13 +311,15 @@ pub(super) fn apply_setting(
     name: &str,
     value: &str,
     undo: &mut Undo,
-) -> Result<(), String> {
-    let shown = device.display();
-    let before =
-        setting(device, name).ok_or_else(|| format!("{shown}: the kernel has no {name} here"))?;
+) -> Result<(), ProvisionError> {
+    let before = setting(device, name).ok_or_else(|| ProvisionError::NoSetting {
+        device: device.to_path_buf(),
+        name: name.to_string(),
+    })?;
     // The selected choice is in brackets: `none [mq-deadline]`.
     let before = host::chosen(&before);
-    let path = in_sysfs(device, name).map_err(|error| format!("{shown}: {error}"))?;
+    let path = in_sysfs(device, name)
+        .map_err(|source| ProvisionError::Io { path: device.to_path_buf(), source })?;
     Step::Set { path: path.clone(), value: value.into() }.perform()?;
     undo.push(Step::Set { path, value: before });
     Ok(())
@@ -399,6 +403,6 @@ mod tests {
         let gone = TargetExpr::Path("/no/such/directory".into());
         let request = nothing_on(&gone);
         let error = ProvisionedTarget::set_up(request).err().expect("refused");
-        assert_eq!(error, "path:/no/such/directory: is no directory");
+        assert_eq!(error.to_string(), "path:/no/such/directory: is no directory");
     }
 }

@@ -5,10 +5,13 @@
 //! write: a command that is refused leaves the device unchanged bit for bit. Called by `set_up`,
 //! and by the session of programs on a device.
 
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use device::{Access, Device, DeviceOptions, Disk, Location, data_signs};
+
+use super::error::ProvisionError;
 
 /// A block device that may be overwritten: open, locked, and still unchanged.
 #[derive(Debug)]
@@ -22,18 +25,18 @@ pub struct WipeTarget {
 /// unless `destroy` is given, also where it holds recognizable data. Nothing is written.
 ///
 /// # Errors
-/// One line: it is no block device, its user, or its contents.
-pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, String> {
-    let shown = path.display();
-    let kind = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.file_type();
+/// It is no block device, it is in use, or [`ProvisionError::WouldDestroy`].
+pub fn open_to_write_over(path: &Path, destroy: bool) -> Result<WipeTarget, ProvisionError> {
+    let failed = |source| ProvisionError::Io { path: path.to_path_buf(), source };
+    let kind = std::fs::metadata(path).map_err(failed)?.file_type();
     if !kind.is_block_device() {
-        return Err(format!("{shown}: it is no block device; use path:DIR for a directory"));
+        return Err(ProvisionError::NoBlockDevice(path.to_path_buf()));
     }
     // Opened and locked first, so that its contents cannot change between check and write.
     let device = open(path)?;
     let there = data_signs(&device);
     if !destroy {
-        refuse(&there).map_err(|problem| format!("{shown}: {problem}"))?;
+        refuse(path, &there)?;
     }
     Ok(WipeTarget { device, known: !there.is_empty() })
 }
@@ -43,8 +46,8 @@ impl WipeTarget {
     /// removed afterwards.
     ///
     /// # Errors
-    /// One line that names its user.
-    pub fn made_for_it(path: &Path) -> Result<WipeTarget, String> {
+    /// It cannot be opened, or is in use.
+    pub fn made_for_it(path: &Path) -> Result<WipeTarget, ProvisionError> {
         Ok(WipeTarget { device: open(path)?, known: false })
     }
 
@@ -58,23 +61,22 @@ impl WipeTarget {
     ///
     /// # Errors
     /// The write error.
-    pub fn wipe_signatures(&self) -> Result<(), String> {
+    pub fn wipe_signatures(&self) -> Result<(), ProvisionError> {
         match self.known {
-            true => erase_ends(&self.device)
-                .map_err(|problem| format!("cannot erase what the device holds: {problem}")),
+            true => erase_ends(&self.device).map_err(ProvisionError::Erase),
             false => Ok(()),
         }
     }
 }
 
-fn open(path: &Path) -> Result<Device, String> {
+fn open(path: &Path) -> Result<Device, ProvisionError> {
     let options = DeviceOptions { access: Access::ReadWrite, direct: true };
-    Device::open(&Location::whole(path), options).map_err(|error| error.to_string())
+    Ok(Device::open(&Location::whole(path), options)?)
 }
 
 /// Erases the signatures of a device, so that it counts as empty again.
-pub(super) fn wipe(path: &Path) -> Result<(), String> {
-    erase_ends(&open(path)?)
+pub(super) fn wipe(path: &Path) -> Result<(), ProvisionError> {
+    erase_ends(&open(path)?).map_err(ProvisionError::EraseAgain)
 }
 
 /// Sectors that are erased at the start and at the end of a device. Every supported file system and
@@ -84,22 +86,19 @@ const KNOWN_BY_SECTORS: u64 = (1 << 20) / md::SECTOR_BYTES;
 
 /// Erases both ends of a device, which hold all signatures. After a crash in between one end is
 /// still there.
-fn erase_ends(device: &Device) -> Result<(), String> {
+fn erase_ends(device: &Device) -> io::Result<()> {
     let sectors = device.sectors();
     let length = KNOWN_BY_SECTORS.min(sectors);
     let ends = [0..length, sectors - length..sectors];
     let erased = ends.into_iter().try_for_each(|range| device.write_zeroes(range));
-    erased.and_then(|()| device.sync()).map_err(|error| error.to_string())
+    erased.and_then(|()| device.sync())
 }
 
-fn refuse(there: &[String]) -> Result<(), String> {
-    match there.is_empty() {
+fn refuse(path: &Path, there: &[String]) -> Result<(), ProvisionError> {
+    let (path, contents) = (path.to_path_buf(), there.to_vec());
+    match contents.is_empty() {
         true => Ok(()),
-        false => Err(format!(
-            "it {}, and would be overwritten; if that is no longer needed, wipe it first, or with \
-             device: give --destroy-contents",
-            there.join(", it ")
-        )),
+        false => Err(ProvisionError::WouldDestroy { path, contents }),
     }
 }
 
@@ -110,7 +109,8 @@ mod tests {
     #[test]
     fn what_is_no_block_device_is_refused() {
         let error = open_to_write_over(&std::env::temp_dir(), true).expect_err("a directory");
-        assert!(error.contains("it is no block device"), "{error}");
+        assert!(matches!(error, ProvisionError::NoBlockDevice(_)), "{error}");
+        assert!(error.to_string().contains("it is no block device"), "{error}");
     }
 
     /// The repair of an array with a damaged superblock needs the contents of the device.
@@ -123,7 +123,9 @@ mod tests {
         std::fs::write(image.path(), &bytes).expect("written");
         let options = DeviceOptions { access: Access::ReadOnly, direct: false };
         let device = Device::open(&Location::whole(image.path()), options).expect("opened");
-        let refused = refuse(&data_signs(&device)).expect_err("refused");
-        assert!(refused.starts_with("it may be a member of an md array"), "{refused}");
+        let refused = refuse(image.path(), &data_signs(&device)).expect_err("refused");
+        assert!(matches!(refused, ProvisionError::WouldDestroy { .. }), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains(": it may be a member of an md array"), "{text}");
     }
 }

@@ -22,6 +22,7 @@ use super::Timing;
 use crate::addresses::{Step, Workload};
 use crate::shadow_map::ShadowMap;
 use crate::target::VerifyErrors;
+use crate::target_error::RunnerError;
 
 /// Interval at which a generator polls `stop` and reports progress, ns.
 const WATCH_NANOS: u64 = 100_000_000;
@@ -137,11 +138,11 @@ impl<'a> Generator<'a> {
         workload: Workload,
         spec: Spec,
         timing: Timing,
-    ) -> Result<Generator<'a>, String> {
+    ) -> Result<Generator<'a>, RunnerError> {
         let (mut flights, mut idle) = (Vec::new(), Vec::new());
         for slot in 0..spec.in_flight() {
             let lease = driver.leases().take(spec.block_bytes as usize);
-            idle.push((slot, lease.ok_or("the target has too few buffers")?));
+            idle.push((slot, lease.ok_or(RunnerError::Buffers)?));
             flights.push(None);
         }
         Ok(Generator {
@@ -319,7 +320,7 @@ impl<'a> Generator<'a> {
         }
         if let Err(error) = completion.result {
             self.findings.failed_requests += 1;
-            self.findings.first_error.get_or_insert_with(|| error.to_string());
+            self.findings.first_error.get_or_insert(error);
         } else if let Some(book) = self.book.filter(|_| !self.spec.kind.is_write()) {
             self.reads = self.reads.wrapping_add(1);
             if self.reads.is_multiple_of(self.timing.check_every)

@@ -8,7 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use bench::provision::{EngineArray, MountOrDevice, ProvisionedTarget, Request, Step};
+use bench::provision::{
+    EngineArray, MountOrDevice, ProvisionError, ProvisionedTarget, Request, Step, StepError,
+    StepProblem,
+};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use spec::case::{ArrayConfig, RunConfig};
 use spec::members::MemberSet;
@@ -204,7 +207,10 @@ fn what_fails_half_way_leaves_nothing_behind() {
     let spec = engine("raid0(2)", 32 << 20);
     let error =
         ProvisionedTarget::set_up(request(&place, Some(spec))).err().expect("mount refuses");
-    assert!(error.starts_with("mount -t ext4 -o no-such-option /dev/loop"), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with("mount -t ext4 -o no-such-option /dev/loop"), "{text}");
+    let ProvisionError::Step(StepError { problem, .. }) = &error else { panic!("{error:?}") };
+    assert!(matches!(problem, StepProblem::Failed { .. }), "{problem:?}");
     let name = format!("raidlab-mount-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/thread-self/mounts").expect("proc");
     assert!(!mounts.contains(&name), "{mounts}");
@@ -245,6 +251,7 @@ fn file_systems_on_one_device_follow_each_other() {
             }
             // Not every kernel has every file system, and then nothing may be left either.
             Err(error) => {
+                let error = error.to_string();
                 assert!(error.contains("unknown filesystem type"), "{text}: {error}");
                 println!("{kind} skipped: {error}");
             }
@@ -253,13 +260,13 @@ fn file_systems_on_one_device_follow_each_other() {
         // what it is to be, and mounts of its own one of our mounts.
         let free = || bench::provision::open_to_write_over(Path::new(&device.0), false).map(drop);
         let (mut held, begun) = (free(), Instant::now());
-        while held.as_ref().is_err_and(|problem| problem.contains("in use"))
+        while held.as_ref().is_err_and(|error| error.to_string().contains("in use"))
             && begun.elapsed() < Duration::from_secs(60)
         {
             std::thread::sleep(Duration::from_millis(50));
             held = free();
         }
-        assert_eq!(held, Ok(()), "after {kind}");
+        held.expect(kind);
     }
 }
 
@@ -273,13 +280,15 @@ fn what_a_device_holds_is_written_over_only_where_that_is_said() {
     run("mke2fs", &["-F", "-q", "-L", "theirs", &device.0]);
     let place: TargetExpr = format!("fs:ext4,on=device:{}", device.0).parse().expect("a place");
     let refused = ProvisionedTarget::set_up(request(&place, None)).err().expect("refused");
-    assert!(refused.contains("theirs") && refused.contains("--destroy-contents"), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("theirs") && text.contains("--destroy-contents"), "{text}");
+    assert!(matches!(refused, ProvisionError::WouldDestroy { .. }), "{refused:?}");
     let label = || Step::run("blkid", ["-p", "-o", "value", "-s", "LABEL", &device.0]).perform();
-    assert_eq!(label().as_deref(), Ok("theirs"), "it was left alone");
+    assert_eq!(label().expect("it has one"), "theirs", "it was left alone");
     let destroy = Request { destroy: true, ..request(&place, None) };
     let place = ProvisionedTarget::set_up(destroy).expect("set up");
     place.take_down().expect("nothing is left");
-    assert_ne!(label().as_deref(), Ok("theirs"));
+    assert!(!label().is_ok_and(|label| label == "theirs"));
 }
 
 /// With shared mount propagation, as systemd sets it: a file system that another process unmounts
@@ -352,7 +361,7 @@ fn what_a_device_was_known_by_at_its_end_goes_too() {
         || bench::provision::open_to_write_over(Path::new(&device.0), true)?.wipe_signatures();
     let held = table(&[1, sectors - 1]);
     let refused = open(false).expect_err("refused");
-    assert!(refused.contains("backup of a GPT"), "{refused}");
+    assert!(refused.to_string().contains("backup of a GPT"), "{refused}");
     assert!(std::fs::read(&device.0).expect("read") == held, "it was left alone");
     open(true).expect("it may be written over");
     assert!(std::fs::read(&device.0).expect("read") == held, "looking erases nothing");
@@ -362,7 +371,7 @@ fn what_a_device_was_known_by_at_its_end_goes_too() {
     wanted[..1 << 20].fill(0);
     wanted[15 << 20..].fill(0);
     assert!(std::fs::read(&device.0).expect("read") == wanted, "both ends, and nothing else");
-    assert_eq!(open(false), Ok(()), "it holds nothing any more");
+    open(false).expect("it holds nothing any more");
     // Where nothing is known, nothing is erased.
     let held = table(&[]);
     make_way().expect("it may be written over");

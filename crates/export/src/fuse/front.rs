@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use array::Array;
+use array::{Array, ArrayError};
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -54,11 +54,20 @@ impl FrontOptions {
     }
 }
 
+/// Why a closure made no array: an error of its own.
+pub type MakeError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a frontend could not be started or stopped.
 #[derive(Debug)]
 pub enum FrontError {
-    /// The array could not be made, or stopped: its own message.
-    Array(String),
+    /// The array could not be made: the error of the caller's closure.
+    Make(MakeError),
+    /// The array could not be stopped.
+    Stop(ArrayError),
+    /// The array is used elsewhere in the process.
+    Shared,
+    /// The thread of the frontend has ended.
+    Ended,
     /// The directory cannot be mounted on.
     Directory {
         /// The directory.
@@ -80,7 +89,10 @@ pub enum FrontError {
 impl std::fmt::Display for FrontError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            FrontError::Array(problem) => f.write_str(problem),
+            FrontError::Make(error) => error.fmt(f),
+            FrontError::Stop(error) => error.fmt(f),
+            FrontError::Shared => f.write_str("the array is still in use"),
+            FrontError::Ended => f.write_str("the FUSE server thread has ended"),
             FrontError::Directory { path, problem } => write!(f, "{}: {problem}", path.display()),
             FrontError::System { doing, source } => write!(f, "cannot {doing}: {source}"),
             FrontError::Busy(path) => write!(f, "{}: still in use", path.display()),
@@ -91,6 +103,8 @@ impl std::fmt::Display for FrontError {
 impl std::error::Error for FrontError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            FrontError::Make(error) => Some(&**error),
+            FrontError::Stop(error) => Some(error),
             FrontError::System { source, .. } => Some(source),
             _ => None,
         }
@@ -129,7 +143,7 @@ impl Front {
     /// When the array cannot be made, or the directory cannot be mounted on.
     pub fn start(
         options: FrontOptions,
-        make: impl FnOnce() -> Result<Array, String> + Send + 'static,
+        make: impl FnOnce() -> Result<Array, MakeError> + Send + 'static,
     ) -> Result<Front, FrontError> {
         check_directory(&options.directory)?;
         let file = options.directory.join(&options.name);
@@ -149,8 +163,7 @@ impl Front {
                 }
             })
             .map_err(system("start the FUSE server thread"))?;
-        let ended = || FrontError::Array("the FUSE server thread has ended".into());
-        let missing = match start.recv().unwrap_or_else(|_| Err(ended())) {
+        let missing = match start.recv().unwrap_or(Err(FrontError::Ended)) {
             Ok(missing) => missing,
             Err(error) => {
                 // It has sent its result.
@@ -200,9 +213,8 @@ impl Front {
 
     fn stop_as(&self, force: bool) -> Result<(), FrontError> {
         let (answer, answered) = mpsc::channel();
-        let gone = || FrontError::Array("the FUSE server thread has ended".into());
-        self.send(Call::Stop { force, answer }).ok_or_else(gone)?;
-        answered.recv().unwrap_or_else(|_| Err(gone()))
+        self.send(Call::Stop { force, answer }).ok_or(FrontError::Ended)?;
+        answered.recv().unwrap_or(Err(FrontError::Ended))
     }
 
     fn send(&self, call: Call) -> Option<()> {
@@ -255,7 +267,7 @@ struct FrontThread {
 impl FrontThread {
     fn start(
         options: FrontOptions,
-        make: impl FnOnce() -> Result<Array, String>,
+        make: impl FnOnce() -> Result<Array, MakeError>,
         missing: &mut Vec<String>,
     ) -> Result<FrontThread, FrontError> {
         sys::block_signals().map_err(system("block signals"))?;
@@ -273,7 +285,7 @@ impl FrontThread {
             ));
         }
         let protection = Protection::take(missing);
-        let array = Arc::new(make().map_err(FrontError::Array)?);
+        let array = Arc::new(make().map_err(FrontError::Make)?);
         let threads = system("start a thread");
         let (files, background) = Files::new(&array, options.name.clone()).map_err(threads)?;
         let mut config = Config::default();
@@ -369,12 +381,12 @@ impl FrontThread {
         // A thread that panicked has printed the reason.
         let _ = background.slow.join();
         let Some(array) = Arc::into_inner(array) else {
-            return Err(FrontError::Array("the array is still in use".into()));
+            return Err(FrontError::Shared);
         };
         match force {
             // Dropped, which leaves the array as after a crash.
             true => Ok(()),
-            false => array.stop().map_err(|error| FrontError::Array(error.to_string())),
+            false => array.stop().map_err(FrontError::Stop),
         }
     }
 }

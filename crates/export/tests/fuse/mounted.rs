@@ -14,16 +14,16 @@ use array::{
     Array, ArraySpec, DriverOptions, Fault, FaultControl, FaultMember, MemMember, Member,
     MemberSpec,
 };
-use export::fuse::{Front, FrontError, FrontOptions};
+use export::fuse::{Front, FrontError, FrontOptions, MakeError};
 use md::{Layout, Level, MemberIdx};
 use rustix::fs::FallocateFlags;
 
 const MEMBER_SECTORS: u64 = 16 << 11;
 
-fn array(level: Level, members: usize, faults: Vec<Fault>) -> Result<Array, String> {
+fn array(level: Level, members: usize, faults: Vec<Fault>) -> Result<Array, MakeError> {
     let control = FaultControl::default();
     let member = |_| {
-        let memory = MemMember::new(MEMBER_SECTORS).map_err(|error| error.to_string())?;
+        let memory = MemMember::new(MEMBER_SECTORS)?;
         let member: Box<dyn Member> = match faults.is_empty() {
             true => Box::new(memory),
             false => Box::new(FaultMember::switched(Box::new(memory), faults.clone(), &control)),
@@ -34,18 +34,17 @@ fn array(level: Level, members: usize, faults: Vec<Fault>) -> Result<Array, Stri
         level,
         layout: Layout::default_for(level),
         chunk_sectors: 128,
-        members: (0..members).map(member).collect::<Result<_, String>>()?,
+        members: (0..members).map(member).collect::<Result<_, MakeError>>()?,
         stripe_cache_bytes: 8 << 20,
         queue_depth: usize::MAX,
     };
-    Array::start(spec, &DriverOptions { leases: 32, ..DriverOptions::default() })
-        .map_err(|error| error.to_string())
+    Ok(Array::start(spec, &DriverOptions { leases: 32, ..DriverOptions::default() })?)
 }
 
 /// A mounted array, or `None` and the reason on stdout.
 fn mounted(
     directory: &Path,
-    make: impl FnOnce() -> Result<Array, String> + Send + 'static,
+    make: impl FnOnce() -> Result<Array, MakeError> + Send + 'static,
 ) -> Option<Front> {
     match Front::start(FrontOptions::new(directory), make) {
         Ok(front) => Some(front),

@@ -13,14 +13,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Error, Result, anyhow, bail};
+use bench::RunError;
 use bench::blocks::Progress;
 use bench::program::session::RunResult;
-use bench::sweep::{SweepCase, SweepHost, Task, run_tasks, tasks};
+use bench::sweep::{HostError, SweepCase, SweepHost, Task, run_tasks, tasks};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
 use results::{NewRun, Store};
 use serde::Serialize;
-use spec::case::{Case, RunConfig, Workload};
+use spec::case::{Case, RunConfig};
+use spec::program::ProgramError;
 use spec::sweep::{Item, ItemKey, SweepFile, SweepTable, TargetLabels};
 
 use crate::commands::bench::{
@@ -186,7 +188,7 @@ fn cases(
         Some(arrays) => arrays.left_out,
         None => blocks.left_out,
     };
-    Ok((cases, left_out))
+    Ok((cases, left_out.iter().map(ToString::to_string).collect()))
 }
 
 /// The item of a matrix that cannot be planned.
@@ -424,9 +426,12 @@ fn programs(tasks: &[Task]) -> usize {
 }
 
 /// The reason why a program could not be run, without the program's name, which the item has.
-fn without_name(why: String, case: &Case) -> String {
-    let Workload::Program(program) = &case.workload else { return why };
-    why.strip_prefix(&format!("{program}: ")).map(str::to_string).unwrap_or(why)
+fn without_name(error: RunError) -> RunError {
+    match error {
+        RunError::Program(ProgramError::Spec { problem, .. }) => RunError::Program(*problem),
+        RunError::TooLarge { problem, .. } => RunError::ProgramTooLarge(problem),
+        error => error,
+    }
 }
 
 fn seconds(tasks: &[Task]) -> f64 {
@@ -444,13 +449,12 @@ struct Here<'a> {
 }
 
 impl SweepHost for Here<'_> {
-    fn ready(&mut self, task: &Task) -> Result<(), String> {
+    fn ready(&mut self, task: &Task) -> Result<(), HostError> {
         // What others' devices hold takes neither memory nor space here.
         match task.is_program() && !task.case().target.uses_engine() {
             true => Ok(()),
-            false => {
-                check_plan(&task.plan(), &self.arguments.host).map_err(|error| text_of(&error))
-            }
+            false => check_plan(&task.plan(), &self.arguments.host)
+                .map_err(|error| text_of(&error).into()),
         }
     }
 
@@ -468,7 +472,7 @@ impl SweepHost for Here<'_> {
         if ended.is_ok() && !stopped() {
             self.reporter.done(&task.items[0].what, begun.elapsed());
         }
-        (cells, ended.map_err(|why| without_name(why, case)))
+        (cells, ended.map_err(without_name))
     }
 
     fn progress(&mut self, event: Progress<'_>) {

@@ -13,6 +13,7 @@ use spec::program::types::{Act, Count, End, Phase, Step, Worker};
 use sys::clock_nanos;
 
 use crate::program::backend::{VerifyErrors, WorkerIo, WorkerStats};
+use crate::program::error::IoError;
 use crate::program::steps::{Gate, Steps};
 
 /// State shared by the workers of a phase.
@@ -193,9 +194,9 @@ pub(super) fn work(
     index: u32,
     pass: u32,
     files: &[u64],
-    hands: Result<Box<dyn WorkerIo + '_>, String>,
+    hands: Result<Box<dyn WorkerIo + '_>, IoError>,
     field: &PhaseBarrier,
-) -> Result<Done, String> {
+) -> Result<Done, IoError> {
     let mut tally = WorkerStats::new(&field.bytes[index as usize]);
     let completes = field.completes(worker);
     let over = match worker.ends_ms {
@@ -204,9 +205,12 @@ pub(super) fn work(
         None => &field.over,
     };
     // After any error, the others must not wait for this worker at a barrier.
-    let mut hands = hands;
+    let mut unusable = None;
+    let mut hands = hands.map_err(|problem| unusable = Some(problem)).ok();
     let mut perform = |acts: &[Act], clock: Clock<'_>, tally: &mut WorkerStats<'_>| {
-        let hands = hands.as_mut().map_err(|problem| problem.clone())?;
+        let Some(hands) = &mut hands else {
+            return Err(unusable.take().expect("nothing is performed after the first error"));
+        };
         let mut steps = Steps::new(acts, files, index, pass);
         let mut gate = WorkerGate { field, over: clock.is_some().then_some(over) };
         let mut unclocked = clock.filter(|_| completes);
@@ -257,7 +261,7 @@ fn end_early(
     acts: &[Act],
     hands: &mut dyn WorkerIo,
     tally: &mut WorkerStats<'_>,
-) -> Result<(), String> {
+) -> Result<(), IoError> {
     hands.settle(tally)?;
     let mut syncs = acts.iter().filter_map(|act| match act {
         Act::Sync { file, data_only } => Some(Step::Sync { file: *file, data_only: *data_only }),

@@ -1,0 +1,212 @@
+//! Why a place cannot be set up, or be torn down.
+//!
+//! Invariant: an error names the device, the file or the command. What is refused because it would
+//! destroy data is a kind of its own, and nothing has been written then.
+
+use std::io;
+use std::path::PathBuf;
+
+use export::fuse::FrontError;
+use spec::matrix::CannotServe;
+use thiserror::Error;
+
+use super::steps::StepError;
+use crate::target_error::TargetError;
+
+/// Why a place cannot be set up.
+#[derive(Debug, Error)]
+pub enum ProvisionError {
+    /// The device holds data that would be overwritten.
+    #[error(
+        "{}: {}, and would be overwritten; if that is no longer needed, wipe it first, or with \
+         device: give --destroy-contents",
+        path.display(), it_holds(contents)
+    )]
+    WouldDestroy {
+        /// The device.
+        path: PathBuf,
+        /// What was found on it: `holds an ext4 file system`.
+        contents: Vec<String>,
+    },
+    /// Only root may do it.
+    #[error("{what} needs root: mounts and block devices are the kernel's")]
+    NeedsRoot {
+        /// What was asked for.
+        what: String,
+    },
+    /// The process cannot have mounts that others do not see.
+    #[error("cannot have mounts of its own (CAP_SYS_ADMIN): {}", sys::reason(.0))]
+    PrivateMounts(#[source] io::Error),
+    /// The kernel's device-mapper cannot be used.
+    #[error("lvm: {} cannot be opened: {}", path.display(), sys::reason(source))]
+    NoDeviceMapper {
+        /// Its control node.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// `path:` of something else.
+    #[error("path:{}: is no directory", .0.display())]
+    NoDirectory(PathBuf),
+    /// `device:` of something else.
+    #[error("{}: it is no block device; use path:DIR for a directory", .0.display())]
+    NoBlockDevice(PathBuf),
+    /// A directory is given where a block device is needed.
+    #[error("a block device is wanted")]
+    DeviceWanted,
+    /// The place needs an array, and none is given.
+    #[error("no array is given for the place")]
+    NoArray,
+    /// The array has another number of members than devices are given.
+    #[error("md: {given} device(s) are given, the array has {wanted}")]
+    DeviceCount {
+        /// Devices given.
+        given: usize,
+        /// Members of the array.
+        wanted: usize,
+    },
+    /// All numbers for arrays of md are in use.
+    #[error("md: md200 to md255 all exist; stop one that is unused")]
+    NoFreeNumber,
+    /// The chunk is no multiple of the file system's block.
+    #[error("block={block_bytes}: chunks of {chunk_bytes} bytes are no multiple")]
+    ChunkOfBlocks {
+        /// Block of the file system.
+        block_bytes: u64,
+        /// Chunk of the array.
+        chunk_bytes: u64,
+    },
+    /// The geometry of md's array is invalid.
+    #[error(transparent)]
+    Geometry(#[from] md::GeometryError),
+    /// The device cannot be opened: missing, in use, no permission.
+    #[error(transparent)]
+    Device(#[from] device::DeviceError),
+    /// The old signatures of the device cannot be erased.
+    #[error("cannot erase what the device holds: {}", sys::reason(.0))]
+    Erase(#[source] io::Error),
+    /// The signatures that the measurement has left on a device cannot be erased.
+    #[error("{}", sys::reason(.0))]
+    EraseAgain(#[source] io::Error),
+    /// A temporary directory cannot be created.
+    #[error("{}: cannot be made: {}", path.display(), sys::reason(source))]
+    MakeDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A file or a device cannot be examined or opened.
+    #[error("{}: {}", path.display(), sys::reason(source))]
+    Io {
+        /// The file or device.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The device has no such attribute in sysfs.
+    #[error("{}: the kernel has no {name} here", device.display())]
+    NoSetting {
+        /// The device.
+        device: PathBuf,
+        /// The attribute.
+        name: String,
+    },
+    /// The loop device would go through the page cache.
+    #[error("{}: the kernel refuses direct I/O on {file}", device.display())]
+    NoDirectIo {
+        /// The loop device.
+        device: PathBuf,
+        /// The file below it.
+        file: String,
+    },
+    /// A step failed: a command, or an access to sysfs or a mount.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// The array of md does not get in sync.
+    #[error("{}: {problem}", device.display())]
+    Sync {
+        /// The array.
+        device: PathBuf,
+        /// The reason.
+        #[source]
+        problem: SyncError,
+    },
+    /// The array of the engine cannot be made.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The array of the engine cannot be mounted, or be stopped.
+    #[error(transparent)]
+    Front(#[from] FrontError),
+    /// The thread that serves the array has ended.
+    #[error("the front's thread has ended")]
+    FrontEnded,
+    /// The array has been stopped.
+    #[error("the array has been stopped")]
+    ArrayStopped,
+    /// The array cannot serve with the missing members that were asked for.
+    #[error(transparent)]
+    Degraded(#[from] CannotServe),
+    /// A loop device has users after it should have none.
+    #[error("still in use")]
+    StillInUse,
+}
+
+fn it_holds(contents: &[String]) -> String {
+    format!("it {}", contents.join(", it "))
+}
+
+/// Why an array of md does not get in sync.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SyncError {
+    /// The array has gone.
+    #[error("the array was stopped by another process before its resync finished")]
+    ArrayStopped,
+    /// The set-up was stopped, by a signal for example.
+    #[error("stopped while md brought the array up to date")]
+    Interrupted,
+    /// The array is idle and not in sync.
+    #[error(
+        "md does nothing to bring the array up to date (sync_action {action}, degraded \
+         {degraded}, resync_start {resync_start}); see dmesg"
+    )]
+    Idle {
+        /// `md/sync_action`.
+        action: String,
+        /// `md/degraded`.
+        degraded: String,
+        /// `md/resync_start`.
+        resync_start: String,
+    },
+}
+
+/// Changes of the system that could not be undone.
+#[derive(Debug, Error)]
+#[error("could not be undone: {}", texts(left))]
+pub struct UndoError {
+    /// Each change, in the order in which it was tried.
+    pub left: Vec<LeftChange>,
+}
+
+/// A change of the system that could not be undone.
+#[derive(Debug, Error)]
+#[error("{}{problem}", match names(problem, what) {
+    true => String::new(),
+    false => format!("{what}: "),
+})]
+pub struct LeftChange {
+    /// What was tried.
+    pub what: String,
+    /// The reason.
+    #[source]
+    pub problem: ProvisionError,
+}
+
+fn texts(left: &[LeftChange]) -> String {
+    left.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Whether the text of the error begins with `what` already.
+fn names(problem: &ProvisionError, what: &str) -> bool {
+    matches!(problem, ProvisionError::Step(failed) if failed.step.to_string() == what)
+}

@@ -1,0 +1,89 @@
+//! The undo steps of changes of the system.
+//!
+//! Invariant: every change pushes its undo step, and [`Undo`] performs these in reverse order: on
+//! request, or when dropped, so also after an error. A step that cannot be undone is reported.
+
+use super::error::{LeftChange, ProvisionError, UndoError};
+use super::steps::Step;
+
+/// An undo action that is not a [`Step`].
+type Call = Box<dyn FnOnce() -> Result<(), ProvisionError> + Send>;
+
+/// The undo steps of all changes so far.
+#[derive(Default)]
+pub struct Undo(Vec<(String, Call)>);
+
+impl Undo {
+    /// Registers the undo step of a change that was just made.
+    pub fn push(&mut self, step: Step) {
+        let what = step.to_string();
+        self.push_call(what, move || Ok(step.perform().map(drop)?));
+    }
+
+    /// Registers an undo action that is not a step. `what` names it in errors.
+    pub fn push_call(
+        &mut self,
+        what: impl Into<String>,
+        call: impl FnOnce() -> Result<(), ProvisionError> + Send + 'static,
+    ) {
+        self.0.push((what.into(), Box::new(call)));
+    }
+
+    /// Undoes everything, in reverse order, and continues after a failure.
+    ///
+    /// # Errors
+    /// Everything that could not be undone.
+    pub fn take_back(&mut self) -> Result<(), UndoError> {
+        let mut left = Vec::new();
+        while let Some((what, call)) = self.0.pop() {
+            if let Err(problem) = call() {
+                left.push(LeftChange { what, problem });
+            }
+        }
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(UndoError { left }),
+        }
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if let Err(problem) = self.take_back() {
+            eprintln!("raidlab: {problem}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn things_are_undone_in_reverse_and_what_fails_is_named() {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut undo = Undo::default();
+        for (number, outcome) in [(1, Ok(())), (2, Err(ProvisionError::StillInUse)), (3, Ok(()))] {
+            let order = order.clone();
+            undo.push_call(format!("thing {number}"), move || {
+                order.lock().expect("no panic").push(number);
+                outcome
+            });
+        }
+        let left = undo.take_back().expect_err("one is stuck");
+        assert_eq!(left.to_string(), "could not be undone: thing 2: still in use");
+        assert_eq!(*order.lock().expect("no panic"), [3, 2, 1]);
+        assert!(undo.take_back().is_ok(), "once");
+    }
+
+    #[test]
+    fn a_failed_undo_step_is_named_once() {
+        let mut undo = Undo::default();
+        let gone = Step::RemoveDirectory("/no/such/directory".into());
+        undo.push(gone.clone());
+        let left = undo.take_back().expect_err("there is none").to_string();
+        assert_eq!(left.matches(&gone.to_string()).count(), 1, "{left}");
+    }
+}
