@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use engine::{
     BufSlice, Control, ControlEvent, FailureCoordinator, HostOp, IntentMap, MAX_REQUEST_SECTORS,
-    MIN_UNIT_SECTORS, MemberSet, MetadataStatus, RequestError, Sharding,
+    MIN_UNIT_SECTORS, MemberSet, MetadataStatus, Request, RequestError, Sharding,
 };
 use md::{Geometry, Level, MemberIdx, Sector};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -32,7 +32,7 @@ use crate::build::{
 use crate::executor::{Event, Executor};
 use crate::member::{Counters, Cqe, Io, MemberInfo, Ring};
 use crate::metadata_writer::MetadataWriter;
-use crate::shard_channels::{Message, ShardChannels, ShardRequest};
+use crate::shard_channels::{Message, ShardChannels};
 use crate::table::Table;
 
 /// Retry delay when the kernel had no room for an operation.
@@ -98,11 +98,13 @@ struct PendingRequest {
     error: Option<RequestError>,
 }
 
-/// Request parts of one origin: those in flight in the executor, and those queued for room.
+/// Requests, or parts of them, of one origin: those in flight in the executor, and those queued for
+/// room. The tag of an own one is its index in `hosts`; of one of another shard it has that shard,
+/// counted from 1, in the upper half.
 #[derive(Default)]
 struct Parts {
     at_work: usize,
-    waiting: VecDeque<(u16, ShardRequest)>,
+    waiting: VecDeque<Request>,
 }
 
 /// Runs one shard of an array; see the module documentation.
@@ -343,16 +345,16 @@ impl Driver {
         let host =
             self.hosts.insert(PendingRequest { tag, lease, resync: None, open: 1, error: None });
         if !self.is_broken() {
-            self.route(ShardRequest { host, op, at, sectors, buf });
+            self.route(Request { tag: u64::from(host), op, at, sectors, buf });
         }
         Ok(())
     }
 
     /// Sends a request to the shards that own its range: mostly this shard, or several.
-    fn route(&mut self, all: ShardRequest) {
-        let ShardRequest { host, op, at, sectors, buf } = all;
+    fn route(&mut self, all: Request) {
+        let Request { tag, op, at, sectors, buf } = all;
         let Some(channels) = &mut self.channels else {
-            return self.executor.submit(op, at, sectors, buf, u64::from(host));
+            return self.executor.submit(all);
         };
         // Invalid requests are refused here, as a whole.
         let info = self.executor.info();
@@ -376,9 +378,9 @@ impl Driver {
                 },
             };
             let own = part.shard == channels.number();
-            let message = ShardRequest { host, op, at: part.at, sectors: part.sectors, buf };
+            let message = Request { tag, op, at: part.at, sectors: part.sectors, buf };
             match own {
-                true => self.own.waiting.push_back((part.shard, message)),
+                true => self.own.waiting.push_back(message),
                 false => channels.send(part.shard, Message::Part(message)),
             }
             open += 1;
@@ -387,17 +389,16 @@ impl Driver {
                 break;
             }
         }
-        self.hosts.get(host).open = open;
+        self.hosts.get(tag as u32).open = open;
         self.feed_waiting();
     }
 
-    fn submit_local(&mut self, part: ShardRequest) {
+    fn submit_local(&mut self, part: Request) {
         if self.own.at_work < self.max_requests && self.own.waiting.is_empty() {
-            let ShardRequest { host, op, at, sectors, buf } = part;
             self.own.at_work += 1;
-            self.executor.submit(op, at, sectors, buf, u64::from(host));
+            self.executor.submit(part);
         } else {
-            self.own.waiting.push_back((0, part));
+            self.own.waiting.push_back(part);
         }
     }
 
@@ -406,15 +407,14 @@ impl Driver {
     fn feed_waiting(&mut self) {
         let Driver { executor, own, others, max_requests, .. } = self;
         while own.at_work < *max_requests {
-            let Some((_, part)) = own.waiting.pop_front() else { break };
+            let Some(part) = own.waiting.pop_front() else { break };
             own.at_work += 1;
-            executor.submit(part.op, part.at, part.sectors, part.buf, u64::from(part.host));
+            executor.submit(part);
         }
         while others.at_work < *max_requests {
-            let Some((shard, part)) = others.waiting.pop_front() else { break };
+            let Some(part) = others.waiting.pop_front() else { break };
             others.at_work += 1;
-            let tag = (u64::from(shard) + 1) << 32 | u64::from(part.host);
-            executor.submit(part.op, part.at, part.sectors, part.buf, tag);
+            executor.submit(part);
         }
     }
 
@@ -424,7 +424,10 @@ impl Driver {
         let Some(channels) = channels else { return };
         let number = channels.number();
         channels.receive(|shard, message| match message {
-            Message::Part(part) => others.waiting.push_back((shard, part)),
+            Message::Part(part) => {
+                let tag = (u64::from(shard) + 1) << 32 | part.tag;
+                others.waiting.push_back(Request { tag, ..part });
+            }
             Message::Done { host, result } => answered.push((host, result)),
             Message::Event(event) => control_events.push((shard, event)),
             // A host's fail command that came in by another shard: no other shard reports it.
@@ -534,7 +537,7 @@ impl Driver {
             let resync = Some(at);
             let host =
                 self.hosts.insert(PendingRequest { tag: 0, lease, resync, open: 1, error: None });
-            self.route(ShardRequest { host, op: HostOp::Resync, at, sectors, buf });
+            self.route(Request { tag: u64::from(host), op: HostOp::Resync, at, sectors, buf });
         }
     }
 

@@ -40,7 +40,6 @@ struct Queued {
 struct MemberSlot {
     /// `None`: missing from the start.
     member: Option<Box<dyn Member>>,
-    leaves: Range<u32>,
     /// Whether it needs `submit_batch` after submissions.
     gathers: bool,
     in_flight: usize,
@@ -126,6 +125,9 @@ const STEP_BYTES: u64 = 256 << 10;
 pub(crate) struct Executor {
     shard: Shard,
     slots: Vec<MemberSlot>,
+    /// The slot of each leaf, from `first_leaf` on.
+    slot_of_leaf: Vec<u16>,
+    first_leaf: u32,
     queue_depth: usize,
     inputs: Vec<Input>,
     /// Requests that were not passed to the shard yet.
@@ -164,7 +166,6 @@ impl Executor {
         let slots = members.into_iter().map(|member| MemberSlot {
             gathers: member.as_ref().is_some_and(|member| member.gathers()),
             member,
-            leaves: 0..0,
             in_flight: 0,
             queued: VecDeque::new(),
         });
@@ -172,6 +173,8 @@ impl Executor {
         Executor {
             shard,
             slots: slots.collect(),
+            slot_of_leaf: Vec::new(),
+            first_leaf: 0,
             queue_depth,
             inputs: Vec::new(),
             coming: VecDeque::new(),
@@ -229,8 +232,8 @@ impl Executor {
             || self.shard.has_more()
     }
 
-    pub(crate) fn submit(&mut self, op: HostOp, at: Sector, sectors: u64, buf: BufSlice, tag: u64) {
-        self.coming.push_back(Request { tag, op, at, sectors, buf });
+    pub(crate) fn submit(&mut self, request: Request) {
+        self.coming.push_back(request);
     }
 
     pub(crate) fn control(&mut self, control: Control) {
@@ -537,8 +540,8 @@ impl Executor {
 
     /// Passes a CQE to the member that it belongs to.
     pub(crate) fn kernel_done(&mut self, event: Cqe, io: &mut Io) {
-        let slot = self.slots.iter_mut().find(|slot| slot.leaves.contains(&event.leaf));
-        let slot = slot.expect("every leaf has a member");
+        let slot = self.slot_of_leaf[(event.leaf - self.first_leaf) as usize];
+        let slot = &mut self.slots[usize::from(slot)];
         slot.call(&mut self.done, |member, done| member.complete(event, io, done));
     }
 
@@ -555,13 +558,14 @@ impl Executor {
     }
 
     pub(crate) fn number_leaves(&mut self, next: &mut u32) -> Range<u32> {
-        let first = *next;
-        for slot in &mut self.slots {
+        self.first_leaf = *next;
+        self.slot_of_leaf.clear();
+        for (index, slot) in (0u16..).zip(&mut self.slots) {
             if let Some(member) = slot.member.as_mut() {
-                slot.leaves = member.number_leaves(next);
+                self.slot_of_leaf.extend(member.number_leaves(next).map(|_| index));
             }
         }
-        first..*next
+        self.first_leaf..*next
     }
 
     pub(crate) fn files(&self, out: &mut Vec<FileId>) {

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    BufSlice, Control, ControlEvent, HostOp, IntentMap, RequestError, ShardPart, Sharding,
+    Control, ControlEvent, HostOp, IntentMap, Request, RequestError, ShardPart, Sharding,
 };
 use md::{Geometry, Sector};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -37,26 +37,14 @@ use crate::buf::Lease;
 /// Messages per ring: small enough to stay in the CPU cache.
 const RING_MESSAGES: usize = 256;
 
-/// A part of a request, for the shard that owns its range.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ShardRequest {
-    /// The request's index in the host table of the sending shard.
-    pub(crate) host: u32,
-    pub(crate) op: HostOp,
-    pub(crate) at: Sector,
-    pub(crate) sectors: u64,
-    /// In the region of host buffers, which has the same number in all shards.
-    pub(crate) buf: BufSlice,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
-    Part(ShardRequest),
+    /// A part of a request, for the shard that owns its range. Its tag is the request's index in
+    /// the host table of the sending shard; its buffer is in the region of host buffers, which has
+    /// the same number in all shards.
+    Part(Request),
     /// A part has completed.
-    Done {
-        host: u32,
-        result: Result<(), RequestError>,
-    },
+    Done { host: u32, result: Result<(), RequestError> },
     /// An event for the control plane, in shard 0.
     Event(ControlEvent),
     /// A command of the control plane.

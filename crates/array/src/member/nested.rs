@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use engine::{BufSlice, HostOp, IoError, MAX_REQUEST_SECTORS, MemberError, RequestError, Token};
+use engine::{
+    BufSlice, HostOp, IoError, MAX_REQUEST_SECTORS, MemberError, Request, RequestError, Token,
+};
 use md::Sector;
 
 use super::traits::io_error;
@@ -28,19 +30,12 @@ struct Outer {
     sectors: u64,
 }
 
-struct Part {
-    op: HostOp,
-    at: Sector,
-    sectors: u64,
-    buf: BufSlice,
-    outer: u32,
-}
-
 /// An array as a member; see the module documentation.
 pub struct NestedMember {
     executor: Executor,
     outer: Table<Outer>,
-    waiting: VecDeque<Part>,
+    /// Requests that the inner array has no room for; the tag is the outer operation.
+    waiting: VecDeque<Request>,
     ended: Vec<(u64, Result<(), RequestError>)>,
 }
 
@@ -54,8 +49,7 @@ impl NestedMember {
         loop {
             while self.executor.room() > 0 {
                 let Some(part) = self.waiting.pop_front() else { break };
-                let Part { op, at, sectors, buf, outer } = part;
-                self.executor.submit(op, at, sectors, buf, u64::from(outer));
+                self.executor.submit(part);
             }
             self.executor.turn(io, &mut self.ended);
             if self.ended.is_empty() {
@@ -107,7 +101,7 @@ impl Member for NestedMember {
         let mut open = 0;
         let mut part = |op, at, sectors, buf| {
             open += 1;
-            self.waiting.push_back(Part { op, at, sectors, buf, outer });
+            self.waiting.push_back(Request { tag: u64::from(outer), op, at, sectors, buf });
         };
         match op.kind {
             OpKind::Flush => part(HostOp::Flush, Sector(0), 0, BufSlice::default()),
