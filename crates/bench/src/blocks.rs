@@ -47,7 +47,7 @@ pub enum Progress<'p> {
     },
     /// A cell is complete.
     Measured(&'p Cell),
-    /// All cells of one entry of [`ArrayCase::cells`] are final.
+    /// All cells of one entry of [`ArrayPlan::cells`] are final.
     Final {
         /// Index of the entry.
         entry: usize,

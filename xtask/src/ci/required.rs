@@ -9,7 +9,7 @@ const TESTS: [(&str, &str); 4] = [
     ("with_the_kernel::", "interoperability with the real kernel"),
     ("in_a_browser::", "reports in a real browser"),
     ("mounted::", "arrays mounted with FUSE"),
-    ("program::tables::bonnie_plus_plus::tests::debians_", "bonnie++'s own reader of its CSV"),
+    ("tool_tables::bonnie_plus_plus::tests::debians_", "bonnie++'s own reader of its CSV"),
 ];
 
 /// Set by `.ci/run`.
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn a_required_test_must_run() {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let reader = "program::tables::bonnie_plus_plus::tests::debians_reader";
+        let reader = "tool_tables::bonnie_plus_plus::tests::debians_reader";
         let kernel = ["with_the_kernel::x", "with_the_kernel::y"];
         let ran = names(&["a", "in_a_browser::w", "mounted::z", kernel[0], kernel[1], reader]);
         assert!(missing(&ran, &[], &[]).is_empty());
