@@ -15,7 +15,7 @@ pub struct Candidate {
     /// Whether the superblock's checksum is right.
     pub checksum_ok: bool,
     /// Reasons why the kernel would refuse this superblock; reported in
-    /// [`Array::other_verdicts`], not evaluated here.
+    /// [`super::Array::other_verdicts`], not evaluated here.
     pub kernel_refuses: Vec<String>,
 }
 
