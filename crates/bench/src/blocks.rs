@@ -22,7 +22,6 @@ use spec::topology::StorageTopology;
 use spec::workload::{Kind, Spec};
 
 use crate::error::RunError;
-use crate::program::session::BufferRequirements;
 use crate::runner::{self, Outcome, Timing};
 use crate::target::{RedundancyReport, Requests, Target, VerifyErrors};
 use crate::target_error::{MemoryError, TargetError};
@@ -368,10 +367,8 @@ fn describe(array: &ArrayConfig, run: &RunConfig, geometry: &Geometry) -> Cell {
 pub fn array_for_program(
     array: &ArrayConfig,
     run: &RunConfig,
-    needs: &BufferRequirements,
+    requests: Requests,
 ) -> Result<(Array, Cell), TargetError> {
-    let BufferRequirements { lease_bytes, in_flight } = *needs;
-    let requests = Requests { block_bytes: lease_bytes, unit_bytes: 4096, in_flight };
     let mut target = Target::new(array, run, requests)?;
     target.degrade(array.degraded)?;
     target.set_paced(true);

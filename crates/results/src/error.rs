@@ -4,10 +4,12 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use thiserror::Error;
 
-use super::store::WAIT;
+/// How long a writer waits for another one.
+pub(super) const WAIT: Duration = Duration::from_secs(30);
 
 /// An error on storing or reading results.
 #[derive(Debug, Error)]

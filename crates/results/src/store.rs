@@ -17,13 +17,10 @@ use rusqlite::{
 use serde::Serialize;
 use spec::sweep::{Item, ItemKey};
 
-use super::error::{StoreError, StoreProblem};
+use super::error::{StoreError, StoreProblem, WAIT};
 use super::schema;
 use crate::host::Host;
 use crate::record::{Cell, Record, rfc3339};
-
-/// How long a writer waits for another one.
-pub(super) const WAIT: Duration = Duration::from_secs(30);
 
 /// A run to be started.
 #[derive(Clone, Debug, Default)]

@@ -10,19 +10,14 @@ use crate::tokens::{Source, Sources, Tok, Token};
 use crate::workspace::Workspace;
 
 /// Circles that are still there: (crate, modules).
-const KNOWN: [(&str, &[&str]); 10] = [
+const KNOWN: [(&str, &[&str]); 5] = [
     (
         "admin",
         &["rescue::compare", "rescue::readable_array", "rescue::rows", "rescue::slot_reader"],
     ),
     ("array", &["member::traits", "member::uring"]),
-    ("bench", &["blocks", "program::session"]),
-    ("bench", &["program::run", "program::timing"]),
-    ("bench", &["provision::engine", "provision::kernel", "provision::set_up"]),
     ("engine", &["config", "sharding"]),
     ("engine", &["stripe::memory", "stripe::ops", "stripe::stripes"]),
-    ("engine", &["stripe::plug", "stripe::rows"]),
-    ("results", &["error", "schema", "store"]),
     ("spec", &["program::error", "program::spec", "program::tools", "program::types"]),
 ];
 

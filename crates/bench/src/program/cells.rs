@@ -9,7 +9,7 @@ use results::findings;
 use results::record::{Cell, Latency, ThreadTime};
 use spec::program::types::{Act, Calls, Phase, Program, Worker};
 
-use super::run::PhaseOutcome;
+use super::outcome::PhaseOutcome;
 
 /// Facts that the cells of a run share.
 pub struct RunContext {

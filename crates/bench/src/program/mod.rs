@@ -23,6 +23,7 @@ pub mod extents;
 pub mod files;
 mod lane;
 pub mod metered;
+pub mod outcome;
 pub mod run;
 pub mod session;
 pub mod steps;

@@ -30,7 +30,8 @@ use super::extents::Extents;
 use super::files::{Files, drop_page_cache, own_name};
 use super::lane::OwnDriver;
 use super::metered::MeteredBackend;
-use super::run::{PhaseOutcome, Progress, run};
+use super::outcome::PhaseOutcome;
+use super::run::{Progress, run};
 use super::timing::Repetition;
 use crate::blocks as bench;
 use crate::blocks::array_for_program;
@@ -39,6 +40,7 @@ use crate::provision::{
     EngineArray, KernelArray, MountOrDevice as PlaceGround, ProvisionedTarget, Request,
     ServedArray, WipeTarget, open_to_write_over,
 };
+use crate::target::Requests;
 
 /// Settings and callbacks of program runs.
 pub struct Session<'a> {
@@ -313,7 +315,7 @@ impl Session<'_> {
         let prepared = choice.program(&scale).map_err(RunError::from).and_then(|program| {
             fits_memory(&program)?;
             let needs = BufferRequirements::of(&program);
-            let (running, cell) = array_for_program(array, run, &needs)?;
+            let (running, cell) = array_for_program(array, run, needs.requests())?;
             base = cell;
             let ground = Extents::new(running, needs.lease_bytes, &program, self.seed, None)?;
             Ok((program, ground))
@@ -463,6 +465,11 @@ fn device_scale(size: Option<u64>, capacity: u64, memory_bytes: u64, page_cache:
 }
 
 impl BufferRequirements {
+    fn requests(&self) -> Requests {
+        let (block_bytes, in_flight) = (self.lease_bytes, self.in_flight);
+        Requests { block_bytes, unit_bytes: 4096, in_flight }
+    }
+
     /// The requirements of a program.
     pub fn of(program: &Program) -> BufferRequirements {
         let blocks = program.phases().flat_map(|phase| phase.acts()).filter_map(|act| match act {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use spec::program::timing::Timing;
 use spec::program::types::{Phase, Stage};
 
-use super::run::PhaseOutcome;
+use super::outcome::PhaseOutcome;
 
 /// Limit of the repetition, in multiples of the minimum duration.
 const PATIENCE: u32 = 40;

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use array::{Array, Counters, FaultControl, PaceControl};
 use export::fuse::{Front, FrontOptions};
 use md::nested::ArrayExpr;
-use metrics::host;
 use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
 use spec::topology::StorageTopology;
@@ -18,7 +17,8 @@ use spec::topology::StorageTopology;
 use super::error::ProvisionError;
 use super::plan::Stripes;
 use super::steps::Step;
-use super::undo::Undo;
+use super::sysfs::setting;
+use super::undo::{Undo, make_directory};
 use crate::target::{Requests, array_spec};
 use crate::target_error::TargetError;
 
@@ -82,7 +82,7 @@ impl ServedArray {
         array: EngineArray,
         undo: &mut Undo,
     ) -> Result<ServedArray, ProvisionError> {
-        let directory = super::set_up::make_directory("front", undo)?;
+        let directory = make_directory("front", undo)?;
         let (pace, faults) = (PaceControl::default(), FaultControl::default());
         pace.set_on(false);
         let front = {
@@ -185,17 +185,4 @@ fn backing(device: &str) -> Option<u64> {
     let said = Step::run("losetup", args).perform().ok()?;
     let (major, minor) = said.trim().split_once(':')?;
     Some(rustix::fs::makedev(major.trim().parse().ok()?, minor.trim().parse().ok()?))
-}
-
-/// Path of an attribute of a block device in sysfs.
-pub(super) fn in_sysfs(device: &Path, name: &str) -> std::io::Result<PathBuf> {
-    let device = std::fs::canonicalize(device)?;
-    // sysfs replaces slashes in names like cciss/c0d0 by exclamation marks.
-    let below = device.strip_prefix("/dev").unwrap_or(&device).to_string_lossy().replace('/', "!");
-    Ok(PathBuf::from("/sys/class/block").join(below).join(name))
-}
-
-/// Value of an attribute of a block device in sysfs.
-pub(super) fn setting(device: impl AsRef<Path>, name: &str) -> Option<String> {
-    host::line(in_sysfs(device.as_ref(), name).ok()?)
 }

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 use md::{Geometry, GeometrySpec, Layout, Level};
 use spec::target::{BlockDeviceSettings, KernelExpr};
 
-use super::engine::{in_sysfs, setting};
 use super::error::{ProvisionError, SyncError};
 use super::plan::Stripes;
-use super::set_up::apply_setting;
 use super::steps::Step;
+use super::sysfs::{apply_setting, in_sysfs, setting};
 use super::undo::Undo;
 
 /// The geometry of a kernel array.

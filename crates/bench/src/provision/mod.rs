@@ -11,6 +11,7 @@ mod lvm;
 mod plan;
 mod set_up;
 mod steps;
+mod sysfs;
 mod undo;
 mod wipe;
 

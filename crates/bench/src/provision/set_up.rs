@@ -6,21 +6,20 @@
 //! thread that sets a place up must also start the threads that use it.
 
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use metrics::host;
 use results::record;
 use spec::target::{BlockDeviceSettings, FsExpr, Journal, TargetExpr};
 
-use super::engine::{EngineArray, ServedArray, in_sysfs, setting};
+use super::engine::{EngineArray, ServedArray};
 use super::error::{ProvisionError, UndoError};
 use super::kernel::{KernelArray, set_up_kernel};
 use super::plan::{Stripes, mkfs, mount, rehearsal};
 use super::steps::Step;
-use super::undo::Undo;
+use super::sysfs::apply_setting;
+use super::undo::{Undo, make_directory};
 use super::wipe::{open_to_write_over, wipe};
 
 /// The directory or block device of a place.
@@ -262,35 +261,6 @@ fn need_root(what: &str) -> Result<(), ProvisionError> {
     }
 }
 
-/// Removes the empty directories of processes that were killed. A directory that is not empty, or a
-/// mount point, stays: `rmdir` refuses it.
-fn sweep_temporary(directory: &Path) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let numbers =
-            ["raidlab-front-", "raidlab-mount-"].iter().find_map(|s| name.strip_prefix(s));
-        let process = numbers.and_then(|numbers| numbers.split_once('-')?.0.parse::<u32>().ok());
-        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
-            // Another process may remove it concurrently.
-            let _ = std::fs::remove_dir(entry.path());
-        }
-    }
-}
-
-/// Creates a temporary directory, which is removed at the end.
-pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, ProvisionError> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    sweep_temporary(&std::env::temp_dir());
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    let path = format!("raidlab-{name}-{}-{next}", std::process::id());
-    let path = std::env::temp_dir().join(path);
-    let made = DirBuilder::new().mode(0o700).create(&path);
-    made.map_err(|source| ProvisionError::MakeDirectory { path: path.clone(), source })?;
-    undo.push(Step::RemoveDirectory(path.clone()));
-    Ok(path)
-}
-
 /// Applies settings, and registers the restoration of the old values.
 pub(super) fn apply_settings(
     device: &Path,
@@ -302,26 +272,6 @@ pub(super) fn apply_settings(
         apply_setting(device, name, &value, undo)?;
         said.insert(name.to_string(), value);
     }
-    Ok(())
-}
-
-/// Writes one attribute of a block device, and registers the restoration of its old value.
-pub(super) fn apply_setting(
-    device: &Path,
-    name: &str,
-    value: &str,
-    undo: &mut Undo,
-) -> Result<(), ProvisionError> {
-    let before = setting(device, name).ok_or_else(|| ProvisionError::NoSetting {
-        device: device.to_path_buf(),
-        name: name.to_string(),
-    })?;
-    // The selected choice is in brackets: `none [mq-deadline]`.
-    let before = host::chosen(&before);
-    let path = in_sysfs(device, name)
-        .map_err(|source| ProvisionError::Io { path: device.to_path_buf(), source })?;
-    Step::Set { path: path.clone(), value: value.into() }.perform()?;
-    undo.push(Step::Set { path, value: before });
     Ok(())
 }
 
@@ -370,21 +320,6 @@ fn look_at_mount(path: &Path, facts: &mut record::Place) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_empty_directories_of_processes_that_are_gone_are_swept() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let here = |name: &str| scratch.path().join(name);
-        // Process IDs are below 2^22 (proc_sys_kernel(5)).
-        let names = ["raidlab-front-4294967295-0", "raidlab-mount-4294967295-1", "raidlab-mount-x"];
-        let own = format!("raidlab-front-{}-0", std::process::id());
-        names.iter().for_each(|name| std::fs::create_dir(here(name)).expect("made"));
-        std::fs::create_dir(here(&own)).expect("made");
-        std::fs::write(here(names[1]).join("file"), "x").expect("written");
-        sweep_temporary(scratch.path());
-        let left = [names[0], names[1], names[2], &own].map(|name| here(name).exists());
-        assert_eq!(left, [false, true, true, true]);
-    }
 
     fn nothing_on(place: &TargetExpr) -> Request<'_> {
         Request { place, engine: None, kernel: None, destroy: false, stop: &|| false }

@@ -3,6 +3,11 @@
 //! Invariant: every change pushes its undo step, and [`Undo`] performs these in reverse order: on
 //! request, or when dropped, so also after an error. A step that cannot be undone is reported.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::error::{LeftChange, ProvisionError, UndoError};
 use super::steps::Step;
 
@@ -55,6 +60,35 @@ impl Drop for Undo {
     }
 }
 
+/// Creates a temporary directory, which is removed at the end.
+pub(super) fn make_directory(name: &str, undo: &mut Undo) -> Result<PathBuf, ProvisionError> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    sweep_temporary(&std::env::temp_dir());
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = format!("raidlab-{name}-{}-{next}", std::process::id());
+    let path = std::env::temp_dir().join(path);
+    let made = DirBuilder::new().mode(0o700).create(&path);
+    made.map_err(|source| ProvisionError::MakeDirectory { path: path.clone(), source })?;
+    undo.push(Step::RemoveDirectory(path.clone()));
+    Ok(path)
+}
+
+/// Removes the empty directories of processes that were killed. A directory that is not empty, or a
+/// mount point, stays: `rmdir` refuses it.
+fn sweep_temporary(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let numbers =
+            ["raidlab-front-", "raidlab-mount-"].iter().find_map(|s| name.strip_prefix(s));
+        let process = numbers.and_then(|numbers| numbers.split_once('-')?.0.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            // Another process may remove it concurrently.
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
@@ -85,5 +119,20 @@ mod tests {
         undo.push(gone.clone());
         let left = undo.take_back().expect_err("there is none").to_string();
         assert_eq!(left.matches(&gone.to_string()).count(), 1, "{left}");
+    }
+
+    #[test]
+    fn only_empty_directories_of_processes_that_are_gone_are_swept() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let here = |name: &str| scratch.path().join(name);
+        // Process IDs are below 2^22 (proc_sys_kernel(5)).
+        let names = ["raidlab-front-4294967295-0", "raidlab-mount-4294967295-1", "raidlab-mount-x"];
+        let own = format!("raidlab-front-{}-0", std::process::id());
+        names.iter().for_each(|name| std::fs::create_dir(here(name)).expect("made"));
+        std::fs::create_dir(here(&own)).expect("made");
+        std::fs::write(here(names[1]).join("file"), "x").expect("written");
+        sweep_temporary(scratch.path());
+        let left = [names[0], names[1], names[2], &own].map(|name| here(name).exists());
+        assert_eq!(left, [false, true, true, true]);
     }
 }

@@ -16,16 +16,7 @@
 
 use std::collections::VecDeque;
 
-use super::rows::Rows;
-
-/// The event that a row with pending writes waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// Completion of this number of writing operations: those in flight when the wait began.
-    Ends(u64),
-    /// A time.
-    Until(u64),
-}
+use super::rows::{Rows, Wait};
 
 pub(crate) struct Plug {
     merge_wait_nanos: u64,

@@ -11,10 +11,18 @@ use std::hash::{BuildHasherDefault, Hasher};
 use md::StripeNo;
 
 use super::op::{Cell, Class, Grain, Op, OpKind};
-use super::plug::Wait;
 use super::scratch::Block;
 use crate::slab::Slab;
 use crate::{BufSlice, GRANULE_SECTORS, MAX_SPAN_SECTORS, MemberSet, REGION_ZERO};
+
+/// The event that a row with pending writes waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Completion of this number of writing operations: those in flight when the wait began.
+    Ends(u64),
+    /// A time.
+    Until(u64),
+}
 
 /// Entries of one row's cache; the oldest is evicted first.
 const MAX_CACHED_PER_ROW: usize = 256;

@@ -11,6 +11,7 @@ use spec::program::types::{Phase, ReadOff};
 
 use super::workers::{Done, PhaseBarrier};
 use crate::program::backend::{IoBackend, VerifyErrors};
+use crate::program::outcome::add;
 
 /// Periodic samples of the bytes moved: those of the members, or of the workers if no member was
 /// known at the start of the phase.
@@ -31,12 +32,6 @@ struct Mark {
 /// Differences of the members' counters.
 pub(super) fn since(after: &[Counters], before: &[Counters]) -> Vec<Counters> {
     after.iter().zip(before).map(|(after, before)| after.since(before)).collect()
-}
-
-/// Adds counters of members.
-pub(super) fn add(sums: &mut Vec<Counters>, more: &[Counters]) {
-    sums.resize(sums.len().max(more.len()), Counters::default());
-    sums.iter_mut().zip(more).for_each(|(sum, more)| sum.add(more));
 }
 
 impl Watch {

@@ -4,13 +4,15 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use array::{
-    Array, ArraySpec, Fault, FaultMember, FileMember, FileOptions, MemMember, Member, MemberSpec,
+    Array, ArraySpec, Counters, Fault, FaultMember, FileMember, FileOptions, MemMember, Member,
+    MemberSpec,
 };
+use results::record::Sample;
 use spec::program::spec::{ProgramSpec, Sizing};
 use spec::program::types::{Calls, Count, End, How, Op, Order, Step, Transfer};
 
 use super::*;
-use crate::program::backend::{WorkerIo, WorkerStats};
+use crate::program::backend::{VerifyErrors, WorkerIo, WorkerStats};
 use crate::program::extents::Extents;
 use crate::program::files::Files;
 use crate::program::files::tests::{is_cached, tells_what_is_cached};
