@@ -1,5 +1,5 @@
-//! A case: one measurement, described completely. Everything that is planned, run, stored and
-//! found again is a case.
+//! A case: one measurement, described completely. What a sweep runs, stores and finds again is a
+//! list of cases.
 //!
 //! ```text
 //!   Case = target + array + workload + run

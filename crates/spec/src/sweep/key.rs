@@ -22,19 +22,18 @@ impl Case {
     /// Its key and description. `label` distinguishes its target from others of the same name, in
     /// the description only.
     pub fn item(&self, label: &str) -> Item {
-        match (&self.workload, &self.array) {
+        let Case { target, array, workload, size, run } = self;
+        match (workload, array) {
             (Workload::Blocks(spec), array) => {
                 let array = array.as_ref().expect("block workloads run on an array");
-                let identity = identity(array, spec, &self.run);
-                Item { key: hashed(&identity), what: in_words(array, spec) }
+                Item { key: hashed(&identity(array, spec, run)), what: in_words(array, spec) }
             }
             (Workload::Program(program), Some(array)) => {
-                program_on_array(program, (&self.target, label), array, &self.run)
+                program_on_array(program, (target, label), array, run)
             }
             (Workload::Program(program), None) => {
-                let named = format!("{}{label}", self.target.name());
-                let place = self.target.identity();
-                program_elsewhere(program, &place, &named, self.size, &self.run.phases)
+                let named = format!("{}{label}", target.name());
+                program_elsewhere(program, &target.identity(), &named, *size, &run.phases)
             }
         }
     }
@@ -138,13 +137,26 @@ fn hashed(identity: &str) -> ItemKey {
 fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
     let (array, knobs) = array_identity(config);
     let Spec { kind, block_bytes, depth, jobs, read_ahead_bytes } = spec;
+    let RunConfig {
+        warm_up,
+        sample,
+        sample_given,
+        runs,
+        until_steady,
+        phases: _,    // of programs only
+        directory: _, // not measured
+        cores,
+        seed: _,           // not measured
+        kernels: _,        // see kernel_identity
+        kernels_chosen: _, // see kernel_identity
+    } = run;
     let mut text = format!(
         "{array} workload={} block={block_bytes} depth={depth} jobs={jobs} warm-up={} sample={} \
          runs={}{knobs}",
         kind.name(),
-        run.warm_up.as_secs_f64(),
-        run.sample.as_secs_f64(),
-        run.runs
+        warm_up.as_secs_f64(),
+        sample.as_secs_f64(),
+        runs
     );
     let mut more = |name: &str, value: Option<u64>| {
         if let Some(value) = value {
@@ -152,11 +164,11 @@ fn identity(config: &ArrayConfig, spec: &Spec, run: &RunConfig) -> String {
         }
     };
     more("read-ahead", (*read_ahead_bytes > 0).then_some(*read_ahead_bytes));
-    more("until-steady", run.until_steady.map(u64::from));
-    more("cores", run.cores.map(u64::from));
+    more("until-steady", until_steady.map(u64::from));
+    more("cores", cores.map(u64::from));
     if config.members.iter().any(|member| member.drive().is_some()) {
         more("drives", Some(DRIVE_MODELS));
-        more("as-long", run.sample_given.then_some(1));
+        more("as-long", sample_given.then_some(1));
     }
     text + &kernel_identity(config, run)
 }
