@@ -1,5 +1,5 @@
-//! Modules of a crate do not import each other in a circle: whoever reads one must not have to read
-//! all. A parent and its children are one module here: `ops` may use `super::Row`.
+//! Modules of a crate do not import each other in a circle: one can be read without all others. A
+//! parent and its children are one module here: `ops` may use `super::Row`.
 //!
 //! Circles that exist are rows below; a row may only lose modules, and vanishes with its circle.
 
