@@ -9,6 +9,7 @@
 //! by `html`.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use results::record::{Cell, MemberTraffic};
 use spec::units;
@@ -358,9 +359,18 @@ impl Scale {
         self.0.length(value) / (PLOT_END - LABEL) * self.1
     }
 
-    /// Round values with their labels.
-    pub(super) fn ticks(&self) -> &[(f64, String)] {
-        &self.0.ticks
+    /// A line with its label at each round value, from left to right; `y`: its place.
+    pub(super) fn horizontal_lines(&self, across: Range<f64>, y: &dyn Fn(f64) -> f64) -> String {
+        let Range { start, end } = across;
+        let line = |(value, label): &(f64, String)| {
+            let (y, left) = (y(*value), start - 6.0);
+            format!(
+                "<line class=\"grid\" x1=\"{start}\" y1=\"{y:.1}\" x2=\"{end}\" y2=\"{y:.1}\"/>\
+                 <text class=\"value plain\" x=\"{left:.1}\" y=\"{:.1}\">{label}</text>",
+                y + 4.0
+            )
+        };
+        self.0.ticks.iter().map(line).collect()
     }
 }
 

@@ -45,18 +45,8 @@ pub(super) fn distribution(grid: &PivotTable<'_>, column: usize) -> Option<Strin
     let (low, high) = (times().reduce(f64::min)?, times().reduce(f64::max)?);
     let scale = Scale::logarithmic(low, high, BOTTOM - TOP);
     let y = |us: f64| BOTTOM - scale.length(us);
-    let mut body = String::new();
     // Writing to a String cannot fail.
-    for (value, label) in scale.ticks() {
-        let y = y(*value);
-        let _ = write!(
-            body,
-            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\"/>\
-             <text class=\"value plain\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>",
-            LEFT - 6.0,
-            y + 4.0
-        );
-    }
+    let mut body = scale.horizontal_lines(LEFT..RIGHT, &y);
     for percent in NAMED {
         let (at, label) = (x(percent), share(percent));
         let _ = write!(

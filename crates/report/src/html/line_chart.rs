@@ -33,18 +33,8 @@ pub(super) fn lines(title: &str, axis: &str, curves: &[&Curve]) -> String {
         LEFT + 12.0 + at as f64 * step
     };
     let y = |value: f64| BOTTOM - scale.length(value);
-    let mut body = String::new();
     // Writing to a String cannot fail.
-    for (value, label) in scale.ticks() {
-        let y = y(*value);
-        let _ = write!(
-            body,
-            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\"/>\
-             <text class=\"value plain\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>",
-            LEFT - 6.0,
-            y + 4.0
-        );
-    }
+    let mut body = scale.horizontal_lines(LEFT..RIGHT, &y);
     for place in &places {
         let _ = write!(
             body,
