@@ -14,6 +14,7 @@
 //! per array, decides which metadata must be written before it is granted.
 #![forbid(unsafe_code)]
 
+mod bad_block_log;
 mod balance;
 mod coalesce;
 mod config;
@@ -37,6 +38,7 @@ mod stream;
 mod stripe;
 mod token;
 
+pub use bad_block_log::{BadBlockChange, BadBlockLog, BadBlockStep, LogWrite};
 pub use config::{
     ConfigError, DEFAULT_MAX_REQUESTS, DEFAULT_SAFE_MODE_NANOS, DEFAULT_STRIPE_CACHE_BYTES,
     GRANULE_SECTORS, MAX_MERGE_WAIT_NANOS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS, ShardConfig,

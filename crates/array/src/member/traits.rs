@@ -193,7 +193,7 @@ impl Op<'_> {
 
 impl OpKind {
     /// The operation, as errors name it.
-    fn named(self) -> MemberOp {
+    pub(super) fn named(self) -> MemberOp {
         match self {
             OpKind::Read => MemberOp::Read,
             OpKind::Write { .. } => MemberOp::Write,
