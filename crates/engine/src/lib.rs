@@ -8,34 +8,24 @@
 //! *Invariant*: the engine acknowledges a write only when every copy, or the data and the parity
 //! that make it recoverable, has been reported written. The engine holds no acknowledged data.
 //!
-//! Where to start reading: `shard` passes a request to one of two implementations, `non_parity`
-//! (linear, RAID 0, 1, 10: locked array ranges) or `stripe` (RAID 4, 5, 6: locked ranges of chunk
-//! rows with a plan for the parity). A write first needs its `intent`; the `metadata` manager, one
-//! per array, decides which metadata must be written before it is granted.
+//! Where to start reading: `shard` passes a request to one of two implementations below it,
+//! `non_parity` (linear, RAID 0, 1, 10: locked array ranges) or `stripe` (RAID 4, 5, 6: locked
+//! ranges of chunk rows with a plan for the parity). A write first needs its `intent`; the
+//! `metadata` manager, one per array, decides which metadata must be written before it is granted.
 #![forbid(unsafe_code)]
 
 mod bad_block_log;
-mod balance;
-mod coalesce;
 mod config;
 mod effect;
 mod failure_coordinator;
-mod flush;
-mod health;
 mod input;
-mod intent;
 mod intent_map;
 mod metadata;
-mod non_parity;
-mod range_lock;
-mod requests;
 mod resync;
 mod set;
 mod shard;
 mod sharding;
 mod slab;
-mod stream;
-mod stripe;
 mod token;
 
 pub use bad_block_log::{BadBlockChange, BadBlockLog, BadBlockStep, LogWrite};

@@ -1,27 +1,41 @@
 //! One shard of an array: takes a batch of inputs, returns a batch of effects.
 //!
-//! Invariant: every admitted request completes exactly once, in bounded memory. The caller keeps
-//! within [`Shard::room`] and queues the rest, which is the back-pressure on frontends.
+//! Invariant: every admitted request completes exactly once, when all of its parts have completed,
+//! and a write or a flush only when every member failure so far is recorded; in bounded memory. The
+//! caller keeps within [`Shard::room`] and queues the rest, which is the back-pressure on
+//! frontends.
 //!
 //! A shard is the only owner of its part of the array's address space (`sharding`) and shares no
 //! state. Shards interact only through control messages: shard 0 collects the written members of
 //! the others when it flushes, and a member that one drops is dropped by all (`metadata` manager,
 //! or `failure_coordinator` for arrays without metadata).
 
-use std::ops::Range;
+mod balance;
+mod coalesce;
+mod control;
+mod flush;
+mod health;
+mod intent;
+mod non_parity;
+mod range_lock;
+mod stream;
+mod stripe;
 
-use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
+use std::collections::VecDeque;
 
-use crate::flush::{Ended, Flushes};
-use crate::health::Health;
-use crate::intent::Intents;
-use crate::non_parity::{self, NonParity};
-use crate::requests::Requests;
-use crate::stream::{Seen, Streams};
-use crate::stripe::Stripes;
+use md::{Geometry, Kind as GeometryKind, Sector};
+
+use self::flush::{Ended, Flushes};
+use self::health::Health;
+use self::intent::Intents;
+use self::non_parity::NonParity;
+use self::range_lock::HolderSlot;
+use self::stream::{Seen, Streams};
+use self::stripe::Stripes;
+use crate::slab::{Key, Slab};
 use crate::token::Kind;
 use crate::{
-    ConfigError, Control, ControlEvent, Effect, Effects, HostOp, Input, IoError, MAX_MEMBERS,
+    BufSlice, ConfigError, Effect, Effects, HostOp, Input, IoError, MAX_MEMBERS,
     MAX_REQUEST_SECTORS, MemberSet, Request, RequestError, ShardConfig, Token,
 };
 
@@ -46,6 +60,17 @@ pub struct Status {
 enum Personality {
     NonParity(NonParity),
     Parity(Stripes),
+}
+
+/// What the implementations of the levels work on during one call: the shard's state besides
+/// theirs, and its effects.
+struct Context<'a> {
+    now: u64,
+    geometry: &'a Geometry,
+    requests: &'a mut Requests,
+    health: &'a mut Health,
+    flushes: &'a mut Flushes,
+    out: &'a mut Effects,
 }
 
 /// A shard; see the crate documentation.
@@ -110,6 +135,17 @@ impl Shard {
         })
     }
 
+    /// The level's implementation, and what it works on.
+    fn split<'a>(
+        &'a mut self,
+        now: u64,
+        out: &'a mut Effects,
+    ) -> (&'a mut Personality, Context<'a>) {
+        let Shard { config, requests, health, flushes, personality, .. } = self;
+        let geometry = &config.geometry;
+        (personality, Context { now, geometry, requests, health, flushes, out })
+    }
+
     /// How many more requests may be in the next batch.
     pub fn room(&self) -> usize {
         self.config.max_requests - self.requests.live()
@@ -160,18 +196,14 @@ impl Shard {
                 Input::Control(control) => self.control(now, control, out),
             }
         }
-        let Shard { config, requests, health, flushes, personality, .. } = self;
-        let mut deadline = None;
-        if let Personality::Parity(stripes) = personality {
-            let written = &mut |member| flushes.note_written(member);
-            let geometry = &config.geometry;
-            let mut cx = crate::stripe::Context { now, geometry, requests, health, out, written };
-            deadline = stripes.plan_batch(&mut cx, timer);
-        }
+        let plugged = match self.split(now, out) {
+            (Personality::Parity(stripes), mut cx) => stripes.plan_batch(&mut cx, timer),
+            (Personality::NonParity(_), _) => None,
+        };
         if timer {
             self.timer = None;
         }
-        deadline = deadline.into_iter().chain(self.run_intent_timers(now, out)).min();
+        let deadline = plugged.into_iter().chain(self.run_intent_timers(now, out)).min();
         if deadline.is_some() && deadline != self.timer {
             self.timer = deadline;
             out.list.extend(deadline.map(|at| Effect::SetTimer { at }));
@@ -234,41 +266,26 @@ impl Shard {
     }
 
     fn start_read(&mut self, now: u64, index: u32, seen: Seen, out: &mut Effects) {
-        let Shard { config, requests, health, flushes, personality, streams, .. } = self;
-        let geometry = &config.geometry;
-        match personality {
-            Personality::NonParity(flat) => {
-                let mut cx = non_parity::Context { geometry, requests, health, out };
-                if let Some(copy) = flat.read(&mut cx, index, seen) {
-                    streams.stay_on(seen, copy);
-                }
-            }
+        let (personality, mut cx) = self.split(now, out);
+        let copy = match personality {
+            Personality::NonParity(flat) => flat.read(&mut cx, index, seen),
             Personality::Parity(stripes) => {
-                let written = &mut |member| flushes.note_written(member);
-                let mut cx =
-                    crate::stripe::Context { now, geometry, requests, health, out, written };
                 stripes.read(&mut cx, index, seen.is_stream());
+                None
             }
+        };
+        if let Some(copy) = copy {
+            self.streams.stay_on(seen, copy);
         }
     }
 
     /// Starts requests that lock their range: writes that have their intents, and resyncs.
     fn start(&mut self, now: u64, index: u32, stream: bool, out: &mut Effects) {
-        let Shard { config, requests, health, flushes, personality, .. } = self;
-        let geometry = &config.geometry;
-        match personality {
-            Personality::NonParity(flat) => {
-                flat.lock(&mut non_parity::Context { geometry, requests, health, out }, index);
-            }
-            Personality::Parity(stripes) => {
-                let written = &mut |member| flushes.note_written(member);
-                let mut cx =
-                    crate::stripe::Context { now, geometry, requests, health, out, written };
-                match cx.requests[index].op {
-                    Some(HostOp::Resync) => stripes.resync(&mut cx, index),
-                    _ => stripes.write(&mut cx, index, stream),
-                }
-            }
+        let resync = self.requests[index].op == Some(HostOp::Resync);
+        match self.split(now, out) {
+            (Personality::NonParity(flat), mut cx) => flat.lock(&mut cx, index),
+            (Personality::Parity(stripes), mut cx) if resync => stripes.resync(&mut cx, index),
+            (Personality::Parity(stripes), mut cx) => stripes.write(&mut cx, index, stream),
         }
     }
 
@@ -315,188 +332,205 @@ impl Shard {
         if token.kind() == Kind::Flush {
             return self.flush_done(token, result, out);
         }
-        let Shard { config, requests, health, flushes, personality, .. } = self;
-        let geometry = &config.geometry;
         let (index, member) = (token.key().index, token.slot());
-        match personality {
-            Personality::NonParity(flat) => {
-                assert!(requests.is_live(token.key()), "{token:?} belongs to no request");
-                let mut cx = non_parity::Context { geometry, requests, health, out };
-                match token.kind() {
-                    Kind::Read => flat.read_done(&mut cx, index, member, result),
-                    Kind::FlatRepair => {
-                        if cx.requests[index].repair.writing {
-                            flushes.note_written(member);
-                        }
-                        flat.repair_done(&mut cx, index, member, result);
-                    }
-                    Kind::FlatResync => {
-                        if cx.requests[index].repair.writing {
-                            flushes.note_written(member);
-                        }
-                        flat.resync_done(&mut cx, index, member, result);
-                    }
-                    _ => {
-                        flushes.note_written(member);
-                        flat.write_done(&mut cx, index, member, result);
-                    }
-                }
+        match self.split(now, out) {
+            (Personality::NonParity(flat), mut cx) => {
+                assert!(cx.requests.is_live(token.key()), "{token:?} belongs to no request");
+                flat.io_done(&mut cx, token, result);
             }
-            Personality::Parity(stripes) => {
-                let written = &mut |member| flushes.note_written(member);
-                if token.kind() == Kind::Read {
-                    assert!(requests.is_live(token.key()), "{token:?} belongs to no request");
-                    let mut cx =
-                        crate::stripe::Context { now, geometry, requests, health, out, written };
-                    stripes.read_done(&mut cx, index, member, result);
-                } else {
-                    assert!(stripes.ops.is_live(token.key()), "{token:?} belongs to nothing");
-                    let mut cx =
-                        crate::stripe::Context { now, geometry, requests, health, out, written };
-                    stripes.io_done(&mut cx, token, result);
-                }
+            (Personality::Parity(stripes), mut cx) if token.kind() == Kind::Read => {
+                assert!(cx.requests.is_live(token.key()), "{token:?} belongs to no request");
+                stripes.read_done(&mut cx, index, member, result);
+            }
+            (Personality::Parity(stripes), mut cx) => {
+                assert!(stripes.ops.is_live(token.key()), "{token:?} belongs to nothing");
+                stripes.io_done(&mut cx, token, result);
             }
         }
     }
 
     fn compute_done(&mut self, now: u64, token: Token, out: &mut Effects) {
-        let Shard { config, requests, health, flushes, personality, .. } = self;
-        let Personality::Parity(stripes) = personality else {
+        let (Personality::Parity(stripes), mut cx) = self.split(now, out) else {
             unreachable!("only levels with parity compute");
         };
         assert!(stripes.ops.is_live(token.key()), "{token:?} belongs to nothing");
-        let written = &mut |member| flushes.note_written(member);
-        let geometry = &config.geometry;
-        let mut cx = crate::stripe::Context { now, geometry, requests, health, out, written };
         stripes.compute_done(&mut cx, token);
     }
+}
 
-    fn flush_done(&mut self, token: Token, result: Result<(), IoError>, out: &mut Effects) {
-        let kept_error = match result {
-            Ok(()) => None,
-            // A lack of space or memory does not take the member out of service.
-            Err(error) if error.kind.lacks().is_some() => error.kind.lacks(),
-            Err(error) => {
-                let (geometry, member) = (&self.config.geometry, token.slot());
-                let dropped = self.health.drop_member(geometry, member, Some(error), out);
-                if !dropped {
-                    let member = MemberIdx(member);
-                    out.list.push(Effect::Control(ControlEvent::NotDurable { member }));
-                    self.doubt_all();
-                }
-                (!dropped).then_some(RequestError::Io)
-            }
+/// A request's record. Reset when its slot is taken.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) tag: u64,
+    pub(crate) op: Option<HostOp>,
+    pub(crate) at: Sector,
+    pub(crate) sectors: u64,
+    pub(crate) buf: BufSlice,
+    /// Member I/Os or row parts in flight.
+    pub(crate) open: u32,
+    pub(crate) error: Option<RequestError>,
+    /// Members that failed to read a part.
+    pub(crate) unread: MemberSet,
+    /// The range lock if it is held, on levels without parity.
+    pub(crate) holder: Option<HolderSlot>,
+    pub(crate) repair: Repair,
+    /// The request is counted as a user of its intents.
+    pub(crate) intent: bool,
+    /// A part failed after another was written: the range may be out of sync.
+    pub(crate) half_way: bool,
+    /// For a write that waits for its intents: whether it continues a stream.
+    pub(crate) stream: bool,
+}
+
+/// Progress of the granule-by-granule repair of a mirrored range; see `non_parity`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Repair {
+    pub(crate) cursor: u64,
+    pub(crate) tried: MemberSet,
+    pub(crate) writing: bool,
+}
+
+impl Record {
+    /// The end of the range, as an array sector.
+    pub(crate) fn end(&self) -> u64 {
+        self.at.0 + self.sectors
+    }
+
+    /// The part of the buffer that belongs to `sectors` sectors from array sector `at`.
+    pub(crate) fn slice(&self, at: u64, sectors: u64) -> BufSlice {
+        self.buf.part(at - self.at.0, sectors)
+    }
+
+    /// Whether its completion promises something about data on members, and so depends on recorded
+    /// losses.
+    fn is_write(&self) -> bool {
+        !matches!(self.op, Some(HostOp::Read))
+    }
+
+    fn changes_data(&self) -> bool {
+        self.is_write() && !matches!(self.op, Some(HostOp::Flush | HostOp::Resync))
+    }
+
+    pub(crate) fn fua(&self) -> bool {
+        matches!(self.op, Some(HostOp::Write { fua: true }))
+    }
+}
+
+pub(crate) struct Requests {
+    table: Slab<Record>,
+    /// Complete, but held back until a member failure is recorded; in the order of completion.
+    held_back: VecDeque<u32>,
+    writes_open: u32,
+    /// Ranges of completed writes with intents, and whether they failed half-way.
+    pub(crate) intents_ended: Vec<(Sector, u64, bool)>,
+}
+
+impl Requests {
+    pub(crate) fn with_capacity(capacity: usize) -> Requests {
+        Requests {
+            table: Slab::with_capacity(capacity),
+            held_back: VecDeque::new(),
+            writes_open: 0,
+            intents_ended: Vec::new(),
+        }
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.table.live()
+    }
+
+    /// Number of requests in the shard that change data.
+    pub(crate) fn writes_open(&self) -> u32 {
+        self.writes_open
+    }
+
+    pub(crate) fn admit(&mut self, request: &Request) -> Key {
+        let key = self.table.take();
+        let record = &mut self.table[key.index];
+        *record = Record {
+            tag: request.tag,
+            op: Some(request.op),
+            at: request.at,
+            sectors: request.sectors,
+            buf: request.buf,
+            ..Record::default()
         };
-        let failed = self.health.failed();
-        self.flushes.flush_done(token, kept_error, failed, out, &mut self.flushed);
-        self.end_flushes(out);
+        self.writes_open += u32::from(record.changes_data());
+        key
     }
 
-    /// Marks all parity as out of sync. (Copies have their position, see `Health`.)
-    fn doubt_all(&mut self) {
-        let span = crate::intent_map::span(&self.config.geometry);
-        if let Personality::Parity(stripes) = &mut self.personality {
-            stripes.sync.doubt_all(span);
+    pub(crate) fn key(&self, index: u32) -> Key {
+        self.table.key(index)
+    }
+
+    pub(crate) fn is_live(&self, key: Key) -> bool {
+        self.table.is_live(key)
+    }
+
+    /// One part has completed; returns whether it was the last.
+    pub(crate) fn part_done(&mut self, index: u32) -> bool {
+        let record = &mut self.table[index];
+        assert!(record.open > 0, "a request ends more parts than it has");
+        record.open -= 1;
+        record.open == 0
+    }
+
+    /// Records the first error of a request; later ones are ignored.
+    pub(crate) fn fail(&mut self, index: u32, error: RequestError) {
+        self.table[index].error.get_or_insert(error);
+    }
+
+    /// Like `fail`, for a write of which some members may have a part.
+    pub(crate) fn fail_half_way(&mut self, index: u32, error: RequestError) {
+        self.fail(index, error);
+        self.table[index].half_way = true;
+    }
+
+    /// Completes a request, or holds it back until the losses that it relies on are recorded.
+    pub(crate) fn end(&mut self, index: u32, health: &Health, out: &mut Effects) {
+        if self.table[index].is_write() && !health.is_recorded() {
+            if !health.is_unrecordable() {
+                self.held_back.push_back(index);
+                return;
+            }
+            self.fail(index, RequestError::Io);
         }
+        self.complete(index, out);
     }
 
-    fn end_flushes(&mut self, out: &mut Effects) {
-        for (request, error) in self.flushed.drain(..) {
+    /// Completes all requests that were held back, with an error if there is one.
+    pub(crate) fn release_held_back(&mut self, error: Option<RequestError>, out: &mut Effects) {
+        while let Some(index) = self.held_back.pop_front() {
             if let Some(error) = error {
-                self.requests.fail(request, error);
+                self.fail(index, error);
             }
-            self.requests.end(request, &self.health, out);
+            self.complete(index, out);
         }
     }
 
-    fn control(&mut self, now: u64, control: Control, out: &mut Effects) {
-        match control {
-            Control::FailMember(member) => {
-                if usize::from(member.0) < self.config.geometry.members() {
-                    self.health.drop_member(&self.config.geometry, member.0, None, out);
-                }
-            }
-            Control::Recorded { epoch } => {
-                if self.health.is_unrecordable() {
-                    return;
-                }
-                self.health.record(epoch);
-                if self.health.is_recorded() {
-                    self.requests.release_held_back(None, out);
-                }
-            }
-            Control::NotRecorded { .. } => {
-                self.health.give_up_recording();
-                self.requests.release_held_back(Some(RequestError::Io), out);
-            }
-            Control::NoSpaceToRecord => {
-                self.requests.release_held_back(Some(RequestError::NoSpace), out);
-            }
-            Control::Granted { first_bit, bits } => self.granted(now, first_bit, bits, out),
-            Control::NotGranted { first_bit, bits } => {
-                self.not_granted(now, first_bit..first_bit + bits, out);
-            }
-            Control::ReadOnly => self.make_read_only(out),
-            Control::NotDurable => self.doubt_all(),
-            Control::TakeDirtyMembers => {
-                let kept = !self.health.is_unrecordable();
-                let members = self.flushes.give_written();
-                out.list.push(Effect::Control(ControlEvent::Written { members, kept }));
-            }
-            Control::Written { members, kept } => {
-                let failed = self.health.failed();
-                self.flushes.other_written(members, kept, failed, out, &mut self.flushed);
-                self.end_flushes(out);
-            }
-            Control::InSyncBelow { position, reports } => {
-                let known = self.health.set_in_sync_below(position, reports);
-                if let (Personality::Parity(stripes), true) = (&mut self.personality, known) {
-                    stripes.sync.resynced_below(position);
-                }
-            }
+    /// Completes a request, regardless of recorded losses.
+    pub(crate) fn complete(&mut self, index: u32, out: &mut Effects) {
+        let record = &self.table[index];
+        debug_assert!(record.open == 0 && record.holder.is_none());
+        out.complete(record.tag, record.error.map_or(Ok(()), Err));
+        self.writes_open -= u32::from(record.changes_data());
+        if record.intent {
+            self.intents_ended.push((record.at, record.sectors, record.half_way));
         }
+        self.table.release(index);
     }
+}
 
-    fn granted(&mut self, now: u64, first_bit: u32, bits: u32, out: &mut Effects) {
-        let mut ready = std::mem::take(&mut self.ready);
-        let intents = self.intents.as_mut().expect("only who asks is granted something");
-        intents.granted(now, first_bit..first_bit + bits, &mut ready);
-        for index in ready.drain(..) {
-            self.start(now, index, self.requests[index].stream, out);
-        }
-        self.ready = ready;
+impl std::ops::Index<u32> for Requests {
+    type Output = Record;
+
+    fn index(&self, index: u32) -> &Record {
+        &self.table[index]
     }
+}
 
-    fn not_granted(&mut self, now: u64, bits: Range<u32>, out: &mut Effects) {
-        let mut refused = std::mem::take(&mut self.ready);
-        let intents = self.intents.as_mut().expect("only who asks is refused something");
-        intents.not_granted(bits, &mut refused);
-        self.refuse(&mut refused, RequestError::NoSpace, out);
-        // Other writes may have waited only for their turn behind these.
-        let intents = self.intents.as_mut().expect("just used");
-        intents.granted(now, 0..0, &mut refused);
-        for index in refused.drain(..) {
-            self.start(now, index, self.requests[index].stream, out);
-        }
-        self.ready = refused;
-    }
-
-    fn make_read_only(&mut self, out: &mut Effects) {
-        self.health.make_read_only();
-        let mut refused = std::mem::take(&mut self.ready);
-        if let Some(intents) = &mut self.intents {
-            intents.refuse(&mut refused);
-        }
-        self.refuse(&mut refused, RequestError::ReadOnly, out);
-        self.ready = refused;
-    }
-
-    /// Completes requests with an error that have not begun.
-    fn refuse(&mut self, refused: &mut Vec<u32>, error: RequestError, out: &mut Effects) {
-        for index in refused.drain(..) {
-            self.requests.fail(index, error);
-            // It has changed nothing, so it depends on no recorded loss.
-            self.requests.complete(index, out);
-        }
+impl std::ops::IndexMut<u32> for Requests {
+    fn index_mut(&mut self, index: u32) -> &mut Record {
+        &mut self.table[index]
     }
 }

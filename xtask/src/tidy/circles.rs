@@ -10,14 +10,13 @@ use crate::tokens::{Source, Sources, Tok, Token};
 use crate::workspace::Workspace;
 
 /// Circles that are still there: (crate, modules).
-const KNOWN: [(&str, &[&str]); 5] = [
+const KNOWN: [(&str, &[&str]); 4] = [
     (
         "admin",
         &["rescue::compare", "rescue::readable_array", "rescue::rows", "rescue::slot_reader"],
     ),
     ("array", &["member::traits", "member::uring"]),
     ("engine", &["config", "sharding"]),
-    ("engine", &["stripe::memory", "stripe::ops", "stripe::stripes"]),
     ("spec", &["program::error", "program::spec", "program::tools", "program::types"]),
 ];
 

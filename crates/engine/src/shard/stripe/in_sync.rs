@@ -14,7 +14,7 @@
 //! matched when the array started, and every write since then has completed or kept it so. Memory
 //! is one bit per block in pages that differ from their surroundings: at most 32 MiB per TiB of a
 //! member with blocks of 4 KiB, and 256 MiB with blocks of 512 bytes, if the whole array is written
-//! at random ahead of its resync. Called only from `ops` and `stripes`.
+//! at random ahead of its resync. Called only from `ops` and `shard`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

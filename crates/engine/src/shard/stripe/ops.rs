@@ -18,41 +18,20 @@
 
 use std::ops::Range;
 
-use md::{MemberIdx, Row, RowRole};
+use md::Row;
 
 use super::in_sync::InSync;
-use super::jobs::Jobs;
-use super::memory::CacheAfter;
-use super::op::{Class, Grain, Op, OpKind, Phase};
+use super::op::{Class, Grain, Op, OpKind, Phase, member_at, positions_of};
 use super::plan::{
     ParityWork, ReadPlan, StripeState, WritePlan, plan_read, plan_resync, plan_write,
 };
-use super::rows::ChunkIo;
-use super::stripes::{Context, Stripes};
+use super::rows::CacheAfter;
+use super::{Context, Stripes};
 use crate::token::Kind;
-use crate::{ControlEvent, Effect, IoError, MemberError, MemberSet, RequestError, Token};
-
-/// The member at a position of a row.
-fn member_at(row: &Row, position: u16) -> MemberIdx {
-    match usize::from(position) {
-        at if at < row.data.len() => row.data[at],
-        at if at == row.data.len() => row.p,
-        _ => row.q.expect("only a row with Q has a position for it"),
-    }
-}
-
-/// The positions of a row whose members are in `members`.
-fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
-    if members.is_empty() {
-        return members;
-    }
-    let position = |member: u16| match row.role[usize::from(member)] {
-        RowRole::Data(index) => index,
-        RowRole::P => row.data.len() as u16,
-        RowRole::Q => row.data.len() as u16 + 1,
-    };
-    members.iter().map(position).collect()
-}
+use crate::{
+    BufSlice, Compute, Delta, Effect, Effects, IoError, MemberError, MemberSet, RequestError,
+    Source, Token,
+};
 
 /// The execution plan of an operation, by position.
 #[derive(Clone, Copy, Default)]
@@ -250,7 +229,7 @@ impl Stripes {
         let writing = self.ops[at].phase != Phase::Reading;
         if writing && !result.is_err_and(|error| error.kind == MemberError::NoSpace) {
             // A part of a failed write may be in the member's cache, too.
-            (cx.written)(member);
+            cx.flushes.note_written(member);
         }
         match result {
             Ok(()) if writing => match self.ops[at].phase {
@@ -277,78 +256,13 @@ impl Stripes {
         }
     }
 
-    /// A failed write takes the member out of service, unless the array cannot run without it: then
-    /// the request fails. A lack of space or memory fails only the request.
-    fn write_failed(&mut self, cx: &mut Context<'_>, at: u32, position: u16, error: IoError) {
-        let lacks = error.kind.lacks();
-        let member = member_at(cx.parity().row(self.ops[at].stripe), position).0;
-        if lacks.is_none() && cx.health.drop_member(cx.geometry, member, Some(error), cx.out) {
-            return;
-        }
-        let op = &mut self.ops[at];
-        match op.phase {
-            Phase::WritingBack => {}
-            Phase::RollingBack => op.half_way = true,
-            _ => {
-                if error.kind != MemberError::NoSpace {
-                    op.changed.insert(position);
-                }
-                op.error = lacks.or(op.error).or(Some(RequestError::Io));
-            }
-        }
-    }
-
-    /// All writes of an operation have completed. If some have failed and others have not, the old
-    /// contents are restored if they are still in memory and lost blocks depend on them.
+    /// All writes of an operation have completed.
     fn writes_done(&mut self, cx: &mut Context<'_>, at: u32) {
-        let op = &mut self.ops[at];
-        if op.error.is_none() || op.changed.is_empty() {
-            return self.end(cx, at);
-        }
-        if op.class.kind == OpKind::Resync && !op.recover.is_empty() {
-            // The parity that lost blocks were recovered from has been written unchanged.
-            return self.end(cx, at);
-        }
-        if !op.keeps_old {
-            // Without parity nothing can be out of sync.
-            op.half_way = op.parity != Some(ParityWork::None);
-            return self.end(cx, at);
-        }
-        op.phase = Phase::Reverting;
         let op = &self.ops[at];
-        let work = op.parity.expect("a write has a plan for its parity");
-        let row = cx.parity().row(op.stripe);
-        self.ops[at].open = self.jobs(row, at).revert(work, cx.out);
-    }
-
-    /// Writes old data and old parity to the members that may have other contents.
-    fn roll_back(&mut self, cx: &mut Context<'_>, at: u32) {
-        let key = self.ops.key(at);
-        let op = &mut self.ops[at];
-        op.phase = Phase::RollingBack;
-        let row = cx.parity().row(op.stripe);
-        let sector = cx.parity().member_sector(op.stripe, op.start);
-        for position in op.changed.iter() {
-            let member = member_at(row, position);
-            if cx.health.is_failed(member.0) {
-                continue;
-            }
-            op.open += 1;
-            let old = op.scratch_slice(self.region, position, op.start, op.sectors());
-            let slices = cx.out.push_slices([old]);
-            let token = Token::new(Kind::StripeIo, position, key);
-            cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
+        match op.error.is_none() || op.changed.is_empty() {
+            true => self.end(cx, at),
+            false => self.half_written(cx, at),
         }
-        if self.ops[at].open == 0 {
-            self.end(cx, at);
-        }
-    }
-
-    fn corrected(&self, cx: &mut Context<'_>, at: u32, member: u16) {
-        let op = &self.ops[at];
-        let sector = cx.parity().member_sector(op.stripe, op.start);
-        let (member, sectors) = (MemberIdx(member), op.sectors());
-        cx.out.list.push(Effect::Control(ControlEvent::Corrected { member, sector, sectors }));
     }
 
     fn part_done(&mut self, at: u32) -> bool {
@@ -361,15 +275,7 @@ impl Stripes {
     fn reads_done(&mut self, cx: &mut Context<'_>, at: u32) {
         let op = &self.ops[at];
         if op.read_failed != op.read_failed_planned {
-            let row = cx.parity().row(op.stripe);
-            let new = op.read_failed.minus(op.read_failed_planned);
-            let bad_block = new.minus(positions_of(row, cx.health.failed()));
-            if !op.is_write() && op.can_be_cut() && !bad_block.is_empty() {
-                // So that only granules that are really bad are reconstructed and written back.
-                return self.split_into(cx, at, Grain::Granule);
-            }
-            // Another plan may be possible without these members.
-            return self.replan(cx, at);
+            return self.reads_failed(cx, at);
         }
         if op.is_write() && !op.keeps_old && op.epoch_planned != cx.health.epoch() {
             // A block that this write does not cover may depend on the row's old contents now,
@@ -384,12 +290,6 @@ impl Stripes {
         let op = &mut self.ops[at];
         op.phase = Phase::Recovering;
         op.open = jobs;
-    }
-
-    fn replan(&mut self, cx: &mut Context<'_>, at: u32) {
-        self.return_memory(at, CacheAfter::AsBefore);
-        self.ops[at].phase = Phase::Starting;
-        self.start_or_queue(cx, at);
     }
 
     /// A computation of an operation completed.
@@ -424,7 +324,7 @@ impl Stripes {
     }
 
     /// The inputs for the operation's parity work.
-    fn jobs<'a>(&'a self, row: &'a Row, at: u32) -> Jobs<'a> {
+    pub(super) fn jobs<'a>(&'a self, row: &'a Row, at: u32) -> Jobs<'a> {
         let token = Token::new(Kind::StripeCompute, 0, self.ops.key(at));
         Jobs { op: &self.ops[at], row, region: self.region, token }
     }
@@ -497,54 +397,6 @@ impl Stripes {
         }
     }
 
-    /// Writes reconstructed data back to the members that could not read them.
-    fn write_back(&mut self, cx: &mut Context<'_>, at: u32) {
-        let key = self.ops.key(at);
-        let op = &mut self.ops[at];
-        op.phase = Phase::WritingBack;
-        let row = cx.parity().row(op.stripe);
-        let sector = cx.parity().member_sector(op.stripe, op.start);
-        for position in op.recover.intersection(op.read_failed).intersection(op.covered).iter() {
-            let member = member_at(row, position);
-            if cx.health.is_failed(member.0) || cx.health.is_read_only() {
-                continue;
-            }
-            op.open += 1;
-            let slices = cx.out.push_slices(op.host_slices(position).iter().copied());
-            let token = Token::new(Kind::StripeIo, position, key);
-            cx.out.list.push(Effect::Write { token, member, sector, slices, fua: false });
-        }
-        if self.ops[at].open == 0 {
-            self.end(cx, at);
-        }
-    }
-
-    /// No plan is possible: splits a longer range into granules, where bad blocks of different
-    /// members may not coincide, or into blocks, where some are in sync, and fails blocks that
-    /// cannot be split.
-    fn give_up(&mut self, cx: &mut Context<'_>, at: u32) {
-        if let Some(grain) = self.ops[at].finer() {
-            return self.split_into(cx, at, grain);
-        }
-        let op = &mut self.ops[at];
-        op.error.get_or_insert(RequestError::Io);
-        self.end(cx, at);
-    }
-
-    /// Ends an operation and queues its work again with a smaller grain. (Rare, so it may
-    /// allocate.)
-    fn split_into(&mut self, cx: &mut Context<'_>, at: u32, grain: Grain) {
-        let op = &self.ops[at];
-        let (start, end, row) = (op.start, op.end, op.row);
-        let clip = |piece: &u32| clip(&self.rows.pieces[*piece], start, end, grain);
-        let clipped: Vec<ChunkIo> = op.pieces.iter().map(clip).collect();
-        for piece in &clipped {
-            cx.requests[piece.request].open += 1;
-        }
-        self.rows.requeue_front(row, &clipped);
-        self.end(cx, at);
-    }
-
     /// Records whether the parity of an operation's range matches the data now.
     fn note_sync(&mut self, cx: &Context<'_>, at: u32) {
         let op = &self.ops[at];
@@ -557,7 +409,7 @@ impl Stripes {
     }
 
     /// Ends an operation: completes its pieces, unlocks its range, releases its memory.
-    fn end(&mut self, cx: &mut Context<'_>, at: u32) {
+    pub(super) fn end(&mut self, cx: &mut Context<'_>, at: u32) {
         let known = self.ops[at].error.is_none();
         self.return_memory(at, if known { CacheAfter::OnMembers } else { CacheAfter::Unknown });
         self.note_sync(cx, at);
@@ -594,14 +446,177 @@ fn positions(cx: &Context<'_>, op: &Op) -> Range<u64> {
     start..start + op.sectors()
 }
 
-/// The part of a piece that an operation worked on, for work with a smaller grain.
-fn clip(piece: &ChunkIo, start: u64, end: u64, grain: Grain) -> ChunkIo {
-    let (from, to) = (piece.start.max(start), piece.end.min(end));
-    let mut clipped = *piece;
-    clipped.slice = piece.slice.part(from - piece.start, to - from);
-    clipped.start = from;
-    clipped.end = to;
-    clipped.class.grain = grain;
-    clipped.open = 0;
-    clipped
+/// Selects the contents of a block: before or after the write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Before,
+    After,
+}
+
+/// The parity work of one operation, as computations over slices of equal length: together they
+/// cover its range once. A covered block may be scattered over several host buffers; the range is
+/// cut wherever one of them ends.
+pub(super) struct Jobs<'a> {
+    op: &'a Op,
+    row: &'a Row,
+    region: u16,
+    token: Token,
+}
+
+impl Jobs<'_> {
+    /// Emits the recovery of all positions in `op.recover`; returns the number of jobs.
+    fn recover(&self, out: &mut Effects) -> u32 {
+        self.each_run(out, |jobs, from, sectors, out| {
+            let lost: Vec2 = jobs.op.recover.iter().collect();
+            let sources = jobs.known_sources(from, sectors, out);
+            let p = || jobs.scratch(jobs.p(), from, sectors);
+            let q = || jobs.scratch(jobs.q(), from, sectors);
+            match (lost.second, jobs.op.p_known) {
+                (None, true) => {
+                    let dst = jobs.block(lost.first, When::Before, from, sectors);
+                    Compute::RecoverFromP { dst, p: p(), sources }
+                }
+                (None, false) => {
+                    let dst = jobs.source(lost.first, When::Before, from, sectors);
+                    Compute::RecoverFromQ { dst, q: q(), sources }
+                }
+                (Some(second), _) => {
+                    let x = jobs.source(lost.first, When::Before, from, sectors);
+                    let y = jobs.source(second, When::Before, from, sectors);
+                    Compute::RecoverTwo { x, y, p: p(), q: q(), sources }
+                }
+            }
+        })
+    }
+
+    /// Emits the parity work of a write; returns the number of jobs.
+    fn parity(&self, work: ParityWork, out: &mut Effects) -> u32 {
+        match work {
+            ParityWork::Generate => self.generate(When::After, out),
+            ParityWork::Update => self.each_run(out, |jobs, from, sectors, out| {
+                let (p, q) = jobs.parities(from, sectors);
+                Compute::Update { p, q, deltas: jobs.deltas(from, sectors, out) }
+            }),
+            ParityWork::None => unreachable!("a write without parity computes nothing"),
+        }
+    }
+
+    fn generate(&self, when: When, out: &mut Effects) -> u32 {
+        self.each_run(out, |jobs, from, sectors, out| {
+            let (p, q) = jobs.parities(from, sectors);
+            Compute::Generate { p, q, sources: jobs.all_sources(when, from, sectors, out) }
+        })
+    }
+
+    /// The slices of P and Q, if the operation computes them.
+    fn parities(&self, from: u64, sectors: u64) -> (Option<BufSlice>, Option<BufSlice>) {
+        let parity = |position: u16| {
+            let cell = self.op.cells.get(usize::from(position))?;
+            cell.scratch.map(|_| self.scratch(position, from, sectors))
+        };
+        (parity(self.p()), parity(self.q()))
+    }
+
+    /// Emits the computations that restore the parity of before the write. Returns the number of
+    /// jobs.
+    pub(super) fn revert(&self, work: ParityWork, out: &mut Effects) -> u32 {
+        match work {
+            // `P ^= old ^ new` once more gives the old P, and so with Q.
+            ParityWork::Update => self.parity(work, out),
+            ParityWork::Generate => self.generate(When::Before, out),
+            ParityWork::None => unreachable!("a write without parity keeps nothing"),
+        }
+    }
+
+    /// Splits the range into runs in which no host slice ends.
+    fn each_run(
+        &self,
+        out: &mut Effects,
+        job: impl Fn(&Self, u64, u64, &mut Effects) -> Compute,
+    ) -> u32 {
+        let (mut from, mut count) = (self.op.start, 0);
+        while from < self.op.end {
+            let ends = self.op.covered.iter().map(|at| self.op.host_from(at, from).sectors());
+            let sectors = ends.min().unwrap_or(u64::MAX).min(self.op.end - from);
+            let job = job(self, from, sectors, out);
+            out.list.push(Effect::Compute { token: self.token, job });
+            from += sectors;
+            count += 1;
+        }
+        count
+    }
+
+    /// All data blocks that are not being recovered, by ascending exponent.
+    fn known_sources(&self, from: u64, sectors: u64, out: &mut Effects) -> Range<u32> {
+        let first = out.sources.len() as u32;
+        for index in self.row.by_exponent.iter().filter(|at| !self.op.recover.contains(**at)) {
+            out.sources.push(self.source(*index, When::Before, from, sectors));
+        }
+        first..out.sources.len() as u32
+    }
+
+    /// All data blocks, by ascending exponent.
+    fn all_sources(&self, when: When, from: u64, sectors: u64, out: &mut Effects) -> Range<u32> {
+        let first = out.sources.len() as u32;
+        for index in &self.row.by_exponent {
+            out.sources.push(self.source(*index, when, from, sectors));
+        }
+        first..out.sources.len() as u32
+    }
+
+    fn deltas(&self, from: u64, sectors: u64, out: &mut Effects) -> Range<u32> {
+        let first = out.deltas.len() as u32;
+        for index in self.op.covered.iter() {
+            out.deltas.push(Delta {
+                exponent: self.row.exponent[usize::from(index)],
+                old: self.block(index, When::Before, from, sectors),
+                new: self.block(index, When::After, from, sectors),
+            });
+        }
+        first..out.deltas.len() as u32
+    }
+
+    fn source(&self, index: u16, when: When, from: u64, sectors: u64) -> Source {
+        let exponent = self.row.exponent[usize::from(index)];
+        Source { exponent, slice: self.block(index, when, from, sectors) }
+    }
+
+    /// A data block: the new contents of a write, and all blocks that a read covers, are in the
+    /// host's buffers; the others are in the stripe memory.
+    fn block(&self, index: u16, when: When, from: u64, sectors: u64) -> BufSlice {
+        let in_host = when == When::After || !self.op.is_write();
+        if in_host && self.op.covered.contains(index) {
+            self.op.host_from(index, from).part(0, sectors)
+        } else {
+            self.scratch(index, from, sectors)
+        }
+    }
+
+    fn scratch(&self, position: u16, from: u64, sectors: u64) -> BufSlice {
+        self.op.scratch_slice(self.region, position, from, sectors)
+    }
+
+    fn p(&self) -> u16 {
+        self.row.data.len() as u16
+    }
+
+    fn q(&self) -> u16 {
+        self.row.data.len() as u16 + 1
+    }
+}
+
+/// The one or two lost positions.
+struct Vec2 {
+    first: u16,
+    second: Option<u16>,
+}
+
+impl FromIterator<u16> for Vec2 {
+    fn from_iter<I: IntoIterator<Item = u16>>(positions: I) -> Vec2 {
+        let mut positions = positions.into_iter();
+        let first = positions.next().expect("something is lost");
+        let second = positions.next();
+        assert!(positions.next().is_none(), "no more than two blocks can be recovered");
+        Vec2 { first, second }
+    }
 }

@@ -1,15 +1,20 @@
-//! The chunk rows in use: their queued pieces, their operations in progress, and their caches.
+//! The chunk rows in use: their queued pieces, their operations in progress, their caches, and the
+//! stripe memory that operations take.
 //!
 //! Invariant: of two overlapping ranges of a row, one of which is written (or repaired), the one
 //! that came first is processed first, exclusively. Ranges that do not overlap are processed
-//! concurrently, and pieces that wait for the same row are merged before they are planned. Called
-//! only from `stripes` and `ops`.
+//! concurrently, and pieces that wait for the same row are merged before they are planned. A cache
+//! entry has the members' contents (or what a lost member would have) at that position of the row.
+//! Parity stays valid because it is updated in place; other entries that a write covers are dropped
+//! before the write begins. An operation allocates all of its memory or none, so that two of them
+//! can never deadlock.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use md::StripeNo;
+use md::{SECTOR_BYTES, StripeNo};
 
+use super::Stripes;
 use super::op::{Cell, Class, Grain, Op, OpKind};
 use super::scratch::Block;
 use crate::slab::Slab;
@@ -486,5 +491,238 @@ impl Rows {
             && op.host.iter().all(|slice| slice.region == REGION_ZERO);
         table[row].active.push(at);
         formed.push(at);
+    }
+}
+
+/// Plugging: delays writes of a stream until adjacent writes complete the stripe.
+///
+/// ```text
+/// new piece --> by_ends: earlier writes are still in flight; when they complete, the host
+///    |               |    submits more
+///    |               v
+///    |            clocks: at most `merge_wait_nanos`, and about as long as a write takes
+///    v               v
+///   row complete, or the stream has passed its end, or no other write --> planned
+/// ```
+/// Without the first stage a member slower than the clock would break every stream: a host at its
+/// queue depth cannot send the rest of a row before an earlier request completes.
+///
+///
+/// Invariant: a waiting row is in `by_ends` or in `clocks`, and the event that it waits for occurs:
+/// operations complete, and the shard sets the timer.
+pub(crate) struct Plug {
+    merge_wait_nanos: u64,
+    /// Number of writing operations so far.
+    begun: u64,
+    ended: u64,
+    /// Duration of a writing operation, as a moving average.
+    typical_nanos: u64,
+    /// (operations that must have completed, row), in ascending order.
+    by_ends: VecDeque<(u64, u32)>,
+    /// (deadline, row), in ascending order.
+    clocks: VecDeque<(u64, u32)>,
+}
+
+impl Plug {
+    pub(crate) fn new(merge_wait_nanos: u64) -> Plug {
+        Plug {
+            merge_wait_nanos,
+            begun: 0,
+            ended: 0,
+            typical_nanos: merge_wait_nanos,
+            by_ends: VecDeque::new(),
+            clocks: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn write_begun(&mut self) {
+        self.begun += 1;
+    }
+
+    pub(crate) fn write_ended(&mut self, took_nanos: u64) {
+        self.ended += 1;
+        self.typical_nanos = self.typical_nanos - self.typical_nanos / 8 + took_nanos / 8;
+    }
+
+    /// Whether the row's writes continue to wait. `alone`: no other write is in the shard, so that
+    /// no adjacent one can come.
+    pub(crate) fn waits(&mut self, rows: &mut Rows, row: u32, now: u64, alone: bool) -> bool {
+        if alone || self.merge_wait_nanos == 0 || !rows.wants_neighbours(row) {
+            return false;
+        }
+        match rows.table[row].wait {
+            Some(Wait::Until(deadline)) => now < deadline,
+            Some(Wait::Ends(_)) => true,
+            None => {
+                rows.table[row].wait = Some(Wait::Ends(self.begun));
+                self.by_ends.push_back((self.begun, row));
+                true
+            }
+        }
+    }
+
+    /// Wakes the rows whose deadline has passed, after a timer event.
+    pub(crate) fn timer_due(&mut self, rows: &mut Rows, now: u64) {
+        while let Some((deadline, row)) = self.clocks.front().copied() {
+            if deadline > now {
+                break;
+            }
+            self.clocks.pop_front();
+            if is_waiting(rows, row, Wait::Until(deadline)) {
+                rows.touch(row);
+            }
+        }
+    }
+
+    /// Starts the clocks of rows with no more writes in flight to wait for; returns the next
+    /// deadline.
+    pub(crate) fn unplug_due(&mut self, rows: &mut Rows, now: u64) -> Option<u64> {
+        while let Some((ends, row)) = self.by_ends.front().copied() {
+            let waiting = is_waiting(rows, row, Wait::Ends(ends));
+            if waiting && ends > self.ended {
+                break;
+            }
+            self.by_ends.pop_front();
+            if waiting {
+                let span = self.merge_wait_nanos.min(2 * self.typical_nanos);
+                let last = self.clocks.back().map_or(0, |(deadline, _)| *deadline);
+                let deadline = last.max(now + span);
+                rows.table[row].wait = Some(Wait::Until(deadline));
+                self.clocks.push_back((deadline, row));
+            }
+        }
+        while let Some((deadline, row)) = self.clocks.front().copied() {
+            if is_waiting(rows, row, Wait::Until(deadline)) {
+                break;
+            }
+            self.clocks.pop_front();
+        }
+        self.clocks.front().map(|(deadline, _)| *deadline)
+    }
+}
+
+/// Whether this is still what the row waits for.
+fn is_waiting(rows: &Rows, row: u32, wait: Wait) -> bool {
+    rows.table.is_live(rows.table.key(row)) && rows.table[row].wait == Some(wait)
+}
+
+/// State of an operation's memory when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CacheAfter {
+    /// No member was changed yet.
+    AsBefore,
+    /// The members' current contents, except the old contents of written blocks.
+    OnMembers,
+    /// A write failed half-way.
+    Unknown,
+}
+
+impl Stripes {
+    /// Allocates a block for each position, evicting unused cache entries. `false`: there is not
+    /// enough; everything is released, including borrowed entries.
+    pub(crate) fn take_memory(&mut self, at: u32, positions: MemberSet) -> bool {
+        let bytes = self.ops[at].sectors() * SECTOR_BYTES;
+        for position in positions.iter() {
+            let block = loop {
+                let scratch = &mut self.scratch;
+                if let Some(block) = scratch.take(bytes) {
+                    break block;
+                }
+                let freed = self.rows.evict(|block| scratch.give_back(block))
+                    || self.rows.evict_unused(|block| scratch.give_back(block));
+                if !freed {
+                    self.return_memory(at, CacheAfter::AsBefore);
+                    return false;
+                }
+            };
+            let op = &mut self.ops[at];
+            op.blocks.push((position, block));
+            op.cells[usize::from(position)].scratch = Some(block.offset);
+        }
+        true
+    }
+
+    /// Positions of which the row's cache has the operation's whole range.
+    pub(crate) fn cached_positions(&self, at: u32) -> MemberSet {
+        let op = &self.ops[at];
+        let entries = &self.rows.table[op.row].cached;
+        let whole = entries.iter().filter(|entry| entry.holds(op.start, op.end));
+        whole.map(|entry| entry.position).collect()
+    }
+
+    /// Uses cache entries of the row in place.
+    pub(crate) fn borrow_cached(&mut self, at: u32, positions: MemberSet) {
+        let op = &mut self.ops[at];
+        let entries = &mut self.rows.table[op.row].cached;
+        for position in positions.iter() {
+            let mut here = entries.iter_mut().filter(|entry| entry.holds(op.start, op.end));
+            let entry =
+                here.find(|entry| entry.position == position).expect("the entry is in the plan");
+            entry.users += 1;
+            op.borrowed.push((position, entry.id));
+            op.cells[usize::from(position)].scratch =
+                Some(entry.block.offset + (op.start - entry.start) * SECTOR_BYTES);
+        }
+    }
+
+    /// Drops cache entries of a range that is about to be written. `untouched` data stay valid; so
+    /// does parity that the operation has borrowed, because it updates it in place.
+    pub(crate) fn drop_cached(&mut self, at: u32, untouched: MemberSet) {
+        let Stripes { ops, rows, scratch, .. } = self;
+        let op = &ops[at];
+        let data = op.cells.len() as u16 - 2;
+        rows.table[op.row].cached.retain_mut(|entry| {
+            let overlaps = entry.start < op.end && op.start < entry.end;
+            let updated = entry.position >= data
+                && op.borrowed.iter().any(|(_, borrowed)| *borrowed == entry.id);
+            if !overlaps || updated || untouched.contains(entry.position) {
+                return true;
+            }
+            entry.dead = true;
+            if entry.users == 0 {
+                scratch.give_back(entry.block);
+            }
+            entry.users > 0
+        });
+    }
+
+    /// Releases an operation's memory. For a stream of writes, blocks with the members' contents
+    /// are cached for the next operation on the row.
+    pub(crate) fn return_memory(&mut self, at: u32, afterwards: CacheAfter) {
+        let Stripes { ops, rows, scratch, .. } = self;
+        let op = &mut ops[at];
+        if !op.borrowed.is_empty() {
+            rows.table[op.row].cached.retain_mut(|entry| {
+                if op.borrowed.iter().any(|(_, borrowed)| *borrowed == entry.id) {
+                    entry.users -= 1;
+                    entry.dead |= afterwards == CacheAfter::Unknown;
+                }
+                let gone = entry.dead && entry.users == 0;
+                if gone {
+                    scratch.give_back(entry.block);
+                }
+                !gone
+            });
+            op.borrowed.clear();
+        }
+        // A full stripe needs nothing again soon, nor does a stream that reads.
+        let returns = op.is_write() && op.covered.len() + 2 < op.cells.len();
+        let keep = op.stream
+            && returns
+            && afterwards == CacheAfter::OnMembers
+            && op.read_failed.is_empty();
+        let stale = if op.is_write() { op.covered } else { MemberSet::EMPTY };
+        let (start, end, row) = (op.start, op.end, op.row);
+        while let Some((position, block)) = op.blocks.pop() {
+            if keep && !stale.contains(position) {
+                let cached = Cached { id: 0, position, start, end, block, users: 0, dead: false };
+                rows.remember(row, cached, |block| scratch.give_back(block));
+            } else {
+                scratch.give_back(block);
+            }
+        }
+        for cell in &mut op.cells {
+            cell.scratch = None;
+        }
     }
 }

@@ -1,15 +1,54 @@
-//! Splits a request: direct member reads where the row is healthy, pieces of rows otherwise.
+//! The levels with parity: RAID 4, 5 and 6: their state, and the entry points for `shard`.
 //!
-//! Invariant: the direct reads and the pieces together cover the request exactly once. Called only
-//! from `shard`.
+//! ```text
+//! request --split--> pieces --rows--> operations --ops--> member I/O and parity work
+//!                    (one chunk       (one range of a     plan, read, recover,
+//!                     of one row)      row, all its        compute, write
+//!                                      blocks alike)
+//! ```
+//! Where a row is healthy, reads go to the members directly; all else is split into pieces.
+//!
+//! Invariant: the direct reads and the pieces together cover a request exactly once. Between two
+//! batches, every piece waits for adjacent pieces, for an operation on its range, or for stripe
+//! memory; none is lost. Called only from `shard`.
 
-use md::{MemberIdx, RowRole, Sector, StripeNo};
+mod failed_ops;
+mod in_sync;
+mod op;
+mod ops;
+mod plan;
+mod rows;
+mod scratch;
 
-use super::op::{Class, Grain, OpKind};
-use super::rows::ChunkIo;
-use super::stripes::{Context, Stripes};
+use std::collections::VecDeque;
+
+use md::{Kind as GeometryKind, MemberIdx, Parity, RowRole, Sector, StripeNo};
+
+use self::in_sync::SyncMap;
+use self::op::{Class, Grain, Op, OpKind};
+use self::ops::ExecPlan;
+use self::plan::StripeState;
+use self::rows::{ChunkIo, Plug, Rows};
+use self::scratch::Scratch;
+use super::Context;
+use super::coalesce::Coalescer;
+use crate::slab::Slab;
 use crate::token::Kind;
-use crate::{BufSlice, Effect, HostOp, IoError, MemberSet, REGION_ZERO, Token};
+use crate::{BufSlice, Effect, HostOp, IoError, MemberSet, REGION_ZERO, ShardConfig, Token};
+
+/// Amount of I/O begun per batch, in sectors of all members: it completes before more is begun, so
+/// that its data are still in the CPU's caches. Members that complete asynchronously are not
+/// affected: the executor begins the rest before it waits for them.
+const BEGIN_SECTORS: u64 = (256 << 10) / md::SECTOR_BYTES;
+
+impl<'a> Context<'a> {
+    pub(crate) fn parity(&self) -> &'a Parity {
+        match self.geometry.kind() {
+            GeometryKind::Parity(parity) => parity,
+            _ => unreachable!("levels without parity belong to `non_parity`"),
+        }
+    }
+}
 
 /// One chunk's part of a request.
 #[derive(Clone, Copy)]
@@ -22,7 +61,112 @@ struct ChunkPart {
     at: u64,
 }
 
+pub(crate) struct Stripes {
+    pub(crate) rows: Rows,
+    pub(crate) ops: Slab<Op>,
+    pub(crate) scratch: Scratch,
+    pub(crate) region: u16,
+    /// Operations that wait for stripe memory, in order of arrival.
+    pub(crate) awaiting_memory: VecDeque<u32>,
+    pub(crate) formed: Vec<u32>,
+    pub(crate) scatter: Coalescer,
+    pub(crate) discard_zeroes: bool,
+    pub(crate) neighbours: Plug,
+    /// The sync map.
+    pub(crate) sync: SyncMap,
+    /// The last execution plans of plain writes, by a hash of their inputs.
+    pub(crate) exec_plans: [Option<(StripeState, ExecPlan)>; 16],
+}
+
 impl Stripes {
+    pub(crate) fn new(config: &ShardConfig) -> Stripes {
+        let data = match config.geometry.kind() {
+            GeometryKind::Parity(parity) => parity.data_disks() as u16,
+            _ => 1,
+        };
+        let block = u64::from(config.logical_block) / md::SECTOR_BYTES;
+        Stripes {
+            rows: Rows::new(config.geometry.chunk_sectors(), data, block),
+            sync: SyncMap::new(&config.out_of_sync, block),
+            ops: Slab::with_capacity(1024),
+            scratch: Scratch::new(config.stripe_cache_bytes),
+            region: config.scratch_region,
+            awaiting_memory: VecDeque::new(),
+            formed: Vec::new(),
+            scatter: Coalescer::default(),
+            exec_plans: [None; 16],
+            discard_zeroes: config.discard_zeroes,
+            neighbours: Plug::new(config.merge_wait_nanos.min(crate::MAX_MERGE_WAIT_NANOS)),
+        }
+    }
+
+    /// Unused stripe memory in bytes.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.scratch.free_bytes()
+    }
+
+    /// Number of operations in progress or waiting for memory.
+    pub(crate) fn operations(&self) -> usize {
+        self.ops.live()
+    }
+
+    /// Whether `plan_batch` has left operations to begin.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.rows.touched.is_empty()
+    }
+
+    /// Plans the pieces of the batch, or a part of them (`has_more`); returns the next deadline.
+    pub(crate) fn plan_batch(&mut self, cx: &mut Context<'_>, timer: bool) -> Option<u64> {
+        if timer {
+            self.neighbours.timer_due(&mut self.rows, cx.now);
+        }
+        let alone = cx.requests.writes_open() <= 1;
+        let mut begun = 0;
+        loop {
+            // In the order in which they were touched, so that a stream is sent in its own order.
+            while begun < BEGIN_SECTORS
+                && let Some(row) = self.rows.touched.pop_front()
+            {
+                self.rows.table[row].listed = false;
+                let key = self.rows.table.key(row);
+                if !self.neighbours.waits(&mut self.rows, row, cx.now, alone) {
+                    begun += self.form_and_start(cx, row);
+                }
+                // Unless its operations have completed already, and the row was released.
+                if self.rows.table.is_live(key) {
+                    self.rows.retire(row);
+                }
+            }
+            self.retry_awaiting_memory(cx);
+            if self.rows.touched.is_empty() || begun >= BEGIN_SECTORS {
+                break;
+            }
+        }
+        self.neighbours.unplug_due(&mut self.rows, cx.now)
+    }
+
+    /// Returns the amount of I/O begun, in sectors of all members.
+    fn form_and_start(&mut self, cx: &mut Context<'_>, row: u32) -> u64 {
+        let mut begun = 0;
+        let mut formed = std::mem::take(&mut self.formed);
+        self.rows.form(row, &mut self.ops, &mut formed);
+        let entry = &mut self.rows.table[row];
+        if entry.pending.is_empty() {
+            // Pieces that come from now on may wait again.
+            entry.wait = None;
+        }
+        for op in formed.drain(..) {
+            self.ops[op].begun_at = cx.now;
+            begun += self.ops[op].sectors() * cx.geometry.members() as u64;
+            if self.ops[op].is_write() {
+                self.neighbours.write_begun();
+            }
+            self.start_or_queue(cx, op);
+        }
+        self.formed = formed;
+        begun
+    }
+
     /// Sends a read to the members; rows that need recovery go through operations.
     pub(crate) fn read(&mut self, cx: &mut Context<'_>, request: u32, stream: bool) {
         if cx.health.failed().is_empty() {

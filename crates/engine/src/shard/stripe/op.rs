@@ -9,7 +9,7 @@
 //! range [a,b)   ^^^^        ^^^^                              covered = {0, 1}
 //! ```
 
-use md::StripeNo;
+use md::{MemberIdx, Row, RowRole, StripeNo};
 
 use super::in_sync::InSync;
 use super::plan::ParityWork;
@@ -83,6 +83,28 @@ pub(crate) struct Cell {
     pub(crate) host_count: u32,
     /// Offset in the stripe memory, for blocks that the operation reads, recovers or computes.
     pub(crate) scratch: Option<u64>,
+}
+
+/// The member at a position of a row.
+pub(super) fn member_at(row: &Row, position: u16) -> MemberIdx {
+    match usize::from(position) {
+        at if at < row.data.len() => row.data[at],
+        at if at == row.data.len() => row.p,
+        _ => row.q.expect("only a row with Q has a position for it"),
+    }
+}
+
+/// The positions of a row whose members are in `members`.
+pub(super) fn positions_of(row: &Row, members: MemberSet) -> MemberSet {
+    if members.is_empty() {
+        return members;
+    }
+    let position = |member: u16| match row.role[usize::from(member)] {
+        RowRole::Data(index) => index,
+        RowRole::P => row.data.len() as u16,
+        RowRole::Q => row.data.len() as u16 + 1,
+    };
+    members.iter().map(position).collect()
 }
 
 #[derive(Default)]

@@ -16,25 +16,16 @@
 use md::geometry::Copy;
 use md::{Geometry, Kind as GeometryKind, MemberIdx, Sector};
 
-use crate::balance::Balance;
-use crate::coalesce::{Coalescer, Run};
-use crate::health::Health;
-use crate::range_lock::{HolderSlot, RangeLocks};
-use crate::requests::{Repair, Requests};
-use crate::stream::Seen;
+use super::balance::Balance;
+use super::coalesce::{Coalescer, Run};
+use super::range_lock::{HolderSlot, RangeLocks};
+use super::stream::Seen;
+use super::{Context, Repair};
 use crate::token::Kind;
 use crate::{
-    BufSlice, ControlEvent, Effect, Effects, GRANULE_SECTORS, HostOp, IoError, MAX_SPAN_SECTORS,
+    BufSlice, ControlEvent, Effect, GRANULE_SECTORS, HostOp, IoError, MAX_SPAN_SECTORS,
     MemberError, MemberSet, REGION_ZERO, RequestError, Token,
 };
-
-/// State that the shard lends to `non_parity` for one call.
-pub(crate) struct Context<'a> {
-    pub(crate) geometry: &'a Geometry,
-    pub(crate) requests: &'a mut Requests,
-    pub(crate) health: &'a mut Health,
-    pub(crate) out: &'a mut Effects,
-}
 
 pub(crate) struct NonParity {
     guard: RangeLocks,
@@ -113,8 +104,32 @@ impl NonParity {
         stay
     }
 
+    /// A member I/O of a request completed.
+    pub(crate) fn io_done(
+        &mut self,
+        cx: &mut Context<'_>,
+        token: Token,
+        result: Result<(), IoError>,
+    ) {
+        let (request, member) = (token.key().index, token.slot());
+        let writing = match token.kind() {
+            Kind::Read => false,
+            Kind::FlatRepair | Kind::FlatResync => cx.requests[request].repair.writing,
+            _ => true,
+        };
+        if writing {
+            cx.flushes.note_written(member);
+        }
+        match token.kind() {
+            Kind::Read => self.read_done(cx, request, member, result),
+            Kind::FlatRepair => self.repair_done(cx, request, member, result),
+            Kind::FlatResync => self.resync_done(cx, request, member, result),
+            _ => self.write_done(cx, request, member, result),
+        }
+    }
+
     /// A part of a direct read completed.
-    pub(crate) fn read_done(
+    fn read_done(
         &mut self,
         cx: &mut Context<'_>,
         request: u32,
@@ -212,7 +227,7 @@ impl NonParity {
 
     /// A part of a write completed. With copies a failing member is dropped; without, or when it is
     /// the last one with the data, the request fails.
-    pub(crate) fn write_done(
+    fn write_done(
         &mut self,
         cx: &mut Context<'_>,
         request: u32,
@@ -248,7 +263,7 @@ impl NonParity {
     }
 
     /// A read or a write of a resync completed.
-    pub(crate) fn resync_done(
+    fn resync_done(
         &mut self,
         cx: &mut Context<'_>,
         request: u32,
@@ -345,7 +360,7 @@ impl NonParity {
     }
 
     /// A repair's read or write-back completed.
-    pub(crate) fn repair_done(
+    fn repair_done(
         &mut self,
         cx: &mut Context<'_>,
         request: u32,

@@ -1,0 +1,148 @@
+//! Control messages and flushes of a shard: what changes which members serve, which writes may
+//! start and which completions may be reported.
+//!
+//! Invariant: a member that one shard drops is dropped by all, and until the loss is recorded no
+//! write that relies on it completes. Called only from `shard`.
+
+use std::ops::Range;
+
+use md::MemberIdx;
+
+use super::{Personality, Shard};
+use crate::{Control, ControlEvent, Effect, Effects, IoError, RequestError, Token};
+
+impl Shard {
+    pub(super) fn flush_done(
+        &mut self,
+        token: Token,
+        result: Result<(), IoError>,
+        out: &mut Effects,
+    ) {
+        let kept_error = match result {
+            Ok(()) => None,
+            // A lack of space or memory does not take the member out of service.
+            Err(error) if error.kind.lacks().is_some() => error.kind.lacks(),
+            Err(error) => {
+                let (geometry, member) = (&self.config.geometry, token.slot());
+                let dropped = self.health.drop_member(geometry, member, Some(error), out);
+                if !dropped {
+                    let member = MemberIdx(member);
+                    out.list.push(Effect::Control(ControlEvent::NotDurable { member }));
+                    self.doubt_all();
+                }
+                (!dropped).then_some(RequestError::Io)
+            }
+        };
+        let failed = self.health.failed();
+        self.flushes.flush_done(token, kept_error, failed, out, &mut self.flushed);
+        self.end_flushes(out);
+    }
+
+    /// Marks all parity as out of sync. (Copies have their position, see `Health`.)
+    fn doubt_all(&mut self) {
+        let span = crate::intent_map::span(&self.config.geometry);
+        if let Personality::Parity(stripes) = &mut self.personality {
+            stripes.sync.doubt_all(span);
+        }
+    }
+
+    pub(super) fn end_flushes(&mut self, out: &mut Effects) {
+        for (request, error) in self.flushed.drain(..) {
+            if let Some(error) = error {
+                self.requests.fail(request, error);
+            }
+            self.requests.end(request, &self.health, out);
+        }
+    }
+
+    pub(super) fn control(&mut self, now: u64, control: Control, out: &mut Effects) {
+        match control {
+            Control::FailMember(member) => {
+                if usize::from(member.0) < self.config.geometry.members() {
+                    self.health.drop_member(&self.config.geometry, member.0, None, out);
+                }
+            }
+            Control::Recorded { epoch } => {
+                if self.health.is_unrecordable() {
+                    return;
+                }
+                self.health.record(epoch);
+                if self.health.is_recorded() {
+                    self.requests.release_held_back(None, out);
+                }
+            }
+            Control::NotRecorded { .. } => {
+                self.health.give_up_recording();
+                self.requests.release_held_back(Some(RequestError::Io), out);
+            }
+            Control::NoSpaceToRecord => {
+                self.requests.release_held_back(Some(RequestError::NoSpace), out);
+            }
+            Control::Granted { first_bit, bits } => self.granted(now, first_bit, bits, out),
+            Control::NotGranted { first_bit, bits } => {
+                self.not_granted(now, first_bit..first_bit + bits, out);
+            }
+            Control::ReadOnly => self.make_read_only(out),
+            Control::NotDurable => self.doubt_all(),
+            Control::TakeDirtyMembers => {
+                let kept = !self.health.is_unrecordable();
+                let members = self.flushes.give_written();
+                out.list.push(Effect::Control(ControlEvent::Written { members, kept }));
+            }
+            Control::Written { members, kept } => {
+                let failed = self.health.failed();
+                self.flushes.other_written(members, kept, failed, out, &mut self.flushed);
+                self.end_flushes(out);
+            }
+            Control::InSyncBelow { position, reports } => {
+                let known = self.health.set_in_sync_below(position, reports);
+                if let (Personality::Parity(stripes), true) = (&mut self.personality, known) {
+                    stripes.sync.resynced_below(position);
+                }
+            }
+        }
+    }
+
+    fn granted(&mut self, now: u64, first_bit: u32, bits: u32, out: &mut Effects) {
+        let mut ready = std::mem::take(&mut self.ready);
+        let intents = self.intents.as_mut().expect("only who asks is granted something");
+        intents.granted(now, first_bit..first_bit + bits, &mut ready);
+        for index in ready.drain(..) {
+            self.start(now, index, self.requests[index].stream, out);
+        }
+        self.ready = ready;
+    }
+
+    fn not_granted(&mut self, now: u64, bits: Range<u32>, out: &mut Effects) {
+        let mut refused = std::mem::take(&mut self.ready);
+        let intents = self.intents.as_mut().expect("only who asks is refused something");
+        intents.not_granted(bits, &mut refused);
+        self.refuse(&mut refused, RequestError::NoSpace, out);
+        // Other writes may have waited only for their turn behind these.
+        let intents = self.intents.as_mut().expect("just used");
+        intents.granted(now, 0..0, &mut refused);
+        for index in refused.drain(..) {
+            self.start(now, index, self.requests[index].stream, out);
+        }
+        self.ready = refused;
+    }
+
+    fn make_read_only(&mut self, out: &mut Effects) {
+        self.health.make_read_only();
+        let mut refused = std::mem::take(&mut self.ready);
+        if let Some(intents) = &mut self.intents {
+            intents.refuse(&mut refused);
+        }
+        self.refuse(&mut refused, RequestError::ReadOnly, out);
+        self.ready = refused;
+    }
+
+    /// Completes requests with an error that have not begun.
+    fn refuse(&mut self, refused: &mut Vec<u32>, error: RequestError, out: &mut Effects) {
+        for index in refused.drain(..) {
+            self.requests.fail(index, error);
+            // It has changed nothing, so it depends on no recorded loss.
+            self.requests.complete(index, out);
+        }
+    }
+}
