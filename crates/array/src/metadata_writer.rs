@@ -1,4 +1,4 @@
-//! Performs the effects of the engine's metadata manager, and drives the resync.
+//! Performs the effects of the engine's metadata manager and of its resync loop.
 //!
 //! Invariant: a record is durable on its device before its completion is reported to the metadata
 //! manager; so the state after a crash follows from the manager's write order. Records are written
@@ -11,7 +11,8 @@ use std::os::fd::BorrowedFd;
 
 use engine::{
     Control, ControlEvent, DeviceNumber, IoError, MemberError, MetaToken, MetadataEffect,
-    MetadataInput, MetadataManager, MetadataStatus, Record, RequestError, Resync,
+    MetadataInput, MetadataManager, MetadataStatus, RESYNC_PARTS, Record, RequestError,
+    ResyncEffect, ResyncLoop,
 };
 use md::Sector;
 
@@ -21,9 +22,6 @@ use crate::metadata_threads::{DeviceMetadata, MetadataThreads};
 
 /// Maximum of notes kept; the oldest are dropped first.
 const MAX_NOTES: usize = 64;
-
-/// Parts of an array that a resync logs, one line each.
-const LOGGED_PARTS: u64 = 16;
 
 /// Notes for the administrator, one sentence each, without duplicates.
 #[derive(Default)]
@@ -49,19 +47,8 @@ pub(crate) struct MetadataWriter {
     inputs: Vec<MetadataInput>,
     effects: Vec<MetadataEffect>,
     timer: Option<u64>,
-    resync: Option<Resync>,
-    /// Positions per resync request at most, and a boundary that none may cross: see
-    /// [`Resync::keep_within`].
-    step: u64,
-    unit: u64,
-    /// A resync should begin when the running one has completed its requests in flight.
-    wants_resync: bool,
-    at_work: usize,
-    /// Error and position of the last note about a stalled resync.
-    stalled: Option<(RequestError, u64)>,
-    /// Progress of the running resync as last logged, in parts of the whole.
-    logged: u64,
-    paused: bool,
+    resync: ResyncLoop,
+    resync_effects: Vec<ResyncEffect>,
     stopped: Option<bool>,
     notes: Notes,
     /// Members that the metadata manager took out of service: no shard has reported them.
@@ -69,7 +56,7 @@ pub(crate) struct MetadataWriter {
 }
 
 impl MetadataWriter {
-    /// `notes`: notes to be reported from the start on.
+    /// `notes`: notes to be reported from the start on. `step`, `unit`: see [`ResyncLoop::new`].
     ///
     /// # Errors
     /// When the threads cannot be started.
@@ -88,14 +75,8 @@ impl MetadataWriter {
             inputs: Vec::new(),
             effects: Vec::new(),
             timer: None,
-            resync: None,
-            step,
-            unit,
-            wants_resync: true,
-            at_work: 0,
-            stalled: None,
-            logged: 0,
-            paused: false,
+            resync: ResyncLoop::new(step, unit),
+            resync_effects: Vec::new(),
             stopped: None,
             notes: all,
             events: Vec::new(),
@@ -118,8 +99,7 @@ impl MetadataWriter {
 
     /// When it must be called next.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        let resync = self.resync.as_ref().filter(|_| !self.paused);
-        self.timer.into_iter().chain(resync.and_then(Resync::retry_at)).min()
+        self.timer.into_iter().chain(self.resync.deadline()).min()
     }
 
     pub(crate) fn has_work(&self) -> bool {
@@ -175,9 +155,7 @@ impl MetadataWriter {
             self.timer = None;
             self.inputs.push(MetadataInput::Timer);
         }
-        if let Some(resync) = &mut self.resync {
-            resync.tick(now);
-        }
+        self.resync.tick(now);
         while !self.inputs.is_empty() {
             let mut effects = std::mem::take(&mut self.effects);
             self.manager.handle(now, &mut self.inputs, &mut effects);
@@ -210,12 +188,15 @@ impl MetadataWriter {
                 let why = why.unwrap_or_default();
                 self.notes.push(format!("{name} (device {}) is out of service{why}.", device.0));
             }
-            MetadataEffect::ResyncNeeded => self.wants_resync = true,
+            MetadataEffect::ResyncNeeded => self.resync.needed(),
             MetadataEffect::BecameReadOnly { why } => {
-                self.resync = None;
+                self.resync.became_read_only();
                 self.notes.push(format!("The array is read-only now: {why}."));
             }
-            MetadataEffect::Stopped { clean } => self.stopped = Some(clean),
+            MetadataEffect::Stopped { clean } => {
+                self.resync.stopped();
+                self.stopped = Some(clean);
+            }
         }
     }
 
@@ -241,76 +222,56 @@ impl MetadataWriter {
 
     /// The next range of the resync, if there is one.
     pub(crate) fn next_resync(&mut self) -> Option<(Sector, u64)> {
-        if self.wants_resync && self.at_work == 0 && self.stopped.is_none() && !self.paused {
-            self.wants_resync = false;
-            self.resync = self.manager.resync();
-            self.logged = 0;
-            if let Some(resync) = &self.resync {
-                let (run, position) = (resync.run(), resync.position());
-                tracing::info!(run, position, "resync begins");
-            }
-            if let Some(resync) = &mut self.resync {
-                resync.set_pace(self.step, engine::DEFAULT_RESYNC_DEPTH);
-                resync.keep_within(self.unit);
-            }
-            self.report();
-        }
-        let resync = self.resync.as_mut().filter(|_| !self.paused && !self.wants_resync)?;
-        let mut next = Vec::new();
-        resync.next(1, &mut next);
-        let next = next.pop()?;
-        self.at_work += 1;
-        Some(next)
+        let next = self.resync.next_range(&mut self.manager, &mut self.resync_effects);
+        self.perform_resync();
+        next
     }
 
     pub(crate) fn resync_done(&mut self, now: u64, at: Sector, result: Result<(), RequestError>) {
-        self.at_work -= 1;
-        let Some(resync) = &mut self.resync else { return };
-        resync.done(now, at, result);
-        if let Some(why) = resync.stalled() {
-            let reported = self.stalled.replace((why, resync.failed()));
-            if reported != self.stalled {
-                let note = format!("The resync is stalled: {why}. It is retried.");
-                self.notes.push(note);
-            }
-        }
-        self.report();
+        self.resync.done(now, at, result, &mut self.resync_effects);
+        self.perform_resync();
     }
 
-    /// Reports the resync's position to the metadata manager, and drops a resync that has ended.
-    fn report(&mut self) {
-        let Some(resync) = &self.resync else { return };
-        let (run, position, stalled) = (resync.run(), resync.position(), resync.stalled());
-        self.inputs.push(MetadataInput::ResyncAt { run, position, stalled });
-        let parts = position / (resync.span() / LOGGED_PARTS).max(1);
-        if resync.is_done() {
-            tracing::info!(run, "resync completed");
-            self.resync = None;
-        } else if parts > self.logged {
-            self.logged = parts;
-            tracing::info!(run, position, "resync: {parts} of {LOGGED_PARTS} parts in sync");
+    fn perform_resync(&mut self) {
+        for effect in self.resync_effects.drain(..) {
+            match effect {
+                ResyncEffect::Report(input) => self.inputs.push(input),
+                ResyncEffect::Began { run, position } => {
+                    tracing::info!(run, position, "resync begins");
+                }
+                ResyncEffect::Progress { run, position, parts } => {
+                    tracing::info!(
+                        run,
+                        position,
+                        "resync: {parts} of {RESYNC_PARTS} parts in sync"
+                    );
+                }
+                ResyncEffect::Completed { run } => tracing::info!(run, "resync completed"),
+                ResyncEffect::Stalled { why } => {
+                    self.notes.push(format!("The resync is stalled: {why}. It is retried."));
+                }
+            }
         }
     }
 
     /// Pauses or resumes the resync.
     pub(crate) fn pause_resync(&mut self, paused: bool) {
-        self.paused = paused;
+        self.resync.pause(paused);
     }
 
     /// Whether resync ranges are in flight.
     pub(crate) fn resync_is_at_work(&self) -> bool {
-        self.at_work > 0
+        self.resync.is_in_flight()
     }
 
     /// Whether there is a resync that has not ended, running or paused.
     pub(crate) fn resyncs(&self) -> bool {
-        self.resync.is_some() || self.wants_resync
+        self.resync.is_active()
     }
 
     /// Whether a resync range could be issued now.
     pub(crate) fn may_resync(&self) -> bool {
-        let has_next = self.wants_resync || self.resync.as_ref().is_some_and(Resync::has_next);
-        has_next && !self.paused && self.at_work == 0 && self.stopped.is_none()
+        self.resync.has_next()
     }
 }
 

@@ -22,6 +22,7 @@ mod input;
 mod intent_map;
 mod metadata;
 mod resync;
+mod resync_loop;
 mod set;
 mod shard;
 mod sharding;
@@ -46,6 +47,7 @@ pub use metadata::{
     MetadataManager, MetadataMode, MetadataStatus, ReadOnlyReason, Record,
 };
 pub use resync::{DEFAULT_RESYNC_DEPTH, DEFAULT_RESYNC_STEP, Resync};
+pub use resync_loop::{RESYNC_PARTS, ResyncEffect, ResyncLoop};
 pub use set::{MAX_MEMBERS, MemberSet};
 pub use shard::{Shard, Status};
 pub use sharding::{MIN_UNIT_SECTORS, ShardPart, Sharding};

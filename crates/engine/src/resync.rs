@@ -1,12 +1,11 @@
-//! The resync loop: which ranges are next, and how far it has come.
+//! One run of a resync: which ranges are next, and how far it has come.
 //!
 //! ```text
 //! positions   |======== in sync ========|--- at work ---|~~~~~~ to come ~~~~~~|
 //!                                position()           next                  span
 //! ```
-//! Sans-io: an executor takes ranges, sends each as a [`crate::HostOp::Resync`] request to the
-//! shard that owns it, reports its result, and from time to time reports the position to the
-//! metadata manager.
+//! Each range becomes a [`crate::HostOp::Resync`] request to the shard that owns it. Called from
+//! `resync_loop`, which reports the position to the metadata manager.
 //!
 //! Invariant: everything below `position` is in sync. A range that could not be synced holds the
 //! position at its start; ranges behind it are synced all the same, and then it is retried, at
@@ -37,7 +36,7 @@ const LONGEST_NANOS: u64 = 4096 * RETRY_NANOS;
 /// Limit on separate failed ranges; adjacent ones are merged above it.
 const FAILED_PIECES: usize = 64;
 
-/// The loop of a resync; see the module documentation.
+/// One run of a resync; see the module documentation.
 pub struct Resync {
     run: u32,
     /// Ranges that were not sent yet, in ascending order.
@@ -56,7 +55,6 @@ pub struct Resync {
     /// No range crosses a multiple of this.
     unit: u64,
     depth: usize,
-    paused: bool,
 }
 
 impl Resync {
@@ -78,7 +76,6 @@ impl Resync {
             step: DEFAULT_RESYNC_STEP,
             unit: u64::MAX,
             depth: DEFAULT_RESYNC_DEPTH,
-            paused: false,
         }
     }
 
@@ -115,28 +112,23 @@ impl Resync {
         self.unit = positions;
     }
 
-    /// Pauses or resumes. Requests in flight complete.
-    pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-    }
-
-    /// Appends the next ranges to `out`, at most `room`: for each, submit a request with this
-    /// position and length, and pass its result to [`Resync::done`].
-    pub fn next(&mut self, room: usize, out: &mut Vec<(Sector, u64)>) {
-        let room = room.min(self.depth.saturating_sub(self.open.len()));
-        for _ in 0..if self.paused { 0 } else { room } {
-            let Some(range) = self.left.front_mut() else { return };
-            // Steps end at multiples of themselves, so that chunks are not cut needlessly.
-            let behind = |unit: u64| (range.start / unit + 1).saturating_mul(unit);
-            let end = behind(self.step).min(behind(self.unit)).min(range.end);
-            let part = range.start..end;
-            range.start = end;
-            if range.is_empty() {
-                self.left.pop_front();
-            }
-            out.push((Sector(part.start), part.end - part.start));
-            self.open.push(part);
+    /// The next range, if the depth allows one: submit a request with this position and length, and
+    /// pass its result to [`Resync::done`].
+    pub fn next_range(&mut self) -> Option<(Sector, u64)> {
+        if self.open.len() >= self.depth {
+            return None;
         }
+        let range = self.left.front_mut()?;
+        // Steps end at multiples of themselves, so that chunks are not cut needlessly.
+        let behind = |unit: u64| (range.start / unit + 1).saturating_mul(unit);
+        let end = behind(self.step).min(behind(self.unit)).min(range.end);
+        let part = range.start..end;
+        range.start = end;
+        if range.is_empty() {
+            self.left.pop_front();
+        }
+        self.open.push(part.clone());
+        Some((Sector(part.start), part.end - part.start))
     }
 
     /// The range from `at` ended at time `now`; `Ok`: it is in sync.
@@ -194,7 +186,7 @@ impl Resync {
 
     /// Whether a range could be sent now.
     pub fn has_next(&self) -> bool {
-        !self.left.is_empty() && !self.paused && self.open.len() < self.depth
+        !self.left.is_empty() && self.open.len() < self.depth
     }
 
     /// Whether everything is in sync.
@@ -238,21 +230,21 @@ fn merge(ranges: impl IntoIterator<Item = Range<u64>>, span: u64) -> VecDeque<Ra
 mod tests {
     use super::*;
 
+    /// The next ranges, at most `room`.
+    fn next(resync: &mut Resync, room: usize) -> Vec<(Sector, u64)> {
+        std::iter::from_fn(|| resync.next_range()).take(room).collect()
+    }
+
     #[test]
     fn position_trails_the_oldest_range_at_work() {
         let mut resync = Resync::of_ranges(1, std::iter::once(104..5000), 5000);
-        let mut ranges = Vec::new();
-        resync.next(3, &mut ranges);
+        let mut ranges = next(&mut resync, 3);
         assert_eq!(ranges, [(Sector(104), 920), (Sector(1024), 1024), (Sector(2048), 1024)]);
         resync.done(0, Sector(1024), Ok(()));
         assert_eq!(resync.position(), 104);
         resync.done(0, Sector(104), Ok(()));
         assert_eq!(resync.position(), 2048);
-        resync.pause(true);
-        resync.next(9, &mut ranges);
-        assert_eq!(ranges.len(), 3);
-        resync.pause(false);
-        resync.next(9, &mut ranges);
+        ranges.extend(next(&mut resync, 9));
         for (at, _) in ranges.drain(2..) {
             assert!(!resync.is_done());
             resync.done(0, at, Ok(()));
@@ -264,9 +256,7 @@ mod tests {
     #[test]
     fn a_range_that_fails_holds_the_position_and_is_tried_again_later_and_later() {
         let mut resync = Resync::of_ranges(1, std::iter::once(0..4096), 4096);
-        let mut ranges = Vec::new();
-        resync.next(9, &mut ranges);
-        for (at, _) in ranges.drain(..) {
+        for (at, _) in next(&mut resync, 9) {
             assert_eq!(resync.stalled(), None, "something is still at work");
             let full = Err(RequestError::NoSpace);
             resync.done(100, at, if at.0 == 1024 { full } else { Ok(()) });
@@ -281,13 +271,12 @@ mod tests {
             assert!(!resync.has_next());
             resync.tick(now);
             assert!(resync.has_next() && resync.stalled().is_none());
-            resync.next(9, &mut ranges);
-            assert_eq!(ranges, [(Sector(1024), 1024)]);
-            resync.done(now, ranges.pop().expect("one").0, Err(RequestError::Io));
+            assert_eq!(next(&mut resync, 9), [(Sector(1024), 1024)]);
+            resync.done(now, Sector(1024), Err(RequestError::Io));
             assert_eq!(resync.stalled(), Some(RequestError::Io));
         }
         resync.tick(now + 256 * RETRY_NANOS);
-        resync.next(9, &mut ranges);
+        next(&mut resync, 9);
         resync.done(0, Sector(1024), Ok(()));
         assert!(resync.is_done());
         assert_eq!((resync.position(), resync.retry_at()), (4096, None));
@@ -296,12 +285,10 @@ mod tests {
     #[test]
     fn failed_ranges_are_kept_in_few_pieces() {
         let mut resync = Resync::of_ranges(1, std::iter::once(0..1 << 20), 1 << 20);
-        let mut ranges = Vec::new();
         let mut now = 0;
         for seconds in [1, 2, 4, 8, 16, 32, 64, 64] {
             while resync.has_next() {
-                resync.next(8, &mut ranges);
-                for (at, _) in ranges.drain(..) {
+                for (at, _) in next(&mut resync, 8) {
                     resync.done(now, at, Err(RequestError::NoSpace));
                     assert!(resync.failed.len() <= FAILED_PIECES);
                 }
@@ -317,9 +304,7 @@ mod tests {
     fn no_range_belongs_to_two_shards() {
         let mut resync = Resync::of_ranges(1, std::iter::once(0..3000), 3000);
         resync.keep_within(1000);
-        let mut ranges = Vec::new();
-        resync.next(9, &mut ranges);
-        let starts: Vec<u64> = ranges.iter().map(|(at, _)| at.0).collect();
+        let starts: Vec<u64> = next(&mut resync, 9).iter().map(|(at, _)| at.0).collect();
         assert_eq!(starts, [0, 1000, 1024, 2000, 2048]);
     }
 
@@ -328,9 +313,7 @@ mod tests {
         let ranges = [64..128, 128..192, 1024..1088];
         let mut resync = Resync::of_ranges(1, ranges, 1 << 20);
         assert_eq!(resync.position(), 64);
-        let mut ranges = Vec::new();
-        resync.next(9, &mut ranges);
-        assert_eq!(ranges, [(Sector(64), 128), (Sector(1024), 64)]);
+        assert_eq!(next(&mut resync, 9), [(Sector(64), 128), (Sector(1024), 64)]);
         resync.done(0, Sector(64), Ok(()));
         assert_eq!(resync.position(), 1024);
         resync.done(0, Sector(1024), Ok(()));

@@ -347,10 +347,10 @@ impl Wreck {
         }
         world.next_tag = next_tag;
         world.model = legal.next_life(discard_zeroes);
-        let mut kept = Kept::new(manager, disks, legal.next_life(discard_zeroes));
+        let out_of_sync = manager.status().resync_offset.is_some();
+        let durable = legal.next_life(discard_zeroes);
+        let mut kept = Kept::new(manager, disks, durable, world.resync_unit());
         kept.torn = shape.torn;
-        kept.resync = kept.manager.resync();
-        let out_of_sync = kept.resync.is_some();
         world.model.tolerated = tolerated(troubled, out_of_sync && !complete);
         world.kept = Some(kept);
         let rng = Rng::new(rng.next());
@@ -430,11 +430,10 @@ impl Case {
             pages.insert(1, (None, second.to_vec()));
         }
         let disk = Disk { superblock: Some(state), pages };
-        let mut kept = Kept::new(manager, vec![disk; members], durable);
+        let mut kept = Kept::new(manager, vec![disk; members], durable, world.resync_unit());
         kept.torn = shape.torn;
         if out_of_sync {
             spoil(&shape.geometry, &mut world, &mut rng);
-            kept.resync = kept.manager.resync();
         }
         for member in &mut world.members {
             let bytes = member.bytes.clone();

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    BitmapHeader, ControlEvent, HostOp, IoError, MemberError, MetaToken, MetadataEffect,
-    MetadataInput, MetadataManager, Record, RequestError, Resync,
+    BitmapHeader, ControlEvent, DEFAULT_RESYNC_STEP, HostOp, IoError, MemberError, MetaToken,
+    MetadataEffect, MetadataInput, MetadataManager, Record, RequestError, ResyncEffect, ResyncLoop,
 };
+use md::Sector;
 use md::ondisk::superblock::ArrayState;
 
 use super::job::Work;
@@ -45,19 +46,20 @@ pub struct Kept {
     pub others: Vec<MetadataEffect>,
     /// What may be on the members after a power cut.
     pub durable: Model,
-    pub resync: Option<Resync>,
+    resync: ResyncLoop,
     inputs: Vec<MetadataInput>,
     jobs: Vec<MetaJob>,
     timer: Option<u64>,
     /// Acknowledged writes, and those that a flush in flight covers: (flush, how many).
     acknowledged: Vec<(u64, u64, u64)>,
     flushes: Vec<(u64, usize)>,
-    /// Ranges of the resync at work: (tag, position, run).
-    resyncing: Vec<(u64, u64, u32)>,
+    /// Ranges of the resync in flight: (tag, position).
+    resyncing: Vec<(u64, Sector)>,
 }
 
 impl Kept {
-    pub fn new(manager: MetadataManager, disks: Vec<Disk>, durable: Model) -> Kept {
+    /// `unit`: positions that belong to one shard.
+    pub fn new(manager: MetadataManager, disks: Vec<Disk>, durable: Model, unit: u64) -> Kept {
         Kept {
             manager,
             disks,
@@ -65,7 +67,7 @@ impl Kept {
             hanging: Vec::new(),
             others: Vec::new(),
             durable,
-            resync: None,
+            resync: ResyncLoop::new(DEFAULT_RESYNC_STEP, unit),
             inputs: Vec::new(),
             jobs: Vec::new(),
             timer: None,
@@ -115,18 +117,23 @@ impl Kept {
     }
 
     fn resynced(&mut self, now: u64, tag: u64, result: Result<(), RequestError>) {
-        let mine = self.resyncing.iter().position(|(resync, ..)| *resync == tag);
-        let (_, at, run) = self.resyncing.swap_remove(mine.expect("submitted before"));
-        let Some(resync) = self.resync.as_mut().filter(|resync| resync.run() == run) else {
-            return;
-        };
-        resync.done(now, md::Sector(at), result);
-        let (position, stalled) = (resync.position(), resync.stalled());
-        self.inputs.push(MetadataInput::ResyncAt { run, position, stalled });
+        let mine = self.resyncing.iter().position(|(resync, _)| *resync == tag);
+        let (_, at) = self.resyncing.swap_remove(mine.expect("submitted before"));
+        let mut effects = Vec::new();
+        self.resync.done(now, at, result, &mut effects);
+        self.report(effects);
+    }
+
+    fn report(&mut self, effects: Vec<ResyncEffect>) {
+        for effect in effects {
+            if let ResyncEffect::Report(input) = effect {
+                self.inputs.push(input);
+            }
+        }
     }
 
     pub(super) fn next_event(&self) -> Option<u64> {
-        let retry = self.resync.as_ref().and_then(Resync::retry_at);
+        let retry = self.resync.deadline();
         let moving = self.jobs.iter().filter(|job| !self.hanging.contains(&job.device));
         moving.map(|job| job.ready_at).chain(self.timer).chain(retry).min()
     }
@@ -202,30 +209,35 @@ impl World {
                 self.send_control(shard, control);
             }
             MetadataEffect::SetTimer { at } => kept.timer = Some(at),
-            MetadataEffect::ResyncNeeded => kept.resync = kept.manager.resync(),
-            other => kept.others.push(other),
+            MetadataEffect::ResyncNeeded => kept.resync.needed(),
+            other => {
+                match other {
+                    MetadataEffect::BecameReadOnly { .. } => kept.resync.became_read_only(),
+                    MetadataEffect::Stopped { .. } => kept.resync.stopped(),
+                    _ => {}
+                }
+                kept.others.push(other);
+            }
         }
     }
 
     /// Sends the next ranges of the resync.
     pub fn feed_resync(&mut self) {
-        let room = self.room().min(2);
-        let unit = self.resync_unit();
+        let mut room = self.room().min(2);
         let Some(kept) = &mut self.kept else { return };
-        let Some(resync) = &mut kept.resync else { return };
-        let (mut ranges, run) = (Vec::new(), resync.run());
-        resync.keep_within(unit);
-        resync.tick(self.now);
-        resync.next(room, &mut ranges);
-        if resync.is_done() {
-            let position = resync.position();
-            kept.resync = None;
-            kept.inputs.push(MetadataInput::ResyncAt { run, position, stalled: None });
+        kept.resync.tick(self.now);
+        let (mut ranges, mut effects) = (Vec::new(), Vec::new());
+        while room > 0
+            && let Some(range) = kept.resync.next_range(&mut kept.manager, &mut effects)
+        {
+            ranges.push(range);
+            room -= 1;
         }
+        kept.report(effects);
         for (at, sectors) in ranges {
             let tag = self.queue(HostOp::Resync, at.0, sectors);
             let kept = self.kept.as_mut().expect("still there");
-            kept.resyncing.push((tag, at.0, run));
+            kept.resyncing.push((tag, at));
         }
     }
 
@@ -237,7 +249,7 @@ impl World {
             kept.timer = None;
             kept.inputs.push(MetadataInput::Timer);
         }
-        if kept.resync.as_ref().and_then(Resync::retry_at).is_some_and(|at| at <= now) {
+        if kept.resync.deadline().is_some_and(|at| at <= now) {
             self.feed_resync();
         }
         let Some(kept) = &mut self.kept else { return };

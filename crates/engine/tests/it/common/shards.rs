@@ -102,7 +102,7 @@ impl World {
     }
 
     /// Positions of which no range of a resync may cross a multiple.
-    pub(super) fn resync_unit(&self) -> u64 {
+    pub fn resync_unit(&self) -> u64 {
         match self.between.sharding.shards() {
             1 => u64::MAX,
             _ => self.between.map.unit_positions(self.between.sharding.unit_sectors()),

@@ -8,3 +8,4 @@ mod harness;
 mod in_progress;
 mod no_space;
 mod resync;
+mod resync_loop;

@@ -55,9 +55,8 @@ fn a_write_that_ended_half_way_leaves_the_array_in_need_of_a_resync() {
     assert!(harness.bit(0, 5) && harness.bit(1, 5));
     assert_eq!(harness.superblocks[&0].resync_offset, Some(40), "clean, but not in sync");
     let mut resync = harness.manager.resync().expect("it is needed");
-    let mut ranges = Vec::new();
-    resync.next(8, &mut ranges);
-    assert_eq!(ranges, [(md::Sector(40), 8)]);
+    assert_eq!(resync.next_range(), Some((md::Sector(40), 8)));
+    assert_eq!(resync.next_range(), None);
     resync.done(0, md::Sector(40), Ok(()));
     let (run, position) = (resync.run(), resync.position());
     harness.tell(MetadataInput::ResyncAt { run, position, stalled: None });
