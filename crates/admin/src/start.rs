@@ -11,10 +11,12 @@ use array::{
 };
 use device::AreaError;
 use engine::{DeviceNumber, ManagedBitmap, ManagedDevice, MetadataConfig, MetadataManager};
-use md::Level;
-use md::assemble::{Array, Member, StartDevice, StartMember, StartPlan, StartRefusal, StartState};
-use md::ondisk::bitmap::{BitmapHeader, BitmapKind, BitmapProblem, sync_sectors, uuid_on_disk};
-use md::ondisk::{DecodeError, MemberMetadata};
+use md::assemble::{
+    Array, BitmapRefusal, Member, StartBitmap, StartDevice, StartMember, StartPlan, StartRefusal,
+    StartState,
+};
+use md::ondisk::MemberMetadata;
+use md::ondisk::bitmap::BitmapHeader;
 use thiserror::Error;
 
 use crate::{Opened, rescue};
@@ -93,18 +95,9 @@ pub enum BitmapFailed {
     /// It cannot be read.
     #[error("{}", sys::reason(.0))]
     Read(#[source] std::io::Error),
-    /// Its header has a wrong format.
+    /// It has a wrong format, or does not fit the array.
     #[error(transparent)]
-    Format(#[from] DecodeError),
-    /// Its header does not fit the array.
-    #[error(transparent)]
-    Header(#[from] BitmapProblem),
-    /// It is of a type that is only read.
-    #[error("bitmaps of this type are supported for reading only")]
-    Kind,
-    /// It does not fit its area.
-    #[error("it is longer than the area reserved for it")]
-    Area,
+    Refused(#[from] BitmapRefusal),
 }
 
 /// Starts the array by its read-write plan, in one shard. `members` are the devices that the
@@ -176,9 +169,9 @@ fn assembled(
     it.is_as_examined()?;
     let bad_blocks = it.read_bad_blocks()?;
     let resync_offset = it.replay(options)?;
-    let bitmap = it.read_bitmap(array.defining)?;
-    let devices = it.metadata_devices(bitmap.as_ref().map(|(header, _)| header));
-    let bitmap = bitmap.map(|(header, bits)| it.managed_bitmap(&header, bits));
+    let bitmap = it.read_bitmap()?;
+    let devices = it.metadata_devices(bitmap.as_ref().map(|(bitmap, _)| &bitmap.header));
+    let bitmap = bitmap.map(|(bitmap, bits)| managed_bitmap(&bitmap, bits));
     let manager = it.manager(resync_offset, &bad_blocks, bitmap, options.driver.shards.max(1));
     let notes = it.plan.notes();
     let spec = ArraySpec {
@@ -306,49 +299,22 @@ impl Starting<'_> {
         })
     }
 
-    /// The bitmap of the member that defines the array; bits that are not valid count as set.
-    fn managed_bitmap(&self, header: &BitmapHeader, bits: Vec<u8>) -> ManagedBitmap {
-        let stale = header.is_stale(self.plan.defining().events);
-        ManagedBitmap {
-            chunk_sectors: u64::from(header.chunk_bytes) / md::SECTOR_BYTES,
-            daemon_sleep_nanos: u64::from(header.daemon_sleep_s) * 1_000_000_000,
-            events_cleared: header.events_cleared,
-            bits,
-            stale: stale || !self.plan.by_bitmap(),
-        }
-    }
-
-    /// Header and bits of a member's bitmap.
-    fn read_bitmap(&self, candidate: usize) -> Result<Option<(BitmapHeader, Vec<u8>)>, StartError> {
-        let metadata = &self.metadata[candidate];
-        let Some(area) = metadata.bitmap.filter(|_| self.plan.geometry().level() > Level::Raid0)
-        else {
-            return Ok(None);
-        };
-        let failed =
-            |problem| StartError::Bitmap { name: self.members[candidate].disk.name(), problem };
+    /// The bitmap that the start uses, and its bits.
+    fn read_bitmap(&self) -> Result<Option<(StartBitmap, Vec<u8>)>, StartError> {
+        let Some((candidate, area)) = self.plan.bitmap() else { return Ok(None) };
         let disk = &self.members[candidate].disk;
+        let failed = |problem| StartError::Bitmap { name: disk.name(), problem };
+        let read = |bytes: &mut [u8]| {
+            disk.read(area.sector, bytes).map_err(|error| failed(BitmapFailed::Read(error)))
+        };
         let mut head = vec![0; 4096];
-        let read = disk.read(area.sector, &mut head);
-        read.map_err(|error| failed(BitmapFailed::Read(error)))?;
-        let header = BitmapHeader::decode(&head);
-        let header = header.map_err(|error| failed(BitmapFailed::Format(error)))?;
-        let checked = header.check(uuid_on_disk(metadata.set_uuid, metadata.version));
-        checked.map_err(|error| failed(BitmapFailed::Header(error)))?;
-        if header.kind() != Some(BitmapKind::Plain) {
-            return Err(failed(BitmapFailed::Kind));
-        }
-        let covered = sync_sectors(self.plan.geometry()).unwrap_or(0);
-        let chunk = u64::from(header.chunk_bytes) / md::SECTOR_BYTES;
-        let len = 256 + covered.div_ceil(chunk.max(1)).div_ceil(8);
-        let sectors = len.div_ceil(md::SECTOR_BYTES);
-        if sectors > area.sectors {
-            return Err(failed(BitmapFailed::Area));
-        }
-        let mut file = vec![0; (sectors * md::SECTOR_BYTES) as usize];
-        let read = disk.read(area.sector, &mut file);
-        read.map_err(|error| failed(BitmapFailed::Read(error)))?;
-        Ok(Some((header, file[256..len as usize].to_vec())))
+        read(&mut head)?;
+        let checked = self.plan.check_bitmap(area, &head);
+        let bitmap = checked.map_err(|refusal| failed(BitmapFailed::Refused(refusal)))?;
+        let mut file = vec![0; (bitmap.sectors * md::SECTOR_BYTES) as usize];
+        read(&mut file)?;
+        let bits = bitmap.bits(&file).to_vec();
+        Ok(Some((bitmap, bits)))
     }
 
     /// `bitmap`: the header of the member that defines the array.
@@ -368,23 +334,27 @@ impl Starting<'_> {
     }
 
     fn member_specs(&self, mut bad_blocks: Vec<(usize, BadBlockList)>) -> Vec<MemberSpec> {
-        let defining = self.plan.defining();
-        let missing = || MemberSpec::Missing { sectors: defining.used_sectors };
+        let missing = || MemberSpec::Missing { sectors: self.plan.missing_sectors() };
         let mut specs: Vec<MemberSpec> =
             (0..self.plan.geometry().members()).map(|_| missing()).collect();
         for (slot, source) in self.plan.serving() {
-            let metadata = &self.metadata[source.candidate];
-            let sectors = match self.plan.geometry().level() {
-                Level::Linear | Level::Raid0 => metadata.data_sectors,
-                _ => defining.used_sectors,
-            };
-            let area = source.data_offset..source.data_offset + sectors;
-            let mut member = self.members[source.candidate].member(area);
+            let mut member = self.members[source.candidate].member(self.plan.data_area(source));
             if let Some(at) = bad_blocks.iter().position(|(of, _)| *of == source.candidate) {
                 member = Box::new(BadBlockMember::new(member, bad_blocks.swap_remove(at).1));
             }
             specs[slot.index()] = MemberSpec::Ready(member);
         }
         specs
+    }
+}
+
+fn managed_bitmap(bitmap: &StartBitmap, bits: Vec<u8>) -> ManagedBitmap {
+    let header = &bitmap.header;
+    ManagedBitmap {
+        chunk_sectors: u64::from(header.chunk_bytes) / md::SECTOR_BYTES,
+        daemon_sleep_nanos: u64::from(header.daemon_sleep_s) * 1_000_000_000,
+        events_cleared: header.events_cleared,
+        bits,
+        stale: bitmap.stale,
     }
 }

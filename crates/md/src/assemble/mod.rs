@@ -23,6 +23,7 @@ mod readable;
 mod repair;
 mod shape;
 mod start;
+mod start_bitmap;
 mod types;
 
 pub use candidate::{Candidate, Source};
@@ -31,6 +32,7 @@ pub use plan::data_starts;
 pub use readable::Readable;
 pub use shape::{Shape, ShapeError};
 pub use start::{StartDevice, StartMember, StartPlan, StartRefusal, StartState};
+pub use start_bitmap::{BitmapRefusal, StartBitmap};
 pub use types::{
     Array, Found, Member, MemberState, Options, OtherVerdict, Override, Plan, Recovery, Repairs,
     Replay, Resync, Software, Verdict,

@@ -1,5 +1,6 @@
 //! The decisions of a read-write start: which members serve, which devices keep metadata, what is
-//! refused, and the state that the first update of the superblocks writes.
+//! refused, and the state that the first update of the superblocks writes. The bitmap's are in
+//! `start_bitmap`.
 //!
 //! Invariant: pure. The caller reads what is on the devices (bad block lists, logs, the bitmap),
 //! writes what is decided, and refuses what is refused, in the order of [`StartPlan`]'s methods.
@@ -8,6 +9,7 @@
 //! Called by `admin`, and by simulations of a start.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::candidate::Source;
 use super::repair::only_parity;
@@ -191,9 +193,29 @@ impl<'a> StartPlan<'a> {
         self.members[self.array.defining].metadata
     }
 
+    /// The candidate with that superblock.
+    pub fn defining_candidate(&self) -> usize {
+        self.array.defining
+    }
+
     /// The members in sync with their slots: those that the engine uses.
     pub fn serving(&self) -> &[(MemberIdx, Source)] {
         &self.serving
+    }
+
+    /// The part of its device that a serving member is, in sectors.
+    pub fn data_area(&self, source: &Source) -> Range<u64> {
+        let sectors = match self.geometry.level() {
+            Level::Linear | Level::Raid0 => self.members[source.candidate].metadata.data_sectors,
+            _ => self.missing_sectors(),
+        };
+        source.data_offset..source.data_offset + sectors
+    }
+
+    /// Sectors that the member of a slot without one would have; levels without redundancy have no
+    /// such slot.
+    pub fn missing_sectors(&self) -> u64 {
+        self.defining().used_sectors
     }
 
     /// Whether logs are to be replayed into the members before anything else.

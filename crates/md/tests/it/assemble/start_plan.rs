@@ -2,8 +2,11 @@
 
 use md::Level;
 use md::MemberIdx;
-use md::assemble::{Array, Candidate, Options, StartMember, StartPlan, StartRefusal, assemble};
-use md::create::{Device, Request, plan};
+use md::assemble::{
+    Array, BitmapRefusal, Candidate, Options, StartMember, StartPlan, StartRefusal, assemble,
+};
+use md::create::{BitmapOption, Device, Request, plan};
+use md::ondisk::bitmap::{BitmapHeader, BitmapProblem, uuid_on_disk};
 use md::ondisk::ppl::PplVerdict;
 use md::ondisk::superblock::{Checksum, Policy, Superblock};
 use md::ondisk::{MemberMetadata, Timestamp, Uuid};
@@ -122,4 +125,77 @@ fn a_log_that_is_needed_and_damaged_refuses_a_degraded_start() {
     // Nothing is recovered from parity while all members are there.
     let it = found(&logged, &[0, 1, 2], &Options::default());
     it.start(512, false).expect("complete").check_logs(&gaps).expect("not needed");
+}
+
+/// A start of an array with a bitmap, its area, and the header that fits it.
+fn with_bitmap(found: &Found) -> (StartPlan<'_>, md::ondisk::Area, BitmapHeader) {
+    let start = found.start(512, false).expect("it starts");
+    let (candidate, area) = start.bitmap().expect("a bitmap");
+    assert_eq!(candidate, found.array.defining);
+    let metadata = start.defining();
+    let uuid = uuid_on_disk(metadata.set_uuid, metadata.version);
+    (start, area, BitmapHeader::new(uuid, metadata.events, 0, 4096))
+}
+
+#[test]
+fn a_bitmap_that_fits_is_used_and_its_bits_count_unless_it_is_stale() {
+    let new = superblocks(&[512; 3], |request| {
+        request.bitmap = BitmapOption::Internal { chunk_bytes: None };
+        request.assume_clean = true;
+    });
+    let found = found(&new, &[0, 1, 2], &Options::default());
+    let (start, area, mut header) = with_bitmap(&found);
+    let bitmap = start.check_bitmap(area, &header.encode()).expect("it fits");
+    assert!(!bitmap.stale && bitmap.header == header);
+    // A bit for each 8 of the sectors, behind 256 bytes of header.
+    let bytes = found.metadata[0].used_sectors.div_ceil(8).div_ceil(8);
+    assert_eq!(bitmap.sectors, (256 + bytes).div_ceil(512));
+    let file: Vec<u8> = (0..bitmap.sectors * 512).map(|at| at as u8).collect();
+    assert_eq!(bitmap.bits(&file), &file[256..256 + bytes as usize]);
+    header.events -= 1;
+    assert!(start.check_bitmap(area, &header.encode()).expect("it fits").stale);
+}
+
+#[test]
+fn a_bitmap_that_does_not_fit_is_refused() {
+    let new = superblocks(&[512; 3], |request| {
+        request.bitmap = BitmapOption::Internal { chunk_bytes: None };
+        request.assume_clean = true;
+    });
+    let found = found(&new, &[0, 1, 2], &Options::default());
+    let (start, area, header) = with_bitmap(&found);
+    let refused = |area, change: &dyn Fn(&mut BitmapHeader)| {
+        let mut header = header.clone();
+        change(&mut header);
+        start.check_bitmap(area, &header.encode()).expect_err("it does not fit")
+    };
+    let short = md::ondisk::Area { sectors: 1, ..area };
+    assert_eq!(refused(short, &|_| ()), BitmapRefusal::Area);
+    assert_eq!(refused(area, &|header| header.version = 3), BitmapRefusal::Kind);
+    let version = |header: &mut BitmapHeader| header.version = 9;
+    assert_eq!(refused(area, &version), BitmapRefusal::Header(BitmapProblem::Version(9)));
+    let other = refused(area, &|header| header.uuid = Uuid([8; 16]));
+    assert!(matches!(other, BitmapRefusal::Header(BitmapProblem::Uuid { .. })), "{other}");
+    assert!(matches!(start.check_bitmap(area, &[0; 4096]), Err(BitmapRefusal::Format(_))));
+}
+
+#[test]
+fn members_are_as_long_as_the_level_uses_of_them() {
+    let lengths = |level| {
+        let new = superblocks(&[512; 3], |request| {
+            (request.level, request.used_sectors) =
+                (level, (level != Level::Raid0).then_some(8192));
+        });
+        let found = found(&new, &[0, 1, 2], &Options::default());
+        let start = found.start(512, false).expect("it starts");
+        let sources = start.serving().iter().map(|(_, source)| start.data_area(source));
+        let areas: Vec<_> = sources.map(|area| (area.start, area.end - area.start)).collect();
+        let offset = found.metadata[0].data_offset;
+        assert!(areas.iter().all(|area| area.0 == offset), "{areas:?}");
+        (areas[2].1, found.metadata[2].data_sectors, start.missing_sectors())
+    };
+    assert_eq!(lengths(Level::Raid5).0, 8192);
+    assert_eq!(lengths(Level::Raid5).2, 8192);
+    let (length, data_sectors, _) = lengths(Level::Raid0);
+    assert_eq!(length, data_sectors);
 }
