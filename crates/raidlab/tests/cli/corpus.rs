@@ -1,15 +1,16 @@
-//! Golden arrays, unpacked once for all tests of this program.
+//! Golden arrays, unpacked once for all tests: each test is a process, and they share a directory.
 //!
 //! The slice in the crate `md` is always there; the whole corpus where the environment variable
 //! RAIDLAB_MD_CORPUS says, or beside the project.
 
+use std::fmt::Write;
+use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::Value;
-
-use crate::support::{Dir, remove_leftovers};
 
 /// One golden array.
 pub struct Case {
@@ -47,28 +48,23 @@ impl Case {
     }
 }
 
-struct Corpus {
-    _directory: Dir,
-    cases: Vec<Case>,
-}
-
 /// The committed slice.
 pub fn slice() -> &'static [Case] {
-    static SLICE: OnceLock<Corpus> = OnceLock::new();
-    let unpacked = SLICE
-        .get_or_init(|| unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../md/tests/corpus")));
-    &unpacked.cases
+    static SLICE: OnceLock<Vec<Case>> = OnceLock::new();
+    SLICE.get_or_init(|| {
+        unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../md/tests/corpus"), "slice")
+    })
 }
 
 /// The whole corpus, where it is.
 pub fn whole() -> Option<&'static [Case]> {
-    static WHOLE: OnceLock<Option<Corpus>> = OnceLock::new();
+    static WHOLE: OnceLock<Option<Vec<Case>>> = OnceLock::new();
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference/md-corpus");
     let unpacked = WHOLE.get_or_init(|| {
         let path = std::env::var_os("RAIDLAB_MD_CORPUS").map_or(beside, PathBuf::from);
-        path.is_dir().then(|| unpack(&path))
+        path.is_dir().then(|| unpack(&path, "whole"))
     });
-    unpacked.as_ref().map(|corpus| corpus.cases.as_slice())
+    unpacked.as_deref()
 }
 
 /// Everything that is there; says so when that is the slice alone.
@@ -86,33 +82,74 @@ pub fn case(name: &str) -> &'static Case {
     slice().iter().find(|case| case.name == name).expect("a case of the slice")
 }
 
-fn unpack(corpus: &Path) -> Corpus {
-    remove_leftovers();
-    let directory = Dir::new();
-    let entries = std::fs::read_dir(corpus).expect("the corpus");
+/// The cases of a corpus, whose images lie unpacked in a directory of the build. They are unpacked
+/// when a packed file or an image has changed since: tests do not write to them.
+fn unpack(corpus: &Path, name: &str) -> Vec<Case> {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("md-corpus-{name}"));
+    fs::create_dir_all(&directory).expect("a directory");
+    let lock = File::create(directory.join("lock")).expect("a lock");
+    lock.lock().expect("locked");
+    let (cases, packed) = cases(corpus, &directory);
+    let manifest = directory.join("manifest");
+    let is_current = fs::read_to_string(&manifest).is_ok_and(|text| text == state(&packed));
+    if !is_current {
+        for (from, to) in &packed {
+            write_sparse(to, &decompress(from));
+        }
+        fs::write(&manifest, state(&packed)).expect("the manifest");
+    }
+    cases
+}
+
+/// The cases, and each packed file with the image that it becomes.
+fn cases(corpus: &Path, directory: &Path) -> (Vec<Case>, Vec<(PathBuf, PathBuf)>) {
+    let entries = fs::read_dir(corpus).expect("the corpus");
     let mut paths: Vec<PathBuf> = entries
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.join("case.json").is_file())
         .collect();
     paths.sort();
+    let mut packed = Vec::new();
     let cases = paths.iter().map(|path| {
-        let text = std::fs::read_to_string(path.join("case.json")).expect("case.json");
+        let text = fs::read_to_string(path.join("case.json")).expect("case.json");
         let json: Value = serde_json::from_str(&text).expect("JSON");
         let name = json["case"].as_str().expect("a name").to_string();
         let members = json["members"].as_array().expect("a list");
         let images = members.iter().map(|member| {
-            let packed = member["file"].as_str().expect("a file");
-            let image = directory.file(&format!("{name}-{}", packed.trim_end_matches(".zst")));
-            std::fs::write(&image, decompress(&path.join(packed))).expect("an image");
-            image
+            let file = member["file"].as_str().expect("a file");
+            let image = directory.join(format!("{name}-{}", file.trim_end_matches(".zst")));
+            packed.push((path.join(file), image.clone()));
+            image.into_os_string().into_string().expect("a path in UTF-8")
         });
         Case { images: images.collect(), name, json }
     });
-    Corpus { cases: cases.collect(), _directory: directory }
+    (cases.collect(), packed)
+}
+
+/// Sizes and times of change of all files.
+fn state(packed: &[(PathBuf, PathBuf)]) -> String {
+    let mut text = String::new();
+    for path in packed.iter().flat_map(|(from, to)| [from, to]) {
+        let found = fs::metadata(path);
+        let stamp = found.map(|it| (it.len(), it.mtime(), it.mtime_nsec()));
+        writeln!(text, "{} {:?}", path.display(), stamp.ok()).expect("text grows");
+    }
+    text
+}
+
+/// Writes a file without its blocks of zeroes.
+fn write_sparse(path: &Path, bytes: &[u8]) {
+    let file = File::create(path).expect("an image");
+    file.set_len(bytes.len() as u64).expect("room");
+    for (number, block) in (0u64..).zip(bytes.chunks(4096)) {
+        if block.iter().any(|byte| *byte != 0) {
+            file.write_all_at(block, number * 4096).expect("an image");
+        }
+    }
 }
 
 fn decompress(path: &Path) -> Vec<u8> {
-    let file = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let file = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut decoder = ruzstd::decoding::StreamingDecoder::new(file.as_slice()).expect("zstd");
     let mut image = Vec::new();
     decoder.read_to_end(&mut image).expect("zstd");

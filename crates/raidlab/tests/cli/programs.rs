@@ -91,7 +91,7 @@ fn iozone_runs_through_maps_of_its_file() {
     let scratch = Dir::new();
     let target = format!("--target path:{}", scratch.path());
     let cells =
-        run_programs(&format!("{target} --workload iozone:mmap:r=64K:e --size 4M")).code(0).cells();
+        run_programs(&format!("{target} --workload iozone:mmap:r=64K:e --size 32M")).code(0).cells();
     let writes = ["write", "rewrite", "random-write", "record-rewrite"];
     assert_eq!(cells.len(), 9);
     for cell in &cells {
@@ -185,7 +185,7 @@ fn blocks_and_programs_go_into_one_record() {
 #[test]
 fn unused_options_are_refused() {
     let scratch = Dir::new();
-    let elsewhere = format!("--target path:{} --size 1M --workload dd", scratch.path());
+    let elsewhere = format!("--target path:{} --size 64M --workload dd", scratch.path());
     let kernel = "--target md:/dev/null --level linear --workload dd";
     let engine = "--level single --members mem --size 4M --workload dd";
     let refused = |words: String, option: &str| {
@@ -287,7 +287,7 @@ fn a_sweep_runs_on_another_target_than_its_own() {
 fn what_programs_measured_is_kept_with_the_rest() {
     let scratch = Dir::new();
     let db = scratch.file("results.db");
-    let what = "--level single --members mem --size 4M --workload seq-read,dd";
+    let what = "--level single --members mem --size 4M --workload seq-read,dd --seconds 0.05 --warm-up 0";
     run_programs(&format!("{what} --db={db}")).code(0);
     let kept = raidlab(&format!("report --db={db} --json")).code(0).cells();
     let names: Vec<&str> = kept.iter().filter_map(|cell| cell["phase"].as_str()).collect();
@@ -319,7 +319,7 @@ fn targets_of_the_same_name_are_distinguished() {
         cells.iter().filter(|cell| cell["phase"] == "write").map(name).collect()
     };
     let [one, other] = &directories;
-    let what = "--size 1M --workload dd:bs=64K";
+    let what = "--size 64M --workload dd:bs=64K";
     let both = raidlab(&format!("bench --json --target path:{one} --target path:{other} {what}"));
     let both = names(both.code(0).cells());
     assert!(both[0].ends_with(" (one)") && both[1].ends_with(" (other)"), "{both:?}");
@@ -329,7 +329,7 @@ fn targets_of_the_same_name_are_distinguished() {
     // In a sweep they may stand in different tables.
     let (sweep, db) = (scratch.file("sweep.toml"), scratch.file("results.db"));
     let run = |path: &str| {
-        format!("[[run]]\ntarget = 'path:{path}'\nsize = '1M'\nworkload = 'dd:bs=64K'\n")
+        format!("[[run]]\ntarget = 'path:{path}'\nsize = '64M'\nworkload = 'dd:bs=64K'\n")
     };
     std::fs::write(&sweep, run(one) + &run(other)).expect("written");
     let ran = raidlab(&format!("sweep {sweep} --db={db} --json")).code(0);

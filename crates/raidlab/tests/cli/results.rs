@@ -142,7 +142,7 @@ fn programs_are_items_of_a_sweep_too() {
     // On a directory, the name of which is not kept.
     let target = dir.file("files");
     std::fs::create_dir(&target).expect("a directory");
-    let text = format!("[[run]]\ntarget = 'path:{target}'\nsize = '1M'\nworkload = 'dd:bs=64K'\n");
+    let text = format!("[[run]]\ntarget = 'path:{target}'\nsize = '64M'\nworkload = 'dd:bs=64K'\n");
     std::fs::write(&file, text).expect("a sweep");
     let ran = raidlab(&format!("sweep {file} --db {db} --again")).code(0);
     assert!(ran.stderr.contains("[1/1, 0s left] path: dd:bs=64K"), "{}", ran.stderr);

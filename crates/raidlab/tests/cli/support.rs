@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -129,6 +130,8 @@ pub struct Dir(pub PathBuf);
 impl Dir {
     pub fn new() -> Dir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        static CLEANED: Once = Once::new();
+        CLEANED.call_once(remove_leftovers);
         loop {
             let next = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!("raidlab-cli-{}-{next}", std::process::id());
@@ -162,9 +165,14 @@ pub fn names(path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Removes directories of test processes that have ended: what a static holds is never dropped, and
-/// the golden arrays are gigabytes for each process.
-pub fn remove_leftovers() {
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes directories of test processes that have been killed.
+fn remove_leftovers() {
     let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name().into_string().unwrap_or_default();
@@ -173,11 +181,5 @@ pub fn remove_leftovers() {
         if process.is_some_and(|it| !Path::new("/proc").join(it.to_string()).exists()) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
