@@ -90,8 +90,8 @@ fn is_in_memory(cell: &Value) -> bool {
 fn iozone_runs_through_maps_of_its_file() {
     let scratch = Dir::new();
     let target = format!("--target path:{}", scratch.path());
-    let cells =
-        run_programs(&format!("{target} --workload iozone:mmap:r=64K:e --size 32M")).code(0).cells();
+    let words = format!("{target} --workload iozone:mmap:r=64K:e --size 32M");
+    let cells = run_programs(&words).code(0).cells();
     let writes = ["write", "rewrite", "random-write", "record-rewrite"];
     assert_eq!(cells.len(), 9);
     for cell in &cells {
@@ -287,7 +287,8 @@ fn a_sweep_runs_on_another_target_than_its_own() {
 fn what_programs_measured_is_kept_with_the_rest() {
     let scratch = Dir::new();
     let db = scratch.file("results.db");
-    let what = "--level single --members mem --size 4M --workload seq-read,dd --seconds 0.05 --warm-up 0";
+    let what =
+        "--level single --members mem --size 4M --workload seq-read,dd --seconds 0.05 --warm-up 0";
     run_programs(&format!("{what} --db={db}")).code(0);
     let kept = raidlab(&format!("report --db={db} --json")).code(0).cells();
     let names: Vec<&str> = kept.iter().filter_map(|cell| cell["phase"].as_str()).collect();
