@@ -15,9 +15,11 @@ use model::bound::{self, CellShape, MemberDrive, Pattern, Shape};
 use results::findings;
 use results::host::Host;
 use results::record::{Cell, Record, ThreadTime};
+use results::words;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::matrix::{ArrayPlan, Plan};
 use spec::members::{MemberExpr, placement_for};
+use spec::target::TargetKind;
 use spec::topology::StorageTopology;
 use spec::workload::{Kind, Spec};
 
@@ -293,7 +295,7 @@ fn make_cell(
     let late: u64 = outcome.leaves.iter().map(|leaf| leaf.late).sum();
     let drive = array.members.iter().find_map(MemberExpr::drive);
     let mut cell = Cell {
-        workload: spec.kind.name().into(),
+        workload: spec.kind.into(),
         block_kib: spec.block_bytes as f64 / 1024.0,
         depth: spec.depth,
         jobs: spec.jobs,
@@ -329,15 +331,11 @@ fn make_cell(
 /// The fields that all cells of an array share.
 fn describe(array: &ArrayConfig, run: &RunConfig, geometry: &Geometry) -> Cell {
     let has_chunks = array.expr.level.has_chunks() && array.level != BenchLevel::Single;
-    let layout = geometry.layout();
     let drive = array.members.iter().find_map(MemberExpr::drive);
     Cell {
-        target: "engine".into(),
-        level: match array.level {
-            BenchLevel::Single => "single".into(),
-            BenchLevel::Md(level) => level.to_string(),
-        },
-        layout: (layout != md::Layout::None).then(|| layout.to_string()),
+        target: TargetKind::Engine.into(),
+        level: array.level.into(),
+        layout: words::layout(geometry.layout()),
         disks: array.expr.leaves() as u32,
         members: array.set.to_string(),
         chunk_kib: match has_chunks {

@@ -482,7 +482,7 @@ mod tests {
             let own = &cells[2];
             let left = [Kind::SeqRead, Kind::RandRead][theirs].name();
             assert_eq!(
-                (cells.len(), own.level.as_str(), own.workload.as_str()),
+                (cells.len(), &*own.level.text(), &*own.workload.text()),
                 (3, "raid1", left)
             );
             // With all items finished there is no task.

@@ -127,7 +127,7 @@ impl Reporter {
     }
 
     fn line(&self, cell: &Cell) {
-        let layout = cell.layout.as_deref().map(|l| format!(",{l}")).unwrap_or_default();
+        let layout = cell.layout.as_ref().map(|l| format!(",{l}")).unwrap_or_default();
         let degraded = match cell.degraded {
             0 => String::new(),
             count => format!(" -{count}"),

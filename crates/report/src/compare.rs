@@ -11,9 +11,10 @@
 mod rank;
 mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use results::record::{Cell, Record};
+use results::settings::{Identity, SETTINGS, identity};
 use serde::Serialize;
 use spec::units;
 
@@ -168,8 +169,9 @@ struct Gathered {
 #[derive(Default)]
 struct Way {
     sample_s: BTreeSet<String>,
-    warm_up_s: BTreeSet<String>,
     drives: BTreeSet<String>,
+    /// Of each setting whose differences are reported.
+    settings: BTreeMap<&'static str, BTreeSet<String>>,
     /// One of each run, where it is known.
     seeds: Vec<u64>,
 }
@@ -181,7 +183,10 @@ impl Way {
         if cell.program.is_none() && !cell.samples.is_empty() {
             self.sample_s.insert(format!("{:.1} s", seconds / cell.samples.len() as f64));
         }
-        self.warm_up_s.extend(cell.warm_up_s.map(|seconds| format!("{seconds} s")));
+        let reported = SETTINGS.iter().filter(|setting| setting.identity == Identity::Reported);
+        for setting in reported {
+            self.settings.entry(setting.label).or_default().extend(setting.shown(cell));
+        }
         for drive in cell.place.iter().flat_map(|place| &place.drives) {
             let model = drive.model.as_deref().unwrap_or("of an unknown model");
             let firmware = drive.firmware.as_ref().map(|firmware| format!(" ({firmware})"));
@@ -201,13 +206,15 @@ fn different_ways(a: &[Gathered], b: &[Gathered]) -> Vec<String> {
         let list = |names: &BTreeSet<String>| {
             names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
         };
-        for (what, a, b) in [
-            ("the length of a sample", &one.sample_s, &other.sample_s),
-            ("the warm-up", &one.warm_up_s, &other.warm_up_s),
-            ("the drives", &one.drives, &other.drives),
-        ] {
+        let mut both = vec![
+            ("length of a sample", &one.sample_s, &other.sample_s),
+            ("drives", &one.drives, &other.drives),
+        ];
+        let settings = one.settings.iter();
+        both.extend(settings.filter_map(|(what, a)| Some((*what, a, other.settings.get(what)?))));
+        for (what, a, b) in both {
             if a != b && !(a.is_empty() || b.is_empty()) {
-                said.insert(format!("{what} differs: {} and {}", list(a), list(b)));
+                said.insert(format!("the {what} differs: {} and {}", list(a), list(b)));
             }
         }
         let sorted = |seeds: &[u64]| {
@@ -259,18 +266,6 @@ fn gather(record: &Record, labels: &[String], works: &[String]) -> Vec<Gathered>
         all[at].way.add(cell);
     }
     all
-}
-
-/// Identity of a cell: cells with equal identity are comparable.
-pub(crate) fn identity(cell: &Cell) -> String {
-    let place = cell.place.clone().unwrap_or_default();
-    let settings = (&place.name, &place.mount_options, &place.journal, &place.knobs, place.lvm);
-    let array = (&cell.level, &cell.layout, &cell.array, cell.disks, cell.chunk_kib, cell.degraded);
-    let topology = (cell.bus_mb_per_s, cell.disks_per_channel, cell.members_per_spindle);
-    let members = (&cell.members, cell.member_bytes, &cell.placement, topology);
-    let knobs = (cell.stripe_cache_kib, cell.read_ahead_kib, cell.queue_depth, cell.cores);
-    let done = (cell.doing(), cell.block_kib.to_bits(), cell.file_bytes);
-    format!("{:?}", (&cell.target, settings, array, members, knobs, done))
 }
 
 fn in_words(cell: &Cell, label: &str, work: &str) -> String {
@@ -532,7 +527,7 @@ mod tests {
         let mut record = fixture::record();
         record.cells.truncate(1);
         let cell = &mut record.cells[0];
-        (cell.level, cell.disks, cell.target) = (String::new(), 0, "path".into());
+        (cell.level, cell.disks, cell.target) = ("".into(), 0, "path".into());
         (cell.program, cell.phase) = (Some("dd".into()), Some("read".into()));
         cell.place = Some(results::record::Place { name: "path:DIR".into(), ..Default::default() });
         let both = Comparison::new(&record, &record, 0.05);
@@ -567,7 +562,8 @@ mod tests {
         assert!(!three.failed());
         let both = |bus_mb_per_s| {
             let mut record = fixture::record();
-            let array = record.cells.iter().find(|cell| cell.level == "raid0").cloned();
+            let array =
+                record.cells.iter().find(|cell| cell.md_level() == Some(md::Level::Raid0)).cloned();
             let array = array.expect("a RAID 0");
             let wired = Cell { bus_mb_per_s, disks_per_channel: Some(2), ..array.clone() };
             record.cells = vec![array, wired];

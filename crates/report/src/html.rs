@@ -18,6 +18,7 @@ mod sections;
 use minijinja::{AutoEscape, Environment};
 use results::host::Host;
 use results::record::{Cell, MemberTraffic, Record};
+use results::settings::SETTINGS;
 use serde::Serialize;
 use spec::units;
 
@@ -386,38 +387,26 @@ fn provenance(host: &Host) -> Vec<(String, String)> {
     known.collect()
 }
 
-/// The settings of the run: each with its values, where it has any.
+/// The settings of the run: each with its values, where it has any; and what the generator costs.
 fn settings(record: &Record) -> Vec<(String, String)> {
-    type Setting = (&'static str, fn(&Cell) -> Option<String>);
-    const SETTINGS: [Setting; 13] = [
-        ("target", |cell| Some(cell.target.clone())),
-        ("members", |cell| Some(cell.members.clone())),
-        ("member size", |cell| cell.member_bytes.map(units::bytes)),
-        ("placement", |cell| cell.placement.clone()),
-        ("chunk", |cell| cell.chunk_kib.map(|chunk| units::kib(chunk as f64))),
-        ("read-ahead", |cell| cell.read_ahead_kib.map(|size| units::kib(size as f64))),
-        ("stripe cache", |cell| cell.stripe_cache_kib.map(|size| units::kib(size as f64))),
-        ("queue depth of a member", |cell| cell.queue_depth.map(|depth| depth.to_string())),
-        ("cores used", |cell| cell.cores.map(|cores| cores.to_string())),
-        ("shared bus", |cell| cell.bus_mb_per_s.map(|bus| format!("{} MB/s", units::digits(bus)))),
-        ("disks on a channel", |cell| cell.disks_per_channel.map(|disks| disks.to_string())),
-        ("members on a spindle", |cell| {
-            cell.members_per_spindle.map(|members| members.to_string())
-        }),
-        ("generator's own cost", |cell| {
-            cell.generator_ns_per_op.map(|ns| format!("{ns:.0} ns per request"))
-        }),
-    ];
-    let mut found = Vec::new();
-    for (name, of) in SETTINGS {
-        let mut values: Vec<String> = Vec::new();
-        for value in record.cells.iter().filter_map(of) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        if !values.is_empty() {
-            found.push((name.to_string(), values.join(", ")));
+    let listed = SETTINGS.iter().filter(|setting| setting.listed);
+    let settings = listed.map(|setting| {
+        let values = record.cells.iter().filter_map(|cell| setting.shown(cell));
+        (setting.label, distinct(values))
+    });
+    let cost = record.cells.iter().filter_map(|cell| cell.generator_ns_per_op);
+    let cost = distinct(cost.map(|ns| format!("{ns:.0} ns per request")));
+    let all = settings.chain([("generator's own cost", cost)]);
+    let known = all.filter(|(_, values)| !values.is_empty());
+    known.map(|(name, values)| (name.to_string(), values.join(", "))).collect()
+}
+
+/// Each value once, in the order of the first.
+fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
         }
     }
     found
@@ -446,7 +435,7 @@ mod tests {
         record.host.hostname = Some(evil.into());
         for cell in &mut record.cells {
             cell.members = evil.into();
-            cell.level = format!("raid{evil}");
+            cell.level = format!("raid{evil}").into();
             cell.workload = evil.into();
             cell.warnings = vec![evil.into()];
             cell.bound_note = Some(evil.into());

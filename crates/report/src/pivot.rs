@@ -12,11 +12,15 @@
 //!
 //! Invariant: every cell of the record is in exactly one place. Called by `table` and `html`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use results::record::{Cell, Finding, Record};
+use results::settings::{self, SETTINGS, Setting, Short, ShownIn};
+use results::words::{LayoutName, Word};
 use spec::program::canonical_id;
 use spec::units;
+use spec::workload::{AccessKind, Kind};
 
 /// Maximum of columns that are shown side by side.
 pub const COLUMNS_MAX: usize = 4;
@@ -36,7 +40,7 @@ pub struct PivotTable<'a> {
 #[derive(Clone, Debug)]
 pub struct Column {
     /// `seq-read` and so on.
-    pub workload: String,
+    pub workload: Word<AccessKind>,
     /// Block in KiB; `None` where it depends on the array, as for writes of whole stripes.
     pub block_kib: Option<f64>,
     /// Requests in flight per job.
@@ -57,7 +61,7 @@ pub struct Column {
 /// What distinguishes a column from others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ColumnKey {
-    workload: String,
+    workload: Word<AccessKind>,
     /// The bits of `block_kib`.
     block_kib: Option<u64>,
     depth: u32,
@@ -94,7 +98,8 @@ impl Column {
             depth: cell.depth,
             jobs: cell.jobs,
             phase: cell.program.as_ref().map(|program| {
-                format!("{program} {}", cell.phase.as_deref().unwrap_or(&cell.workload))
+                let phase = cell.phase.as_deref().map(Cow::Borrowed);
+                format!("{program} {}", phase.unwrap_or_else(|| cell.workload.text()))
             }),
             item: cell.item.clone(),
             counts_requests: cell.counts_requests(),
@@ -103,16 +108,14 @@ impl Column {
     }
 
     /// `sequential read`.
-    pub fn title(&self) -> &str {
-        if let Some(phase) = &self.phase {
-            return phase;
-        }
-        match self.workload.as_str() {
-            "seq-read" => "sequential read",
-            "rand-read" => "random read",
-            "seq-write" => "sequential write",
-            "rand-write" => "random write",
-            other => other,
+    pub fn title(&self) -> Cow<'_, str> {
+        match (&self.phase, self.workload.known()) {
+            (Some(phase), _) => phase.into(),
+            (None, Some(AccessKind::SeqRead)) => "sequential read".into(),
+            (None, Some(AccessKind::RandRead)) => "random read".into(),
+            (None, Some(AccessKind::SeqWrite)) => "sequential write".into(),
+            (None, Some(AccessKind::RandWrite)) => "random write".into(),
+            _ => self.workload.text(),
         }
     }
 
@@ -155,8 +158,8 @@ impl Column {
 
     /// The order of the Linux RAID wiki's table.
     fn rank(&self) -> usize {
-        let known = ["seq-read", "rand-read", "seq-write", "rand-write"];
-        known.iter().position(|name| *name == self.workload).unwrap_or(known.len())
+        let known = Kind::ALL.map(AccessKind::from);
+        known.iter().position(|kind| self.workload == *kind).unwrap_or(known.len())
     }
 }
 
@@ -191,7 +194,9 @@ impl<'a> PivotTable<'a> {
             column.stretch_of_disk = if same { first } else { String::new() };
         }
         let mut titles = HashMap::new();
-        columns.iter().for_each(|column| *titles.entry(column.title().into()).or_default() += 1);
+        columns
+            .iter()
+            .for_each(|column| *titles.entry(column.title().into_owned()).or_default() += 1);
         PivotTable { columns, sections, titles }
     }
 
@@ -221,7 +226,7 @@ impl<'a> PivotTable<'a> {
             1 => row.label.clone(),
             _ => with_disks(&row.label, cell),
         };
-        match self.titles.get(column.title()) {
+        match self.titles.get(&*column.title()) {
             None | Some(1) => format!("{array}, {}", column.title()),
             _ => format!("{array}, {} {}", column.title(), column.detail()),
         }
@@ -393,15 +398,15 @@ impl Section<'_> {
 /// a directory or device whose array is unknown is named by its place: `path:DIR`.
 pub fn array_label(cell: &Cell) -> String {
     if cell.level.is_empty() && cell.array.is_none() {
-        return cell.place_name().unwrap_or(&cell.target).to_string();
+        return cell.place_name().map_or_else(|| cell.target.to_string(), str::to_string);
     }
-    let usual = ["original", "unrecorded", "left-symmetric", "none"];
-    let layout = cell.layout.as_deref().filter(|layout| !usual.contains(layout));
-    let name = match (cell.array.as_deref(), cell.level.as_str()) {
-        (Some(array), _) => array.to_string(),
-        (None, "single") => "ordinary disk".to_string(),
-        (None, level) => {
-            let level = level.strip_prefix("raid").map_or(level.into(), |n| format!("RAID {n}"));
+    let usual = |layout: &Word<LayoutName>| layout.known().is_some_and(LayoutName::is_usual);
+    let layout = cell.layout.as_ref().filter(|layout| !usual(layout));
+    let name = match &cell.array {
+        Some(array) => array.clone(),
+        None if cell.is_single() => "ordinary disk".to_string(),
+        None => {
+            let level = level_name(&cell.level.text());
             layout.map_or(level.clone(), |layout| format!("{level},{layout}"))
         }
     };
@@ -409,6 +414,11 @@ pub fn array_label(cell: &Cell) -> String {
         0 => name,
         lost => format!("{name}, {lost} lost"),
     }
+}
+
+/// `RAID 5` of `raid5`, and of the words of others: `RAID Z2` of `raidZ2`.
+fn level_name(word: &str) -> String {
+    word.strip_prefix("raid").map_or(word.to_string(), |number| format!("RAID {number}"))
 }
 
 /// An array with its number of disks, where that is known: `RAID 5 x4`.
@@ -460,51 +470,34 @@ fn columns_of(cells: &[Cell], labels: &[String]) -> Vec<Column> {
     }
     let merged = |group: &ColumnKey| blocks[group].differ && !blocks[group].differ_in_a_row;
     let columns = own.into_iter().zip(&groups).zip(cells).map(|((own, group), cell)| {
-        let any = cell.workload == "seq-write" && merged(group);
+        let any = cell.workload == AccessKind::SeqWrite && merged(group);
         if any { own.of_any_block() } else { own }
     });
     columns.collect()
 }
 
 /// The label of each cell's row.
-fn labels_of(cells: &[Cell], knobs: &[Knob]) -> Vec<String> {
-    cells.iter().map(|cell| row_label(cell, knobs)).collect()
+fn labels_of(cells: &[Cell], settings: &[&Setting]) -> Vec<String> {
+    cells.iter().map(|cell| row_label(cell, settings)).collect()
 }
 
-fn row_label(cell: &Cell, knobs: &[Knob]) -> String {
+fn row_label(cell: &Cell, settings: &[&Setting]) -> String {
     let name = array_label(cell);
     // An array named by its place does not repeat it.
     let in_name = |said: &str| cell.level.is_empty() && name.split(':').any(|part| part == said);
-    let knobs = knobs.iter().filter_map(|knob| knob(cell));
-    let knobs = knobs.filter(|said| !said.is_empty() && *said != name && !in_name(said));
-    let knobs: Vec<String> = knobs.collect();
-    std::iter::once(name.clone()).chain(knobs).collect::<Vec<_>>().join(" ")
+    let said = settings.iter().filter_map(|setting| in_row(setting)?(cell));
+    let said = said.filter(|said| !said.is_empty() && *said != name && !in_name(said));
+    let said: Vec<String> = said.collect();
+    std::iter::once(name.clone()).chain(said).collect::<Vec<_>>().join(" ")
 }
 
-/// A setting that may distinguish rows, as text; `None` where the cell does not have it.
-type Knob = fn(&Cell) -> Option<String>;
-
-const KNOBS: [Knob; 12] = [
-    |cell| Some(cell.target.clone()),
-    place,
-    |cell| (cell.level != "single").then(|| cell.members.clone()),
-    chunk,
-    |cell| Some(unusual_placement(cell)),
-    |cell| {
-        cell.read_ahead_kib.map(|size| format!("ra={}", units::kib(size as f64).replace(' ', "")))
-    },
-    |cell| {
-        cell.stripe_cache_kib.map(|size| format!("sc={}", units::kib(size as f64).replace(' ', "")))
-    },
-    |cell| cell.queue_depth.map(|depth| format!("qd={depth}")),
-    |cell| cell.cores.map(|cores| format!("cores={cores}")),
-    |cell| cell.bus_mb_per_s.map(|bus| format!("bus={bus:.0}MB/s")),
-    |cell| cell.disks_per_channel.map(|disks| format!("{disks}/channel")),
-    |cell| cell.members_per_spindle.map(|members| format!("{members}/spindle")),
-];
-
-/// Number of trailing knobs that not every array has.
-const OPTIONAL_KNOBS: usize = 5;
+/// How a setting is shown in the label of a row.
+fn in_row(setting: &Setting) -> Option<Short> {
+    match setting.shown_in {
+        ShownIn::Row(short) | ShownIn::RowOrAbsent(short) => Some(short),
+        _ => None,
+    }
+}
 
 /// Which part of a modelled disk a cell uses: `over the whole stroke`, `128 MiB at the edge`. Empty
 /// where there is no such disk. Flash has no places: it is empty, or scaled to the member.
@@ -523,56 +516,40 @@ pub fn stretch_of_disk(cell: &Cell) -> String {
     }
 }
 
-/// Placement of the members on their disks, if neither their expression nor the workload implies
-/// it: older records had random blocks in a window at the outer edge.
-fn unusual_placement(cell: &Cell) -> String {
-    let usual = if cell.workload.starts_with("rand-") { "stretch" } else { "window@0" };
-    let placement = cell.placement.as_deref().unwrap_or(usual);
-    let flash = ["fresh", "scaled"].contains(&placement);
-    let said = flash || cell.members.contains('@') || placement == usual;
-    if said { String::new() } else { placement.to_string() }
-}
-
-fn place(cell: &Cell) -> Option<String> {
-    cell.place_name().map(str::to_string)
-}
-
-fn chunk(cell: &Cell) -> Option<String> {
-    cell.chunk_kib.map(|chunk| units::kib(chunk as f64).replace(' ', ""))
-}
-
 /// Labels of the arrays, unique among these cells; `with_chunk`: including the chunk size.
 pub fn labels(cells: &[Cell], with_chunk: bool) -> Vec<String> {
-    labels_without(cells, (!with_chunk).then_some(chunk))
+    labels_without(cells, (!with_chunk).then_some(settings::CHUNK))
 }
 
 /// As [`labels`], without the place.
 pub fn labels_but_for_places(cells: &[Cell]) -> Vec<String> {
-    labels_without(cells, Some(place))
+    labels_without(cells, Some(settings::PLACE))
 }
 
-fn labels_without(cells: &[Cell], left_out: Option<Knob>) -> Vec<String> {
-    let mut knobs = varying(cells);
-    knobs.retain(|knob| left_out.is_none_or(|out| !std::ptr::fn_addr_eq(*knob, out)));
-    labels_of(cells, &knobs)
+fn labels_without(cells: &[Cell], left_out: Option<&str>) -> Vec<String> {
+    let mut settings = varying(cells);
+    settings.retain(|setting| Some(setting.name) != left_out);
+    labels_of(cells, &settings)
 }
 
-/// The settings that differ between cells.
-fn varying(cells: &[Cell]) -> Vec<Knob> {
-    let differs = |knob: &Knob| {
-        let mut values = cells.iter().filter_map(knob);
+/// The settings that rows show and that differ between cells.
+fn varying(cells: &[Cell]) -> Vec<&'static Setting> {
+    let differs = |short: Short| {
+        let mut values = cells.iter().filter_map(short);
         values.next().is_some_and(|first| values.any(|value| value != first))
     };
     // The absence of a bus is a setting, too; a single disk has none of the settings.
-    let only_some = |knob: &Knob| {
-        let mut arrays = cells.iter().filter(|cell| cell.level != "single");
-        let first = arrays.next().map(|cell| knob(cell).is_some());
-        first.is_some_and(|first| arrays.any(|cell| knob(cell).is_some() != first))
+    let only_some = |short: Short| {
+        let mut arrays = cells.iter().filter(|cell| !cell.is_single());
+        let first = arrays.next().map(|cell| short(cell).is_some());
+        first.is_some_and(|first| arrays.any(|cell| short(cell).is_some() != first))
     };
-    let split = KNOBS.len() - OPTIONAL_KNOBS;
-    let knobs = KNOBS.into_iter().enumerate();
-    let shown = knobs.filter(|(at, knob)| differs(knob) || (*at >= split && only_some(knob)));
-    shown.map(|(_, knob)| knob).collect()
+    let shown = SETTINGS.iter().filter(|setting| match setting.shown_in {
+        ShownIn::Row(short) => differs(short),
+        ShownIn::RowOrAbsent(short) => differs(short) || only_some(short),
+        _ => false,
+    });
+    shown.collect()
 }
 
 /// The first of some places, and the number of the others.
@@ -588,6 +565,7 @@ pub fn some(places: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use md::Level;
     use results::fixture;
 
     use super::*;
@@ -597,7 +575,7 @@ mod tests {
         let record = fixture::record();
         let grid = PivotTable::new(&record);
         assert!(grid.side_by_side());
-        let titles: Vec<&str> = grid.columns.iter().map(Column::title).collect();
+        let titles: Vec<_> = grid.columns.iter().map(Column::title).collect();
         assert_eq!(titles, ["sequential read", "random read", "sequential write", "random write"]);
         let disks: Vec<u32> = grid.sections.iter().map(|section| section.disks).collect();
         assert_eq!(disks, [1, 2, 4]);
@@ -614,7 +592,7 @@ mod tests {
         let mut again = record.cells.clone();
         for cell in &mut again {
             cell.chunk_kib = cell.chunk_kib.map(|_| 512);
-            cell.depth = if cell.workload == "rand-read" { 32 } else { cell.depth };
+            cell.depth = if cell.workload == AccessKind::RandRead { 32 } else { cell.depth };
         }
         let single = record.cells[0].clone();
         record.cells.extend(again);
@@ -633,7 +611,12 @@ mod tests {
     #[test]
     fn a_sweep_of_10_000_cells_is_arranged() {
         let mut record = fixture::record();
-        let one = record.cells.iter().find(|cell| cell.level == "raid5").expect("one").clone();
+        let one = record
+            .cells
+            .iter()
+            .find(|cell| cell.md_level() == Some(Level::Raid5))
+            .expect("one")
+            .clone();
         record.cells.clear();
         for chunk in 0..100 {
             for depth in 1..=100 {
@@ -757,7 +740,7 @@ mod tests {
     fn labels_say_what_the_array_is() {
         let cell = |level: &str, layout: Option<&str>, array: Option<&str>, degraded| Cell {
             level: level.into(),
-            layout: layout.map(str::to_string),
+            layout: layout.map(Into::into),
             array: array.map(str::to_string),
             degraded,
             ..Cell::default()

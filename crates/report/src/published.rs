@@ -8,7 +8,10 @@
 //! Invariant: a figure stands only beside cells that agree with everything the figure says. Pure.
 
 use results::record::{Cell, Record};
+use results::words::{LayoutName, Word};
 use serde::{Deserialize, Serialize};
+use spec::case::BenchLevel;
+use spec::workload::AccessKind;
 
 const SETS: [(&str, &str); 6] = [
     ("wiki-2-disks", include_str!("../published/wiki-2-disks.json")),
@@ -42,19 +45,19 @@ pub struct Published {
 #[serde(deny_unknown_fields, default)]
 pub struct Figure {
     /// `raid5`.
-    pub level: String,
+    pub level: Word<BenchLevel>,
     /// The expression of a nested array.
     pub array: Option<String>,
     /// md's name of the layout.
-    pub layout: Option<String>,
+    pub layout: Option<Word<LayoutName>>,
     /// Members.
     pub disks: u32,
     /// Chunk, KiB.
     pub chunk_kib: Option<u64>,
     /// Members that were missing.
     pub degraded: u32,
-    /// The kind of access, as in cells.
-    pub workload: String,
+    /// The kind of access, as in cells; or a word of its own.
+    pub workload: Word<AccessKind>,
     /// The program, where a phase of this name does something else in others.
     pub program: Option<String>,
     /// The phase of the program.
@@ -141,7 +144,7 @@ impl Published {
                 let mut one = self.one(cell, figure);
                 if one.ratios.is_none() {
                     let alike = || found.iter().filter(|first| first.same_kind(&one));
-                    let single = alike().find(|first| first.cell.level == "single");
+                    let single = alike().find(|first| first.cell.is_single());
                     let first = single.or_else(|| alike().next());
                     // Two arrays of ours beside one figure have no shape to compare.
                     let first = first.filter(|first| !std::ptr::eq(first.figure, figure));
@@ -160,8 +163,10 @@ impl Published {
             "times one disk" => cell.ratio_to_single.unwrap_or(0.0),
             _ => cell.iops,
         };
-        let single =
-            self.figures.iter().find(|other| other.level == "single" && other.same_kind(figure));
+        let single = self
+            .figures
+            .iter()
+            .find(|other| other.level == BenchLevel::Single && other.same_kind(figure));
         let theirs_of_single = match (unit, single) {
             ("times one disk", _) => Some(theirs),
             (_, Some(single)) => Some(theirs / single.in_our_unit().1),
@@ -189,9 +194,9 @@ impl Beside<'_> {
         let name = crate::pivot::array_label(first.cell);
         let there = first.ours > 0.0 && first.theirs > 0.0;
         there.then(|| Ratios {
-            of: match first.cell.level.as_str() {
-                "single" => THE_DISK.to_string(),
-                _ => format!("{}{chunk}", crate::pivot::with_disks(&name, first.cell)),
+            of: match first.cell.is_single() {
+                true => THE_DISK.to_string(),
+                false => format!("{}{chunk}", crate::pivot::with_disks(&name, first.cell)),
             },
             ours: self.ours / first.ours,
             theirs: self.theirs / first.theirs,
@@ -224,7 +229,7 @@ impl Figure {
         let block = place.and_then(|place| place.block_bytes);
         self.level == cell.level
             && self.array.as_deref() == cell.array.as_deref()
-            && said(&self.layout, cell.layout.as_deref())
+            && (self.layout.is_none() || self.layout == cell.layout)
             && (self.disks, self.degraded) == (cell.disks, cell.degraded)
             && self.chunk_kib.is_none_or(|chunk| cell.chunk_kib == Some(chunk))
             && said(&self.program, cell.program.as_deref())
@@ -241,7 +246,7 @@ impl Figure {
             (Some(figure), Some(cell)) => figure == cell,
             _ => true,
         };
-        phases && access(cell) == Some(&self.workload)
+        phases && access(cell).as_ref() == Some(&self.workload)
     }
 
     /// The unit and the value in it.
@@ -256,16 +261,16 @@ impl Figure {
 }
 
 /// The kind of access, as figures call it; `None` where no figure is of such a one.
-fn access(cell: &Cell) -> Option<&str> {
+fn access(cell: &Cell) -> Option<Word<AccessKind>> {
     let program = cell.program.as_deref().unwrap_or_default();
     match (program, cell.phase.as_deref().unwrap_or_default()) {
-        ("streams", "write-random") => Some("many-files-write"),
-        ("streams", "read-random") => Some("many-files-read"),
+        ("streams", "write-random") => Some("many-files-write".into()),
+        ("streams", "read-random") => Some("many-files-read".into()),
         // They touch blocks in another order than their kind of access says.
         ("iozone-3", "backward-read" | "record-rewrite" | "stride-read") => None,
         // Several streams side by side are no stream.
-        _ if cell.workload.starts_with("seq-") && cell.jobs > 1 => None,
-        _ => Some(&cell.workload),
+        _ if cell.is_sequential() && cell.jobs > 1 => None,
+        _ => Some(cell.workload.clone()),
     }
 }
 
@@ -304,7 +309,7 @@ mod tests {
     fn cell(level: &str, layout: Option<&str>, workload: &str, mb_per_s: f64) -> Cell {
         Cell {
             level: level.into(),
-            layout: layout.map(str::to_string),
+            layout: layout.map(Into::into),
             disks: if level == "single" { 1 } else { 2 },
             chunk_kib: (level != "single").then_some(256),
             workload: workload.into(),
@@ -326,8 +331,8 @@ mod tests {
         ];
         record.set_ratios();
         let beside = wiki.beside(&record);
-        let shown: Vec<_> = beside.iter().map(|b| (b.cell.level.as_str(), b.theirs)).collect();
-        assert_eq!(shown, [("single", 82.0), ("raid10", 150.0)]);
+        let shown: Vec<_> = beside.iter().map(|b| (b.cell.level.clone(), b.theirs)).collect();
+        assert_eq!(shown, [("single".into(), 82.0), ("raid10".into(), 150.0)]);
         let Ratios { of, ours, theirs } = beside[1].ratios.clone().expect("both have a disk");
         assert_eq!(of, "the ordinary disk");
         assert!((ours - 150.0 / 80.0).abs() < 1e-9 && (theirs - 150.0 / 82.0).abs() < 1e-9);

@@ -5,13 +5,12 @@
 //!   record:  A1 B1 C1  A2 B2 C2  A3 B3 C3     in this order of time, other addresses each time
 //!   table:   A  B  C                          median of the runs, spread from run to run
 //! ```
-//! Invariant: only runs of the same measurement are folded (`compare::identity`); the record itself
-//! is never folded. Called by `compare` and by the command line.
+//! Invariant: only runs of the same measurement are folded (`settings::identity`); the record
+//! itself is never folded. Called by `compare` and by the command line.
 
 use results::record::{Cell, Latency, MemberTraffic, Record, Spread};
+use results::settings::identity;
 use results::stats;
-
-use crate::compare::identity;
 
 /// The record with one cell for all repetitions of it.
 pub fn folded(record: &Record) -> Record {

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use results::NotRun;
 use results::host::Host;
 use results::record::{Cell, Record};
+use results::settings::{SETTINGS, ShownIn};
 use spec::program::canonical_id;
-use spec::units;
 
 use crate::pivot;
 use crate::published::{Beside, Published};
@@ -114,33 +114,20 @@ impl Report {
     }
 }
 
-/// A setting of the work that may distinguish cells, as text.
-type Setting = fn(&Cell) -> Option<String>;
-
-/// Settings that `works` adds to the phase, where they differ.
-const SETTINGS: [Setting; 3] = [
-    |cell| Some(units::kib(cell.block_kib)),
-    |cell| Some(format!("depth {} x {}", cell.depth, cell.jobs)),
-    |cell| cell.file_bytes.map(|bytes| format!("{} of files", units::bytes(bytes))),
-];
-
 /// The name of each cell's work: [`work`], with the settings that distinguish it from cells of the
 /// same name. A program that was run with several options has these in its name. So equal names
 /// mean equal work, up to the rounding of sizes.
 pub fn works(cells: &[&Cell]) -> Vec<String> {
     let mut names = works_of_any_size(cells);
-    for setting in SETTINGS {
-        name_apart(cells, &mut names, setting, |_, name, said| format!("{name}, {said}"));
+    let of_size = SETTINGS.iter().filter_map(|setting| match setting.shown_in {
+        ShownIn::WorkOfSize(short) => Some(short),
+        _ => None,
+    });
+    for short in of_size {
+        name_apart(cells, &mut names, short, |_, name, said| format!("{name}, {said}"));
     }
     names
 }
-
-/// Settings of a program's run, apart from its options.
-const TIMINGS: [Setting; 3] = [
-    |cell| (cell.caches_dropped == Some(true)).then(|| "caches dropped".into()),
-    |cell| cell.steady_window.then(|| "while all worked".into()),
-    |cell| cell.read_off_s.map(|seconds| format!("sampled every {seconds} s")),
-];
 
 /// As [`works`], independent of block, depth and size of files.
 pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
@@ -155,8 +142,12 @@ pub fn works_of_any_size(cells: &[&Cell]) -> Vec<String> {
         let phase = cell.program.as_deref().and_then(|program| name.strip_prefix(program));
         format!("{item} {}", phase.unwrap_or(name).trim_start())
     });
-    for setting in TIMINGS {
-        name_apart(cells, &mut names, setting, |_, name, said| format!("{name}, {said}"));
+    let of_work = SETTINGS.iter().filter_map(|setting| match setting.shown_in {
+        ShownIn::Work(short) => Some(short),
+        _ => None,
+    });
+    for short in of_work {
+        name_apart(cells, &mut names, short, |_, name, said| format!("{name}, {said}"));
     }
     names
 }
@@ -183,7 +174,7 @@ fn name_apart(
 pub fn work(cell: &Cell) -> String {
     match (&cell.program, &cell.phase) {
         (Some(program), Some(phase)) => format!("{program} {phase}"),
-        _ => cell.workload.clone(),
+        _ => cell.workload.to_string(),
     }
 }
 

@@ -137,7 +137,7 @@ fn side_by_side(grid: &PivotTable<'_>, view: View, style: Style, out: &mut Strin
     let title = if no_ratio { view.title.replace(ratio, "") } else { view.title.to_string() };
     line(out, &style.heading(&title));
     let pad = " ".repeat(label_width);
-    let titles = grid.columns.iter().map(|column| right(column.title(), group));
+    let titles = grid.columns.iter().map(|column| right(&column.title(), group));
     line(out, &style.heading(&format!("{pad}{}", titles.collect::<String>())));
     let details = grid.columns.iter().map(|column| right(&column.detail(), group));
     line(out, &format!("{pad}{}", details.collect::<String>()));
@@ -200,7 +200,7 @@ fn list(grid: &PivotTable<'_>, style: Style, out: &mut String) {
         rows.push([
             row.label.clone(),
             pivot::disks(cell),
-            column.phase.clone().unwrap_or_else(|| cell.workload.clone()),
+            column.phase.clone().unwrap_or_else(|| cell.workload.to_string()),
             column.detail().replace(" KiB", "K").replace(" MiB", "M"),
             match cell.moves_data() {
                 true => format!("{}{}{}", mark(cell), units::digits(cell.mb_per_s), spread(cell)),

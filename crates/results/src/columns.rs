@@ -1,109 +1,92 @@
 //! A cell as one row of a table, for spreadsheets, data frames and databases.
 //!
 //! Invariant: names and meanings are stable, units are in the names, an unknown value is empty;
-//! columns are only ever added, at the end. Used by `export`.
+//! columns are only ever added, at the end. Settings have their place in [`SETTINGS`]; the figures
+//! below fill the places between them, in their order. Used by `export`.
+
+use std::sync::LazyLock;
 
 use crate::record::{Cell, Record, Sample};
+use crate::settings::{SETTINGS, Setting};
+use crate::value::{Value, maybe, some, text};
 
-/// A value of a row; `None` is unknown.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// A text.
-    Text(Option<String>),
-    /// A count.
-    Whole(Option<i64>),
-    /// A measured number.
-    Number(Option<f64>),
-    /// A boolean.
-    Flag(Option<bool>),
-}
-
-/// A column: its name, and its value for a cell. The type of the value is always the same.
+/// A column. The type of its value is always the same.
+#[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// Its name, the unit last.
     pub name: &'static str,
+    of: Source,
+}
+
+/// Where the value of a column comes from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Setting(&'static Setting),
+    Figure(for<'c> fn(&'c Record, &'c Cell) -> Value<'c>),
+}
+
+impl Column {
     /// The value of a cell of a record.
-    pub of: fn(&Record, &Cell) -> Value,
-}
-
-fn text(value: &str) -> Value {
-    Value::Text(Some(value.into()))
-}
-
-fn maybe(value: Option<&str>) -> Value {
-    Value::Text(value.map(str::to_string))
-}
-
-fn whole(value: impl TryInto<i64>) -> Value {
-    Value::Whole(value.try_into().ok())
-}
-
-fn some(value: Option<u64>) -> Value {
-    Value::Whole(value.and_then(|value| value.try_into().ok()))
-}
-
-const fn column(name: &'static str, of: fn(&Record, &Cell) -> Value) -> Column {
-    Column { name, of }
+    pub fn value<'c>(&self, record: &'c Record, cell: &'c Cell) -> Value<'c> {
+        match self.of {
+            Source::Setting(setting) => (setting.of)(cell),
+            Source::Figure(of) => of(record, cell),
+        }
+    }
 }
 
 /// All columns, in order.
-pub const COLUMNS: [Column; 54] = [
-    column("started", |record, _| text(&record.started)),
-    column("raidlab", |record, _| text(&record.raidlab)),
-    column("host", |record, _| maybe(record.host.hostname.as_deref())),
-    column("kernel", |record, _| maybe(record.host.kernel.as_deref())),
-    column("cpu", |record, _| maybe(record.host.cpu.as_deref())),
-    column("target", |_, cell| text(&cell.target)),
-    column("place", |_, cell| maybe(cell.place.as_ref().map(|place| place.name.as_str()))),
-    column("level", |_, cell| text(&cell.level)),
-    column("layout", |_, cell| maybe(cell.layout.as_deref())),
-    column("array", |_, cell| maybe(cell.array.as_deref())),
-    column("disks", |_, cell| whole(cell.disks)),
-    column("degraded", |_, cell| whole(cell.degraded)),
-    column("members", |_, cell| text(&cell.members)),
-    column("member_bytes", |_, cell| some(cell.member_bytes)),
-    column("placement", |_, cell| maybe(cell.placement.as_deref())),
-    column("chunk_kib", |_, cell| some(cell.chunk_kib)),
-    column("stripe_cache_kib", |_, cell| some(cell.stripe_cache_kib)),
-    column("read_ahead_kib", |_, cell| some(cell.read_ahead_kib)),
-    column("queue_depth", |_, cell| some(cell.queue_depth.map(u64::from))),
-    column("bus_mb_per_s", |_, cell| Value::Number(cell.bus_mb_per_s)),
-    column("cores", |_, cell| some(cell.cores.map(u64::from))),
-    column("program", |_, cell| maybe(cell.program.as_deref())),
-    column("phase", |_, cell| maybe(cell.phase.as_deref())),
-    column("workload", |_, cell| text(&cell.workload)),
-    column("block_kib", |_, cell| Value::Number(Some(cell.block_kib))),
-    column("depth", |_, cell| whole(cell.depth)),
-    column("jobs", |_, cell| whole(cell.jobs)),
-    column("file_bytes", |_, cell| some(cell.file_bytes)),
+pub fn columns() -> &'static [Column] {
+    static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
+        let mut figures = FIGURES.iter();
+        let count = FIGURES.len() + SETTINGS.iter().filter_map(|setting| setting.column).count();
+        let column = |at| match SETTINGS.iter().find(|setting| setting.column == Some(at)) {
+            Some(setting) => Column { name: setting.name, of: Source::Setting(setting) },
+            None => *figures.next().expect("a test counts the places of the settings"),
+        };
+        (0..count).map(column).collect()
+    });
+    &COLUMNS
+}
+
+const fn figure(name: &'static str, of: for<'c> fn(&'c Record, &'c Cell) -> Value<'c>) -> Column {
+    Column { name, of: Source::Figure(of) }
+}
+
+/// What was measured, and provenance; a new one at the end.
+static FIGURES: [Column; 26] = [
+    figure("started", |record, _| text(&record.started)),
+    figure("raidlab", |record, _| text(&record.raidlab)),
+    figure("host", |record, _| maybe(record.host.hostname.as_deref())),
+    figure("kernel", |record, _| maybe(record.host.kernel.as_deref())),
+    figure("cpu", |record, _| maybe(record.host.cpu.as_deref())),
     // A phase that did not apply has no rate, rather than a rate of 0.
-    column("mb_per_s", |_, cell| Value::Number(cell.moves_data().then_some(cell.mb_per_s))),
-    column("mb_per_s_min", |_, cell| Value::Number(cell.spread.map(|spread| spread.min))),
-    column("mb_per_s_max", |_, cell| Value::Number(cell.spread.map(|spread| spread.max))),
-    column("iops", |_, cell| Value::Number(cell.did_something().then_some(cell.iops))),
-    column("ratio_to_single", |_, cell| Value::Number(cell.ratio_to_single)),
-    column("bound_mb_per_s", |_, cell| Value::Number(cell.bound_mb_per_s)),
-    column("latency_p50_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p50))),
-    column("latency_p99_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p99))),
-    column("latency_p999_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p999))),
-    column("latency_max_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.max))),
-    column("cpu_process_s", |_, cell| Value::Number(cell.cpu_process_s)),
-    column("cpu_system_s", |_, cell| Value::Number(cell.cpu_system_s)),
-    column("cpu_s_per_gib", |_, cell| Value::Number(cell.cpu_s_per_gib)),
-    column("members_moved_per_byte", |_, cell| Value::Number(cell.amplification())),
-    column("steady", |_, cell| Value::Flag(cell.steady)),
-    column("verified", |_, cell| Value::Flag(cell.verified)),
-    column("samples_mb_per_s", |_, cell| text(&rates(&cell.samples))),
-    column("warnings", |_, cell| text(&cell.warnings.join(" | "))),
-    column("disks_per_channel", |_, cell| some(cell.disks_per_channel.map(u64::from))),
-    column("members_per_spindle", |_, cell| some(cell.members_per_spindle.map(u64::from))),
-    column("item", |_, cell| maybe(cell.item.as_deref())),
-    column("caches_dropped", |_, cell| Value::Flag(cell.caches_dropped)),
-    column("read_off_s", |_, cell| Value::Number(cell.read_off_s)),
-    column("program_bytes", |_, cell| some(cell.program_bytes)),
-    column("machine_cpu_s_per_gib", |_, cell| Value::Number(cell.machine_cpu_s_per_gib)),
-    column("others_cpus", |_, cell| Value::Number(cell.others_cpus)),
+    figure("mb_per_s", |_, cell| Value::Number(cell.moves_data().then_some(cell.mb_per_s))),
+    figure("mb_per_s_min", |_, cell| Value::Number(cell.spread.map(|spread| spread.min))),
+    figure("mb_per_s_max", |_, cell| Value::Number(cell.spread.map(|spread| spread.max))),
+    figure("iops", |_, cell| Value::Number(cell.did_something().then_some(cell.iops))),
+    figure("ratio_to_single", |_, cell| Value::Number(cell.ratio_to_single)),
+    figure("bound_mb_per_s", |_, cell| Value::Number(cell.bound_mb_per_s)),
+    figure("latency_p50_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p50))),
+    figure("latency_p99_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p99))),
+    figure("latency_p999_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.p999))),
+    figure("latency_max_us", |_, cell| Value::Number(cell.latency_us.map(|us| us.max))),
+    figure("cpu_process_s", |_, cell| Value::Number(cell.cpu_process_s)),
+    figure("cpu_system_s", |_, cell| Value::Number(cell.cpu_system_s)),
+    figure("cpu_s_per_gib", |_, cell| Value::Number(cell.cpu_s_per_gib)),
+    figure("members_moved_per_byte", |_, cell| Value::Number(cell.amplification())),
+    figure("steady", |_, cell| Value::Flag(cell.steady)),
+    figure("verified", |_, cell| Value::Flag(cell.verified)),
+    figure("samples_mb_per_s", |_, cell| owned(rates(&cell.samples))),
+    figure("warnings", |_, cell| owned(cell.warnings.join(" | "))),
+    figure("program_bytes", |_, cell| some(cell.program_bytes)),
+    figure("machine_cpu_s_per_gib", |_, cell| Value::Number(cell.machine_cpu_s_per_gib)),
+    figure("others_cpus", |_, cell| Value::Number(cell.others_cpus)),
 ];
+
+fn owned<'c>(text: String) -> Value<'c> {
+    Value::Text(Some(text.into()))
+}
 
 /// Every sample, blanks between them.
 fn rates(samples: &[Sample]) -> String {
@@ -120,14 +103,84 @@ mod tests {
     fn a_column_has_one_name_and_one_kind() {
         let mut record = fixture::record();
         record.cells.push(Cell::default());
-        let mut names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
-        for column in &COLUMNS {
-            let kind = |cell: &Cell| std::mem::discriminant(&(column.of)(&record, cell));
+        let mut names: Vec<&str> = columns().iter().map(|column| column.name).collect();
+        for column in columns() {
+            let kind = |cell: &Cell| column.value(&record, cell).unknown();
             let first = kind(&record.cells[0]);
             assert!(record.cells.iter().all(|cell| kind(cell) == first), "{}", column.name);
         }
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), COLUMNS.len());
+        assert_eq!(names.len(), columns().len());
+    }
+
+    /// Programs of others read them by place and by name: what is here stays, in this order.
+    #[test]
+    fn columns_stay_where_they_are_and_new_ones_come_behind() {
+        const NAMES: [&str; 54] = [
+            "started",
+            "raidlab",
+            "host",
+            "kernel",
+            "cpu",
+            "target",
+            "place",
+            "level",
+            "layout",
+            "array",
+            "disks",
+            "degraded",
+            "members",
+            "member_bytes",
+            "placement",
+            "chunk_kib",
+            "stripe_cache_kib",
+            "read_ahead_kib",
+            "queue_depth",
+            "bus_mb_per_s",
+            "cores",
+            "program",
+            "phase",
+            "workload",
+            "block_kib",
+            "depth",
+            "jobs",
+            "file_bytes",
+            "mb_per_s",
+            "mb_per_s_min",
+            "mb_per_s_max",
+            "iops",
+            "ratio_to_single",
+            "bound_mb_per_s",
+            "latency_p50_us",
+            "latency_p99_us",
+            "latency_p999_us",
+            "latency_max_us",
+            "cpu_process_s",
+            "cpu_system_s",
+            "cpu_s_per_gib",
+            "members_moved_per_byte",
+            "steady",
+            "verified",
+            "samples_mb_per_s",
+            "warnings",
+            "disks_per_channel",
+            "members_per_spindle",
+            "item",
+            "caches_dropped",
+            "read_off_s",
+            "program_bytes",
+            "machine_cpu_s_per_gib",
+            "others_cpus",
+        ];
+        let names: Vec<&str> = columns().iter().map(|column| column.name).collect();
+        assert_eq!(names[..NAMES.len()], NAMES);
+        let mut places: Vec<usize> = SETTINGS.iter().filter_map(|setting| setting.column).collect();
+        places.sort_unstable();
+        assert!(
+            places.windows(2).all(|pair| pair[0] < pair[1]),
+            "one place, one column: {places:?}"
+        );
+        assert!(places.iter().all(|at| *at < columns().len()), "no gaps: {places:?}");
     }
 }

@@ -11,15 +11,16 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 
-use super::columns::{COLUMNS, Column, Value};
+use crate::columns::{Column, columns};
 use crate::record::{Cell, Record};
+use crate::value::Value;
 
 /// One row per cell of all records, a heading first (RFC 4180, lines end with a newline).
 pub fn csv(records: &[Record]) -> String {
     let line = |fields: Vec<String>| fields.join(",") + "\n";
-    let mut out = line(COLUMNS.iter().map(|column| column.name.to_string()).collect());
+    let mut out = line(columns().iter().map(|column| column.name.to_string()).collect());
     for (record, cell) in rows(records) {
-        let fields = COLUMNS.iter().map(|column| match (column.of)(record, cell) {
+        let fields = columns().iter().map(|column| match column.value(record, cell) {
             Value::Text(text) => quoted(&text.unwrap_or_default()),
             Value::Whole(number) => number.map_or(String::new(), |number| number.to_string()),
             Value::Number(number) => number.map_or(String::new(), |number| number.to_string()),
@@ -47,14 +48,14 @@ fn quoted(text: &str) -> String {
 /// An error of the Parquet writer; none is known for a buffer in memory.
 pub fn parquet(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
     let rows: Vec<(&Record, &Cell)> = rows(records).collect();
-    let fields = COLUMNS.iter().map(|column| field(column.name, &kind(column)).map(Arc::new));
+    let fields = columns().iter().map(|column| field(column.name, &kind(column)).map(Arc::new));
     let fields = fields.collect::<Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder("cells").with_fields(fields).build()?;
     let mut out = Vec::new();
     let properties = Arc::new(WriterProperties::builder().build());
     let mut file = SerializedFileWriter::new(&mut out, Arc::new(schema), properties)?;
     let mut group = file.next_row_group()?;
-    for column in &COLUMNS {
+    for column in columns() {
         let mut writer = group.next_column()?.expect("the schema has as many columns");
         write_column(column, &rows, &mut writer)?;
         writer.close()?;
@@ -65,12 +66,12 @@ pub fn parquet(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
 }
 
 /// An unknown value of the column's type.
-fn kind(column: &Column) -> Value {
+fn kind(column: &Column) -> Value<'static> {
     let nowhere = Record::new(crate::host::Host::default(), std::time::UNIX_EPOCH);
-    (column.of)(&nowhere, &Cell::default())
+    column.value(&nowhere, &Cell::default()).unknown()
 }
 
-fn field(name: &str, kind: &Value) -> Result<Type, ParquetError> {
+fn field(name: &str, kind: &Value<'_>) -> Result<Type, ParquetError> {
     let (physical, converted) = match kind {
         Value::Text(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
         Value::Whole(_) => (Physical::INT64, ConvertedType::NONE),
@@ -92,8 +93,10 @@ fn write_column(
     let (mut texts, mut wholes, mut numbers, mut flags) = (vec![], vec![], vec![], vec![]);
     let mut levels = Vec::with_capacity(rows.len());
     for (record, cell) in rows {
-        let there = match (column.of)(record, cell) {
-            Value::Text(value) => value.map(|v| texts.push(ByteArray::from(v.into_bytes()))),
+        let there = match column.value(record, cell) {
+            Value::Text(value) => {
+                value.map(|v| texts.push(ByteArray::from(v.into_owned().into_bytes())))
+            }
             Value::Whole(value) => value.map(|v| wholes.push(v)),
             Value::Number(value) => value.map(|v| numbers.push(v)),
             Value::Flag(value) => value.map(|v| flags.push(v)),
@@ -163,9 +166,9 @@ mod tests {
         let rows: Vec<_> =
             reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
         assert_eq!(rows.len(), record.cells.len());
-        let at = |name: &str| COLUMNS.iter().position(|column| column.name == name).expect(name);
+        let at = |name: &str| columns().iter().position(|column| column.name == name).expect(name);
         for (row, cell) in rows.iter().zip(&record.cells) {
-            assert_eq!(row.get_string(at("level")).expect("a text"), &cell.level);
+            assert_eq!(row.get_string(at("level")).expect("a text"), &cell.level.text());
             assert_eq!(row.get_long(at("disks")).expect("a count"), i64::from(cell.disks));
             assert_eq!(row.get_double(at("mb_per_s")).expect("a number"), cell.mb_per_s);
             assert!(row.get_bool(at("verified")).expect("a flag"));
@@ -173,5 +176,26 @@ mod tests {
             assert_eq!(chunk, cell.chunk_kib.map(|chunk| chunk as i64));
         }
         assert!(parquet(&[]).expect("no cells are a file too").starts_with(b"PAR1"));
+    }
+
+    #[test]
+    fn words_that_are_not_ours_are_exported_as_they_were_written() {
+        let mut record = fixture::record();
+        record.cells.truncate(1);
+        let cell = &mut record.cells[0];
+        (cell.target, cell.level) = ("zfs".into(), "raidz2".into());
+        (cell.layout, cell.workload) = (Some("LS".into()), "rand-append".into());
+        let text = csv(std::slice::from_ref(&record));
+        let row = text.lines().nth(1).expect("a row");
+        assert!(row.contains(",zfs,,raidz2,LS,,") && row.contains(",rand-append,"), "{row}");
+        let bytes = parquet(std::slice::from_ref(&record)).expect("a file");
+        let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).expect("Parquet");
+        let row = reader.get_row_iter(None).expect("rows").next().expect("one").expect("a row");
+        let at = |name: &str| columns().iter().position(|column| column.name == name).expect(name);
+        for (name, wanted) in
+            [("target", "zfs"), ("level", "raidz2"), ("layout", "LS"), ("workload", "rand-append")]
+        {
+            assert_eq!(row.get_string(at(name)).expect("a text"), wanted, "{name}");
+        }
     }
 }

@@ -80,7 +80,7 @@ fn cell(index: usize, at: usize, array: &Array) -> Cell {
     let mut cell = Cell {
         target: "engine".into(),
         level: level.into(),
-        layout: layout.map(str::to_string),
+        layout: layout.map(Into::into),
         disks,
         members: "paced:hdd-2007".into(),
         chunk_kib: (disks > 1 && level != "raid1").then_some(64),

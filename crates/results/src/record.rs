@@ -9,12 +9,16 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use md::Level;
 use serde::{Deserialize, Serialize, Serializer};
-use spec::program::canonical_id;
+use spec::case::BenchLevel;
+use spec::target::TargetKind;
+use spec::workload::AccessKind;
 
 use crate::host::Host;
 use crate::stats;
 pub use crate::stats::{Latency, LatencyPoint};
+use crate::words::{LayoutName, Word};
 
 /// A run of `bench`: host, start time, and every measured cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,12 +37,12 @@ pub struct Record {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Kind of place: `engine`, `path`, `device`, `fs` or `kernel`.
-    pub target: String,
+    pub target: Word<TargetKind>,
     /// `single`, `linear`, `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid10`; of a nested array
-    /// the outermost level.
-    pub level: String,
+    /// the outermost level. Empty where it is unknown.
+    pub level: Word<BenchLevel>,
     /// md's name of the layout (RAID 10: `n2`, `f2`, `o2`); `None` for levels without layouts.
-    pub layout: Option<String>,
+    pub layout: Option<Word<LayoutName>>,
     /// Members of the array (nested: leaves).
     pub disks: u32,
     /// The member set, as on the command line: `paced:hdd-2007`, `mem`.
@@ -47,8 +51,8 @@ pub struct Cell {
     pub chunk_kib: Option<u64>,
     /// Number of missing members.
     pub degraded: u32,
-    /// `seq-read`, `seq-write`, `rand-read`, `rand-write`.
-    pub workload: String,
+    /// `seq-read`, `seq-write`, `rand-read`, `rand-write`; of a phase of a program also others.
+    pub workload: Word<AccessKind>,
     /// Request size, in KiB.
     #[serde(serialize_with = "short_number")]
     pub block_kib: f64,
@@ -238,17 +242,6 @@ pub struct Cell {
     /// Latency distribution by percentile, which `latency_us` summarizes.
     #[serde(default)]
     pub latency_curve: Vec<LatencyPoint>,
-}
-
-/// Identity of the work, independent of place, array, block size and file size: cells that differ
-/// in it are not comparable.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WorkloadKey<'c> {
-    workload: &'c str,
-    program: [Option<&'c str>; 3],
-    in_flight: (u32, u32),
-    caches_dropped: bool,
-    read_off: (bool, bool, Option<f64>),
 }
 
 /// Utilization of a member; `None` where it is not counted.
@@ -461,40 +454,10 @@ impl Record {
         serde_json::from_str(text)
     }
 
-    /// Fills `ratio_to_single` of every cell for which the ordinary disk (level `single`) was
-    /// measured in the same way: same workload, place, block, depth, jobs, knobs and kind of
-    /// member, the program with the same options. In a mixed set the first member counts. What was
-    /// measured at the members has no ratio: an array's members move copies and parity, too. Where
-    /// an array is written in whole stripes, a single disk that was written sequentially in another
-    /// block will do: its rate does not depend on it.
-    pub fn set_ratios(&mut self) {
-        let singles: Vec<Cell> =
-            self.cells.iter().filter(|cell| cell.level == "single").cloned().collect();
-        for cell in &mut self.cells {
-            let kind = first_member(&cell.members);
-            let mut alike = singles.iter().filter(|single| {
-                cell.program_bytes.is_none()
-                    && single.measured_like(cell)
-                    && first_member(&single.members) == kind
-            });
-            let same_block = alike.clone().find(|single| single.block_kib == cell.block_kib);
-            let any_block = alike.next().filter(|_| cell.workload == "seq-write");
-            let single = same_block.or(any_block);
-            cell.ratio_to_single = single
-                .filter(|single| single.mb_per_s > 0.0)
-                .map(|single| cell.mb_per_s / single.mb_per_s);
-        }
-    }
-
     /// Whether no cell read data that differs from the written data.
     pub fn verified(&self) -> bool {
         self.cells.iter().all(|cell| cell.verified != Some(false))
     }
-}
-
-/// `paced:hdd-2007` of `paced:hdd-2007*3+hdd-2009*2`.
-fn first_member(set: &str) -> &str {
-    set.split(['+', '*']).next().unwrap_or(set)
 }
 
 impl Cell {
@@ -553,22 +516,54 @@ impl Cell {
         self.samples.iter().map(|sample| sample.bytes).sum()
     }
 
+    /// Whether it is an ordinary disk, without an array.
+    pub fn is_single(&self) -> bool {
+        self.level == BenchLevel::Single
+    }
+
+    /// Its level, if that is one of md; of a nested array the outermost.
+    pub fn md_level(&self) -> Option<Level> {
+        match self.level.known()? {
+            BenchLevel::Md(level) => Some(level),
+            BenchLevel::Single => None,
+        }
+    }
+
+    /// Whether its kind of access is known, and the test holds for it.
+    fn access(&self, test: fn(AccessKind) -> bool) -> bool {
+        self.workload.known().is_some_and(test)
+    }
+
     /// Whether the workload writes; `seq-rewrite` does, and reads the blocks that it overwrites.
     pub fn writes(&self) -> bool {
-        self.workload.ends_with("write")
+        self.access(AccessKind::writes)
     }
 
     /// Whether it writes and does not read.
     pub fn only_writes(&self) -> bool {
-        self.workload.ends_with("-write")
+        self.access(AccessKind::only_writes)
+    }
+
+    /// Whether some of it is read and some is written.
+    pub fn is_mixed(&self) -> bool {
+        self.access(AccessKind::is_mixed)
+    }
+
+    /// Whether blocks are moved one behind the other.
+    pub fn is_sequential(&self) -> bool {
+        self.access(AccessKind::is_sequential)
+    }
+
+    /// Whether blocks are moved at random addresses.
+    pub fn is_random(&self) -> bool {
+        self.access(AccessKind::is_random)
     }
 
     /// Whether the figure is in requests per second rather than MB/s: where addresses are random,
     /// and where no bytes are moved, as in creating files, even if that could not be run.
     pub fn counts_requests(&self) -> bool {
-        let names = ["create", "stat", "delete"].contains(&self.workload.as_str());
         let no_bytes = self.iops > 0.0 && self.user_bytes() == 0;
-        self.workload.starts_with("rand") || names || no_bytes
+        self.is_random() || self.access(AccessKind::is_of_names) || no_bytes
     }
 
     /// Whether bytes were moved: files are created and deleted without any.
@@ -596,20 +591,6 @@ impl Cell {
         if self.counts_requests() { sample.iops() } else { sample.mb_per_s() }
     }
 
-    /// Identity of the work.
-    pub fn doing(&self) -> WorkloadKey<'_> {
-        let of_members = self.program_bytes.is_some();
-        let item = self.item.as_deref().map(canonical_id);
-        WorkloadKey {
-            workload: &self.workload,
-            program: [self.program.as_deref(), self.phase.as_deref(), item],
-            in_flight: (self.depth, self.jobs),
-            // Older records lack it; the default was not to drop caches.
-            caches_dropped: self.caches_dropped == Some(true),
-            read_off: (self.steady_window, of_members, self.read_off_s),
-        }
-    }
-
     /// Bytes that the members moved per byte of the workload: 1 for a healthy read, 2 for a
     /// mirrored write, 4 for a RAID 5 read-modify-write.
     pub fn amplification(&self) -> Option<f64> {
@@ -628,16 +609,6 @@ impl Cell {
     pub fn idle_members(&self) -> usize {
         let idle = self.per_member.iter().filter(|member| member.bytes() == 0).count();
         idle.saturating_sub(self.degraded as usize)
-    }
-
-    fn measured_like(&self, other: &Cell) -> bool {
-        self.target == other.target
-            && self.place_name() == other.place_name()
-            && self.doing() == other.doing()
-            && self.read_ahead_kib == other.read_ahead_kib
-            && self.queue_depth == other.queue_depth
-            && self.cores == other.cores
-            && self.bus_mb_per_s == other.bus_mb_per_s
     }
 
     /// Name of its place: the file system with its options.
@@ -738,7 +709,7 @@ mod tests {
         let record = Record::from_json(LITERAL).unwrap();
         assert_eq!(record.host, Host::default());
         let cell = &record.cells[0];
-        assert_eq!(cell.layout.as_deref(), Some("left-symmetric"));
+        assert_eq!(cell.layout, Some("left-symmetric".into()));
         assert_eq!((cell.disks, cell.chunk_kib, cell.block_kib), (4, Some(64), 1024.0));
         assert_eq!(cell.samples, [Sample { seconds: 2.0, bytes: 480_000_000, ops: 458 }]);
         assert_eq!(cell.latency_us, Some(Latency { p50: 1.0, p99: 2.0, p999: 3.0, max: 4.0 }));
@@ -763,6 +734,32 @@ mod tests {
         for unknown in ["cpu_system_s", "array", "bound_mb_per_s", "late_ops"] {
             assert!(cell.as_object().unwrap().contains_key(unknown), "{unknown}");
             assert!(cell[unknown].is_null(), "{unknown}");
+        }
+    }
+
+    /// Words of other tools and of newer versions, and other forms of ours.
+    #[test]
+    fn unknown_words_are_kept_byte_for_byte() {
+        let words = [
+            ("target", "engine", "nvme-of"),
+            ("level", "raid5", "RAID5"),
+            ("level", "raid5", "raidz2"),
+            ("level", "raid5", ""),
+            ("layout", "left-symmetric", "ls"),
+            ("layout", "left-symmetric", "Left-Symmetric"),
+            ("layout", "left-symmetric", "d4"),
+            ("workload", "seq-read", "seq-append"),
+            ("workload", "seq-read", "seq-\u{fc}bel"),
+        ];
+        let ours = Record::from_json(LITERAL).expect("a record").to_json();
+        for (field, known, unknown) in words {
+            let quoted = |word: &str| format!("\"{field}\": \"{word}\"");
+            let text = ours.replacen(&quoted(known), &quoted(unknown), 1);
+            assert_ne!(text, ours, "{field}");
+            let record = Record::from_json(&text).expect(unknown);
+            assert_eq!(record.to_json(), text, "{field} {unknown}");
+            let cell = &record.cells[0];
+            assert!(!(cell.writes() || cell.counts_requests()), "nothing is derived: {unknown}");
         }
     }
 
@@ -793,73 +790,6 @@ mod tests {
         cell.samples.truncate(3);
         cell.summarise();
         assert_eq!(cell.cpu_s_per_gib, Some(f64::from(1 << 30) / 9e8));
-    }
-
-    #[test]
-    fn the_ratio_is_to_the_single_disk_of_the_same_kind_and_workload() {
-        let cell = |level: &str, members: &str, workload: &str, mb_per_s| Cell {
-            level: level.into(),
-            members: members.into(),
-            workload: workload.into(),
-            mb_per_s,
-            ..Cell::default()
-        };
-        let mut record = Record::new(Host::default(), UNIX_EPOCH);
-        record.cells = vec![
-            cell("raid0", "paced:a", "seq-read", 150.0),
-            cell("single", "paced:b", "seq-read", 10.0),
-            cell("single", "paced:a", "seq-write", 50.0),
-            cell("single", "paced:a", "seq-read", 100.0),
-            cell("raid5", "paced:a*3+b", "seq-read", 200.0),
-            cell("raid0", "mem", "seq-read", 9000.0),
-        ];
-        record.set_ratios();
-        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
-        assert_eq!(ratios, [Some(1.5), Some(1.0), Some(1.0), Some(1.0), Some(2.0), None]);
-        // Blocks are not compared with a phase of a program, nor the other way round.
-        let dd =
-            |cell: Cell| Cell { program: Some("dd".into()), phase: Some("read".into()), ..cell };
-        record.cells = vec![
-            dd(cell("single", "paced:a", "seq-read", 75.0)),
-            cell("single", "paced:a", "seq-read", 100.0),
-            dd(cell("raid0", "paced:a", "seq-read", 150.0)),
-            cell("raid0", "paced:a", "seq-read", 150.0),
-        ];
-        record.set_ratios();
-        assert_eq!(record.cells[2].ratio_to_single, Some(2.0));
-        assert_eq!(record.cells[3].ratio_to_single, Some(1.5));
-        // Nor a program with one that was run with other settings.
-        let alike = record.cells[2].clone();
-        let otherwise: [fn(&mut Cell); 5] = [
-            |cell| cell.item = Some("dd:fdatasync".into()),
-            |cell| cell.caches_dropped = Some(true),
-            |cell| cell.read_off_s = Some(1.0),
-            |cell| cell.steady_window = true,
-            |cell| cell.program_bytes = Some(1),
-        ];
-        for (index, change) in otherwise.iter().enumerate() {
-            record.cells[2] = alike.clone();
-            change(&mut record.cells[2]);
-            record.set_ratios();
-            assert_eq!(record.cells[2].ratio_to_single, None, "{index}");
-        }
-        record.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
-        record.set_ratios();
-        assert!(record.cells.iter().all(|cell| cell.ratio_to_single.is_none()), "the members'");
-        // Nor one file system with another.
-        let on = |name: &str, cell: Cell| Cell {
-            target: "fs".into(),
-            place: Some(Place { name: name.into(), ..Place::default() }),
-            ..cell
-        };
-        record.cells = vec![
-            on("fs:ext4", cell("single", "paced:a", "seq-read", 75.0)),
-            on("fs:xfs", cell("raid0", "paced:a", "seq-read", 150.0)),
-            on("fs:ext4", cell("raid0", "paced:a", "seq-read", 120.0)),
-        ];
-        record.set_ratios();
-        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
-        assert_eq!(ratios, [Some(1.0), None, Some(1.6)]);
     }
 
     #[test]

@@ -460,9 +460,9 @@ fn insert(change: &Connection, run: i64, key: &ItemKey, cell: &Cell) -> rusqlite
         named_params! {
             ":run": run,
             ":key": key.0,
-            ":target": cell.target,
-            ":level": cell.level,
-            ":layout": cell.layout,
+            ":target": cell.target.text(),
+            ":level": cell.level.text(),
+            ":layout": cell.layout.as_ref().map(|layout| layout.text()),
             ":array": cell.array,
             ":disks": cell.disks,
             ":members": cell.members,
@@ -471,7 +471,7 @@ fn insert(change: &Connection, run: i64, key: &ItemKey, cell: &Cell) -> rusqlite
             ":place": cell.place.as_ref().map(|place| &place.name),
             ":program": cell.program,
             ":phase": cell.phase,
-            ":workload": cell.workload,
+            ":workload": cell.workload.text(),
             ":block_kib": cell.block_kib,
             ":depth": cell.depth,
             ":jobs": cell.jobs,
@@ -618,6 +618,26 @@ mod tests {
     }
 
     #[test]
+    fn words_that_are_not_ours_come_back_and_can_be_asked_for() {
+        let scratch = Scratch::new("words");
+        let mut record = fixture::record();
+        record.cells.truncate(1);
+        let cell = &mut record.cells[0];
+        (cell.target, cell.level) = ("zfs".into(), "raidz2".into());
+        (cell.layout, cell.workload) = (Some("LS".into()), "rand-append".into());
+        record.set_ratios();
+        let mut store = Store::create(&scratch.file()).expect("a new file");
+        let id = store.begin(&run(), &record).expect("a run");
+        store.put(id, &item(1), &record.cells).expect("a cell");
+        assert_eq!(store.record(id).expect("the run").to_json(), record.to_json());
+        let file = Connection::open(scratch.file()).expect("the file");
+        let columns =
+            "SELECT target || ' ' || level || ' ' || layout || ' ' || workload FROM cells";
+        let words: String = file.query_row(columns, [], |row| row.get(0)).expect("a row");
+        assert_eq!(words, "zfs raidz2 LS rand-append");
+    }
+
+    #[test]
     fn an_item_that_is_repeated_replaces_itself_and_its_failure() {
         let scratch = Scratch::new("again");
         let record = fixture::record();
@@ -634,7 +654,7 @@ mod tests {
         assert_eq!(store.not_run(id).expect("failures"), []);
         assert_eq!(store.finished(id).expect("keys"), HashSet::from([one.key]));
         let cells = store.record(id).expect("a record").cells;
-        assert_eq!((cells.len(), cells[0].workload.as_str()), (2, "rand-read"));
+        assert_eq!((cells.len(), &*cells[0].workload.text()), (2, "rand-read"));
         assert_eq!(store.newest_of("wiki", &record).expect("a run"), Some(id));
         assert_eq!(store.newest_of("other", &record).expect("none"), None);
         let upgraded = Record { raidlab: "9".into(), ..record };

@@ -52,12 +52,28 @@ pub enum Workload {
 }
 
 /// A level of `bench`: one of md, or a single disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BenchLevel {
     /// One member, no array.
     Single,
     /// An array.
     Md(Level),
+}
+
+impl BenchLevel {
+    /// Its name in records: md's, or `single`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BenchLevel::Single => "single",
+            BenchLevel::Md(level) => level.name(),
+        }
+    }
+
+    /// The level that records name so, and no other form of the name.
+    pub fn named(name: &str) -> Option<BenchLevel> {
+        let levels = Level::ALL.into_iter().map(BenchLevel::Md);
+        std::iter::once(BenchLevel::Single).chain(levels).find(|level| level.name() == name)
+    }
 }
 
 /// A text is neither a level of md nor `single`.

@@ -119,6 +119,28 @@ impl std::fmt::Display for MemberSet {
     }
 }
 
+/// A member set as a record has it. Drive profiles that this build does not have are no error in
+/// it, and the set may be that of another tool: it is never parsed further than here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedMembers<'t>(pub &'t str);
+
+impl<'t> RecordedMembers<'t> {
+    /// The first member: `paced:hdd-2007` of `paced:hdd-2007*3+hdd-2009*2`.
+    pub fn first(self) -> &'t str {
+        self.0.split(['+', '*']).next().unwrap_or(self.0)
+    }
+
+    /// Whether they are modelled drives, all of one kind.
+    pub fn modelled_alike(self) -> bool {
+        self.0.starts_with("paced:") && !self.0.contains('+')
+    }
+
+    /// Whether it places members on their drives: `paced:hdd-2007@0.5`.
+    pub fn places_them(self) -> bool {
+        self.0.contains('@')
+    }
+}
+
 impl MemberSet {
     /// One expression per member of an array of `count`.
     ///

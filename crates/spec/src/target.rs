@@ -36,6 +36,48 @@ pub enum TargetExpr {
     Kernel(KernelExpr),
 }
 
+/// Kind of a target, as records name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TargetKind {
+    /// The engine in this process, without a file system.
+    Engine,
+    /// A directory.
+    Path,
+    /// A block device.
+    Device,
+    /// A file system, created for the measurement.
+    FileSystem,
+    /// An array of the kernel, created for the measurement.
+    Kernel,
+}
+
+impl TargetKind {
+    /// All kinds.
+    pub const ALL: [TargetKind; 5] = [
+        TargetKind::Engine,
+        TargetKind::Path,
+        TargetKind::Device,
+        TargetKind::FileSystem,
+        TargetKind::Kernel,
+    ];
+
+    /// Its name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TargetKind::Engine => "engine",
+            TargetKind::Path => "path",
+            TargetKind::Device => "device",
+            TargetKind::FileSystem => "fs",
+            TargetKind::Kernel => "kernel",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<TargetKind> {
+        TargetKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 /// A file system to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FsExpr {
@@ -142,6 +184,17 @@ impl FsKind {
 }
 
 impl TargetExpr {
+    /// Its kind.
+    pub fn kind(&self) -> TargetKind {
+        match self {
+            TargetExpr::Engine => TargetKind::Engine,
+            TargetExpr::Path(_) => TargetKind::Path,
+            TargetExpr::Device(_) => TargetKind::Device,
+            TargetExpr::FileSystem(_) => TargetKind::FileSystem,
+            TargetExpr::Kernel(_) => TargetKind::Kernel,
+        }
+    }
+
     /// Whether the array of the command line runs in this process's engine.
     pub fn uses_engine(&self) -> bool {
         match self {

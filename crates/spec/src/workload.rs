@@ -1,4 +1,5 @@
-//! Workloads of blocks: access pattern, block size, queue depth.
+//! Workloads of blocks: access pattern, block size, queue depth; and the kinds of access that
+//! records name, of which block workloads are four.
 //!
 //! Invariant: pure data.
 
@@ -44,6 +45,128 @@ impl Kind {
     }
 }
 
+impl From<Kind> for AccessKind {
+    fn from(kind: Kind) -> AccessKind {
+        match kind {
+            Kind::SeqRead => AccessKind::SeqRead,
+            Kind::SeqWrite => AccessKind::SeqWrite,
+            Kind::RandRead => AccessKind::RandRead,
+            Kind::RandWrite => AccessKind::RandWrite,
+        }
+    }
+}
+
+/// The kind of access of a block workload or of a phase of a program, as records name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// Blocks, read in order.
+    SeqRead,
+    /// Blocks, written in order.
+    SeqWrite,
+    /// Blocks, each read and written again, in order.
+    SeqRewrite,
+    /// Streams of which some read and some write.
+    SeqMixed,
+    /// Blocks, read at random.
+    RandRead,
+    /// Blocks, written at random.
+    RandWrite,
+    /// Blocks, read and written at random.
+    RandMixed,
+    /// Byte by byte, read in order.
+    ByteRead,
+    /// Byte by byte, written in order.
+    ByteWrite,
+    /// Files created.
+    Create,
+    /// Files looked up.
+    Stat,
+    /// Files deleted.
+    Delete,
+    /// What a program does before the phase that it measures.
+    Prepare,
+}
+
+impl AccessKind {
+    /// All kinds; those of block workloads first, in the order of the Linux RAID wiki's table.
+    pub const ALL: [AccessKind; 13] = [
+        AccessKind::SeqRead,
+        AccessKind::RandRead,
+        AccessKind::SeqWrite,
+        AccessKind::RandWrite,
+        AccessKind::SeqRewrite,
+        AccessKind::SeqMixed,
+        AccessKind::RandMixed,
+        AccessKind::ByteRead,
+        AccessKind::ByteWrite,
+        AccessKind::Create,
+        AccessKind::Stat,
+        AccessKind::Delete,
+        AccessKind::Prepare,
+    ];
+
+    /// Its name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AccessKind::SeqRead => "seq-read",
+            AccessKind::SeqWrite => "seq-write",
+            AccessKind::SeqRewrite => "seq-rewrite",
+            AccessKind::SeqMixed => "seq-mixed",
+            AccessKind::RandRead => "rand-read",
+            AccessKind::RandWrite => "rand-write",
+            AccessKind::RandMixed => "rand-mixed",
+            AccessKind::ByteRead => "byte-read",
+            AccessKind::ByteWrite => "byte-write",
+            AccessKind::Create => "create",
+            AccessKind::Stat => "stat",
+            AccessKind::Delete => "delete",
+            AccessKind::Prepare => "prepare",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<AccessKind> {
+        AccessKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether all of its data is written; a rewrite also reads it first. How much of a mixed kind
+    /// is written is unknown.
+    pub const fn writes(self) -> bool {
+        self.only_writes() || matches!(self, AccessKind::SeqRewrite)
+    }
+
+    /// Whether it writes data and reads none.
+    pub const fn only_writes(self) -> bool {
+        matches!(self, AccessKind::SeqWrite | AccessKind::RandWrite | AccessKind::ByteWrite)
+    }
+
+    /// Whether some of its data is read and some is written.
+    pub const fn is_mixed(self) -> bool {
+        matches!(self, AccessKind::SeqMixed | AccessKind::RandMixed)
+    }
+
+    /// Whether it moves blocks, one behind the other.
+    pub const fn is_sequential(self) -> bool {
+        matches!(
+            self,
+            AccessKind::SeqRead
+                | AccessKind::SeqWrite
+                | AccessKind::SeqRewrite
+                | AccessKind::SeqMixed
+        )
+    }
+
+    /// Whether it moves blocks at random addresses.
+    pub const fn is_random(self) -> bool {
+        matches!(self, AccessKind::RandRead | AccessKind::RandWrite | AccessKind::RandMixed)
+    }
+
+    /// Whether it works on the names of files, and moves no data.
+    pub const fn is_of_names(self) -> bool {
+        matches!(self, AccessKind::Create | AccessKind::Stat | AccessKind::Delete)
+    }
+}
+
 /// No access pattern has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no workload '{0}'; there are {known}", known = Kind::ALL.map(Kind::name).join(", "))]
@@ -86,5 +209,25 @@ impl Spec {
     /// Blocks in flight in all jobs together.
     pub fn in_flight(&self) -> usize {
         self.window() * self.jobs as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_of_access_has_one_name_and_block_workloads_have_the_same() {
+        for kind in AccessKind::ALL {
+            assert_eq!(AccessKind::named(kind.name()), Some(kind));
+        }
+        for kind in Kind::ALL {
+            let access = AccessKind::from(kind);
+            assert_eq!(access.name(), kind.name());
+            assert_eq!(access.writes(), kind.is_write());
+            assert_eq!(access.is_sequential(), kind.is_sequential());
+            assert_eq!(access.is_random(), !kind.is_sequential());
+        }
+        assert_eq!(AccessKind::named("seq-append"), None);
     }
 }

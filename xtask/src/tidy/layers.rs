@@ -22,7 +22,7 @@ pub const TABLE: [(&str, &[&str]); 20] = [
     ("admin", &["sys", "device", "array", "engine", "md", "parity"]),
     ("export", &["array", "nbd"]),
     ("spec", &["parity", "md", "drive"]),
-    ("results", &["spec"]),
+    ("results", &["md", "spec"]),
     ("model", &["spec", "md", "drive"]),
     ("metrics", &["sys", "results", "array"]),
     ("report", &["md", "spec", "results"]),

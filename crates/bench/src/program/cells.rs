@@ -113,9 +113,7 @@ fn cached(
             _ => false,
         })
     });
-    let reads = phase.workload != "seq-write"
-        && phase.workload != "byte-write"
-        && phase.workload != "rand-write";
+    let reads = !phase.workload.only_writes();
     let forgotten = forgets(program, phase);
     let cold = (around.caches_dropped || forgotten) && !reads_again(program, phase, outcome);
     let from_cache = reads && !cold;
@@ -208,7 +206,7 @@ fn warnings(
             Calls::Mapped => "",
             _ => ", or the program's 'direct'",
         };
-        let sync = match phase.writes() && cell.workload.ends_with("-write") {
+        let sync = match phase.writes() && cell.only_writes() {
             true => "a program that syncs its writes",
             false => "--drop-caches as root",
         };
@@ -290,6 +288,7 @@ mod tests {
     use results::record::{MemberTraffic, Place, Sample};
     use spec::program::spec::{ProgramSpec, Sizing};
     use spec::program::timing::Timing;
+    use spec::workload::AccessKind;
 
     use super::*;
     use crate::program::extents::Extents;
@@ -405,7 +404,7 @@ mod tests {
 
     #[test]
     fn the_warning_of_a_short_phase_depends_on_how_it_ended() {
-        let phase = Phase::new("read", "seq-read", Vec::new());
+        let phase = Phase::new("read", AccessKind::SeqRead, Vec::new());
         let worker = Worker::new(Vec::new(), vec![Act::SyncAll], Vec::new());
         let phase = Phase { workers: vec![worker], ..phase };
         let some = PhaseOutcome { seconds: 0.067, passes: 1, ..PhaseOutcome::new(&phase) };

@@ -743,6 +743,7 @@ pub(super) mod tests {
 
     use rustix::io::{ReadWriteFlags, preadv2};
     use spec::program::types::Worker;
+    use spec::workload::AccessKind;
 
     use super::*;
 
@@ -948,7 +949,7 @@ pub(super) mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let bytes = vec![Act::Bytes { file: 0, bytes: BYTES, how: ByByte::Put }];
         let worker = Worker::new(Vec::new(), bytes, Vec::new());
-        let phase = Phase::new("putc", "byte-write", vec![worker]);
+        let phase = Phase::new("putc", AccessKind::ByteWrite, vec![worker]);
         for (calls, refused) in [(Calls::Plain, false), (Calls::Mapped, true)] {
             let files = Files::new(directory.path(), &program(calls, BYTES), 1).expect("made");
             assert_eq!(files.refuses(&phase).is_some(), refused);

@@ -15,6 +15,7 @@ use device::Disk;
 use md::{Layout, Level};
 use metrics::{Watched, described, drives, host, metadata};
 use results::record::{self, Cell};
+use results::words;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
 use spec::program::spec::{ProgramSpec, Sizing};
 use spec::program::timing::Timing;
@@ -375,7 +376,7 @@ fn set_up(
     let kernel = kernel.map(|(array, _)| kernel_array(array)).transpose()?;
     if let Some(array) = &kernel {
         base = Cell {
-            level: array.level.to_string(),
+            level: BenchLevel::Md(array.level).into(),
             layout: base.layout,
             disks: array.disks as u32,
             members: "device".into(),
@@ -390,8 +391,7 @@ fn set_up(
     if let (Some(served), Some((array, _))) = (place.arrays().first(), engine) {
         served.degrade(array.degraded)?;
     }
-    let name = place.facts().name.clone();
-    base.target = name.split([':', ',']).next().unwrap_or_default().to_string();
+    base.target = expr.kind().into();
     base.place = Some(place.facts().clone());
     base.warnings = place.warnings().to_vec();
     Ok((place, base))
@@ -400,14 +400,14 @@ fn set_up(
 /// Adds the kernel's array to a cell without an array of its own, where the device or the directory
 /// is on one: the traffic of members is meaningful only with the level.
 fn with_array_below(base: Cell, watched: &Watched) -> Cell {
-    let found = watched.array.as_ref().filter(|_| matches!(base.level.as_str(), "" | "single"));
+    let unknown = base.level.is_empty() || base.is_single();
+    let found = watched.array.as_ref().filter(|_| unknown);
     let Some(array) = found.and_then(|name| described(&watched.roots, name)) else { return base };
     let Some(level) = array.level.and_then(|name| name.parse::<Level>().ok()) else { return base };
     let layout = array.layout.and_then(|number| Layout::from_number(level, number).ok());
-    let layout = layout.filter(|layout| *layout != Layout::None);
     Cell {
-        level: level.to_string(),
-        layout: layout.map(|layout| layout.to_string()),
+        level: BenchLevel::Md(level).into(),
+        layout: layout.and_then(words::layout),
         disks: array.slots.unwrap_or(watched.disks.len() as u32),
         members: "device".into(),
         chunk_kib: array.chunk_bytes.filter(|bytes| *bytes > 0).map(|bytes| bytes / 1024),

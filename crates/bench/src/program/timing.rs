@@ -70,11 +70,12 @@ impl Repetition for Timing {
 #[cfg(test)]
 mod tests {
     use results::record::Sample;
+    use spec::workload::AccessKind;
 
     use super::*;
 
     fn phase(name: &str) -> Phase {
-        Phase::new(name, "seq-read", Vec::new())
+        Phase::new(name, AccessKind::SeqRead, Vec::new())
     }
 
     #[test]

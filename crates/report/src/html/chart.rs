@@ -79,7 +79,7 @@ pub(super) fn speed(grid: &PivotTable<'_>, column: usize) -> String {
 
 fn bar_class(cell: &Cell) -> &'static str {
     match () {
-        () if cell.level == "single" => "bar single",
+        () if cell.is_single() => "bar single",
         () if cell.degraded > 0 => "bar degraded",
         () => "bar",
     }

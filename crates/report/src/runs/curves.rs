@@ -6,6 +6,7 @@
 
 use results::record::{Cell, Record};
 use results::stats;
+use spec::workload::AccessKind;
 
 use crate::pivot;
 
@@ -53,7 +54,8 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
         };
         let unit = cell.unit();
         // A sequential write comes in whole stripes, whose length follows disks and chunk.
-        let block = if cell.workload == "seq-write" { 0 } else { cell.block_kib.to_bits() };
+        let block =
+            if cell.workload == AccessKind::SeqWrite { 0 } else { cell.block_kib.to_bits() };
         let key = format!("{work} {block} {} {} {label}", cell.depth, cell.jobs);
         let value = cell.rate();
         match found.iter_mut().find(|(known, _)| *known == key) {
@@ -69,7 +71,7 @@ pub fn curves(record: &Record, axis: Axis) -> Vec<Curve> {
 fn place(cell: &Cell, axis: Axis) -> Option<u64> {
     match axis {
         Axis::Disks => {
-            let known = cell.level != "single" && cell.disks > 0;
+            let known = !cell.is_single() && cell.disks > 0;
             known.then_some(u64::from(cell.disks))
         }
         Axis::Chunk => cell.chunk_kib,

@@ -65,7 +65,7 @@ fn key(program: &str, cell: &Cell, knob: Knob, value: u64) -> Option<&'static st
         ("bonnie++-2.00", Knob::Depth | Knob::Jobs) if seeks => "seekers",
         ("bonnie++-2.00", Knob::Depth | Knob::Jobs) => "c",
         // The block size of byte phases and of seeks is fixed.
-        (_, Knob::Block | Knob::ReadAhead) if !cell.workload.starts_with("seq-") => return None,
+        (_, Knob::Block | Knob::ReadAhead) if !cell.is_sequential() => return None,
         ("bonnie-1.2", Knob::Block | Knob::ReadAhead) => "chunk",
         ("bonnie++-2.00", Knob::Block | Knob::ReadAhead) if value <= BONNIE_CHUNK_MAX_KIB => {
             "chunk"

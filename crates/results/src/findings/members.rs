@@ -2,8 +2,14 @@
 //!
 //! Invariant: as in the module above.
 
+use md::Level;
+use spec::members::RecordedMembers;
+use spec::workload::AccessKind;
+
 use super::advice::{Knob, size, turn};
-use super::{data_members, finding, has_parity, percent, seconds, short, stripe_kib, total};
+use super::{
+    data_members, finding, has_parity, percent, raid10_layout, seconds, short, stripe_kib, total,
+};
 use crate::record::{Cell, Finding, MemberTraffic};
 
 /// Members that moved less of what the workload moved say nothing about how it spreads over them.
@@ -14,19 +20,18 @@ const MOVED_SHARE: f64 = 0.5;
 /// costs more.
 fn least_written(cell: &Cell) -> f64 {
     let (disks, there) = (f64::from(cell.disks), f64::from(cell.disks - cell.degraded));
-    let copies = match cell.level.as_str() {
+    let per_data = || data_members(cell).filter(|data| *data > 0).map(f64::from);
+    let copies = match cell.md_level() {
         // Arrays inside one another: at least the bytes themselves.
         _ if cell.array.is_some() || cell.disks <= cell.degraded => return 1.0,
-        "raid1" => disks,
-        "raid10" => data_members(cell).map_or(1.0, |data| match cell.layout.as_deref() {
+        Some(Level::Raid1) => disks,
+        Some(Level::Raid10) => raid10_layout(cell).map_or(1.0, |layout| match layout.offset {
             // Far copies are read from all members, and written twice or more all the same.
-            Some(far) if far.starts_with('f') => {
-                far.get(1..2).and_then(|copies| copies.parse().ok()).unwrap_or(1.0)
-            }
-            _ => disks / f64::from(data.max(1)),
+            false if layout.far > 1 => layout.copies() as f64,
+            _ => per_data().map_or(1.0, |data| disks / data),
         }),
-        "raid4" | "raid5" | "raid6" => {
-            data_members(cell).filter(|data| *data > 0).map_or(1.0, |data| disks / f64::from(data))
+        Some(Level::Raid4 | Level::Raid5 | Level::Raid6) => {
+            per_data().map_or(1.0, |data| disks / data)
         }
         _ => return 1.0,
     };
@@ -40,7 +45,7 @@ pub(super) fn page_cache(cell: &Cell) -> Option<Finding> {
     const REACHED: f64 = 0.8;
     let user = cell.program_bytes.unwrap_or_else(|| cell.user_bytes());
     // How much of a mixed load was written is not known: each byte is at least read or written.
-    let mixed = cell.workload.ends_with("mixed");
+    let mixed = cell.is_mixed();
     let of: fn(&MemberTraffic) -> u64 = match cell.writes() {
         _ if mixed => MemberTraffic::bytes,
         true => |member| member.written_bytes,
@@ -270,9 +275,9 @@ fn slow_per_byte(cell: &Cell) -> Option<Finding> {
     if busy < BUSY || per_byte < next * SLOWER || others * SLOWER > busy {
         return None;
     }
-    let perhaps = match cell.workload.as_str() {
-        "rand-read" => "",
-        _ => ", unless all are alike and one lags behind",
+    let perhaps = match cell.workload == AccessKind::RandRead {
+        true => "",
+        false => ", unless all are alike and one lags behind",
     };
     let text = format!(
         "member {slow} was busy {} of the time and needed {}x as long per byte as any other; \
@@ -296,13 +301,14 @@ fn slow_per_byte(cell: &Cell) -> Option<Finding> {
 
 /// Whether the members are modelled drives of one kind.
 fn modelled_alike(cell: &Cell) -> bool {
-    cell.members.starts_with("paced:") && !cell.members.contains('+')
+    RecordedMembers(&cell.members).modelled_alike()
 }
 
 /// Some members moved many more bytes than others, or some moved none.
 pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
     const UNEVEN: f64 = 1.25;
-    if matches!(cell.level.as_str(), "single" | "linear") || cell.per_member.len() < 2 {
+    let undivided = cell.is_single() || cell.md_level() == Some(Level::Linear);
+    if undivided || cell.per_member.len() < 2 {
         return None;
     }
     // Writeback from a cache says nothing about how the layout distributes the workload.
@@ -321,9 +327,11 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
         1 => "one member moved nothing".to_string(),
         _ => format!("{idle} members moved nothing"),
     };
-    let (why, command) = match cell.level.as_str() {
-        "raid4" => ("parity is on a dedicated member", Some("--level raid5".to_string())),
-        "raid1" | "raid10" if !cell.writes() => (
+    let (why, command) = match cell.md_level() {
+        Some(Level::Raid4) => {
+            ("parity is on a dedicated member", Some("--level raid5".to_string()))
+        }
+        Some(Level::Raid1 | Level::Raid10) if !cell.writes() => (
             "a stream reads one copy, and other copies serve other streams",
             turn(cell, Knob::Jobs, u64::from((cell.jobs.max(1) * 2).max(cell.disks))),
         ),
@@ -370,7 +378,7 @@ pub(super) fn read_modify_write(cell: &Cell) -> Option<Finding> {
         ("block_kib", cell.block_kib),
     ];
     evidence.extend(stripe.map(|kib| ("stripe_kib", kib as f64)));
-    let whole = stripe.filter(|kib| cell.workload == "seq-write" && *kib <= 16 << 10);
+    let whole = stripe.filter(|kib| cell.workload == AccessKind::SeqWrite && *kib <= 16 << 10);
     let block = whole.and_then(|kib| turn(cell, Knob::Block, kib));
     let command = block.unwrap_or_else(|| match cell.disks.is_multiple_of(2) {
         true => "--level raid10".into(),

@@ -17,7 +17,10 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
+use md::{Level, Raid10Layout};
+
 use crate::record::{Cell, Finding, MemberTraffic, Sample};
+use crate::words::LayoutName;
 
 /// The findings that the cell's evidence supports, in a fixed order.
 pub fn find(cell: &Cell) -> Vec<Finding> {
@@ -73,7 +76,7 @@ fn total(cell: &Cell, of: fn(&MemberTraffic) -> u64) -> u64 {
 
 /// RAID 4, 5 and 6.
 fn has_parity(cell: &Cell) -> bool {
-    matches!(cell.level.as_str(), "raid4" | "raid5" | "raid6")
+    cell.md_level().is_some_and(Level::has_parity)
 }
 
 /// Members that a long sequential read keeps busy; `None` where that is not one number.
@@ -82,18 +85,24 @@ fn data_members(cell: &Cell) -> Option<u32> {
         return None;
     }
     let disks = cell.disks;
-    match cell.level.as_str() {
-        "raid0" => Some(disks),
-        "raid4" | "raid5" => disks.checked_sub(1),
-        "raid6" => disks.checked_sub(2),
+    match cell.md_level()? {
+        Level::Raid0 => Some(disks),
+        Level::Raid4 | Level::Raid5 => disks.checked_sub(1),
+        Level::Raid6 => disks.checked_sub(2),
         // Far copies are read like RAID 0; of near and offset ones, a stream reads one of each.
-        "raid10" => match cell.layout.as_deref()? {
-            far if far.starts_with('f') => Some(disks),
-            near => {
-                let copies: u32 = near.get(1..2)?.parse().ok()?;
-                (copies > 0).then(|| disks.div_ceil(copies))
-            }
-        },
+        Level::Raid10 => {
+            let layout = raid10_layout(cell)?;
+            let read_once = if layout.offset { layout.copies() } else { layout.near.into() };
+            Some(disks.div_ceil(read_once as u32))
+        }
+        Level::Linear | Level::Raid1 => None,
+    }
+}
+
+/// Its layout, if it is one of RAID 10.
+fn raid10_layout(cell: &Cell) -> Option<Raid10Layout> {
+    match cell.layout.as_ref()?.known()? {
+        LayoutName::Raid10(layout) => Some(layout),
         _ => None,
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Invariant: as in the module above.
 
+use spec::target::TargetKind;
+use spec::workload::AccessKind;
+
 use super::advice::{Knob, turn};
 use super::{finding, mean_busy, percent, short, stripe_kib};
 use crate::record::{Cell, Finding};
@@ -19,9 +22,9 @@ pub(super) fn never_deeper_than_one(cell: &Cell) -> Option<Finding> {
     const ONE: f64 = 1.05;
     let read_ahead =
         cell.read_ahead_kib.unwrap_or(0) + through_page_cache(cell).flatten().unwrap_or(0);
-    let ahead = cell.workload == "seq-read" && read_ahead > 0;
+    let ahead = cell.workload == AccessKind::SeqRead && read_ahead > 0;
     // The bound of a random pattern is one at its own depth: it says nothing about deeper queues.
-    let full = at_the_bound(cell) && cell.workload.starts_with("seq-");
+    let full = at_the_bound(cell) && cell.is_sequential();
     if cell.disks < 2 || cell.depth.max(1) * cell.jobs.max(1) != 1 || ahead || full {
         return None;
     }
@@ -62,7 +65,7 @@ pub(super) fn too_shallow(cell: &Cell) -> Option<Finding> {
     let members = cell.disks.saturating_sub(cell.degraded);
     // The page cache below a program may submit more requests than the program.
     let busy = mean_busy(cell).filter(|busy| *busy < IDLE)?;
-    let random = cell.workload.starts_with("rand-");
+    let random = cell.is_random();
     if !random || cell.program.is_some() || asked < 2 || members < 2 || asked >= EACH * members {
         return None;
     }
@@ -92,7 +95,7 @@ pub(super) fn one_command_each(cell: &Cell) -> Option<Finding> {
     let drives = cell.place.as_ref().map_or(&[][..], |place| &place.drives);
     let by_driver = !drives.is_empty() && drives.iter().all(|drive| drive.queue_depth == Some(1));
     let by_option = cell.queue_depth == Some(1);
-    let random = cell.workload.starts_with("rand-");
+    let random = cell.is_random();
     // Members in memory have nothing to reorder, and no busy time.
     let idle = mean_busy(cell).is_none_or(|busy| busy < IDLE);
     if !(by_option || by_driver) || !random || asked <= cell.disks || idle {
@@ -114,7 +117,7 @@ pub(super) fn one_command_each(cell: &Cell) -> Option<Finding> {
 
 /// A sequential reader requests less ahead than it takes to keep all members busy.
 pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
-    if cell.workload != "seq-read" || at_the_bound(cell) {
+    if cell.workload != AccessKind::SeqRead || at_the_bound(cell) {
         return None;
     }
     let stripe = stripe_kib(cell)?;
@@ -158,7 +161,7 @@ pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
 /// `None`: they do not, as on a block device, which is read with direct I/O.
 fn through_page_cache(cell: &Cell) -> Option<Option<u64>> {
     let place = cell.place.as_ref()?;
-    let past = matches!(cell.target.as_str(), "device" | "kernel");
+    let past = matches!(cell.target.known(), Some(TargetKind::Device | TargetKind::Kernel));
     (!past).then_some(place.read_ahead_kib)
 }
 

@@ -440,3 +440,23 @@ fn generator_bound_and_cpu_bound() {
     let full = find(&Cell { cpu_threads: thread(0.95), cpu_process_s: None, ..program });
     assert_eq!((full[0].name.as_str(), full[0].command.as_deref()), ("cpu-bound", None));
 }
+
+#[test]
+fn members_that_a_stream_of_raid_10_reads_follow_from_its_layout() {
+    let table = [
+        ("n2", Some(10)),
+        ("n3", Some(7)),
+        ("n10", Some(2)),
+        ("f2", Some(20)),
+        ("o2", Some(10)),
+        ("n2f2", Some(10)),
+        ("N2", None),
+        ("d4", None),
+        ("left-symmetric", None),
+    ];
+    for (layout, members) in table {
+        let cell = Cell { disks: 20, layout: Some(layout.into()), ..quiet("raid10", "seq-read") };
+        assert_eq!(data_members(&cell), members, "{layout}");
+    }
+    assert_eq!(data_members(&quiet("raidz2", "seq-read")), None);
+}

@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::error::ProgramError;
 use super::names::NameSet;
 use crate::rng::SplitMix64;
+use crate::workload::AccessKind;
 
 /// A benchmark: stages, one after the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,8 +61,8 @@ pub struct Stage {
 pub struct Phase {
     /// Its name: `put-block`.
     pub name: String,
-    /// The kind of access, as cells name it: `seq-write`, `rand-read`, `create`.
-    pub workload: &'static str,
+    /// The kind of access.
+    pub workload: AccessKind,
     /// Its workers.
     pub workers: Vec<Worker>,
     /// Number of operations that all workers with [`Count::Tickets`] share.
@@ -459,7 +460,7 @@ pub enum Step {
 
 impl Phase {
     /// A measured phase that ends when all workers are finished.
-    pub fn new(name: &str, workload: &'static str, workers: Vec<Worker>) -> Phase {
+    pub fn new(name: &str, workload: AccessKind, workers: Vec<Worker>) -> Phase {
         Phase {
             name: name.into(),
             workload,
@@ -475,7 +476,7 @@ impl Phase {
 
     /// A phase that is not measured.
     pub fn preparing(name: &str, workers: Vec<Worker>) -> Phase {
-        Phase { measured: false, ..Phase::new(name, "prepare", workers) }
+        Phase { measured: false, ..Phase::new(name, AccessKind::Prepare, workers) }
     }
 
     /// All acts of all workers.

@@ -10,6 +10,7 @@ use array::{
 use results::record::Sample;
 use spec::program::spec::{ProgramSpec, Sizing};
 use spec::program::types::{Calls, Count, End, How, Op, Order, Step, Transfer};
+use spec::workload::AccessKind;
 
 use super::*;
 use crate::program::backend::{VerifyErrors, WorkerIo, WorkerStats};
@@ -250,7 +251,7 @@ fn a_phase_that_was_long_enough_is_not_measured_again_for_anothers_sake() {
         let open = vec![Act::Open { file: 0, how: How::Keep }];
         let close = vec![Act::Close { file: 0 }];
         let worker = Worker::new(open, vec![Act::Transfer(same)], close);
-        Phase::new(name, "seq-read", vec![worker])
+        Phase::new(name, AccessKind::SeqRead, vec![worker])
     };
     let mut program = Program::new("x", String::new(), vec![4096]);
     let fill = Phase::preparing("fill", vec![Worker::filler(0, 4096)]);
@@ -442,7 +443,7 @@ fn writers_of_the_same_blocks_do_not_confuse_the_comparison() {
             let open = vec![Act::Open { file: 0, how: How::Keep }];
             Worker { depth, ..Worker::new(open, acts, vec![Act::Close { file: 0 }]) }
         };
-        let phase = Phase::new("all", "rand-mixed", (0..4).map(worker).collect());
+        let phase = Phase::new("all", AccessKind::RandMixed, (0..4).map(worker).collect());
         let fill = Act::Transfer(Transfer::forward(0..1, 0..16 * 4096, 4096, Op::Write));
         let open = vec![Act::Open { file: 0, how: How::Create }];
         let fill = Worker::new(open, vec![fill], vec![Act::Close { file: 0 }]);
@@ -520,7 +521,7 @@ fn a_phase_ends_by_time_or_with_its_first_worker() {
             let acts = vec![Act::Transfer(Transfer { count, ..write })];
             Worker::new(open, acts, vec![Act::Close { file }])
         };
-        let phase = Phase::new("all", "seq-write", vec![worker(0), worker(1)]);
+        let phase = Phase::new("all", AccessKind::SeqWrite, vec![worker(0), worker(1)]);
         program.stages = vec![Stage::once(Phase { end, ..phase })];
         let ground = memory(4 << 20, &program);
         ran(&program, &ground).remove(0)
@@ -546,7 +547,7 @@ fn files_are_written_to_the_end_though_the_clock_stops_with_the_first() {
             let open = vec![Act::Open { file, how }];
             Worker::new(open, vec![Act::Transfer(transfer)], vec![Act::Close { file }])
         };
-        Phase::new(name, "seq-write", vec![worker(0), worker(1)])
+        Phase::new(name, AccessKind::SeqWrite, vec![worker(0), worker(1)])
     };
     let write = Phase { end: End::First, ..phase("write", How::Create, Op::Write) };
     let read = phase("read", How::Read, Op::Read);
@@ -592,7 +593,7 @@ fn a_worker_with_a_time_of_its_own_ends_by_it() {
     let script = vec![Fault::Delay { nanos: 1_000_000 }];
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
     let workers = vec![worker(0, 50), worker(1, 500)];
-    program.stages = vec![Stage::once(Phase::new("both", "seq-write", workers))];
+    program.stages = vec![Stage::once(Phase::new("both", AccessKind::SeqWrite, workers))];
     let ground = on_member(MemberSpec::Ready(member), &program);
     let both = ran(&program, &ground).remove(0);
     assert!((0.5..5.0).contains(&both.seconds), "{}", both.seconds);

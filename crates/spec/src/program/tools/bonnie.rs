@@ -10,6 +10,7 @@ use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, ByByte, Count, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
+use crate::workload::AccessKind;
 
 pub(super) const TOOL: Tool = Tool {
     name: "bonnie-1.2",
@@ -70,12 +71,12 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramEr
     };
     let seeks = (0..seekers).map(|_| seeker()).collect();
     let phases = [
-        Phase::new("putc", "byte-write", one(How::Create, true, &chars(ByByte::Put))),
-        Phase::new("rewrite", "seq-rewrite", one(How::Update, true, &blocks(Op::Rewrite))),
-        Phase::new("put-block", "seq-write", one(How::Create, true, &blocks(Op::Write))),
-        Phase::new("getc", "byte-read", one(How::Read, false, &chars(ByByte::Get))),
-        Phase::new("get-block", "seq-read", one(How::Read, false, &blocks(Op::Read))),
-        Phase { tickets, ..Phase::new("seeks", "rand-mixed", seeks) },
+        Phase::new("putc", AccessKind::ByteWrite, one(How::Create, true, &chars(ByByte::Put))),
+        Phase::new("rewrite", AccessKind::SeqRewrite, one(How::Update, true, &blocks(Op::Rewrite))),
+        Phase::new("put-block", AccessKind::SeqWrite, one(How::Create, true, &blocks(Op::Write))),
+        Phase::new("getc", AccessKind::ByteRead, one(How::Read, false, &chars(ByByte::Get))),
+        Phase::new("get-block", AccessKind::SeqRead, one(How::Read, false, &blocks(Op::Read))),
+        Phase { tickets, ..Phase::new("seeks", AccessKind::RandMixed, seeks) },
     ];
     program.stages = phases.into_iter().map(Stage::of).collect();
     Ok(program)

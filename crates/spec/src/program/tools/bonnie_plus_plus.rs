@@ -19,6 +19,7 @@ use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, ByByte, Count, How, NameOp, NameOrder, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
+use crate::workload::AccessKind;
 
 pub(super) const TOOL: Tool = Tool {
     name: "bonnie++-2.00",
@@ -94,7 +95,7 @@ impl Shape {
         Phase {
             tickets: seeks * u64::from(self.copies),
             pause_ms: SEEK_PAUSE_MS,
-            ..Phase::new("seeks", "rand-mixed", workers)
+            ..Phase::new("seeks", AccessKind::RandMixed, workers)
         }
     }
 
@@ -102,7 +103,7 @@ impl Shape {
         let remove = |files: std::ops::Range<u32>| {
             Worker::new(vec![], vec![Act::Remove { file: files.start }], vec![])
         };
-        Phase::new("remove", "delete", self.each(remove))
+        Phase::new("remove", AccessKind::Delete, self.each(remove))
     }
 
     /// Create, stat, delete; each copy in a directory of its own.
@@ -111,7 +112,7 @@ impl Shape {
             true => ("seq", NameOrder::Listed, NameOrder::Listed),
             false => ("ran", NameOrder::Shuffled(1), NameOrder::Shuffled(2)),
         };
-        let phase = |name: &'static str, what, order| {
+        let phase = |kind: AccessKind, what, order| {
             let worker = |directory| {
                 let set = NameSet { directory, seed: names.seed + u64::from(directory), ..*names };
                 let all = Act::Names { set, what, order };
@@ -123,13 +124,13 @@ impl Shape {
                 Worker::new(before, acts, vec![])
             };
             let workers = (0..self.copies).map(worker).collect();
-            let phase = Phase::new(&format!("{prefix}-{name}"), name, workers);
+            let phase = Phase::new(&format!("{prefix}-{}", kind.name()), kind, workers);
             Phase { processes: true, ..phase }
         };
         let phases = vec![
-            phase("create", NameOp::Create, NameOrder::Numbered),
-            phase("stat", NameOp::Stat, look),
-            phase("delete", NameOp::Unlink, remove),
+            phase(AccessKind::Create, NameOp::Create, NameOrder::Numbered),
+            phase(AccessKind::Stat, NameOp::Stat, look),
+            phase(AccessKind::Delete, NameOp::Unlink, remove),
         ];
         Stage { phases, repeatable: true }
     }
@@ -155,14 +156,14 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramEr
         stages.push(Stage::of(Phase { processes: true, ..Phase::new(name, workload, workers) }));
     };
     if byte_phases && !program.direct {
-        phase("putc", "byte-write", shape.bytewise(How::Create, ByByte::Write));
+        phase("putc", AccessKind::ByteWrite, shape.bytewise(How::Create, ByByte::Write));
     }
-    phase("put-block", "seq-write", shape.blocks(How::Create, Op::Write));
-    phase("rewrite", "seq-rewrite", shape.blocks(How::Update, Op::Rewrite));
+    phase("put-block", AccessKind::SeqWrite, shape.blocks(How::Create, Op::Write));
+    phase("rewrite", AccessKind::SeqRewrite, shape.blocks(How::Update, Op::Rewrite));
     if byte_phases && !program.direct {
-        phase("getc", "byte-read", shape.bytewise(How::Update, ByByte::Read));
+        phase("getc", AccessKind::ByteRead, shape.bytewise(How::Update, ByByte::Read));
     }
-    phase("get-block", "seq-read", shape.blocks(How::Update, Op::Read));
+    phase("get-block", AccessKind::SeqRead, shape.blocks(How::Update, Op::Read));
     stages.push(Stage::of(shape.seeks(seeks, seekers)));
     stages.push(Stage::once(shape.remove()));
     let count = given.number("n", 16, 0..=1024)? as u32 * 1024;

@@ -9,6 +9,7 @@ use super::Tool;
 use crate::program::error::ProgramError;
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, Stage, Transfer, Worker};
+use crate::workload::AccessKind;
 
 pub(super) const TOOL: Tool = Tool {
     name: "dd",
@@ -49,8 +50,8 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramEr
     let write = Worker::new(open(How::Truncate), write, close());
     let read = Worker::new(open(How::Read), vec![stream(Op::Read)], close());
     program.stages = vec![
-        Stage::of(Phase::new("write", "seq-write", vec![write])),
-        Stage::of(Phase::new("read", "seq-read", vec![read])),
+        Stage::of(Phase::new("write", AccessKind::SeqWrite, vec![write])),
+        Stage::of(Phase::new("read", AccessKind::SeqRead, vec![read])),
     ];
     Ok(program)
 }

@@ -11,6 +11,7 @@ use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Access, Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
+use crate::workload::AccessKind;
 
 pub(super) const TOOL: Tool = Tool {
     name: "fio",
@@ -153,13 +154,13 @@ fn worker(job: &Job, clone: u32, bytes: u64, laid: &mut Laid) -> Worker {
 
 fn phase(group: Vec<(&Job, Vec<Worker>)>) -> Phase {
     let names: Vec<&str> = group.iter().map(|(job, _)| job.name.as_str()).collect();
-    let kinds: Vec<&str> = group.iter().map(|(job, _)| kind(job.rw)).collect();
+    let kinds: Vec<AccessKind> = group.iter().map(|(job, _)| kind(job.rw)).collect();
     let alike = kinds.iter().all(|kind| *kind == kinds[0]);
-    let in_order = kinds.iter().all(|kind| kind.starts_with("seq-"));
+    let in_order = kinds.iter().all(|kind| kind.is_sequential());
     let workload = match (alike, in_order) {
         (true, _) => kinds[0],
-        (false, true) => "seq-mixed",
-        (false, false) => "rand-mixed",
+        (false, true) => AccessKind::SeqMixed,
+        (false, false) => AccessKind::RandMixed,
     };
     let runtime = group[0].0.runtime_ms;
     let together = group.iter().all(|(job, _)| job.runtime_ms == runtime);
@@ -172,14 +173,14 @@ fn phase(group: Vec<(&Job, Vec<Worker>)>) -> Phase {
     Phase { end, ..phase }
 }
 
-fn kind(rw: Rw) -> &'static str {
+fn kind(rw: Rw) -> AccessKind {
     match rw {
-        Rw::Read => "seq-read",
-        Rw::Write => "seq-write",
-        Rw::RandRead => "rand-read",
-        Rw::RandWrite => "rand-write",
-        Rw::Mixed => "seq-mixed",
-        Rw::RandMixed => "rand-mixed",
+        Rw::Read => AccessKind::SeqRead,
+        Rw::Write => AccessKind::SeqWrite,
+        Rw::RandRead => AccessKind::RandRead,
+        Rw::RandWrite => AccessKind::RandWrite,
+        Rw::Mixed => AccessKind::SeqMixed,
+        Rw::RandMixed => AccessKind::RandMixed,
     }
 }
 
@@ -215,10 +216,10 @@ mod tests {
         let program = made(text).expect("a program");
         assert_eq!(program.files, [2 << 20]);
         let phase = program.phases().last().expect("there");
-        assert_eq!((phase.name.as_str(), phase.workload), ("a+b", "rand-mixed"));
+        assert_eq!((phase.name.as_str(), phase.workload), ("a+b", AccessKind::RandMixed));
         let text = "[global]\nsize=1M\n[a]\nrw=read\n[b]\nrw=write\n";
         let in_order = made(text).expect("a program");
-        assert_eq!(in_order.phases().last().expect("there").workload, "seq-mixed");
+        assert_eq!(in_order.phases().last().expect("there").workload, AccessKind::SeqMixed);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
+use crate::workload::AccessKind;
 
 pub(super) const TOOL: Tool = Tool {
     name: "iozone-3",
@@ -54,7 +55,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn phase(&self, name: &str, workload: &'static str, how: How, op: Op, order: Order) -> Phase {
+    fn phase(&self, name: &str, workload: AccessKind, how: How, op: Op, order: Order) -> Phase {
         let worker = |file| {
             let seed = 0x102 + u64::from(file);
             let whole = Transfer::forward(file..file + 1, 0..self.file, self.record, op);
@@ -75,15 +76,21 @@ impl Shape {
         let (new, old, look) = (How::Create, How::Update, How::Read);
         let forward = Order::Forward;
         vec![
-            self.phase("write", "seq-write", new, Op::Write, forward),
-            self.phase("rewrite", "seq-write", old, Op::Write, forward),
-            self.phase("read", "seq-read", look, Op::Read, forward),
-            self.phase("reread", "seq-read", look, Op::Read, forward),
-            self.phase("random-read", "rand-read", look, Op::Read, Order::Shuffled),
-            self.phase("random-write", "rand-write", old, Op::Write, Order::Shuffled),
-            self.phase("backward-read", "seq-read", look, Op::Read, Order::Backward),
-            self.phase("record-rewrite", "seq-write", old, Op::Write, Order::Same),
-            self.phase("stride-read", "rand-read", look, Op::Read, Order::Stride(self.stride)),
+            self.phase("write", AccessKind::SeqWrite, new, Op::Write, forward),
+            self.phase("rewrite", AccessKind::SeqWrite, old, Op::Write, forward),
+            self.phase("read", AccessKind::SeqRead, look, Op::Read, forward),
+            self.phase("reread", AccessKind::SeqRead, look, Op::Read, forward),
+            self.phase("random-read", AccessKind::RandRead, look, Op::Read, Order::Shuffled),
+            self.phase("random-write", AccessKind::RandWrite, old, Op::Write, Order::Shuffled),
+            self.phase("backward-read", AccessKind::SeqRead, look, Op::Read, Order::Backward),
+            self.phase("record-rewrite", AccessKind::SeqWrite, old, Op::Write, Order::Same),
+            self.phase(
+                "stride-read",
+                AccessKind::RandRead,
+                look,
+                Op::Read,
+                Order::Stride(self.stride),
+            ),
         ]
     }
 }

@@ -10,6 +10,7 @@ use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
+use crate::workload::AccessKind;
 
 pub(super) const TOOL: Tool = Tool {
     name: "oltp",
@@ -64,7 +65,7 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramEr
     let mut workers: Vec<Worker> = (0..readers).map(|index| random(index, Op::Read)).collect();
     workers.extend((0..writers).map(|index| random(readers + index, Op::Write)));
     workers.push(logger);
-    let phase = Phase::new("mixed", "rand-mixed", workers);
+    let phase = Phase::new("mixed", AccessKind::RandMixed, workers);
     program.stages = vec![
         Stage::once(Phase::preparing(
             "fill",

@@ -8,6 +8,7 @@ use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };
+use crate::workload::AccessKind;
 
 pub(super) const TOOL: Tool = Tool {
     name: "seeks",
@@ -41,7 +42,7 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramEr
     };
     let open = vec![Act::Open { file: 0, how: How::Read }];
     let seeker = Worker::new(open, vec![Act::Transfer(seek)], vec![Act::Close { file: 0 }]);
-    let seeks = Phase::new("seeks", "rand-read", vec![Worker { depth, ..seeker }]);
+    let seeks = Phase::new("seeks", AccessKind::RandRead, vec![Worker { depth, ..seeker }]);
     program.stages = vec![
         Stage::once(Phase::preparing("fill", vec![filler])),
         Stage::once(Phase { end: End::Time(seconds * 1000), ..seeks }),

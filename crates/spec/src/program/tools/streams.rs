@@ -9,6 +9,7 @@ use super::Tool;
 use crate::program::error::{ProgramError, SizingError};
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, ReadOff, Stage, Transfer, Worker};
+use crate::workload::AccessKind;
 
 pub(super) const TOOL: Tool = Tool {
     name: "streams",
@@ -59,14 +60,23 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramEr
     };
     if which != Some("random") {
         program.stages.extend([
-            Stage::of(Phase::new("write-sequential", "seq-write", in_turn(How::Create, Op::Write))),
-            Stage::of(Phase::new("read-sequential", "seq-read", in_turn(How::Read, Op::Read))),
+            Stage::of(Phase::new(
+                "write-sequential",
+                AccessKind::SeqWrite,
+                in_turn(How::Create, Op::Write),
+            )),
+            Stage::of(Phase::new(
+                "read-sequential",
+                AccessKind::SeqRead,
+                in_turn(How::Read, Op::Read),
+            )),
         ]);
     }
     if which != Some("sequential") {
         let read_off = ReadOff::SteadyWindow;
-        let write = Phase::new("write-random", "seq-write", at_once(How::Create, Op::Write));
-        let read = Phase::new("read-random", "seq-read", at_once(How::Read, Op::Read));
+        let write =
+            Phase::new("write-random", AccessKind::SeqWrite, at_once(How::Create, Op::Write));
+        let read = Phase::new("read-random", AccessKind::SeqRead, at_once(How::Read, Op::Read));
         program.stages.push(Stage::of(Phase { read_off, ..write }));
         program.stages.push(Stage::of(Phase { read_off, ..read }));
     }

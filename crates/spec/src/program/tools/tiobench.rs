@@ -6,6 +6,7 @@ use super::Tool;
 use crate::program::error::{ProgramError, SizingError};
 use crate::program::spec::{ProgramOptions, Sizing};
 use crate::program::types::{Act, Count, How, Op, Order, Phase, Program, Stage, Transfer, Worker};
+use crate::workload::AccessKind;
 
 pub(super) const TOOL: Tool = Tool {
     name: "tiobench",
@@ -68,10 +69,10 @@ fn make(given: &ProgramOptions<'_>, scale: &Sizing) -> Result<Program, ProgramEr
             Stage::of(Phase::new(&format!("{name}-{threads}"), workload, workers(how, op, order)))
         };
         program.stages.extend([
-            phase("write", "seq-write", How::Create, Op::Write, Order::Forward),
-            phase("rand-write", "rand-write", How::Update, Op::Write, Order::Uniform),
-            phase("read", "seq-read", How::Read, Op::Read, Order::Forward),
-            phase("rand-read", "rand-read", How::Read, Op::Read, Order::Uniform),
+            phase("write", AccessKind::SeqWrite, How::Create, Op::Write, Order::Forward),
+            phase("rand-write", AccessKind::RandWrite, How::Update, Op::Write, Order::Uniform),
+            phase("read", AccessKind::SeqRead, How::Read, Op::Read, Order::Forward),
+            phase("rand-read", AccessKind::RandRead, How::Read, Op::Read, Order::Uniform),
         ]);
     }
     Ok(program)
@@ -91,7 +92,7 @@ mod tests {
     fn every_number_of_threads_moves_the_same_bytes() {
         let program = program("tiobench", 1 << 20).expect("a program");
         assert_eq!(program.phases().count(), 16);
-        for phase in program.phases().filter(|phase| phase.workload.starts_with("seq")) {
+        for phase in program.phases().filter(|phase| phase.workload.is_sequential()) {
             let bytes: u64 = phase.transfers().map(|t| t.span.end - t.span.start).sum();
             assert_eq!(bytes, 1 << 20, "{}", phase.name);
         }

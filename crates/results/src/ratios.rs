@@ -1,0 +1,118 @@
+//! Ratios of arrays to the ordinary disk.
+//!
+//! Invariant: a ratio is only between cells that were measured in the same way. Called when a
+//! record is complete.
+
+use spec::members::RecordedMembers;
+use spec::workload::AccessKind;
+
+use crate::record::{Cell, Record};
+use crate::settings::measured_alike;
+
+impl Record {
+    /// Fills `ratio_to_single` of every cell for which the ordinary disk (level `single`) was
+    /// measured in the same way: same workload, place, block, depth, jobs, knobs and kind of
+    /// member, the program with the same options. In a mixed set the first member counts. What was
+    /// measured at the members has no ratio: an array's members move copies and parity, too. Where
+    /// an array is written in whole stripes, a single disk that was written sequentially in another
+    /// block will do: its rate does not depend on it.
+    pub fn set_ratios(&mut self) {
+        let singles: Vec<Cell> =
+            self.cells.iter().filter(|cell| cell.is_single()).cloned().collect();
+        for cell in &mut self.cells {
+            let kind = first(cell);
+            let mut alike = singles.iter().filter(|single| {
+                cell.program_bytes.is_none()
+                    && measured_alike(cell, single)
+                    && first(single) == kind
+            });
+            let same_block = alike.clone().find(|single| single.block_kib == cell.block_kib);
+            let any_block = alike.next().filter(|_| cell.workload == AccessKind::SeqWrite);
+            let single = same_block.or(any_block);
+            cell.ratio_to_single = single
+                .filter(|single| single.mb_per_s > 0.0)
+                .map(|single| cell.mb_per_s / single.mb_per_s);
+        }
+    }
+}
+
+/// The first member of its set.
+fn first(cell: &Cell) -> &str {
+    RecordedMembers(&cell.members).first()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::host::Host;
+    use crate::record::Place;
+
+    #[test]
+    fn the_ratio_is_to_the_single_disk_of_the_same_kind_and_workload() {
+        let cell = |level: &str, members: &str, workload: &str, mb_per_s| Cell {
+            level: level.into(),
+            members: members.into(),
+            workload: workload.into(),
+            mb_per_s,
+            ..Cell::default()
+        };
+        let mut record = Record::new(Host::default(), UNIX_EPOCH);
+        record.cells = vec![
+            cell("raid0", "paced:a", "seq-read", 150.0),
+            cell("single", "paced:b", "seq-read", 10.0),
+            cell("single", "paced:a", "seq-write", 50.0),
+            cell("single", "paced:a", "seq-read", 100.0),
+            cell("raid5", "paced:a*3+b", "seq-read", 200.0),
+            cell("raid0", "mem", "seq-read", 9000.0),
+        ];
+        record.set_ratios();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        assert_eq!(ratios, [Some(1.5), Some(1.0), Some(1.0), Some(1.0), Some(2.0), None]);
+        // Blocks are not compared with a phase of a program, nor the other way round.
+        let dd =
+            |cell: Cell| Cell { program: Some("dd".into()), phase: Some("read".into()), ..cell };
+        record.cells = vec![
+            dd(cell("single", "paced:a", "seq-read", 75.0)),
+            cell("single", "paced:a", "seq-read", 100.0),
+            dd(cell("raid0", "paced:a", "seq-read", 150.0)),
+            cell("raid0", "paced:a", "seq-read", 150.0),
+        ];
+        record.set_ratios();
+        assert_eq!(record.cells[2].ratio_to_single, Some(2.0));
+        assert_eq!(record.cells[3].ratio_to_single, Some(1.5));
+        // Nor a program with one that was run with other settings.
+        let alike = record.cells[2].clone();
+        let otherwise: [fn(&mut Cell); 5] = [
+            |cell| cell.item = Some("dd:fdatasync".into()),
+            |cell| cell.caches_dropped = Some(true),
+            |cell| cell.read_off_s = Some(1.0),
+            |cell| cell.steady_window = true,
+            |cell| cell.program_bytes = Some(1),
+        ];
+        for (index, change) in otherwise.iter().enumerate() {
+            record.cells[2] = alike.clone();
+            change(&mut record.cells[2]);
+            record.set_ratios();
+            assert_eq!(record.cells[2].ratio_to_single, None, "{index}");
+        }
+        record.cells.iter_mut().for_each(|cell| cell.program_bytes = Some(1));
+        record.set_ratios();
+        assert!(record.cells.iter().all(|cell| cell.ratio_to_single.is_none()), "the members'");
+        // Nor one file system with another.
+        let on = |name: &str, cell: Cell| Cell {
+            target: "fs".into(),
+            place: Some(Place { name: name.into(), ..Place::default() }),
+            ..cell
+        };
+        record.cells = vec![
+            on("fs:ext4", cell("single", "paced:a", "seq-read", 75.0)),
+            on("fs:xfs", cell("raid0", "paced:a", "seq-read", 150.0)),
+            on("fs:ext4", cell("raid0", "paced:a", "seq-read", 120.0)),
+        ];
+        record.set_ratios();
+        let ratios: Vec<_> = record.cells.iter().map(|cell| cell.ratio_to_single).collect();
+        assert_eq!(ratios, [Some(1.0), None, Some(1.6)]);
+    }
+}
