@@ -332,8 +332,9 @@ mod tests {
     use super::*;
     use crate::record::Place;
 
-    /// Names of fields, each of them. The pattern has no `..`: a new field does not compile until
-    /// it is in one of the lists.
+    /// Names of fields, each of them. The pattern has no `..`: where the compiler says that it
+    /// requires one, a new field is in neither list of the tests below. Put it among the settings
+    /// if it was chosen, and give it a line in [`SETTINGS`]; otherwise among what was found.
     macro_rules! fields {
         ($of:ident, $($name:ident)*) => {{
             let $of { $($name: _),* } = $of::default();
