@@ -1,19 +1,10 @@
-//! Configuration of a shard, and the bounds of its queues.
+//! Configuration of a shard, and its defaults.
 
 use std::ops::Range;
 
 use md::Geometry;
 
-use crate::{IntentMap, MemberSet, Sharding};
-
-/// Ranges are locked, merged and repaired in units of 4 KiB.
-pub const GRANULE_SECTORS: u64 = 8;
-
-/// The longest request: 16 MiB. Frontends split longer ones.
-pub const MAX_REQUEST_SECTORS: u64 = 32_768;
-
-/// The longest range of a chunk row for a single stripe operation: 128 KiB.
-pub const MAX_SPAN_SECTORS: u64 = 256;
+use crate::{IntentMap, MAX_SPAN_SECTORS, MemberSet, Sharding};
 
 /// Longest time that a write of a detected stream waits for adjacent writes, once the writes in
 /// flight at its arrival have completed: 50 us.

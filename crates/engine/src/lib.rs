@@ -20,6 +20,7 @@ mod effect;
 mod failure_coordinator;
 mod input;
 mod intent_map;
+mod lengths;
 mod metadata;
 mod resync;
 mod resync_loop;
@@ -32,7 +33,7 @@ mod token;
 pub use bad_block_log::{BadBlockChange, BadBlockLog, BadBlockStep, LogWrite};
 pub use config::{
     ConfigError, DEFAULT_MAX_REQUESTS, DEFAULT_SAFE_MODE_NANOS, DEFAULT_STRIPE_CACHE_BYTES,
-    GRANULE_SECTORS, MAX_MERGE_WAIT_NANOS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS, ShardConfig,
+    MAX_MERGE_WAIT_NANOS, ShardConfig,
 };
 pub use effect::{Compute, ControlEvent, Delta, Effect, Effects, Source};
 pub use failure_coordinator::FailureCoordinator;
@@ -41,6 +42,7 @@ pub use input::{
     RequestError,
 };
 pub use intent_map::{IntentMap, MAX_INTENT_BITS};
+pub use lengths::{GRANULE_SECTORS, MAX_REQUEST_SECTORS, MAX_SPAN_SECTORS};
 pub use metadata::{
     BITMAP_PAGE_BYTES, BitmapHeader, BitmapPage, DEFAULT_CHECKPOINT_NANOS, DeviceNumber,
     ManagedBitmap, ManagedDevice, MetaToken, MetadataConfig, MetadataEffect, MetadataInput,

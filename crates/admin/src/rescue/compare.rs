@@ -10,11 +10,10 @@ use std::sync::Mutex;
 use md::{Row, SECTOR_BYTES};
 use parity::{Block, Kernels};
 
+use super::ranges::{Ranges, add_range};
+
 /// Resolution of the comparison: 4 KiB.
 const GRANULE_SECTORS: u64 = 8;
-
-/// Maximum of ranges kept, of an array or of all members.
-const MAX_RANGES: usize = 1000;
 
 /// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +103,7 @@ impl Comparison {
         for (at, (one, other)) in pairs.enumerate().filter(|(_, (one, other))| one != other) {
             let (start, sectors) =
                 (at as u64 * GRANULE_SECTORS, one.len().max(other.len()) as u64 / SECTOR_BYTES);
-            super::readable_array::add_range(&mut ranges, start..start + sectors);
+            add_range(&mut ranges, start..start + sectors);
         }
         ranges
     }
@@ -113,52 +112,5 @@ impl Comparison {
         let (all, ranges) = &mut *self.found.lock().expect("the list lock is not poisoned");
         *all += sectors;
         differing.for_each(|range| ranges.insert(range));
-    }
-}
-
-/// Ranges added in any order: sorted, merged where adjacent, bounded.
-#[derive(Clone, Default)]
-pub(super) struct Ranges {
-    pub(super) list: Vec<Range<u64>>,
-    /// Number of ranges that are not in the list.
-    pub(super) more: u64,
-}
-
-impl Ranges {
-    pub(super) fn insert(&mut self, range: Range<u64>) {
-        self.insert_below(range, MAX_RANGES);
-    }
-
-    /// Inserts a range if the list has fewer than `room` ranges.
-    pub(super) fn insert_below(&mut self, range: Range<u64>, room: usize) {
-        let first = self.list.partition_point(|old| old.end < range.start);
-        let last = self.list.partition_point(|old| old.start <= range.end);
-        if first == last && self.list.len() >= room {
-            self.more += 1;
-            return;
-        }
-        let start =
-            self.list[first..last].first().map_or(range.start, |it| it.start.min(range.start));
-        let end = self.list[first..last].last().map_or(range.end, |it| it.end.max(range.end));
-        self.list.splice(first..last, std::iter::once(start..end));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_in_any_order_are_joined_where_they_touch() {
-        let mut ranges = Ranges::default();
-        for at in [9, 3, 5, 4, 7, 8] {
-            ranges.insert_below(at..at + 1, 3);
-        }
-        assert_eq!((ranges.list.as_slice(), ranges.more), ([3..6, 7..10].as_slice(), 0));
-        ranges.insert_below(20..21, 3);
-        ranges.insert_below(30..31, 3);
-        assert_eq!((ranges.list.len(), ranges.more), (3, 1));
-        ranges.insert_below(0..40, 3);
-        assert_eq!((ranges.list.len(), &ranges.list[0]), (1, &(0..40)));
     }
 }

@@ -21,6 +21,7 @@ mod compare;
 mod log_overlay;
 mod open;
 mod prepare;
+mod ranges;
 mod readable_array;
 mod rows;
 mod slot_reader;

@@ -8,6 +8,7 @@ use parity::Kernels;
 
 use super::compare::{Compared, Comparison};
 use super::log_overlay::Patches;
+use super::ranges::{add_range, without};
 use super::rows;
 use super::slot_reader::{self, Failure, Failures, Source};
 
@@ -308,30 +309,5 @@ fn run_hole_end(part: &Part, at: u64, limit: u64, all: bool) -> (u64, u64) {
             let slot = parity.row(pos.stripe).data[usize::from(pos.index)].index();
             (at + column(slot, first + pos.offset, run), at + run)
         }
-    }
-}
-
-/// The range minus others.
-pub(super) fn without<'r>(
-    range: Range<u64>,
-    others: impl Iterator<Item = &'r Range<u64>>,
-) -> Vec<Range<u64>> {
-    others.fold(vec![range], |rest, other| {
-        let cut = |range: Range<u64>| {
-            let before = range.start..range.end.min(other.start);
-            [before, range.start.max(other.end)..range.end]
-        };
-        rest.into_iter().flat_map(cut).filter(|range| range.start < range.end).collect()
-    })
-}
-
-/// Appends a range to the list; merged with the last one if adjacent.
-pub(super) fn add_range(list: &mut Vec<Range<u64>>, range: Range<u64>) {
-    if range.is_empty() {
-        return;
-    }
-    match list.last_mut().filter(|last| last.end == range.start) {
-        Some(last) => last.end = range.end,
-        None => list.push(range),
     }
 }

@@ -17,7 +17,7 @@ use md::{MemberIdx, Parity, Row, SECTOR_BYTES, Sector, StripeNo};
 use parity::{Block, Kernels};
 
 use super::compare::Comparison;
-use super::readable_array::add_range;
+use super::ranges::add_range;
 use super::slot_reader::{self, Failures, Source};
 
 /// The rows of one part of the array.

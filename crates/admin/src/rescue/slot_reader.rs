@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use md::SECTOR_BYTES;
 
-use super::compare::Ranges;
-use super::readable_array::add_range;
+use super::ranges::{Ranges, add_range};
 use device::Disk;
 
 /// A device that holds a slot, or a part of it.

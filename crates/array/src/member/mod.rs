@@ -28,7 +28,8 @@ pub use mem::MemMember;
 pub use nested::NestedMember;
 pub use null::NullMember;
 pub use paced::{PaceControl, PacedMember};
-pub use traits::{Counters, Cqe, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind};
+pub use traits::{Counters, FormerLeaf, Io, Member, MemberCompletion, MemberInfo, Op, OpKind};
+pub use uring::Cqe;
 
 pub(crate) use device::FileId;
 pub(crate) use file::cause_of;

@@ -7,7 +7,7 @@ use device::FileId;
 use engine::{BufSlice, IoError, MemberError, MemberOp, Token};
 use md::Sector;
 
-use super::Ring;
+use super::{Cqe, Ring};
 use crate::buf::{Regions, StorePolicy};
 
 /// Wake-up latency: the last stretch before an exact deadline is spent polling.
@@ -240,17 +240,6 @@ pub struct FormerLeaf {
     /// Whether it and all arrays that it was in were in service: otherwise its contents are out of
     /// date.
     pub in_service: bool,
-}
-
-/// A kernel completion for a leaf.
-#[derive(Clone, Copy, Debug)]
-pub struct Cqe {
-    /// Number of the leaf in the whole tree.
-    pub leaf: u32,
-    /// The leaf's identifier of the operation.
-    pub id: u32,
-    /// Bytes moved, or a negated errno.
-    pub result: i32,
 }
 
 /// State that members share while the driver calls them: memory, the ring, the time.

@@ -15,7 +15,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::Cqe;
 use crate::buf::{Regions, Span};
 
 /// Size of the submission queue. The kernel makes the completion queue twice as long and keeps
@@ -50,6 +49,17 @@ struct Slot {
 
 // SAFETY: the pointers are only ever passed to the kernel.
 unsafe impl Send for Slot {}
+
+/// A kernel completion for a leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct Cqe {
+    /// Number of the leaf in the whole tree.
+    pub leaf: u32,
+    /// The leaf's identifier of the operation.
+    pub id: u32,
+    /// Bytes moved, or a negated errno.
+    pub result: i32,
+}
 
 /// Kind of a file operation.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use std::path::Path;
 use metrics::host;
 use results::record::{Cell, Place};
 use spec::case::{Case, Workload};
-use spec::program::spec::Sizing;
+use spec::program::Sizing;
 use spec::program::{Program, ProgramSpec};
 use spec::target::TargetExpr;
 use spec::units::show_size;

@@ -286,8 +286,8 @@ mod tests {
 
     use array::{Fault, FaultMember, MemMember, Member, MemberSpec};
     use results::record::{MemberTraffic, Place, Sample};
-    use spec::program::spec::{ProgramSpec, Sizing};
     use spec::program::timing::Timing;
+    use spec::program::{ProgramSpec, Sizing};
     use spec::workload::AccessKind;
 
     use super::*;

@@ -17,9 +17,9 @@ use metrics::{Watched, described, drives, host, metadata};
 use results::record::{self, Cell};
 use results::words;
 use spec::case::{ArrayConfig, BenchLevel, RunConfig};
-use spec::program::spec::{ProgramSpec, Sizing};
 use spec::program::timing::Timing;
 use spec::program::types::{Calls, Order, Phase, Program, Transfer, extent_bytes};
+use spec::program::{ProgramSpec, Sizing};
 use spec::target::TargetExpr;
 use spec::topology::StorageTopology;
 

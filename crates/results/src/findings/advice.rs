@@ -89,7 +89,7 @@ pub(super) fn size(kib: u64) -> String {
 #[cfg(test)]
 mod tests {
     use spec::program::ProgramSpec;
-    use spec::program::spec::Sizing;
+    use spec::program::Sizing;
 
     use super::*;
     use crate::findings::find;

@@ -8,17 +8,18 @@ use std::io;
 use md::SizeError;
 use thiserror::Error;
 
-use super::tools;
 use crate::units::{QuantityError, show_size};
 
 /// Why there is no program.
 #[derive(Debug, Error)]
 pub enum ProgramError {
     /// No tool has this name.
-    #[error("no program '{name}'; there are {}", tool_names())]
+    #[error("no program '{name}'; there are {}", known.join(", "))]
     UnknownTool {
         /// The given name.
         name: String,
+        /// The tools.
+        known: Vec<&'static str>,
     },
     /// A tool that reads a job file was named without one.
     #[error("name the job file, as in {tool}:JOBFILE")]
@@ -40,12 +41,14 @@ pub enum ProgramError {
     #[error(transparent)]
     Job(#[from] JobError),
     /// The tool has no such option.
-    #[error("{tool}: no option '{name}'; there are {}", option_names(tool))]
+    #[error("{tool}: no option '{name}'; there are {}", known.join(", "))]
     UnknownOption {
         /// The tool.
         tool: &'static str,
         /// The given option.
         name: String,
+        /// The tool's options.
+        known: Vec<&'static str>,
     },
     /// An option is given more than once.
     #[error("{tool}: '{name}' is given twice")]
@@ -84,17 +87,6 @@ pub enum ProgramError {
         #[source]
         problem: Box<ProgramError>,
     },
-}
-
-fn tool_names() -> String {
-    let names: Vec<&str> = tools::ALL.iter().map(|tool| tool.name).collect();
-    names.join(", ")
-}
-
-fn option_names(tool: &str) -> String {
-    let options = tools::find(tool).map_or(&[][..], |tool| tool.options);
-    let names: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
-    names.join(", ")
 }
 
 /// Why the value of an option is invalid.

@@ -8,11 +8,13 @@
 
 mod error;
 pub mod names;
+pub mod options;
 pub mod spec;
 pub mod timing;
 pub mod tools;
 pub mod types;
 
 pub use error::{JobError, JobProblem, OptionError, ProgramError, SizingError};
-pub use spec::{ProgramSpec, Sizing, canonical_id};
+pub use options::Sizing;
+pub use spec::{ProgramSpec, canonical_id};
 pub use types::{Act, Order, Phase, Program, Stage, Step, Worker};

@@ -8,8 +8,8 @@ use array::{
     MemberSpec,
 };
 use results::record::Sample;
-use spec::program::spec::{ProgramSpec, Sizing};
 use spec::program::types::{Calls, Count, End, How, Op, Order, Step, Transfer};
+use spec::program::{ProgramSpec, Sizing};
 use spec::workload::AccessKind;
 
 use super::*;

@@ -17,7 +17,7 @@ use spec::case::{BenchLevel, RunConfig};
 use spec::matrix::Options;
 use spec::members::MemberSet;
 use spec::program::ProgramSpec;
-use spec::program::spec::Sizing;
+use spec::program::Sizing;
 use spec::program::timing::Timing;
 use spec::target::TargetExpr;
 use spec::units::{parse_rate, parse_seconds};

@@ -6,7 +6,7 @@ use md::BareNumber;
 
 use super::{Tool, open};
 use crate::program::error::ProgramError;
-use crate::program::spec::{ProgramOptions, Sizing};
+use crate::program::options::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, ByByte, Count, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };

@@ -15,7 +15,7 @@ use md::BareNumber;
 use super::{Tool, open, sync_and_close};
 use crate::program::error::{OptionError, ProgramError};
 use crate::program::names::NameSet;
-use crate::program::spec::{ProgramOptions, Sizing};
+use crate::program::options::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, ByByte, Count, How, NameOp, NameOrder, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };

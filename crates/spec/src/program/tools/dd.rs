@@ -7,7 +7,7 @@ use md::BareNumber;
 
 use super::Tool;
 use crate::program::error::ProgramError;
-use crate::program::spec::{ProgramOptions, Sizing};
+use crate::program::options::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, Stage, Transfer, Worker};
 use crate::workload::AccessKind;
 

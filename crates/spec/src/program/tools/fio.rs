@@ -7,7 +7,7 @@
 use super::Tool;
 use super::fio_job::{Engine, Hint, Job, Rw, parse};
 use crate::program::error::{JobError, JobProblem, ProgramError};
-use crate::program::spec::{ProgramOptions, Sizing};
+use crate::program::options::{ProgramOptions, Sizing};
 use crate::program::types::{
     Access, Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };

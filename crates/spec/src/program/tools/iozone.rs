@@ -8,7 +8,7 @@ use md::BareNumber;
 
 use super::Tool;
 use crate::program::error::{OptionError, ProgramError, SizingError};
-use crate::program::spec::{ProgramOptions, Sizing};
+use crate::program::options::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Calls, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };

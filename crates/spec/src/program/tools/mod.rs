@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::error::ProgramError;
-use super::spec::{ProgramOptions, Sizing};
+use super::options::{ProgramOptions, Sizing};
 use super::types::{Act, How, Program};
 
 mod bonnie;

@@ -6,7 +6,7 @@ use md::BareNumber;
 
 use super::Tool;
 use crate::program::error::ProgramError;
-use crate::program::spec::{ProgramOptions, Sizing};
+use crate::program::options::{ProgramOptions, Sizing};
 use crate::program::types::{
     Act, Count, End, How, Op, Order, Phase, Program, Stage, Transfer, Worker,
 };

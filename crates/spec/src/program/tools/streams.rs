@@ -7,7 +7,7 @@ use md::BareNumber;
 
 use super::Tool;
 use crate::program::error::{ProgramError, SizingError};
-use crate::program::spec::{ProgramOptions, Sizing};
+use crate::program::options::{ProgramOptions, Sizing};
 use crate::program::types::{Act, How, Op, Phase, Program, ReadOff, Stage, Transfer, Worker};
 use crate::workload::AccessKind;
 

@@ -4,7 +4,7 @@ use md::BareNumber;
 
 use super::Tool;
 use crate::program::error::{ProgramError, SizingError};
-use crate::program::spec::{ProgramOptions, Sizing};
+use crate::program::options::{ProgramOptions, Sizing};
 use crate::program::types::{Act, Count, How, Op, Order, Phase, Program, Stage, Transfer, Worker};
 use crate::workload::AccessKind;
 

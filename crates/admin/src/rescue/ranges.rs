@@ -1,0 +1,80 @@
+//! Lists of sector ranges.
+//!
+//! Invariant: no list has an empty range; lists that are added to have no adjacent ones.
+
+use std::ops::Range;
+
+/// Maximum of ranges kept, of an array or of all members.
+const MAX_RANGES: usize = 1000;
+
+/// Ranges added in any order: sorted, merged where adjacent, bounded.
+#[derive(Clone, Default)]
+pub(super) struct Ranges {
+    pub(super) list: Vec<Range<u64>>,
+    /// Number of ranges that are not in the list.
+    pub(super) more: u64,
+}
+
+impl Ranges {
+    pub(super) fn insert(&mut self, range: Range<u64>) {
+        self.insert_below(range, MAX_RANGES);
+    }
+
+    /// Inserts a range if the list has fewer than `room` ranges.
+    pub(super) fn insert_below(&mut self, range: Range<u64>, room: usize) {
+        let first = self.list.partition_point(|old| old.end < range.start);
+        let last = self.list.partition_point(|old| old.start <= range.end);
+        if first == last && self.list.len() >= room {
+            self.more += 1;
+            return;
+        }
+        let start =
+            self.list[first..last].first().map_or(range.start, |it| it.start.min(range.start));
+        let end = self.list[first..last].last().map_or(range.end, |it| it.end.max(range.end));
+        self.list.splice(first..last, std::iter::once(start..end));
+    }
+}
+
+/// The range minus others.
+pub(super) fn without<'r>(
+    range: Range<u64>,
+    others: impl Iterator<Item = &'r Range<u64>>,
+) -> Vec<Range<u64>> {
+    others.fold(vec![range], |rest, other| {
+        let cut = |range: Range<u64>| {
+            let before = range.start..range.end.min(other.start);
+            [before, range.start.max(other.end)..range.end]
+        };
+        rest.into_iter().flat_map(cut).filter(|range| range.start < range.end).collect()
+    })
+}
+
+/// Appends a range to the list; merged with the last one if adjacent.
+pub(super) fn add_range(list: &mut Vec<Range<u64>>, range: Range<u64>) {
+    if range.is_empty() {
+        return;
+    }
+    match list.last_mut().filter(|last| last.end == range.start) {
+        Some(last) => last.end = range.end,
+        None => list.push(range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_in_any_order_are_joined_where_they_touch() {
+        let mut ranges = Ranges::default();
+        for at in [9, 3, 5, 4, 7, 8] {
+            ranges.insert_below(at..at + 1, 3);
+        }
+        assert_eq!((ranges.list.as_slice(), ranges.more), ([3..6, 7..10].as_slice(), 0));
+        ranges.insert_below(20..21, 3);
+        ranges.insert_below(30..31, 3);
+        assert_eq!((ranges.list.len(), ranges.more), (3, 1));
+        ranges.insert_below(0..40, 3);
+        assert_eq!((ranges.list.len(), &ranges.list[0]), (1, &(0..40)));
+    }
+}
