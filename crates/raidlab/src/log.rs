@@ -2,6 +2,8 @@
 //!
 //! Invariant: only the environment turns it on; messages of commands do not go through it.
 
+use std::env::VarError;
+
 use tracing_subscriber::EnvFilter;
 
 /// The environment variable: a level, or levels by crate, as in `array=debug,warn`.
@@ -11,7 +13,10 @@ const VARIABLE: &str = "RAIDLAB_LOG";
 pub(crate) fn start() -> anyhow::Result<()> {
     let directives = match std::env::var(VARIABLE) {
         Ok(directives) if !directives.is_empty() => directives,
-        _ => return Ok(()),
+        Ok(_) | Err(VarError::NotPresent) => return Ok(()),
+        Err(VarError::NotUnicode(text)) => {
+            return Err(anyhow::anyhow!("{VARIABLE}={}: not UTF-8", text.display()));
+        }
     };
     let filter = EnvFilter::builder().parse(&directives).map_err(|error| {
         anyhow::anyhow!("{VARIABLE}={directives}: {error}; use error, warn, info or debug")

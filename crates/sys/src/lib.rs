@@ -1,13 +1,15 @@
 //! What the other crates need of the system and cannot have from safe libraries: memory maps,
-//! descriptor tables, and the clock that the process shares.
+//! descriptor tables, loop devices, and the clock that the process shares.
 //!
 //! *Invariant*: every interface is safe, whatever the caller does; nothing here is about RAID.
-//! Unsafe code lives only in `file_map`, `mapping` and `unshared_fds`.
+//! Unsafe code lives only in `file_map`, `loop_device`, `mapping` and `unshared_fds`.
 #![deny(unsafe_code)]
 
 mod clock;
 #[allow(unsafe_code)]
 mod file_map;
+#[allow(unsafe_code)]
+mod loop_device;
 #[allow(unsafe_code)]
 mod mapping;
 mod reason;
@@ -16,6 +18,7 @@ mod unshared_fds;
 
 pub use clock::{ModelClock, clock_nanos, skip_to, wait_precisely};
 pub use file_map::FileMap;
+pub use loop_device::LoopDevice;
 pub use mapping::Mapping;
 pub use reason::{Reason, errno_text, reason};
 pub use unshared_fds::{spawn_with_own_fd_table, stdout_was_closed};

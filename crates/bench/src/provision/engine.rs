@@ -3,6 +3,7 @@
 //! Invariant: the array is owned by the front's own threads (see `export::fuse`); its state is
 //! queried there.
 
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -13,10 +14,10 @@ use md::nested::ArrayExpr;
 use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
 use spec::topology::StorageTopology;
+use sys::LoopDevice;
 
 use super::error::ProvisionError;
 use super::plan::Stripes;
-use super::steps::Step;
 use super::sysfs::setting;
 use super::undo::{Undo, make_directory};
 use crate::target::{Requests, array_spec};
@@ -137,24 +138,21 @@ impl ServedArray {
 /// write it back outside the measurement. Auto-clear removes it with its last user, which is this
 /// process at first: if that is killed, the device is removed.
 fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, ProvisionError> {
-    let block = block.to_string();
-    let args = ["--find", "--show", "--direct-io=on", "--sector-size", &block, file];
     let failed = |path: &Path| {
         let path = path.to_path_buf();
         move |source| ProvisionError::Io { path, source }
     };
-    let file_system = std::fs::metadata(file).map_err(failed(Path::new(file)))?.dev();
-    let device = PathBuf::from(Step::run("losetup", args).perform()?);
-    let name = device.display().to_string();
-    let held = std::fs::File::open(&device);
-    // While a device is open, this only sets auto-clear.
-    let armed = Step::run("losetup", ["-d", &name]).perform();
-    let held = held.map_err(failed(&device))?;
-    undo.push_call(format!("losetup -d {name}"), move || {
+    let opened = File::options().read(true).write(true).open(file);
+    let opened = opened.map_err(failed(Path::new(file)))?;
+    let file_system = opened.metadata().map_err(failed(Path::new(file)))?.dev();
+    let held = LoopDevice::attach(&opened, block)
+        .map_err(|source| ProvisionError::LoopDevice { file: file.to_string(), source })?;
+    let device = held.path().to_path_buf();
+    let detached = device.clone();
+    undo.push_call(format!("loop device {}", device.display()), move || {
         drop(held);
-        detach(&name, file_system)
+        wait_detached(&detached, file_system)
     });
-    armed?;
     let direct = setting(&device, "loop/dio").unwrap_or_default();
     if direct != "1" {
         return Err(ProvisionError::NoDirectIo { device, file: file.to_string() });
@@ -162,27 +160,15 @@ fn loop_device(file: &str, block: u32, undo: &mut Undo) -> Result<PathBuf, Provi
     Ok(device)
 }
 
-/// Waits until auto-clear has removed a loop device, and detaches it otherwise. Its number may be
-/// reused by another process immediately, whose device must stay: ours is the one on a file of this
-/// file system, which no other loop device uses.
-fn detach(device: &str, file_system: u64) -> Result<(), ProvisionError> {
+/// Waits until auto-clear has removed a loop device. Its number may be reused by another process
+/// immediately: ours is the one on a file of this file system, which no other loop device uses.
+fn wait_detached(device: &Path, file_system: u64) -> Result<(), ProvisionError> {
     for _ in 0..100 {
-        if backing(device) != Some(file_system) {
-            return Ok(());
-        }
-        if setting(device, "loop/autoclear").as_deref() != Some("1") {
-            // While it is still open, this only sets auto-clear.
-            Step::run("losetup", ["-d", device]).perform()?;
+        match LoopDevice::backing_device(device) {
+            Ok(backing) if backing == Some(file_system) => {}
+            _ => return Ok(()),
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     Err(ProvisionError::StillInUse)
-}
-
-/// Device number (`st_dev`) of the backing file of a loop device.
-fn backing(device: &str) -> Option<u64> {
-    let args = ["--list", "--noheadings", "--output", "BACK-MAJ:MIN", device];
-    let said = Step::run("losetup", args).perform().ok()?;
-    let (major, minor) = said.trim().split_once(':')?;
-    Some(rustix::fs::makedev(major.trim().parse().ok()?, minor.trim().parse().ok()?))
 }

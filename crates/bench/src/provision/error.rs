@@ -112,6 +112,14 @@ pub enum ProvisionError {
         /// The attribute.
         name: String,
     },
+    /// No loop device could be made of a file.
+    #[error("cannot make a loop device of {file}: {} (Linux 5.8 or newer?)", sys::reason(source))]
+    LoopDevice {
+        /// The file.
+        file: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// The loop device would go through the page cache.
     #[error("{}: the kernel refuses direct I/O on {file}", device.display())]
     NoDirectIo {
