@@ -111,8 +111,8 @@ impl LoopDevice {
         &self.path
     }
 
-    /// The number of the device (`st_dev`) that holds the file of a loop device; `None` while it has
-    /// no file.
+    /// The number of the device (`st_dev`) that holds the file of a loop device; `None` while it
+    /// has no file.
     ///
     /// # Errors
     /// When `path` cannot be opened, or is no loop device.
