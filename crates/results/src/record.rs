@@ -10,6 +10,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use md::Level;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 use spec::case::BenchLevel;
 use spec::target::TargetKind;
@@ -642,23 +643,10 @@ impl MemberTraffic {
 
 /// A moment as RFC 3339 in UTC, to the second: `2009-02-13T23:31:30Z`. Moments before 1970 are
 /// written as 1970.
-///
-/// Date from days: Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
 pub fn rfc3339(at: SystemTime) -> String {
     let seconds = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March, so that the leap day is their last; eras are 400 years.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let moment = i64::try_from(seconds).ok().and_then(|it| Timestamp::from_second(it).ok());
+    moment.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Whole numbers without a fraction: `1024`, `0.5`.
