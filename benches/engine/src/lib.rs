@@ -20,7 +20,8 @@ mod memcpy_limit;
 use std::time::{Duration, SystemTime};
 
 use bench::runner::{self, Outcome, Timing};
-use bench::target::{Requests, Target, VerifyErrors};
+use bench::target::{Requests, Target};
+use bench::verify::VerifyErrors;
 use bench::{RunnerError, TargetError};
 use md::Level;
 use md::nested::ArrayExpr;
@@ -488,13 +489,13 @@ impl Bench {
             rounds.figures.push(figure);
             rounds.ceilings.extend(copied.as_ref().map(in_unit));
             rounds.add(&ran);
-            one.iter().for_each(|one| rounds.findings.add(&one.findings));
+            one.iter().for_each(|one| rounds.errors.add(&one.errors));
         }
         // All written data, outside the timed part.
         for target in [Some(&mut self.target), self.single.as_mut()].into_iter().flatten() {
-            rounds.findings.add(&target.check_all(stop));
+            rounds.errors.add(&target.check_all(stop));
         }
-        let verified = match rounds.findings.is_clean() {
+        let verified = match rounds.errors.is_clean() {
             false => Some(false),
             true => (self.target.keeps_data() && !stop()).then_some(true),
         };
@@ -551,7 +552,7 @@ struct Rounds {
     threads: Vec<ThreadTime>,
     ops: u64,
     seconds: f64,
-    findings: VerifyErrors,
+    errors: VerifyErrors,
     events: usize,
 }
 
@@ -562,7 +563,7 @@ impl Rounds {
             self.ops += sample.ops;
             self.seconds += sample.seconds;
         }
-        self.findings.add(&ran.findings);
+        self.errors.add(&ran.errors);
         self.events += ran.events.len();
         for lane in &ran.lanes {
             match self.threads.iter_mut().find(|thread| thread.name == lane.name) {
@@ -605,14 +606,14 @@ impl Rounds {
             cpu_ns_per_op: (self.ops > 0).then(|| cpu * 1e9 / self.ops as f64),
             core_share,
             cpu_threads: self.threads,
-            warnings: warnings(&self.findings, self.events, core_share),
+            warnings: warnings(&self.errors, self.events, core_share),
             figures: self.figures,
             ceilings: self.ceilings,
         }
     }
 }
 
-fn warnings(findings: &VerifyErrors, events: usize, core_share: Option<f64>) -> Vec<String> {
+fn warnings(errors: &VerifyErrors, events: usize, core_share: Option<f64>) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(share) = core_share.filter(|share| *share < QUIET_SHARE) {
         warnings.push(format!(
@@ -620,11 +621,11 @@ fn warnings(findings: &VerifyErrors, events: usize, core_share: Option<f64>) -> 
             (1.0 - share) * 100.0
         ));
     }
-    if let Some(error) = &findings.first_error {
-        warnings.push(format!("{} request(s) failed ({error})", findings.failed_requests));
+    if let Some(error) = &errors.first_error {
+        warnings.push(format!("{} request(s) failed ({error})", errors.failed_requests));
     }
-    if findings.wrong_reads > 0 {
-        warnings.push(format!("{} read(s) returned wrong data", findings.wrong_reads));
+    if errors.wrong_reads > 0 {
+        warnings.push(format!("{} read(s) returned wrong data", errors.wrong_reads));
     }
     if events > 0 {
         warnings.push(format!("{events} event(s) at members: the array was not what it is said"));

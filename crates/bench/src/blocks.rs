@@ -25,8 +25,9 @@ use spec::workload::{Kind, Spec};
 
 use crate::error::RunError;
 use crate::runner::{self, Outcome, Timing};
-use crate::target::{RedundancyReport, Requests, Target, VerifyErrors};
+use crate::target::{RedundancyReport, Requests, Target};
 use crate::target_error::{MemoryError, TargetError};
+use crate::verify::VerifyErrors;
 
 /// A progress event.
 pub enum Progress<'p> {
@@ -305,7 +306,7 @@ fn make_cell(
         cpu_process_s: Some(outcome.cpu.process_s),
         random_seed: Some(run.seed),
         warm_up_s: Some(run.warm_up.as_secs_f64()),
-        verified: match outcome.findings.is_clean() {
+        verified: match outcome.errors.is_clean() {
             false => Some(false),
             true => (target.keeps_data() && outcome.checked).then_some(true),
         },
@@ -526,7 +527,7 @@ fn set_bound(cell: &mut Cell, array: &ArrayConfig, spec: &Spec, target: &Target)
 /// Sets the warnings of a cell, each with a remedy.
 fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
     let mut warnings = Vec::new();
-    warn_of_findings(&mut warnings, cell, &outcome.findings, target.unit_bytes() as u64);
+    warn_of_errors(&mut warnings, cell, &outcome.errors);
     if !target.keeps_data() {
         warnings.push("null members discard writes: nothing could be verified".into());
     } else if !outcome.checked {
@@ -557,20 +558,15 @@ fn warn(cell: &mut Cell, target: &Target, outcome: &Outcome, late: u64) {
     cell.warnings = warnings;
 }
 
-fn warn_of_findings(
-    warnings: &mut Vec<String>,
-    cell: &Cell,
-    findings: &VerifyErrors,
-    unit_bytes: u64,
-) {
-    if let Some(error) = &findings.first_error {
+fn warn_of_errors(warnings: &mut Vec<String>, cell: &Cell, errors: &VerifyErrors) {
+    if let Some(error) = &errors.first_error {
         warnings.push(format!(
             "{} request(s) failed ({error}): the figure leaves them out",
-            findings.failed_requests
+            errors.failed_requests
         ));
     }
-    let Some(wrong) = findings.first_wrong else { return };
-    let why = match findings.failed_requests > 0 && cell.writes() {
+    let Some(wrong) = errors.first_wrong else { return };
+    let why = match errors.failed_requests > 0 && cell.writes() {
         true => "the contents after a failed write are undefined",
         false => {
             "a member corrupts data silently; test the members one by one, each as --level single"
@@ -579,8 +575,7 @@ fn warn_of_findings(
     warnings.push(format!(
         "{} read(s) returned data that differs from the data written, the first at byte {} of the \
          array: {why}",
-        findings.wrong_reads,
-        wrong.unit * unit_bytes + wrong.byte as u64
+        errors.wrong_reads, wrong.at
     ));
 }
 

@@ -16,14 +16,13 @@ pub mod blocks;
 mod error;
 pub mod kernels;
 pub mod member_factory;
-pub mod pattern;
 pub mod program;
 pub mod provision;
 pub mod runner;
-pub mod shadow_map;
 pub mod sweep;
 pub mod target;
 mod target_error;
+pub mod verify;
 
 pub use error::{RunError, TooLarge};
 pub use target_error::{MemoryError, RunnerError, TargetError};

@@ -19,6 +19,7 @@
 
 mod generator;
 
+use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -34,8 +35,9 @@ use sys::clock_nanos;
 
 use self::generator::{Generator, Part, Together};
 use crate::addresses::{Share, Workload};
-use crate::target::{Target, VerifyErrors};
+use crate::target::Target;
 use crate::target_error::RunnerError;
+use crate::verify::{DataPattern, VerifyErrors, Version};
 
 /// Timing of a run: lengths, number of samples, strictness of checks.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +95,7 @@ pub struct Outcome {
     /// Counters of the leaves over the samples.
     pub leaves: Vec<Counters>,
     /// Wrong data and failed requests, during the samples and in the final check.
-    pub findings: VerifyErrors,
+    pub errors: VerifyErrors,
     /// Whether everything was checked as planned; `false` if it was stopped before.
     pub checked: bool,
     /// Events of members.
@@ -124,9 +126,8 @@ pub fn run(
         let share = share(driver, &spec, area_bytes, lane)?;
         // Each core has its own random sequence over its share.
         let workload = Workload::new(spec, share, way(timing.seed, lane));
-        let book = keeps_data.then_some(&target.book);
-        let (filler, tap) = (&target.book, target.tap.as_deref());
-        generators.push(Generator::new(driver, filler, book, tap, workload, spec, timing)?);
+        let (shadow, tap) = (&target.shadow, target.tap.as_deref());
+        generators.push(Generator::new(driver, shadow, keeps_data, tap, workload, spec, timing)?);
     }
     let together = Together::new(lanes);
     let mut parts = match generators.len() {
@@ -142,17 +143,17 @@ pub fn run(
         }
         _ => on_threads(generators, &together, stop, progress)?,
     };
-    let mut findings = VerifyErrors::default();
+    let mut errors = VerifyErrors::default();
     let mut latencies = LatencyRecorder::new();
     for part in &parts {
-        findings.add(&part.findings);
+        errors.add(&part.errors);
         latencies.merge(&part.latencies);
     }
     let samples = join(&parts.iter().map(|part| &part.samples[..]).collect::<Vec<_>>());
     let stopped = samples.len() < timing.runs as usize || stop();
     let mut checked = true;
     if !timing.check_later && (spec.kind.is_write() || timing.check_every > 1) {
-        findings.add(&target.check_all(stop));
+        errors.add(&target.check_all(stop));
         checked = !stop();
     }
     Ok(Outcome {
@@ -162,7 +163,7 @@ pub fn run(
         cpu: parts[0].cpu.take().expect("the first lane has the meter"),
         lanes: parts.iter().map(|part| part.thread.clone()).collect(),
         leaves: sum(parts.iter().map(|part| &part.leaves[..])),
-        findings,
+        errors,
         checked,
         events: target.take_events(),
         stopped,
@@ -304,13 +305,15 @@ fn sum<'a>(lanes: impl Iterator<Item = &'a [Counters]>) -> Vec<Counters> {
 /// it, and the bookkeeping, against a null target.
 pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
     const TIME: Duration = Duration::from_millis(20);
-    let pattern = crate::pattern::Pattern::new(1, unit_bytes);
+    let pattern = DataPattern::new(1, unit_bytes);
     let blocks = (256 << 20) / spec.block_bytes.max(1);
     let mut workload = Workload::new(spec, Share::all(blocks.max(u64::from(spec.jobs))), 1);
     let mut latency = LatencyRecorder::new();
     let mut bytes = vec![0; spec.block_bytes as usize];
     let units = bytes.len() as u64 / unit_bytes as u64;
-    pattern.fill(&mut bytes, 0, |_| 1);
+    let first = || iter::repeat(Version::FIRST);
+    pattern.fill(&mut bytes, 0, first());
+    let mut version = Version::FIRST;
     // The overhead is wall time, whatever clock the thread uses.
     let (begin, mut ops) = (Instant::now(), 0u64);
     loop {
@@ -321,9 +324,10 @@ pub fn calibrate(spec: Spec, unit_bytes: usize, check_every: u32) -> f64 {
         for _ in 0..spec.in_flight().max(1) {
             let Some(step) = workload.begin() else { break };
             if spec.kind.is_write() {
-                pattern.fill(&mut bytes, step.block * units, |_| ops as u32);
+                version = version.next_fill();
+                pattern.fill(&mut bytes, step.block * units, iter::repeat(version));
             } else if ops % u64::from(check_every) == 0 {
-                std::hint::black_box(pattern.check(&bytes, 0, |_| 1).is_ok());
+                std::hint::black_box(pattern.check(&bytes, 0, first()).is_ok());
             }
             workload.done(step);
             latency.record(passed.as_nanos() as u64);
@@ -402,7 +406,7 @@ mod tests {
             let moved: u64 =
                 ran.leaves.iter().map(|leaf| leaf.read_bytes + leaf.written_bytes).sum();
             assert_eq!(moved, bytes, "{kind:?}");
-            assert!(ran.findings.is_clean() && ran.latency.is_some());
+            assert!(ran.errors.is_clean() && ran.latency.is_some());
         }
     }
 
@@ -420,7 +424,7 @@ mod tests {
             let ran = run(&mut target, spec, timing(30, 3), &|| false, &mut |_| {});
             let ran = ran.expect("it runs");
             assert_eq!((ran.samples.len(), ran.stopped, ran.checked), (3, false, true));
-            assert!(ran.findings.is_clean(), "{kind:?}: {:?}", ran.findings);
+            assert!(ran.errors.is_clean(), "{kind:?}: {:?}", ran.errors);
             let names: Vec<&str> = ran.lanes.iter().map(|lane| lane.name.as_str()).collect();
             assert_eq!(names, ["lane-0", "lane-1"]);
             assert!(ran.lanes.iter().all(|lane| lane.seconds > 0.0), "{:?}", ran.lanes);
@@ -449,7 +453,7 @@ mod tests {
             let mut target = filled_in_lanes("raid0(2)", &members, 2);
             let every = Timing { check_later: true, ..timing(100, 1) };
             let ran = run(&mut target, spec(Kind::RandRead), every, &|| false, &mut |_| {});
-            assert!(ran.expect("it runs").findings.wrong_reads > 0, "{at}");
+            assert!(ran.expect("it runs").errors.wrong_reads > 0, "{at}");
         }
     }
 
@@ -482,11 +486,11 @@ mod tests {
     }
 
     #[test]
-    fn failed_requests_are_findings_and_no_throughput() {
+    fn failed_requests_are_errors_and_no_throughput() {
         let mut target = filled("mem+fault:gone@2:mem");
         let ran = run(&mut target, spec(Kind::SeqRead), timing(10, 1), &|| false, &mut |_| {});
         let ran = ran.expect("it runs");
-        assert!(ran.findings.failed_requests > 0, "{:?}", ran.findings);
+        assert!(ran.errors.failed_requests > 0, "{:?}", ran.errors);
         let read: u64 = ran.leaves.iter().map(|leaf| leaf.read_bytes).sum();
         let bytes: u64 = ran.samples.iter().map(|sample| sample.bytes).sum();
         assert_eq!(read, bytes, "what failed counts for nothing");

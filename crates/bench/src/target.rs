@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use array::{
     ArraySpec, Completion, Driver, DriverOptions, Event, FaultControl, HostOp, Lease, Member,
-    MemberSpec, PaceControl, RequestError,
+    MemberSpec, PaceControl,
 };
 use md::nested::{ArrayExpr, Members, NestedError, NestedGeometry};
 use md::{Geometry, Layout, Level, MemberIdx, Sector};
@@ -18,9 +18,8 @@ use spec::case::{ArrayConfig, RunConfig};
 use spec::matrix::tolerated_losses;
 
 use crate::member_factory::{Disk, MemberFactory};
-use crate::pattern::Miscompare;
-use crate::shadow_map::ShadowMap;
 use crate::target_error::TargetError;
+use crate::verify::{ShadowMap, VerifyErrors};
 
 /// Request size for filling and reading back, bytes.
 const BULK_BYTES: u64 = 1 << 20;
@@ -53,36 +52,6 @@ pub struct Requests {
     pub in_flight: usize,
 }
 
-/// Wrong data and failed requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VerifyErrors {
-    /// Reads, of a block or of a range of the area, that returned wrong data.
-    pub wrong_reads: u64,
-    /// The first wrong byte.
-    pub first_wrong: Option<Miscompare>,
-    /// Requests that ended with an error.
-    pub failed_requests: u64,
-    /// The first error.
-    pub first_error: Option<RequestError>,
-}
-
-impl VerifyErrors {
-    /// Whether nothing was found.
-    pub fn is_clean(&self) -> bool {
-        self.wrong_reads == 0 && self.failed_requests == 0
-    }
-
-    /// Adds the errors of another part of the run.
-    pub fn add(&mut self, other: &VerifyErrors) {
-        self.wrong_reads += other.wrong_reads;
-        self.failed_requests += other.failed_requests;
-        self.first_wrong = self.first_wrong.or(other.first_wrong);
-        if self.first_error.is_none() {
-            self.first_error.clone_from(&other.first_error);
-        }
-    }
-}
-
 /// Result of reading the array without some members.
 #[derive(Clone, Debug)]
 pub struct RedundancyReport {
@@ -99,7 +68,7 @@ pub struct Target {
     /// The array: one driver for each lane.
     pub(crate) lanes: Vec<Driver>,
     /// Its expected contents.
-    pub(crate) book: ShadowMap,
+    pub(crate) shadow: ShadowMap,
     /// Where the runner records the members' counters during the samples.
     pub tap: Option<Arc<CounterSource>>,
     recipe: ArrayBuilder,
@@ -136,7 +105,7 @@ impl Target {
         let unit = requests.unit_bytes as u64;
         Ok(Target {
             lanes,
-            book: ShadowMap::new(run.seed, requests.unit_bytes, area),
+            shadow: ShadowMap::new(run.seed, requests.unit_bytes, &[area]),
             tap: None,
             recipe,
             pace,
@@ -207,7 +176,7 @@ impl Target {
     ) -> Result<(), TargetError> {
         self.set_paced(false);
         self.faults.set_on(false);
-        self.book.set_all(1);
+        self.shadow.expect_first();
         let found = self.bulk(true, stop, progress);
         self.faults.set_on(true);
         self.set_paced(true);
@@ -344,7 +313,7 @@ impl Target {
 
     /// Smallest unit that is read or written, in bytes.
     pub fn unit_bytes(&self) -> usize {
-        self.book.unit_bytes()
+        self.shadow.unit_bytes()
     }
 
     fn bulk(
@@ -378,7 +347,7 @@ impl Target {
                 let Some(mut lease) = lane.leases().take(len as usize) else { break };
                 let op = if write { HostOp::Write { fua: false } } else { HostOp::Read };
                 if write {
-                    self.book.fill(next / unit, lease.bytes_mut());
+                    self.shadow.fill(0, next, lease.bytes_mut());
                 }
                 let tag = next;
                 let sectors = len / md::SECTOR_BYTES;
@@ -397,22 +366,20 @@ impl Target {
             }
             for end in done.drain(..) {
                 under_way -= 1;
-                self.judge(&end, end.tag / unit, write, &mut found);
+                self.judge(&end, write, &mut found);
             }
             progress(next as f64 / self.area_bytes.max(1) as f64);
         }
         found
     }
 
-    fn judge(&self, end: &Completion, first: u64, write: bool, found: &mut VerifyErrors) {
+    fn judge(&self, end: &Completion, write: bool, found: &mut VerifyErrors) {
         if let Err(error) = end.result {
-            found.failed_requests += 1;
-            found.first_error.get_or_insert(error);
+            found.failed(error);
         } else if !write {
             let bytes = end.lease.as_ref().map_or(&[][..], Lease::bytes);
-            if let Err(mismatch) = self.book.check(first, bytes) {
-                found.wrong_reads += 1;
-                found.first_wrong.get_or_insert(mismatch);
+            if let Err(position) = self.shadow.check(0, end.tag, bytes) {
+                found.wrong(position);
             }
         }
     }
@@ -584,6 +551,7 @@ mod tests {
     use spec::members::MemberSet;
 
     use super::*;
+    use crate::verify::Miscompare;
 
     /// An array in memory, 3 MiB of it used.
     fn target(array: &str, members: &str) -> Target {
@@ -665,7 +633,7 @@ mod tests {
         assert!(target.check_all(&|| false).is_clean());
         for block in 0..target.area_bytes() / 65536 {
             let mut lease = target.lanes[0].leases().take(65536).expect("a buffer");
-            target.book.fill_next(block * 16, lease.bytes_mut());
+            target.shadow.fill_next(block * 65536, lease.bytes_mut());
             let at = Sector(block * 128);
             let op = HostOp::Write { fua: false };
             target.lanes[0].submit(op, at, 128, Some(lease), 0).expect("room");
@@ -709,13 +677,13 @@ mod tests {
         let mut target = filled("raid0(2)", "mem+fault:flip@0:mem");
         let found = target.check_all(&|| false);
         // The second chunk begins at 64 KiB.
-        assert_eq!(found.first_wrong, Some(Miscompare { unit: 16, byte: 0 }));
+        assert_eq!(found.first_wrong, Some(Miscompare { file: 0, at: 65536 }));
         assert_eq!((found.wrong_reads, found.failed_requests), (1, 0));
         // A version that was never written: the data on the members is stale.
         let mut target = filled("raid0(2)", "mem");
-        target.book.fill_next(5, &mut [0; 4096]);
+        target.shadow.fill_next(5 * 4096, &mut [0; 4096]);
         let found = target.check_all(&|| false);
-        assert_eq!(found.first_wrong, Some(Miscompare { unit: 5, byte: 8 }));
+        assert_eq!(found.first_wrong, Some(Miscompare { file: 0, at: 5 * 4096 + 8 }));
     }
 
     #[test]

@@ -8,9 +8,12 @@
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
+    /// What the state grows by with each number.
+    pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
     /// The next 64 bits.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(SplitMix64::STEP);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -16,8 +16,8 @@ use results::stats::LatencyRecorder;
 use spec::program::types::{Phase, Step};
 use sys::clock_nanos;
 
-use super::content::Miscompare;
 use super::error::IoError;
+use crate::verify::VerifyErrors;
 
 /// A backend that runs programs.
 pub trait IoBackend: Sync {
@@ -73,29 +73,6 @@ pub trait WorkerIo: Send {
     }
 }
 
-/// Data that differs from the written data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VerifyErrors {
-    /// Number of wrong reads, or of wrong units in a check.
-    pub count: u64,
-    /// The first one.
-    pub first: Option<Miscompare>,
-}
-
-impl VerifyErrors {
-    /// Counts one.
-    pub fn note(&mut self, wrong: Miscompare) {
-        self.count += 1;
-        self.first.get_or_insert(wrong);
-    }
-
-    /// Adds the counts of `others`.
-    pub fn add(&mut self, others: &VerifyErrors) {
-        self.count += others.count;
-        self.first = self.first.or(others.first);
-    }
-}
-
 /// Statistics of a worker.
 pub struct WorkerStats<'a> {
     /// Bytes moved for the program.
@@ -105,7 +82,7 @@ pub struct WorkerStats<'a> {
     /// Latency of each operation.
     pub latency: LatencyRecorder,
     /// Wrong data.
-    pub mistakes: VerifyErrors,
+    pub errors: VerifyErrors,
     /// When it becomes true, a long step ends early.
     pub over: Option<&'a AtomicBool>,
     /// Bytes so far, for progress display.
@@ -119,7 +96,7 @@ impl<'a> WorkerStats<'a> {
             bytes: 0,
             ops: 0,
             latency: LatencyRecorder::new(),
-            mistakes: VerifyErrors::default(),
+            errors: VerifyErrors::default(),
             over: None,
             progress,
         }

@@ -56,7 +56,7 @@ fn cell(program: &Program, phase: &Phase, outcome: &PhaseOutcome, around: &RunCo
         rounds_max: around.runs_max,
         program_bytes: outcome.worked_bytes,
         workers_mb_per_s: outcome.workers.iter().map(|rate| rate / 1e6).collect(),
-        verified: match (outcome.mistakes.count, outcome.checked && outcome.refused.is_none()) {
+        verified: match (outcome.errors.wrong_reads, outcome.checked && outcome.refused.is_none()) {
             (0, true) => Some(true),
             (0, false) => None,
             _ => Some(false),
@@ -186,14 +186,14 @@ fn warnings(
              filled before it, outside the clock"
         ));
     }
-    if outcome.mistakes.count > 0 {
+    if outcome.errors.wrong_reads > 0 {
         let first = outcome
-            .mistakes
-            .first
+            .errors
+            .first_wrong
             .map(|wrong| format!(", the first in file {} at byte {}", wrong.file, wrong.at));
         warnings.push(format!(
             "{} block(s) did not contain the data written{}: a layer below corrupts data",
-            outcome.mistakes.count,
+            outcome.errors.wrong_reads,
             first.unwrap_or_default()
         ));
     } else if !outcome.checked {

@@ -16,11 +16,11 @@ use rustix::fs::Advice;
 use spec::program::types::{Act, Calls, EXTENT_BYTES, How, Op, Phase, Program, Step};
 use sys::clock_nanos;
 
-use super::backend::{IoBackend, VerifyErrors, WorkerIo, WorkerStats};
-use super::content::ShadowMap;
+use super::backend::{IoBackend, WorkerIo, WorkerStats};
 use super::error::IoError;
 use super::files::{advice_for, check_units};
 use super::lane::{Lane, MakeDriver, OwnDriver};
+use crate::verify::{ShadowMap, VerifyErrors, Version, WriteKind};
 
 /// A target without a file system: each file is an extent.
 pub struct Extents {
@@ -29,7 +29,7 @@ pub struct Extents {
     own: Option<MakeDriver>,
     /// First byte of each file.
     starts: Vec<u64>,
-    book: ShadowMap,
+    shadow: ShadowMap,
     calls: Calls,
     lease_bytes: u64,
     /// Drops the kernel's caches.
@@ -59,9 +59,9 @@ impl Extents {
             return Err(IoError::TooLarge { needed: end, available: array.len_bytes() });
         }
         let unit_bytes = program.unit_bytes()?;
-        let book = ShadowMap::new(seed, &program.files, unit_bytes);
+        let shadow = ShadowMap::new(seed, unit_bytes as usize, &program.files);
         let calls = program.calls;
-        Ok(Extents { array, own: None, starts, book, calls, lease_bytes, drop_caches })
+        Ok(Extents { array, own: None, starts, shadow, calls, lease_bytes, drop_caches })
     }
 
     /// Gives each worker a separate driver, over the same bytes as the array.
@@ -117,10 +117,12 @@ impl IoBackend for Extents {
     }
 
     fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, IoError> {
-        let mut mistakes = VerifyErrors::default();
+        let mut errors = VerifyErrors::default();
         let start = self.starts[file as usize];
         let block = u64::from(self.array.logical_block());
-        let end = (self.book.ledger.len(file) * self.book.content.unit_bytes())
+        let end = self
+            .shadow
+            .file_bytes(file)
             .next_multiple_of(block)
             .min(self.array.len_bytes() - start);
         let read_at = |bytes: &mut [u8], at: u64| {
@@ -128,8 +130,8 @@ impl IoBackend for Extents {
             let read = self.array.read_at(&mut bytes[..len], start + at);
             read.map(|()| len).map_err(failed(file, "check it"))
         };
-        check_units(&self.book, file, stop, &read_at, &mut mistakes)?;
-        Ok(mistakes)
+        check_units(&self.shadow, file, stop, &read_at, &mut errors)?;
+        Ok(errors)
     }
 
     fn drop_caches(&self) -> Result<(), IoError> {
@@ -160,9 +162,9 @@ struct Flight {
     len: u64,
     started: u64,
     /// For a read: the version from [`ShadowMap::before_read`].
-    before: Option<u32>,
+    before: Option<Version>,
     /// For a write: the versions written.
-    versions: Vec<u32>,
+    versions: Vec<Version>,
 }
 
 struct ExtentHands<'g> {
@@ -183,8 +185,7 @@ impl ExtentHands<'_> {
     /// of the engine bypass it.
     fn advise(&self, file: u32, advice: Advice) -> Result<(), IoError> {
         let Some((cached, first)) = &self.cached else { return Ok(()) };
-        let units = self.ground.book.ledger.len(file);
-        let bytes = NonZeroU64::new(units * self.ground.book.content.unit_bytes());
+        let bytes = NonZeroU64::new(self.ground.shadow.file_bytes(file));
         let advised = rustix::fs::fadvise(cached, first + self.place(file, 0), bytes, advice);
         advised.map_err(|error| IoError::Advise { file, source: error.into() })
     }
@@ -193,16 +194,16 @@ impl ExtentHands<'_> {
     fn wait_one(&mut self, tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
         let (slot, ended) = self.lane.next();
         let flight = self.flights[slot].take().expect("a request ends once");
-        let book = &self.ground.book;
+        let shadow = &self.ground.shadow;
         let Flight { op, file, at, len, .. } = flight;
         if op != Op::Read {
-            book.end_write(file, at, &flight.versions);
+            shadow.end_write(file, at, &flight.versions);
         }
         let lease = ended.map_err(failed_at(op, file, at))?;
         if op == Op::Read
-            && let Some(wrong) = book.glance(lease.bytes(), file, at, flight.before)
+            && let Some(wrong) = shadow.glance(file, at, lease.bytes(), flight.before)
         {
-            tally.mistakes.note(wrong);
+            tally.errors.wrong(wrong);
         }
         tally.done(len, flight.started);
         Ok(())
@@ -239,18 +240,17 @@ impl ExtentHands<'_> {
     /// flight, so these are completed before waiting.
     fn claim(
         &mut self,
-        file: u32,
-        at: u64,
-        len: u64,
+        kind: WriteKind,
+        (file, at, len): (u32, u64, u64),
         tally: &mut WorkerStats<'_>,
-    ) -> Result<Vec<u32>, IoError> {
+    ) -> Result<Vec<Version>, IoError> {
         let mut versions = Vec::new();
-        let book = &self.ground.book;
+        let shadow = &self.ground.shadow;
         if !self.shared {
-            book.claim(len, file, at, false, &mut versions);
-        } else if !book.try_claim(len, file, at, &mut versions) {
+            shadow.claim(kind, file, at, len, false, &mut versions);
+        } else if !shadow.try_claim(kind, file, at, len, &mut versions) {
             self.settle(tally)?;
-            self.ground.book.claim(len, file, at, true, &mut versions);
+            self.ground.shadow.claim(kind, file, at, len, true, &mut versions);
         }
         Ok(versions)
     }
@@ -263,32 +263,31 @@ impl ExtentHands<'_> {
     ) -> Result<(), IoError> {
         let (op, file, at, len) = part;
         let slot = self.free_slot(part, tally)?;
-        let book = &self.ground.book;
+        let shadow = &self.ground.shadow;
         let mut lease = self.lane.lease(len as usize);
         let started = clock_nanos();
         let mut flight = Flight { op, file, at, len, started, before: None, versions: Vec::new() };
         if op == Op::Read {
-            flight.before = book.before_read(file, at);
+            flight.before = shadow.before_read(file, at);
             self.take_off(slot, lease, flight);
             return Ok(());
         }
-        flight.versions = self.claim(file, at, len, tally)?;
-        if op == Op::Write {
-            book.fill(lease.bytes_mut(), file, at, &flight.versions);
-        } else {
-            let before = book.before_read(file, at);
+        let kind = if op == Op::Write { WriteKind::Fill } else { WriteKind::Rewrite };
+        flight.versions = self.claim(kind, (file, at, len), tally)?;
+        if op != Op::Write {
+            let before = shadow.before_read(file, at);
             lease = match self.lane.read_now(lease, self.place(file, at)) {
                 Ok(lease) => lease,
                 Err(error) => {
-                    book.end_write(file, at, &flight.versions);
+                    shadow.end_write(file, at, &flight.versions);
                     return Err(failed_at(Op::Read, file, at)(error));
                 }
             };
-            if let Some(wrong) = book.glance(lease.bytes(), file, at, before) {
-                tally.mistakes.note(wrong);
+            if let Some(wrong) = shadow.glance(file, at, lease.bytes(), before) {
+                tally.errors.wrong(wrong);
             }
-            book.stamp(lease.bytes_mut(), file, at, &flight.versions);
         }
+        shadow.make(kind, file, at, lease.bytes_mut(), &flight.versions);
         self.take_off(slot, lease, flight);
         Ok(())
     }
@@ -298,7 +297,7 @@ impl WorkerIo for ExtentHands<'_> {
     fn carry_out(&mut self, step: &Step, tally: &mut WorkerStats<'_>) -> Result<(), IoError> {
         match step {
             Step::Open { file, how: How::Create | How::Truncate } => {
-                self.ground.book.ledger.forget(*file);
+                self.ground.shadow.forget(*file);
                 Ok(())
             }
             Step::Open { .. } => Ok(()),

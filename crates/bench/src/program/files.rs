@@ -18,9 +18,9 @@ use spec::program::names::NameSet;
 use spec::program::types::{Access, Act, ByByte, Calls, How, NameOp, Op, Phase, Program, Step};
 use sys::{FileMap, clock_nanos};
 
-use super::backend::{Aligned, IoBackend, VerifyErrors, WorkerIo, WorkerStats};
-use super::content::{Miscompare, ShadowMap};
+use super::backend::{Aligned, IoBackend, WorkerIo, WorkerStats};
 use super::error::IoError;
+use crate::verify::{Miscompare, ShadowMap, VerifyErrors, Version, WriteKind};
 
 /// Buffer size of `putc` and `getc`: the block size of most file systems, as in the C library.
 const STDIO_BYTES: usize = 4096;
@@ -52,7 +52,7 @@ pub fn left_behind(directory: &Path) -> Vec<PathBuf> {
 /// A target of files in a directory.
 pub struct Files {
     root: PathBuf,
-    book: ShadowMap,
+    shadow: ShadowMap,
     direct: bool,
     calls: Calls,
     /// Bytes of each file, by number.
@@ -74,7 +74,7 @@ impl Files {
         made.map_err(IoError::file(&root, "make it"))?;
         let files = Files {
             root,
-            book: ShadowMap::new(seed, &program.files, unit_bytes),
+            shadow: ShadowMap::new(seed, unit_bytes as usize, &program.files),
             direct: program.direct,
             calls: program.calls,
             bytes: program.files.clone(),
@@ -121,11 +121,11 @@ impl Files {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(fail(error)),
                     _ => {}
                 }
-                self.book.ledger.forget(file);
+                self.shadow.forget(file);
                 options.read(true).write(true).create_new(true)
             }
             How::Truncate => {
-                self.book.ledger.forget(file);
+                self.shadow.forget(file);
                 options.read(true).write(true).create(true).truncate(true)
             }
             How::Keep => options.read(true).write(true).create(true).truncate(false),
@@ -194,7 +194,7 @@ impl IoBackend for Files {
 
     fn check(&self, file: u32, stop: &dyn Fn() -> bool) -> Result<VerifyErrors, IoError> {
         let path = self.path(file);
-        let mut mistakes = VerifyErrors::default();
+        let mut errors = VerifyErrors::default();
         let opened = match self.options(true).read(true).open(&path) {
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 self.options(false).read(true).open(&path)
@@ -210,8 +210,8 @@ impl IoBackend for Files {
             Some(opened) => read_full(opened, bytes, at).map_err(IoError::file(&path, "check it")),
             None => Ok(0),
         };
-        check_units(&self.book, file, stop, &read_at, &mut mistakes)?;
-        Ok(mistakes)
+        check_units(&self.shadow, file, stop, &read_at, &mut errors)?;
+        Ok(errors)
     }
 
     fn drop_caches(&self) -> Result<(), IoError> {
@@ -230,20 +230,19 @@ type ReadAt<'a> = dyn Fn(&mut [u8], u64) -> Result<usize, IoError> + 'a;
 
 /// Compares all units of a file.
 pub fn check_units(
-    book: &ShadowMap,
+    shadow: &ShadowMap,
     file: u32,
     stop: &dyn Fn() -> bool,
     read_at: &ReadAt<'_>,
-    mistakes: &mut VerifyErrors,
+    errors: &mut VerifyErrors,
 ) -> Result<(), IoError> {
-    let unit_bytes = book.content.unit_bytes();
+    let unit_bytes = shadow.unit_bytes();
     let mut buffer = Aligned::new(CHECK_BYTES);
     // What the buffer holds: from where on, and how much of it.
     let (mut start, mut held) = (0, 0);
     let mut window = 0..0;
-    for unit in 0..book.ledger.len(file) {
-        let at = unit * unit_bytes;
-        if book.ledger.before_read(file, unit).is_none() {
+    for at in (0..shadow.file_bytes(file)).step_by(unit_bytes) {
+        if shadow.before_read(file, at).is_none() {
             continue;
         }
         if !window.contains(&at) {
@@ -255,12 +254,14 @@ pub fn check_units(
             window = start..start + CHECK_BYTES as u64;
         }
         let from = (at - start) as usize;
-        let wrong = match from + unit_bytes as usize <= held {
-            true => book.check(&buffer.bytes()[from..from + unit_bytes as usize], file, unit),
+        let found = match from + unit_bytes <= held {
+            true => shadow.check(file, at, &buffer.bytes()[from..from + unit_bytes]),
             // The file ends too early.
-            false => Some(Miscompare { file, at }),
+            false => Err(Miscompare { file, at }),
         };
-        wrong.into_iter().for_each(|wrong| mistakes.note(wrong));
+        if let Err(position) = found {
+            errors.wrong(position);
+        }
     }
     Ok(())
 }
@@ -310,7 +311,7 @@ struct FileHands<'g> {
     /// Buffer of writes.
     writing: Aligned,
     reading: Aligned,
-    versions: Vec<u32>,
+    versions: Vec<Version>,
 }
 
 /// An error, with the failed operation.
@@ -404,7 +405,7 @@ impl FileHands<'_> {
         tally: &mut WorkerStats<'_>,
     ) -> Result<(), Failed> {
         let (op, file, at, len) = step;
-        let (book, calls, shared) = (&self.ground.book, self.ground.calls, self.shared);
+        let (shadow, calls, shared) = (&self.ground.shadow, self.ground.calls, self.shared);
         match op {
             Op::Write => self.writing.at_least(len as usize),
             _ => self.reading.at_least(len as usize),
@@ -415,31 +416,31 @@ impl FileHands<'_> {
         let ended = match op {
             Op::Write => {
                 let bytes = &mut self.writing.bytes_mut()[..len as usize];
-                book.begin_write(bytes, file, at, shared, &mut self.versions);
+                shadow.begin_write(file, at, bytes, shared, &mut self.versions);
                 let ended = open.write(calls, bytes, at);
                 // After an error too, so that no worker waits for the unit: the run is over then.
-                book.end_write(file, at, &self.versions);
+                shadow.end_write(file, at, &self.versions);
                 ended
             }
             Op::Read => {
                 let bytes = &mut self.reading.bytes_mut()[..len as usize];
-                let before = book.before_read(file, at);
+                let before = shadow.before_read(file, at);
                 open.read(calls, bytes, at).map(|()| {
-                    let wrong = book.glance(bytes, file, at, before);
-                    wrong.into_iter().for_each(|wrong| tally.mistakes.note(wrong));
+                    let wrong = shadow.glance(file, at, bytes, before);
+                    wrong.into_iter().for_each(|wrong| tally.errors.wrong(wrong));
                 })
             }
             _ => {
                 let bytes = &mut self.reading.bytes_mut()[..len as usize];
-                book.claim(len, file, at, shared, &mut self.versions);
-                let before = book.before_read(file, at);
+                shadow.claim(WriteKind::Rewrite, file, at, len, shared, &mut self.versions);
+                let before = shadow.before_read(file, at);
                 let ended = open.read(calls, bytes, at).and_then(|()| {
-                    let wrong = book.glance(bytes, file, at, before);
-                    wrong.into_iter().for_each(|wrong| tally.mistakes.note(wrong));
-                    book.stamp(bytes, file, at, &self.versions);
+                    let wrong = shadow.glance(file, at, bytes, before);
+                    wrong.into_iter().for_each(|wrong| tally.errors.wrong(wrong));
+                    shadow.make(WriteKind::Rewrite, file, at, bytes, &self.versions);
                     open.write(calls, bytes, at)
                 });
-                book.end_write(file, at, &self.versions);
+                shadow.end_write(file, at, &self.versions);
                 ended
             }
         };
@@ -457,8 +458,8 @@ impl FileHands<'_> {
         tally: &mut WorkerStats<'_>,
     ) -> Result<(), Failed> {
         let (ground, shared) = (self.ground, self.shared);
-        let unit_bytes = ground.book.content.unit_bytes();
-        let mut unit = vec![0; unit_bytes as usize];
+        let mut unit = vec![0; ground.shadow.unit_bytes()];
+        let unit_bytes = unit.len() as u64;
         let mut versions = Vec::new();
         let open = self.opened(file);
         open.go_to(0).map_err(|e| ("seek in it", e))?;
@@ -472,16 +473,16 @@ impl FileHands<'_> {
             let len = unit_bytes.min(all - at);
             let part = &mut unit[..len as usize];
             if how.writes() {
-                ground.book.begin_write(&mut part[..], file, at, shared, &mut versions);
+                ground.shadow.begin_write(file, at, part, shared, &mut versions);
                 let ended = stdio.put_all(part, how == ByByte::Put);
-                ground.book.end_write(file, at, &versions);
+                ground.shadow.end_write(file, at, &versions);
                 ended.map_err(|e| ("write it", e))?;
             } else {
-                let before = ground.book.before_read(file, at);
+                let before = ground.shadow.before_read(file, at);
                 let ended = stdio.get_all(part, how == ByByte::Get);
                 ended.map_err(|e| ("read it", e))?;
-                if let Some(wrong) = ground.book.glance(part, file, at, before) {
-                    tally.mistakes.note(wrong);
+                if let Some(wrong) = ground.shadow.glance(file, at, part, before) {
+                    tally.errors.wrong(wrong);
                 }
             }
             untold += len;
@@ -711,7 +712,7 @@ impl WorkerIo for FileHands<'_> {
                 let started = clock_nanos();
                 let removed = std::fs::remove_file(ground.path(*file));
                 removed.map_err(|error| of_file(*file)(("remove it", error)))?;
-                ground.book.ledger.forget(*file);
+                ground.shadow.forget(*file);
                 tally.done(0, started);
                 Ok(())
             }
@@ -762,7 +763,7 @@ pub(super) mod tests {
         let progress = AtomicU64::new(0);
         let mut tally = WorkerStats::new(&progress);
         steps.iter().try_for_each(|step| hands.carry_out(step, &mut tally))?;
-        assert_eq!(tally.mistakes, VerifyErrors::default());
+        assert_eq!(tally.errors, VerifyErrors::default());
         Ok(())
     }
 
@@ -932,7 +933,7 @@ pub(super) mod tests {
                 hands.carry_out(&step, &mut tally).expect("done");
             }
             assert_eq!((tally.bytes, tally.ops), (bytes, bytes), "{how:?}");
-            assert_eq!((tally.latency.count(), tally.mistakes), (times, VerifyErrors::default()));
+            assert_eq!((tally.latency.count(), tally.errors), (times, VerifyErrors::default()));
             assert_eq!(progress.into_inner(), bytes);
             let len = std::fs::metadata(files.path(0)).expect("there").len();
             assert_eq!((len, checked(&files)), (bytes, VerifyErrors::default()));

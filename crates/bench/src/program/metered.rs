@@ -10,9 +10,10 @@ use array::Counters;
 use metrics::{DiskMeter, Roots, Watched, below};
 use spec::program::types::Phase;
 
-use super::backend::{IoBackend, VerifyErrors, WorkerIo};
+use super::backend::{IoBackend, WorkerIo};
 use super::error::IoError;
 use crate::provision::ServedArray;
+use crate::verify::VerifyErrors;
 
 /// A backend with the counters of the place below it.
 pub struct MeteredBackend<'a> {

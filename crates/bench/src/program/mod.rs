@@ -17,7 +17,6 @@
 pub mod backend;
 pub mod cases;
 pub mod cells;
-pub mod content;
 mod error;
 pub mod extents;
 pub mod files;

@@ -10,7 +10,7 @@ use results::record::Sample;
 use results::stats::{self, LatencyRecorder};
 use spec::program::types::Phase;
 
-use super::backend::VerifyErrors;
+use crate::verify::VerifyErrors;
 
 /// The outcome of a phase.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct PhaseOutcome {
     /// Counters of the members during the samples, all passes together.
     pub members: Vec<Counters>,
     /// Wrong data in it, or in the data that it wrote.
-    pub mistakes: VerifyErrors,
+    pub errors: VerifyErrors,
     /// Whether all data that it wrote was compared.
     pub checked: bool,
     /// Reason why it was not run.
@@ -75,7 +75,7 @@ impl PhaseOutcome {
             cpu: None,
             workers: Vec::new(),
             members: Vec::new(),
-            mistakes: VerifyErrors::default(),
+            errors: VerifyErrors::default(),
             checked: true,
             refused: None,
             passes: 0,
@@ -119,7 +119,7 @@ impl PhaseOutcome {
     /// Adds the outcome of the same phase in another run of the program. A phase that was
     /// interrupted there gives no sample beside those of complete runs.
     pub(super) fn add_run(&mut self, run: PhaseOutcome) {
-        self.mistakes.add(&run.mistakes);
+        self.errors.add(&run.errors);
         self.checked &= run.checked;
         if run.cut || run.samples.is_empty() {
             return;

@@ -151,7 +151,7 @@ impl Run<'_> {
         }
         // No first pass: nothing is recorded.
         let filled = self.measure(&filler, 1)?;
-        self.outcomes[number].mistakes.add(&filled.mistakes);
+        self.outcomes[number].errors.add(&filled.errors);
         self.outcomes[number].filled_for = Some(writer);
         for file in files {
             self.writers[file as usize] = Some(number);
@@ -218,7 +218,7 @@ impl Run<'_> {
         let outcome = &mut self.outcomes[number];
         // Complete passes are more exact than complete ones and a partial one.
         if !counts || (measured.cut && outcome.passes > 0) {
-            outcome.mistakes.add(&measured.mistakes);
+            outcome.errors.add(&measured.errors);
             return Ok(());
         }
         let moved = measured.window.take().unwrap_or_else(|| since(&after, &before));
@@ -234,7 +234,7 @@ impl Run<'_> {
         let found = self.ground.check(file, self.stop)?;
         if !(self.stop)() {
             self.writers[file as usize] = None;
-            self.outcomes[writer].mistakes.add(&found);
+            self.outcomes[writer].errors.add(&found);
         }
         Ok(())
     }
@@ -408,7 +408,7 @@ impl PhaseOutcome {
             (sum, cpu) => *sum = cpu,
         }
         self.workers = pass.workers;
-        self.mistakes.add(&pass.mistakes);
+        self.errors.add(&pass.errors);
         self.no_window |= pass.no_window;
         self.windowed |= pass.windowed;
         self.worked_bytes = sum(self.worked_bytes, pass.worked_bytes);

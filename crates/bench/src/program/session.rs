@@ -25,7 +25,6 @@ use spec::topology::StorageTopology;
 
 use super::backend::IoBackend;
 use super::cells::{RunContext, cells};
-use super::content::VersionMap;
 use super::error::IoError;
 use super::extents::Extents;
 use super::files::{Files, drop_page_cache, own_name};
@@ -42,6 +41,7 @@ use crate::provision::{
     ServedArray, WipeTarget, open_to_write_over,
 };
 use crate::target::Requests;
+use crate::verify::ShadowMap;
 
 /// Settings and callbacks of program runs.
 pub struct Session<'a> {
@@ -508,7 +508,7 @@ fn fits_memory(program: &Program) -> Result<(), RunError> {
     if blocks > u64::from(u32::MAX) {
         return too_large(TooLarge::Shuffle { blocks });
     }
-    let needed = VersionMap::needs_bytes(&program.files, program.unit_bytes()?);
+    let needed = ShadowMap::needs_bytes(&program.files, program.unit_bytes()?);
     match host::available_memory_bytes() {
         Some(available) if needed > available => too_large(TooLarge::Memory { needed, available }),
         _ => Ok(()),

@@ -20,9 +20,8 @@ use sys::clock_nanos;
 
 use super::Timing;
 use crate::addresses::{Step, Workload};
-use crate::shadow_map::ShadowMap;
-use crate::target::VerifyErrors;
 use crate::target_error::RunnerError;
+use crate::verify::{ShadowMap, VerifyErrors};
 
 /// Interval at which a generator polls `stop` and reports progress, ns.
 const WATCH_NANOS: u64 = 100_000_000;
@@ -94,7 +93,7 @@ impl Together {
 pub(super) struct Part {
     pub(super) samples: Vec<Sample>,
     pub(super) latencies: LatencyRecorder,
-    pub(super) findings: VerifyErrors,
+    pub(super) errors: VerifyErrors,
     pub(super) leaves: Vec<Counters>,
     pub(super) thread: ThreadTime,
     /// CPU time of the whole process and machine; only the first lane measures it.
@@ -109,9 +108,9 @@ struct Flight {
 /// Generates one workload on one lane.
 pub(super) struct Generator<'a> {
     driver: &'a mut Driver,
-    filler: &'a ShadowMap,
-    /// Expected contents, where reads can be verified.
-    book: Option<&'a ShadowMap>,
+    shadow: &'a ShadowMap,
+    /// Whether reads can be verified.
+    keeps_data: bool,
     /// Where the members' counters are recorded.
     tap: Option<&'a CounterSource>,
     workload: Workload,
@@ -122,7 +121,7 @@ pub(super) struct Generator<'a> {
     /// Steps to be submitted; empty between submissions.
     steps: Vec<Step>,
     reads: u32,
-    findings: VerifyErrors,
+    errors: VerifyErrors,
     latencies: LatencyRecorder,
     bytes: u64,
     ops: u64,
@@ -132,8 +131,8 @@ impl<'a> Generator<'a> {
     /// Allocates the buffers; nothing is in flight yet.
     pub(super) fn new(
         driver: &'a mut Driver,
-        filler: &'a ShadowMap,
-        book: Option<&'a ShadowMap>,
+        shadow: &'a ShadowMap,
+        keeps_data: bool,
         tap: Option<&'a CounterSource>,
         workload: Workload,
         spec: Spec,
@@ -147,8 +146,8 @@ impl<'a> Generator<'a> {
         }
         Ok(Generator {
             driver,
-            filler,
-            book,
+            shadow,
+            keeps_data,
             tap,
             workload,
             spec,
@@ -157,7 +156,7 @@ impl<'a> Generator<'a> {
             idle,
             steps: Vec::with_capacity(spec.in_flight()),
             reads: 0,
-            findings: VerifyErrors::default(),
+            errors: VerifyErrors::default(),
             latencies: LatencyRecorder::new(),
             bytes: 0,
             ops: 0,
@@ -194,7 +193,7 @@ impl<'a> Generator<'a> {
         Part {
             samples,
             latencies: self.latencies,
-            findings: self.findings,
+            errors: self.errors,
             leaves: after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(),
             thread: ThreadTime { name: format!("lane-{lane}"), seconds: cpu_after - cpu_before },
             cpu,
@@ -284,14 +283,15 @@ impl<'a> Generator<'a> {
         let mut steps = std::mem::take(&mut self.steps);
         let drawn = std::iter::from_fn(|| self.workload.begin()).take(self.idle.len());
         steps.extend(drawn);
+        let block_bytes = self.spec.block_bytes;
+        let sectors = block_bytes / md::SECTOR_BYTES;
         if self.spec.kind.is_write() {
-            steps.iter().for_each(|step| self.filler.touch(self.first_unit(step.block)));
+            steps.iter().for_each(|step| self.shadow.touch(step.block * block_bytes));
         }
-        let sectors = self.spec.block_bytes / md::SECTOR_BYTES;
         for step in steps.drain(..) {
             let (slot, mut lease) = self.idle.pop().expect("as many as steps");
             let op = if self.spec.kind.is_write() {
-                self.filler.fill_next(self.first_unit(step.block), lease.bytes_mut());
+                self.shadow.fill_next(step.block * block_bytes, lease.bytes_mut());
                 HostOp::Write { fua: false }
             } else {
                 HostOp::Read
@@ -302,10 +302,6 @@ impl<'a> Generator<'a> {
             assert!(submitted.is_ok(), "the target has room for all that is in flight");
         }
         self.steps = steps;
-    }
-
-    fn first_unit(&self, block: u64) -> u64 {
-        block * self.spec.block_bytes / self.filler.unit_bytes() as u64
     }
 
     fn complete(&mut self, completion: Completion, now: u64, measured: bool) {
@@ -319,15 +315,14 @@ impl<'a> Generator<'a> {
             self.ops += 1;
         }
         if let Err(error) = completion.result {
-            self.findings.failed_requests += 1;
-            self.findings.first_error.get_or_insert(error);
-        } else if let Some(book) = self.book.filter(|_| !self.spec.kind.is_write()) {
+            self.errors.failed(error);
+        } else if self.keeps_data && !self.spec.kind.is_write() {
             self.reads = self.reads.wrapping_add(1);
+            let at = flight.step.block * self.spec.block_bytes;
             if self.reads.is_multiple_of(self.timing.check_every)
-                && let Err(wrong) = book.check(self.first_unit(flight.step.block), lease.bytes())
+                && let Err(position) = self.shadow.check(0, at, lease.bytes())
             {
-                self.findings.wrong_reads += 1;
-                self.findings.first_wrong.get_or_insert(wrong);
+                self.errors.wrong(position);
             }
         }
         self.idle.push((slot, lease));

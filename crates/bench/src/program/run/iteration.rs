@@ -10,8 +10,9 @@ use results::stats::LatencyRecorder;
 use spec::program::types::{Phase, ReadOff};
 
 use super::workers::{Done, PhaseBarrier};
-use crate::program::backend::{IoBackend, VerifyErrors};
+use crate::program::backend::IoBackend;
 use crate::program::outcome::add;
+use crate::verify::VerifyErrors;
 
 /// Periodic samples of the bytes moved: those of the members, or of the workers if no member was
 /// known at the start of the phase.
@@ -93,7 +94,7 @@ pub(super) struct Measured {
     pub(super) latency: LatencyRecorder,
     pub(super) cpu: Option<CpuUsed>,
     pub(super) workers: Vec<f64>,
-    pub(super) mistakes: VerifyErrors,
+    pub(super) errors: VerifyErrors,
     pub(super) no_window: bool,
     /// Counters of the members in its steady window, where the samples cover that.
     pub(super) window: Option<Vec<Counters>>,
@@ -130,10 +131,10 @@ impl Measured {
                 (samples, window) = (steady.samples, Some(steady.members));
             }
         }
-        let (mut latency, mut mistakes) = (LatencyRecorder::new(), VerifyErrors::default());
+        let (mut latency, mut errors) = (LatencyRecorder::new(), VerifyErrors::default());
         for done in &done {
             latency.merge(&done.latency);
-            mistakes.add(&done.mistakes);
+            errors.add(&done.errors);
         }
         let rate = |done: &Done| done.bytes as f64 * 1e9 / (done.end - done.start).max(1) as f64;
         let workers = done.iter().map(rate).collect();
@@ -143,7 +144,7 @@ impl Measured {
             latency,
             cpu,
             workers,
-            mistakes,
+            errors,
             no_window: steady_wanted && window.is_none(),
             windowed: window.is_some(),
             window,

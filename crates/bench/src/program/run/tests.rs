@@ -13,12 +13,13 @@ use spec::program::{ProgramSpec, Sizing};
 use spec::workload::AccessKind;
 
 use super::*;
-use crate::program::backend::{VerifyErrors, WorkerIo, WorkerStats};
+use crate::program::backend::{WorkerIo, WorkerStats};
 use crate::program::extents::Extents;
 use crate::program::files::Files;
 use crate::program::files::tests::{is_cached, tells_what_is_cached};
 use crate::program::metered::MeteredBackend;
 use crate::program::session::{BufferRequirements, alone, single};
+use crate::verify::VerifyErrors;
 
 fn program(text: &str, bytes: u64) -> Program {
     let scale = Sizing { size: Some(bytes), ..Sizing::default() };
@@ -83,7 +84,7 @@ fn every_program_runs_on_files_and_all_it_wrote_is_compared() {
         let repeatable = text != "iozone:auto";
         for outcome in outcomes {
             let phase = &outcome.phase;
-            assert_eq!(outcome.mistakes, VerifyErrors::default(), "{text}: {phase}");
+            assert_eq!(outcome.errors, VerifyErrors::default(), "{text}: {phase}");
             assert!(outcome.checked && outcome.refused.is_none(), "{text}: {phase}");
             let repeated = repeatable && phase != "remove";
             assert_eq!(outcome.passes, 1 + u32::from(repeated), "{text}: {phase}");
@@ -134,7 +135,7 @@ fn runs_and_nothing_is_called_corrupt(text: &str, program: &Program, ground: &dy
     assert_eq!(outcomes.len(), program.phases().count(), "{text}");
     for outcome in outcomes {
         let phase = &outcome.phase;
-        assert_eq!(outcome.mistakes, VerifyErrors::default(), "{text}: {phase}");
+        assert_eq!(outcome.errors, VerifyErrors::default(), "{text}: {phase}");
         assert!(outcome.checked, "{text}: {phase}");
         assert_eq!(outcome.refused.is_some(), outcome.passes == 0, "{text}: {phase}");
     }
@@ -189,7 +190,7 @@ fn a_phase_whose_predecessor_cannot_run_works_on_what_was_filled_for_it() {
     assert!(of("putc").refused.is_some() && of("getc").refused.is_some());
     let rewrite = of("rewrite");
     assert_eq!(rewrite.filled_for.as_deref(), Some("putc"));
-    assert_eq!(rewrite.mistakes, VerifyErrors::default());
+    assert_eq!(rewrite.errors, VerifyErrors::default());
     let bytes: u64 = rewrite.samples.iter().map(|sample| sample.bytes).sum();
     assert_eq!(bytes, u64::from(rewrite.passes) << 20, "what filled it is in no sample");
     assert!(["put-block", "get-block", "seeks"].iter().all(|name| of(name).filled_for.is_none()));
@@ -198,7 +199,7 @@ fn a_phase_whose_predecessor_cannot_run_works_on_what_was_filled_for_it() {
     let script = vec![Fault::FlipRead { at: 4096 }];
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
     let outcomes = ran(&program, &on_member(MemberSpec::Ready(member), &program));
-    assert!(outcomes.iter().any(|outcome| outcome.mistakes.count > 0));
+    assert!(outcomes.iter().any(|outcome| outcome.errors.wrong_reads > 0));
 }
 
 /// The same on a target whose blocks are larger than the program's: nothing can be filled.
@@ -267,7 +268,7 @@ fn a_phase_that_was_long_enough_is_not_measured_again_for_anothers_sake() {
     assert_eq!((long.passes, long.samples.len()), (1, 1));
     assert!(short.passes > 1 || short.seconds >= 0.02, "{short:?}");
     let stage_passes = u64::from(short.passes);
-    assert_eq!(long.mistakes.count, 20 * stage_passes, "what is not measured is checked");
+    assert_eq!(long.errors.wrong_reads, 20 * stage_passes, "what is not measured is checked");
 }
 
 #[test]
@@ -327,7 +328,7 @@ fn workers_that_are_processes_share_no_descriptors() {
     let once = Timing { least: Duration::from_secs(1), ..quick() };
     let (outcomes, ended) = run(&program, &files, once, &|| false, &mut look);
     ended.expect("it runs");
-    assert!(outcomes[0].checked && outcomes[0].mistakes.count == 0);
+    assert!(outcomes[0].checked && outcomes[0].errors.wrong_reads == 0);
     let seen = seen.expect("bytes take long enough to be looked at");
     if seen.iter().any(|open| open == claim.path()) {
         println!("skipped: no close_range with CLOSE_RANGE_UNSHARE here");
@@ -355,7 +356,7 @@ fn extents_do_what_needs_no_file_system() {
                 let what = format!("{text}: {}, shared: {shared}", outcome.phase);
                 let by_byte = ["putc", "getc", "remove"].contains(&outcome.phase.as_str());
                 assert_eq!(outcome.refused.is_some(), by_byte, "{what}");
-                assert_eq!(outcome.mistakes.count, 0, "{what}");
+                assert_eq!(outcome.errors.wrong_reads, 0, "{what}");
                 assert!(outcome.checked || by_byte, "{what}");
                 let moved: u64 =
                     outcome.members.iter().map(|m| m.read_bytes + m.written_bytes).sum();
@@ -453,12 +454,12 @@ fn writers_of_the_same_blocks_do_not_confuse_the_comparison() {
         let own = on_file(directory.path(), 1 << 20, &program);
         for ground in [memory(1 << 20, &program), own] {
             let outcome = &ran(&program, &ground)[1];
-            assert_eq!(outcome.mistakes, VerifyErrors::default(), "depth {depth}");
+            assert_eq!(outcome.errors, VerifyErrors::default(), "depth {depth}");
             assert_eq!(outcome.samples[0].ops, 4 * 4000);
         }
         if depth == 1 {
             let files = Files::new(directory.path(), &program, 1).expect("a place");
-            assert_eq!(ran(&program, &files)[1].mistakes, VerifyErrors::default());
+            assert_eq!(ran(&program, &files)[1].errors, VerifyErrors::default());
         }
     }
 }
@@ -471,8 +472,8 @@ fn a_bit_that_flips_below_is_found_after_the_clock() {
     let member: Box<dyn Member> = Box::new(FaultMember::new(Box::new(member), script));
     let ground = on_member(MemberSpec::Ready(member), &program);
     let outcomes = ran(&program, &ground);
-    let mistakes = outcomes[0].mistakes;
-    assert!(mistakes.count > 0 && mistakes.first.is_some_and(|wrong| wrong.at == 300_000));
+    let errors = &outcomes[0].errors;
+    assert!(errors.wrong_reads > 0 && errors.first_wrong.is_some_and(|wrong| wrong.at == 300_000));
 }
 
 #[test]
@@ -492,8 +493,8 @@ fn a_file_changed_by_another_process_is_found() {
     let mut spoil = spoil;
     let (outcomes, ended) = run(&program, &files, once, &|| false, &mut spoil);
     ended.expect("it runs");
-    assert_eq!(outcomes[0].mistakes.count, 1);
-    assert_eq!(outcomes[0].mistakes.first.map(|wrong| wrong.at), Some(70_000));
+    assert_eq!(outcomes[0].errors.wrong_reads, 1);
+    assert_eq!(outcomes[0].errors.first_wrong.map(|wrong| wrong.at), Some(70_000));
 }
 
 #[test]
@@ -532,7 +533,7 @@ fn a_phase_ends_by_time_or_with_its_first_worker() {
     assert!(timed.samples[0].bytes > 0 && timed.passes == 1);
     let first = endless(End::First);
     assert!(first.samples[0].ops >= 256 && first.checked);
-    assert_eq!(first.mistakes.count, 0);
+    assert_eq!(first.errors.wrong_reads, 0);
 }
 
 /// Two writers of different lengths: the clock stops with the shorter one, and the other's file
@@ -562,7 +563,7 @@ fn files_are_written_to_the_end_though_the_clock_stops_with_the_first() {
     for ground in [&array as &dyn IoBackend, &files] {
         let outcomes = ran(&program, ground);
         assert_eq!(outcomes[1].samples[0].bytes, 4096 + (1 << 20), "all is read");
-        assert!(outcomes.iter().all(|o| o.mistakes.count == 0 && o.checked));
+        assert!(outcomes.iter().all(|o| o.errors.wrong_reads == 0 && o.checked));
         // What was written after the clock is in no figure.
         let written: u64 = outcomes[0].members.iter().map(|m| m.written_bytes).sum();
         let counted = outcomes[0].samples[0].bytes;
@@ -601,7 +602,7 @@ fn a_worker_with_a_time_of_its_own_ends_by_it() {
     let rates = &both.workers;
     let bytes = both.samples[0].bytes as f64;
     assert!(bytes < 0.85 * (rates[0] + rates[1]) * both.seconds, "{bytes} at {rates:?}");
-    assert!(!both.cut && both.mistakes.count == 0);
+    assert!(!both.cut && both.errors.wrong_reads == 0);
 }
 
 /// Stops when the first block has been moved.

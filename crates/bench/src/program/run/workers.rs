@@ -12,9 +12,10 @@ use results::stats::LatencyRecorder;
 use spec::program::types::{Act, Count, End, Phase, Step, Worker};
 use sys::clock_nanos;
 
-use crate::program::backend::{VerifyErrors, WorkerIo, WorkerStats};
+use crate::program::backend::{WorkerIo, WorkerStats};
 use crate::program::error::IoError;
 use crate::program::steps::{Gate, Steps};
+use crate::verify::VerifyErrors;
 
 /// State shared by the workers of a phase.
 pub(super) struct PhaseBarrier {
@@ -167,7 +168,7 @@ pub(super) struct Done {
     pub(super) bytes: u64,
     pub(super) ops: u64,
     pub(super) latency: LatencyRecorder,
-    pub(super) mistakes: VerifyErrors,
+    pub(super) errors: VerifyErrors,
 }
 
 /// Results of a worker at the stop of its clock.
@@ -252,7 +253,7 @@ pub(super) fn work(
     field.end.wait();
     acts.and_then(|()| perform(&worker.after, None, &mut tally))?;
     let Clocked { end, latency, .. } = clocked;
-    Ok(Done { start, end, bytes, ops, latency, mistakes: tally.mistakes })
+    Ok(Done { start, end, bytes, ops, latency, errors: tally.errors })
 }
 
 /// Ends the timed part of a worker before its acts are finished: completes the operations that it
